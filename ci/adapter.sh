@@ -10,5 +10,6 @@ if ! cargo fmt --check; then
 fi
 cargo clippy --all-targets -- -D warnings
 cargo test
+cargo test --features insight --test coreshard_environment
 RAYON_NUM_THREADS=8 cargo test --test join --test scope --test spawn --test broadcast --test thread_pool
 CORESHARD_SCOPE=cpu cargo test --test scope --test spawn --test broadcast --test thread_pool

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # What a newcomer does, from a fresh clone of what is committed here, on a machine that has nothing: the README's two commands, its
-# test command, and its packages. The machine is a bare Debian in a folder (debootstrap) with a C linker and this machine's Rust
-# toolchain, an empty home and nothing downloaded; who is not root gets an empty home alone, and that is said.
+# test command, its packages, and the two commands of each other language's README, with that one's first program. The machine is a
+# bare Debian in a folder (debootstrap) with a C linker and this machine's Rust toolchain, an empty home and nothing downloaded; who
+# is not root gets an empty home alone, and that is said.
 #
-# Usage: ci/newcomer.sh [STEP...]    steps: try, test, package; all by default
+# Usage: ci/newcomer.sh [STEP...]    steps: try, test, package, languages; all by default
 #        KEEP=1 ci/newcomer.sh       leaves the folder, and says where
 #
 # Needs the Internet (crates; Debian's packages), some 15 GB, and for the bare machine root's rights and debootstrap.
@@ -11,10 +12,10 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 steps=("$@")
-[ $# -gt 0 ] || steps=(try test package)
+[ $# -gt 0 ] || steps=(try test package languages)
 for step in "${steps[@]}"; do
-  case $step in try | test | package) ;; *)
-    echo "ci/newcomer.sh: there is no step '$step'; the steps are: try, test, package" >&2
+  case $step in try | test | package | languages) ;; *)
+    echo "ci/newcomer.sh: there is no step '$step'; the steps are: try, test, package, languages" >&2
     exit 2
     ;;
   esac
@@ -34,7 +35,10 @@ if [ "$(id -u)" -eq 0 ] && command -v debootstrap >/dev/null; then
   is_bare=1
   # shellcheck disable=SC1091 # every Debian has it
   release=$(. /etc/os-release && echo "${VERSION_CODENAME:-stable}")
-  debootstrap --variant=minbase --include=gcc,libc6-dev,python3,ca-certificates "$release" "$machine" >"$place/debootstrap.log" 2>&1 ||
+  include=gcc,libc6-dev,python3,ca-certificates
+  # What those have who write C, C++ and Python.
+  case " ${steps[*]} " in *' languages '*) include+=,g++,pkg-config,python3-venv ;; esac
+  debootstrap --variant=minbase --include="$include" "$release" "$machine" >"$place/debootstrap.log" 2>&1 ||
     { tail -n 20 "$place/debootstrap.log" >&2; exit 1; }
   # Names and certificates are this network's.
   cp -L /etc/resolv.conf /etc/hosts "$machine/etc/"
@@ -70,16 +74,25 @@ on_machine() {
   printf '(%d s)\n' "$((SECONDS - began))"
 }
 
-# The first program for a shell that the README shows.
-mapfile -t commands < <(awk '/^```sh$/ { is_in = 1; next } /^```/ { if (is_in) exit } is_in' README.md | sed 's/ *#.*//')
-if [ "${#commands[@]}" -ne 2 ]; then
-  echo "ci/newcomer.sh: the README shows ${#commands[@]} commands first, not two" >&2
-  exit 1
-fi
+# commands_of README: the first program for a shell that it shows, which has two lines.
+commands_of() {
+  mapfile -t commands < <(awk '/^```sh$/ { is_in = 1; next } /^```/ { if (is_in) exit } is_in' "$1" | sed 's/ *#.*//')
+  if [ "${#commands[@]}" -ne 2 ]; then
+    echo "ci/newcomer.sh: $1 shows ${#commands[@]} commands first, not two" >&2
+    exit 1
+  fi
+}
+
+# Where the READMEs' commands install to, as install.sh says at its end.
+# shellcheck disable=SC2016 # for the shell in there
+readonly INSTALLED='export LD_LIBRARY_PATH=$HOME/.local/lib PKG_CONFIG_PATH=$HOME/.local/lib/pkgconfig;'
+# shellcheck disable=SC2016
+readonly VENV='PATH=$HOME/venv/bin:$PATH;'
 
 for step in "${steps[@]}"; do
   case $step in
     try)
+      commands_of README.md
       for command in "${commands[@]}"; do on_machine "$command"; done
       on_machine 'ls -l coreshard-bench.html'
       ;;
@@ -98,6 +111,23 @@ for step in "${steps[@]}"; do
         # The program alone: no library, no shell, no file of any system.
         on_machine 'mkdir /opt/nothing && cp /usr/bin/coreshard /opt/nothing/ && chroot /opt/nothing /coreshard topo --machine grace'
       fi
+      ;;
+    languages)
+      # As the READMEs say.
+      for language in c cpp python; do
+        commands_of bindings/$language/README.md
+        environment=
+        if [ $language = python ]; then
+          on_machine 'python3 -m venv "$HOME/venv"'
+          environment=$VENV
+        fi
+        for command in "${commands[@]}"; do on_machine "$environment $command"; done
+      done
+      on_machine "$INSTALLED"' cc -O2 -o "$HOME/treesize" bindings/c/examples/treesize.c $(pkg-config --cflags --libs coreshard); "$HOME/treesize" bindings'
+      on_machine "$INSTALLED"' c++ -std=c++20 -O2 -o "$HOME/duplicates" bindings/cpp/examples/duplicates.cpp $(pkg-config --cflags --libs coreshard-cpp); "$HOME/duplicates" bindings | tail -n 1'
+      # The README's first program, in another folder than the sources'.
+      awk '/^```python$/ { is_in = 1; next } /^```/ { if (is_in) exit } is_in' bindings/python/README.md >"$machine/opt/newcomer/first.py"
+      on_machine "$VENV"' cd "$HOME"; python3 first.py'
       ;;
   esac
 done

@@ -76,11 +76,12 @@ fail() {
   say "FAILED $1"
 }
 
-# limited SECONDS NAME COMMAND...: the command with a limit; its output goes to logs/NAME. Yields its status.
+# limited SECONDS NAME COMMAND...: the command with a limit; its output goes to logs/NAME. Yields its status. (It reads
+# nothing: some tests read what they are given, which would be the rest of a list.)
 limited() {
   local seconds=$1 name=$2 status=0
   shift 2
-  nice -n 3 timeout --kill-after=30 "$seconds" "$@" >"$work/logs/$name" 2>&1 || status=$?
+  nice -n 3 timeout --kill-after=30 "$seconds" "$@" </dev/null >"$work/logs/$name" 2>&1 || status=$?
   case $status in
     0) ;;
     124 | 137) echo "$name: not over after $seconds s" ;;

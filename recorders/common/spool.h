@@ -50,6 +50,8 @@ struct spool {
   _Atomic uint64_t events_lost;
   /* Of the engine qemu: whether the guest has told of its locks and its memory. */
   _Atomic uint32_t is_helped;
+  /* Whether the process goes on as another program, by exec. */
+  _Atomic uint32_t is_replaced;
 };
 
 struct site {
@@ -86,6 +88,8 @@ struct recorder {
 static struct spool no_spool;
 /* Never null. */
 static struct spool *spool = &no_spool;
+/* Where processes are counted, in those that are not recorded, too. */
+static struct spool *counted_in = &no_spool;
 
 static inline struct chunk_head *spool_heads(void) {
   return (struct chunk_head *)((uint8_t *)spool + SPOOL_HEAD_BYTES);
@@ -112,14 +116,24 @@ static void spool_open(const char *path) {
   if (found->magic != SPOOL_MAGIC || wanted > (uint64_t)bytes || found->chunk_bytes < 4 * EVENT_BYTES) {
     munmap(at, (size_t)bytes);
   } else if (!atomic_compare_exchange_strong(&found->process, &nobody, (uint32_t)getpid())) {
-    atomic_fetch_add(&found->others, 1);
+    /* It is the program after exec; or another process, of which those of the recorded one's own are counted where they begin. */
+    if (nobody == (uint32_t)getpid())
+      atomic_store(&found->is_replaced, 1);
+    else if (nobody != (uint32_t)getppid())
+      atomic_fetch_add(&found->others, 1);
     munmap(at, (size_t)bytes);
   } else {
-    spool = found;
+    spool = counted_in = found;
   }
 }
 
 static inline bool spool_is_open(void) { return spool != &no_spool; }
+
+/* In a child, which is another process, and is not recorded. */
+static void spool_leave(void) {
+  atomic_fetch_add(&counted_in->others, 1);
+  spool = &no_spool;
+}
 
 static inline uint64_t next_ticket(void) { return atomic_fetch_add(&spool->tickets, 1) + 1; }
 

@@ -63,7 +63,7 @@ static _Atomic uint64_t helper_start, helper_end;
 /* What differs between architectures. */
 static struct numbers {
   bool is_x86;
-  int64_t clone, futex, map;
+  int64_t clone, futex, map, exec, exec_at;
   /* Calls that copy into the program's memory, and out of it: what their second word says. */
   int64_t into[3], out_of[3];
 } numbers;

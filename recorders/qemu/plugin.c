@@ -89,19 +89,17 @@ static void translated(plugin_id id, struct plugin_tb *tb) {
   }
 }
 
-/* A child is another process, which is not recorded. */
 static void forked(void) {
-  atomic_fetch_add(&spool->others, 1);
-  spool = &no_spool;
+  spool_leave();
   self = &nobody;
 }
 
 EXPORT int qemu_plugin_install(plugin_id id, const struct plugin_info *info, int count, char **options) {
   (void)count, (void)options;
   if (strcmp(info->target_name, "x86_64") == 0)
-    numbers = (struct numbers){true, 56, 202, 9, {0, 17, 45}, {1, 18, 44}};
+    numbers = (struct numbers){true, 56, 202, 9, 59, 322, {0, 17, 45}, {1, 18, 44}};
   else if (strcmp(info->target_name, "aarch64") == 0)
-    numbers = (struct numbers){false, 220, 98, 222, {63, 67, 207}, {64, 68, 206}};
+    numbers = (struct numbers){false, 220, 98, 222, 221, 281, {63, 67, 207}, {64, 68, 206}};
   else
     return -1;
   const char *path = getenv("CORESHARD_SPOOL");

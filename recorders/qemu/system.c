@@ -245,6 +245,8 @@ static void calls_system(plugin_id id, unsigned vcpu, int64_t number, uint64_t a
     call.child_ticket = next_ticket();
     uint64_t words[] = {call.child, call.child_ticket};
     event_by(vcpu, THREAD_CREATE, words, 2);
+  } else if (number == numbers.exec || number == numbers.exec_at) {
+    atomic_store(&spool->is_replaced, 1);
   } else if (number == numbers.map) {
     call.is_map = (c & PROT_EXEC) && (int)e >= 0;
   } else {
@@ -253,7 +255,9 @@ static void calls_system(plugin_id id, unsigned vcpu, int64_t number, uint64_t a
 }
 
 static void system_called(plugin_id id, unsigned vcpu, int64_t number, int64_t result) {
-  (void)id, (void)number;
+  (void)id;
+  /* It has come back, so it has failed. */
+  if (number == numbers.exec || number == numbers.exec_at) atomic_store(&spool->is_replaced, 0);
   if (call.is_wait && result == 0) {
     uint64_t words[] = {call.object, call.since, next_ticket()};
     event_by(vcpu, WAIT_END, words, 3);

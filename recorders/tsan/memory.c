@@ -128,9 +128,8 @@ EXPORT void *dlopen(const char *file, int flags) {
   return handle;
 }
 
-/* A child is another process, which is not recorded. */
 static void forked(void) {
-  spool = &no_spool;
+  spool_leave();
   self = &nobody;
 }
 
@@ -139,6 +138,7 @@ __attribute__((constructor(101))) static void begin(void) {
   next_memmove = (copying *)dlsym(RTLD_NEXT, "memmove");
   next_memset = (filling *)dlsym(RTLD_NEXT, "memset");
   find_memory();
+  find_processes();
   const char *path = getenv("CORESHARD_SPOOL");
   if (path == NULL) return;
   spool_open(path);

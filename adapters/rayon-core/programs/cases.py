@@ -31,5 +31,7 @@ CASES = {
         "words": ["cavif", "--quiet", "--speed", "8", "-o", "{out}/large.avif", "{inputs}/pictures/large.png"],
     },
     "fclones": {"words": ["fclones", "group", "--format", "fdupes", "{inputs}/tree"]},
-    "skani, 16 genomes": {"words": ["skani", "triangle", "-t", "4"], "files": "genomes/*.fa"},
+    "skani, 16 genomes": {
+        "words": ["skani", "triangle", "-t", "4", "-o", "{out}/matrix"], "files": "genomes/*.fa",
+    },
 }

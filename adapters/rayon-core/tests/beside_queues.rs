@@ -138,3 +138,27 @@ fn all_at_once() {
     });
     assert_eq!(count.into_inner(), 4 * 50 * 4);
 }
+
+/// Two pools and a queue that all have enough to do: each runs as many as it has by itself, and none more.
+#[test]
+#[expect(clippy::print_stdout, reason = "the figure is what it is run for by hand")]
+fn two_pools_and_a_queue_run_what_each_has() {
+    let (queue, pools) = (queue("beside pools"), [pool(2), pool(2)]);
+    let cpus = rayon_core::current_num_threads();
+    let (running, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let compute = || {
+        most.fetch_max(running.fetch_add(1, SeqCst) + 1, SeqCst);
+        (0..20_000_u64).for_each(|number| _ = std::hint::black_box(number));
+        running.fetch_sub(1, SeqCst);
+    };
+    let spawn_all = || rayon_core::scope(|scope| (0..500).for_each(|_| scope.spawn(|_| compute())));
+    std::thread::scope(|threads| {
+        for pool in &pools {
+            threads.spawn(|| pool.install(spawn_all));
+        }
+        threads.spawn(|| queue.install(spawn_all).unwrap());
+    });
+    let most = most.into_inner();
+    println!("{most} at once, with two pools of two threads and a queue on {cpus} CPUs");
+    assert!(most <= 2 + 2 + cpus, "{most} at once on {cpus} CPUs");
+}

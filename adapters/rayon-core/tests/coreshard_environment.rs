@@ -111,7 +111,11 @@ fn insight_needs_its_feature() {
 fn look() {
     rayon_core::join(|| (), || ());
     let client = coreshard::insight::InsightClient::of_process(std::process::id()).unwrap();
-    client.snapshot().unwrap();
+    let snapshot = client.snapshot().unwrap();
+    let program = std::fs::read_to_string(format!("/proc/{}/comm", std::process::id())).unwrap();
+    assert_eq!(snapshot.program, program.trim_end());
+    let names: Vec<_> = snapshot.queues.iter().map(|queue| &*queue.name).collect();
+    assert_eq!(names, ["rayon"]);
 }
 
 #[test]

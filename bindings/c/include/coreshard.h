@@ -156,9 +156,20 @@ struct cs_block_buffer;
 struct cs_block_device;
 
 /*
+ An adapter: the tags that the devices of its targets share, and the threads that may have queues to them. Made by
+ `cs_block_host`.
+ */
+struct cs_block_host;
+
+/*
  One thread's queue to a device: all calls with it are that thread's. A callback may make any of them, closing included.
  */
 struct cs_block_queue;
+
+/*
+ Devices of a host that come and go together, such as those of an enclosure. Made by `cs_block_target`.
+ */
+struct cs_block_target;
 
 /*
  A machine's CPUs, divided into pods: those that share a pool of workers. Made by `cs_pods`, freed by `cs_pods_free`.
@@ -417,17 +428,18 @@ extern "C" {
 #endif // __cplusplus
 
 /*
- Opens a regular file or a block device (`CS_BLOCK_…` or-ed), for so many threads, each with a queue. Null, and errno, where
- it is not there, or cannot be opened so.
+ Opens a regular file or a block device (`CS_BLOCK_…` or-ed), for so many threads, each with a queue: the one device of a host
+ of its own. Null, and errno, where it is not there, or cannot be opened so.
  */
 struct cs_block_device *cs_block_open(const char *path,
                                       unsigned int flags,
                                       unsigned int threads);
 
 /*
- A device of so many bytes of memory, zeros at first, for so many threads.
+ A device of so many bytes of memory, zeros at first, for so many threads: the one device of a host of its own.
  */
-struct cs_block_device *cs_block_memory(uint64_t bytes, unsigned int threads);
+struct cs_block_device *cs_block_memory(uint64_t bytes,
+                                        unsigned int threads);
 
 /*
  Lets go of a device; its queues go on until they are closed. Null is fine.
@@ -506,6 +518,50 @@ int cs_block_wait(struct cs_block_queue *queue,
  How many requests are outstanding.
  */
 int cs_block_outstanding(struct cs_block_queue *queue);
+
+/*
+ A host whose devices together have at most `depth` requests in flight (0 for the default, 128), each device of them a fair
+ share; for so many threads, each with a queue to a device; at a node of the machine, where what devices share is then
+ allocated (negative where it is not known).
+ */
+struct cs_block_host *cs_block_host(unsigned int depth,
+                                    unsigned int threads,
+                                    int node);
+
+/*
+ Lets go of a host; its targets and devices go on. Null is fine.
+ */
+void cs_block_host_free(struct cs_block_host *host);
+
+/*
+ A target of a host's, whose devices together have at most `max_in_flight` requests in flight; 0 for the host's limit alone.
+ */
+struct cs_block_target *cs_block_target(struct cs_block_host *host,
+                                        const char *name,
+                                        unsigned int max_in_flight);
+
+/*
+ Takes all devices of a target offline: they take no more requests, what waits fails when its queue is polled next, and
+ what a device has is finished.
+ */
+int cs_block_target_set_offline(struct cs_block_target *target);
+
+/*
+ Lets go of a target; its devices go on. Null is fine.
+ */
+void cs_block_target_free(struct cs_block_target *target);
+
+/*
+ As `cs_block_open`, as a device of a target's, and for as many threads as its host is.
+ */
+struct cs_block_device *cs_block_open_on(struct cs_block_target *target,
+                                         const char *path,
+                                         unsigned int flags);
+
+/*
+ As `cs_block_memory`, as a device of a target's, and for as many threads as its host is.
+ */
+struct cs_block_device *cs_block_memory_on(struct cs_block_target *target, uint64_t bytes);
 
 /*
  Queues a call of a function with two words, whatever they hold, at the pool of the CPU that the caller runs on.

@@ -78,15 +78,16 @@ xfsprogs_on_coreshard() {
   xfsprogs
 }
 
-# timed NAME COMMAND OTHER: both in turns; the median of each, and their ratio.
+# timed NAME PREPARE COMMAND OTHER: both in turns, each after what is not timed; the median of their ratios.
 timed() {
   local name=$1 run which
   [ "$RUNS" -gt 0 ] || return 0
   : >"$FOLDER/$name.times"
   for run in $(seq "$RUNS"); do
     for which in before after; do
-      local command=$2
-      [ "$which" = before ] || command=$3
+      local command=$3
+      [ "$which" = before ] || command=$4
+      eval "$2"
       local TIMEFORMAT='%R %U %S'
       { time eval "$command" >/dev/null 2>&1; } 2>&1 | sed "s/^/$which $run /" >>"$FOLDER/$name.times"
     done
@@ -118,7 +119,7 @@ compare_mkfs_erofs() {
   cmp "$FOLDER/before.erofs" "$FOLDER/after.erofs"
   echo "mkfs.erofs: both images are the same, $(stat -c %s "$FOLDER/after.erofs") bytes, and hold $INPUT"
   erofs() { echo "'$FOLDER/erofs-$1/mkfs/mkfs.erofs' -zlz4hc,12 -C65536 --workers=$(nproc) -T0 '$FOLDER/timed.erofs' '$INPUT'"; }
-  timed mkfs.erofs "$(erofs before)" "$(erofs after)"
+  timed mkfs.erofs : "$(erofs before)" "$(erofs after)"
 }
 
 compare_xfs_repair() {
@@ -167,8 +168,8 @@ compare_xfs_repair() {
     exit 1
   fi
   echo "xfs_repair: both found the same ($(wc -l <"$FOLDER/after.said") lines), and leave the same bytes, which are clean"
-  repair() { echo "cp --sparse=always '$IMAGE' '$FOLDER/timed.xfs' && '$FOLDER/xfs-$1/repair/xfs_repair' -o ag_stride=4 -o force_geometry '$FOLDER/timed.xfs'"; }
-  timed xfs_repair "$(repair before)" "$(repair after)"
+  repair() { echo "'$FOLDER/xfs-$1/repair/xfs_repair' -o ag_stride=4 -o force_geometry '$FOLDER/timed.xfs'"; }
+  timed xfs_repair "cp --sparse=always '$IMAGE' '$FOLDER/timed.xfs'" "$(repair before)" "$(repair after)"
 }
 
 for program in $ONLY; do

@@ -9,11 +9,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use coreshard::ProcessGeneration;
 use coreshard::block::{
     Backend, Buffer, Completed, Device, File, FileOptions, HostAdapter, HostOptions, Memory,
-    OpenError, Payload, Queue, QueueOptions, Request, node_of_file,
+    OpenError, Payload, Queue, QueueOptions, Request, Target, node_of_file,
 };
+use coreshard::{NodeId, ProcessGeneration};
 
 use crate::check;
 use crate::error::{Failure, Outcome, guard, guard_pointer};
@@ -99,13 +99,42 @@ fn open(
     backend: Arc<dyn Backend<coreshard::Host>>,
     options: HostOptions,
 ) -> Outcome<Box<CsBlockDevice>> {
-    let host = HostAdapter::new(options)?;
-    let device = host.target("c").device(backend)?;
+    device_on(&HostAdapter::new(options)?.target("c"), backend)
+}
+
+/// A device of a target's.
+pub(crate) fn device_on(
+    target: &Arc<Target>,
+    backend: Arc<dyn Backend<coreshard::Host>>,
+) -> Outcome<Box<CsBlockDevice>> {
+    let device = target.device(backend)?;
     Ok(Box::new(CsBlockDevice { device, made_in: ProcessGeneration::current() }))
 }
 
-/// Opens a regular file or a block device (`CS_BLOCK_…` or-ed), for so many threads, each with a queue. Null, and errno, where
-/// it is not there, or cannot be opened so.
+/// A file as `cs_block_open` is told of it, and the node that it is at.
+pub(crate) fn file(path: *const c_char, flags: c_uint) -> Outcome<(Arc<File>, Option<NodeId>)> {
+    if path.is_null() {
+        return Err(Failure::invalid("the path is a null pointer"));
+    }
+    // SAFETY: C says that it is a string.
+    let path = Path::new(OsStr::from_bytes(unsafe { CStr::from_ptr(path) }.to_bytes()));
+    let options = FileOptions {
+        write: flags & CS_BLOCK_WRITE != 0,
+        direct: flags & CS_BLOCK_DIRECT != 0,
+        ..FileOptions::default()
+    };
+    Ok((Arc::new(File::open(path, options)?), node_of_file(path)))
+}
+
+/// So many bytes of memory.
+pub(crate) fn memory(bytes: u64) -> Outcome<Arc<Memory>> {
+    let memory = Memory::try_new(bytes)
+        .map_err(|_| Failure::new(libc::ENOMEM, format!("a device in memory of {bytes} bytes")))?;
+    Ok(Arc::new(memory))
+}
+
+/// Opens a regular file or a block device (`CS_BLOCK_…` or-ed), for so many threads, each with a queue: the one device of a host
+/// of its own. Null, and errno, where it is not there, or cannot be opened so.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_block_open(
     path: *const c_char,
@@ -113,32 +142,18 @@ pub unsafe extern "C" fn cs_block_open(
     threads: c_uint,
 ) -> *mut CsBlockDevice {
     guard_pointer(|| {
-        if path.is_null() {
-            return Err(Failure::invalid("the path is a null pointer"));
-        }
-        // SAFETY: C says that it is a string.
-        let path = Path::new(OsStr::from_bytes(unsafe { CStr::from_ptr(path) }.to_bytes()));
-        let file = FileOptions {
-            write: flags & CS_BLOCK_WRITE != 0,
-            direct: flags & CS_BLOCK_DIRECT != 0,
-            ..FileOptions::default()
-        };
-        let file = File::open(path, file)?;
-        let node = node_of_file(path);
+        let (file, node) = file(path, flags)?;
         let threads = threads.max(1) as usize;
-        open(Arc::new(file), HostOptions { node, threads, ..HostOptions::default() })
+        open(file, HostOptions { node, threads, ..HostOptions::default() })
     })
 }
 
-/// A device of so many bytes of memory, zeros at first, for so many threads.
+/// A device of so many bytes of memory, zeros at first, for so many threads: the one device of a host of its own.
 #[unsafe(no_mangle)]
 pub extern "C" fn cs_block_memory(bytes: u64, threads: c_uint) -> *mut CsBlockDevice {
     guard_pointer(|| {
         let options = HostOptions { threads: threads.max(1) as usize, ..HostOptions::default() };
-        let memory = Memory::try_new(bytes).map_err(|_| {
-            Failure::new(libc::ENOMEM, format!("a device in memory of {bytes} bytes"))
-        })?;
-        open(Arc::new(memory), options)
+        open(memory(bytes)?, options)
     })
 }
 
@@ -231,7 +246,7 @@ pub unsafe extern "C" fn cs_block_buffer_length(buffer: *const CsBlockBuffer) ->
     unsafe { buffer.as_ref() }.map_or(0, |buffer| buffer.buffer.len())
 }
 
-fn free<T>(given: *mut T) {
+pub(crate) fn free<T>(given: *mut T) {
     if !given.is_null() {
         guard(|| {
             // SAFETY: made by `Box::into_raw`, and C says that it is used no more.

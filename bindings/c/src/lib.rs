@@ -12,6 +12,7 @@
 )]
 
 mod block;
+mod block_host;
 mod call;
 mod check;
 mod error;

@@ -235,13 +235,20 @@ pub(crate) fn function_of(work: *mut CsWork) -> Option<EmbeddedFunction> {
 /// and can be queued when it was cancelled, or set up anew), -EINVAL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_queue_work(queue: *mut CsWorkqueue, work: *mut CsWork) -> c_int {
-    // SAFETY: null, or leaked by `make_works`; null, or a queue, as C says.
-    let known = unsafe { UNCHECKED.load(Acquire).as_ref().zip(queue.as_ref()) };
-    if let (Some((works, queue)), Some(place)) = (known, NonNull::new(work.cast::<EmbeddedWork>()))
-    {
+    // Three branches to three places: where two of them led to one, the compiler would make a value of each condition, and join
+    // these.
+    let Some(place) = NonNull::new(work.cast::<EmbeddedWork>()) else {
+        return without_a_work();
+    };
+    // SAFETY: null, or a queue, as C says.
+    let Some(given) = (unsafe { queue.as_ref() }) else {
+        return without_a_queue(work);
+    };
+    // SAFETY: null, or leaked by `make_works`.
+    if let Some(works) = unsafe { UNCHECKED.load(Acquire).as_ref() } {
         // SAFETY: C says that the work is there, and stays while it is pending; where `works` are known, they are this process's.
         let queued =
-            catch_unwind(AssertUnwindSafe(|| unsafe { works.try_queue(place, &queue.queue) }));
+            catch_unwind(AssertUnwindSafe(|| unsafe { works.try_queue(place, &given.queue) }));
         match queued {
             Ok(Some(queued)) => return queued.into(),
             Ok(None) => {}
@@ -249,6 +256,16 @@ pub unsafe extern "C" fn cs_queue_work(queue: *mut CsWorkqueue, work: *mut CsWor
         }
     }
     queue_first(queue, work)
+}
+
+#[cold]
+fn without_a_work() -> c_int {
+    no_work().tell()
+}
+
+#[cold]
+fn without_a_queue(work: *mut CsWork) -> c_int {
+    queue_first(ptr::null_mut(), work)
 }
 
 /// With all that is done once; and where it is refused, the reason is told.

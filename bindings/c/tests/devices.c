@@ -112,6 +112,53 @@ static void a_buffer_is_with_one_request(void)
 
 static void memory_is_a_device(void) { write_and_read(cs_block_memory(1 << 20, 1)); }
 
+/* Two devices of one target, one of another: they share the host, and go offline by their target. */
+static void devices_of_a_target_go_offline_together(void)
+{
+	struct cs_block_host *host = cs_block_host(8, 1, -1);
+	struct cs_block_target *gone = cs_block_target(host, "gone", 2), *stays = cs_block_target(host, "stays", 0);
+	struct cs_block_device *devices[3];
+	struct cs_block_queue *queues[3];
+	struct cs_block_buffer *buffer = cs_block_buffer_alloc(4096);
+	struct seen seen = { NULL, 0, 0 };
+	int at;
+
+	CHECK(host && gone && stays && buffer);
+	for (at = 0; at < 3; at++) {
+		devices[at] = cs_block_memory_on(at < 2 ? gone : stays, 1 << 16);
+		queues[at] = cs_block_queue(devices[at], 0);
+		CHECK(devices[at] && queues[at] && cs_block_write(queues[at], 0, buffer, note, &seen) == 0);
+		while (seen.calls <= at)
+			CHECK(cs_block_wait(queues[at], UINT64_MAX) >= 0);
+		CHECK(seen.result == 4096);
+	}
+	errno = 0;
+	CHECK(!cs_block_queue(devices[2], 1) && errno == EINVAL); /* the host is for one thread */
+	CHECK(cs_block_target_set_offline(gone) == 0);
+	for (at = 0; at < 2; at++) {
+		CHECK(cs_block_write(queues[at], 0, buffer, note, &seen) == -ENODEV && seen.calls == 3);
+		CHECK(cs_block_buffer_length(buffer) == 4096);
+	}
+	CHECK(cs_block_write(queues[2], 0, buffer, note, &seen) == 0);
+	while (seen.calls < 4)
+		CHECK(cs_block_wait(queues[2], UINT64_MAX) >= 0);
+	CHECK(seen.result == 4096);
+	/* What they are of may be let go before them. */
+	cs_block_host_free(host);
+	cs_block_target_free(stays);
+	CHECK(cs_block_flush(queues[2], note, &seen) == 0);
+	while (seen.calls < 5)
+		CHECK(cs_block_wait(queues[2], UINT64_MAX) >= 0);
+	for (at = 0; at < 3; at++) {
+		cs_block_queue_close(queues[at]);
+		cs_block_close(devices[at]);
+	}
+	cs_block_target_free(gone);
+	cs_block_buffer_free(buffer);
+	/* A limit that cannot be is told. */
+	CHECK(!cs_block_host(UINT32_MAX, 1, -1) && errno == EINVAL && strlen(cs_last_error()) > 0);
+}
+
 static void more_memory_than_there_is_is_refused(void)
 {
 	errno = 0;
@@ -215,6 +262,7 @@ int main(int argc, char **argv)
 		ROW(memory_is_a_device),
 		ROW(a_callback_may_queue_wait_and_close),
 		ROW(a_buffer_is_with_one_request),
+		ROW(devices_of_a_target_go_offline_together),
 		ROW(more_memory_than_there_is_is_refused),
 		ROW(a_file_is_a_device),
 		ROW(tasks_of_fixed_priorities_run),

@@ -17,6 +17,8 @@ static struct cs_rt_executor *executor;
 static struct cs_rt_task *task, *task_over;
 static struct cs_rt_periodic *periodic;
 static struct cs_rt_mutex *free_mutex, *held_mutex, *others_mutex;
+static struct cs_block_host *host;
+static struct cs_block_target *target;
 static struct cs_block_device *device;
 static struct cs_block_queue *block_queue;
 static struct cs_block_buffer *buffer, *buffer_of_request;
@@ -331,6 +333,10 @@ static void topologies(void)
 
 static void a_device(void)
 {
+	CHECK(!cs_block_target(host, "child", 0) && errno == ECHILD && strstr(cs_last_error(), "forked"));
+	CHECK(!cs_block_memory_on(target, 4096) && errno == ECHILD);
+	CHECK(!cs_block_open_on(target, "/proc/self/exe", 0) && errno == ECHILD);
+	CHECK(cs_block_target_set_offline(target) == -ECHILD);
 	CHECK(!cs_block_queue(device, 1));
 	CHECK(cs_block_read(block_queue, 0, buffer, done, NULL) == -ECHILD && strstr(cs_last_error(), "forked"));
 	CHECK(cs_block_write(block_queue, 0, buffer, done, NULL) == -ECHILD);
@@ -341,12 +347,16 @@ static void a_device(void)
 	cs_block_buffer_free(buffer);
 	cs_block_queue_close(block_queue);
 	cs_block_close(device);
+	cs_block_target_free(target);
+	cs_block_host_free(host);
 	CHECK(calls == 0);
 }
 
 static void devices_of_its_own(void)
 {
-	struct cs_block_device *own = cs_block_memory(1 << 20, 1);
+	struct cs_block_host *host_here = cs_block_host(0, 1, 0);
+	struct cs_block_target *target_here = cs_block_target(host_here, "child", 4);
+	struct cs_block_device *own = cs_block_memory_on(target_here, 1 << 20);
 	struct cs_block_queue *its = cs_block_queue(own, 0);
 	struct cs_block_buffer *bytes = cs_block_buffer_alloc(4096);
 
@@ -356,6 +366,8 @@ static void devices_of_its_own(void)
 	cs_block_queue_close(its);
 	cs_block_close(own);
 	cs_block_buffer_free(bytes);
+	cs_block_target_free(target_here);
+	cs_block_host_free(host_here);
 	own = cs_block_open("/proc/self/exe", 0, 1);
 	CHECK(own || errno != 0);
 	cs_block_close(own);
@@ -546,6 +558,9 @@ static void make_all(void)
 	CHECK(pthread_create(&holder, NULL, hold_mutex, NULL) == 0);
 	WAIT_UNTIL(others_mutex_is_held);
 
+	host = cs_block_host(0, 2, -1);
+	target = cs_block_target(host, "parent", 0);
+	CHECK(host && target);
 	device = cs_block_memory(1 << 20, 2);
 	block_queue = cs_block_queue(device, 0);
 	buffer = cs_block_buffer_alloc(4096);

@@ -102,6 +102,8 @@ static void what_may_be_null_is_a_default(void)
 	CHECK(cs_change_workqueue(plain, NULL) == 0);
 	CHECK(cs_queue_work(plain, &work) == 1 && cs_destroy_workqueue(plain) == 0 && cs_destroy_workqueue(unnamed) == 0);
 	cs_block_close(NULL);
+	cs_block_target_free(NULL);
+	cs_block_host_free(NULL);
 	cs_block_queue_close(NULL);
 	cs_block_buffer_free(NULL);
 	cs_rt_executor_free(NULL);
@@ -112,6 +114,8 @@ static void what_may_be_null_is_a_default(void)
 
 static void devices_tasks_and_machines_that_are_null_are_refused(void)
 {
+	struct cs_block_host *host = cs_block_host(0, 1, -1);
+	struct cs_block_target *target = cs_block_target(host, "target", 0);
 	struct cs_block_device *device = cs_block_memory(1 << 16, 1);
 	struct cs_block_queue *queue = cs_block_queue(device, 0);
 	struct cs_block_buffer *buffer = cs_block_buffer_alloc(4096);
@@ -120,6 +124,12 @@ static void devices_tasks_and_machines_that_are_null_are_refused(void)
 	CHECK(device && queue && buffer && executor);
 	NOT_MADE(cs_block_open(NULL, 0, 1));
 	NOT_MADE(cs_block_queue(NULL, 0));
+	NOT_MADE(cs_block_target(NULL, "target", 0));
+	NOT_MADE(cs_block_target(host, NULL, 0));
+	NOT_MADE(cs_block_memory_on(NULL, 4096));
+	NOT_MADE(cs_block_open_on(NULL, "/proc/self/exe", 0));
+	NOT_MADE(cs_block_open_on(target, NULL, 0));
+	REFUSED(cs_block_target_set_offline(NULL));
 	CHECK(cs_block_buffer_data(NULL) == NULL && cs_block_buffer_length(NULL) == 0);
 	REFUSED(cs_block_read(NULL, 0, buffer, nothing_of_request, NULL));
 	REFUSED(cs_block_read(queue, 0, NULL, nothing_of_request, NULL));
@@ -134,6 +144,8 @@ static void devices_tasks_and_machines_that_are_null_are_refused(void)
 	cs_block_buffer_free(buffer);
 	cs_block_queue_close(queue);
 	cs_block_close(device);
+	cs_block_target_free(target);
+	cs_block_host_free(host);
 
 	NOT_MADE(cs_rt_spawn(NULL, 1, nothing_of_call, NULL));
 	NOT_MADE(cs_rt_spawn(executor, 1, NULL, NULL));

@@ -98,6 +98,7 @@ static owned hop_once(Hop hop, std::atomic<int>& hops) {
   hops++;
 }
 
+#ifndef WITHOUT_FORKS
 static void a_coroutine_that_is_destroyed_while_it_is_queued_is_named() {
   int pipe_of_child[2];
   CHECK(pipe(pipe_of_child) == 0);
@@ -119,6 +120,7 @@ static void a_coroutine_that_is_destroyed_while_it_is_queued_is_named() {
   close(pipe_of_child[0]);
   close(pipe_of_child[1]);
 }
+#endif
 
 // As the README tells it: a work resumes it, and cancels that as it ends.
 class cancellable_hop {

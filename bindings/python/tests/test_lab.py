@@ -43,7 +43,8 @@ class Tables(unittest.TestCase):
 
         self.assertEqual([row["scope"] for row in table(1)], ["cpu", "system"])
         self.assertEqual(table(1), table(1))
-        self.assertNotEqual(table(1), table(2))
+        # Two seeds may agree in so short a run.
+        self.assertGreater(len({str(table(seed)) for seed in range(5)}), 1)
 
     def test_lines_and_advice(self):
         rows = coreshard.c2c(MACHINE, items=20, frame=False)

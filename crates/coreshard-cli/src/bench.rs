@@ -11,7 +11,7 @@ pub(crate) mod simulated;
 
 use clap::Subcommand;
 
-pub(crate) use destination::{Destination, Growing, force};
+pub(crate) use destination::{Destination, ForceArgs, Growing};
 pub(crate) use progress::{Bar, listen_for_interrupts};
 pub(crate) use queue::kernel;
 pub(crate) use seeds::{DEFAULT_SEEDS, side_by_side};

@@ -9,8 +9,8 @@ use coreshard::{Intake, Scope, Wake};
 use coreshard_bench::{QueueBench, Unwatched};
 use coreshard_sim::{LineReport, LineSummary, Sim};
 
-use crate::bench::Destination;
 use crate::bench::simulated::{self, SimArgs};
+use crate::bench::{Destination, ForceArgs};
 use crate::machine::MachineArgs;
 use crate::number::{few, many};
 use crate::output;
@@ -52,10 +52,14 @@ pub(crate) struct Args {
     /// Write what each CPU ran when, for ui.perfetto.dev
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
+
+    #[command(flatten)]
+    force: ForceArgs,
 }
 
 /// Runs the subcommand.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    args.force.apply();
     let machine = args.machine.simulated()?.context("no machine was given")?;
     let json_file = args.json.as_deref().filter(|path| *path != Path::new("-"));
     let [json, trace] = Destination::open_all([json_file, args.trace.as_deref()])?;

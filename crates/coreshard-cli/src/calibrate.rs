@@ -15,7 +15,7 @@ use coreshard_results::{Calibration, Contended, Figure};
 use coreshard_sim::{Machine, Sim, Simulation};
 use coreshard_topology::{CpuId, CpuSet, Usable, input};
 
-use crate::bench::{Bar, Destination};
+use crate::bench::{Bar, Destination, ForceArgs};
 use crate::failure::interrupted;
 use crate::number::whole;
 use crate::output;
@@ -32,10 +32,14 @@ pub(crate) struct Args {
     /// Rounds; each figure is measured once in each, and its median is taken
     #[arg(long, value_name = "N", default_value = "15", value_parser = whole::<u32, 1, 10_000>)]
     rounds: u32,
+
+    #[command(flatten)]
+    force: ForceArgs,
 }
 
 /// Runs the subcommand.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    args.force.apply();
     let whole = Topology::host()?;
     let usable = Usable::host(&whole)?;
     let topology = whole.restrict(usable.cpus())?;

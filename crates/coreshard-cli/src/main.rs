@@ -47,10 +47,6 @@ Examples:
 #[derive(Debug, Parser)]
 #[command(name = "coreshard", version, after_help = EXAMPLES)]
 struct Cli {
-    /// Let reports take the place of files that this command did not make, and of links
-    #[arg(long, global = true)]
-    force: bool,
-
     #[command(subcommand)]
     command: Option<Command>,
 }
@@ -99,31 +95,30 @@ fn bounded(mut error: clap::Error) -> clap::Error {
 }
 
 fn main() -> ExitCode {
-    let Cli { force, command } = Cli::try_parse().unwrap_or_else(|error| bounded(error).exit());
-    if force {
-        bench::force();
-    }
-    let done = match command {
+    let done = match Cli::try_parse() {
+        Ok(cli) => run(cli),
+        Err(error) => output::answer(&bounded(error)),
+    };
+    done.unwrap_or_else(|error| failure::report(&error))
+}
+
+fn run(Cli { command }: Cli) -> anyhow::Result<ExitCode> {
+    match command {
         Some(Command::Topo(args)) => topo::run(&args),
         Some(Command::Bench(args)) => bench::run(&args),
         Some(Command::Tune(args)) => tune::run(&args),
         Some(Command::Advise(args)) => advise::run(&args),
         Some(Command::Calibrate(args)) => calibrate::run(&args),
         Some(Command::C2c(args)) => c2c::run(&args),
-        Some(Command::Record(args)) => {
-            return record::run(&args).unwrap_or_else(|error| failure::report(&error));
-        }
+        Some(Command::Record(args)) => return record::run(&args),
         Some(Command::Replay(args)) => replay::run(&args),
         Some(Command::Layout(args)) => layout::run(&args),
         Some(Command::Top(args)) => top::run(&args),
         Some(Command::Sim(args)) => sim::run(&args),
         Some(Command::Generate(args)) => generate::run(&args, Cli::command()),
         None => output::print(&Cli::command().render_help().to_string()),
-    };
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => failure::report(&error),
     }
+    .map(|()| ExitCode::SUCCESS)
 }
 
 #[cfg(test)]

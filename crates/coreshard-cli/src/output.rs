@@ -1,7 +1,8 @@
 //! The only place that writes to the terminal.
 
 use std::borrow::Cow;
-use std::io::{ErrorKind, Write, stderr, stdout};
+use std::io::{self, ErrorKind, Write, stderr, stdout};
+use std::process::ExitCode;
 
 use anyhow::Context;
 use coreshard_topology::input;
@@ -9,7 +10,20 @@ use coreshard_topology::input;
 /// Writes to standard output. A reader that went away (`coreshard topo | head`) is no failure.
 pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     let mut out = stdout().lock();
-    match out.write_all(harmless(text).as_bytes()).and_then(|()| out.flush()) {
+    written(out.write_all(harmless(text).as_bytes()).and_then(|()| out.flush()))
+}
+
+/// Tells what the parser has to tell: help or the version, to standard output, or what is wrong with the options.
+pub(crate) fn answer(told: &clap::Error) -> anyhow::Result<ExitCode> {
+    let done = told.print().and_then(|()| stdout().flush());
+    if !told.use_stderr() {
+        written(done)?;
+    }
+    Ok(ExitCode::from(u8::try_from(told.exit_code()).unwrap_or(1)))
+}
+
+fn written(done: io::Result<()>) -> anyhow::Result<()> {
+    match done {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         done => done.context("cannot write to standard output"),
     }

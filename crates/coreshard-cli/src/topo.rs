@@ -19,7 +19,7 @@ pub(crate) struct Args {
 
     /// Wanted number of cores in a cache shard [default: 8]
     #[arg(long, value_name = "N", allow_negative_numbers = true,
-          value_parser = whole::<usize, 0, 65_536>)]
+          value_parser = whole::<usize, 1, 65_536>)]
     shard_size: Option<usize>,
 
     /// How to show it

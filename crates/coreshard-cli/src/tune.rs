@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use coreshard::{Host, Scope};
 use coreshard_bench::{BenchMachine, TuneEffort, TuneLoad, over_rounds, tune, tune_rounds};
 use coreshard_results::{Candidate, Load, Tuning};
-use coreshard_sim::Sim;
+use coreshard_sim::{Sim, Simulation};
 use coreshard_topology::Usable;
 
 use crate::bench::simulated::{self, Shared, SimArgs};
@@ -34,7 +34,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", requires = "machine", value_parser = whole::<u64, 1, 1_000>)]
     seeds: Option<u64>,
 
-    /// Items that each CPU queues [default: 2000; simulated 100]
+    /// Items that each CPU queues [default: 2000; simulated 100 to 400, by the CPUs]
     #[arg(long, value_name = "N", value_parser = whole::<u64, 1, 1_000_000_000>)]
     items: Option<u64>,
 
@@ -58,17 +58,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
             let bench_machine = simulated::bench_machine(&args.machine, &machine);
             let (load, load_name) = args.load.load(bench_machine.usable.len())?;
             let (first, seeds) = (args.simulated.seed(), args.seeds.unwrap_or(DEFAULT_SEEDS));
-            let bar = Mutex::new(Bar::new()?);
-            let runs = side_by_side(seeds as usize, |seed| {
-                let mut progress = Shared { bar: &bar, simulations: seeds as usize };
-                let simulation = args.simulated.simulation(&machine);
-                let run = simulation.seed(first.wrapping_add(seed as u64)).run(|| {
-                    tune_rounds::<Sim>(&bench_machine, effort(100, 1), load, &mut progress)
-                })?;
-                anyhow::Ok(run.value?)
-            });
-            let rounds: Option<Vec<_>> = runs.into_iter().collect::<anyhow::Result<_>>()?;
-            let tuning = rounds.map(|rounds: Vec<Vec<Tuning>>| over_rounds(&rounds.concat(), load));
+            let items = simulated_items(bench_machine.usable.len());
+            let simulation =
+                |seed| args.simulated.simulation(&machine).seed(first.wrapping_add(seed));
+            let tuning = over_seeds(&bench_machine, seeds, effort(items, 1), load, simulation)?;
             let costs = args.simulated.costs();
             let name = format!(
                 "{}, simulated: costs {costs}, {seeds} seeds from {first} on",
@@ -98,6 +91,31 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         );
     }
     output::print(&text(&name, load, &tuning)?)
+}
+
+/// Items that each simulated CPU queues: so many that not the beginning is compared, when all CPUs set out at once and all
+/// workers sleep; fewer where many CPUs make many misses each.
+pub(crate) fn simulated_items(cpus: usize) -> u64 {
+    (40_000 / cpus.max(1) as u64).clamp(100, 400)
+}
+
+/// Simulates the machine with so many seeds, side by side; `None` where it was interrupted.
+pub(crate) fn over_seeds<'machine>(
+    bench_machine: &BenchMachine,
+    seeds: u64,
+    effort: TuneEffort,
+    load: TuneLoad,
+    simulation: impl Fn(u64) -> Simulation<'machine> + Sync,
+) -> anyhow::Result<Option<Tuning>> {
+    let bar = Mutex::new(Bar::new()?);
+    let runs = side_by_side(seeds as usize, |seed| {
+        let mut progress = Shared { bar: &bar, simulations: seeds as usize };
+        let run = simulation(seed as u64)
+            .run(|| tune_rounds::<Sim>(bench_machine, effort, load, &mut progress))?;
+        anyhow::Ok(run.value?)
+    });
+    let rounds: Option<Vec<_>> = runs.into_iter().collect::<anyhow::Result<_>>()?;
+    Ok(rounds.map(|rounds: Vec<Vec<Tuning>>| over_rounds(&rounds.concat(), load)))
 }
 
 /// What was tried, and on which machine.

@@ -4,6 +4,7 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
+use std::process::Stdio;
 use std::time::Duration;
 
 use assert_cmd::Command;
@@ -116,6 +117,42 @@ fn help_is_a_word_too() {
         .assert()
         .success()
         .stdout(contains("--outstanding").and(contains("--force")));
+    // It writes no file.
+    coreshard(folder.path(), &["topo", "--help"])
+        .assert()
+        .success()
+        .stdout(contains("--force").not());
+}
+
+/// Help and the version, which the parser prints, too. A reader that went away has read what it wanted.
+#[test]
+fn what_cannot_be_printed_is_an_error_and_a_closed_pipe_is_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let commands: [&[&str]; 7] = [
+        &[],
+        &["--help"],
+        &["--version"],
+        &["help", "bench", "queue"],
+        &["topo", "--machine", "pocket"],
+        &["advise", "--machine", "pocket"],
+        &["generate", "completions", "bash"],
+    ];
+    let run = |words: &[&str], to: Stdio| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_coreshard"));
+        command.current_dir(folder.path()).args(words).stdout(to).output().unwrap()
+    };
+    for words in commands {
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let full = run(words, full.into());
+        let error = String::from_utf8_lossy(&full.stderr);
+        assert_eq!(full.status.code(), Some(1), "{words:?}: {error}");
+        assert!(error.contains("cannot write to standard output"), "{words:?}: {error}");
+
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let closed = run(words, writer.into());
+        assert!(closed.status.success() && closed.stderr.is_empty(), "{words:?}: {closed:?}");
+    }
 }
 
 #[test]

@@ -145,6 +145,19 @@ fn one_counter_a_lock_an_array_and_settings_are_told_apart() {
 }
 
 #[test]
+fn memory_that_threads_have_one_after_the_other_is_not_fought_for() {
+    let place = Place::new();
+    let program = place.compile("reused", &[]);
+    assert_eq!(place.record(&program, &[]), Some(7), "the second gets the first one's memory");
+    let report = place.replay("epyc-9654-2s");
+    let fought = |line: &&Value| line["sharing"] == "false" && line["cost_ns"].as_f64() > Some(1e3);
+    let fought: Vec<_> = report["lines"].as_array().unwrap().iter().filter(fought).collect();
+    assert!(fought.is_empty(), "{fought:#?}");
+    let notes = report["notes"].to_string();
+    assert!(notes.contains("both have it at once here: 1 of 2 such pieces"), "{notes}");
+}
+
+#[test]
 fn a_program_that_is_killed_leaves_a_recording() {
     let place = Place::new();
     let program = place.compile("counters", &["-DKILLED"]);
@@ -173,6 +186,52 @@ fn what_is_missing_is_told() {
     let program = place.compile("counters", &[]);
     assert_eq!(place.record(&program, &["--max-size", "1"]), Some(7));
     assert!(place.replay("pocket")["notes"].to_string().contains("as many as the file may have"));
+}
+
+/// What the notes of a recording say of other processes, and of other programs in this one.
+fn processes_are_told_of(place: &Place, program: &Path, options: &[&str]) {
+    const PROCESS: &str = "the recording lacks a further process";
+    const EXEC: &str = "the recording lacks what came after exec";
+    for (how, told) in [
+        ("", [false, false]),
+        ("fork", [true, false]),
+        ("fork and exec", [true, false]),
+        ("vfork", [true, false]),
+        ("spawn", [true, false]),
+        ("system", [true, false]),
+        ("popen", [true, false]),
+        ("exec", [false, true]),
+        ("itself", [false, true]),
+        // A call that fails.
+        ("absent", [false, false]),
+    ] {
+        let mut command = place.coreshard();
+        command.args(["record", "-o", "it.trace"]).args(options).arg("--").arg(program).arg(how);
+        let done = command.output().unwrap();
+        let said = String::from_utf8_lossy(&done.stderr).into_owned();
+        assert_eq!(done.status.code(), Some(7), "{how}: {said}");
+        let notes = place.replay("pocket")["notes"].to_string();
+        for text in [said, notes] {
+            assert_eq!([PROCESS, EXEC].map(|it| text.contains(it)), told, "{how}: {text}");
+        }
+    }
+}
+
+#[test]
+fn processes_that_are_not_recorded_are_told_of() {
+    let place = Place::new();
+    let program = place.compile("processes", &[]);
+    processes_are_told_of(&place, &program, &[]);
+}
+
+#[test]
+fn processes_that_are_not_recorded_are_told_of_in_emulation() {
+    if !has("qemu-x86_64") || !cfg!(target_arch = "x86_64") {
+        return skip(Lack::Qemu, "qemu-x86_64 does not start");
+    }
+    let place = Place::new();
+    let program = place.compile_plain("cc", "processes", &[]);
+    processes_are_told_of(&place, &program, &["--engine", "qemu"]);
 }
 
 #[test]

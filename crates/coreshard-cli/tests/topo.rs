@@ -85,11 +85,8 @@ fn shard_size_is_an_option_and_its_limits_are_told() {
     let small = ["--machine", "grace", "--shard-size"];
     assert_eq!(sizes(&json(&[small[0], small[1], small[2], "4"])).len(), 18);
 
-    let zero = ["topo", "--machine", "grace", "--shard-size", "0", "--format", "json"];
-    let assert = coreshard(&zero).assert().success();
-    assert.stderr(contains("shard size 0 was corrected to 1"));
-    let zero = json(&["--machine", "grace", "--shard-size", "0"]);
-    assert_eq!((sizes(&zero).len(), &zero["shard_size"]), (72, &Value::from(1)));
+    let one = json(&["--machine", "grace", "--shard-size", "1"]);
+    assert_eq!((sizes(&one).len(), &one["shard_size"]), (72, &Value::from(1)));
 
     let huge = json(&["--machine", "grace", "--shard-size", "1000"]);
     assert_eq!(sizes(&huge), [72]);
@@ -225,6 +222,7 @@ fn malformed_files_and_descriptions_end_with_status_2() {
     bad(&["--sysfs", "/does/not/exist"], &["/does/not/exist", "sys/devices/system/cpu"]);
     bad(&["--machine", "/does/not/exist.xml"], &["/does/not/exist.xml"]);
     bad(&["--machine", "grace", "--machine", "/"], &["cannot be used"]);
+    bad(&["--shard-size", "0"], &["--shard-size", "at least 1"]);
     bad(&["--shard-size", "-1"], &["--shard-size"]);
     bad(&["--shard-size", "many"], &["--shard-size"]);
     bad(&["--format", "yaml"], &["json"]);

@@ -398,13 +398,34 @@ fn what_cannot_be_built_says_why() {
     let absent = error(runtime.workqueue().cpu_mask("8000-8001".parse().unwrap()));
     assert!(absent.contains("8000-8001"), "{absent}");
     let nice = error(runtime.workqueue().nice(120));
-    assert!(nice.contains("120"), "{nice}");
+    assert!(nice.contains("120") && nice.contains("-20 to 19"), "{nice}");
+    // Root would get -20 for it.
+    let nice = error(runtime.workqueue().nice(-128));
+    assert!(nice.contains("-128; allowed are -20 to 19"), "{nice}");
+    let no_cores = error(runtime.workqueue().shard_size(0));
+    assert!(no_cores.contains("shard size is 0; at least 1"), "{no_cores}");
 
-    let corrected = runtime.workqueue().shard_size(0).build().unwrap();
-    assert_eq!(corrected.submit(|| 1).unwrap().join().unwrap(), 1);
+    let queue = runtime.workqueue().build().unwrap();
+    assert!(queue.change().shard_size(0).apply().is_err());
+    assert!(queue.change().nice(100).apply().is_err());
+    assert_eq!(queue.submit(|| 1).unwrap().join().unwrap(), 1, "it is as it was");
 
     runtime.shutdown(NEVER).unwrap();
     let closed = error(runtime.workqueue());
     assert!(closed.contains("shut down"), "{closed}");
-    assert!(corrected.queue(|| ()).is_err(), "its queues are closed with it");
+    assert!(queue.queue(|| ()).is_err(), "its queues are closed with it");
+}
+
+/// At once, and not when a queue is made, perhaps much later.
+#[test]
+fn a_runtime_that_may_have_no_worker_is_not_built() {
+    let builder = || Runtime::<Host>::builder(Topology::host().unwrap());
+    for (which, builder) in [
+        ("workers", builder().workers(0)),
+        ("max_workers", builder().max_workers(0)),
+        ("max_workers_per_pool", builder().max_workers_per_pool(0)),
+    ] {
+        let error = builder.build().unwrap_err().to_string();
+        assert!(error.contains(&format!("{which} is 0; at least 1 is needed")), "{error}");
+    }
 }

@@ -69,3 +69,20 @@ fn each_reason_says_what_to_do() {
     assert!(drained.contains("not shut down") && drained.contains("again"), "{drained}");
     assert!(RefusedReason::ShutDown.to_string().contains("another"));
 }
+
+#[test]
+fn one_item_is_no_plural() {
+    let runtime = Runtime::<Host>::builder(Topology::host().unwrap()).build().unwrap();
+    let queue = runtime.workqueue().build().unwrap();
+    let (end, ended) = std::sync::mpsc::channel::<()>();
+    queue.queue(move || _ = ended.recv()).unwrap();
+    let soon = std::time::Duration::from_millis(1);
+    let texts = [
+        queue.flush_timeout(soon).unwrap_err().to_string(),
+        queue.shutdown(soon).unwrap_err().to_string(),
+    ];
+    drop(end);
+    for text in texts {
+        assert!(text.starts_with("1 work item was") && text.contains("it goes on"), "{text}");
+    }
+}

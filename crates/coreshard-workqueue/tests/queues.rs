@@ -399,7 +399,7 @@ fn a_queue_keeps_few_of_the_shapes_that_it_has_had() {
     });
     let change = |at: usize| {
         let change = queue.change().scope(Scope::ALL[at % 6]).strict((at / 6).is_multiple_of(2));
-        change.shard_size(at / 12 % 3).apply().unwrap();
+        change.shard_size(1 + at / 12 % 3).apply().unwrap();
     };
     (0..108).for_each(change);
     stop.store(true, SeqCst);

@@ -371,7 +371,11 @@ fn a_runtime_follows_a_probe_of_the_usable_cpus() {
     let one: CpuSet = all.iter().take(1).collect();
     let answer = Arc::new(Mutex::new(all.clone()));
     let probe = Arc::clone(&answer);
-    let follow = move || Some(probe.lock().unwrap().clone());
+    let follow = move || {
+        // As the guide says: a handler of trouble that never returns does not keep it waiting.
+        assert_eq!(std::thread::current().name(), Some("cs-background"));
+        Some(probe.lock().unwrap().clone())
+    };
     let runtime = builder().follow_cpus(follow).build().unwrap();
     let queue = runtime.workqueue().scope(Scope::System).strict(true).build().unwrap();
     assert_eq!(cpus_of(&queue), all);

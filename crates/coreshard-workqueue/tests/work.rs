@@ -303,10 +303,14 @@ fn a_flush_of_what_waits_behind_the_caller_is_an_error() {
     let handle = queue
         .submit(move || {
             work.queue(&own).unwrap();
-            work.flush().map_err(|error| error.reason())
+            work.flush().unwrap_err()
         })
         .unwrap();
-    assert_eq!(handle.join().unwrap(), Err(WorkErrorReason::WouldDeadlock));
+    let error = handle.join().unwrap();
+    assert_eq!(error.reason(), WorkErrorReason::WouldDeadlock);
+    // The queue has a limit of one, and no order.
+    let text = error.to_string();
+    assert!(text.contains("runs one at a time") && !text.contains("ordered"), "{text}");
     // Another queue's item may wait for it.
     let other = runtime.workqueue().build().unwrap();
     let (own, work) = (queue.clone(), behind.clone());

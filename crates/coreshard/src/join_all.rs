@@ -8,7 +8,9 @@ use crate::join;
 /// what is left. [`join_each`] is for a number that is known only as the program runs.
 ///
 /// # Panics
-/// With what one of them threw, when none of them runs any more; of those that nobody has begun then, some are dropped.
+/// With what one of them threw, when none of them runs any more. As with [`join`], the other half is dropped then where
+/// nobody has taken it, and is run to its end where somebody has. So each other task has run to its end, and what it gave is
+/// dropped, or it was dropped and has not begun.
 ///
 /// ```
 /// /// The sum of all leaves below `first`, of which there are `leaves`: a power of four.

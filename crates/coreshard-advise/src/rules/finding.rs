@@ -85,25 +85,88 @@ pub struct Expected {
     pub seen: &'static str,
 }
 
-/// Throughput with what is proposed, over that with what is set, on a simulated machine with a kernel's costs.
+/// Throughput with what is proposed, over that with what is set, on a simulated machine with a kernel's costs: medians over
+/// several seeds, and the least and the most among them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Simulated {
-    /// What was compared, such as `cache_shard of 8 over cache`.
+    /// What was compared, such as `cache_shard over cache`.
     pub what: String,
+    /// How many seeds were simulated.
+    pub seeds: usize,
+    /// How many items each CPU queued.
+    pub items: u64,
     /// Every CPU queues an item and waits for it.
     pub even: f64,
+    /// Its least and most.
+    pub even_range: [f64; 2],
     /// One CPU queues bursts.
     pub lopsided: f64,
+    /// Its least and most.
+    pub lopsided_range: [f64; 2],
     /// Items as long, from as many CPUs, as were measured.
     pub measured: Option<f64>,
+    /// Its least and most.
+    pub measured_range: Option<[f64; 2]>,
+}
+
+/// The ratios of one load, one for each seed.
+fn middle_and_ends(mut ratios: Vec<f64>) -> (f64, [f64; 2]) {
+    ratios.sort_by(f64::total_cmp);
+    let at = |place: usize| ratios.get(place).copied().unwrap_or(1.0);
+    let last = ratios.len().saturating_sub(1);
+    (f64::midpoint(at(last / 2), at(last.div_ceil(2))), [at(0), at(last)])
 }
 
 impl Simulated {
     /// Below this no gain can be told from none.
     const WORTH_IT: f64 = 1.05;
 
-    fn ratios(&self) -> impl Iterator<Item = f64> {
-        [self.even, self.lopsided].into_iter().chain(self.measured)
+    /// Of the ratios of each load, one for each seed.
+    ///
+    /// ```
+    /// use coreshard_advise::Simulated;
+    ///
+    /// let what = "cache_shard over cache".to_owned();
+    /// let found = Simulated::over_seeds(what, 200, vec![1.3, 1.9, 1.4], vec![0.9, 1.0, 1.1], None);
+    /// assert_eq!((found.seeds, found.even, found.even_range), (3, 1.4, [1.3, 1.9]));
+    /// ```
+    #[must_use]
+    pub fn over_seeds(
+        what: String,
+        items: u64,
+        even: Vec<f64>,
+        lopsided: Vec<f64>,
+        measured: Option<Vec<f64>>,
+    ) -> Self {
+        let seeds = even.len();
+        let (even, even_range) = middle_and_ends(even);
+        let (lopsided, lopsided_range) = middle_and_ends(lopsided);
+        let (measured, measured_range) = measured.map(middle_and_ends).unzip();
+        Self {
+            what,
+            seeds,
+            items,
+            even,
+            even_range,
+            lopsided,
+            lopsided_range,
+            measured,
+            measured_range,
+        }
+    }
+
+    /// Whether one of the loads gains by the change: at the median, and with no seed less than nothing. Where a pool's workers stay
+    /// awake with some seeds and sleep with others, seeds disagree by factors.
+    fn gains(&self) -> bool {
+        let loads = [
+            (Some(self.even), Some(self.even_range)),
+            (Some(self.lopsided), Some(self.lopsided_range)),
+            (self.measured, self.measured_range),
+        ];
+        let gains =
+            |(median, [least, _]): (f64, [f64; 2])| median >= Self::WORTH_IT && least >= 1.0;
+        loads.into_iter().filter_map(|(median, range)| median.zip(range)).any(gains)
     }
 }
 
@@ -111,13 +174,12 @@ impl Finding {
     /// Puts what a simulated machine said into the finding. Where no load gains by the change, the verdict becomes
     /// [`Verdict::Leave`], and nothing is to be set.
     pub fn check_against(&mut self, simulated: Simulated) {
-        let gains = simulated.ratios().any(|ratio| ratio >= Simulated::WORTH_IT);
-        if !gains && self.verdict == Verdict::Change {
+        if !simulated.gains() && self.verdict == Verdict::Change {
             self.verdict = Verdict::Leave;
             self.settings.clear();
             self.risk.clear();
             self.statement
-                .push_str(" A simulated machine of this topology gains nothing by the change under any load: leave it.");
+                .push_str(" A simulated machine of this topology gains nothing by the change, or not with every seed, under any load: leave it.");
         }
         self.simulated = Some(simulated);
     }

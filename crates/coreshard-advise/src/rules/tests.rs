@@ -490,11 +490,16 @@ fn what_no_simulated_load_gains_by_is_left() {
     world.facts.workqueues.default_scope = Some("cache".parse().unwrap());
     let mut finding = judge(&world.facts, None).remove(0);
     assert_eq!(finding.verdict, Verdict::Change);
-    let simulated =
-        |even| Simulated { even, lopsided: 0.9, measured: None, ..Simulated::default() };
-    finding.check_against(simulated(1.5));
+    let simulated = |even: [f64; 3]| {
+        Simulated::over_seeds("it".to_owned(), 200, even.to_vec(), vec![0.9; 3], None)
+    };
+    finding.check_against(simulated([1.0, 1.5, 1.4]));
     assert_eq!(finding.verdict, Verdict::Change);
-    finding.check_against(simulated(1.04));
+    // With another seed it would be a loss; and it is too little.
+    let mut other = finding.clone();
+    other.check_against(simulated([0.9, 2.0, 1.9]));
+    assert_eq!(other.verdict, Verdict::Leave);
+    finding.check_against(simulated([1.04, 2.0, 1.0]));
     assert_eq!(finding.verdict, Verdict::Leave);
     assert!(finding.settings.is_empty() && finding.statement.contains("leave it"), "{finding:?}");
 }

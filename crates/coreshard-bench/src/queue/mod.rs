@@ -348,7 +348,7 @@ impl<P: Platform> Session<'_, P> {
             mode,
             outstanding,
             virtual_topology: self.machine.laid_over.is_some(),
-            notes: notes::of(self.machine, &self.slots, self.pace, self.shard_size, layouts),
+            notes: notes::of(self.machine, &self.slots, self.pace, layouts),
             wakes: Wake::ALL.iter().map(Wake::to_string).collect(),
             ..QueueResults::default()
         }

@@ -1,7 +1,7 @@
 //! What a reader must know to read the figures right.
 
 use coreshard_results::WakeRatio;
-use coreshard_topology::{Pods, Scope, ShardSize};
+use coreshard_topology::{Pods, Scope};
 
 use super::producer::{Pace, ProducerSlot};
 use crate::machine::BenchMachine;
@@ -75,7 +75,6 @@ pub(super) fn of(
     machine: &BenchMachine,
     slots: &[ProducerSlot],
     pace: Pace,
-    shard_size: ShardSize,
     layouts: &Layouts,
 ) -> Vec<String> {
     let mut notes = Vec::new();
@@ -108,9 +107,6 @@ pub(super) fn of(
             "a quota of {} CPU time limits this process; where it runs out, everything stands still",
             counted_cpus(quota)
         ));
-    }
-    if shard_size.was_corrected() {
-        notes.push("shard size 0 was corrected to 1".to_owned());
     }
     if let Pace::Flood { outstanding, sampled_every } = pace {
         notes.push(format!(
@@ -168,7 +164,7 @@ pub(super) fn wake_ratios(ratios: &[WakeRatio]) -> Vec<String> {
 mod tests {
     use super::*;
     use coreshard_results::WakeRatio;
-    use coreshard_topology::{CpuId, Topology};
+    use coreshard_topology::{CpuId, ShardSize, Topology};
 
     fn layouts(machine: &str) -> Layouts {
         let topology = Topology::from_synthetic(machine).unwrap();

@@ -3,15 +3,15 @@
 
 use coreshard_advise::measure::Measured;
 use coreshard_advise::{Facts, emit};
-use coreshard_bench::{BenchMachine, TuneEffort, TuneLoad, tune};
-use coreshard_sim::{Sim, Simulation};
+use coreshard_bench::{BenchMachine, TuneEffort, TuneLoad};
+use coreshard_sim::Simulation;
 use coreshard_topology::Scope;
 
 use super::check::{machine, seen_load};
-use crate::bench::Bar;
-use crate::bench::simulated::Outside;
+use crate::bench::DEFAULT_SEEDS;
 use crate::failure::interrupted;
 use crate::machine::MachineArgs;
+use crate::tune::over_seeds;
 
 /// The library's own default, where nothing is simulated.
 pub(super) fn by_default() -> String {
@@ -30,17 +30,16 @@ pub(super) fn tuned(
     let bench_machine = BenchMachine::whole(topology.name().to_owned(), "sim", topology);
     let busiest = seen_load(facts, measured);
     let effort = TuneEffort { rounds: 1, items };
-    let mut bar = Outside(Bar::new()?);
     let load = busiest.map_or(TuneLoad::Unknown, |(_, load)| TuneLoad::Seen(load));
-    let run =
-        Simulation::new(&machine).run(|| tune::<Sim>(&bench_machine, effort, load, &mut bar))?;
-    let tuning = run.value?;
-    let tuning =
-        tuning.ok_or_else(|| interrupted("interrupted before every candidate had its turn"))?;
+    let simulation = |seed| Simulation::new(&machine).seed(seed);
+    let tuning = over_seeds(&bench_machine, DEFAULT_SEEDS, effort, load, simulation)?
+        .ok_or_else(|| interrupted("interrupted before every candidate had its turn"))?;
     let best = tuning.recommended();
     let worth = format!(
-        "under the less suitable of two loads (every CPU queues and waits; one CPU queues bursts) it has {:.0} % of the best one's throughput",
-        best.worth * 100.0
+        "under the less suitable of two loads (every CPU queues and waits; one CPU queues bursts) it has {:.0} % of the best one's throughput; {} of {} seeds find the same",
+        best.worth * 100.0,
+        tuning.agreeing,
+        tuning.rounds
     );
     let reason = match busiest {
         Some((queue, load)) => format!(

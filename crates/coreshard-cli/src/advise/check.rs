@@ -6,11 +6,15 @@ use std::time::Duration;
 use anyhow::Context;
 use coreshard_advise::measure::{Measured, MeasuredQueue};
 use coreshard_advise::{Facts, Simulated};
-use coreshard_bench::{BenchMachine, SeenLoad, compare_scopes};
+use coreshard_bench::{BenchMachine, ScopeRatios, SeenLoad, compare_scopes};
 use coreshard_sim::{Machine, Profile, Sim, Simulation};
 use coreshard_topology::{Scope, ShardSize};
 
+use crate::bench::{DEFAULT_SEEDS, side_by_side};
 use crate::machine::MachineArgs;
+
+/// One would do no more than tell of itself: with another one, the beginning is another.
+const SEEDS: usize = DEFAULT_SEEDS as usize;
 
 /// The busiest unbound queue, with its load: those that one CPU feeds contend with nobody.
 pub(super) fn seen_load<'a>(
@@ -51,14 +55,20 @@ pub(super) fn against_simulation(
     let size = ShardSize::new(size.unwrap_or(ShardSize::DEFAULT.cores()));
     let load = seen_load(facts, measured).map(|(_, load)| load);
     let items = NonZeroU64::new(items).context("no items")?;
-    let simulation = Simulation::new(&machine).profile(Profile::InKernel);
-    let run =
-        simulation.run(|| compare_scopes::<Sim>(&bench_machine, (from, to), size, items, load))?;
-    let ratios = run.value?;
-    Ok(Simulated {
-        what: format!("{to} over {from}"),
-        even: ratios.even,
-        lopsided: ratios.lopsided,
-        measured: ratios.seen,
-    })
+    let runs = side_by_side(SEEDS, |seed| {
+        let simulation = Simulation::new(&machine).profile(Profile::InKernel).seed(seed as u64);
+        let run = simulation
+            .run(|| compare_scopes::<Sim>(&bench_machine, (from, to), size, items, load))?;
+        anyhow::Ok(run.value?)
+    });
+    let runs: Vec<ScopeRatios> = runs.into_iter().collect::<anyhow::Result<_>>()?;
+    let of = |ratio: fn(&ScopeRatios) -> f64| runs.iter().map(ratio).collect();
+    let seen: Option<Vec<f64>> = runs.iter().map(|run| run.seen).collect();
+    Ok(Simulated::over_seeds(
+        format!("{to} over {from}"),
+        items.get(),
+        of(|run| run.even),
+        of(|run| run.lopsided),
+        seen,
+    ))
 }

@@ -108,12 +108,21 @@ fn tell(text: &mut String, finding: &Finding) {
         paragraph(text, "  ", &format!("expected: {range}"));
     }
     if let Some(simulated) = &finding.simulated {
+        let told =
+            |ratio: f64, [least, most]: [f64; 2]| format!("{ratio:.2} ({least:.2} to {most:.2})");
         let measured = simulated
             .measured
-            .map_or_else(String::new, |ratio| format!(", {ratio:.2} as measured"));
+            .zip(simulated.measured_range)
+            .map_or_else(String::new, |(ratio, range)| {
+                format!(", {} as measured", told(ratio, range))
+            });
         let ratios = format!(
-            "{}, as throughput: {:.2} where every CPU queues, {:.2} where one queues bursts{measured}",
-            simulated.what, simulated.even, simulated.lopsided
+            "{}, as throughput: {} where every CPU queues, {} where one queues bursts{measured}; medians and \
+             ranges of {} seeds",
+            simulated.what,
+            told(simulated.even, simulated.even_range),
+            told(simulated.lopsided, simulated.lopsided_range),
+            simulated.seeds
         );
         paragraph(text, "  ", &format!("simulated: {ratios}"));
     }

@@ -12,7 +12,7 @@ use coreshard_results::{BlockResults, Interrupts};
 use coreshard_sim::{Machine as Simulated, Profile, Sim};
 use coreshard_topology::input;
 
-use super::destination::Destination;
+use super::destination::{Destination, ForceArgs};
 use super::progress::Bar;
 use super::queue::Site;
 use super::simulated::{self, Outside, SimArgs};
@@ -174,6 +174,9 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE|-")]
     json: Option<PathBuf>,
 
+    #[command(flatten)]
+    force: ForceArgs,
+
     /// As fio's: json writes to standard output where --json names no file, and json+ also tells how
     /// often each latency was seen
     #[arg(long = "output-format", value_enum, default_value_t, conflicts_with = "ladder")]
@@ -214,6 +217,7 @@ impl Args {
     /// Where the JSON goes, found to be writable; `None` where it goes nowhere, or to standard
     /// output.
     fn destination(&self) -> anyhow::Result<Option<Destination>> {
+        self.force.apply();
         let path = self.json.as_deref().filter(|_| !self.json_to_stdout());
         path.map(Destination::open).transpose()
     }

@@ -37,9 +37,19 @@ const LOOKED_AT: u64 = 4 << 10;
 /// Whether `--force` was given; a decision of the user's for the whole command.
 static IS_FORCED: AtomicBool = AtomicBool::new(false);
 
-/// From now on, files that are not ours and links are replaced.
-pub(crate) fn force() {
-    IS_FORCED.store(true, Relaxed);
+/// The option of commands that write files.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ForceArgs {
+    /// Let reports take the place of files that this command did not make, and of links
+    #[arg(long)]
+    force: bool,
+}
+
+impl ForceArgs {
+    /// From now on, files that are not ours and links are replaced, if that is asked for.
+    pub(crate) fn apply(&self) {
+        IS_FORCED.store(self.force, Relaxed);
+    }
 }
 
 /// A place that was found fit before the benchmark, and is written to after it.

@@ -52,7 +52,7 @@ pub(super) struct Args {
 
     /// Wanted number of cores in a cache shard
     #[arg(long, value_name = "N", default_value_t = ShardSize::DEFAULT.cores(),
-          value_parser = whole::<usize, 0, 65_536>)]
+          value_parser = whole::<usize, 1, 65_536>)]
     shard_size: usize,
 
     #[command(flatten)]

@@ -14,7 +14,7 @@ use coreshard_results::QueueResults;
 use coreshard_sim::{Machine as Simulated, Sim};
 use coreshard_topology::{ShardSize, Usable, input};
 
-use super::destination::Destination;
+use super::destination::{Destination, ForceArgs};
 use super::progress::Bar;
 use super::seeds::{DEFAULT_SEEDS, side_by_side};
 use super::simulated::{self, Shared, SimArgs};
@@ -85,7 +85,7 @@ pub(crate) struct Args {
 
     /// Wanted number of cores in a cache shard
     #[arg(long, value_name = "N", default_value_t = ShardSize::DEFAULT.cores(),
-          value_parser = whole::<usize, 0, 65_536>)]
+          value_parser = whole::<usize, 1, 65_536>)]
     shard_size: usize,
 
     /// Write the results as JSON; with "-" to standard output, and nothing else there
@@ -100,6 +100,9 @@ pub(crate) struct Args {
     /// is asked for]
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+
+    #[command(flatten)]
+    force: ForceArgs,
 }
 
 /// Numbers of CPUs.
@@ -191,6 +194,7 @@ struct Destinations {
 
 impl Destinations {
     fn open(args: &Args) -> anyhow::Result<Self> {
+        args.force.apply();
         let json_to_stdout = args.json.as_deref() == Some(Path::new("-"));
         let json = args.json.as_deref().filter(|_| !json_to_stdout);
         let (csv, mut html) = (args.csv.as_deref(), args.html.as_deref());

@@ -10,7 +10,7 @@ const HEAD: &str = "\
 # Commands
 
 What each command takes. This page is made by `coreshard generate reference`, and a test sees that it is fresh; `--help` says the
-same in a terminal. Every command takes `--force` and `--help`.
+same in a terminal. Every command takes `--help`.
 ";
 
 pub(super) fn markdown(mut command: Command) -> String {
@@ -53,7 +53,7 @@ fn of(command: &Command, name: &str, text: &mut String) {
 
 /// What every command has is said once.
 fn is_its_own(argument: &&Arg) -> bool {
-    !argument.is_hide_set() && !matches!(argument.get_id().as_str(), "help" | "version" | "force")
+    !argument.is_hide_set() && !matches!(argument.get_id().as_str(), "help" | "version")
 }
 
 fn signature(argument: &Arg) -> String {

@@ -15,6 +15,11 @@ const HEAD: f64 = 48.0;
 const LEFT: f64 = 56.0;
 /// Lines of one type that are drawn; the kernel has structs of a megabyte.
 const MOST_LINES: u64 = 256;
+/// A box of the legend, and how far its rows are apart.
+const KEY: f64 = 13.0;
+const KEY_HEIGHT: f64 = 22.0;
+/// Entries of one legend.
+const MOST_KEYS: usize = 24;
 /// Width of a letter over its font's size.
 const LETTER: f64 = 0.56;
 
@@ -47,6 +52,8 @@ pub(super) fn layouts(layouts: &[Layout]) -> String {
         Role::Atomic => ("atomic".to_owned(), String::new()),
         Role::Lock => ("lock".to_owned(), String::new()),
     };
+    let key = [("plain", "field"), ("atomic", "atomic"), ("lock", "lock"), ("hole", "no field")];
+    let key = key.map(|(class, what)| (class.to_owned(), what.to_owned()));
     let mut group = Group::new();
     let mut top = MARGIN;
     for layout in layouts {
@@ -54,7 +61,8 @@ pub(super) fn layouts(layouts: &[Layout]) -> String {
         group = group.add(drawn);
         top += height + MARGIN;
     }
-    document(group, top)
+    let (drawn, height) = legend(&key, top);
+    document(group.add(drawn), top + height)
 }
 
 /// Types that threads fight for, as they lie and as the best proposal has them, each field coloured by who writes it.
@@ -102,12 +110,38 @@ pub(super) fn proposals(types: &[TypeProposals]) -> String {
             best.order.iter().map(|(name, at)| (name.clone(), *at, size(name))).collect();
         let remark =
             format!("{}: {}, {:+} bytes", best.what, time(best.after_ns), best.spent_bytes);
-        let (drawn, height) =
-            one(&plain_layout(of, &then, best.size_bytes), top, &remark, &by_writer);
+        let then = plain_layout(of, &then, best.size_bytes);
+        let (drawn, height) = one(&then, top, &remark, &by_writer);
+        group = group.add(drawn);
+        top += height;
+        let mut key: Vec<_> = then.fields.iter().map(by_writer).collect();
+        key.sort();
+        key.dedup();
+        key.push(("hole".to_owned(), "no field".to_owned()));
+        let (drawn, height) = legend(&key, top);
         group = group.add(drawn);
         top += height + MARGIN;
     }
     document(group, top)
+}
+
+/// What the colours mean: a small box for each class, and a word beside it.
+fn legend(key: &[(String, String)], top: f64) -> (Group, f64) {
+    let mut group = Group::new();
+    let (left, right) = (MARGIN + LEFT, MARGIN + LEFT + LINE_WIDTH);
+    let (mut x, mut y) = (left, top);
+    for (class, what) in key.iter().take(MOST_KEYS) {
+        let width = KEY + 6.0 + 12.0 * LETTER * what.chars().count() as f64 + 16.0;
+        if x > left && x + width > right {
+            (x, y) = (left, y + KEY_HEIGHT);
+        }
+        let square = Rectangle::new().set("class", class.clone()).set("x", x).set("y", y);
+        let square = square.set("width", KEY).set("height", KEY).set("rx", 2);
+        let text = Text::new(input::plain(what)).set("class", "remark");
+        group = group.add(square).add(text.set("x", x + KEY + 6.0).set("y", y + KEY - 2.0));
+        x += width;
+    }
+    (group, y - top + KEY_HEIGHT)
 }
 
 /// A layout of fields that are known by name, place and size alone.

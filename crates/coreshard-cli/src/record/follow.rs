@@ -120,6 +120,7 @@ pub(super) fn follow(
     let (threads, others) = (u64::from(counts.threads_lost), u64::from(counts.others));
     lacks.extend(some(threads, Lack::Threads { count: threads }));
     lacks.extend(some(others, Lack::Processes { count: others }));
+    lacks.extend(counts.is_replaced.then_some(Lack::Replaced));
     let code = code_of(status);
     let ran_ms = started.elapsed().as_millis() as u64;
     for lack in lacks.iter().filter(|lack| **lack != Lack::Uninstrumented) {

@@ -38,6 +38,7 @@ pub(super) const TSAN: Library = Library {
         "tsan/threads.c",
         "common/waits.c",
         "common/heap.c",
+        "tsan/processes.c",
         "tsan/memory.c"
     ),
     flags: &[],

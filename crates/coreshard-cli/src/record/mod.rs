@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use anyhow::anyhow;
 
-use crate::bench::Destination;
+use crate::bench::{Destination, ForceArgs};
 use crate::failure::bad_input;
 use crate::number::many;
 use crate::output;
@@ -57,6 +57,9 @@ pub(crate) struct Args {
     #[arg(long, value_name = "BYTES", default_value = "17179869184", value_parser = many::<NonZeroU64>)]
     max_size: NonZeroU64,
 
+    #[command(flatten)]
+    force: ForceArgs,
+
     /// The program, and its arguments
     #[arg(last = true, value_name = "PROGRAM")]
     program: Vec<String>,
@@ -90,6 +93,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         return Err(bad_input(anyhow!("--to is not after --from, so nothing would be recorded")));
     }
     let windows = Windows { from_ms: args.from, to_ms: args.to, sample_ms: args.sample };
+    args.force.apply();
     let file = Destination::open(&args.output)?.grow()?;
     let recorded = engine::command(args.engine, &args.program)?;
     follow::follow(recorded, args.engine, &args.program, &windows, file, args.max_size.get())

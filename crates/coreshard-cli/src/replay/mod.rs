@@ -13,7 +13,7 @@ use coreshard_sim::{Machine, Placement};
 use coreshard_topology::{CpuSet, input};
 use coreshard_trace::{Recording, ReplayOptions, ReplayReport, replay};
 
-use crate::bench::Destination;
+use crate::bench::{Destination, ForceArgs};
 use crate::failure::bad_input;
 use crate::machine::MachineArgs;
 use crate::number::few;
@@ -82,10 +82,14 @@ pub(crate) struct Args {
     /// Write a page for browsers
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+
+    #[command(flatten)]
+    force: ForceArgs,
 }
 
 /// Runs the subcommand.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    args.force.apply();
     let machine = args.machine.simulated()?.context("no machine was given")?;
     let recording = open(&args.file)?;
     let json_file = args.json.as_deref().filter(|path| *path != Path::new("-"));

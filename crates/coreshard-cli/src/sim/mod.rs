@@ -14,7 +14,7 @@ use coreshard_bench::{Ledger, QueueTrial, Scenario};
 use coreshard_sim::search::{Failure, Plan, ReplaySeed, Subject, attempt};
 use coreshard_sim::{Machine, Sim, Summary, View};
 
-use crate::bench::Destination;
+use crate::bench::{Destination, ForceArgs};
 use crate::machine::MachineArgs;
 use crate::number::{many, seed, whole};
 use crate::output;
@@ -94,6 +94,9 @@ struct ReplayArgs {
     /// Write what each CPU ran when, for ui.perfetto.dev
     #[arg(long, value_name = "FILE", conflicts_with = "kth")]
     trace: Option<PathBuf>,
+
+    #[command(flatten)]
+    force: ForceArgs,
 }
 
 /// A trial, and the ledger that it is judged by.
@@ -185,6 +188,7 @@ fn replay(args: &ReplayArgs) -> anyhow::Result<()> {
         seed,
         kth,
     });
+    args.force.apply();
     let trace = args.trace.as_deref().map(Destination::open).transpose()?;
     if let Some(file) = trace {
         let trial = Trial::new(&machine, seed);

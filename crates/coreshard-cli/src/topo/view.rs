@@ -55,9 +55,6 @@ impl View {
 
     fn gather_notes(&self, size_was_asked: bool) -> Vec<String> {
         let mut notes = self.topology().notes().to_vec();
-        if self.shard_size.was_corrected() {
-            notes.push("shard size 0 was corrected to 1".to_owned());
-        }
         let largest = self.pods(Scope::Cache).iter().map(|pod| pod.cores).max().unwrap_or(0);
         if size_was_asked && self.shard_size.cores() > largest {
             let cores = if largest == 1 { "1 core".to_owned() } else { format!("{largest} cores") };

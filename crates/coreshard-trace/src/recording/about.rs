@@ -1,5 +1,6 @@
 //! What a recording says of itself.
 
+use coreshard_topology::input;
 use serde::{Deserialize, Serialize};
 
 /// What was recorded, and how; the first frame of a recording.
@@ -60,6 +61,8 @@ pub enum Lack {
         /// How many.
         count: u64,
     },
+    /// What the process did after it went on as another program, by `exec`.
+    Replaced,
     /// The program never said that it is recorded: it was not compiled and linked for that.
     Everything,
     /// An emulated program's allocations, and its locks but for waits in the kernel.
@@ -68,6 +71,13 @@ pub enum Lack {
     Uninstrumented,
     /// The file has no end: the command was killed.
     End,
+    /// From this offset on there is something else.
+    Garbage {
+        /// In bytes.
+        offset: u64,
+        /// What was found there.
+        what: String,
+    },
     /// The file is cut at this offset, within a frame.
     Cut {
         /// In bytes.
@@ -86,6 +96,7 @@ impl std::fmt::Display for Lack {
             Self::Threads { count } => write!(f, "{count} threads, for which there was no room"),
             Self::Processes { count: 1 } => f.write_str("a further process"),
             Self::Processes { count } => write!(f, "{count} further processes"),
+            Self::Replaced => f.write_str("what came after exec, by which the process went on as another program"),
             Self::Everything => f.write_str(
                 "everything: the program was not built for it (coreshard record --flags tells how)",
             ),
@@ -97,6 +108,9 @@ impl std::fmt::Display for Lack {
                 "accesses of code that was not built for it, such as the C library, but for its copies and locks",
             ),
             Self::End => f.write_str("its end: the command that wrote it was ended before the program"),
+            Self::Garbage { offset, what } => {
+                write!(f, "what came after offset {offset}, where no recording goes on: {}", input::sentence(what))
+            }
             Self::Cut { offset } => write!(f, "what came after offset {offset}, where the file is cut"),
         }
     }

@@ -15,6 +15,8 @@ use super::{
 const MOST_CHUNKS: usize = 64 << 20;
 /// A thread's number: Linux has at most four million at once.
 const MOST_THREAD_NUMBER: u32 = 1 << 24;
+/// Before the first frame, which says of what the recording is.
+const HEADER_BYTES: u64 = 16;
 /// Of what a recording says of itself.
 const MOST_JSON_BYTES: usize = 1 << 20;
 
@@ -92,7 +94,7 @@ impl Recording {
     }
 
     fn index(source: Source) -> Result<Self, RecordingError> {
-        let mut head = [0; 16];
+        let mut head = [0; HEADER_BYTES as usize];
         source
             .read(0, &mut head)
             .map_err(|_| RecordingError::at(0, "it is too short for a recording"))?;
@@ -111,21 +113,47 @@ impl Recording {
             threads: Vec::new(),
             lacks: vec![Lack::End],
         };
-        let (mut offset, mut count) = (16, 0);
+        let (mut offset, mut count) = (HEADER_BYTES, 0);
         while offset < recording.source.length() {
-            match recording.frame(offset, &mut count)? {
-                Some(next) => offset = next,
-                None => {
-                    recording.lacks.push(Lack::Cut { offset });
-                    break;
+            let lack = match recording.frame(offset, &mut count) {
+                Ok(Some(next)) => {
+                    offset = next;
+                    continue;
                 }
-            }
+                Ok(None) => Lack::Cut { offset },
+                // It is a recording as far as that, if it has said of what.
+                Err(RecordingError { problem: RecordingProblem::At { what, .. } })
+                    if offset > HEADER_BYTES =>
+                {
+                    // The chunk before may be cut in the middle, and filled up by what follows.
+                    Lack::Garbage { offset: recording.without_broken_end(offset), what }
+                }
+                Err(error) => return Err(error),
+            };
+            recording.lacks.push(lack);
+            break;
         }
         for (_, chunks) in &mut recording.threads {
             chunks.sort_by_key(|chunk| chunk.order);
         }
         recording.threads.sort_by_key(|(thread, _)| *thread);
         Ok(recording)
+    }
+
+    /// Forgets the chunk that ends at `end`, where it cannot be read. Gives the offset at which what can be read ends.
+    fn without_broken_end(&mut self, end: u64) -> u64 {
+        let is_last = |chunk: &Chunk| chunk.offset + u64::from(chunk.packed_bytes) == end;
+        let place = self.threads.iter().position(|(_, chunks)| chunks.last().is_some_and(is_last));
+        let Some(place) = place else { return end };
+        let Some(chunk) = self.threads[place].1.last().copied() else { return end };
+        if self.chunk(&chunk, &mut Vec::new()).is_ok() {
+            return end;
+        }
+        self.threads[place].1.pop();
+        if self.threads[place].1.is_empty() {
+            self.threads.remove(place);
+        }
+        chunk.offset - HEAD_BYTES as u64
     }
 
     /// Notes the frame at `offset`, and gives the offset after it; none where it is cut.
@@ -161,6 +189,9 @@ impl Recording {
                 self.lacks.extend(self.ending.lacks.iter().take(100).cloned());
             }
             frame::CHUNK => {
+                if packed_bytes == 0 {
+                    return Err(RecordingError::at(offset, "a chunk without a byte"));
+                }
                 *count += 1;
                 if *count > MOST_CHUNKS {
                     return Err(RecordingError::at(

@@ -21,6 +21,7 @@ mod at {
     pub(super) const THREADS_LOST: u64 = 32;
     pub(super) const EVENTS_LOST: u64 = 48;
     pub(super) const IS_HELPED: u64 = 56;
+    pub(super) const IS_REPLACED: u64 = 60;
 }
 
 const FREE: u32 = 0;
@@ -47,6 +48,8 @@ pub struct SpoolCounts {
     pub events_lost: u64,
     /// Whether an emulated program has told of its locks and its memory by itself.
     pub is_helped: bool,
+    /// Whether the process goes on as another program, which is not recorded.
+    pub is_replaced: bool,
 }
 
 /// A chunk that was taken out of the spool.
@@ -102,11 +105,11 @@ impl Spool {
             |offset| self.file.read_exact_at(&mut word, offset).map(|()| u32::from_ne_bytes(word));
         let (process, others, threads_lost) =
             (u32_at(at::PROCESS)?, u32_at(at::OTHERS)?, u32_at(at::THREADS_LOST)?);
-        let is_helped = u32_at(at::IS_HELPED)? != 0;
+        let (is_helped, is_replaced) = (u32_at(at::IS_HELPED)? != 0, u32_at(at::IS_REPLACED)? != 0);
         let mut word = [0; 8];
         self.file.read_exact_at(&mut word, at::EVENTS_LOST)?;
         let events_lost = u64::from_ne_bytes(word);
-        Ok(SpoolCounts { process, others, threads_lost, events_lost, is_helped })
+        Ok(SpoolCounts { process, others, threads_lost, events_lost, is_helped, is_replaced })
     }
 
     /// Takes the chunks that are full, and, once the program has ended, those that are not, too. Gives how many there were.

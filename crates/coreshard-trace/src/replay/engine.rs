@@ -10,6 +10,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet, VecDeque};
+use std::sync::Arc;
 
 use coreshard_sim::{CacheAccess, CacheOutcome, Caches, LineSource, Machine, Placement, StepCosts};
 
@@ -17,6 +18,7 @@ use super::lines::{Accessor, Line};
 use super::moved::Moves;
 use super::pages::{Lately, LineKind, PageMap};
 use super::plan::Plan;
+use super::reuse::{PieceNumber, Reuse, Slots};
 use super::stores::{Store, Stores};
 use crate::recording::{Access, AccessKind, Chunk, Event, Events, Recording, RecordingError};
 
@@ -59,6 +61,8 @@ struct Thread<'r> {
     locks: Vec<u64>,
     /// Of the last event that had one.
     ticket: u64,
+    /// The piece of memory among those that several had that it accessed last.
+    piece: PieceNumber,
     accesses: u64,
     lost_ps: u64,
     blocked_since: u64,
@@ -79,6 +83,8 @@ enum Pending {
     Join(u64),
     Exit,
     Gap(u64),
+    Take(PieceNumber),
+    GiveBack(PieceNumber),
 }
 
 #[derive(Default)]
@@ -112,6 +118,10 @@ pub(crate) struct Outcome {
     pub(crate) threads: Vec<ThreadOutcome>,
     pub(crate) edges_broken: u64,
     pub(crate) lines_left_out: u64,
+    /// Pieces of memory that several threads had.
+    pub(crate) pieces_reused: usize,
+    /// Those of them that have another place than in the recording.
+    pub(crate) pieces_moved: u64,
 }
 
 /// What a thread spent.
@@ -149,6 +159,8 @@ pub(crate) struct Replay<'r> {
     shared: u32,
     rows_left: usize,
     dense: PageMap<u64>,
+    reuse: Arc<Reuse>,
+    slots: Slots,
     edges_broken: u64,
     lines_left_out: u64,
     windows: HashMap<u64, u64>,
@@ -189,6 +201,7 @@ impl<'r> Replay<'r> {
                 pending: None,
                 locks: Vec::new(),
                 ticket: 0,
+                piece: PieceNumber::MAX,
                 accesses: 0,
                 lost_ps: 0,
                 blocked_since: 0,
@@ -203,6 +216,7 @@ impl<'r> Replay<'r> {
         let places =
             threads.iter().enumerate().map(|(place, thread)| (thread.number, place)).collect();
         let line_bytes = machine.line_bytes() as u64;
+        let reuse = Arc::clone(&plan.reuse);
         Self {
             recording,
             plan,
@@ -223,6 +237,8 @@ impl<'r> Replay<'r> {
             shared: 0,
             rows_left: MOST_ROWS,
             dense: PageMap::default(),
+            slots: Slots::of(&reuse),
+            reuse,
             edges_broken: 0,
             lines_left_out: 0,
             windows: HashMap::new(),
@@ -257,6 +273,8 @@ impl<'r> Replay<'r> {
             lines: self.lines,
             edges_broken: self.edges_broken,
             lines_left_out: self.lines_left_out,
+            pieces_reused: self.reuse.pieces(),
+            pieces_moved: self.slots.moved,
         })
     }
 
@@ -386,6 +404,9 @@ impl<'r> Replay<'r> {
 
     /// Whether what a thread does next has to wait until its CPU's stores have left; if so, its time is then.
     fn waits_for_stores(&mut self, cpu: usize, place: usize, pending: &Pending) -> bool {
+        if matches!(pending, Pending::Take(_) | Pending::GiveBack(_)) {
+            return false;
+        }
         let its = &mut self.cpus[cpu];
         let (Some(due), Pending::Access { access, line }) = (its.stores.due(), pending) else {
             its.now = its.stores.due().map_or(its.now, |due| due.max(its.now));
@@ -441,15 +462,19 @@ impl<'r> Replay<'r> {
                         true => u64::from(access.before) * self.costs.cycle_ps / 4,
                         false => self.costs.compute_ps,
                     };
+                    let recorded = access.address;
                     if let Some(moves) = self.moves {
-                        access.address = moves.of(access.address);
+                        access.address = moves.of(recorded);
                     }
                     let kind =
                         self.plan.pages.kind(access.address, &mut self.shared, &mut thread.lately);
                     let crosses = (access.address & line_mask) + u64::from(access.size_bytes)
                         > self.line_bytes;
                     match kind {
-                        LineKind::Shared(line) => break Pending::Access { access, line },
+                        LineKind::Shared(line) => {
+                            let line = self.in_slot(place, line, recorded, access.address);
+                            break Pending::Access { access, line };
+                        }
                         _ if crosses => {
                             let left = u64::from(access.size_bytes);
                             break Pending::Range { access, address: access.address, left };
@@ -472,7 +497,20 @@ impl<'r> Replay<'r> {
                 Event::Instructions { count } => {
                     now = now.saturating_add(count.min(1 << 40) * self.costs.cycle_ps / 4)
                 }
-                Event::Start { ticket, .. } => thread.ticket = ticket,
+                Event::Start { ticket, .. } | Event::Alloc { ticket, .. } => {
+                    thread.ticket = ticket;
+                    match self.reuse.taken_at(ticket) {
+                        Some(piece) => break Pending::Take(piece),
+                        None => continue,
+                    }
+                }
+                Event::Free { ticket, .. } => {
+                    thread.ticket = ticket;
+                    match self.reuse.given_back_at(ticket) {
+                        Some(piece) => break Pending::GiveBack(piece),
+                        None => continue,
+                    }
+                }
                 Event::Create { thread: created, ticket } => {
                     thread.ticket = ticket;
                     break Pending::Create(created);
@@ -508,7 +546,6 @@ impl<'r> Replay<'r> {
                     }
                 }
                 Event::Gap { window } => break Pending::Gap(window),
-                Event::Alloc { ticket, .. } | Event::Free { ticket, .. } => thread.ticket = ticket,
                 Event::Stack { .. } | Event::Module { .. } => {}
             }
         };
@@ -538,7 +575,10 @@ impl<'r> Replay<'r> {
                 let moved = self.moves.map_or(address, |moves| moves.of(address));
                 let thread = &mut self.threads[place];
                 match self.plan.pages.kind(moved, &mut self.shared, &mut thread.lately) {
-                    LineKind::Shared(line) => self.access(cpu, place, &access, moved, size, line),
+                    LineKind::Shared(line) => {
+                        let line = self.in_slot(place, line, address, moved);
+                        self.access(cpu, place, &access, moved, size, line);
+                    }
                     LineKind::Private => self.cpus[cpu].now = now + self.costs.hit_ps,
                     LineKind::Fresh => self.cpus[cpu].now = now + self.costs.memory_ps,
                 }
@@ -592,6 +632,8 @@ impl<'r> Replay<'r> {
                 }
             }
             Pending::Exit => self.exit(cpu, place),
+            Pending::Take(piece) => drop(self.slots.take(&self.reuse, piece)),
+            Pending::GiveBack(piece) => self.slots.give_back(&self.reuse, piece),
             Pending::Gap(window) => {
                 // Threads of one window begin it at one time.
                 self.threads[place].window = window;
@@ -601,20 +643,40 @@ impl<'r> Replay<'r> {
         }
     }
 
+    /// The number that a line has for a thread: another one where the memory had several threads, and it is not the first's.
+    #[inline]
+    fn in_slot(&mut self, place: usize, line: u32, recorded: u64, address: u64) -> u32 {
+        if self.reuse.is_empty() {
+            return line;
+        }
+        let Thread { ticket, piece, .. } = &mut self.threads[place];
+        match self.slots.slot(&self.reuse, recorded, *ticket, piece) {
+            0 => line,
+            slot => self.slots.line(line, slot).unwrap_or_else(|| {
+                let number = self.shared;
+                self.shared += 1;
+                self.slots.name_line(line, slot, number);
+                self.meet_first(number as usize, address, u64::from(slot));
+                number
+            }),
+        }
+    }
+
     /// Where a line is for the simulated caches; at its first access it gets a record.
     #[inline]
     fn meet(&mut self, line: usize, address: u64) -> u64 {
         let within = address & 0xfff;
         match self.lines.get(line) {
             Some(its) if its.dense_page != u64::MAX => its.dense_page | within,
-            _ => self.meet_first(line, address) | within,
+            _ => self.meet_first(line, address, 0) | within,
         }
     }
 
     #[cold]
-    fn meet_first(&mut self, line: usize, address: u64) -> u64 {
+    fn meet_first(&mut self, line: usize, address: u64, slot: u64) -> u64 {
         let next = self.dense.len() as u64;
-        let page = (*self.dense.entry(address >> 12).or_insert(next) << 12) % Caches::MOST_BYTES;
+        let page = (*self.dense.entry(address >> 12 ^ slot << 52).or_insert(next) << 12)
+            % Caches::MOST_BYTES;
         // Lines get their numbers in the order in which they are met, but others may be met before they are noted.
         while self.lines.len() <= line && line < MOST_LINES {
             self.lines.push(Line::new(self.line_bytes as usize));
@@ -778,6 +840,9 @@ impl<'r> Replay<'r> {
         thread.state = State::Done;
         thread.ended_ps = now;
         let number = u64::from(thread.number);
+        if let Some(stack) = self.reuse.given_back_at(thread.ticket) {
+            self.slots.give_back(&self.reuse, stack);
+        }
         self.leave(cpu);
         self.exited.insert(number);
         let joining: Vec<_> = (0..self.threads.len())

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::moved::Moves;
 use super::names::{Files, Names, ThingKind};
-use super::report::{self, ReplayOptions};
+use super::report::{self, ReplayOptions, Replayed};
 use crate::recording::{Recording, RecordingError};
 
 /// How much further memory may lie.
@@ -73,12 +73,16 @@ pub fn latent_sharing(
     options: &ReplayOptions,
 ) -> Result<Vec<LatentSharing>, RecordingError> {
     let mut files = Files::default();
-    let (now, all_ns) = costs(recording, machine, options, 0, &mut files)?;
+    let unmoved = report::run(recording, machine, options, None)?;
+    let (now, all_ns) = costs(&unmoved, &mut files);
     let mut found: BTreeMap<String, LatentSharing> = BTreeMap::new();
     let longer = machine.clone().with_line_bytes(LONG_LINE_BYTES);
     let cases = SHIFTS.iter().map(|shift| (machine, *shift));
     for (machine, shift_bytes) in cases.chain([(&longer, 0)]) {
-        for (object, cost) in costs(recording, machine, options, shift_bytes, &mut files)?.0 {
+        let moves = Moves::shifted(shift_bytes);
+        let moves = (shift_bytes > 0).then_some((&moves, &unmoved.plan));
+        let replayed = report::run(recording, machine, options, moves)?;
+        for (object, cost) in costs(&replayed, &mut files).0 {
             let now_ns = now.get(&object).map_or(0.0, |cost| cost.false_ns);
             let is_possible = shift_bytes % cost.alignment_bytes.max(1) == 0;
             if !is_possible || cost.false_ns < WORTH * all_ns || cost.false_ns < 2.0 * now_ns {
@@ -104,17 +108,8 @@ pub fn latent_sharing(
     Ok(found)
 }
 
-/// By object, what false sharing costs with everything `shift` bytes further; and all threads' time.
-fn costs(
-    recording: &Recording,
-    machine: &Machine,
-    options: &ReplayOptions,
-    shift: u64,
-    files: &mut Files,
-) -> Result<(BTreeMap<String, Cost>, f64), RecordingError> {
-    let moves = Moves::shifted(shift);
-    let moves = (shift > 0).then_some(&moves);
-    let replayed = report::run(recording, machine, options, moves)?;
+/// By object, what false sharing costs; and all threads' time.
+fn costs(replayed: &Replayed, files: &mut Files) -> (BTreeMap<String, Cost>, f64) {
     let mut names = Names::with_files(&replayed.plan, std::mem::take(files));
     let mut by_object: BTreeMap<String, Cost> = BTreeMap::new();
     for line in report::costliest(&replayed.outcome.lines, MOST_LINES) {
@@ -133,5 +128,5 @@ fn costs(
     }
     *files = names.into_files();
     let all_ns = replayed.outcome.threads.iter().map(|thread| report::ns(thread.ended_ps)).sum();
-    Ok((by_object, all_ns))
+    (by_object, all_ns)
 }

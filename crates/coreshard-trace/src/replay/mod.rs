@@ -10,6 +10,7 @@ mod pages;
 mod plan;
 mod proposals;
 mod report;
+mod reuse;
 mod stores;
 
 pub use advice::{Advice, Sharing};

@@ -2,9 +2,11 @@
 //! back, which code was loaded, and who waited for whom.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use super::moved::Moves;
 use super::pages::{Lately, PageMap, Pages};
+use super::reuse::{Piece, Reuse};
 use crate::recording::{AccessKind, Event, Events, Recording, RecordingError, event_words};
 
 /// Pieces of memory that are kept track of.
@@ -15,6 +17,8 @@ const MOST_WAKES: usize = 16 << 20;
 const MOST_PLACES: usize = 64 << 20;
 /// Of a lock of the C library; a pthread_rwlock_t has 56.
 const LOCK_BYTES: u64 = 56;
+/// Allocations that lie on one line at a time: a damaged recording may have any number.
+const MOST_BESIDE: usize = 16;
 /// Files of code.
 const MOST_MODULES: usize = 4_096;
 /// Of a path that is looked into.
@@ -28,8 +32,21 @@ pub(crate) struct Allocation {
     pub(crate) element_bytes: u64,
     pub(crate) taken: u64,
     pub(crate) given_back: u64,
+    pub(crate) thread: u32,
     /// Its place among the call stacks.
     pub(crate) calls: u32,
+}
+
+impl Allocation {
+    fn piece(&self) -> Piece {
+        Piece {
+            start: self.address,
+            end: self.address.saturating_add(self.bytes),
+            taken: self.taken,
+            given_back: self.given_back,
+            thread: self.thread,
+        }
+    }
 }
 
 /// A file of code, where it was loaded.
@@ -48,6 +65,8 @@ pub(crate) struct Plan {
     pub(crate) allocations: Vec<Allocation>,
     /// By line: allocations that lie on it. Of shared lines alone.
     pub(crate) on_line: PageMap<Vec<u32>>,
+    /// Memory that several threads had one after the other.
+    pub(super) reuse: Arc<Reuse>,
     pub(crate) line_bytes: u64,
     pub(crate) calls: Vec<Vec<u64>>,
     pub(crate) stacks: Vec<(u64, u64, u32)>,
@@ -68,9 +87,29 @@ struct Building {
     plan: Plan,
     call_numbers: HashMap<Vec<u64>, u32>,
     wakes: usize,
+    /// By thread: when it began and ended.
+    lives: HashMap<u32, (u64, u64)>,
 }
 
 impl Plan {
+    /// Shared lines on which allocations lay beside one another at a time.
+    fn divided(&self) -> HashSet<u64> {
+        let is_divided = |numbers: &[u32]| {
+            let mut pieces: Vec<_> =
+                numbers.iter().map(|number| self.allocations[*number as usize].piece()).collect();
+            pieces.sort_by_key(|its| its.taken);
+            let mut there: Vec<Piece> = Vec::new();
+            pieces.into_iter().any(|piece| {
+                there.retain(|its| its.given_back >= piece.taken);
+                there.truncate(MOST_BESIDE);
+                there.push(piece);
+                there.iter().any(|its| its.end <= piece.start || piece.end <= its.start)
+            })
+        };
+        let lines = self.on_line.iter().filter(|(_, numbers)| is_divided(numbers));
+        lines.map(|(line, _)| *line).collect()
+    }
+
     /// Whether the instruction is the C library's own.
     pub(crate) fn is_c_library(&self, instruction: u64) -> bool {
         let after = self.modules.partition_point(|module| module.start < instruction);
@@ -99,6 +138,7 @@ impl Plan {
             modules: Vec::new(),
             allocations: Vec::new(),
             on_line: PageMap::default(),
+            reuse: Arc::default(),
             line_bytes: line_bytes as u64,
             calls: Vec::new(),
             stacks: Vec::new(),
@@ -110,7 +150,8 @@ impl Plan {
             windows: false,
             shift: moves.map_or(0, Moves::shift),
         };
-        let mut building = Building { plan, call_numbers: HashMap::new(), wakes: 0 };
+        let mut building =
+            Building { plan, call_numbers: HashMap::new(), wakes: 0, lives: HashMap::new() };
         let (mut events, mut bytes) = (Events::default(), Vec::new());
         let mut frees: Vec<(u64, u64)> = Vec::new();
         for (thread, chunks) in recording.threads() {
@@ -186,6 +227,7 @@ impl Building {
                     element_bytes,
                     taken: ticket,
                     given_back: u64::MAX,
+                    thread,
                     calls: number,
                 });
             }
@@ -208,6 +250,10 @@ impl Building {
                 self.wakes += 1;
                 plan.wakes.entry(object).or_default().push(ticket);
             }
+            Event::Start { ticket, .. } => {
+                self.lives.entry(thread).or_insert((0, u64::MAX)).0 = ticket
+            }
+            Event::Exit { ticket } => self.lives.entry(thread).or_insert((0, u64::MAX)).1 = ticket,
             Event::Create { thread, .. } => drop(plan.created.insert(thread)),
             Event::Gap { window } => plan.windows |= window > 1,
             _ => {}
@@ -246,6 +292,15 @@ impl Building {
                 }
             }
         }
+        // A thread's stack goes to another thread when it has ended.
+        let stacks = plan.stacks.iter().filter_map(|(start, end, thread)| {
+            let (taken, given_back) =
+                *self.lives.get(thread).filter(|its| its.0 > 0 && end > start)?;
+            Some(Piece { start: *start, end: *end, taken, given_back, thread: *thread })
+        });
+        let pieces = plan.allocations.iter().map(Allocation::piece).chain(stacks);
+        let divided = plan.divided();
+        plan.reuse = Arc::new(Reuse::of(pieces, &shared, &divided, line_bytes, MOST_PLACES));
         if left == 0 {
             plan.notes.push(format!(
                 "beyond {MOST_PLACES} shared lines of allocations, they have no name"

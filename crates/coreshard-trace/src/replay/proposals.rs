@@ -189,7 +189,7 @@ pub fn propose_layouts(
                 moves.add(thing.start, thing.bytes, element_bytes, &moved, new_bytes, 0);
                 elements += thing.bytes.div_ceil(element_bytes.max(1));
             }
-            let after = report::run(recording, machine, options, Some(&moves))?.outcome;
+            let after = report::run(recording, machine, options, Some((&moves, &plan)))?.outcome;
             proposals.push(Proposal {
                 what,
                 size_bytes: new_bytes,

@@ -164,13 +164,19 @@ pub(super) struct Replayed {
     pub(super) outcome: Outcome,
 }
 
+/// Replays; with moves and the plan of what is not moved, with memory where the former put it.
 pub(super) fn run(
     recording: &Recording,
     machine: &Machine,
     options: &ReplayOptions,
-    moves: Option<&Moves>,
+    moves: Option<(&Moves, &Plan)>,
 ) -> Result<Replayed, RecordingError> {
-    let mut plan = Plan::of(recording, machine.line_bytes(), moves)?;
+    let mut plan = Plan::of(recording, machine.line_bytes(), moves.map(|(moves, _)| moves))?;
+    // Who had which memory is told by where it lay as it was recorded.
+    if let Some((_, unmoved)) = moves {
+        plan.reuse = std::sync::Arc::clone(&unmoved.reuse);
+    }
+    let moves = moves.map(|(moves, _)| moves);
     let replay = Replay::new(
         recording,
         &mut plan,
@@ -217,6 +223,13 @@ pub fn replay(
     if outcome.lines_left_out > 0 {
         notes
             .push(format!("{} accesses of more lines than are told apart", outcome.lines_left_out));
+    }
+    if outcome.pieces_moved > 0 {
+        notes.push(format!(
+            "memory that one thread gave back and another took has another place where both have it at once here: {} of {} such \
+             pieces",
+            outcome.pieces_moved, outcome.pieces_reused
+        ));
     }
     let cpus = machine.topology().cpus();
     let threads: Vec<_> = outcome

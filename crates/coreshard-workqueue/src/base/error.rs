@@ -170,9 +170,15 @@ pub struct BuildError {
 #[derive(Debug)]
 pub(crate) enum BuildErrorKind {
     EmptyMask,
-    CpusNotUsable { cpus: CpuSet, usable: CpuSet },
+    CpusNotUsable {
+        cpus: CpuSet,
+        usable: CpuSet,
+    },
     Quota(f64),
-    WorkersZero,
+    /// A number of workers, by its name in [`RuntimeBuilder`](crate::RuntimeBuilder).
+    WorkersZero(&'static str),
+    Nice(i8),
+    ShardSizeZero,
     MaxActiveZero,
     CapacityZero,
     CapacityTooLarge,
@@ -223,8 +229,14 @@ impl fmt::Display for BuildError {
             BuildErrorKind::MaxActiveZero => {
                 f.write_str("max_active is 0; at least 1 is needed, and no limit is the default")
             }
-            BuildErrorKind::WorkersZero => {
-                f.write_str("its number of workers is 0; at least 1 is needed")
+            BuildErrorKind::WorkersZero(which) => {
+                write!(f, "{which} is 0; at least 1 is needed")
+            }
+            BuildErrorKind::Nice(nice) => {
+                write!(f, "its workers' nice value is {nice}; allowed are -20 to 19")
+            }
+            BuildErrorKind::ShardSizeZero => {
+                f.write_str("its shard size is 0; at least 1 core is needed, and 8 are the default")
             }
             BuildErrorKind::CapacityZero => {
                 f.write_str("its capacity is 0; at least 1 is needed, and no bound is the default")
@@ -266,27 +278,51 @@ impl std::error::Error for BuildError {
 }
 
 /// Work was still going on when a shutdown's time was over. Nothing was thrown away: what was
-/// accepted goes on, and the call may be made again.
+/// accepted goes on, and the call may be made again. In a process that was forked from the one with the workers
+/// it is not waited for, since it never ends there ([`is_forked`](Self::is_forked)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShutdownTimeout {
-    pub(crate) in_flight: u64,
+    in_flight: u64,
+    is_forked: bool,
 }
 
 impl ShutdownTimeout {
+    pub(crate) fn new(in_flight: u64) -> Self {
+        Self { in_flight, is_forked: false }
+    }
+
+    pub(crate) fn forked(in_flight: u64) -> Self {
+        Self { in_flight, is_forked: true }
+    }
+
     /// Items that were accepted and had not finished when the time was over.
     pub fn in_flight(&self) -> u64 {
         self.in_flight
+    }
+
+    /// True if the reason is that this process was forked from the one with the workers.
+    pub fn is_forked(&self) -> bool {
+        self.is_forked
     }
 }
 
 impl fmt::Display for ShutdownTimeout {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} work items were still in flight when the shutdown's time was over; they go on, \
-             and the shutdown may be asked for again",
-            self.in_flight
-        )
+        match self.in_flight {
+            _ if self.is_forked => f.write_str(
+                "nothing of the workqueue ends here: this process was forked from the one that has its workers; \
+                 shut it down there, and drop the handle here",
+            ),
+            1 => f.write_str(
+                "1 work item was still in flight when the shutdown's time was over; it goes on, and the \
+                 shutdown may be asked for again",
+            ),
+            many => write!(
+                f,
+                "{many} work items were still in flight when the shutdown's time was over; they go on, and \
+                 the shutdown may be asked for again"
+            ),
+        }
     }
 }
 
@@ -438,6 +474,9 @@ impl fmt::Display for WaitError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.kind {
             WaitErrorKind::Deadlock(deadlock) => deadlock.fmt(f),
+            WaitErrorKind::TimeOver { in_flight: 1 } => f.write_str(
+                "1 work item was still in flight when the time was over; it goes on, and the queue takes more",
+            ),
             WaitErrorKind::TimeOver { in_flight } => write!(
                 f,
                 "{in_flight} work items were still in flight when the time was over; they go on, and the \

@@ -1,12 +1,12 @@
-//! Whether a worker does better asleep than on the lookout.
+//! Whether who waits for work, or for its end, does better asleep than on the lookout.
 
 /// A watch or a yield that takes longer than this lost the CPU to others that compute: the longest watch takes a tenth.
 const LONG_NS: u64 = 500_000;
 
-/// So many times a worker goes to sleep at once, after that.
+/// So many times it goes to sleep at once, after that.
 const TIMES: u32 = 1024;
 
-/// Whether others compute on the worker's CPU, as far as it was taken away while the worker waited for work.
+/// Whether others compute on the waiting thread's CPU, as far as it was taken away while the thread watched or yielded.
 ///
 /// Then it does better asleep: Linux lets who is woken go before those who compute, but who has used its time slice, by
 /// watching, comes after them, and who yields loses a whole slice. (Two threads that wait for each other's items among 20 that
@@ -17,6 +17,15 @@ pub(super) struct Crowd {
 }
 
 impl Crowd {
+    /// What several threads that wait outside of a pool have learned, as one word.
+    pub(super) fn of_bits(bits: u32) -> Self {
+        Self { left: bits }
+    }
+
+    pub(super) fn to_bits(&self) -> u32 {
+        self.left
+    }
+
     /// Asked before each watch.
     pub(super) fn is_here(&mut self) -> bool {
         let is_here = self.left > 0;
@@ -24,7 +33,7 @@ impl Crowd {
         is_here
     }
 
-    /// The worker waited awake for so long.
+    /// It waited awake for so long.
     pub(super) fn learn(&mut self, took_ns: u64) {
         if took_ns > LONG_NS {
             self.left = TIMES;

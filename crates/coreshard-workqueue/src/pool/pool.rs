@@ -71,6 +71,8 @@ pub(crate) struct Pool<P: Platform> {
     pub(super) open_waits: P::AtomicU32,
     /// A: [`WatchLength`] of those outside; Relaxed.
     pub(super) outside_watch: P::AtomicU32,
+    /// A: [`Crowd`](super::crowd::Crowd) of those outside; Relaxed.
+    pub(super) outside_crowd: P::AtomicU32,
     /// A: of a team: jobs in the mail of all workers.
     pub(super) mailed: Padded<P::AtomicU32>,
     /// A: workers that have shared forked jobs since they last rested. Thieves look at this first.
@@ -98,7 +100,7 @@ pub(crate) struct Pool<P: Platform> {
 }
 fields!(Pool<P: Platform> {
     id, place, attributes, event, monitor, measure_lock, idle_timeout, may_spin, most_workers, trusts_at_once,
-    queue, slots, slot_count, open_claims, is_team, injected, uses_lists, is_ending, open_waits, outside_watch, mailed, forking, lookouts, drawn, neighbours, watchers, links, ran, wakeups,
+    queue, slots, slot_count, open_claims, is_team, injected, uses_lists, is_ending, open_waits, outside_watch, outside_crowd, mailed, forking, lookouts, drawn, neighbours, watchers, links, ran, wakeups,
     look_is_due, accounts, state,
 });
 
@@ -181,6 +183,7 @@ impl<P: Platform> Pool<P> {
             is_ending: P::AtomicU32::new(0),
             open_waits: P::AtomicU32::new(0),
             outside_watch: P::AtomicU32::new(WatchLength::NEW.to_bits()),
+            outside_crowd: P::AtomicU32::new(0),
             mailed: Padded::new(P::AtomicU32::new(0)),
             forking: Padded::new(P::AtomicU32::new(0)),
             lookouts: Padded::new(P::AtomicU32::new(0)),

@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use coreshard_platform::{AtomicInt, Platform, Time};
 
+use super::crowd::Crowd;
 use super::pool::Pool;
 use super::sizes::{Injectors, Watches};
 use super::watch_length::WatchLength;
@@ -17,12 +18,19 @@ const SPINS_TO_A_ROUND: u32 = 32;
 /// thread that brings jobs from outside sleeps or watches sooner.)
 const LONG_YIELD_NS: u64 = 20_000;
 
+/// A yield that is over sooner has let nobody run.
+const IDLE_YIELD_NS: u64 = 1_000;
+
+/// Yields of a thread outside before it sleeps: some members may have to run on its CPU, one after the other.
+const MAX_YIELDS: u32 = 4;
+
 /// How long a worker keeps its eyes off a burst, at most, so that it claims many items at once.
 const MAX_GATHER_SPINS: u32 = 32;
 
 impl<P: Platform> Pool<P> {
     /// Waits, on a thread that is none of its workers, until `done` is open: watches first, for as long as has been worth it
-    /// of late, and sleeps then. False in a process that was forked since: there it stays closed.
+    /// of late, then lets those run that need its CPU, and sleeps then. False in a process that was forked since: there it
+    /// stays closed.
     pub(crate) fn wait_outside(&self, done: &Latch<P>) -> bool {
         if !self.may_spin {
             return done.wait();
@@ -34,7 +42,7 @@ impl<P: Platform> Pool<P> {
             done.is_open()
         });
         length.watched(seen);
-        let is_open = seen || {
+        let is_open = seen || self.yield_outside(done) || {
             let since = P::now();
             let is_open = done.wait();
             length.slept(P::now() - since);
@@ -45,6 +53,34 @@ impl<P: Platform> Pool<P> {
             self.outside_watch.store(length.to_bits(), Relaxed);
         }
         is_open
+    }
+
+    /// Yields its CPU, as long as that lets somebody run for a short while, and tells whether `done` is open then: where the member
+    /// that is to open it needs this very CPU, that takes the place of going to sleep and being woken.
+    fn yield_outside(&self, done: &Latch<P>) -> bool {
+        let before = self.outside_crowd.load(Relaxed);
+        let mut crowd = Crowd::of_bits(before);
+        let is_open = !crowd.is_here() && Self::yield_until_open(done, &mut crowd);
+        if crowd.to_bits() != before {
+            self.outside_crowd.store(crowd.to_bits(), Relaxed);
+        }
+        is_open
+    }
+
+    fn yield_until_open(done: &Latch<P>, crowd: &mut Crowd) -> bool {
+        for _ in 0..MAX_YIELDS {
+            let since_ns = P::rough_ns();
+            P::yield_now();
+            let took_ns = P::rough_ns().wrapping_sub(since_ns);
+            crowd.learn(took_ns);
+            if done.is_open() {
+                return true;
+            }
+            if !(IDLE_YIELD_NS..=LONG_YIELD_NS).contains(&took_ns) {
+                break;
+            }
+        }
+        false
     }
 }
 

@@ -36,7 +36,7 @@ impl<P: Platform> Change<P> {
         self.with(move |request| request.scope = scope)
     }
 
-    /// The wanted size of a cache shard, in cores; 0 is corrected to 1.
+    /// The wanted size of a cache shard, in cores, at least 1.
     pub fn shard_size(self, cores: usize) -> Self {
         self.with(move |request| request.shard_size = ShardSize::new(cores))
     }

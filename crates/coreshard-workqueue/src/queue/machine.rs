@@ -28,6 +28,9 @@ pub(crate) type Probe = Box<User<dyn Fn() -> Option<CpuSet> + Send + Sync>>;
 /// The nice value of high-priority queues' workers, as the kernel's (`HIGHPRI_NICE_LEVEL`).
 const HIGH_PRIORITY_NICE: i8 = -20;
 
+/// What the kernel has; another value is taken by it for the next one of these.
+const NICE: std::ops::RangeInclusive<i8> = -20..=19;
+
 /// Permits that a word has room for, and for as many that are let in beyond them.
 const MAX_CAPACITY: usize = 1 << 48;
 
@@ -125,6 +128,12 @@ impl<P: Platform> Machine<P> {
     /// What a request comes to on this machine, as it is now.
     pub(crate) fn attributes(&self, request: &Request) -> Result<Attributes, BuildErrorKind> {
         let usable = self.usable.lock().clone();
+        if request.shard_size.was_corrected() {
+            return Err(BuildErrorKind::ShardSizeZero);
+        }
+        if let Some(nice) = request.nice.filter(|nice| !NICE.contains(nice)) {
+            return Err(BuildErrorKind::Nice(nice));
+        }
         if request.max_active.is_zero() {
             return Err(BuildErrorKind::MaxActiveZero);
         }

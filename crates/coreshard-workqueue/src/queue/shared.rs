@@ -213,12 +213,12 @@ impl<P: Platform> Shared<P> {
     /// Waits until nothing is in flight, or until `deadline`.
     pub(crate) fn wait_empty(&self, deadline: Option<Time>) -> Result<(), ShutdownTimeout> {
         if self.is_forked() {
-            return Err(ShutdownTimeout { in_flight: self.in_flight() });
+            return Err(ShutdownTimeout::forked(self.in_flight()));
         }
         if self.generations.wait_for_all(deadline, &self.event) {
             Ok(())
         } else {
-            Err(ShutdownTimeout { in_flight: self.in_flight() })
+            Err(ShutdownTimeout::new(self.in_flight()))
         }
     }
 

@@ -537,7 +537,8 @@ impl<P: Platform> Workqueue<P> {
     ///
     /// # Errors
     /// Where work is left when the time is over, as it is if the queue is frozen. It goes on, and
-    /// the call may be made again.
+    /// the call may be made again. In a process that was forked from the queue's, at once
+    /// ([`ShutdownTimeout::is_forked`]): nothing ends there.
     ///
     /// # Examples
     /// ```

@@ -104,8 +104,7 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
         self
     }
 
-    /// The wanted size of a cache shard, in cores. Default: 8. 0 is corrected to 1, with a
-    /// warning through `tracing`.
+    /// The wanted size of a cache shard, in cores, at least 1. Default: 8.
     ///
     /// # Examples
     /// ```
@@ -115,9 +114,6 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
     /// ```
     pub fn shard_size(mut self, cores: usize) -> Self {
         self.request.shard_size = ShardSize::new(cores);
-        if self.request.shard_size.was_corrected() {
-            tracing::warn!(queue = %self.request.name, "shard size 0 is corrected to 1");
-        }
         self
     }
 
@@ -484,8 +480,8 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
     /// Makes the queue; its pools' first workers run when this returns.
     ///
     /// # Errors
-    /// Where the mask is empty or names a CPU that is not usable, `max_active` or `capacity` is 0, the former is asked for beside an order, a thread
-    /// cannot be had with the affinity and nice value asked for, or the runtime is shut down.
+    /// Where the mask is empty or names a CPU that is not usable, the nice value is none, `max_active`, `capacity` or the shard size is 0, the first of
+    /// these is asked for beside an order, a thread cannot be had with the affinity and nice value asked for, or the runtime is shut down.
     ///
     /// # Examples
     /// ```

@@ -33,7 +33,9 @@ pub use current::{Current, current};
 /// A topology, limits and settings, and the pools that the queues made here share.
 ///
 /// Most programs need one, and the crate `coreshard` has one for the process. Clones are handles
-/// to the same runtime; worker threads live as long as the queues they serve.
+/// to the same runtime; worker threads live as long as the queues they serve. What is left behind keeps two threads,
+/// which sleep: where the last handles of runtime and queues are dropped while a detached task waits for something, or
+/// anybody holds a [`Sleep`] of the runtime's, its monitor and its timekeeper end after that.
 pub struct Runtime<P: Platform> {
     machine: Arc<Machine<P>>,
 }
@@ -268,7 +270,7 @@ impl<P: Platform> RuntimeBuilder<P> {
 
     /// How many workers the runtime may have in all; rescuers ([`Builder::rescuer`]) are not
     /// counted. A queue whose first workers are too many is not made; a pool that needs one more
-    /// goes on with those it has, and tells of it. Default: no limit.
+    /// goes on with those it has, and tells of it. At least 1. Default: no limit.
     ///
     /// # Examples
     /// ```
@@ -282,8 +284,8 @@ impl<P: Platform> RuntimeBuilder<P> {
         self
     }
 
-    /// How many workers a pool may have where most of them are blocked, at least 1 and at most
-    /// 512. Default: 512.
+    /// How many workers a pool may have where most of them are blocked, at least 1; more than 512, which is the
+    /// default, are 512.
     ///
     /// # Examples
     /// ```
@@ -293,7 +295,7 @@ impl<P: Platform> RuntimeBuilder<P> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn max_workers_per_pool(mut self, workers: usize) -> Self {
-        self.most_workers_per_pool = workers.clamp(1, MAX_WORKERS);
+        self.most_workers_per_pool = workers.min(MAX_WORKERS);
         self
     }
 
@@ -336,8 +338,7 @@ impl<P: Platform> RuntimeBuilder<P> {
     }
 
     /// Called with every [`Trouble`], one after the other, on a thread of the runtime's that nothing else
-    /// depends on. While it is at one, nobody is told of the next, and the CPUs are not followed; more
-    /// than 64 that wait are not told. The runtime owns it, so one that owns the runtime is never freed, and nor
+    /// depends on (`cs-trouble`). While it is at one, nobody is told of the next; more than 64 that wait are not told. The runtime owns it, so one that owns the runtime is never freed, and nor
     /// is the runtime. Default: `tracing` alone is told.
     ///
     /// # Examples
@@ -359,8 +360,8 @@ impl<P: Platform> RuntimeBuilder<P> {
     }
 
     /// Asks `probe` about once a second, while there is work, which CPUs may be used, and follows
-    /// it as [`Runtime::set_usable`] does. `None` is no answer, and nor is a panic. It is called on the
-    /// thread of [`on_trouble`](Self::on_trouble). Default: nothing is followed.
+    /// it as [`Runtime::set_usable`] does. `None` is no answer, and nor is a panic. It is called on a
+    /// thread of the runtime's, `cs-background`; while it is at it, it is not asked again. Default: nothing is followed.
     ///
     /// # Examples
     /// ```
@@ -383,14 +384,15 @@ impl<P: Platform> RuntimeBuilder<P> {
     ///
     /// # Errors
     /// Where there is no usable CPU, one that is to be used does not exist, the quota is no number
-    /// above 0, or no worker is to run.
+    /// above 0, or no worker is to run, or there may be none.
     ///
     /// # Examples
     /// ```
     /// let runtime = coreshard::runtime_builder()?.workers(8).build()?;
     /// let queue = runtime.workqueue().name("mail").build()?;
     /// queue.queue(|| println!("sent"))?;
-    /// assert!(coreshard::runtime_builder()?.workers(0).build().is_err());
+    /// let error = coreshard::runtime_builder()?.max_workers(0).build().unwrap_err();
+    /// assert!(error.to_string().contains("max_workers is 0; at least 1"));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[inline(never)]
@@ -410,8 +412,13 @@ impl<P: Platform> RuntimeBuilder<P> {
         if let Some(cpus) = self.cpu_quota.filter(|cpus| cpus.is_nan() || *cpus <= 0.0) {
             return Err(BuildError::new(what(), BuildErrorKind::Quota(cpus)));
         }
-        if self.workers == Some(0) {
-            return Err(BuildError::new(what(), BuildErrorKind::WorkersZero));
+        let numbers = [
+            ("workers", self.workers.unwrap_or(usize::MAX)),
+            ("max_workers", self.most_workers),
+            ("max_workers_per_pool", self.most_workers_per_pool),
+        ];
+        if let Some((which, _)) = numbers.into_iter().find(|(_, number)| *number == 0) {
+            return Err(BuildError::new(what(), BuildErrorKind::WorkersZero(which)));
         }
         let real_cpus = laid_over.as_ref().map_or(usable.len(), Vec::len);
         let settings = PoolSettings {
@@ -599,7 +606,8 @@ impl<P: Platform> Runtime<P> {
     /// for `timeout`.
     ///
     /// # Errors
-    /// Where work is left when the time is over. It goes on, and the call may be made again.
+    /// Where work is left when the time is over. It goes on, and the call may be made again. In a process that was forked
+    /// from the runtime's there is nobody to wait for, and nothing is done.
     ///
     /// # Examples
     /// ```
@@ -625,7 +633,7 @@ impl<P: Platform> Runtime<P> {
             .filter_map(|queue| queue.wait_empty(Some(deadline)).err())
             .map(|error| error.in_flight())
             .sum();
-        if left == 0 { Ok(()) } else { Err(ShutdownTimeout { in_flight: left }) }
+        if left == 0 { Ok(()) } else { Err(ShutdownTimeout::new(left)) }
     }
 
     /// Shuts all queues down at once, each as by [`Workqueue::shutdown_now`], and takes no new ones: what has not begun

@@ -112,8 +112,8 @@ impl fmt::Display for WorkError {
                  returns; wait elsewhere, or cancel without waiting",
             ),
             WorkErrorKind::BehindCaller => f.write_str(
-                "an item of the ordered workqueue that it waits in waits for it, though it cannot \
-                 begin before that item is over; wait outside the queue",
+                "an item of the workqueue that it waits in waits for it, though it cannot begin before \
+                 that item is over, since the workqueue runs one at a time; wait outside the queue",
             ),
             WorkErrorKind::NotDisabled => {
                 f.write_str("it is not disabled, so it cannot be enabled; pair the calls")

@@ -29,7 +29,7 @@ pub(super) fn change(site: &Site, rng: &mut Rng) {
     let _ = match rng.u32(..4) {
         0 => change.scope(SCOPES[rng.usize(..6)]),
         1 => change.strict(rng.bool()),
-        2 => change.shard_size(rng.usize(..4)),
+        2 => change.shard_size(rng.usize(1..5)),
         _ => change.nice(rng.bool().then_some(1)),
     }
     .apply();

@@ -11,7 +11,7 @@ use coreshard_rt::{Priority, Rung};
 use coreshard_sim::{Machine, Run, Simulation};
 use coreshard_topology::Topology;
 
-use super::super::destination::Destination;
+use super::super::destination::{Destination, ForceArgs};
 use super::super::queue::{Site, other_load, rung, said};
 use super::super::simulated::{self, SimArgs};
 use super::latency;
@@ -200,6 +200,9 @@ pub(crate) struct OutputArgs {
     /// Write a page with the results, and pictures of their distributions
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+
+    #[command(flatten)]
+    force: ForceArgs,
 }
 
 /// The files that results go to.
@@ -225,6 +228,7 @@ impl OutputArgs {
 
     /// Finds out whether the files can be written, before anything is measured.
     pub(crate) fn open(&self) -> anyhow::Result<Output> {
+        self.force.apply();
         let is_stdout = self.is_stdout();
         let json = self.json.as_deref().filter(|_| !is_stdout);
         let [json, html] = Destination::open_all([json, self.html.as_deref()])?;

@@ -1,0 +1,133 @@
+//! Hosts and targets: what several devices share.
+
+use std::ffi::{CStr, c_char, c_int, c_uint};
+use std::sync::Arc;
+
+use coreshard::block::{HostAdapter, HostOptions, Target};
+use coreshard::{NodeId, ProcessGeneration};
+
+use crate::block::{CsBlockDevice, device_on, file, free, memory};
+use crate::error::{Failure, Outcome, guard, guard_pointer};
+
+/// An adapter: the tags that the devices of its targets share, and the threads that may have queues to them. Made by
+/// `cs_block_host`.
+pub struct CsBlockHost {
+    host: Arc<HostAdapter>,
+    made_in: ProcessGeneration,
+}
+
+/// Devices of a host that come and go together, such as those of an enclosure. Made by `cs_block_target`.
+pub struct CsBlockTarget {
+    target: Arc<Target>,
+    made_in: ProcessGeneration,
+}
+
+fn is_of_this_process(made_in: &ProcessGeneration, what: &str) -> Outcome<()> {
+    if made_in.is_current() {
+        return Ok(());
+    }
+    let message =
+        format!("this process was forked from the one that made the {what}: make it anew here");
+    Err(Failure::new(libc::ECHILD, message))
+}
+
+fn host_of<'a>(host: *mut CsBlockHost) -> Outcome<&'a Arc<HostAdapter>> {
+    // SAFETY: C says that it is one, or null.
+    let host = unsafe { host.as_ref() };
+    let host = host.ok_or_else(|| Failure::invalid("the host is a null pointer"))?;
+    is_of_this_process(&host.made_in, "host")?;
+    Ok(&host.host)
+}
+
+fn target_of<'a>(target: *mut CsBlockTarget) -> Outcome<&'a Arc<Target>> {
+    // SAFETY: as above.
+    let target = unsafe { target.as_ref() };
+    let target = target.ok_or_else(|| Failure::invalid("the target is a null pointer"))?;
+    is_of_this_process(&target.made_in, "target")?;
+    Ok(&target.target)
+}
+
+/// A host whose devices together have at most `depth` requests in flight (0 for the default, 128), each device of them a fair
+/// share; for so many threads, each with a queue to a device; at a node of the machine, where what devices share is then
+/// allocated (negative where it is not known).
+#[unsafe(no_mangle)]
+pub extern "C" fn cs_block_host(depth: c_uint, threads: c_uint, node: c_int) -> *mut CsBlockHost {
+    guard_pointer(|| {
+        let mut options = HostOptions {
+            threads: threads.max(1) as usize,
+            node: u32::try_from(node).ok().map(NodeId),
+            ..HostOptions::default()
+        };
+        if depth != 0 {
+            options.depth = depth;
+        }
+        let host = HostAdapter::new(options)?;
+        Ok(Box::new(CsBlockHost { host, made_in: ProcessGeneration::current() }))
+    })
+}
+
+/// Lets go of a host; its targets and devices go on. Null is fine.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cs_block_host_free(host: *mut CsBlockHost) {
+    free(host);
+}
+
+/// A target of a host's, whose devices together have at most `max_in_flight` requests in flight; 0 for the host's limit alone.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cs_block_target(
+    host: *mut CsBlockHost,
+    name: *const c_char,
+    max_in_flight: c_uint,
+) -> *mut CsBlockTarget {
+    guard_pointer(|| {
+        let host = host_of(host)?;
+        if name.is_null() {
+            return Err(Failure::invalid("the name is a null pointer"));
+        }
+        // SAFETY: C says that it is a string.
+        let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
+        let target = match max_in_flight {
+            0 => host.target(&name),
+            limit => host.target_with_limit(&name, limit)?,
+        };
+        Ok(Box::new(CsBlockTarget { target, made_in: ProcessGeneration::current() }))
+    })
+}
+
+/// Takes all devices of a target offline: they take no more requests, what waits fails when its queue is polled next, and
+/// what a device has is finished.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cs_block_target_set_offline(target: *mut CsBlockTarget) -> c_int {
+    guard(|| {
+        target_of(target)?.set_offline();
+        Ok(0)
+    })
+}
+
+/// Lets go of a target; its devices go on. Null is fine.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cs_block_target_free(target: *mut CsBlockTarget) {
+    free(target);
+}
+
+/// As `cs_block_open`, as a device of a target's, and for as many threads as its host is.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cs_block_open_on(
+    target: *mut CsBlockTarget,
+    path: *const c_char,
+    flags: c_uint,
+) -> *mut CsBlockDevice {
+    guard_pointer(|| {
+        let target = target_of(target)?;
+        device_on(target, file(path, flags)?.0)
+    })
+}
+
+/// As `cs_block_memory`, as a device of a target's, and for as many threads as its host is.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cs_block_memory_on(
+    target: *mut CsBlockTarget,
+    bytes: u64,
+) -> *mut CsBlockDevice {
+    guard_pointer(|| device_on(target_of(target)?, memory(bytes)?))
+}

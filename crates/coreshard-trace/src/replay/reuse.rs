@@ -1,0 +1,344 @@
+//! Memory that one thread gave back and another took: which of them an access is for, and where each has it in a replay.
+//!
+//! In the recorded run one had it after the other. A replay runs both side by side, and there the allocator would have given them
+//! different memory. So a piece that is taken while another one still lies there gets a place of its own, a *slot*: copies of
+//! the same lines, which know nothing of one another. Where the first one has been given back by then, the next lies where it lay,
+//! and fetches the lines from whoever had them, as it would. A line at a piece's end that has something else on it, too, stays one for
+//! all: who has that fights with each of the piece's threads in turn.
+//!
+//! An access is for the piece that was there at the thread's last ticket. A thread that learns of a newer piece without a
+//! ticket (by an atomic alone) may be taken to mean the older one as long as nobody has given it back.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use super::pages::PageMap;
+
+/// Pieces of a line that are looked at for one access.
+const MOST_LOOKED_AT: usize = 64;
+/// Places of one piece of memory; each is for a thread that has it at the same time.
+const MOST_SLOTS: usize = 1_024;
+
+/// The number of a piece.
+pub(super) type PieceNumber = u32;
+
+/// Memory that a thread had for a while.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Piece {
+    pub(super) start: u64,
+    pub(super) end: u64,
+    pub(super) taken: u64,
+    pub(super) given_back: u64,
+    pub(super) thread: u32,
+}
+
+impl Piece {
+    /// Without its first and its last line, where these are among `divided`.
+    fn without_ends(mut self, divided: &HashSet<u64>, line_bytes: u64) -> Self {
+        let last = self.end / line_bytes * line_bytes;
+        if divided.contains(&(self.start / line_bytes * line_bytes)) {
+            self.start = (self.start / line_bytes + 1).saturating_mul(line_bytes);
+        }
+        if divided.contains(&last) {
+            self.end = last;
+        }
+        self
+    }
+
+    fn holds(&self, address: u64) -> bool {
+        (self.start..self.end).contains(&address)
+    }
+}
+
+/// Which memory several threads had one after the other.
+#[derive(Debug, Default)]
+pub(crate) struct Reuse {
+    pieces: Vec<Piece>,
+    /// By line: pieces on it, in the order in which they were taken.
+    by_line: PageMap<Vec<PieceNumber>>,
+    by_taken: HashMap<u64, PieceNumber>,
+    by_given_back: HashMap<u64, PieceNumber>,
+    line_mask: u64,
+}
+
+impl Reuse {
+    /// Of pieces, those of a line's length at least that lie on a line which several threads touch, and on which another thread had
+    /// one. `shared` are these lines, in order; `divided` those on which pieces lay beside one another at a time.
+    pub(super) fn of(
+        pieces: impl IntoIterator<Item = Piece>,
+        shared: &[u64],
+        divided: &HashSet<u64>,
+        line_bytes: u64,
+        mut lines_left: usize,
+    ) -> Self {
+        let mut by_line: PageMap<Vec<PieceNumber>> = PageMap::default();
+        let mut all = Vec::new();
+        let pieces = pieces.into_iter().map(|its| its.without_ends(divided, line_bytes));
+        for piece in pieces.filter(|its| its.end.saturating_sub(its.start) >= line_bytes) {
+            let from = shared.partition_point(|line| *line + line_bytes <= piece.start);
+            let to = shared.partition_point(|line| *line < piece.end).max(from);
+            if to == from || lines_left < to - from {
+                continue;
+            }
+            lines_left -= to - from;
+            for line in &shared[from..to] {
+                by_line.entry(*line).or_default().push(all.len() as PieceNumber);
+            }
+            all.push(piece);
+        }
+        // All lines of a piece are treated alike.
+        let mut is_reused = vec![false; all.len()];
+        for numbers in by_line.values() {
+            let thread_of = |number: &PieceNumber| all[*number as usize].thread;
+            if numbers.iter().any(|number| thread_of(number) != thread_of(&numbers[0])) {
+                numbers.iter().for_each(|number| is_reused[*number as usize] = true);
+            }
+        }
+        by_line.retain(|_, numbers| numbers.iter().any(|number| is_reused[*number as usize]));
+        for numbers in by_line.values_mut() {
+            numbers.sort_by_key(|number| (all[*number as usize].taken, *number));
+        }
+        let mut by_taken = HashMap::new();
+        let mut by_given_back = HashMap::new();
+        for number in by_line.values().flatten() {
+            let its = &all[*number as usize];
+            by_taken.insert(its.taken, *number);
+            by_given_back.insert(its.given_back, *number);
+        }
+        Self { pieces: all, by_line, by_taken, by_given_back, line_mask: line_bytes - 1 }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.by_line.is_empty()
+    }
+
+    /// How many pieces these are.
+    pub(super) fn pieces(&self) -> usize {
+        self.by_taken.len()
+    }
+
+    /// The piece that is taken at a ticket, if it is one of these.
+    pub(super) fn taken_at(&self, ticket: u64) -> Option<PieceNumber> {
+        self.by_taken.get(&ticket).copied()
+    }
+
+    /// The piece that is given back at a ticket, if it is one of these.
+    pub(super) fn given_back_at(&self, ticket: u64) -> Option<PieceNumber> {
+        self.by_given_back.get(&ticket).copied()
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Whereabouts {
+    /// Nobody has touched it.
+    #[default]
+    Unknown,
+    In(u32),
+    GivenBack(u32),
+}
+
+/// Where pieces lie in a replay.
+#[derive(Debug)]
+pub(super) struct Slots {
+    places: Vec<Whereabouts>,
+    /// By slot: what lies there now, by its start.
+    slots: Vec<BTreeMap<u64, PieceNumber>>,
+    /// Of lines in slots other than the first: their numbers.
+    lines: HashMap<(u32, u32), u32>,
+    /// Pieces that got a place of their own.
+    pub(super) moved: u64,
+}
+
+impl Slots {
+    pub(super) fn of(reuse: &Reuse) -> Self {
+        Self {
+            places: vec![
+                Whereabouts::Unknown;
+                if reuse.is_empty() { 0 } else { reuse.pieces.len() }
+            ],
+            slots: Vec::new(),
+            lines: HashMap::new(),
+            moved: 0,
+        }
+    }
+
+    /// A piece is taken, or touched for the first time: the first slot in which nothing of it lies is its own.
+    pub(super) fn take(&mut self, reuse: &Reuse, number: PieceNumber) -> u32 {
+        match self.places[number as usize] {
+            Whereabouts::In(slot) | Whereabouts::GivenBack(slot) => return slot,
+            Whereabouts::Unknown => {}
+        }
+        let piece = &reuse.pieces[number as usize];
+        let is_free = |slot: &BTreeMap<u64, PieceNumber>| {
+            let before = slot.range(..piece.end).next_back();
+            before.is_none_or(|(_, its)| reuse.pieces[*its as usize].end <= piece.start)
+        };
+        let slot = self.slots.iter().position(is_free).unwrap_or(self.slots.len());
+        let slot = if slot < MOST_SLOTS { slot } else { 0 };
+        if slot == self.slots.len() {
+            self.slots.push(BTreeMap::new());
+        }
+        self.slots[slot].insert(piece.start, number);
+        self.moved += u64::from(slot > 0);
+        self.places[number as usize] = Whereabouts::In(slot as u32);
+        slot as u32
+    }
+
+    pub(super) fn give_back(&mut self, reuse: &Reuse, number: PieceNumber) {
+        let slot = self.take(reuse, number);
+        self.places[number as usize] = Whereabouts::GivenBack(slot);
+        let (its, start) = (&mut self.slots[slot as usize], reuse.pieces[number as usize].start);
+        if its.get(&start) == Some(&number) {
+            its.remove(&start);
+        }
+    }
+
+    /// The slot that a thread means which accesses `address` after `ticket`; 0 where the memory had one thread alone. `lately` is the
+    /// piece that the thread accessed last.
+    #[inline]
+    pub(super) fn slot(
+        &mut self,
+        reuse: &Reuse,
+        address: u64,
+        ticket: u64,
+        lately: &mut PieceNumber,
+    ) -> u32 {
+        // Of the pieces that have an address, one alone is there at a time.
+        if let Some(Whereabouts::In(slot)) = self.places.get(*lately as usize) {
+            let piece = &reuse.pieces[*lately as usize];
+            if piece.holds(address) && (piece.taken..=piece.given_back).contains(&ticket) {
+                return *slot;
+            }
+        }
+        match self.look_up(reuse, address, ticket) {
+            Some(number) => {
+                *lately = number;
+                self.take(reuse, number)
+            }
+            None => 0,
+        }
+    }
+
+    fn look_up(&self, reuse: &Reuse, address: u64, ticket: u64) -> Option<PieceNumber> {
+        let numbers = reuse.by_line.get(&(address & !reuse.line_mask))?;
+        let piece = |number: PieceNumber| &reuse.pieces[number as usize];
+        let now = numbers.partition_point(|number| piece(*number).taken <= ticket);
+        let mut before = numbers[..now].iter().rev().take(MOST_LOOKED_AT).copied();
+        let there = before
+            .find(|number| piece(*number).holds(address))
+            .filter(|number| piece(*number).given_back >= ticket);
+        let place = |number: PieceNumber| self.places[number as usize];
+        match there {
+            Some(number) if !matches!(place(number), Whereabouts::GivenBack(_)) => Some(number),
+            _ => {
+                let mut after = numbers[now..].iter().take(MOST_LOOKED_AT).copied();
+                let next = after.find(|number| {
+                    piece(*number).holds(address)
+                        && !matches!(place(*number), Whereabouts::GivenBack(_))
+                });
+                // Whoever is late means the old one, unless the new one is there.
+                match (there, next) {
+                    (Some(_), Some(next)) if matches!(place(next), Whereabouts::In(_)) => {
+                        Some(next)
+                    }
+                    (None, next) => next,
+                    (there, _) => there,
+                }
+            }
+        }
+    }
+
+    /// The number of a line in a slot, where it has one.
+    pub(super) fn line(&self, line: u32, slot: u32) -> Option<u32> {
+        self.lines.get(&(line, slot)).copied()
+    }
+
+    pub(super) fn name_line(&mut self, line: u32, slot: u32, number: u32) {
+        self.lines.insert((line, slot), number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn piece(start: u64, bytes: u64, (taken, given_back): (u64, u64), thread: u32) -> Piece {
+        Piece { start, end: start + bytes, taken, given_back, thread }
+    }
+
+    const NONE: PieceNumber = PieceNumber::MAX;
+    const LINES: [u64; 3] = [0x1000, 0x1040, 0x1080];
+
+    fn reuse(pieces: &[Piece]) -> Reuse {
+        Reuse::of(pieces.iter().copied(), &LINES, &HashSet::new(), 64, 1_000)
+    }
+
+    #[test]
+    fn who_takes_memory_that_another_still_has_gets_a_place_of_its_own() {
+        let its = reuse(&[piece(0x1000, 128, (10, 20), 1), piece(0x1000, 128, (30, 40), 2)]);
+        let mut slots = Slots::of(&its);
+        assert_eq!(slots.take(&its, 0), 0);
+        assert_eq!(slots.take(&its, 1), 1, "the first is not given back yet");
+        assert_eq!(slots.slot(&its, 0x1040, 10, &mut NONE.clone()), 0);
+        assert_eq!(slots.slot(&its, 0x1040, 35, &mut NONE.clone()), 1);
+        assert_eq!(slots.moved, 1);
+    }
+
+    #[test]
+    fn memory_that_was_given_back_is_taken_where_it_lies() {
+        let its = reuse(&[piece(0x1000, 128, (10, 20), 1), piece(0x1000, 128, (30, 40), 2)]);
+        let mut slots = Slots::of(&its);
+        slots.take(&its, 0);
+        slots.give_back(&its, 0);
+        assert_eq!(slots.take(&its, 1), 0);
+        assert_eq!(slots.slot(&its, 0x1000, 35, &mut NONE.clone()), 0);
+    }
+
+    #[test]
+    fn whoever_is_late_means_the_old_piece_until_there_is_a_new_one() {
+        let its = reuse(&[piece(0x1000, 128, (10, 20), 1), piece(0x1000, 128, (30, 40), 2)]);
+        let mut slots = Slots::of(&its);
+        assert_eq!(slots.slot(&its, 0x1000, 5, &mut NONE.clone()), 0, "it will be the first's");
+        slots.give_back(&its, 0);
+        assert_eq!(slots.slot(&its, 0x1000, 15, &mut NONE.clone()), 0);
+        assert_eq!(slots.places[1], Whereabouts::Unknown);
+        slots.take(&its, 1);
+        assert_eq!(slots.slot(&its, 0x1000, 15, &mut NONE.clone()), 0);
+        assert_eq!(slots.places[1], Whereabouts::In(0));
+    }
+
+    #[test]
+    fn what_one_thread_alone_had_and_what_is_shorter_than_a_line_stays() {
+        let its = reuse(&[
+            piece(0x1000, 64, (10, 20), 1),
+            piece(0x1000, 64, (30, 40), 1),
+            piece(0x1040, 32, (10, 20), 1),
+            piece(0x1040, 32, (30, 40), 2),
+        ]);
+        assert!(its.is_empty());
+        assert_eq!(Slots::of(&its).slot(&its, 0x1000, 35, &mut NONE.clone()), 0);
+    }
+
+    #[test]
+    fn pieces_that_overlap_in_part_are_apart() {
+        let its = reuse(&[piece(0x1000, 128, (10, 20), 1), piece(0x1040, 128, (30, 40), 2)]);
+        let mut slots = Slots::of(&its);
+        slots.take(&its, 0);
+        assert_eq!(
+            slots.slot(&its, 0x1080, 35, &mut NONE.clone()),
+            1,
+            "all of a piece has one place"
+        );
+        assert_eq!(slots.slot(&its, 0x1040, 35, &mut NONE.clone()), 1);
+    }
+
+    #[test]
+    fn a_line_that_has_something_else_on_it_too_stays_one() {
+        let pieces = [piece(0x1000, 140, (10, 20), 1), piece(0x1000, 140, (30, 40), 2)];
+        let its = Reuse::of(pieces, &LINES, &HashSet::from([0x1080]), 64, 1_000);
+        let mut slots = Slots::of(&its);
+        slots.take(&its, 0);
+        let mut lately = NONE;
+        assert_eq!(slots.slot(&its, 0x1040, 35, &mut lately), 1);
+        assert_eq!(slots.slot(&its, 0x1080, 35, &mut lately), 0, "another piece's end is there");
+    }
+}
