@@ -29,7 +29,7 @@ pub use block::{
     BlockBench, BlockJob, HbaBench, HbaRung, IoEngine, JOB_KEYS, JobFileError, LadderBench,
     Pattern, jain, parse_job_file,
 };
-pub use calibration::{Effort, calibrate, item_chains};
+pub use calibration::{Effort, calibrate, contended, item_chains};
 pub use error::BenchError;
 pub use kernel_scopes::{ScopeRatios, SeenLoad, compare_scopes};
 pub use machine::BenchMachine;

@@ -1,5 +1,6 @@
 //! `coreshard calibrate`: measures what things cost on this machine, for simulations of it.
 
+mod arbitration;
 mod file;
 mod synthetic;
 
@@ -7,11 +8,12 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use anyhow::Context;
+use arbitration::Arbitration;
 use coreshard::{Host, Topology};
-use coreshard_bench::{Effort, calibrate, item_chains};
-use coreshard_results::{Calibration, Figure};
+use coreshard_bench::{Effort, calibrate, contended, item_chains};
+use coreshard_results::{Calibration, Contended, Figure};
 use coreshard_sim::{Machine, Sim, Simulation};
-use coreshard_topology::{CpuId, Usable, input};
+use coreshard_topology::{CpuId, CpuSet, Usable, input};
 
 use crate::bench::{Bar, Destination, ForceArgs};
 use crate::failure::interrupted;
@@ -52,7 +54,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         return Err(interrupted("interrupted before the machine was measured"));
     };
     let compute = compute(&topology, &synthetic, &measured, effort.rounds)?;
-    let text = file::write(&topology, &synthetic, &measured, Some(compute))?;
+    let contends = |arbitration: &Arbitration| {
+        let text = file::write(&topology, &synthetic, &measured, None, Some(arbitration))?;
+        simulate_contention(&text, usable.cpus())
+    };
+    let one_llc = topology.cpus().iter().all(|cpu| cpu.llc == topology.cpus()[0].llc);
+    let arbitration = arbitration::fit(&measured, one_llc, contends)?;
+    let text = file::write(&topology, &synthetic, &measured, Some(compute), arbitration.as_ref())?;
     // What is written can be read: it is read here.
     read_back(&text)?;
     let Some(destination) = destination else { return output::print(&text) };
@@ -67,6 +75,16 @@ fn read_back(text: &str) -> anyhow::Result<Machine> {
     Machine::from_toml("what was measured", text).context("the machine's file cannot be used")
 }
 
+/// What contends, on the machine of a file.
+fn simulate_contention(text: &str, cpus: &CpuSet) -> anyhow::Result<Vec<Contended>> {
+    let machine = read_back(text)?;
+    let program = || contended::<Sim>(cpus, CONTENDED_OPERATIONS);
+    Ok(Simulation::new(&machine).run(program).map_err(anyhow::Error::new)?.value?)
+}
+
+/// Operations of each thread that contends, simulated.
+const CONTENDED_OPERATIONS: u64 = 500;
+
 /// What a program computes between two accesses: what its items take on the first CPU beyond what they take
 /// on the machine that was measured so far, which lets nothing be computed.
 fn compute(
@@ -77,7 +95,7 @@ fn compute(
 ) -> anyhow::Result<Compute> {
     let one_cpu = topology.restrict(&measured.cpus[..1].iter().copied().map(CpuId).collect())?;
     let item = item_chains::<Host>(&one_cpu, CHAINED_ITEMS, rounds)?;
-    let machine = read_back(&file::write(topology, synthetic, measured, None)?)?;
+    let machine = read_back(&file::write(topology, synthetic, measured, None, None)?)?;
     let simulated = |items| {
         let program = || item_chains::<Sim>(&one_cpu, items, 1);
         let run = Simulation::new(&machine).run(program).map_err(anyhow::Error::new)?;
@@ -135,6 +153,7 @@ fn table(measured: &Calibration, compute: Compute) -> anyhow::Result<String> {
     }
     row("from thread to thread", measured.context_switch)?;
     row("starting a thread", measured.spawn)?;
+    measured.slice.map_or(Ok(()), |slice| row("a thread's turn, where another waits", slice))?;
     row("an item that queues the next one", compute.item)?;
     writeln!(text, "{:<44} {:>10.1}", "computed between two accesses", compute.ns)?;
     Ok(text)

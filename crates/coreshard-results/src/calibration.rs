@@ -68,6 +68,9 @@ pub struct Calibration {
     pub context_switch: Figure,
     /// Starting a thread: until the call returns.
     pub spawn: Figure,
+    /// How long a thread runs while another waits for its CPU; `None` where none was seen to wait.
+    #[serde(default)]
+    pub slice: Option<Figure>,
 }
 
 /// What the parts cost that a simulation is made of, in nanoseconds; told from a [`Calibration`].

@@ -45,8 +45,8 @@
 //! 8. [`search`]: many short runs in which things go wrong on purpose, and how to replay one.
 //!
 //! What the model leaves out: capacity of caches, memory bandwidth, instructions that touch no
-//! simulated memory (let code say what it computes with [`Sim::compute`]), memory orders weaker than
-//! x86's, and nice values. The first simulation of a process wraps its panic hook, so that what tells of a
+//! simulated memory (let code say what it computes with [`Sim::compute`]), and memory orders weaker than
+//! x86's. The first simulation of a process wraps its panic hook, so that what tells of a
 //! panic takes no memory of the simulated program. While a simulated thread unwinds from a panic, `std::thread::panicking` says
 //! true in the others too.
 

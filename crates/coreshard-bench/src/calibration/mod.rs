@@ -11,11 +11,12 @@ mod pairs;
 mod samples;
 mod waking;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use coreshard_platform::{AtomicInt, Padded, Platform, SpawnError};
-use coreshard_results::Calibration;
+use coreshard_results::{Calibration, Contended};
 use coreshard_topology::{CpuId, CpuSet};
 
 use crate::progress::Progress;
@@ -101,16 +102,51 @@ pub fn calibrate<P: Platform>(
         for (pair, into) in pairs.iter().zip(&mut latency) {
             into.push(pairs::ping_pong_ns::<P>(list[pair.0], list[pair.1], repeats)?);
         }
-        for threads in CONTENDERS.into_iter().filter(|threads| *threads <= list.len()) {
-            let found = samples.contended.entry(threads).or_default();
-            for (operation, into) in Operation::ALL.into_iter().zip(found) {
-                into.push(pairs::contended_ns::<P>(&list[..threads], operation, repeats)?);
-            }
-        }
+        contend::<P>(&list, repeats, &mut samples.contended)?;
         waking::measure::<P>(&list, effort, &mut samples)?;
         samples.spawn.push(waking::spawn_ns::<P>()?);
+        if round % SLICES_EVERY == 0 {
+            samples.slice.extend(waking::slices_ns::<P>(list[0])?);
+        }
     }
     Ok(Some(samples.calibration(list, &pairs, latency)))
+}
+
+/// Rounds of which one measures slices, which takes longer than all the rest.
+const SLICES_EVERY: usize = 5;
+
+/// All operations by each number of threads, once.
+fn contend<P: Platform>(
+    cpus: &[CpuId],
+    repeats: u64,
+    into: &mut BTreeMap<usize, [Vec<f64>; 4]>,
+) -> Result<(), SpawnError> {
+    for threads in CONTENDERS.into_iter().filter(|threads| *threads <= cpus.len()) {
+        let found = into.entry(threads).or_default();
+        for (operation, into) in Operation::ALL.into_iter().zip(found) {
+            into.push(pairs::contended_ns::<P>(&cpus[..threads], operation, repeats)?);
+        }
+    }
+    Ok(())
+}
+
+/// What [`calibrate`] measures of threads that contend, alone and once: to hold a simulated machine against it.
+///
+/// # Errors
+/// Where a thread cannot be had on one of the CPUs.
+///
+/// ```
+/// use coreshard_platform::Host;
+/// let cpus = coreshard_topology::Topology::host()?.cpus()[..1].iter().map(|cpu| cpu.id).collect();
+/// let alone = coreshard_bench::contended::<Host>(&cpus, 100)?;
+/// assert_eq!(alone.len(), 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn contended<P: Platform>(cpus: &CpuSet, repeats: u64) -> Result<Vec<Contended>, SpawnError> {
+    let list: Vec<CpuId> = cpus.iter().collect();
+    let mut found = BTreeMap::new();
+    contend::<P>(&list, repeats, &mut found)?;
+    Ok(samples::curves(found))
 }
 
 /// How many threads contend for one word, as far as there are CPUs: the curves that are published of other machines.
@@ -136,6 +172,7 @@ mod tests {
         assert_eq!(found.latency.len(), found.cpus.len());
         let several = NonZeroUsize::new(found.cpus.len() - 1).is_some();
         assert_eq!(found.wake_there.is_some(), several);
+        assert!(found.slice.is_none_or(|slice| slice.median_ns > 1e5), "{:?}", found.slice);
         assert_eq!(found.contended.len() > 1, several);
         assert_eq!(found.contended[0].threads, 1);
         for curve in &found.contended {

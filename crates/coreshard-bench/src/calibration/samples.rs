@@ -25,6 +25,7 @@ pub(super) struct Samples {
     pub(super) woken_after_long_rest: Vec<f64>,
     pub(super) context_switch: Vec<f64>,
     pub(super) spawn: Vec<f64>,
+    pub(super) slice: Vec<f64>,
 }
 
 impl Samples {
@@ -41,10 +42,6 @@ impl Samples {
             matrix[*other][*one] = Some(figure);
         }
         let some = |samples: Vec<f64>| (!samples.is_empty()).then(|| figure(samples));
-        let contended = self.contended.into_iter().map(|(threads, samples)| {
-            let [add, compare_exchange, ticket_lock, mutex] = samples.map(figure);
-            Contended { threads, add, compare_exchange, ticket_lock, mutex }
-        });
         Calibration {
             cpus: cpus.iter().map(|cpu| cpu.0).collect(),
             latency: matrix,
@@ -53,7 +50,7 @@ impl Samples {
             spin_hint: figure(self.spin_hint),
             clock_read: figure(self.clock_read),
             memory: figure(self.memory),
-            contended: contended.collect(),
+            contended: curves(self.contended),
             wake_nobody: figure(self.wake_nobody),
             wait_refused: figure(self.wait_refused),
             wake_here: figure(self.wake_here),
@@ -62,6 +59,16 @@ impl Samples {
             woken_after_long_rest: some(self.woken_after_long_rest),
             context_switch: figure(self.context_switch),
             spawn: figure(self.spawn),
+            slice: some(self.slice),
         }
     }
+}
+
+/// What contended, by the number of threads.
+pub(super) fn curves(of: BTreeMap<usize, [Vec<f64>; 4]>) -> Vec<Contended> {
+    let each = of.into_iter().map(|(threads, samples)| {
+        let [add, compare_exchange, ticket_lock, mutex] = samples.map(figure);
+        Contended { threads, add, compare_exchange, ticket_lock, mutex }
+    });
+    each.collect()
 }

@@ -172,3 +172,34 @@ pub(super) fn spawn_ns<P: Platform>() -> Result<f64, SpawnError> {
     debug_assert_eq!(began.load(Relaxed), 1);
     Ok(took as f64)
 }
+
+/// How long two threads that share a CPU have it to themselves.
+const SHARED: std::time::Duration = std::time::Duration::from_millis(40);
+/// Whoever was away for less was interrupted.
+const LEAST_SLICE_NS: u64 = 500_000;
+
+/// The slices that threads had, each as the gap that the other one saw.
+pub(super) fn slices_ns<P: Platform>(cpu: CpuId) -> Result<Vec<f64>, SpawnError> {
+    let watch = || {
+        let turns = P::AtomicU64::new(0);
+        let start = P::now();
+        let (mut last, mut gaps) = (start, Vec::new());
+        while last - start < SHARED {
+            turns.fetch_add(1, Relaxed);
+            // A look at the clock now and then is enough.
+            (0..16).for_each(|_| P::spin_hint());
+            let now = P::now();
+            let gap = now.ns_since(last);
+            if gap >= LEAST_SLICE_NS {
+                gaps.push(gap as f64);
+            }
+            last = now;
+        }
+        gaps
+    };
+    let one = on::<P, _>(cpu, None, watch)?;
+    let other = on::<P, _>(cpu, None, watch);
+    let mut gaps = one();
+    gaps.extend(other?());
+    Ok(gaps)
+}

@@ -7,6 +7,7 @@ use coreshard::Topology;
 use coreshard_results::{Calibration, Figure};
 use coreshard_topology::input;
 
+use super::arbitration::Arbitration;
 use crate::bench::kernel;
 
 /// Rest after which a CPU is in its deeper idle state: those that were measured lie on both sides.
@@ -30,6 +31,7 @@ pub(super) fn write(
     synthetic: &str,
     measured: &Calibration,
     compute: Option<Compute>,
+    arbitration: Option<&Arbitration>,
 ) -> anyhow::Result<String> {
     let model = topology.model().unwrap_or_else(|| topology.name());
     let mut text = String::new();
@@ -83,7 +85,13 @@ pub(super) fn write(
     cost("context_switch", costs.context_switch_ns, &switch)?;
     let spawn = of(measured.spawn, "starts of threads, less a wake-up");
     cost("thread_create", costs.thread_create_ns, &spawn)?;
-    cost("slice", 3e6, "assumed: Linux kernel/sched/fair.c, a base slice of 0.7 to 3 ms")?;
+    match measured.slice {
+        Some(slice) => {
+            let what = "turns of two threads that compute on one CPU, as the other one misses it";
+            cost("slice", slice.median_ns, &of(slice, what))?;
+        }
+        None => cost("slice", 3e6, "assumed: no thread waited for another one's CPU")?,
+    }
     let rows: Vec<String> = measured
         .latency
         .iter()
@@ -121,6 +129,9 @@ pub(super) fn write(
     idle(0, costs.idle_exit_ns, measured.woken_after_short_rest, "0.2 ms of rest")?;
     let long = measured.woken_after_long_rest;
     idle(DEEP_AFTER_NS, costs.deep_idle_exit_ns, long, "5 ms of rest")?;
+    if let Some(arbitration) = arbitration {
+        text.push_str(&arbitration.text());
+    }
     Ok(text)
 }
 

@@ -126,7 +126,7 @@ pub(crate) fn preemption_point(sim: NonNull<SimState>) {
     if leaves() {
         in_turn(sim);
         if leaves() {
-            suspend(sim, Pause::Yields);
+            suspend(sim, Pause::Preempted);
         }
     }
 }

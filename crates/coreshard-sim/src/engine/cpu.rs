@@ -22,8 +22,14 @@ pub(super) struct Cpu {
     /// Its time, while it does not run.
     pub(super) clock: Ps,
     pub(super) current: Option<usize>,
-    /// Fair threads that wait, first come first.
+    /// Fair threads that wait.
     pub(super) queue: VecDeque<usize>,
+    /// Fair threads that sleep and are in the contest for the CPU all the same.
+    pub(super) delayed: Vec<usize>,
+    /// The average of what its fair threads had, when the last one left.
+    pub(super) virtual_time: i64,
+    /// Until when its current thread's time was counted.
+    pub(super) charged_until: Ps,
     /// FIFO threads that wait, highest priority first, then first come.
     pub(super) fifo: Vec<usize>,
     /// When its event comes; any other is stale.
@@ -65,6 +71,9 @@ impl Cpu {
                 clock: 0,
                 current: None,
                 queue: VecDeque::new(),
+                delayed: Vec::new(),
+                virtual_time: 0,
+                charged_until: 0,
                 fifo: Vec::new(),
                 step_at: None,
                 spins_on: None,
@@ -97,7 +106,7 @@ impl Cpu {
     pub(super) fn preempts_at(&self) -> Ps {
         if self.resched {
             0
-        } else if self.queue.is_empty() {
+        } else if self.queue.is_empty() && self.delayed.is_empty() {
             Ps::MAX
         } else {
             self.slice_end

@@ -54,7 +54,7 @@ impl SimState {
         self.offline[cpu / 64] |= 1 << (cpu % 64);
         self.idle[cpu / 64] &= !(1 << (cpu % 64));
         self.renew_affinities();
-        for thread in self.take_queue(cpu) {
+        for thread in self.take_queue(cpu, now) {
             self.make_runnable(thread, now);
         }
         if self.cpus[cpu].current.is_some() {

@@ -44,6 +44,7 @@ mod pulse;
 mod reading;
 mod run;
 mod scheduler;
+mod share;
 mod simulation;
 mod spin;
 mod spin_detector;

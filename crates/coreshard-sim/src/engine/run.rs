@@ -83,7 +83,7 @@ pub(super) unsafe fn step(sim: *mut SimState, cpu: usize, time: Ps) {
     }
     c.prefetch_next();
     let preemptible = c.profile == Profile::Futex;
-    if c.cpus[cpu].current.is_none() || (preemptible && c.must_leave()) {
+    if c.cpus[cpu].current.is_none() || (preemptible && c.must_leave() && !c.goes_on(cpu, time)) {
         c.switch_out(cpu, time);
         match c.switch_in(cpu, time) {
             None => return c.events.end(),
@@ -131,7 +131,13 @@ pub(super) unsafe fn step(sim: *mut SimState, cpu: usize, time: Ps) {
         (CoroutineResult::Yield(()), Pause::Spins { until }) => c.step_on(cpu, until),
         // Whoever hands the lock over, or the line, starts this CPU again.
         (CoroutineResult::Yield(()), Pause::SpinsInQueue | Pause::AwaitsLine) => c.events.end(),
-        (CoroutineResult::Yield(()), Pause::Waits | Pause::Yields | Pause::Moves) => {
+        (CoroutineResult::Yield(()), Pause::Preempted) if c.goes_on(cpu, c.now) => {
+            c.step_on(cpu, c.now);
+        }
+        (CoroutineResult::Yield(()), pause) => {
+            if pause == Pause::Yields {
+                c.forfeit(cpu, c.now);
+            }
             c.switch_out(cpu, c.now);
             c.go_on(cpu);
         }

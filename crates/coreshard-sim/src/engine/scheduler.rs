@@ -2,14 +2,14 @@
 //!
 //! A CPU has a list of SCHED_FIFO threads, by priority, and a queue of fair ones. A woken thread
 //! goes to the CPU it ran on last if that is idle, else to an idle CPU of the same LLC, of the same
-//! node, of the machine, else to its last CPU's queue; there it preempts a fair thread that has had a
-//! slice, and more of the CPU. A CPU that would be idle pulls a thread from another's queue. All of it is
-//! as Linux has it, in outline: `select_idle_sibling`, wake-up preemption, newly-idle
-//! balancing.
+//! node, of the machine, else to its last CPU's queue; there it may take the CPU from the one that runs
+//! (`fair`). A CPU that would be idle pulls a thread from another's queue. All of it is as Linux has it, in
+//! outline: `select_idle_sibling`, wake-up preemption, newly-idle balancing.
 //!
 //! Waking a thread locks its CPU's run queue for the time `wake`; wakers of one CPU queue there. A
 //! idle CPU is sent an interrupt, unless it polls, and leaves its idle state, before it switches.
 
+mod fair;
 mod priority;
 
 use super::state::SimState;
@@ -140,11 +140,16 @@ impl SimState {
     }
 
     /// Takes all threads off a CPU's run queue.
-    pub(super) fn take_queue(&mut self, number: usize) -> Vec<usize> {
+    pub(super) fn take_queue(&mut self, number: usize, now: Ps) -> Vec<usize> {
+        self.charge_running(number, now);
+        for at in 0..self.cpus[number].queue.len() {
+            self.note_lag(number, self.cpus[number].queue[at]);
+        }
         let cpu = &mut self.cpus[number];
         let threads: Vec<usize> = cpu.fifo.drain(..).chain(cpu.queue.drain(..)).collect();
         self.queued -= threads.len();
         self.note_queue(number);
+        self.end_delays(number);
         threads
     }
 
@@ -153,7 +158,12 @@ impl SimState {
         self.wakeups += 1;
         self.threads[thread].state = ThreadState::Runnable;
         self.threads[thread].deadline = None;
-        let (target, looked_at) = self.select_cpu(thread);
+        // One that is in a CPU's contest still is woken there, without a look for another CPU.
+        let (target, looked_at) = if self.threads[thread].share.is_delayed {
+            (self.threads[thread].cpu, 0)
+        } else {
+            self.select_cpu(thread)
+        };
         // A timer's interrupt has its lines at hand.
         let way = if target == self.cpu { 0 } else { self.memory.latency(self.cpu, target) };
         let detail = self.costs.scheduler;
@@ -180,28 +190,32 @@ impl SimState {
                 begin + self.costs.idle_state(begin - idle_from).map_or(0, |state| state.exit)
             };
             self.set_idle(target, false);
-            self.enqueue(thread, target);
+            self.enqueue(thread, target, done);
             self.step_at(target, begin);
         } else {
-            self.enqueue(thread, target);
+            self.enqueue(thread, target, done);
             self.consider_preemption(thread, target, done);
         }
         done
     }
 
-    fn enqueue(&mut self, thread: usize, target: usize) {
-        self.queued += 1;
-        let fair_share = self.cpus[target].current.map_or(0, |other| self.threads[other].used);
-        let woken = &mut self.threads[thread];
-        woken.cpu = target;
-        let (priority, slice) = (woken.fifo_priority, self.costs.slice);
-        if self.cpus[target].current.is_some() {
-            // Sleep earns a claim to the CPU, of a slice at most.
-            woken.used = woken
-                .used
-                .clamp(fair_share.saturating_sub(slice), fair_share.saturating_add(slice));
+    /// A thread comes to a CPU's run queue.
+    fn enqueue(&mut self, thread: usize, target: usize, at: Ps) {
+        self.threads[thread].cpu = target;
+        if self.threads[thread].share.is_delayed {
+            self.wake_delayed(target, thread);
+        } else if self.threads[thread].is_fair() {
+            self.charge_running(target, at);
+            self.enter_contest(target, thread);
         }
+        self.line_up(thread, target);
+    }
+
+    /// A thread waits for a CPU in whose contest it is.
+    fn line_up(&mut self, thread: usize, target: usize) {
+        self.queued += 1;
         let cpu = &mut self.cpus[target];
+        let priority = self.threads[thread].fifo_priority;
         if priority == 0 {
             cpu.queue.push_back(thread);
         } else {
@@ -219,17 +233,17 @@ impl SimState {
         let preempts = if woken.fifo_priority != runs.fifo_priority {
             woken.fifo_priority > runs.fifo_priority
         } else {
-            // Fair threads are protected for a slice from when they came on, whoever is woken
-            // meanwhile (RUN_TO_PARITY in Linux' kernel/sched/features.h, since 6.6).
-            let running = at.saturating_sub(self.cpus[target].on_since);
-            woken.fifo_priority == 0
-                && running >= self.costs.slice
-                && woken.used < runs.used + running
+            // Code of a kernel goes on until it sleeps, or its slice is over (lazy preemption).
+            woken.is_fair()
+                && self.profile == Profile::Futex
+                && self.takes_the_cpu(target, thread, at)
         };
+        let tick = self.next_tick(at);
         let cpu = &mut self.cpus[target];
         cpu.resched |= preempts;
-        if cpu.queue.len() == 1 && !preempts {
-            cpu.slice_end = cpu.slice_end.max(at + self.costs.slice);
+        // While nobody waits, no tick is looked at.
+        if cpu.slice_end <= at {
+            cpu.slice_end = tick;
         }
         let leaves = if preempts { at } else { cpu.preempts_at() };
         if target == self.cpu {
@@ -258,19 +272,46 @@ impl SimState {
         self.now >= self.cpus[self.cpu].preempts_at()
     }
 
+    /// The running thread may have to make room: true if it goes on.
+    pub(super) fn goes_on(&mut self, cpu: usize, now: Ps) -> bool {
+        let Some(thread) = self.cpus[cpu].current else { return false };
+        if !self.threads[thread].may_run_on(cpu) || self.is_offline(cpu) {
+            return false;
+        }
+        self.charge_running(cpu, now);
+        let first =
+            self.cpus[cpu].fifo.first().map_or(0, |first| self.threads[*first].fifo_priority);
+        let own = self.threads[thread].fifo_priority;
+        let goes_on = first <= own && (own > 0 || self.next_fair(cpu) == Some(thread));
+        if goes_on {
+            self.cpus[cpu].resched = false;
+            self.cpus[cpu].slice_end = self.next_tick(now);
+        }
+        goes_on
+    }
+
     /// Takes the current thread off its CPU. It stays runnable where it says so.
     pub(super) fn switch_out(&mut self, cpu: usize, now: Ps) {
         self.drain_stores(cpu);
-        let Some(thread) = self.cpus[cpu].current.take() else { return };
+        self.charge_running(cpu, now);
+        let Some(thread) = self.cpus[cpu].current else { return };
         let since = self.cpus[cpu].on_since;
-        self.threads[thread].used += now.saturating_sub(since);
         self.threads[thread].on_cpu += now.saturating_sub(since);
         if let Some(recorder) = &mut self.recorder {
             recorder.span(Span { cpu, thread, start: since, end: now });
         }
+        let waits = matches!(self.threads[thread].state, ThreadState::Waiting { .. });
+        let stays = self.threads[thread].may_run_on(cpu) && !self.is_offline(cpu);
+        let is_fair = self.threads[thread].is_fair();
+        if is_fair && waits && stays && self.sleeps_delayed(cpu, thread) {
+            self.cpus[cpu].delayed.push(thread);
+        } else if is_fair && !(waits && stays) {
+            self.note_lag(cpu, thread);
+        }
+        self.cpus[cpu].current = None;
         if self.threads[thread].state == ThreadState::Runnable {
             if self.threads[thread].may_run_on(cpu) {
-                self.enqueue(thread, cpu);
+                self.line_up(thread, cpu);
             } else {
                 self.make_runnable(thread, now);
             }
@@ -284,24 +325,26 @@ impl SimState {
         if self.is_offline(cpu) {
             return None;
         }
-        let target = &mut self.cpus[cpu];
         let mut begin = now;
-        let next = if target.fifo.is_empty() {
-            target.queue.pop_front()
+        let next = if self.cpus[cpu].fifo.is_empty() {
+            let next = self.next_fair(cpu);
+            self.cpus[cpu].queue.retain(|thread| Some(*thread) != next);
+            next
         } else {
-            Some(target.fifo.remove(0))
+            Some(self.cpus[cpu].fifo.remove(0))
         };
         self.note_queue(cpu);
         let next = match next {
             Some(next) => next,
             None => {
-                let Some(pulled) = self.pull_for(cpu) else {
+                let Some(pulled) = self.pull_for(cpu, now) else {
                     self.cpus[cpu].idle_since = now;
                     self.cpus[cpu].idle_from = now + self.costs.context_switch;
                     self.set_idle(cpu, true);
                     return None;
                 };
                 begin += self.costs.wake;
+                self.enter_contest(cpu, pulled);
                 pulled
             }
         };
@@ -309,16 +352,19 @@ impl SimState {
         self.context_switches += 1;
         begin += self.costs.context_switch;
         self.threads[next].cpu = cpu;
+        let slice_end = self.next_tick(begin);
         let target = &mut self.cpus[cpu];
         target.current = Some(next);
         target.on_since = begin;
-        target.slice_end = begin + self.costs.slice;
+        // The switch counts as time of the thread that comes on.
+        target.charged_until = now;
+        target.slice_end = slice_end;
         Some(begin)
     }
 
     /// A fair thread that waits on another CPU and may run here, from the longest queue of the
     /// LLC, else of the machine.
-    fn pull_for(&mut self, cpu: usize) -> Option<usize> {
+    fn pull_for(&mut self, cpu: usize, now: Ps) -> Option<usize> {
         if self.queued == 0 {
             return None;
         }
@@ -340,6 +386,8 @@ impl SimState {
             .max_by_key(|(is_near, waiting, from, _)| {
                 (*is_near, *waiting, std::cmp::Reverse(*from))
             })?;
+        self.charge_running(from, now);
+        self.note_lag(from, self.cpus[from].queue[at]);
         let pulled = self.cpus[from].queue.remove(at);
         self.note_queue(from);
         pulled

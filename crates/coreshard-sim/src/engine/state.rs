@@ -71,6 +71,8 @@ pub(super) enum Pause {
     Waits,
     /// It lets others run.
     Yields,
+    /// Its slice is over, or somebody is to run at once.
+    Preempted,
     /// It spins on a line, and goes on when that is written, or at this time.
     Spins { until: Ps },
     /// It must go to another CPU.

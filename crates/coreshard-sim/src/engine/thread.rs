@@ -5,6 +5,7 @@ use coreshard_platform::LocalKey;
 use coreshard_topology::CpuSet;
 use corosensei::{Coroutine, Yielder};
 
+use super::share::Share;
 use super::waited_at::WaitedAt;
 use crate::machine::Ps;
 use crate::memory::{Outcome, Place};
@@ -67,8 +68,8 @@ pub(super) struct Thread {
     pub(super) cpu: usize,
     /// SCHED_FIFO's priority, 1 to 99; 0 for a fair thread.
     pub(super) fifo_priority: u8,
-    /// How much of a CPU it has had, for fairness.
-    pub(super) used: Ps,
+    /// Its part in the contest for a CPU.
+    pub(super) share: Share,
     /// How long it was on CPUs, while it is on none.
     pub(super) on_cpu: Ps,
     /// By key.
@@ -94,6 +95,10 @@ pub(super) struct Thread {
 }
 
 impl Thread {
+    pub(super) const fn is_fair(&self) -> bool {
+        self.fifo_priority == 0
+    }
+
     pub(super) fn may_run_on(&self, cpu: usize) -> bool {
         self.affinity[cpu / 64] & (1 << (cpu % 64)) != 0
     }

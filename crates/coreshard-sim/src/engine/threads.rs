@@ -7,6 +7,7 @@ use coreshard_platform::{AffinityError, LocalKey, SpawnError, ThreadSpec, user};
 use coreshard_topology::CpuSet;
 use corosensei::Coroutine;
 
+use super::share::Share;
 use super::state::{SimState, current};
 use super::thread::{Thread, ThreadState};
 use super::turn::{in_turn, with};
@@ -82,7 +83,7 @@ impl SimState {
             affinity_set,
             cpu: self.cpu,
             fifo_priority,
-            used: 0,
+            share: Share::of_nice(spec.nice.unwrap_or(0)),
             on_cpu: 0,
             locals: [std::ptr::null_mut(); LocalKey::COUNT],
             joiners: Vec::new(),

@@ -83,7 +83,7 @@ costs! {
     context_switch = Always,
     /// Making a thread.
     thread_create = Always,
-    /// How long a thread runs while others wait for its CPU.
+    /// How long a thread runs while others wait for its CPU: from tick to tick.
     slice = Always,
 }
 

@@ -13,7 +13,12 @@ impl SimState {
         let target = self.threads[thread].cpu;
         let runs = self.cpus[target].current == Some(thread);
         let queued = self.threads[thread].state == ThreadState::Runnable && !runs;
+        self.charge_running(target, now);
+        let was_fair = self.threads[thread].is_fair();
         if queued {
+            if was_fair {
+                self.note_lag(target, thread);
+            }
             let cpu = &mut self.cpus[target];
             let before = cpu.waiting();
             cpu.fifo.retain(|other| *other != thread);
@@ -26,10 +31,19 @@ impl SimState {
                 return;
             }
             self.queued -= 1;
+        } else if self.threads[thread].share.is_delayed {
+            self.end_delays(target);
+        } else if runs && was_fair {
+            self.note_lag(target, thread);
         }
         self.threads[thread].fifo_priority = priority;
+        if runs && priority == 0 {
+            self.cpus[target].current = None;
+            self.enter_contest(target, thread);
+            self.cpus[target].current = Some(thread);
+        }
         if queued {
-            self.enqueue(thread, target);
+            self.enqueue(thread, target, now);
             self.consider_preemption(thread, target, now);
         } else if runs && let Some(first) = self.cpus[target].fifo.first().copied() {
             self.consider_preemption(first, target, now);
