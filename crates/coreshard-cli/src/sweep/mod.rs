@@ -23,11 +23,11 @@ use study::Study;
 /// Shown after the options.
 const NOTES: &str = "\
 Examples:
-  coreshard sweep plan shards --machines grace --machines epyc-9654-2s --scopes cache_shard,cache --shard-sizes 4,8,16
-  coreshard sweep hyperqueue shards            then: hq job submit-file shards/jobs.toml
-  coreshard sweep status shards --missing | xargs -P 4 -n 8 coreshard sweep run shards
-  coreshard sweep gather shards                shards/results.jsonl
-From Python, coreshard.sweep.with_dask(folder, client) runs what is missing on Dask's workers.";
+  coreshard sweep plan study --machines grace --shard-sizes 4,8,16
+  coreshard sweep hyperqueue study    then: hq job submit-file study/jobs.toml
+  coreshard sweep status study --missing | xargs -n 8 coreshard sweep run study
+  coreshard sweep gather study        writes study/results.jsonl
+In Python, coreshard.sweep.with_dask(\"study\", client) runs it on Dask's workers.";
 
 /// The options of `coreshard sweep`.
 #[derive(Debug, clap::Args)]
