@@ -8,7 +8,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 source ci/limits.sh
 
-readonly STEPS='loom memcheck kills sweep search simulated predictions fuzz sanitizers c_sanitizers rayon python aarch64 msrv site commands release newcomer torture layouts traces'
+readonly STEPS='loom memcheck kills sweep search simulated predictions fuzz sanitizers c_sanitizers rayon python aarch64 msrv site commands release newcomer torture layouts traces hyperqueue'
 
 # Steps that a change runs, too, in short, are long at night.
 export CORESHARD_NIGHTLY=1

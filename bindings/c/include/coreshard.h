@@ -642,6 +642,11 @@ int cs_blocking_begin(void);
 int cs_blocking_end(void);
 
 /*
+ 1 inside a work that runs on its queue's worker in reserve (`CS_WQ_MEM_RECLAIM`), else 0.
+ */
+int cs_current_is_rescuer(void);
+
+/*
  Says what the process's runtime is to be, before the first queue is made; -EEXIST after that.
  */
 int cs_configure(const struct cs_config *config);

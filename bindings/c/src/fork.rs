@@ -117,3 +117,9 @@ pub extern "C" fn cs_blocking_end() -> c_int {
         None => Err(Failure::invalid("cs_blocking_end without cs_blocking_begin on this thread")),
     })
 }
+
+/// 1 inside a work that runs on its queue's worker in reserve (`CS_WQ_MEM_RECLAIM`), else 0.
+#[unsafe(no_mangle)]
+pub extern "C" fn cs_current_is_rescuer() -> c_int {
+    guard(|| Ok(coreshard::current().is_some_and(|here| here.is_rescuer()).into()))
+}

@@ -461,7 +461,57 @@ static void all_kinds_of_queues_run_works(void)
 	}
 	CHECK(system_wq && system_highpri_wq && system_long_wq && system_unbound_wq && system_freezable_wq &&
 	      system_power_efficient_wq && system_dfl_wq && system_percpu_wq && system_bh_wq);
-	CHECK(system_unbound_wq == system_long_wq && !current_is_workqueue_rescuer());
+	CHECK(system_unbound_wq == system_long_wq);
+}
+
+/* The only other worker waits for a work behind its own: a thread of the reserve runs that. */
+static _Atomic int rescued;
+
+static void note_the_rescuer(struct work_struct *work)
+{
+	struct job *job = job_of(work);
+
+	atomic_fetch_add(&rescued, current_is_workqueue_rescuer());
+	if (job->other) {
+		cs_blocking_begin();
+		WAIT_UNTIL(atomic_load(&job->other->runs));
+		cs_blocking_end();
+	}
+	atomic_fetch_add(&job->runs, 1);
+}
+
+static void a_rescuer_knows_that_it_is_one(void)
+{
+	/* No other row has begun the library yet: this one's process has no second worker. */
+	struct cs_config config = CS_CONFIG_INIT;
+	int status, turn;
+	pid_t child = fork();
+
+	CHECK(child >= 0);
+	if (child == 0) {
+		struct workqueue_struct *wq;
+
+		config.max_workers = 1;
+		CHECK(cs_configure(&config) == 0);
+		wq = new_queue(WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
+		CHECK(!current_is_workqueue_rescuer());
+		for (turn = 1; turn <= 20; turn++) {
+			struct job *first = new_job(wq), *second = new_job(wq);
+
+			INIT_WORK(&first->work, note_the_rescuer);
+			INIT_WORK(&second->work, note_the_rescuer);
+			first->other = second;
+			CHECK(queue_work(wq, &first->work) && queue_work(wq, &second->work));
+			flush_workqueue(wq);
+			CHECK(atomic_load(&rescued) == turn);
+			free(first);
+			free(second);
+		}
+		destroy_workqueue(wq);
+		exit(0);
+	}
+	CHECK(waitpid(child, &status, 0) == child);
+	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
 #define MANY 200
@@ -782,6 +832,9 @@ static void operations_at_once_lose_and_duplicate_nothing(void)
 int main(int argc, char **argv)
 {
 	static const struct row rows[] = {
+#ifndef WITHOUT_FORKS
+		ROW(a_rescuer_knows_that_it_is_one),
+#endif
 		ROW(declared_works_need_no_setting_up),
 		ROW(a_work_may_lie_on_the_stack),
 		ROW(a_pending_work_is_not_queued_again),

@@ -4,6 +4,8 @@ import importlib.util
 import json
 import os
 import signal
+import subprocess
+import sys
 import tempfile
 import threading
 import unittest
@@ -64,66 +66,66 @@ class Tables(unittest.TestCase):
             coreshard.simulate("nowhere")
 
 
-class Studies(unittest.TestCase):
-    def test_what_cannot_be_is_refused_with_a_reason(self):
-        with self.assertRaisesRegex(ValueError, "no colours"):
-            sweep.Study(machines=["pocket"], colours=["red"])
-        with self.assertRaisesRegex(ValueError, "at least one machine"):
-            sweep.Study(scopes=["cpu"])
-        with tempfile.TemporaryDirectory() as folder:
-            sweep.plan(sweep.Study(machines=["pocket"]), folder)
-            with self.assertRaisesRegex(FileExistsError, "study.json is there"):
-                sweep.plan(sweep.Study(machines=["grace"]), folder)
-
-    def test_a_job_file_of_hyperqueue(self):
-        with tempfile.TemporaryDirectory() as folder:
-            sweep.plan(sweep.Study(machines=["pocket"], seeds=range(3)), folder)
-            with open(sweep.hyperqueue(folder), encoding="utf-8") as file:
-                text = file.read()
-            try:
-                import tomllib
-            except ImportError:
-                self.assertEqual(text.count("[[task]]"), 3)
-                return
-            tasks = tomllib.loads(text)["task"]
-            self.assertEqual([task["id"] for task in tasks], [0, 1, 2])
-            self.assertEqual(tasks[2]["command"][1:], ["-m", "coreshard.sweep", "run", folder, "2"])
-
-
 @unittest.skipUnless(has_command(), "SKIPPED: the command coreshard is not there")
 class Sweeps(unittest.TestCase):
-    STUDY = sweep.Study(
-        machines=["pocket", MACHINE], scopes=["cpu", "cache"], shard_sizes=[2, 4], seeds=range(25), items=5
-    )
+    STUDY = {"scopes": ["cpu", "cache"], "shard_sizes": [2, 4], "seeds": 25, "items": 5}
+    MACHINES = ["pocket", MACHINE]
 
     def bytes_of(self, path):
         with open(path, "rb") as file:
             return file.read()
 
-    def test_a_sweep_that_was_broken_off_goes_on(self):
-        study = sweep.Study(machines=["pocket"], seeds=range(4), items=5)
-        with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
-            for folder, order in ((one, [0, 1, 2, 3]), (other, [3, 1])):
-                self.assertEqual(sweep.plan(study, folder), 4)
-                for number in order:
-                    sweep.run_number(folder, number)
-            self.assertEqual(sweep.missing(other), [0, 2])
-            with self.assertRaisesRegex(FileNotFoundError, "2 runs have no result yet, the first is 0"):
-                sweep.gather(other)
-            for number in sweep.missing(other):
-                self.assertEqual(sweep.main(["run", other, str(number)]), 0)
-            self.assertEqual(self.bytes_of(sweep.gather(one)), self.bytes_of(sweep.gather(other)))
+    def test_what_cannot_be_is_refused_with_a_reason(self):
+        with tempfile.TemporaryDirectory() as folder:
+            with self.assertRaisesRegex(lab.CommandError, "nowhere"):
+                sweep.plan(folder, ["nowhere"])
+            sweep.plan(folder, ["pocket"])
+            with self.assertRaisesRegex(lab.CommandError, "has another study"):
+                sweep.plan(folder, ["grace"])
+
+    def test_a_study_is_gone_on_with_and_is_a_table(self):
+        with tempfile.TemporaryDirectory() as folder:
+            self.assertEqual(sweep.plan(folder, ["pocket"], scopes=["cpu"], seeds=4, items=5), 4)
+            self.assertEqual(len(sweep.run(folder, 3, 1)), 2)
+            self.assertEqual(sweep.missing(folder), [0, 2])
+            with self.assertRaisesRegex(lab.CommandError, "2 runs have no results yet, the first is 0"):
+                sweep.gather(folder)
+            sweep.run(folder, *sweep.missing(folder))
+            sweep.gather(folder)
+            rows = sweep.results(folder, frame=False)
+            self.assertEqual([(row["run"], row["seed"], row["scope"]) for row in rows], [(n, n, "cpu") for n in range(4)])
+
+    @unittest.skipUnless(HAS_DASK and sys.version_info >= (3, 11), "SKIPPED: distributed or tomllib is not installed")
+    def test_dask_and_the_commands_of_hyperqueues_file_give_the_same_bytes(self):
+        import tomllib
+        from distributed import Client
+
+        results = []
+        for is_dask in (True, False):
+            with tempfile.TemporaryDirectory() as folder:
+                sweep.plan(folder, self.MACHINES, scopes=["cpu", "cache_shard"], seeds=5, items=5)
+                with open(sweep.hyperqueue(folder), encoding="utf-8") as file:
+                    tasks = tomllib.loads(file.read())["task"]
+                self.assertEqual([task["id"] for task in tasks], list(range(20)))
+                if is_dask:
+                    # The second half by Dask, since the first is there: each does what is missing.
+                    sweep.run(folder, *range(7))
+                    with Client(n_workers=2, threads_per_worker=1, dashboard_address=None) as client:
+                        sweep.with_dask(folder, client)
+                else:
+                    for task in reversed(tasks):
+                        subprocess.run(task["command"], check=True, stdout=subprocess.DEVNULL)
+                results.append(self.bytes_of(sweep.gather(folder)))
+        self.assertEqual(results[0], results[1])
 
     @unittest.skipUnless(HAS_DASK, "SKIPPED: distributed is not installed")
     def test_two_workers_of_dask_of_which_one_is_killed(self):
         from distributed import Client, LocalCluster
 
-        runs = len(self.STUDY.runs())
-        self.assertEqual(runs, 200)
         results = []
         for workers, kills in ((1, False), (2, True)):
             with tempfile.TemporaryDirectory() as folder:
-                sweep.plan(self.STUDY, folder)
+                self.assertEqual(sweep.plan(folder, self.MACHINES, **self.STUDY), 200)
                 with LocalCluster(
                     n_workers=workers, threads_per_worker=1, dashboard_address=None
                 ) as cluster, Client(cluster) as client:
@@ -138,8 +140,8 @@ class Sweeps(unittest.TestCase):
                     results.append(self.bytes_of(sweep.with_dask(folder, client, kill_half_way)))
                     self.assertEqual(killed.is_set(), kills)
         self.assertEqual(results[0], results[1])
-        self.assertEqual(len(results[0].splitlines()), runs)
-        self.assertEqual(json.loads(results[0].splitlines()[199])["run"]["seed"], 24)
+        self.assertEqual(len(results[0].splitlines()), 200)
+        self.assertEqual(json.loads(results[0].splitlines()[199])["seed"], 24)
 
 
 if __name__ == "__main__":

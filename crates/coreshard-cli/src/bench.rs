@@ -11,9 +11,9 @@ pub(crate) mod simulated;
 
 use clap::Subcommand;
 
-pub(crate) use destination::{Destination, ForceArgs, Growing};
+pub(crate) use destination::{Destination, ForceArgs, Growing, JOBS_MARK};
 pub(crate) use progress::{Bar, listen_for_interrupts};
-pub(crate) use queue::kernel;
+pub(crate) use queue::{kernel, or_all, rung};
 pub(crate) use seeds::{DEFAULT_SEEDS, side_by_side};
 
 /// The options of `coreshard bench`.

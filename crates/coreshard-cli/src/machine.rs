@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use anyhow::Context;
 use coreshard_sim::Machine as Simulated;
 use coreshard_topology::{CpuSet, Preset, Topology, TopologyError, Usable};
 
@@ -59,6 +60,23 @@ impl MachineArgs {
     /// What was given; `None` for the machine that the command runs on.
     pub(crate) fn name(&self) -> Option<&str> {
         self.machine.as_deref()
+    }
+
+    /// As if this had been given.
+    pub(crate) fn of(machine: &str) -> Self {
+        Self { machine: Some(machine.to_owned()) }
+    }
+
+    /// What was given, for whoever is in another folder: a file by its whole path.
+    pub(crate) fn lasting_name(&self) -> anyhow::Result<String> {
+        let name = self.name().context("no machine was given")?;
+        let path = match Form::of(name) {
+            Form::Named(name) | Form::Described(name) => return Ok(name.to_owned()),
+            Form::Calibrated(path) | Form::Hwloc(path) | Form::Recorded(path) => path,
+        };
+        let path = std::fs::canonicalize(path)?;
+        let text = path.to_str().context("a machine's path that is no text cannot be kept")?;
+        Ok(text.to_owned())
     }
 
     /// Reads the machine.

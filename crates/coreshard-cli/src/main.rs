@@ -17,6 +17,7 @@ mod output;
 mod record;
 mod replay;
 mod sim;
+mod sweep;
 mod top;
 mod topo;
 mod tune;
@@ -75,6 +76,8 @@ enum Command {
     Layout(Box<layout::Args>),
     /// Search the workqueue for bugs on a simulated machine, and replay what was found
     Sim(sim::Args),
+    /// Write the runs of a study as jobs for an engine such as HyperQueue or Dask, and gather their results
+    Sweep(sweep::Args),
     /// Make completions, manual pages and the reference of commands
     Generate(generate::Args),
 }
@@ -115,6 +118,7 @@ fn run(Cli { command }: Cli) -> anyhow::Result<ExitCode> {
         Some(Command::Layout(args)) => layout::run(&args),
         Some(Command::Top(args)) => top::run(&args),
         Some(Command::Sim(args)) => sim::run(&args),
+        Some(Command::Sweep(args)) => sweep::run(&args),
         Some(Command::Generate(args)) => generate::run(&args, Cli::command()),
         None => output::print(&Cli::command().render_help().to_string()),
     }

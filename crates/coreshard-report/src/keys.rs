@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use coreshard_results::column::{Row, Unit};
 use coreshard_results::{
     CyclicResults, FairnessRow, HbaRow, IndexCell, KernelCell, OperationRow, PiResults, QueueCell,
-    QueueResults, TranscodeResults,
+    QueueResults, StudyRun, TranscodeResults,
 };
 
 /// All keys of results that are shown in tables, with units and meanings, as `docs/RESULTS.md` has them.
@@ -16,6 +16,10 @@ pub fn markdown() -> String {
     );
     section::<QueueResults>(&mut text, "bench queue");
     section::<QueueCell>(&mut text, "bench queue: each of `results`, and each row of a CSV file");
+    section::<StudyRun>(
+        &mut text,
+        "sweep: the first keys of each line, before those of `results` of `bench queue`",
+    );
     section::<IndexCell>(&mut text, "bench rt index: each of `results`");
     section::<KernelCell>(&mut text, "bench kernel: each of `results`");
     section::<CyclicResults>(&mut text, "bench rt cyclic");

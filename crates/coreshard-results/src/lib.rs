@@ -13,6 +13,7 @@ mod kernel;
 mod ladder;
 mod queue;
 mod rt;
+mod study;
 mod tuning;
 mod usl;
 
@@ -25,6 +26,7 @@ pub use queue::{Mode, QueueCell, QueueResults, ScalingCurve, ScalingPoint, WakeR
 pub use rt::{
     CyclicResults, CyclicThread, Durations, IndexCell, IndexResults, PiResults, TranscodeResults,
 };
+pub use study::{StudyRow, StudyRun};
 pub use tuning::{Candidate, Load, Tuning};
 pub use usl::Usl;
 
@@ -58,6 +60,7 @@ mod tests {
     fn every_key_has_its_column() {
         has_its_keys::<QueueResults>();
         has_its_keys::<QueueCell>();
+        has_its_keys::<StudyRun>();
         has_its_keys::<IndexCell>();
         has_its_keys::<KernelCell>();
         has_its_keys::<CyclicResults>();

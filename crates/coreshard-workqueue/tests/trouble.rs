@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use coreshard_platform::{Host, affinity};
 use coreshard_topology::{CpuId, CpuSet, Scope, Topology, Usable};
-use coreshard_workqueue::{Runtime, RuntimeBuilder, Trouble, Work, Workqueue, blocking};
+use coreshard_workqueue::{Runtime, RuntimeBuilder, Trouble, Work, Workqueue, blocking, current};
 use testing::{NEVER, wait_until};
 
 testing::watch!();
@@ -284,6 +284,17 @@ fn a_rescuer_keeps_a_queue_going_when_no_worker_can_be_had() {
     depends_on_the_next(&queue);
     let total = queue.stats().total();
     assert!(total.rescues > 0, "{total:?}");
+    // Who is it knows it: one of the two.
+    let ((tell, told), (answer, answered)) = (mpsc::channel(), mpsc::channel());
+    let is_rescuer = || current::<Host>().expect("a worker").is_rescuer();
+    let first = move || {
+        let other = blocking::<Host, _>(|| told.recv_timeout(NEVER)).unwrap();
+        answer.send((is_rescuer(), other)).unwrap();
+    };
+    queue.queue(first).unwrap();
+    queue.queue(move || tell.send(is_rescuer()).unwrap()).unwrap();
+    let (one, other) = answered.recv_timeout(NEVER).unwrap();
+    assert_ne!(one, other);
     queue.drain().unwrap();
     // The pool counts calls of the rescuer, the queue the items that it ran.
     let (calls, items) = (queue.stats().total().rescues, queue.stats().tally.rescues);

@@ -477,7 +477,7 @@ static inline int execute_in_process_context(work_func_t func, struct execute_wo
 	return 0;
 }
 
-static inline bool current_is_workqueue_rescuer(void) { return false; }
+static inline bool current_is_workqueue_rescuer(void) { return cs_current_is_rescuer() > 0; }
 
 /* Reports name a work's function. */
 #define set_worker_desc(...) ((void)0)

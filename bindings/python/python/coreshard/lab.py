@@ -14,7 +14,6 @@ A table is a `pandas.DataFrame` where pandas is installed, and otherwise a list 
 
 import json
 import os
-import re
 import shutil
 import subprocess
 
@@ -44,7 +43,8 @@ def run(*arguments):
     return done.stdout
 
 
-def _table(records, frame):
+def table(records, frame):
+    """A frame of the records, or the records."""
     if frame is False:
         return records
     try:
@@ -56,10 +56,10 @@ def _table(records, frame):
     return pandas.DataFrame.from_records(records)
 
 
-def _options(**options):
+def options(**given):
     """As the command takes them: lists with commas, nothing for what was not given."""
     words = []
-    for name, value in options.items():
+    for name, value in given.items():
         if value is None:
             continue
         if isinstance(value, (list, tuple)):
@@ -70,7 +70,7 @@ def _options(**options):
 
 def topology(machine=None, *, scope=None, shard_size=None, frame=None):
     """A machine's pods, a row each: scope, pod, cpus, node. Of one scope, or of all."""
-    found = json.loads(run("topo", "--format", "json", *_options(machine=machine, shard_size=shard_size)))
+    found = json.loads(run("topo", "--format", "json", *options(machine=machine, shard_size=shard_size)))
     rows = [
         {"scope": name, "pod": pod["id"], "cpus": pod["cpus"], "node": pod["node"]}
         for name, of_scope in found["scopes"].items()
@@ -79,61 +79,51 @@ def topology(machine=None, *, scope=None, shard_size=None, frame=None):
     ]
     if not rows:
         raise CommandError(f"scope={scope!r}: one of {', '.join(found['scopes'])}")
-    return _table(rows, frame)
+    return table(rows, frame)
 
 
 def _queue(words, frame):
     found = json.loads(run("bench", "queue", "--json", "-", *words))
     about = {"machine": found["machine"], "platform": found["platform"], "threads": found["threads"]}
-    return _table([{**about, **row} for row in found["results"]], frame)
+    return table([{**about, **row} for row in found["results"]], frame)
 
 
 def bench(*, scopes=None, wake=None, intake=None, threads=None, items=None, runs=None, outstanding=None,
           shard_size=None, frame=None):
     """`coreshard bench queue` on this machine, a row for each combination of rungs."""
     return _queue(
-        _options(scopes=scopes, wake=wake, intake=intake, threads=threads, items=items, runs=runs,
-                 outstanding=outstanding, shard_size=shard_size),
+        options(scopes=scopes, wake=wake, intake=intake, threads=threads, items=items, runs=runs,
+                outstanding=outstanding, shard_size=shard_size),
         frame,
     )
 
 
-def simulate(machine, *, seed=0, scopes=None, wake=None, intake=None, threads=None, items=None, runs=None,
+def simulate(machine, *, seed=0, seeds=None, scopes=None, wake=None, intake=None, threads=None, items=None, runs=None,
              outstanding=None, shard_size=None, costs=None, frame=None):
-    """The same on a simulated machine, in virtual time: equal seeds give equal tables."""
-    words = _options(machine=machine, seed=seed, scopes=scopes, wake=wake, intake=intake, threads=threads, items=items,
-                     runs=runs, outstanding=outstanding, shard_size=shard_size, costs=costs)
+    """The same on a simulated machine, in virtual time, with `seeds` seeds from `seed` on: equal seeds give equal tables."""
+    words = options(machine=machine, seed=seed, seeds=seeds, scopes=scopes, wake=wake, intake=intake, threads=threads, items=items,
+                    runs=runs, outstanding=outstanding, shard_size=shard_size, costs=costs)
     return _queue(["--sim", *words], frame)
 
 
 def c2c(machine, *, seed=0, scope=None, wake=None, intake=None, items=None, frame=None):
     """Which cache lines the CPUs of a simulated machine take from one another, by line, field and function."""
-    words = _options(machine=machine, seed=seed, scope=scope, wake=wake, intake=intake, items=items)
-    return _table(json.loads(run("c2c", "--json", "-", *words)), frame)
+    words = options(machine=machine, seed=seed, scope=scope, wake=wake, intake=intake, items=items)
+    return table(json.loads(run("c2c", "--json", "-", *words)), frame)
 
 
-_CANDIDATE = re.compile(
-    r"^([*~ ]) (\S.*?)\s+(\d+)\s+(\d+)\s+([\d.]+) µs\s+(\d+)\s+([\d.]+) µs\s+(\d+) %\s*$", re.MULTILINE
-)
-
-
-def tune(machine=None, *, seed=None, items=None, rounds=None, frame=None):
+def tune(machine=None, *, seed=None, seeds=None, items=None, rounds=None, frame=None):
     """Which affinity scope and size of shards suit a machine, a row for each candidate. `advice` is "best", "as good" (not told
-    apart from it) or nothing; `worth_percent` is what it reaches of the best under the load that suits it less."""
-    text = run("tune", *_options(machine=machine, seed=seed, items=items, rounds=rounds))
-    rows = [
-        {
-            "candidate": name,
-            "advice": {"*": "best", "~": "as good"}.get(mark, ""),
-            "pools": int(pools),
-            "even_items_per_sec": float(even),
-            "even_p99_us": float(even_p99),
-            "lopsided_items_per_sec": float(lopsided),
-            "lopsided_p99_us": float(lopsided_p99),
-            "worth_percent": int(worth),
-        }
-        for mark, name, pools, even, even_p99, lopsided, lopsided_p99, worth in _CANDIDATE.findall(text)
-    ]
-    if not any(row["advice"] == "best" for row in rows):
-        raise CommandError(f"no candidate was found in what coreshard tune said:\n{text}")
-    return _table(rows, frame)
+    apart from it) or nothing; `worth` is what it reaches of the best under the load that suits it less, at most 1."""
+    found = json.loads(run("tune", "--json", *options(machine=machine, seed=seed, seeds=seeds, items=items, rounds=rounds)))
+    rows = []
+    for place, candidate in enumerate(found["candidates"]):
+        cores = candidate["shard_cores"]
+        name = candidate["scope"] + (f" of {cores}" if cores else "")
+        advice = "best" if place == found["best"] else "as good" if place in found["as_good"] else ""
+        row = {"candidate": name, "advice": advice}
+        row |= {key: candidate[key] for key in ("scope", "shard_cores", "pods", "worth")}
+        for load in ("even", "lopsided"):
+            row |= {f"{load}_{key}": figure for key, figure in candidate[load].items()}
+        rows.append(row)
+    return table(rows, frame)

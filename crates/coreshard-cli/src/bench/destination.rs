@@ -29,6 +29,8 @@ use crate::failure::bad_input;
 const JSON_MARK: &str = "\"generator\": \"coreshard\"";
 /// In each machine's file.
 const TOML_MARK: &str = "source = [\"coreshard calibrate, on the machine itself\"]";
+/// The first line of each job file.
+pub(crate) const JOBS_MARK: &str = "# Made by coreshard sweep.";
 /// At the beginning of each recording.
 const RECORDING_MARK: &str = coreshard_trace::RECORDING_MARK;
 /// How much of a file's ends is looked at.
@@ -254,7 +256,7 @@ fn is_ours(path: &Path) -> anyhow::Result<bool> {
         || head.trim() == "[]"
         || head.contains(html::MARK)
         || head.starts_with(&csv::queue_mark())
-        || head.lines().any(|line| line == TOML_MARK)
+        || head.lines().any(|line| line == TOML_MARK || line == JOBS_MARK)
         || head.starts_with(RECORDING_MARK)
         || (head.starts_with(['{', '['])
             && last_key.is_some_and(|rest| matches!(rest, "}" | "}]" | "}\n]"))))
@@ -270,6 +272,10 @@ fn mark(report: &mut Vec<u8>) {
         _ => return,
     };
     let Some(inside) = object.strip_suffix(b"}").map(<[u8]>::trim_ascii_end) else { return };
+    // The last of several lines that were written one by one.
+    if inside.ends_with(JSON_MARK.as_bytes()) {
+        return;
+    }
     let comma = if inside.ends_with(b"{") { "" } else { "," };
     // As it is written: on one line, or on lines with blanks before them.
     let end = inside.len();
@@ -467,6 +473,10 @@ mod tests {
             ),
             ("[{\"a\":1}]", "[{\"a\":1,\"generator\": \"coreshard\"}]"),
             ("[1]", "[1]"),
+            (
+                "{\"generator\": \"coreshard\"}\n{\"generator\": \"coreshard\"}\n",
+                "{\"generator\": \"coreshard\"}\n{\"generator\": \"coreshard\"}\n",
+            ),
             ("a,b\n", "a,b\n"),
         ] {
             let mut bytes = report.as_bytes().to_vec();

@@ -138,7 +138,7 @@ impl CpuCounts {
 }
 
 /// One word of a list of rungs.
-pub(super) fn rung<R: FromStr<Err: ToString>>(word: &str) -> Result<R, String> {
+pub(crate) fn rung<R: FromStr<Err: ToString>>(word: &str) -> Result<R, String> {
     word.trim().parse().map_err(|error: R::Err| error.to_string())
 }
 
@@ -149,7 +149,7 @@ fn rungs<R: Display>(what: &str, all: &[R]) -> String {
 }
 
 /// The rungs that were listed, or all of them.
-pub(super) fn or_all<R: Copy>(listed: &[R], all: &[R]) -> Vec<R> {
+pub(crate) fn or_all<R: Copy>(listed: &[R], all: &[R]) -> Vec<R> {
     if listed.is_empty() { all.to_vec() } else { listed.to_vec() }
 }
 

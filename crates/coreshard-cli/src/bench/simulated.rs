@@ -16,7 +16,7 @@ use crate::number::seed;
 pub(crate) const SETTLE: Duration = Duration::from_secs(1);
 
 /// The options of a simulation.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 pub(crate) struct SimArgs {
     /// Simulate the machine, in virtual time; goes without saying where it is not laid over the real CPUs,
     /// which bench queue alone does

@@ -12,6 +12,7 @@ pub(crate) struct WorkerPlace {
     pub(crate) pool: PoolId,
     pub(crate) pod: PodId,
     pub(crate) worker: usize,
+    pub(crate) is_rescuer: bool,
 }
 
 /// That of the worker on this thread, if there is one.
@@ -21,6 +22,7 @@ pub(crate) fn worker_here<P: Platform>() -> Option<WorkerPlace> {
         pool: context.pool.id,
         pod: context.pool.place.pod,
         worker: context.index,
+        is_rescuer: context.pool.is_rescuers(context.index),
     })
 }
 

@@ -63,9 +63,16 @@ impl<P: Platform> State<P> {
     }
 }
 
+impl<P: Platform> Pool<P> {
+    /// True if this index is its rescuer's.
+    pub(super) fn is_rescuers(&self, worker: usize) -> bool {
+        worker == RESCUER && self.attributes.rescuer.is_some()
+    }
+}
+
 impl<P: Platform> Worker<'_, P> {
     pub(super) fn is_rescuer(&self) -> bool {
-        self.index == RESCUER && self.pool.attributes.rescuer.is_some()
+        self.pool.is_rescuers(self.index)
     }
 
     /// Waits until the rescuer is called. False if this is none, or the pool stops.

@@ -14,7 +14,6 @@ use super::frame::Frame;
 use super::jobs::fifo;
 use super::link::LinkHead;
 use super::pool::Pool;
-use super::state::RESCUER;
 use super::worker::{Batch, TaggedItem, Worker};
 use crate::base::item::Item;
 use crate::insight::trouble::say;
@@ -195,7 +194,7 @@ impl<P: Platform> Worker<'_, P> {
                 self.pool.weigh_visit(tag, P::now().ns_since(since));
             }
             self.pool.ran.fetch_add(items, Relaxed);
-            if self.index == RESCUER && self.pool.attributes.rescuer.is_some() {
+            if self.is_rescuer() {
                 // SAFETY: as below.
                 unsafe { LinkHead::rescued(link, items) };
             }

@@ -67,6 +67,11 @@ impl<P: Platform> Current<P> {
         self.place.worker
     }
 
+    /// True on the worker that a pool has in reserve ([`Builder::rescuer`](crate::Builder::rescuer)).
+    pub fn is_rescuer(&self) -> bool {
+        self.place.is_rescuer
+    }
+
     /// The name of the queue whose item this is; `None` inside none.
     pub fn queue_name(&self) -> Option<String> {
         queue_name_here::<P>()

@@ -250,14 +250,20 @@ const ADDRESS: u64 = (1 << ADDRESS_BITS) - 1;
 impl QueueingTicket {
     pub(super) const NONE: Self = Self(0);
 
-    /// Numbers wrap after half a million queueings of a stripe. Nothing is lost if two that are alive are the same:
-    /// one stands for the other.
+    /// The next number. Numbers wrap after half a million queueings of a stripe. Nothing is lost if two that are alive are the
+    /// same: one stands for the other.
     #[inline(always)]
-    pub(super) fn new(work: NonNull<EmbeddedWork>, number: u64) -> Self {
+    pub(super) fn next(self) -> Self {
+        Self(self.0.wrapping_add(1 << ADDRESS_BITS))
+    }
+
+    /// A number, with its item.
+    #[inline(always)]
+    pub(super) fn of(self, work: NonNull<EmbeddedWork>) -> Self {
         let address = work.as_ptr().expose_provenance() as u64 >> 3;
         // `EmbeddedWorks` says so.
         debug_assert!(address <= ADDRESS, "an item's address has 48 bits");
-        Self(address | number << ADDRESS_BITS)
+        Self(self.0 | address)
     }
 
     /// True if it is one of this item's queueings.

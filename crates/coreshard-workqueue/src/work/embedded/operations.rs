@@ -449,7 +449,7 @@ impl<P: Platform> EmbeddedWorks<P> {
         item: &mut Fields,
         entry: Entry<'_, P>,
     ) {
-        item.flags = READY | self.pending;
+        item.flags = self.queued;
         item.ticket = state.draw(work);
         dispatch(stripe, state, work, item, entry);
     }

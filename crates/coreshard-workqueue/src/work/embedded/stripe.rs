@@ -20,8 +20,8 @@ pub(super) struct Stripe<P: Platform> {
 
 /// What is under a stripe's lock, beside the fields of its items.
 pub(super) struct StripeState<P: Platform> {
-    /// The number of the latest queueing.
-    number: u64,
+    /// That of the latest queueing, without an item.
+    latest: QueueingTicket,
     /// The runs that go on.
     runs: *const Run<P>,
     /// Tickets that were made void and are still on their way, and how many of each.
@@ -138,7 +138,7 @@ impl<P: Platform> Afterwards<P> {
 impl<P: Platform> Stripe<P> {
     pub(super) fn new() -> Self {
         let state = StripeState {
-            number: 0,
+            latest: QueueingTicket::NONE,
             runs: ptr::null(),
             voids: BTreeMap::new(),
             waiters: ptr::null(),
@@ -156,8 +156,8 @@ impl<P: Platform> StripeState<P> {
     /// The ticket of one more queueing.
     #[inline(always)]
     pub(super) fn draw(&mut self, work: NonNull<EmbeddedWork>) -> QueueingTicket {
-        self.number += 1;
-        QueueingTicket::new(work, self.number)
+        self.latest = self.latest.next();
+        self.latest.of(work)
     }
 
     /// True if a run of any of its items goes on.

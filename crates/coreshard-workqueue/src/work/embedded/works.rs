@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 
 use coreshard_platform::{Padded, Platform};
 
-use super::item::{EmbeddedWork, pending_in};
+use super::item::{EmbeddedWork, READY, pending_in};
 use super::stripe::Stripe;
 
 /// What is done with [`EmbeddedWork`]s: all of a process's go by one of these, since an item may be queued on any
@@ -45,6 +45,8 @@ pub struct EmbeddedWorks<P: Platform> {
     process_generation: u32,
     /// The flags of an item that is pending in this process.
     pub(super) pending: u32,
+    /// Those of one that is queued for now.
+    pub(super) queued: u32,
 }
 
 impl<P: Platform> EmbeddedWorks<P> {
@@ -56,7 +58,8 @@ impl<P: Platform> EmbeddedWorks<P> {
         let stripes = (0..stripes).map(|_| Padded::new(Stripe::new())).collect();
         let process_generation = P::process_generation();
         let pending = pending_in(process_generation);
-        Box::leak(Box::new(Self { stripes, mask, process_generation, pending }))
+        let queued = READY | pending;
+        Box::leak(Box::new(Self { stripes, mask, process_generation, pending, queued }))
     }
 
     /// True in the process that it was made in; in one that was forked since, make another one. An item that was pending
@@ -68,8 +71,8 @@ impl<P: Platform> EmbeddedWorks<P> {
     #[inline(always)]
     pub(super) fn stripe(&'static self, work: NonNull<EmbeddedWork>) -> &'static Stripe<P> {
         // Fibonacci hashing (Knuth, The Art of Computer Programming 6.4): addresses are multiples of what the
-        // program's structures measure.
-        let hash = (work.as_ptr().addr() as u64 >> 3).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        // program's structures measure, and their lowest three bits are 0.
+        let hash = (work.as_ptr().addr() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 35;
         // SAFETY: the mask is one less than their number, which is a power of two.
         unsafe { self.stripes.get_unchecked(hash as usize & self.mask) }
     }

@@ -1,0 +1,119 @@
+//! A study's folder: `study.json`, `runs/` with a file for each run that is over, and what is made of them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, anyhow};
+use coreshard_results::StudyRow;
+use coreshard_topology::input;
+
+use super::study::{PlannedRun, Study};
+use crate::bench::Destination;
+use crate::failure::bad_input;
+
+/// The longest study: of thousands of machines.
+const STUDY_BYTES: u64 = 16 << 20;
+/// The longest line of results.
+const ROW_BYTES: u64 = 64 << 10;
+
+/// The folder of a study that was planned.
+pub(super) struct Folder {
+    path: PathBuf,
+    study: Study,
+}
+
+impl Folder {
+    /// Makes the folder of a study, or finds it made. One of another study is left as it is.
+    pub(super) fn plan(path: &Path, study: &Study) -> anyhow::Result<()> {
+        fs::create_dir_all(path.join("runs"))
+            .with_context(|| format!("no folder can be made at {}", input::path(path)))
+            .map_err(bad_input)?;
+        if path.join("study.json").exists() {
+            let there = Self::open(path)?;
+            if there.study != *study {
+                let problem = format!("{} has another study", input::path(path));
+                return Err(bad_input(anyhow!("{problem}; give another folder")));
+            }
+            return Ok(());
+        }
+        let text = serde_json::to_string_pretty(study)?;
+        Destination::open(&path.join("study.json"))?.write(|out| writeln!(out, "{text}"))
+    }
+
+    /// The folder of a study.
+    pub(super) fn open(path: &Path) -> anyhow::Result<Self> {
+        let read = || -> anyhow::Result<Self> {
+            let path = fs::canonicalize(path)?;
+            let study = Study::read(&input::text(&path.join("study.json"), STUDY_BYTES)?)?;
+            Ok(Self { path, study })
+        };
+        let named = || format!("{} is no study's folder that can be used", input::path(path));
+        read().with_context(named).map_err(bad_input)
+    }
+
+    pub(super) fn study(&self) -> &Study {
+        &self.study
+    }
+
+    /// Where it is, from whichever folder it is looked at.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn results_of(&self, number: u64) -> PathBuf {
+        self.path.join("runs").join(format!("{number:06}.json"))
+    }
+
+    /// The runs without results.
+    pub(super) fn missing(&self) -> Vec<u64> {
+        (0..self.study.runs()).filter(|number| !self.results_of(*number).exists()).collect()
+    }
+
+    /// Runs one, unless it has its results; says what came of it.
+    pub(super) fn run(&self, run: &PlannedRun) -> anyhow::Result<String> {
+        let path = self.results_of(run.number);
+        if path.exists() {
+            return Ok("has its results".to_owned());
+        }
+        let row = run.simulate()?;
+        let line = serde_json::to_string(&row)?;
+        let written = Destination::open(&path)?.write(|out| writeln!(out, "{line}"));
+        // An engine may have given it to two workers: the other one's results are the same.
+        if let Err(error) = written
+            && self.line_of(run).is_err()
+        {
+            return Err(error);
+        }
+        Ok(format!("{:.0} items/s", row.cell.items_per_sec))
+    }
+
+    /// A run's line of results.
+    fn line_of(&self, run: &PlannedRun) -> anyhow::Result<String> {
+        let path = self.results_of(run.number);
+        let line = input::text(&path, ROW_BYTES)?;
+        let row = serde_json::from_str::<StudyRow>(&line);
+        match row {
+            Ok(row) if run.is_of(&row) && line.trim_end().lines().count() == 1 => Ok(line),
+            _ => {
+                let problem = "remove it, and let the run be run again";
+                Err(anyhow!("{} is not the results of {run}; {problem}", input::path(&path)))
+            }
+        }
+    }
+
+    /// Writes all results into one file; gives its path.
+    pub(super) fn gather(&self) -> anyhow::Result<PathBuf> {
+        let missing = self.missing();
+        if let Some(first) = missing.first() {
+            let problem = "runs have no results yet";
+            return Err(anyhow!("{} {problem}, the first is {first}", missing.len()));
+        }
+        let mut lines = String::new();
+        for number in 0..self.study.runs() {
+            lines += &self.line_of(&self.study.run(number)?)?;
+        }
+        let path = self.path.join("results.jsonl");
+        Destination::open(&path)?.write(|out| out.write_all(lines.as_bytes()))?;
+        Ok(path)
+    }
+}

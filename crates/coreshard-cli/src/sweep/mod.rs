@@ -1,0 +1,174 @@
+//! `coreshard sweep`: a study of many simulated runs, for an engine that a site has. There is no scheduler here.
+//!
+//! A folder has the study and a file for each run that is over. A run is told by its number alone, and a file appears under
+//! its name when it is whole: so any engine may run any of them in any order, twice too, and one that is killed is run again.
+
+mod folder;
+mod hyperqueue;
+mod study;
+
+use std::num::{NonZeroU64, NonZeroUsize};
+use std::path::PathBuf;
+
+use clap::Subcommand;
+use coreshard::{Intake, Scope, Wake};
+use coreshard_topology::input;
+
+use crate::bench::rung;
+use crate::number::{few, many, seed, whole};
+use crate::output;
+use folder::Folder;
+use study::Study;
+
+/// Shown after the options.
+const NOTES: &str = "\
+Examples:
+  coreshard sweep plan study --machines grace --shard-sizes 4,8,16
+  coreshard sweep hyperqueue study    then: hq job submit-file study/jobs.toml
+  coreshard sweep status study --missing | xargs -n 8 coreshard sweep run study
+  coreshard sweep gather study        writes study/results.jsonl
+In Python, coreshard.sweep.with_dask(\"study\", client) runs it on Dask's workers.";
+
+/// The options of `coreshard sweep`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = NOTES)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: SweepCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum SweepCommand {
+    /// Make a study's folder: its runs are machines × scopes × shard sizes × wake-ups × intakes × seeds
+    Plan(Box<PlanArgs>),
+    /// Run some of a study's runs, unless they have their results: what each job of an engine calls
+    Run(RunArgs),
+    /// Tell how many runs have their results, and which are missing
+    Status(StatusArgs),
+    /// Write jobs.toml, a job file of HyperQueue with a task for each run that is missing
+    Hyperqueue(FolderArgs),
+    /// Write results.jsonl, a line for each run, in the study's order, once all have their results
+    Gather(FolderArgs),
+}
+
+#[derive(Debug, clap::Args)]
+struct FolderArgs {
+    /// The study's folder
+    folder: PathBuf,
+}
+
+#[derive(Debug, clap::Args)]
+struct PlanArgs {
+    #[command(flatten)]
+    folder: FolderArgs,
+
+    /// A machine, as --machine takes one elsewhere; once for each. Files are to stay as they are while the study runs
+    #[arg(long, value_name = "MACHINE", required = true)]
+    machines: Vec<String>,
+
+    /// Affinity scopes [default: all]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = rung::<Scope>)]
+    scopes: Vec<Scope>,
+
+    /// Wanted numbers of cores in a cache shard
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "8",
+          value_parser = few)]
+    shard_sizes: Vec<NonZeroUsize>,
+
+    /// Wake-up policies
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_values_t = [Wake::default()],
+          value_parser = rung::<Wake>)]
+    wake: Vec<Wake>,
+
+    /// Intakes
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_values_t = [Intake::default()],
+          value_parser = rung::<Intake>)]
+    intake: Vec<Intake>,
+
+    /// The first seed
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = seed)]
+    seed: u64,
+
+    /// Seeds from that one on
+    #[arg(long, value_name = "N", default_value = "5", value_parser = whole::<NonZeroU64, 1, { study::MOST_RUNS }>)]
+    seeds: NonZeroU64,
+
+    /// Items that each simulated CPU queues
+    #[arg(long, value_name = "N", default_value = "100", value_parser = many::<NonZeroU64>)]
+    items: NonZeroU64,
+}
+
+#[derive(Debug, clap::Args)]
+struct RunArgs {
+    #[command(flatten)]
+    folder: FolderArgs,
+
+    /// Numbers of runs, from 0 on
+    #[arg(required = true, value_name = "RUN", value_parser = whole::<u64, 0, { study::MOST_RUNS }>)]
+    runs: Vec<u64>,
+}
+
+#[derive(Debug, clap::Args)]
+struct StatusArgs {
+    #[command(flatten)]
+    folder: FolderArgs,
+
+    /// Print the numbers of the missing runs alone, one a line
+    #[arg(long, conflicts_with = "json")]
+    missing: bool,
+
+    /// Print JSON, for programs
+    #[arg(long)]
+    json: bool,
+}
+
+/// How far a study has come, for programs.
+#[derive(serde::Serialize)]
+struct StudyStatus {
+    runs: u64,
+    missing: Vec<u64>,
+}
+
+/// Runs the subcommand.
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    match &args.command {
+        SweepCommand::Plan(args) => {
+            let study = Study::new(args)?;
+            Folder::plan(&args.folder.folder, &study)?;
+            output::print(&format!("{} runs\n", study.runs()))
+        }
+        SweepCommand::Run(args) => {
+            let folder = Folder::open(&args.folder.folder)?;
+            let runs = args.runs.iter().map(|number| folder.study().run(*number));
+            // A wrong number among them is found before the first is run.
+            for run in runs.collect::<anyhow::Result<Vec<_>>>()? {
+                output::print(&format!("{run}: {}\n", folder.run(&run)?))?;
+            }
+            Ok(())
+        }
+        SweepCommand::Status(args) => status(args),
+        SweepCommand::Hyperqueue(args) => {
+            written(&hyperqueue::write(&Folder::open(&args.folder)?)?)
+        }
+        SweepCommand::Gather(args) => written(&Folder::open(&args.folder)?.gather()?),
+    }
+}
+
+fn status(args: &StatusArgs) -> anyhow::Result<()> {
+    let folder = Folder::open(&args.folder.folder)?;
+    let (runs, missing) = (folder.study().runs(), folder.missing());
+    if args.json {
+        return output::print(&(serde_json::to_string(&StudyStatus { runs, missing })? + "\n"));
+    }
+    if args.missing {
+        return output::print(
+            &missing.iter().map(|number| format!("{number}\n")).collect::<String>(),
+        );
+    }
+    let there = runs - missing.len() as u64;
+    output::print(&format!("{there} of {runs} runs have their results\n"))
+}
+
+fn written(path: &std::path::Path) -> anyhow::Result<()> {
+    output::print(&format!("{}\n", input::path(path)))
+}
