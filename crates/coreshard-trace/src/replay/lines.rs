@@ -213,7 +213,9 @@ impl Line {
     ) -> usize {
         let (offset, size_bytes) = (offset as u16, size as u16);
         let is_it = |row: &Row| {
+            // One that both reads and writes may be told in two.
             row.instruction == access.instruction
+                && row.kind == access.kind
                 && row.offset == offset
                 && row.size_bytes == size_bytes
         };
