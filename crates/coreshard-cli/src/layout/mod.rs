@@ -129,7 +129,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
 fn propose(args: &Args, file: &Path) -> anyhow::Result<()> {
     let machine = args.machine.simulated()?.context("no machine was given")?;
     let recording = crate::replay::open(file)?;
-    let mut options = args.placement.options(args.most.get());
+    let mut options = args.placement.options_on(&machine, args.most.get())?;
     options.pinned.clone_from(&args.pinned);
     let wrong = |error| bad_input(anyhow!("{}: {error}", input::path(file)));
     if args.latent {

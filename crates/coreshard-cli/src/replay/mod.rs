@@ -32,13 +32,25 @@ pub(crate) struct PlacementArgs {
 }
 
 impl PlacementArgs {
-    pub(crate) fn options(&self, most_lines: usize) -> ReplayOptions {
-        ReplayOptions {
+    /// For a machine, which must have the CPUs of a list.
+    pub(crate) fn options_on(
+        &self,
+        machine: &Machine,
+        most_lines: usize,
+    ) -> anyhow::Result<ReplayOptions> {
+        let cpus = machine.topology().cpus();
+        if let Placement::List(list) = &self.placement
+            && let Some(missing) = list.iter().find(|id| cpus.iter().all(|cpu| cpu.id != **id))
+        {
+            let name = machine.topology().name();
+            return Err(bad_input(anyhow!("--placement: {name} has no CPU {}", missing.0)));
+        }
+        Ok(ReplayOptions {
             placement: self.placement.clone(),
             threads_per_cpu: self.threads_per_cpu.get(),
             most_lines,
             ..ReplayOptions::default()
-        }
+        })
     }
 }
 
@@ -98,7 +110,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         destination.is_not(&args.file)?;
     }
     fits(&recording, &machine, args.placement.threads_per_cpu.get());
-    let options = args.placement.options(args.lines.get());
+    let options = args.placement.options_on(&machine, args.lines.get())?;
     let report = replay(&recording, &machine, &options)
         .map_err(|error| bad_input(anyhow!("{}: {error}", input::path(&args.file))))?;
     if let Some(file) = html {

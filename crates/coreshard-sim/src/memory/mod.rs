@@ -142,11 +142,11 @@ impl Memory {
         }
     }
 
-    /// Requests are served in the order in which they are made, whatever the machine's file says, but that an owner keeps
-    /// its line for `hold` first.
+    /// Requests are served in the order in which they are made, whatever the machine's file says, but that an owner has its
+    /// line until it leaves, and keeps it for about `hold` first.
     pub(crate) fn serve_in_order(&mut self) {
         let costs = self.arbiter.take().map(|arbiter| arbiter.costs);
-        self.kept = costs.filter(|costs| costs.hold > 0).map(|costs| Kept::new(&costs));
+        self.kept = Some(Kept::new(&costs.unwrap_or_default()));
     }
 
     /// True if who wants a taken line waits for it.
@@ -344,11 +344,15 @@ impl Memory {
             {
                 self.far_atomic(cpu, place, access, now)
             }
-            _ if self.keeps(cpu, place, now) => {
-                let cost = if access.is_locked() { self.atomic } else { self.l1_hit };
-                Outcome::hit(now + cost)
+            _ => {
+                let locked = access.is_locked();
+                let from = if locked { now.max(self.ports[cpu].stores_done) } else { now };
+                if self.keeps(cpu, place, from) {
+                    Outcome::hit(from + if locked { self.atomic } else { self.l1_hit })
+                } else {
+                    self.miss(cpu, place, access.near(), now)
+                }
             }
-            _ => self.miss(cpu, place, access.near(), now),
         }
     }
 
@@ -412,9 +416,8 @@ impl Memory {
             && entry.line.state == LineState::Exclusive
             && owner != cpu
         {
-            let until = kept.until(entry.line.busy_until);
-            start = start.max(until);
-            kept.give(line, owner, start);
+            start = start.max(kept.until(entry.line.busy_until));
+            kept.give(line, owner, start, now);
         }
         let (cost, source) = match (entry.line.state, access) {
             (LineState::Untouched, _) => {
@@ -464,7 +467,9 @@ impl Memory {
             _ => 0,
         };
         let jitter = self.arbiter.as_mut().map_or(0, Arbiter::jitter);
-        let done = start + far + locked + jitter + if moves { self.transfer(cost) } else { cost };
+        let way = if moves { self.transfer(cost) } else { cost };
+        let way = self.kept.as_mut().map_or(way, |kept| kept.way(way));
+        let done = start + far + locked + jitter + way;
         let mut entry = self.lines.entry(place);
         let alone = matches!(was, LineState::Untouched | LineState::AtHome);
         if access == Access::Load && !alone && !takes {

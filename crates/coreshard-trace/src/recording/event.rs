@@ -156,6 +156,26 @@ pub enum Event<'a> {
     },
 }
 
+impl Event<'_> {
+    /// When it was, in the order of the whole program; accesses and some others do not tell.
+    #[inline]
+    pub(crate) const fn ticket(&self) -> Option<u64> {
+        match *self {
+            Self::Start { ticket, .. }
+            | Self::Create { ticket, .. }
+            | Self::Join { ticket, .. }
+            | Self::Exit { ticket }
+            | Self::Lock { ticket, .. }
+            | Self::Unlock { ticket, .. }
+            | Self::Waited { ticket, .. }
+            | Self::Wake { ticket, .. }
+            | Self::Alloc { ticket, .. }
+            | Self::Free { ticket, .. } => Some(ticket),
+            _ => None,
+        }
+    }
+}
+
 /// Words of 8 bytes.
 pub(crate) fn words(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
     bytes.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word))

@@ -16,6 +16,7 @@ use coreshard_sim::{CacheAccess, CacheOutcome, Caches, LineSource, Machine, Plac
 
 use super::lines::{Accessor, Line};
 use super::moved::Moves;
+use super::owners::{NOBODY, Owner, Owners, Tenancy};
 use super::pages::{Lately, LineKind, PageMap};
 use super::plan::Plan;
 use super::reuse::{PieceNumber, Reuse, Slots};
@@ -63,6 +64,8 @@ struct Thread<'r> {
     ticket: u64,
     /// The piece of memory among those that several had that it accessed last.
     piece: PieceNumber,
+    /// Of what was several things, what it accessed last.
+    owner: Owner,
     accesses: u64,
     lost_ps: u64,
     blocked_since: u64,
@@ -161,6 +164,8 @@ pub(crate) struct Replay<'r> {
     dense: PageMap<u64>,
     reuse: Arc<Reuse>,
     slots: Slots,
+    owners: Arc<Owners>,
+    tenancy: Tenancy,
     edges_broken: u64,
     lines_left_out: u64,
     windows: HashMap<u64, u64>,
@@ -202,6 +207,7 @@ impl<'r> Replay<'r> {
                 locks: Vec::new(),
                 ticket: 0,
                 piece: PieceNumber::MAX,
+                owner: NOBODY,
                 accesses: 0,
                 lost_ps: 0,
                 blocked_since: 0,
@@ -216,7 +222,7 @@ impl<'r> Replay<'r> {
         let places =
             threads.iter().enumerate().map(|(place, thread)| (thread.number, place)).collect();
         let line_bytes = machine.line_bytes() as u64;
-        let reuse = Arc::clone(&plan.reuse);
+        let (reuse, owners) = (Arc::clone(&plan.reuse), Arc::clone(&plan.owners));
         Self {
             recording,
             plan,
@@ -239,6 +245,8 @@ impl<'r> Replay<'r> {
             dense: PageMap::default(),
             slots: Slots::of(&reuse),
             reuse,
+            tenancy: Tenancy::of(&owners),
+            owners,
             edges_broken: 0,
             lines_left_out: 0,
             windows: HashMap::new(),
@@ -455,6 +463,9 @@ impl<'r> Replay<'r> {
                 thread.events.begin();
                 continue;
             };
+            if let Some(ticket) = event.ticket() {
+                self.tenancy.note(&self.owners, ticket);
+            }
             match event {
                 Event::Access(mut access) => {
                     thread.accesses += 1;
@@ -464,7 +475,7 @@ impl<'r> Replay<'r> {
                     };
                     let recorded = access.address;
                     if let Some(moves) = self.moves {
-                        access.address = moves.of(recorded);
+                        access.address = moves.of(recorded, thread.ticket);
                     }
                     let kind =
                         self.plan.pages.kind(access.address, &mut self.shared, &mut thread.lately);
@@ -572,8 +583,8 @@ impl<'r> Replay<'r> {
             Pending::Range { access, address, left } => {
                 let within = address & (self.line_bytes - 1);
                 let size = left.min(self.line_bytes - within);
-                let moved = self.moves.map_or(address, |moves| moves.of(address));
                 let thread = &mut self.threads[place];
+                let moved = self.moves.map_or(address, |moves| moves.of(address, thread.ticket));
                 match self.plan.pages.kind(moved, &mut self.shared, &mut thread.lately) {
                     LineKind::Shared(line) => {
                         let line = self.in_slot(place, line, address, moved);
@@ -700,10 +711,16 @@ impl<'r> Replay<'r> {
     ) {
         let its = &mut self.cpus[cpu];
         let now = its.now;
-        let thread = &self.threads[place];
+        let thread = &mut self.threads[place];
         let start = address & !(self.line_bytes - 1);
         let is_locked = thread.locks.iter().any(|lock| lock & !(self.line_bytes - 1) == start);
-        let by = Accessor { thread: thread.number, is_locked, ticket: thread.ticket };
+        let ticket = thread.ticket;
+        let owner = match self.owners.is_empty() {
+            true => NOBODY,
+            false => self.owners.at(address, ticket, &self.tenancy, &mut thread.owner),
+        };
+        let owner_kind = self.owners.kind(owner);
+        let by = Accessor { thread: thread.number, is_locked, ticket, owner, owner_kind };
         let it = Store { access: *access, address, size, line, by };
         if self.costs.stores_ahead > 0 {
             match access.kind {

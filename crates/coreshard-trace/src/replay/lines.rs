@@ -5,6 +5,7 @@
 //! pushed out by writes since then: if one of them changed a byte that it wants, sharing is true, else false. Who writes may
 //! also lack only the right to, because others have read the line: if one of them read a byte that it writes, sharing is true.
 
+use super::owners::Owner;
 use crate::recording::{Access, AccessKind};
 use coreshard_sim::{CacheOutcome, LineSource};
 
@@ -35,6 +36,25 @@ pub(crate) struct Row {
     readers: Readers,
     /// A ticket of about when it was first seen.
     pub(crate) ticket: u64,
+    /// What lay there then, where that was not the same all the time.
+    pub(crate) owner: Owner,
+    pub(crate) owner_kind: u32,
+}
+
+impl Row {
+    /// What its accesses are to, besides an address.
+    pub(crate) const fn seen(&self) -> Seen {
+        Seen { ticket: self.ticket, owner: self.owner }
+    }
+}
+
+/// What an access is to, besides its address.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seen {
+    /// Of about when it was.
+    pub(crate) ticket: u64,
+    /// What lay there then, where that was not the same all the time.
+    pub(crate) owner: Owner,
 }
 
 /// Who accesses a line.
@@ -44,6 +64,9 @@ pub(crate) struct Accessor {
     /// It has a lock that lies on the line.
     pub(crate) is_locked: bool,
     pub(crate) ticket: u64,
+    /// What lies there, where that is not the same all the time, and its kind.
+    pub(crate) owner: Owner,
+    pub(crate) owner_kind: u32,
 }
 
 /// Who read a row's bytes lately.
@@ -120,7 +143,7 @@ impl Line {
         cost_ps: u64,
         rows_left: &mut usize,
     ) {
-        let Accessor { thread, is_locked, ticket } = by;
+        let Accessor { thread, is_locked, .. } = by;
         let (offset, size) = (bytes.start, bytes.len());
         let end = bytes.end.min(self.versions.len());
         let is_miss = outcome.source != LineSource::Hit;
@@ -144,7 +167,7 @@ impl Line {
                 Err(at) => self.held.insert(at, (thread, self.version)),
             }
         }
-        let row = self.row(offset, size, access, ticket, rows_left);
+        let row = self.row(offset, size, access, by, rows_left);
         let version = self.version;
         let row = &mut self.rows[row];
         if access.kind != AccessKind::Store {
@@ -208,14 +231,17 @@ impl Line {
         offset: usize,
         size: usize,
         access: &Access,
-        ticket: u64,
+        by: Accessor,
         rows_left: &mut usize,
     ) -> usize {
         let (offset, size_bytes) = (offset as u16, size as u16);
         let is_it = |row: &Row| {
+            // One that both reads and writes may be told in two.
             row.instruction == access.instruction
+                && row.kind == access.kind
                 && row.offset == offset
                 && row.size_bytes == size_bytes
+                && row.owner_kind == by.owner_kind
         };
         if let Some(at) = self.rows.iter().position(is_it) {
             return at;
@@ -241,7 +267,9 @@ impl Line {
             locked: 0,
             threads: Vec::new(),
             readers: Readers::default(),
-            ticket,
+            ticket: by.ticket,
+            owner: by.owner,
+            owner_kind: by.owner_kind,
         });
         self.rows.len() - 1
     }

@@ -6,6 +6,7 @@ mod latent;
 mod lines;
 mod moved;
 mod names;
+mod owners;
 mod pages;
 mod plan;
 mod proposals;

@@ -26,6 +26,9 @@ struct Moved {
     fields: std::sync::Arc<[FieldMove]>,
     new_start: u64,
     new_element_bytes: u64,
+    /// When it was there; all the time, where nothing else was.
+    taken: u64,
+    given_back: u64,
 }
 
 /// New places of some objects; everything else stays where it is.
@@ -49,8 +52,8 @@ impl Moves {
         self.shift
     }
 
-    /// Lays out anew what lies at `start`: elements of `element_bytes`, whose fields go where `fields` say, into elements of
-    /// `new_element_bytes`, the first of which begins `skew` bytes after a border of 4 KiB.
+    /// Lays out anew what lies at `start` from a ticket to another: elements of `element_bytes`, whose fields go where `fields`
+    /// say, into elements of `new_element_bytes`.
     pub(crate) fn add(
         &mut self,
         start: u64,
@@ -58,14 +61,14 @@ impl Moves {
         element_bytes: u64,
         fields: &std::sync::Arc<[FieldMove]>,
         new_element_bytes: u64,
-        skew: u64,
+        (taken, given_back): (u64, u64),
     ) {
         if element_bytes == 0 || bytes == 0 {
             return;
         }
         let elements = bytes.div_ceil(element_bytes);
-        let room = elements.saturating_mul(new_element_bytes).saturating_add(skew);
-        let new_start = FRESH_START + self.next + skew;
+        let room = elements.saturating_mul(new_element_bytes);
+        let new_start = FRESH_START + self.next;
         self.next = (self.next.saturating_add(room)).next_multiple_of(4_096);
         let number = self.objects.len() as u32;
         let end = start.saturating_add(bytes);
@@ -79,22 +82,27 @@ impl Moves {
             fields: std::sync::Arc::clone(fields),
             new_start,
             new_element_bytes,
+            taken,
+            given_back,
         });
     }
 
-    /// Where the byte at `address` is now.
+    /// Where the byte at `address` is now, for a thread whose last ticket is this.
     #[inline]
-    pub(crate) fn of(&self, address: u64) -> u64 {
+    pub(crate) fn of(&self, address: u64, ticket: u64) -> u64 {
         match self.by_page.get(&(address >> 12)) {
             None => address.wrapping_add(self.shift),
-            Some(numbers) => self.among(address, numbers),
+            Some(numbers) => self.among(address, ticket, numbers),
         }
     }
 
-    fn among(&self, address: u64, numbers: &[u32]) -> u64 {
-        // Memory that was given back and taken again may be in several; the last one counts.
+    fn among(&self, address: u64, ticket: u64, numbers: &[u32]) -> u64 {
+        // Memory that was given back and taken again may be in several.
         let found = numbers.iter().rev().map(|number| &self.objects[*number as usize]);
-        let mut found = found.filter(|its| (its.start..its.end).contains(&address));
+        let mut found = found.filter(|its| {
+            (its.start..its.end).contains(&address)
+                && (its.taken..=its.given_back).contains(&ticket)
+        });
         let Some(its) = found.next() else { return address.wrapping_add(self.shift) };
         let (element, within) =
             ((address - its.start) / its.element_bytes, (address - its.start) % its.element_bytes);
@@ -118,12 +126,14 @@ mod tests {
             [FieldMove { from: 0, bytes: 8, to: 64 }, FieldMove { from: 8, bytes: 8, to: 0 }]
                 .into();
         let mut moves = Moves::default();
-        moves.add(0x1000, 32, 16, &fields, 128, 0);
-        let base = moves.of(0x1008);
-        assert_eq!(moves.of(0x1000), base + 64);
-        assert_eq!(moves.of(0x1004), base + 68);
-        assert_eq!(moves.of(0x1018), base + 128, "the second element's second field");
-        assert_eq!(moves.of(0x1020), 0x1020);
-        assert_eq!(moves.of(0xfff), 0xfff);
+        moves.add(0x1000, 32, 16, &fields, 128, (10, 20));
+        let of = |address| moves.of(address, 15);
+        let base = of(0x1008);
+        assert_eq!(of(0x1000), base + 64);
+        assert_eq!(of(0x1004), base + 68);
+        assert_eq!(of(0x1018), base + 128, "the second element's second field");
+        assert_eq!(of(0x1020), 0x1020);
+        assert_eq!(of(0xfff), 0xfff);
+        assert_eq!(moves.of(0x1008, 25), 0x1008, "something else is there then");
     }
 }

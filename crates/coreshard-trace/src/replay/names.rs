@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use coreshard_topology::input;
 
-use super::plan::{Module, Plan};
+use super::lines::Seen;
+use super::plan::{AllocationKind, Module, Plan, Stack};
+use crate::types::binary::Symbol;
 use crate::types::dwarf::{Dwarf, Slice};
 use crate::types::{Binary, DebugSource, Shape, TypeId, TypeTable};
 
@@ -56,9 +58,17 @@ pub(crate) struct Thing {
     pub(crate) of: Option<(usize, TypeId)>,
     /// Of one element.
     pub(crate) element_bytes: u64,
+    /// Whether its first byte and its length are known; else they are those of a line.
+    pub(crate) is_whole: bool,
+    /// Of a piece of memory, what it has in common with all that are alike.
+    pub(crate) allocated: Option<AllocationKind>,
 }
 
 impl Thing {
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        self.start == other.start && self.name == other.name && self.file == other.file
+    }
+
     pub(crate) const fn holds(&self, address: u64) -> bool {
         self.start <= address && address - self.start < if self.bytes > 0 { self.bytes } else { 1 }
     }
@@ -207,7 +217,7 @@ impl<'p> Names<'p> {
         let mut place = own.cloned().unwrap_or_default();
         if place.function.is_empty() {
             let loaded = self.loaded(number);
-            let symbol = loaded.binary.as_ref().and_then(|binary| symbol_at(binary, within, false));
+            let symbol = loaded.binary.as_ref().and_then(|binary| function_at(binary, within));
             place.function = symbol.unwrap_or_else(|| {
                 let name =
                     Path::new(path).file_name().map(|name| name.to_string_lossy().into_owned());
@@ -238,8 +248,8 @@ impl<'p> Names<'p> {
         all
     }
 
-    /// What lies at an address at about the time of `ticket`; `seen_from` are instructions that access it.
-    pub(crate) fn thing(&mut self, address: u64, ticket: u64, seen_from: &[u64]) -> Thing {
+    /// What lay at an address as an access saw it; `seen_from` are instructions that access it.
+    pub(crate) fn thing(&mut self, address: u64, seen: Seen, seen_from: &[u64]) -> Thing {
         let nothing = |kind, name: String| Thing {
             name,
             kind,
@@ -248,8 +258,15 @@ impl<'p> Names<'p> {
             bytes: 64,
             of: None,
             element_bytes: 0,
+            is_whole: false,
+            allocated: None,
         };
-        if let Some(heap) = self.heap_at(address, ticket, seen_from) {
+        let of_thread =
+            |stack: &Stack| nothing(ThingKind::Stack, format!("stack of thread {}", stack.thread));
+        if let Some(stack) = self.plan.stack_of(seen.owner) {
+            return of_thread(stack);
+        }
+        if let Some(heap) = self.heap_at(address, seen, seen_from) {
             return heap;
         }
         if let Some((number, module)) = self.module_at(address.wrapping_sub(self.plan.shift)) {
@@ -260,8 +277,14 @@ impl<'p> Names<'p> {
             let loaded = self.loaded(number);
             if let Some(types) = &loaded.types {
                 let after = types.globals().partition_point(|global| global.address <= within);
-                for global in types.globals()[..after].iter().rev().take(4) {
-                    let bytes = global.of.and_then(|of| types.size_bytes(of)).unwrap_or(0);
+                for (before, global) in types.globals()[..after].iter().rev().take(4).enumerate() {
+                    let mut bytes = global.of.and_then(|of| types.size_bytes(of)).unwrap_or(0);
+                    if bytes == 0 && before == 0 {
+                        // Only declared, or an array whose length another file says.
+                        let next = types.globals().get(after).map(|next| next.address);
+                        let symbols = loaded.binary.as_ref().map_or(&[][..], Binary::symbols);
+                        bytes = extent(symbols, global.address, next);
+                    }
                     if within < global.address.saturating_add(bytes.max(1)) {
                         let (of, element_bytes) = element_of(types, global.of, bytes);
                         return Thing {
@@ -272,20 +295,28 @@ impl<'p> Names<'p> {
                             bytes,
                             of: of.map(|of| (number, of)),
                             element_bytes,
+                            is_whole: true,
+                            allocated: None,
                         };
                     }
                 }
             }
-            let symbol = loaded.binary.as_ref().and_then(|binary| symbol_at(binary, within, true));
+            let symbols = loaded.binary.as_ref().map_or(&[][..], Binary::symbols);
+            if let Some((name, start, bytes)) = data_at(symbols, within) {
+                return Thing {
+                    file: input::plain(&path),
+                    start: base.wrapping_add(start),
+                    bytes,
+                    is_whole: true,
+                    ..nothing(ThingKind::Global, name)
+                };
+            }
             let file = Path::new(&path).file_name().map(|name| name.to_string_lossy().into_owned());
-            let name = symbol
-                .unwrap_or_else(|| format!("data of {}", input::plain(&file.unwrap_or_default())));
+            let name = format!("data of {}", input::plain(&file.unwrap_or_default()));
             return Thing { file: input::plain(&path), ..nothing(ThingKind::Global, name) };
         }
-        let stack =
-            self.plan.stacks.iter().find(|(start, end, _)| (*start..*end).contains(&address));
-        if let Some((_, _, thread)) = stack {
-            return nothing(ThingKind::Stack, format!("stack of thread {thread}"));
+        if let Some(stack) = self.plan.stack_at(address, seen.ticket) {
+            return of_thread(stack);
         }
         nothing(ThingKind::Unknown, "memory that nobody told of".to_owned())
     }
@@ -338,13 +369,40 @@ fn context_of(dwarf: &Arc<Dwarf>) -> Option<Context> {
     Context::from_arc_dwarf(Arc::clone(dwarf)).ok()
 }
 
-fn symbol_at(binary: &Binary, address: u64, is_data: bool) -> Option<String> {
+fn function_at(binary: &Binary, address: u64) -> Option<String> {
     let symbols = binary.symbols();
     let after = symbols.partition_point(|symbol| symbol.address <= address);
     let before = symbols[..after].iter().rev().take(8);
     let mut holds = before.filter(|symbol| {
-        symbol.is_data == is_data
-            && address < symbol.address.saturating_add(symbol.size_bytes.max(1))
+        !symbol.is_data && address < symbol.address.saturating_add(symbol.size_bytes.max(1))
     });
     holds.next().map(|symbol| symbol.name.clone())
+}
+
+/// The name of the data at an address, where it begins, and how long it is.
+fn data_at(symbols: &[Symbol], address: u64) -> Option<(String, u64, u64)> {
+    let after = symbols.partition_point(|symbol| symbol.address <= address);
+    let before = symbols[..after].iter().rev().take(8).filter(|symbol| symbol.is_data);
+    let all = before.map(|symbol| {
+        let bytes = match symbol.size_bytes {
+            0 => extent(symbols, symbol.address, None),
+            bytes => bytes,
+        };
+        (symbol, bytes)
+    });
+    let mut holds = all.filter(|(symbol, bytes)| address - symbol.address < *bytes);
+    holds.next().map(|(symbol, bytes)| (symbol.name.clone(), symbol.address, bytes))
+}
+
+/// How long data is that no type tells the length of: as its symbol says, or else up to what comes next, on one line.
+fn extent(symbols: &[Symbol], start: u64, next: Option<u64>) -> u64 {
+    let from = symbols.partition_point(|symbol| symbol.address < start);
+    let here = symbols[from..].iter().take_while(|symbol| symbol.address == start);
+    if let Some(bytes) = here.map(|symbol| symbol.size_bytes).max().filter(|bytes| *bytes > 0) {
+        return bytes;
+    }
+    let after = symbols.partition_point(|symbol| symbol.address <= start);
+    let of_symbol = symbols.get(after).map(|symbol| symbol.address);
+    let end = next.into_iter().chain(of_symbol).min().unwrap_or(u64::MAX);
+    end.min((start | 63).saturating_add(1)).saturating_sub(start)
 }

@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::moved::Moves;
+use super::owners::{Owner, Owners};
 use super::pages::{Lately, PageMap, Pages};
 use super::reuse::{Piece, Reuse};
 use crate::recording::{AccessKind, Event, Events, Recording, RecordingError, event_words};
@@ -19,6 +20,8 @@ const MOST_PLACES: usize = 64 << 20;
 const LOCK_BYTES: u64 = 56;
 /// Allocations that lie on one line at a time: a damaged recording may have any number.
 const MOST_BESIDE: usize = 16;
+/// Stacks: one for each thread, or few.
+const MOST_STACKS: usize = 1 << 20;
 /// Files of code.
 const MOST_MODULES: usize = 4_096;
 /// Of a path that is looked into.
@@ -37,7 +40,14 @@ pub(crate) struct Allocation {
     pub(crate) calls: u32,
 }
 
+/// What pieces of memory have in common that are alike: the calls with which they were taken, and their length.
+pub(crate) type AllocationKind = (u32, u64, u64);
+
 impl Allocation {
+    pub(crate) const fn kind(&self) -> AllocationKind {
+        (self.calls, self.bytes, self.element_bytes)
+    }
+
     fn piece(&self) -> Piece {
         Piece {
             start: self.address,
@@ -46,6 +56,24 @@ impl Allocation {
             given_back: self.given_back,
             thread: self.thread,
         }
+    }
+}
+
+/// A thread's stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stack {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    pub(crate) thread: u32,
+    /// When its thread began and ended.
+    pub(crate) began: u64,
+    pub(crate) ended: u64,
+}
+
+impl Stack {
+    fn piece(&self) -> Piece {
+        let Self { start, end, thread, began, ended } = *self;
+        Piece { start, end, taken: began, given_back: ended, thread }
     }
 }
 
@@ -67,9 +95,11 @@ pub(crate) struct Plan {
     pub(crate) on_line: PageMap<Vec<u32>>,
     /// Memory that several threads had one after the other.
     pub(super) reuse: Arc<Reuse>,
+    /// Memory that was several things one after the other.
+    pub(super) owners: Arc<Owners>,
     pub(crate) line_bytes: u64,
     pub(crate) calls: Vec<Vec<u64>>,
-    pub(crate) stacks: Vec<(u64, u64, u32)>,
+    pub(crate) stacks: Vec<Stack>,
     /// Words of 8 bytes that locks lie in, by address.
     pub(crate) locks: HashSet<u64>,
     /// By object: tickets of its wakes, in order.
@@ -110,6 +140,51 @@ impl Plan {
         lines.map(|(line, _)| *line).collect()
     }
 
+    /// The stack that an owner is.
+    pub(crate) fn stack_of(&self, owner: Owner) -> Option<&Stack> {
+        self.stacks.get((owner as usize).checked_sub(self.allocations.len())?)
+    }
+
+    /// The stack that was at an address at the time of a ticket, or else the last one before.
+    pub(crate) fn stack_at(&self, address: u64, ticket: u64) -> Option<&Stack> {
+        let here = self.stacks.iter().filter(|its| (its.start..its.end).contains(&address));
+        here.max_by_key(|its| {
+            (its.began <= ticket && ticket <= its.ended, its.began <= ticket, its.began)
+        })
+    }
+
+    /// Which lines had things of several kinds one after the other: allocations are of one kind that were taken with the same
+    /// calls and have the same length, and each stack is one of its own.
+    fn owners_of(&self, shared: &[u64], line_bytes: u64) -> Owners {
+        let mut numbers: HashMap<AllocationKind, u32> = HashMap::new();
+        let mut kinds: Vec<u32> = Vec::with_capacity(self.allocations.len() + self.stacks.len());
+        for its in &self.allocations {
+            let next = numbers.len() as u32;
+            kinds.push(*numbers.entry(its.kind()).or_insert(next));
+        }
+        let first = self.allocations.len() as Owner;
+        kinds.extend((0..self.stacks.len() as u32).map(|stack| numbers.len() as u32 + stack));
+        let mut on_line: PageMap<Vec<Owner>> = PageMap::default();
+        for (line, numbers) in self.on_line.iter().filter(|(_, numbers)| numbers.len() > 1) {
+            on_line.insert(*line, numbers.clone());
+        }
+        let mut left = MOST_PLACES;
+        for (number, its) in (first..).zip(&self.stacks) {
+            let from = shared.partition_point(|line| *line + line_bytes <= its.start);
+            let to = shared.partition_point(|line| *line < its.end).max(from);
+            left = left.saturating_sub(to - from);
+            if left == 0 {
+                break;
+            }
+            for line in &shared[from..to] {
+                on_line.entry(*line).or_default().push(number);
+            }
+        }
+        let stacks = self.stacks.iter().map(Stack::piece);
+        let pieces = self.allocations.iter().map(Allocation::piece).chain(stacks).collect();
+        Owners::of(pieces, kinds, on_line.into_iter(), line_bytes)
+    }
+
     /// Whether the instruction is the C library's own.
     pub(crate) fn is_c_library(&self, instruction: u64) -> bool {
         let after = self.modules.partition_point(|module| module.start < instruction);
@@ -139,6 +214,7 @@ impl Plan {
             allocations: Vec::new(),
             on_line: PageMap::default(),
             reuse: Arc::default(),
+            owners: Arc::default(),
             line_bytes: line_bytes as u64,
             calls: Vec::new(),
             stacks: Vec::new(),
@@ -155,7 +231,7 @@ impl Plan {
         let (mut events, mut bytes) = (Events::default(), Vec::new());
         let mut frees: Vec<(u64, u64)> = Vec::new();
         for (thread, chunks) in recording.threads() {
-            let mut lately = Lately::default();
+            let (mut lately, mut ticket) = (Lately::default(), 0);
             for chunk in chunks {
                 recording.chunk(chunk, &mut bytes)?;
                 events.begin();
@@ -164,6 +240,8 @@ impl Plan {
                     let event =
                         events.next(&bytes, &mut at).map_err(|error| error.in_chunk(chunk))?;
                     let Some(event) = event else { break };
+                    ticket = event.ticket().unwrap_or(ticket);
+                    let moves = moves.map(|moves| (moves, ticket));
                     building.note(*thread, event, &mut lately, line_bytes, moves, &mut frees);
                 }
             }
@@ -180,14 +258,16 @@ impl Building {
         event: Event<'_>,
         lately: &mut Lately,
         line_bytes: usize,
-        moves: Option<&Moves>,
+        moves: Option<(&Moves, u64)>,
         frees: &mut Vec<(u64, u64)>,
     ) {
         let plan = &mut self.plan;
         match event {
             Event::Access(access) => {
                 plan.accesses += 1;
-                let address = moves.map_or(access.address, |moves| moves.of(access.address));
+                let to =
+                    |address| moves.map_or(address, |(moves, ticket)| moves.of(address, ticket));
+                let address = to(access.address);
                 let writes = access.kind != AccessKind::Load;
                 plan.pages.touch(address, thread + 1, writes, lately);
                 let last = address.wrapping_add(u64::from(access.size_bytes) - 1);
@@ -199,7 +279,8 @@ impl Building {
                 plan.accesses += 1;
                 let writes = access.kind != AccessKind::Load;
                 super::each_line(access.address, bytes, line_bytes as u64, |address, _| {
-                    let address = moves.map_or(address, |moves| moves.of(address));
+                    let address =
+                        moves.map_or(address, |(moves, ticket)| moves.of(address, ticket));
                     plan.pages.touch(address, thread + 1, writes, lately);
                 });
             }
@@ -243,7 +324,10 @@ impl Building {
             }
             Event::Stack { start, end } => {
                 let shift = |address: u64| address.wrapping_add(plan.shift);
-                plan.stacks.push((shift(start), shift(end), thread));
+                let (start, end) = (shift(start), shift(end));
+                if end > start && plan.stacks.len() < MOST_STACKS {
+                    plan.stacks.push(Stack { start, end, thread, began: 0, ended: u64::MAX });
+                }
             }
             Event::Lock { lock, .. } => drop(plan.locks.insert(lock / 8 * 8)),
             Event::Wake { object, ticket } if self.wakes < MOST_WAKES => {
@@ -293,14 +377,16 @@ impl Building {
             }
         }
         // A thread's stack goes to another thread when it has ended.
-        let stacks = plan.stacks.iter().filter_map(|(start, end, thread)| {
-            let (taken, given_back) =
-                *self.lives.get(thread).filter(|its| its.0 > 0 && end > start)?;
-            Some(Piece { start: *start, end: *end, taken, given_back, thread: *thread })
-        });
+        for stack in &mut plan.stacks {
+            if let Some((began, ended)) = self.lives.get(&stack.thread) {
+                (stack.began, stack.ended) = (*began, *ended);
+            }
+        }
+        let stacks = plan.stacks.iter().filter(|its| its.began > 0).map(Stack::piece);
         let pieces = plan.allocations.iter().map(Allocation::piece).chain(stacks);
         let divided = plan.divided();
         plan.reuse = Arc::new(Reuse::of(pieces, &shared, &divided, line_bytes, MOST_PLACES));
+        plan.owners = Arc::new(plan.owners_of(&shared, line_bytes));
         if left == 0 {
             plan.notes.push(format!(
                 "beyond {MOST_PLACES} shared lines of allocations, they have no name"

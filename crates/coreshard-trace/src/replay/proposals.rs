@@ -6,9 +6,11 @@ use std::sync::Arc;
 use coreshard_sim::Machine;
 use serde::Serialize;
 
-use super::lines::Line;
+use super::lines::{Line, Row};
 use super::moved::{FieldMove, Moves};
 use super::names::{Names, Thing, ThingKind};
+use super::owners::NOBODY;
+use super::plan::{Allocation, AllocationKind, Plan};
 use super::report::{self, ReplayOptions, Replayed};
 use crate::layout::Layout;
 use crate::recording::{AccessKind, Recording, RecordingError};
@@ -16,6 +18,8 @@ use crate::types::{Language, Shape};
 
 /// Types that proposals are made for.
 const MOST_TYPES: usize = 3;
+/// From the first ticket to the last.
+const ALWAYS: (u64, u64) = (0, u64::MAX);
 /// Lines whose objects are laid out anew.
 const MOST_LINES: usize = 4_096;
 
@@ -104,6 +108,8 @@ struct Fought<'lines> {
     true_ps: u64,
     /// By their first byte.
     things: BTreeMap<u64, Thing>,
+    /// Of which kinds these are, where they are pieces of memory.
+    kinds: BTreeSet<AllocationKind>,
     lines: Vec<&'lines Line>,
 }
 
@@ -150,6 +156,7 @@ pub fn propose_layouts(
         let entry = by_name.entry(thing.name.clone()).or_default();
         entry.false_ps += line.false_ps;
         entry.true_ps += line.true_ps;
+        entry.kinds.extend(thing.allocated);
         entry.things.insert(thing.start, thing);
         entry.lines.push(line);
     }
@@ -157,9 +164,23 @@ pub fn propose_layouts(
     fought.sort_by_key(|(_, its)| std::cmp::Reverse(its.false_ps));
     let mut all = Vec::new();
     for (name, its) in fought.into_iter().take(MOST_TYPES) {
-        let Fought { false_ps, true_ps, things, lines } = its;
-        let Some(first) = things.values().next() else { continue };
-        let Some((mut parts, language)) = parts(first, &things, &lines, &mut names, line_bytes)
+        let Fought { false_ps, true_ps, mut things, kinds, lines } = its;
+        let Some(first) = things.values().next().cloned() else { continue };
+        let lives = lives(&plan, &lines, &kinds, &first, &mut things);
+        // What other things did there at other times is not done to these.
+        let is_its = |row: &Row| {
+            row.owner == NOBODY
+                || plan
+                    .allocations
+                    .get(row.owner as usize)
+                    .is_some_and(|its| kinds.contains(&its.kind()))
+        };
+        let rows: Vec<_> = lines
+            .iter()
+            .flat_map(|line| line.rows.iter().map(|row| (line.address, row)))
+            .filter(|(_, row)| is_its(row))
+            .collect();
+        let Some((mut parts, language)) = parts(&first, &things, &rows, &mut names, line_bytes)
         else {
             continue;
         };
@@ -186,7 +207,9 @@ pub fn propose_layouts(
             let (mut moves, mut elements) = (Moves::default(), 0);
             for thing in things.values() {
                 let element_bytes = if has_tail { thing.bytes } else { size_bytes };
-                moves.add(thing.start, thing.bytes, element_bytes, &moved, new_bytes, 0);
+                for lives in lives.get(&thing.start).map_or(&[ALWAYS][..], Vec::as_slice) {
+                    moves.add(thing.start, thing.bytes, element_bytes, &moved, new_bytes, *lives);
+                }
                 elements += thing.bytes.div_ceil(element_bytes.max(1));
             }
             let after = report::run(recording, machine, options, Some((&moves, &plan)))?.outcome;
@@ -234,11 +257,47 @@ impl Part {
     }
 }
 
+/// When pieces of memory of these kinds were there, by their first byte, on these lines; all of them become `things` like
+/// `first`. Where nothing else was, that is always, and has no entry.
+fn lives(
+    plan: &Plan,
+    lines: &[&Line],
+    kinds: &BTreeSet<AllocationKind>,
+    first: &Thing,
+    things: &mut BTreeMap<u64, Thing>,
+) -> BTreeMap<u64, Vec<(u64, u64)>> {
+    let mut lives: BTreeMap<u64, BTreeSet<(u64, u64)>> = BTreeMap::new();
+    let mut divided = BTreeSet::new();
+    for line in lines {
+        let Some(numbers) = plan.on_line.get(&line.address) else { continue };
+        let all: Vec<_> = numbers.iter().map(|number| plan.allocations[*number as usize]).collect();
+        let end = |its: &Allocation| its.address.saturating_add(its.bytes);
+        for its in all.iter().filter(|its| kinds.contains(&its.kind())) {
+            let others = all.iter().any(|other| {
+                (other.address != its.address || other.kind() != its.kind())
+                    && other.address < end(its)
+                    && its.address < end(other)
+            });
+            if others {
+                divided.insert(its.address);
+            }
+            lives.entry(its.address).or_default().insert((its.taken, its.given_back));
+            things.entry(its.address).or_insert_with(|| Thing {
+                start: its.address,
+                bytes: its.bytes,
+                ..first.clone()
+            });
+        }
+    }
+    lives.retain(|start, _| divided.contains(start));
+    lives.into_iter().map(|(start, its)| (start, its.into_iter().collect())).collect()
+}
+
 /// The type's fields with who writes them; one part where an element has no fields, and where they overlap, as a union's do.
 fn parts(
     first: &Thing,
     things: &BTreeMap<u64, Thing>,
-    lines: &[&Line],
+    rows: &[(u64, &Row)],
     names: &mut Names<'_>,
     line_bytes: u64,
 ) -> Option<(Vec<Part>, Language)> {
@@ -283,25 +342,23 @@ fn parts(
         _ => vec![Part::new("element".into(), 0, first.element_bytes, Place::Anywhere)],
     };
     let has_tail = parts.iter().any(|part| part.place == Place::Last);
-    for line in lines {
-        for row in &line.rows {
-            let address = line.address + u64::from(row.offset);
-            let Some((start, thing)) = things.range(..=address).next_back() else { continue };
-            if address >= start.saturating_add(thing.bytes) {
-                continue;
-            }
-            let within = match has_tail {
-                true => address - start,
-                false => (address - start) % first.element_bytes.max(1),
-            };
-            let part =
-                parts.iter_mut().find(|part| (part.from..part.from + part.bytes).contains(&within));
-            let Some(part) = part else { continue };
-            part.uses += row.count;
-            // What is written a time or two when the object is made does not count.
-            if row.kind != AccessKind::Load && row.count > 4 {
-                part.writers.extend(&row.threads);
-            }
+    for (line, row) in rows {
+        let address = line + u64::from(row.offset);
+        let Some((start, thing)) = things.range(..=address).next_back() else { continue };
+        if address >= start.saturating_add(thing.bytes) {
+            continue;
+        }
+        let within = match has_tail {
+            true => address - start,
+            false => (address - start) % first.element_bytes.max(1),
+        };
+        let part =
+            parts.iter_mut().find(|part| (part.from..part.from + part.bytes).contains(&within));
+        let Some(part) = part else { continue };
+        part.uses += row.count;
+        // What is stored a time or two when the object is made does not count; nothing is made by reading it.
+        if row.kind == AccessKind::Modify || (row.kind == AccessKind::Store && row.count > 4) {
+            part.writers.extend(&row.threads);
         }
     }
     Some((parts, language))

@@ -7,9 +7,10 @@ use serde::Serialize;
 
 use super::advice::{Advice, Sharing, Use, judge};
 use super::engine::{Outcome, Replay};
-use super::lines::{Line, Row};
+use super::lines::{Line, Row, Seen};
 use super::moved::Moves;
 use super::names::{Names, SourcePlace, Thing, ThingKind};
+use super::owners::NOBODY;
 use super::plan::Plan;
 use crate::recording::{AccessKind, Recording, RecordingError};
 
@@ -280,10 +281,17 @@ pub(super) fn costliest(lines: &[Line], most: usize) -> Vec<&Line> {
 pub(super) fn thing_of(line: &Line, names: &mut Names<'_>) -> Thing {
     let mut rows: Vec<_> = line.rows.iter().collect();
     rows.sort_by_key(|row| std::cmp::Reverse((row.cost_ps, row.count)));
-    let seen_from: Vec<_> = rows.iter().map(|row| row.instruction).collect();
     let first = rows.first();
     let address = line.address + first.map_or(0, |row| u64::from(row.offset));
-    names.thing(address, first.map_or(0, |row| row.ticket), &seen_from)
+    let seen = first.map_or(Seen { ticket: 0, owner: NOBODY }, |row| row.seen());
+    let kind = first.map_or(0, |row| row.owner_kind);
+    names.thing(address, seen, &seen_from(&rows, kind))
+}
+
+/// The instructions that access what is of this kind on a line.
+fn seen_from(rows: &[&Row], owner_kind: u32) -> Vec<u64> {
+    let its = rows.iter().filter(|row| row.owner_kind == owner_kind);
+    its.map(|row| row.instruction).collect()
 }
 
 fn view(line: &Line, plan: &Plan, names: &mut Names<'_>) -> LineView {
@@ -312,13 +320,17 @@ fn view(line: &Line, plan: &Plan, names: &mut Names<'_>) -> LineView {
 
 fn word(line: &Line, row: &Row, thing: &Thing, names: &mut Names<'_>) -> WordView {
     let address = line.address + u64::from(row.offset);
-    let field = if thing.holds(address) {
-        names.field(thing, address).0
-    } else {
-        // Its neighbour is another object.
-        let other = names.thing(address, row.ticket, &[row.instruction]);
-        let field = names.field(&other, address).0;
-        if field.is_empty() { other.name } else { format!("{}: {field}", other.name) }
+    let other = match thing.is_whole && thing.holds(address) && row.owner == NOBODY {
+        true => None,
+        false => Some(names.thing(address, row.seen(), &[row.instruction])),
+    };
+    let field = match other.filter(|other| !other.is_same(thing)) {
+        None => names.field(thing, address).0,
+        // Its neighbour is another object, or another object was there at another time.
+        Some(other) => {
+            let field = names.field(&other, address).0;
+            if field.is_empty() { other.name } else { format!("{}: {field}", other.name) }
+        }
     };
     WordView {
         offset: u64::from(row.offset),
@@ -389,13 +401,20 @@ fn objects(lines: &[Line], names: &mut Names<'_>) -> Vec<ObjectView> {
     let mut by_name: BTreeMap<(String, String), ObjectView> = BTreeMap::new();
     for line in costliest(lines, MOST_OBJECT_LINES) {
         let mut things: Vec<(Thing, u64, u64)> = Vec::new();
-        let seen_from: Vec<_> = line.rows.iter().map(|row| row.instruction).collect();
-        for row in line.rows.iter().filter(|row| row.cost_ps > 0) {
+        let rows: Vec<_> = line.rows.iter().collect();
+        for row in rows.iter().filter(|row| row.cost_ps > 0) {
             let address = line.address + u64::from(row.offset);
-            let at = things.iter().position(|(thing, ..)| thing.holds(address));
+            let at = match row.owner {
+                NOBODY => things.iter().position(|(its, ..)| its.is_whole && its.holds(address)),
+                _ => None,
+            };
             let at = at.unwrap_or_else(|| {
-                things.push((names.thing(address, row.ticket, &seen_from), 0, 0));
-                things.len() - 1
+                let from = seen_from(&rows, row.owner_kind);
+                let its = names.thing(address, row.seen(), &from);
+                things.iter().position(|(thing, ..)| thing.is_same(&its)).unwrap_or_else(|| {
+                    things.push((its, 0, 0));
+                    things.len() - 1
+                })
             });
             things[at].1 += row.cost_ps;
             things[at].2 += row.false_ps;

@@ -9,7 +9,8 @@ use std::collections::HashMap;
 
 use gimli::AttributeValue;
 
-use super::{Guess, Names, SourcePlace, Thing, ThingKind};
+use super::{Guess, Names, Seen, SourcePlace, Thing, ThingKind};
+use crate::replay::plan::Allocation;
 use crate::types::dwarf::{self, Dwarf};
 use crate::types::{Shape, TypeId, TypeTable};
 
@@ -21,23 +22,10 @@ const LINE_BYTES: u64 = 64;
 const MOST_VARIABLES: usize = 2_000;
 
 impl Names<'_> {
-    /// The piece of memory that an address was part of at about the time of `ticket`.
-    pub(super) fn heap_at(
-        &mut self,
-        address: u64,
-        ticket: u64,
-        seen_from: &[u64],
-    ) -> Option<Thing> {
-        let on_line = self.plan.on_line.get(&(address & !(self.plan.line_bytes - 1)))?;
-        let all = on_line.iter().map(|number| self.plan.allocations[*number as usize]);
-        let holds = all
-            .filter(|its| (its.address..its.address.saturating_add(its.bytes)).contains(&address));
-        let was_there = |its: &crate::replay::plan::Allocation| {
-            let lives = its.taken <= ticket && ticket <= its.given_back;
-            (lives, its.given_back.saturating_sub(its.taken))
-        };
-        let its = holds.max_by_key(was_there)?;
-        let key = (its.calls, its.bytes, its.element_bytes);
+    /// The piece of memory that an address was part of as an access saw it.
+    pub(super) fn heap_at(&mut self, address: u64, seen: Seen, seen_from: &[u64]) -> Option<Thing> {
+        let its = self.allocation_at(address, seen)?;
+        let key = its.kind();
         let guess = match self.guesses.get(&key) {
             Some(known) => known.clone(),
             None => {
@@ -66,6 +54,24 @@ impl Names<'_> {
             bytes: its.bytes,
             element_bytes: guess.as_ref().map_or(its.element_bytes, |guess| guess.element_bytes),
             of: guess.map(|guess| (guess.module, guess.of)),
+            is_whole: true,
+            allocated: Some(key),
+        })
+    }
+
+    fn allocation_at(&self, address: u64, seen: Seen) -> Option<Allocation> {
+        let holds = |its: &Allocation| {
+            (its.address..its.address.saturating_add(its.bytes)).contains(&address)
+        };
+        let owner = self.plan.allocations.get(seen.owner as usize);
+        if let Some(its) = owner.filter(|its| holds(its)) {
+            return Some(*its);
+        }
+        let on_line = self.plan.on_line.get(&(address & !(self.plan.line_bytes - 1)))?;
+        let all = on_line.iter().map(|number| self.plan.allocations[*number as usize]);
+        all.filter(holds).max_by_key(|its| {
+            let lives = its.taken <= seen.ticket && seen.ticket <= its.given_back;
+            (lives, its.given_back.saturating_sub(its.taken))
         })
     }
 
