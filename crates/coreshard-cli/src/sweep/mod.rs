@@ -7,18 +7,15 @@ mod folder;
 mod hyperqueue;
 mod study;
 
-use std::num::{NonZeroU64, NonZeroUsize};
 use std::path::PathBuf;
 
 use clap::Subcommand;
-use coreshard::{Intake, Scope, Wake};
 use coreshard_topology::input;
 
-use crate::bench::rung;
-use crate::number::{few, many, seed, whole};
+use crate::number::whole;
 use crate::output;
 use folder::Folder;
-use study::Study;
+use study::{Study, StudyArgs};
 
 /// Shown after the options.
 const NOTES: &str = "\
@@ -62,40 +59,8 @@ struct PlanArgs {
     #[command(flatten)]
     folder: FolderArgs,
 
-    /// A machine, as --machine takes one elsewhere; once for each. Files are to stay as they are while the study runs
-    #[arg(long, value_name = "MACHINE", required = true)]
-    machines: Vec<String>,
-
-    /// Affinity scopes [default: all]
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = rung::<Scope>)]
-    scopes: Vec<Scope>,
-
-    /// Wanted numbers of cores in a cache shard
-    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "8",
-          value_parser = few)]
-    shard_sizes: Vec<NonZeroUsize>,
-
-    /// Wake-up policies
-    #[arg(long, value_name = "LIST", value_delimiter = ',', default_values_t = [Wake::default()],
-          value_parser = rung::<Wake>)]
-    wake: Vec<Wake>,
-
-    /// Intakes
-    #[arg(long, value_name = "LIST", value_delimiter = ',', default_values_t = [Intake::default()],
-          value_parser = rung::<Intake>)]
-    intake: Vec<Intake>,
-
-    /// The first seed
-    #[arg(long, value_name = "N", default_value_t = 0, value_parser = seed)]
-    seed: u64,
-
-    /// Seeds from that one on
-    #[arg(long, value_name = "N", default_value = "5", value_parser = whole::<NonZeroU64, 1, { study::MOST_RUNS }>)]
-    seeds: NonZeroU64,
-
-    /// Items that each simulated CPU queues
-    #[arg(long, value_name = "N", default_value = "100", value_parser = many::<NonZeroU64>)]
-    items: NonZeroU64,
+    #[command(flatten)]
+    study: StudyArgs,
 }
 
 #[derive(Debug, clap::Args)]
@@ -133,7 +98,7 @@ struct StudyStatus {
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     match &args.command {
         SweepCommand::Plan(args) => {
-            let study = Study::new(args)?;
+            let study = Study::new(&args.study)?;
             Folder::plan(&args.folder.folder, &study)?;
             output::print(&format!("{} runs\n", study.runs()))
         }

@@ -14,14 +14,53 @@ use coreshard_topology::{ShardSize, input};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::PlanArgs;
-use crate::bench::or_all;
 use crate::bench::simulated::{SimArgs, bench_machine};
+use crate::bench::{or_all, rung};
 use crate::failure::bad_input;
 use crate::machine::MachineArgs;
+use crate::number::{few, many, seed, whole};
 
 /// A file for each is what a file system bears.
 pub(super) const MOST_RUNS: u64 = 1_000_000;
+
+/// The options that say what a study runs.
+#[derive(Debug, clap::Args)]
+pub(super) struct StudyArgs {
+    /// A machine, as --machine takes one elsewhere; once for each. Files are to stay as they are while the study runs
+    #[arg(long, value_name = "MACHINE", required = true)]
+    machines: Vec<String>,
+
+    /// Affinity scopes [default: all]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = rung::<Scope>)]
+    scopes: Vec<Scope>,
+
+    /// Wanted numbers of cores in a cache shard
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "8",
+          value_parser = few)]
+    shard_sizes: Vec<NonZeroUsize>,
+
+    /// Wake-up policies
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_values_t = [Wake::default()],
+          value_parser = rung::<Wake>)]
+    wake: Vec<Wake>,
+
+    /// Intakes
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_values_t = [Intake::default()],
+          value_parser = rung::<Intake>)]
+    intake: Vec<Intake>,
+
+    /// The first seed
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = seed)]
+    seed: u64,
+
+    /// Seeds from that one on
+    #[arg(long, value_name = "N", default_value = "5", value_parser = whole::<NonZeroU64, 1, { MOST_RUNS }>)]
+    seeds: NonZeroU64,
+
+    /// Items that each simulated CPU queues
+    #[arg(long, value_name = "N", default_value = "100", value_parser = many::<NonZeroU64>)]
+    items: NonZeroU64,
+}
 
 /// A study, as its folder has it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -54,7 +93,7 @@ fn rungs<'de, R: FromStr<Err: Display>, D: Deserializer<'de>>(
 
 impl Study {
     /// As it was asked for. Each machine is read, so that what is wrong with it is told now.
-    pub(super) fn new(args: &PlanArgs) -> anyhow::Result<Self> {
+    pub(super) fn new(args: &StudyArgs) -> anyhow::Result<Self> {
         let machine = |name: &String| {
             let machine = MachineArgs::of(name);
             machine.simulated()?;

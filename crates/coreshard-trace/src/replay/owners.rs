@@ -32,7 +32,7 @@ pub(crate) struct Owners {
 
 /// What became of the pieces in a replay so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum State {
+enum Tenure {
     #[default]
     Unknown,
     Taken,
@@ -40,7 +40,7 @@ enum State {
 }
 
 #[derive(Debug)]
-pub(super) struct Tenancy(Vec<State>);
+pub(super) struct Tenancy(Vec<Tenure>);
 
 impl Owners {
     /// Of all pieces, each with its kind; `on_line` says which lie on which of the lines that several threads touch.
@@ -113,9 +113,9 @@ impl Owners {
         }
         // Whoever is late: what is there now, or comes next, or was there last.
         let all = || numbers.iter().copied().filter(|number| holds(*number));
-        let is = |state: State| move |number: &Owner| tenancy.0[*number as usize] == state;
+        let is = |state: Tenure| move |number: &Owner| tenancy.0[*number as usize] == state;
         all()
-            .filter(is(State::Taken))
+            .filter(is(Tenure::Taken))
             .last()
             .or_else(|| {
                 all().skip_while(|number| self.pieces[*number as usize].taken <= ticket).next()
@@ -127,7 +127,7 @@ impl Owners {
 
 impl Tenancy {
     pub(super) fn of(owners: &Owners) -> Self {
-        Self(vec![State::Unknown; if owners.is_empty() { 0 } else { owners.pieces.len() }])
+        Self(vec![Tenure::Unknown; if owners.is_empty() { 0 } else { owners.pieces.len() }])
     }
 
     /// A thread comes to the event of this ticket, which may take memory or give it back.
@@ -136,10 +136,10 @@ impl Tenancy {
             return;
         }
         if let Some(number) = owners.by_taken.get(&ticket) {
-            self.0[*number as usize] = State::Taken;
+            self.0[*number as usize] = Tenure::Taken;
         }
         if let Some(number) = owners.by_given_back.get(&ticket) {
-            self.0[*number as usize] = State::GivenBack;
+            self.0[*number as usize] = Tenure::GivenBack;
         }
     }
 }
