@@ -115,12 +115,9 @@ impl Owners {
         let all = || numbers.iter().copied().filter(|number| holds(*number));
         let is = |state: Tenure| move |number: &Owner| tenancy.0[*number as usize] == state;
         all()
-            .filter(is(Tenure::Taken))
-            .last()
-            .or_else(|| {
-                all().skip_while(|number| self.pieces[*number as usize].taken <= ticket).next()
-            })
-            .or_else(|| all().last())
+            .rfind(is(Tenure::Taken))
+            .or_else(|| all().find(|number| self.pieces[*number as usize].taken > ticket))
+            .or_else(|| all().next_back())
             .unwrap_or(NOBODY)
     }
 }
