@@ -113,7 +113,7 @@ impl<P: Platform> Worker<'_, P> {
         let items = more + claim.as_ref().map_or(0, Claim::items);
         let vouches = items > 0 && {
             self.patience.learn_most(items);
-            self.may_vouch && self.patience.vouches(items)
+            self.may_vouch && state.leaves_reactor_to(self.index) && self.patience.vouches(items)
         };
         let spare = if vouches { None } else { state.reserve_spare(pool) };
         let (item, mut left) = match claim {

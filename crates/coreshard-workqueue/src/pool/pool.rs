@@ -310,11 +310,10 @@ impl<P: Platform> Pool<P> {
         PoolGuard { state, since, pool: self }
     }
 
-    /// True if workers may leave those who sleep alone while their items are short: not where somebody is to be
-    /// in a reactor, nor where a rescuer promises progress, nor in a team.
+    /// True if workers may leave those who sleep alone while their items are short: not where a rescuer promises progress,
+    /// nor in a team.
     pub(super) fn may_vouch(&self) -> bool {
-        let Attributes { rescuer, hooks, .. } = &*self.attributes;
-        !self.is_team && rescuer.is_none() && hooks.reactor.is_none()
+        !self.is_team && self.attributes.rescuer.is_none()
     }
 
     /// Names those workers that may run one another's items: of the pool where its set is strict, of

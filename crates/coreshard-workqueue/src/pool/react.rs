@@ -85,6 +85,14 @@ impl<'pool, P: Platform> Worker<'pool, P> {
     }
 }
 
+impl<P: Platform> State<P> {
+    /// True unless another worker may be in the reactor: that one stays posted, since what it sees there is its own to run.
+    #[inline]
+    pub(super) fn leaves_reactor_to(&self, worker: usize) -> bool {
+        self.in_reactor.is_none_or(|inside| inside == worker)
+    }
+}
+
 impl<P: Platform> Pool<P> {
     /// Somebody there was given a permit.
     #[cold]
