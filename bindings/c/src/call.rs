@@ -2,12 +2,14 @@
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::mem::MaybeUninit;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::AtomicPtr;
 use std::sync::atomic::Ordering::{AcqRel, Acquire};
 
 use coreshard::{CpuId, ForeignFunction, Target};
 
-use crate::error::{Failure, Outcome, guard};
+use crate::check;
+use crate::error::{Failure, Outcome, guard, panicked};
 use crate::queue::CsWorkqueue;
 use crate::work::symbol_of;
 
@@ -108,7 +110,37 @@ pub unsafe extern "C" fn cs_queue_call(
     first: u64,
     second: u64,
 ) -> c_int {
-    // SAFETY: by the header's contract.
+    // As in `cs_queue_work`: what is done once, or refused, is elsewhere, and called anew.
+    // SAFETY: null, or a queue, as C says.
+    let Some(given) = (unsafe { queue.as_ref() }) else {
+        return queue_first(queue, call, first, second);
+    };
+    if call.is_null() {
+        return queue_first(queue, call, first, second);
+    }
+    // SAFETY: as in `known`.
+    let place = unsafe { Known::from_ptr((&raw mut (*call).reserved).cast()) };
+    // SAFETY: as there.
+    if let Some(function) = unsafe { place.load(Acquire).as_ref() }
+        && !check::is_on()
+    {
+        let words = [MaybeUninit::new(first), MaybeUninit::new(second)];
+        // SAFETY: C says that the function may be called with them.
+        let queued = catch_unwind(AssertUnwindSafe(|| unsafe {
+            given.queue.queue_foreign(Target::Here, function, words)
+        }));
+        match queued {
+            Ok(Ok(())) => return 1,
+            Ok(Err(_)) => {}
+            Err(payload) => return panicked(payload).tell(),
+        }
+    }
+    queue_first(queue, call, first, second)
+}
+
+#[cold]
+fn queue_first(queue: *mut CsWorkqueue, call: *mut CsCall, first: u64, second: u64) -> c_int {
+    // SAFETY: by the contract of its caller's.
     guard(|| unsafe { queue_to(queue, Target::Here, call, [first, second]) })
 }
 

@@ -90,6 +90,9 @@ pub(crate) struct Item {
     payload: Payload,
 }
 
+/// An item, word by word.
+pub(crate) type ItemParts = (&'static ItemKind, MaybeUninit<u64>, MaybeUninit<u64>);
+
 impl Item {
     /// Packs what it is made of, as that wants it.
     #[inline]
@@ -150,6 +153,17 @@ impl Item {
     #[inline(always)]
     pub(crate) fn of_kind(kind: &'static ItemKind, payload: Payload) -> Self {
         Self { kind, payload }
+    }
+
+    #[inline(always)]
+    pub(crate) fn into_parts(self) -> ItemParts {
+        let Self { kind, payload: [first, second] } = self;
+        (kind, first, second)
+    }
+
+    #[inline(always)]
+    pub(crate) fn from_parts((kind, first, second): ItemParts) -> Self {
+        Self { kind, payload: [first, second] }
     }
 
     /// What it is: two items with one function are of one kind.

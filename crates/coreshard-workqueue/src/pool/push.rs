@@ -8,7 +8,7 @@ use super::links::LinkTag;
 use super::pool::Pool;
 use super::sizes::Injectors;
 use super::state::Worklist;
-use crate::base::item::Item;
+use crate::base::item::{Item, ItemParts};
 use crate::intake;
 
 impl<P: Platform> Pool<P> {
@@ -21,7 +21,7 @@ impl<P: Platform> Pool<P> {
                     self.wake(worker);
                 }
             }
-            None => self.push_locked(item, link),
+            None => self.push_locked(item.into_parts(), link),
         }
     }
 
@@ -64,7 +64,10 @@ impl<P: Platform> Pool<P> {
         self.queue.as_ref()?.counter(injector, at)
     }
 
-    fn push_locked(&self, item: Item, link: LinkTag) {
+    /// In parts, which travel in registers: else the item would lie on the stack on the other rung, too.
+    #[inline(never)]
+    fn push_locked(&self, parts: ItemParts, link: LinkTag) {
+        let item = Item::from_parts(parts);
         let mut state = self.lock();
         state.queued += 1;
         match &mut state.worklist {

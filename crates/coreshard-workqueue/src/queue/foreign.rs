@@ -107,7 +107,9 @@ impl ItemBody for ForeignCall {
 
     #[inline(always)]
     fn pack(self) -> Item {
-        Item::of_kind(&self.function.0, self.words)
+        // One by one, so that they stay in registers: a copy of both at once has to wait until each was stored.
+        let [first, second] = self.words;
+        Item::of_kind(&self.function.0, [first, second])
     }
 
     fn run(self) {
