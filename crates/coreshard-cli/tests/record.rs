@@ -382,7 +382,11 @@ fn a_priority_vectors_mask_goes_to_a_line_of_its_own() {
     let line = &report["lines"][0];
     assert_eq!(line["object"], "vecs", "{line:#}");
     let named = fields(line);
-    assert!(named.contains(&"[1].count") && named.contains(&"[1].mask"), "{named:?}");
+    // All threads go from the one level to the other and back; which costs more is a matter of the run.
+    let has = |level: &str| {
+        ["count", "mask"].iter().all(|its| named.contains(&&*format!("[{level}].{its}")))
+    };
+    assert!(has("1") || has("100"), "{named:?}");
     let types = place.layouts("xeon-hcc-2s", &[]);
     assert_eq!(types[0]["name"], "vecs");
     let best = &types[0]["proposals"][0];
