@@ -105,6 +105,9 @@ pub(super) fn lists(name: &str, records: usize, wasted: &[Wasted], mixed: &[Mixe
             input::plain(&layout.name),
         );
     }
+    if wasted.is_empty() {
+        text.push_str("  none\n");
+    }
     text.push_str("\natomics and locks beside other fields of their line\n   size  type: what many write | what lies beside it\n");
     for found in mixed {
         let layout = &found.layout;
@@ -117,6 +120,9 @@ pub(super) fn lists(name: &str, records: usize, wasted: &[Wasted], mixed: &[Mixe
             few(&found.contended),
             few(&found.beside),
         );
+    }
+    if mixed.is_empty() {
+        text.push_str("  none\n");
     }
     text
 }

@@ -65,6 +65,9 @@ fn placement(text: &str) -> Result<Placement, String> {
     }
 }
 
+/// Lines that are shown where nobody says how many.
+const LINES: usize = 10;
+
 /// The options of `coreshard replay`.
 #[derive(Debug, clap::Args)]
 #[command(mut_arg("machine", |machine| machine.required(true)))]
@@ -79,9 +82,10 @@ pub(crate) struct Args {
     #[command(flatten)]
     placement: PlacementArgs,
 
-    /// How many lines to show, the costliest first
-    #[arg(long, value_name = "N", default_value = "10", value_parser = few)]
-    lines: NonZeroUsize,
+    /// How many lines to show, the costliest first; without it 10, and none in the text that costs less than a hundredth
+    /// of the first
+    #[arg(long, value_name = "N", value_parser = few)]
+    lines: Option<NonZeroUsize>,
 
     /// Show each line's words in the columns of `coreshard c2c`
     #[arg(long)]
@@ -110,11 +114,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         destination.is_not(&args.file)?;
     }
     fits(&recording, &machine, args.placement.threads_per_cpu.get());
-    let options = args.placement.options_on(&machine, args.lines.get())?;
+    let most_lines = args.lines.map_or(LINES, NonZeroUsize::get);
+    let options = args.placement.options_on(&machine, most_lines)?;
     let report = replay(&recording, &machine, &options)
         .map_err(|error| bad_input(anyhow!("{}: {error}", input::path(&args.file))))?;
     if let Some(file) = html {
-        file.write(|out| out.write_all(page::page(&report).as_bytes()))?;
+        file.write(|out| out.write_all(page::page(&report, &recording).as_bytes()))?;
     }
     match json {
         Some(file) => {
@@ -124,7 +129,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         None if args.json.is_some() => return output::print(&(json_of(&report)? + "\n")),
         None => {}
     }
-    output::print(&table::report(&report, &recording, args.c2c))
+    let shown = table::Shown { is_c2c: args.c2c, all_lines: args.lines.is_some() };
+    output::print(&table::report(&report, &recording, shown))
 }
 
 fn json_of(report: &ReplayReport) -> anyhow::Result<String> {

@@ -1,11 +1,13 @@
 //! A replay as a page that needs nothing else: its lines with a strip of their bytes, and the words below.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use coreshard_report::html;
-use coreshard_trace::{LineView, ReplayReport, Sharing};
+use coreshard_topology::input;
+use coreshard_trace::{AccessKind, LineView, Recording, ReplayReport, Sharing};
 
-use super::table::{most_lost, time};
+use super::table::{access, most_lost, place, time};
 
 /// Objects and threads that are shown, those first that cost or lose most.
 const MOST_ROWS: usize = 64;
@@ -19,6 +21,7 @@ table { border-collapse: collapse; font-size: .86rem; width: 100%; }
 td, th { padding: .2rem .5rem; text-align: left; border-bottom: 1px solid #8884; vertical-align: top; }
 td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; }
 svg { display: block; height: auto; margin: .5rem 0; width: 100%; }
+.key { display: inline-block; width: .8rem; height: .8rem; border-radius: 2px; margin: 0 .3rem 0 .6rem; vertical-align: -1px; }
 .false { color: #b4551d; } .true { color: #3a5fb0; } .both { color: #7a4a9e; }
 ";
 
@@ -26,17 +29,24 @@ svg { display: block; height: auto; margin: .5rem 0; width: 100%; }
 const COLOURS: [&str; 8] =
     ["#5f9794", "#c97a3c", "#8592bd", "#b85454", "#97a365", "#9a6fb0", "#b39b3d", "#5f7f9f"];
 
-pub(super) fn page(report: &ReplayReport) -> String {
+/// Of what several threads write, and of what none writes.
+const SEVERAL: &str = "#333c";
+const READ: &str = "#8886";
+
+pub(super) fn page(report: &ReplayReport, recording: &Recording) -> String {
     let mut body = String::new();
     let _ = write!(
         body,
-        "<h1>Lines that threads take from one another</h1><p>{}: {} threads, {} accesses, {} of virtual time, {} lost.</p>",
+        "<h1>Lines that threads take from one another</h1><p>{} on {}: {} threads, {} accesses, {} of virtual time; all threads \
+         together lose {} to lines that others have.</p>",
+        escaped(&input::quoted(&recording.about().command.join(" ")).to_string()),
         escaped(&report.machine),
         report.threads.len(),
         report.accesses,
         time(report.virtual_ns),
         time(report.lost_ns),
     );
+    body.push_str(&legend(report));
     for (number, line) in report.lines.iter().enumerate() {
         one(&mut body, number, line, report.line_bytes);
     }
@@ -80,17 +90,15 @@ fn one(body: &mut String, number: usize, line: &LineView, line_bytes: u64) {
         let more = if word.threads.len() > 8 { " …" } else { "" };
         let _ = write!(
             body,
-            "<tr><td class=\"n\">{}</td><td>{}</td><td>{:?}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td>{}{more}</td><td>{} {}:{}</td></tr>",
+            "<tr><td class=\"n\">{}</td><td>{}</td><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td>{}{more}</td><td>{}</td></tr>",
             word.offset,
             escaped(&word.field),
-            word.access,
+            access(word),
             word.count,
             word.misses,
             time(word.cost_ns),
             threads.join(" "),
-            escaped(&word.place.function),
-            escaped(word.place.file.rsplit('/').next().unwrap_or_default()),
-            word.place.line,
+            escaped(&place(word)),
         );
     }
     body.push_str("</table>");
@@ -135,6 +143,34 @@ fn by_thread(body: &mut String, report: &ReplayReport) {
     body.push_str("</table>");
 }
 
+fn colour_of(thread: u32) -> &'static str {
+    COLOURS[thread as usize % COLOURS.len()]
+}
+
+/// What the strips' colours mean: of threads, those that write what is shown.
+fn legend(report: &ReplayReport) -> String {
+    let words = report.lines.iter().flat_map(|line| &line.words);
+    let alone = words.filter(|word| word.access != AccessKind::Load && word.threads.len() == 1);
+    let writers: BTreeSet<u32> = alone.map(|word| word.threads[0]).collect();
+    let mut key = String::new();
+    let mut entry = |colour: &str, what: &str| {
+        let _ = write!(key, " <span class=\"key\" style=\"background:{colour}\"></span>{what}");
+    };
+    for thread in writers.iter().take(COLOURS.len()) {
+        entry(colour_of(*thread), &format!("thread {thread}"));
+    }
+    entry(SEVERAL, "several threads");
+    entry(READ, "nobody: it is only read");
+    let more = if writers.len() > COLOURS.len() {
+        " Further threads have these colours again."
+    } else {
+        ""
+    };
+    format!(
+        "<p>A strip is a line; each of its boxes is coloured by who writes it most:{key}.{more}</p>"
+    )
+}
+
 /// The line's bytes as boxes, coloured by who writes them.
 fn strip(line: &LineView, line_bytes: u64) -> String {
     const WIDTH: f64 = 768.0;
@@ -145,20 +181,20 @@ fn strip(line: &LineView, line_bytes: u64) -> String {
     let mut drawn = Vec::new();
     // What is written first: what is only read is drawn where nothing is written.
     let by_writes = |is_read: bool| {
-        line.words
-            .iter()
-            .filter(move |word| (word.access == coreshard_trace::AccessKind::Load) == is_read)
+        line.words.iter().filter(move |word| (word.access == AccessKind::Load) == is_read)
     };
-    for word in by_writes(false).chain(by_writes(true)) {
+    let mut writes: Vec<_> = by_writes(false).collect();
+    writes.sort_by_key(|word| std::cmp::Reverse(word.count));
+    for word in writes.into_iter().chain(by_writes(true)) {
         if drawn.contains(&word.offset) {
             continue;
         }
         drawn.push(word.offset);
-        let is_read = word.access == coreshard_trace::AccessKind::Load;
+        let is_read = word.access == AccessKind::Load;
         let colour = match (&word.threads[..], is_read) {
-            (_, true) => "#8886",
-            ([one], false) => COLOURS[*one as usize % COLOURS.len()],
-            _ => "#333c",
+            (_, true) => READ,
+            ([one], false) => colour_of(*one),
+            _ => SEVERAL,
         };
         let letters = (pixels(word.size_bytes) / 7.0) as usize;
         let name: String = word.field.chars().take(letters).collect();

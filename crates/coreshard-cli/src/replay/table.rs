@@ -12,7 +12,19 @@ const MOST_WORDS: usize = 16;
 /// Threads that are shown.
 const MOST_THREADS: usize = 8;
 
-pub(super) fn report(report: &ReplayReport, recording: &Recording, is_c2c: bool) -> String {
+/// A line that costs less than the first one's cost over this is left out, unless all are asked for.
+const NEGLIGIBLE: f64 = 100.0;
+
+/// How lines are shown.
+#[derive(Clone, Copy)]
+pub(super) struct Shown {
+    /// In the columns of `coreshard c2c`.
+    pub(super) is_c2c: bool,
+    /// Also those that cost next to nothing beside the first.
+    pub(super) all_lines: bool,
+}
+
+pub(super) fn report(report: &ReplayReport, recording: &Recording, shown: Shown) -> String {
     let command = recording.about().command.join(" ");
     let lost =
         report.lost_ns / report.threads.iter().map(|thread| thread.ended_ns).sum::<f64>().max(1.0);
@@ -31,9 +43,19 @@ pub(super) fn report(report: &ReplayReport, recording: &Recording, is_c2c: bool)
             lines => format!("{lines} lines are shared"),
         },
     );
-    for (number, line) in report.lines.iter().enumerate() {
+    let least = report.lines.first().map_or(0.0, |line| line.cost_ns / NEGLIGIBLE);
+    let counts = |line: &&LineView| shown.all_lines || line.cost_ns >= least;
+    let lines: Vec<_> = report.lines.iter().filter(counts).collect();
+    for (number, line) in lines.iter().enumerate() {
         text.push('\n');
-        one(&mut text, number, line, is_c2c);
+        one(&mut text, number, line, shown.is_c2c);
+    }
+    if lines.len() < report.lines.len() {
+        let _ = writeln!(
+            text,
+            "\nthe others cost less than a hundredth of the first each; --lines {} shows them",
+            report.lines.len()
+        );
     }
     if report.lines.len() > 1 {
         text.push_str("\nby object\n       cost   false  lines  object\n");
@@ -112,21 +134,7 @@ fn one(text: &mut String, number: usize, line: &LineView, is_c2c: bool) {
         );
     }
     for word in words {
-        let access = match (word.access, word.is_atomic) {
-            (AccessKind::Load, false) => "load",
-            (AccessKind::Load, true) => "load (atomic)",
-            (AccessKind::Store, false) => "store",
-            (AccessKind::Store, true) => "store (atomic)",
-            (AccessKind::Modify, _) => "read-modify-write",
-        };
-        let place = match word.place.line {
-            0 => word.place.function.clone(),
-            at => format!(
-                "{} ({}:{at})",
-                word.place.function,
-                word.place.file.rsplit('/').next().unwrap_or_default()
-            ),
-        };
+        let (access, place) = (access(word), place(word));
         let field = if word.field.is_empty() { "-" } else { &word.field };
         let threads = threads(&word.threads);
         let _ = if is_c2c {
@@ -145,6 +153,26 @@ fn one(text: &mut String, number: usize, line: &LineView, is_c2c: bool) {
                 word.offset, field, word.count, word.misses
             )
         };
+    }
+}
+
+/// What was done, in a word or two.
+pub(super) const fn access(word: &WordView) -> &'static str {
+    match (word.access, word.is_atomic) {
+        (AccessKind::Load, false) => "load",
+        (AccessKind::Load, true) => "load (atomic)",
+        (AccessKind::Store, false) => "store",
+        (AccessKind::Store, true) => "store (atomic)",
+        (AccessKind::Modify, _) => "read-modify-write",
+    }
+}
+
+/// From where it was done.
+pub(super) fn place(word: &WordView) -> String {
+    let file = word.place.file.rsplit('/').next().unwrap_or_default();
+    match word.place.line {
+        0 => word.place.function.clone(),
+        at => format!("{} ({file}:{at})", word.place.function),
     }
 }
 

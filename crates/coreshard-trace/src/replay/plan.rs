@@ -196,6 +196,11 @@ impl Plan {
         })
     }
 
+    /// Whether the recorder of the engine tsan was in the program.
+    pub(crate) fn has_recorder(&self) -> bool {
+        self.modules.iter().any(|module| module.path.ends_with("/libcoreshard_tsan.so"))
+    }
+
     /// Whether a lock begins a little before the address: all of a lock is no longer than this.
     pub(crate) fn is_in_lock(&self, address: u64) -> bool {
         let word = address / 8 * 8;

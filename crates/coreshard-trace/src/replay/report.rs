@@ -215,6 +215,13 @@ pub fn replay(
     let mut notes: Vec<String> =
         recording.lacks().iter().map(|lack| format!("the recording lacks {lack}")).collect();
     notes.extend(plan.notes.iter().cloned());
+    if recording.about().engine == "qemu" && plan.has_recorder() {
+        notes.push(
+            "the program was built for the engine tsan, whose recorder's own accesses are here, too: build it without \
+             those flags for emulation"
+                .to_owned(),
+        );
+    }
     if outcome.edges_broken > 0 {
         notes.push(format!(
             "{} waits ended without what they waited for, which was not recorded",
