@@ -9,6 +9,6 @@ pub use elements::Elements;
 pub(crate) use elements::{Chunks, Zip};
 use join::LoopPiece;
 pub use join::join;
-pub(crate) use join::join_in;
+pub(crate) use join::{apart, join_in};
 pub use outside::join_or_else;
 pub(crate) use spread::{reduce, spread};

@@ -2,7 +2,7 @@
 
 use coreshard_platform::Platform;
 
-use super::join::join;
+use super::join::{apart, join};
 use crate::pool::is_worker;
 
 /// As [`join`] on a worker; on any other thread, `outside` is to see to it that both are run.
@@ -28,5 +28,5 @@ where
     G: FnOnce() -> B + Send,
     B: Send,
 {
-    if is_worker::<P>() { join::<P, A, B>(a, b) } else { outside(a, b) }
+    if is_worker::<P>() { join::<P, A, B>(a, b) } else { outside(a, apart(b)) }
 }

@@ -2,7 +2,7 @@
 
 use coreshard_platform::Platform;
 
-use crate::fork::join_in;
+use crate::fork::{apart, join_in};
 use crate::pool::is_worker;
 
 /// As [`join`](crate::join); each closure is told whether it runs on another thread than the caller's, which `a`
@@ -52,5 +52,5 @@ where
     G: FnOnce(bool) -> B + Send,
     B: Send,
 {
-    if is_worker::<P>() { join_told::<P, A, B>(a, b) } else { outside(a, b) }
+    if is_worker::<P>() { join_told::<P, A, B>(a, b) } else { outside(a, apart(b)) }
 }
