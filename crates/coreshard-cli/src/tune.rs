@@ -53,7 +53,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         items: args.items.unwrap_or(items),
         rounds: args.rounds.unwrap_or(rounds) as usize,
     };
-    let (name, load, tuning) = match args.machine.simulated()? {
+    let (name, rounds, load, tuning) = match args.machine.simulated()? {
         Some(machine) => {
             let bench_machine = simulated::bench_machine(&args.machine, &machine);
             let (load, load_name) = args.load.load(bench_machine.usable.len())?;
@@ -67,7 +67,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
                 "{}, simulated: costs {costs}, {seeds} seeds from {first} on",
                 bench_machine.name
             );
-            (name, (load, load_name), tuning)
+            (name, Rounds::Simulated, (load, load_name), tuning)
         }
         None => {
             let Machine { topology, usable, .. } = Machine::here()?;
@@ -79,7 +79,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
             let (load, load_name) = args.load.load(bench_machine.usable.len())?;
             let mut bar = Bar::new()?;
             let tuning = tune::<Host>(&bench_machine, effort(2_000, 5), load, &mut bar)?;
-            (format!("{}, measured", bench_machine.name), (load, load_name), tuning)
+            (
+                format!("{}, measured", bench_machine.name),
+                Rounds::Measured,
+                (load, load_name),
+                tuning,
+            )
         }
     };
     let Some(tuning) = tuning else {
@@ -90,7 +95,27 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
             &(serde_json::to_string_pretty(&Named { machine: &name, tuning: &tuning })? + "\n"),
         );
     }
-    output::print(&text(&name, load, &tuning)?)
+    output::print(&text(&name, rounds, load, &tuning)?)
+}
+
+/// Where the rounds are from, and so why they may differ.
+#[derive(Clone, Copy, Debug)]
+enum Rounds {
+    Measured,
+    Simulated,
+}
+
+impl Rounds {
+    /// What to say of a figure whose rounds differ by such a factor; nothing where they agree.
+    fn differing(self, factor: f64) -> Option<String> {
+        let why = match self {
+            Self::Measured => {
+                "the machine is not at rest, or the figure has two modes; more --rounds tell"
+            }
+            Self::Simulated => "the figure has two modes; more --seeds tell",
+        };
+        (factor > 1.2).then(|| format!("Its rounds differ by a factor of {factor:.1}: {why}."))
+    }
 }
 
 /// Items that each simulated CPU queues: so many that not the beginning is compared, when all CPUs set out at once and all
@@ -128,6 +153,7 @@ struct Named<'a> {
 
 fn text(
     name: &str,
+    rounds: Rounds,
     (load, load_name): (TuneLoad, String),
     tuning: &Tuning,
 ) -> anyhow::Result<String> {
@@ -179,13 +205,8 @@ fn text(
         writeln!(text, "About as good, with more pools: {}.", others.join(", "))?;
     }
     let spread = |load: Load| load.items_per_sec_max / load.items_per_sec_min;
-    if spread(best.even) > 1.2 || spread(best.lopsided) > 1.2 {
-        writeln!(
-            text,
-            "Its rounds differ by a factor of {:.1}: the machine is not at rest, or the figure has two \
-             modes; more --rounds tell.",
-            spread(best.even).max(spread(best.lopsided))
-        )?;
+    if let Some(line) = rounds.differing(spread(best.even).max(spread(best.lopsided))) {
+        writeln!(text, "{line}")?;
     }
     writeln!(
         text,
@@ -196,4 +217,22 @@ fn text(
         best.scope.parse::<Scope>()?
     )?;
     Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Rounds;
+
+    #[test]
+    fn a_simulated_machine_is_not_said_to_be_without_rest() {
+        let of = |rounds: Rounds| rounds.differing(1.5).unwrap();
+        assert_eq!(
+            of(Rounds::Simulated),
+            "Its rounds differ by a factor of 1.5: the figure has two modes; more --seeds tell."
+        );
+        assert!(of(Rounds::Measured).contains("not at rest"));
+        assert!(of(Rounds::Measured).contains("more --rounds tell"));
+        assert_eq!(Rounds::Simulated.differing(1.1), None);
+        assert_eq!(Rounds::Measured.differing(1.1), None);
+    }
 }
