@@ -8,6 +8,6 @@ cargo run --release -p coreshard-sim --example every_combination "${1:-1,10,100}
 cargo run --release -p coreshard-sim --example every_combination 1,10,100 20 8
 # Each night others, of some millions: half of the machines whole, up to 1,000 items for each CPU.
 cargo run --release -p coreshard-sim --example drawn_combinations "${3:-1800}" "$(($(date +%s) / 86400 * 100000))"
-# Seconds each, where they end.
+# A minute or two each, where they end.
 timeout --kill-after=10 600 cargo run --release -p coreshard-sim --example forks grace tree:10:200 8,72
 timeout --kill-after=10 600 cargo run --release -p coreshard-sim --example forks epyc-9654-2s tree:10:200 192 cache
