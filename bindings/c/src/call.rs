@@ -37,14 +37,24 @@ fn known(call: *mut CsCall) -> Outcome<&'static ForeignFunction> {
     if call.is_null() {
         return Err(no_call());
     }
+    // SAFETY: not null.
+    match unsafe { looked_up(call) } {
+        (_, Some(function)) => Ok(function),
+        // SAFETY: as above.
+        (place, None) => unsafe { know(call, place) },
+    }
+}
+
+/// Where the library's side of a call is kept, and that side if it is known.
+///
+/// # Safety
+/// `call` is not null.
+#[inline(always)]
+unsafe fn looked_up(call: *mut CsCall) -> (&'static Known, Option<&'static ForeignFunction>) {
     // SAFETY: C says that it is there for good, and its member is the library's.
     let place = unsafe { Known::from_ptr((&raw mut (*call).reserved).cast()) };
     // SAFETY: null, or leaked by `know`.
-    match unsafe { place.load(Acquire).as_ref() } {
-        Some(function) => Ok(function),
-        // SAFETY: as above.
-        None => unsafe { know(call, place) },
-    }
+    (place, unsafe { place.load(Acquire).as_ref() })
 }
 
 #[cold]
@@ -118,10 +128,8 @@ pub unsafe extern "C" fn cs_queue_call(
     if call.is_null() {
         return queue_first(queue, call, first, second);
     }
-    // SAFETY: as in `known`.
-    let place = unsafe { Known::from_ptr((&raw mut (*call).reserved).cast()) };
-    // SAFETY: as there.
-    if let Some(function) = unsafe { place.load(Acquire).as_ref() }
+    // SAFETY: not null.
+    if let (_, Some(function)) = unsafe { looked_up(call) }
         && !check::is_on()
     {
         let words = [MaybeUninit::new(first), MaybeUninit::new(second)];
