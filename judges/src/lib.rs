@@ -6,15 +6,17 @@
 
 mod channel;
 
+use std::fs;
 use std::future::poll_fn;
 use std::panic::{self, AssertUnwindSafe};
+use std::path::Path;
 use std::pin::{Pin, pin};
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Barrier};
 use std::task::{Context, Poll, Wake, Waker};
-use std::thread::{self, Thread};
+use std::thread::{self, Scope as Scoped, ScopedJoinHandle, Thread};
 use std::time::{Duration, Instant};
 
 pub use channel::{Receiver, Sender, channel, unbounded};
@@ -118,6 +120,30 @@ pub fn wait_until(holds: impl Fn() -> bool) {
 /// Waits for the others at a barrier; inside an item, another worker takes its place meanwhile.
 pub fn meet(barrier: &Barrier) {
     coreshard::blocking(|| barrier.wait());
+}
+
+/// Starts a thread that is to wait inside `body`, and returns once it sleeps there, or has ended: of some waits nothing else tells
+/// that they have begun.
+///
+/// # Panics
+/// Where /proc does not tell of threads.
+pub fn spawn_waiting<'scope, R: Send + 'scope>(
+    threads: &'scope Scoped<'scope, '_>,
+    body: impl FnOnce() -> R + Send + 'scope,
+) -> ScopedJoinHandle<'scope, R> {
+    let (tell, told) = mpsc::channel();
+    let waiting = threads.spawn(move || {
+        tell.send(fs::read_link("/proc/thread-self").expect("it names this thread")).unwrap();
+        body()
+    });
+    let status = Path::new("/proc").join(told.recv().unwrap()).join("stat");
+    // The name, which may have any letters, is in brackets.
+    let sleeps = || {
+        fs::read_to_string(&status)
+            .is_ok_and(|stat| stat.rsplit(") ").next().unwrap().starts_with('S'))
+    };
+    wait_until(|| sleeps() || waiting.is_finished());
+    waiting
 }
 
 /// Sleeps; for tests that say in milliseconds what is to happen before what.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::thread;
 
 use coreshard::{RefusedReason, Work};
-use judges::{Counter, judge, ms, pool, sleep_ms, wait_until};
+use judges::{Counter, judge, ms, pool, sleep_ms, spawn_waiting, wait_until};
 
 use crate::work::{Gated, counting};
 
@@ -19,7 +19,7 @@ fn flush_work_says_whether_it_waited() {
         gated.work.queue(&queue).unwrap();
         gated.wait_until_begun();
         thread::scope(|threads| {
-            let flush = threads.spawn(|| gated.work.flush().unwrap());
+            let flush = spawn_waiting(threads, || gated.work.flush().unwrap());
             sleep_ms(5);
             assert!(!flush.is_finished());
             gated.go_on();
@@ -40,7 +40,7 @@ fn flush_work_waits_for_the_latest_queueing() {
         gated.wait_until_begun();
         gated.work.queue(&queue).unwrap();
         thread::scope(|threads| {
-            let flush = threads.spawn(|| gated.work.flush().unwrap());
+            let flush = spawn_waiting(threads, || gated.work.flush().unwrap());
             gated.go_on();
             gated.wait_until_begun();
             sleep_ms(5);
