@@ -62,3 +62,37 @@ fn many_workers_of_one_pool_take_its_lock_less_often_than_there_are_items() {
     let holds = run.unwrap().value;
     assert!(holds < 0.75, "{holds} holds for each item");
 }
+
+/// Holds of the pool's lock for each item of one producer that brings one each 60 ns or so, to a worker on another CPU.
+fn holds_per_item_of_a_flood(machine: &Machine) -> f64 {
+    const ITEMS: u64 = 60_000;
+    let cpus = machine.topology().restrict(&"0-1".parse().unwrap()).unwrap();
+    let runtime = Runtime::<Sim>::builder(cpus).measure_lock_holds(true).build().unwrap();
+    let queue = runtime.workqueue().scope(Scope::Cache).build().unwrap();
+    let producer = queue.clone();
+    let body = move || {
+        for _ in 0..ITEMS {
+            Sim::spin_hint();
+            producer.queue(|| ()).unwrap();
+        }
+    };
+    let affinity = Some([CpuId(0)].into_iter().collect());
+    let spec = ThreadSpec { affinity, ..ThreadSpec::default() };
+    Sim::spawn(spec, Box::new(body)).unwrap().join();
+    queue.flush().unwrap();
+    let holds: u64 = queue.stats().pools.iter().map(|pool| pool.lock_holds).sum();
+    queue.shutdown(Duration::from_secs(1)).unwrap();
+    holds as f64 / ITEMS as f64
+}
+
+/// A worker that is faster than the producer lets it get ahead: else it comes for four items each time.
+#[test]
+fn a_worker_lets_the_producer_of_a_flood_get_ahead() {
+    let machine = Machine::named("grace").unwrap();
+    let run = Simulation::new(&machine).seed(1).run({
+        let machine = machine.clone();
+        move || holds_per_item_of_a_flood(&machine)
+    });
+    let holds = run.unwrap().value;
+    assert!(holds < 0.12, "{holds} holds for each item");
+}

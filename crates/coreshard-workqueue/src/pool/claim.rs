@@ -56,6 +56,9 @@ impl<P: Platform> Worker<'_, P> {
     fn claim(&mut self) -> Option<TaggedItem> {
         let pool = self.pool;
         self.patience.look(P::rough_ns(), P::own_usage);
+        if self.lead.ns() > 0 {
+            self.let_ahead();
+        }
         let mut waited_ns = 0;
         let mut state = pool.try_lock().unwrap_or_else(|| {
             let state = pool.lock();
@@ -125,6 +128,14 @@ impl<P: Platform> Worker<'_, P> {
         };
         self.yielded = false;
         self.learn_to_gather(left);
+        if self.may_lead
+            && self.context.producer.get() != Some(home)
+            && self.patience.are_shortest()
+        {
+            self.lead.claimed(items, self.patience.claimed_at_ns());
+        } else {
+            self.lead.interrupt();
+        }
         if std::mem::take(&mut self.just_woke)
             && left
             && !vouches

@@ -27,6 +27,7 @@ mod idle;
 mod job;
 mod jobs;
 mod kick;
+mod lead;
 mod link;
 mod links;
 #[cfg(all(test, loom))]

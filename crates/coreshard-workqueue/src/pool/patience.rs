@@ -123,6 +123,18 @@ impl Patience {
         self.item_ns >= WAKE_UP_NS
     }
 
+    /// When the last claim was made.
+    #[inline]
+    pub(super) fn claimed_at_ns(&self) -> u64 {
+        self.claimed_at_ns
+    }
+
+    /// True if a claim may be as large as claims may be.
+    #[inline]
+    pub(super) fn are_shortest(&self) -> bool {
+        self.item_ns * MAX_CLAIMED as u64 <= WAKE_UP_NS
+    }
+
     /// So many items were claimed, or stolen.
     #[inline]
     pub(super) fn claimed(&mut self, items: usize) {

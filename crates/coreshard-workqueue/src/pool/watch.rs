@@ -200,6 +200,18 @@ impl<P: Platform> Worker<'_, P> {
         }
     }
 
+    /// Waits before a claim, so that the producers are some items ahead, see [`Lead`](super::lead::Lead).
+    #[cold]
+    #[inline(never)]
+    pub(super) fn let_ahead(&mut self) {
+        let since_ns = P::rough_ns();
+        while P::rough_ns().saturating_sub(since_ns) < self.lead.ns() {
+            P::spin_hint();
+        }
+        // That was not the time of its items.
+        self.patience.begin(P::rough_ns());
+    }
+
     /// After a claim: learns how long to keep off the slots that a burst is being written to.
     ///
     /// Who looks at each slot as it is filled takes the line from under the producer's hands, and

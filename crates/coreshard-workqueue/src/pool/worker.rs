@@ -9,6 +9,7 @@ use super::accounts::WeighedVisits;
 use super::context::Context;
 use super::crowd::Crowd;
 use super::frame::Frame;
+use super::lead::Lead;
 use super::link::LinkHead;
 use super::links::LinkTag;
 use super::patience::Patience;
@@ -113,6 +114,9 @@ pub(super) struct Worker<'pool, P: Platform> {
     pub(super) is_lookout: bool,
     /// How long not to look at all; learned too.
     pub(super) gather_spins: u32,
+    /// It may wait for a moment before it claims: where somebody else can use the time.
+    pub(super) may_lead: bool,
+    pub(super) lead: Lead,
     /// The last look for work succeeded by watching.
     pub(super) watched: bool,
     /// It has let others run on its CPU since it last had work.
@@ -150,6 +154,8 @@ impl<'pool, P: Platform> Worker<'pool, P> {
             next_slots: None,
             watch_length: WatchLength::NEW,
             gather_spins: 0,
+            may_lead: pool.may_spin && !pool.is_team(),
+            lead: Lead::NONE,
             saw_forks: false,
             looked_ns: 0,
             is_lookout: false,
