@@ -206,9 +206,15 @@ pub(crate) fn destroyed(queue: *mut CsWorkqueue) -> bool {
     let mut known = known();
     let late: Vec<usize> =
         known.queued.iter().filter(|(_, (on, _))| *on == queue.addr()).map(|(&at, _)| at).collect();
-    known.alive.remove(&queue.addr());
+    let is_first = known.alive.remove(&queue.addr());
     known.destroyed.insert(queue.addr(), name.clone());
     drop(known);
+    if !is_first {
+        found(&format!(
+            "workqueue {} is destroyed by two threads at once; let one of them do it",
+            text(&name)
+        ));
+    }
     for at in late {
         let work = std::ptr::with_exposed_provenance_mut::<CsWork>(at);
         let Some(place) = NonNull::new(work.cast()) else { continue };

@@ -95,6 +95,35 @@ static void use_a_queue_that_was_destroyed(void)
 	cs_queue_work(queue, &work);
 }
 
+static _Atomic int destroyers;
+
+static void wait_for_both(struct cs_work *work)
+{
+	(void)work;
+	while (atomic_load(&destroyers) < 2)
+		usleep(1000);
+	usleep(50000);
+}
+
+static void *destroy_beside_another(void *queue)
+{
+	atomic_fetch_add(&destroyers, 1);
+	cs_destroy_workqueue(queue);
+	return NULL;
+}
+
+static void destroy_a_queue_by_two_threads(void)
+{
+	struct cs_workqueue *queue = cs_alloc_workqueue("misused", 0, 0);
+	static struct cs_work work = CS_WORK_INITIALIZER(wait_for_both);
+	pthread_t other;
+
+	CHECK(cs_queue_work(queue, &work) == 1);
+	CHECK(pthread_create(&other, NULL, destroy_beside_another, queue) == 0);
+	destroy_beside_another(queue);
+	CHECK(pthread_join(other, NULL) == 0);
+}
+
 static void destroy_a_queue_with_a_delayed_work(void)
 {
 	struct cs_workqueue *queue = cs_alloc_workqueue("misused", 0, 0);
@@ -133,6 +162,12 @@ static void a_queue_that_is_used_after_its_end_is_found(void)
 	expect(what_is_no_queue, "there is no workqueue at", "");
 }
 
+static void a_queue_that_is_destroyed_by_two_threads_is_found(void)
+{
+	/* Or used after its end, where one of them is late. */
+	expect(destroy_a_queue_by_two_threads, "workqueue \"misused\" is", "destroyed");
+}
+
 static void a_delayed_work_that_is_left_is_found(void)
 {
 	expect(destroy_a_queue_with_a_delayed_work, "workqueue \"misused\" is destroyed while", "waits for its time");
@@ -160,6 +195,7 @@ int main(int argc, char **argv)
 		ROW(a_queued_work_that_is_set_up_anew_is_found),
 		ROW(a_queue_that_is_destroyed_inside_its_own_work_is_found),
 		ROW(a_queue_that_is_used_after_its_end_is_found),
+		ROW(a_queue_that_is_destroyed_by_two_threads_is_found),
 		ROW(a_delayed_work_that_is_left_is_found),
 		ROW(a_handler_hears_of_it_instead),
 	};

@@ -162,6 +162,11 @@ fn what_cannot_be_is_refused_with_a_reason_and_nothing_is_written_over() {
     );
     refused(&["run", &place, "0"], "no study's folder");
     assert!(!Path::new(&place).exists(), "what is refused leaves nothing");
+    let theirs = folder.path().join("theirs");
+    fs::create_dir(&theirs).unwrap();
+    fs::write(theirs.join("study.json"), "my studies").unwrap();
+    refused(&["plan", &theirs.display().to_string(), "--machines", "pocket"], "no study's folder");
+    assert_eq!(fs::read_dir(&theirs).unwrap().count(), 1, "in another's folder, too");
     plan(&place, "1");
     plan(&place, "1");
     refused(&["plan", &place, "--machines", "grace"], "has another study");

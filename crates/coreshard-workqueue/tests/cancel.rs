@@ -264,6 +264,23 @@ fn a_set_yields_each_task_once_and_drops_what_is_left() {
 }
 
 #[test]
+fn a_token_is_cancelled_from_above_one_that_is_gone() {
+    let service = CancellationToken::<Host>::new();
+    let part = service.child_token().child_token().child_token();
+    let deep = (0..200_000).fold(service.child_token(), |token, _| token.child_token());
+    let alone = service.child_token().child_token();
+    drop(deep.child_token());
+    let waits = part.cancelled();
+    assert!(!part.is_cancelled());
+    service.cancel();
+    assert!(part.is_cancelled() && deep.is_cancelled() && alone.is_cancelled());
+    block_on(waits);
+    // No stack is used up by the drop.
+    drop((service, deep));
+    drop((0..200_000).fold(CancellationToken::<Host>::new(), |token, _| token.child_token()));
+}
+
+#[test]
 fn a_token_reaches_all_below_it_and_none_beside() {
     let token = CancellationToken::<Host>::new();
     let (child, other) = (token.child_token(), token.child_token());

@@ -6,13 +6,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, mpsc};
-use std::task::{Context, Waker};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use coreshard_platform::Host;
 use coreshard_topology::{Topology, Usable};
 use coreshard_workqueue::{
-    Forked, RefusedReason, Runtime, Work, WorkErrorReason, Workqueue, blocking, join,
+    Forked, JoinSet, RefusedReason, Runtime, Task, Work, WorkErrorReason, Workqueue, blocking, join,
 };
 use testing::{Lack, NEVER, Side, end, fork, forked, skip};
 
@@ -257,4 +257,51 @@ fn a_sleep_in_a_forked_process_says_that_nobody_would_end_it() {
         if text.contains("this process was forked") { Ok(()) } else { Err("its text") }
     });
     outcome.unwrap();
+}
+
+/// Not begun, inside its poll, and waiting, awaited in the parent before or not.
+#[test]
+fn a_task_that_is_awaited_in_a_forked_process_tells_of_it() {
+    let runtime = runtime();
+    let queue = runtime.workqueue().build().unwrap();
+    let now = Context::from_waker(Waker::noop());
+    let poll = |task: &mut Task<u32>| pin!(task).poll(&mut Context::from_waker(Waker::noop()));
+    for is_awaited in [false, true] {
+        let frozen = runtime.workqueue().build().unwrap();
+        frozen.freeze().unwrap();
+        let (begun, begins) = mpsc::channel();
+        let (open, opened) = mpsc::channel::<()>();
+        let inside = async move {
+            begun.send(()).unwrap();
+            blocking::<Host, _>(|| opened.recv()).unwrap();
+            1
+        };
+        let mut tasks = vec![
+            frozen.spawn(async { 1 }).unwrap(),
+            queue.spawn(inside).unwrap(),
+            queue.spawn(std::future::pending()).unwrap(),
+        ];
+        begins.recv().unwrap();
+        let mut set = JoinSet::<Host, u32>::new();
+        set.spawn(&queue, std::future::pending()).unwrap();
+        if is_awaited {
+            assert!(tasks.iter_mut().all(|task| poll(task).is_pending()));
+            assert!(set.poll_join_next(&now).is_pending());
+        }
+        let outcome = forked(|| {
+            for mut task in std::mem::take(&mut tasks) {
+                let thrown = catch_unwind(AssertUnwindSafe(|| poll(&mut task)));
+                if !thrown.is_err_and(|payload| payload.is::<Forked>()) {
+                    return Err("it is awaited");
+                }
+            }
+            match set.poll_join_next(&now) {
+                Poll::Ready(Some(Err(error))) if error.is_forked() && set.is_empty() => Ok(()),
+                _ => Err("a set's"),
+            }
+        });
+        assert_eq!(outcome, Ok(()), "awaited before: {is_awaited}");
+        open.send(()).unwrap();
+        frozen.thaw().unwrap();
+    }
 }

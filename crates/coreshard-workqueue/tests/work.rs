@@ -407,6 +407,62 @@ fn a_refused_queueing_leaves_the_item_as_it_was() {
 }
 
 #[test]
+fn a_queueing_that_its_queue_refuses_is_never_found_pending() {
+    let runtime = runtime();
+    let (open, closed) =
+        (runtime.workqueue().build().unwrap(), runtime.workqueue().build().unwrap());
+    closed.shutdown(NEVER).unwrap();
+    let (message, seen) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let (from, to) = (Arc::clone(&message), Arc::clone(&seen));
+    let work = Work::new(move |_| to.store(from.load(SeqCst), SeqCst));
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(SeqCst) {
+                assert!(!matches!(work.queue(&closed), Ok(true)));
+                assert!(work.modify_delay(&closed, Duration::ZERO).is_err());
+            }
+        });
+        let end = Instant::now() + Duration::from_millis(300);
+        let mut lost = None;
+        for number in 1_u64.. {
+            if lost.is_some() || Instant::now() > end {
+                break;
+            }
+            message.store(number, SeqCst);
+            let queued = work.queue(&open).unwrap();
+            if number % 64 != 0 && queued {
+                continue;
+            }
+            work.flush().unwrap();
+            lost = (seen.load(SeqCst) < number).then_some((number, queued));
+        }
+        is_over.store(true, SeqCst);
+        assert_eq!(lost, None, "(number, queued): that run did not come");
+    });
+}
+
+#[test]
+fn what_cannot_be_replaced_stays_pending() {
+    let runtime = runtime();
+    let (open, closed) =
+        (runtime.workqueue().build().unwrap(), runtime.workqueue().build().unwrap());
+    closed.shutdown(NEVER).unwrap();
+    let (tell, told) = mpsc::channel();
+    let work = Work::new(move |_| tell.send(()).unwrap());
+    for delay in [Duration::ZERO, Duration::from_secs(3_600)] {
+        open.freeze().unwrap();
+        assert!(work.queue_after(&open, delay).unwrap());
+        let error = work.modify_delay(&closed, Duration::ZERO).unwrap_err();
+        assert_eq!(error.reason(), WorkErrorReason::Refused(RefusedReason::ShutDown));
+        assert!(work.is_pending(), "{delay:?}");
+        open.thaw().unwrap();
+        assert!(work.flush().unwrap());
+        told.recv().unwrap();
+    }
+}
+
+#[test]
 fn a_delayed_item_whose_queue_is_shut_down_is_void() {
     let runtime = runtime();
     let queue = runtime.workqueue().build().unwrap();

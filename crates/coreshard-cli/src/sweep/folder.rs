@@ -25,15 +25,15 @@ pub(super) struct Folder {
 impl Folder {
     /// Makes the folder of a study, or finds it made. One of another study is left as it is.
     pub(super) fn plan(path: &Path, study: &Study) -> anyhow::Result<()> {
+        let is_planned = path.join("study.json").exists();
+        if is_planned && Self::open(path)?.study != *study {
+            let problem = format!("{} has another study", input::path(path));
+            return Err(bad_input(anyhow!("{problem}; give another folder")));
+        }
         fs::create_dir_all(path.join("runs"))
             .with_context(|| format!("no folder can be made at {}", input::path(path)))
             .map_err(bad_input)?;
-        if path.join("study.json").exists() {
-            let there = Self::open(path)?;
-            if there.study != *study {
-                let problem = format!("{} has another study", input::path(path));
-                return Err(bad_input(anyhow!("{problem}; give another folder")));
-            }
+        if is_planned {
             return Ok(());
         }
         let text = serde_json::to_string_pretty(study)?;

@@ -219,7 +219,7 @@ fn blocked_in(status: &str) -> Option<u64> {
 
 fn timer_slack() -> Option<u64> {
     // SAFETY: plain integers.
-    let slack = unsafe { libc::prctl(libc::PR_GET_TIMERSLACK) };
+    let slack = unsafe { libc::prctl(libc::PR_GET_TIMERSLACK, 0_u64, 0_u64, 0_u64, 0_u64) };
     u64::try_from(slack).ok()
 }
 

@@ -8,7 +8,8 @@
 //! 1. The word is set under the node's lock, and a child or a waker is added under it, after a look at the word. So
 //!    whoever cancels finds each child and waker that was added before, and whoever adds later finds it cancelled.
 //! 2. No node's lock is taken while another one's is held; a waker is cloned, woken and dropped without any.
-//! 3. A parent knows its children weakly: a token that everybody has let go of is gone.
+//! 3. A parent knows its children weakly, a child holds its parent: a token that everybody has let go of is gone
+//!    when there is none below it, since a cancel from above passes through it.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -64,6 +65,8 @@ struct TokenNode<P: Platform> {
     /// 1 once it is cancelled.
     cancelled: P::AtomicU32,
     links: Lock<P, TokenLinks<P>>,
+    /// The token that it is a child of.
+    above: Option<Arc<Self>>,
 }
 
 struct TokenLinks<P: Platform> {
@@ -76,19 +79,29 @@ struct TokenLinks<P: Platform> {
 }
 
 impl<P: Platform> TokenNode<P> {
-    fn new() -> Self {
+    fn new(above: Option<Arc<Self>>) -> Self {
         let links = TokenLinks {
             children: Vec::new(),
             full: MIN_CHILDREN,
             wakers: Vec::new(),
             free: Vec::new(),
         };
-        Self { cancelled: P::AtomicU32::new(0), links: Lock::new(links) }
+        Self { cancelled: P::AtomicU32::new(0), links: Lock::new(links), above }
     }
 
     fn is_cancelled(&self) -> bool {
         // Acquire: what was done before the cancel is seen.
         self.cancelled.load(Acquire) != 0
+    }
+}
+
+impl<P: Platform> Drop for TokenNode<P> {
+    /// Lets go of those above one after the other, however deep the tree is.
+    fn drop(&mut self) {
+        let mut above = self.above.take();
+        while let Some(node) = above {
+            above = Arc::into_inner(node).and_then(|mut node| node.above.take());
+        }
     }
 }
 
@@ -101,10 +114,11 @@ impl<P: Platform> CancellationToken<P> {
     /// assert!(!token.is_cancelled());
     /// ```
     pub fn new() -> Self {
-        Self { node: Arc::new(TokenNode::new()) }
+        Self { node: Arc::new(TokenNode::new(None)) }
     }
 
-    /// A token that is cancelled with this one, and may be cancelled alone.
+    /// A token that is cancelled with this one, and may be cancelled alone. It stays so where this one is dropped
+    /// before: what is above this one cancels it then.
     ///
     /// ```
     /// let service = coreshard::CancellationToken::new();
@@ -115,7 +129,7 @@ impl<P: Platform> CancellationToken<P> {
     /// assert!(other.is_cancelled() && service.child_token().is_cancelled());
     /// ```
     pub fn child_token(&self) -> Self {
-        let child = Self::new();
+        let child = Self { node: Arc::new(TokenNode::new(Some(Arc::clone(&self.node)))) };
         let mut links = self.node.links.lock();
         if self.node.is_cancelled() {
             drop(links);

@@ -65,6 +65,30 @@ pub(super) struct Head<P: Platform> {
     table: &'static CellTable<P>,
     /// What the handle's owner is woken by.
     awaiter: Lock<P, Option<Waker>>,
+    /// In which process it was made: nobody polls it in one that was forked from that.
+    process_generation: u32,
+}
+
+impl<P: Platform> Head<P> {
+    /// True in a process that was forked from the one that polls it.
+    pub(super) fn is_orphaned(&self) -> bool {
+        P::process_generation() != self.process_generation
+    }
+
+    /// True where it was not over when this process was forked.
+    pub(super) fn never_ends(&self) -> bool {
+        self.is_orphaned() && self.state.load() & DONE == 0
+    }
+
+    /// Drops the waker of whoever awaited the task. In a forked process it stays: a thread that is not here may
+    /// have the lock.
+    #[inline]
+    fn forget_awaiter(&self) {
+        if self.state.load() & AWAITED != 0 && !self.is_orphaned() {
+            let waker = self.awaiter.lock().take();
+            drop(user::discard(waker));
+        }
+    }
 }
 
 type FindTimers<P> = unsafe fn(NonNull<Head<P>>) -> Option<Arc<Timers<P>>>;
@@ -307,6 +331,7 @@ where
             state: TaskState::new(),
             table: const { &Self::TABLE },
             awaiter: Lock::new(None),
+            process_generation: P::process_generation(),
         };
         let task = Box::new(Self {
             head,
@@ -472,7 +497,8 @@ where
         context: &Context<'_>,
     ) -> Poll<Outcome<P, F::Output>> {
         // SAFETY: the handle is a reference.
-        let Head { state, awaiter, .. } = unsafe { head.as_ref() };
+        let whole = unsafe { head.as_ref() };
+        let Head { state, awaiter, .. } = whole;
         if state.load() & DONE == 0 {
             let is_known = |known: &Waker| known.will_wake(context.waker());
             if !awaiter.lock().as_ref().is_some_and(is_known) {
@@ -484,7 +510,7 @@ where
                 return Poll::Pending;
             }
         }
-        forget_awaiter(awaiter, state);
+        whole.forget_awaiter();
         // SAFETY: it is done, and the caller is the handle.
         Poll::Ready(unsafe { Self::take_outcome(head) })
     }
@@ -495,8 +521,9 @@ where
     /// The caller is the handle, and is no more.
     pub(super) unsafe fn let_go(head: NonNull<Head<P>>, cancels: bool) -> Outcome<P, F::Output> {
         // SAFETY: the handle is a reference.
-        let Head { state, awaiter, .. } = unsafe { head.as_ref() };
-        forget_awaiter(awaiter, state);
+        let whole = unsafe { head.as_ref() };
+        whole.forget_awaiter();
+        let Head { state, .. } = whole;
         if let Some(next) = state.let_go(cancels) {
             // SAFETY: as `let_go` said.
             unsafe { settle(head, next) };
@@ -507,15 +534,6 @@ where
         // SAFETY: the handle's reference.
         unsafe { settle(head, state.drop_reference()) };
         outcome
-    }
-}
-
-/// Drops the waker of whoever awaited the task.
-#[inline]
-fn forget_awaiter<P: Platform>(awaiter: &Lock<P, Option<Waker>>, state: &TaskState<P>) {
-    if state.load() & AWAITED != 0 {
-        let waker = awaiter.lock().take();
-        drop(user::discard(waker));
     }
 }
 

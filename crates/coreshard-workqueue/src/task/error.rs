@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::base::error::Forked;
 use crate::queue::Panic;
 
 /// Why a future that was spawned has left no value; see [`Task::result`](crate::Task::result).
@@ -15,6 +16,7 @@ enum TaskErrorKind {
     Cancelled,
     Panicked(Panic),
     QueueGone,
+    Forked,
 }
 
 impl TaskError {
@@ -28,6 +30,19 @@ impl TaskError {
 
     pub(super) fn queue_gone() -> Self {
         Self { kind: TaskErrorKind::QueueGone }
+    }
+
+    pub(super) fn forked() -> Self {
+        Self { kind: TaskErrorKind::Forked }
+    }
+
+    /// Throws what the future threw, or why there is no value.
+    pub(super) fn throw(self) -> ! {
+        match self.kind {
+            TaskErrorKind::Panicked(panic) => panic.resume(),
+            TaskErrorKind::Forked => Forked::throw(),
+            TaskErrorKind::Cancelled | TaskErrorKind::QueueGone => panic!("{self}"),
+        }
     }
 
     /// True if it was cancelled: by [`Task::abort`](crate::Task::abort), or through an
@@ -44,6 +59,12 @@ impl TaskError {
     /// True if its queue was shut down while it waited, or before it was polled first: the future was dropped.
     pub fn is_queue_gone(&self) -> bool {
         matches!(self.kind, TaskErrorKind::QueueGone)
+    }
+
+    /// True if this process was forked from the one whose workers poll the future, before that had ended: it never
+    /// ends here. A task that is awaited itself throws [`Forked`].
+    pub fn is_forked(&self) -> bool {
+        matches!(self.kind, TaskErrorKind::Forked)
     }
 
     /// What the future threw.
@@ -78,6 +99,7 @@ impl fmt::Display for TaskError {
             TaskErrorKind::QueueGone => f.write_str(
                 "the task's workqueue was shut down before the task had ended, and the task was dropped",
             ),
+            TaskErrorKind::Forked => Forked.fmt(f),
         }
     }
 }
@@ -86,7 +108,7 @@ impl std::error::Error for TaskError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match &self.kind {
             TaskErrorKind::Panicked(panic) => Some(panic),
-            TaskErrorKind::Cancelled | TaskErrorKind::QueueGone => None,
+            TaskErrorKind::Cancelled | TaskErrorKind::QueueGone | TaskErrorKind::Forked => None,
         }
     }
 }

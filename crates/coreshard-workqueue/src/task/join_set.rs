@@ -60,6 +60,16 @@ struct TaskPlace<P: Platform, T> {
 /// What the tasks' wakers write.
 struct EndedTasks<P: Platform> {
     inner: Lock<P, EndedList>,
+    /// In which process it was made.
+    process_generation: u32,
+}
+
+impl<P: Platform> EndedTasks<P> {
+    /// Those at `places` are to be polled.
+    fn new(places: Vec<usize>) -> Arc<Self> {
+        let inner = Lock::new(EndedList { places, awaiter: None });
+        Arc::new(Self { inner, process_generation: P::process_generation() })
+    }
 }
 
 struct EndedList {
@@ -97,12 +107,24 @@ impl<P: Platform, T> JoinSet<P, T> {
     /// assert!(set.is_empty());
     /// ```
     pub fn new() -> Self {
-        let inner = EndedList { places: Vec::new(), awaiter: None };
-        Self {
-            places: Vec::new(),
-            free: Vec::new(),
-            ended: Arc::new(EndedTasks { inner: Lock::new(inner) }),
+        Self { places: Vec::new(), free: Vec::new(), ended: EndedTasks::new(Vec::new()) }
+    }
+
+    fn waker(place: usize, ended: &Arc<EndedTasks<P>>) -> Waker {
+        Waker::from(Arc::new(PlaceWaker { place, ended: Arc::clone(ended) }))
+    }
+
+    /// In a process that was forked from the one of the list this begins another one, in which each task is to be
+    /// polled: a thread that is not here may have the lock of the old one, which stays as it is.
+    fn follow_fork(&mut self) {
+        if self.ended.process_generation == P::process_generation() {
+            return;
         }
+        let ended = EndedTasks::new((0..self.places.len()).collect());
+        for (number, place) in self.places.iter_mut().enumerate() {
+            place.waker = Self::waker(number, &ended);
+        }
+        std::mem::forget(std::mem::replace(&mut self.ended, ended));
     }
 
     /// Spawns `future` on `queue`, as [`Workqueue::spawn`], and adds it to the set.
@@ -151,6 +173,7 @@ impl<P: Platform, T> JoinSet<P, T> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn add(&mut self, task: Task<T>) -> AbortHandle {
+        self.follow_fork();
         let abort = task.abort_handle();
         let place = match self.free.pop() {
             Some(place) => {
@@ -159,8 +182,7 @@ impl<P: Platform, T> JoinSet<P, T> {
             }
             None => {
                 let place = self.places.len();
-                let ended = Arc::clone(&self.ended);
-                let waker = Waker::from(Arc::new(PlaceWaker { place, ended }));
+                let waker = Self::waker(place, &self.ended);
                 let platform = std::marker::PhantomData;
                 self.places.push(TaskPlace { task: Some(task), waker, platform });
                 place
@@ -214,6 +236,7 @@ impl<P: Platform, T> JoinSet<P, T> {
         if self.is_empty() {
             return Poll::Ready(None);
         }
+        self.follow_fork();
         // The tasks are not asked where this is pending: each would wake the set for nothing.
         if budget::proceed::<P>(context).is_pending() {
             return Poll::Pending;

@@ -143,7 +143,7 @@ impl<T> Task<T> {
     /// Cancels the future and waits until it is dropped; the result, if it has ended before.
     ///
     /// # Panics
-    /// With what the future threw, if it had.
+    /// With what the future threw, if it had; with [`Forked`](crate::Forked) in a forked process, where it never ends.
     ///
     /// # Examples
     /// ```
@@ -156,10 +156,10 @@ impl<T> Task<T> {
     /// ```
     pub async fn cancel(mut self) -> Option<T> {
         self.abort();
-        match poll_fn(|context| self.poll_result(context)).await.map_err(TaskError::into_panic) {
+        match poll_fn(|context| self.poll_result(context)).await {
             Ok(value) => Some(value),
-            Err(Ok(panic)) => panic.resume(),
-            Err(Err(_dropped)) => None,
+            Err(error) if error.is_cancelled() || error.is_queue_gone() => None,
+            Err(error) => error.throw(),
         }
     }
 
@@ -259,14 +259,9 @@ impl<T> Future for Task<T> {
 
     /// # Panics
     /// With what the future threw; or if the future was dropped because it was cancelled, or its queue was shut
-    /// down while it waited.
+    /// down while it waited. With [`Forked`](crate::Forked) in a process that was forked from the one that polls it.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
-        self.poll_result(context).map(|ended| {
-            ended.unwrap_or_else(|error| match error.into_panic() {
-                Ok(panic) => panic.resume(),
-                Err(dropped) => panic!("{dropped}"),
-            })
-        })
+        self.poll_result(context).map(|ended| ended.unwrap_or_else(|error| error.throw()))
     }
 }
 
@@ -304,6 +299,10 @@ where
     }
 
     unsafe fn poll(task: NonNull<()>, context: &Context<'_>) -> Poll<Ended<F::Output>> {
+        // SAFETY: called by the handle, which is a reference.
+        if unsafe { task.cast::<cell::Head<P>>().as_ref() }.never_ends() {
+            return Poll::Ready(Err(TaskError::forked()));
+        }
         if budget::proceed::<P>(context).is_pending() {
             return Poll::Pending;
         }

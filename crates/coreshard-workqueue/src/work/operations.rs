@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use coreshard_platform::{AtomicInt, DataCell, Lock, Platform};
+use coreshard_platform::{AtomicInt, DataCell, Lock, Platform, Time};
 use coreshard_topology::{CpuId, NodeId};
 
 use super::error::{WorkError, WorkErrorKind};
@@ -193,18 +193,14 @@ impl<P: Platform> Work<P> {
         delay: Duration,
     ) -> Result<bool, WorkError> {
         let deadline = self.deadline(queue, delay)?;
-        match self.core.state.claim(deadline.is_some()) {
-            Ok(claimed) => self.bring_in(claimed, queue, target, deadline).map(|()| true),
-            Err(NotClaimed::Pending) => self.refuse_forked().map(|()| false),
-            Err(NotClaimed::Disabled) => Err(self.error(WorkErrorKind::Disabled)),
-        }
+        self.queue_at(queue, target, deadline)
     }
 
     /// Queues it when `delay` is over, whether it is pending or not: a queueing that has not begun
     /// is replaced. True if there was one.
     ///
     /// # Errors
-    /// As [`queue_after`](Self::queue_after).
+    /// As [`queue_after`](Self::queue_after). A queueing that is pending stays as it is then.
     ///
     /// # Examples
     /// ```
@@ -247,14 +243,19 @@ impl<P: Platform> Work<P> {
         delay: Duration,
     ) -> Result<bool, WorkError> {
         let deadline = self.deadline(queue, delay)?;
-        let Ok(claimed) = self.core.state.reclaim(deadline.is_some()) else {
-            return Err(self.error(WorkErrorKind::Disabled));
-        };
-        let replaced = claimed.replaced;
-        if let Some(voided) = replaced {
-            self.core.see_off(voided);
+        let way = self.way(queue, target, deadline)?;
+        match self.core.state.reclaim(deadline.is_some()) {
+            Ok(claimed) => {
+                if let Some(voided) = claimed.replaced {
+                    self.core.see_off(voided);
+                }
+                self.bring_in(claimed, queue, target, way).map(|()| claimed.replaced.is_some())
+            }
+            Err(not) => {
+                way.abandon();
+                self.not_claimed(not)
+            }
         }
-        self.bring_in(claimed, queue, target, deadline).map(|()| replaced.is_some())
     }
 
     /// Waits until the latest queueing is over (or void); one that waits for its time is brought
@@ -504,11 +505,7 @@ impl<P: Platform> Work<P> {
     }
 
     #[inline]
-    fn deadline(
-        &self,
-        queue: &Workqueue<P>,
-        delay: Duration,
-    ) -> Result<Option<coreshard_platform::Time>, WorkError> {
+    fn deadline(&self, queue: &Workqueue<P>, delay: Duration) -> Result<Option<Time>, WorkError> {
         if delay.is_zero() {
             return Ok(None);
         }
@@ -520,42 +517,66 @@ impl<P: Platform> Work<P> {
         Ok(Some(deadline))
     }
 
-    /// Brings a claimed queueing to the timers, or to its queue.
+    /// Queues it for `target` at `deadline`, or at once; false if it was pending.
     #[inline]
-    pub(super) fn bring_in(
+    pub(super) fn queue_at(
         &self,
-        claimed: Claimed,
         queue: &Workqueue<P>,
         target: Target,
-        deadline: Option<coreshard_platform::Time>,
-    ) -> Result<(), WorkError> {
-        match deadline {
-            Some(_) if queue.is_forked() => {
-                self.give_up(claimed.number);
-                Err(self.error(WorkErrorKind::Refused(RefusedReason::Forked)))
+        deadline: Option<Time>,
+    ) -> Result<bool, WorkError> {
+        if let Err(not) = self.core.state.can_be_claimed() {
+            return self.not_claimed(not);
+        }
+        let way = self.way(queue, target, deadline)?;
+        match self.core.state.claim(deadline.is_some()) {
+            Ok(claimed) => self.bring_in(claimed, queue, target, way).map(|()| true),
+            Err(not) => {
+                way.abandon();
+                self.not_claimed(not)
             }
-            None => self.send(claimed, queue, target),
-            Some(deadline) => self.arm(claimed.number, queue, target, deadline),
         }
     }
 
-    /// Brings a claimed queueing into its queue.
+    fn not_claimed(&self, not: NotClaimed) -> Result<bool, WorkError> {
+        match not {
+            NotClaimed::Pending => self.refuse_forked().map(|()| false),
+            NotClaimed::Disabled => Err(self.error(WorkErrorKind::Disabled)),
+        }
+    }
+
+    /// Where a queueing is to go. It is found *before* the queueing is claimed: whoever finds that pending
+    /// relies on the run to come, so nothing may refuse it any more.
     #[inline]
-    pub(super) fn send(
+    fn way<'queue>(
+        &self,
+        queue: &'queue Workqueue<P>,
+        target: Target,
+        deadline: Option<Time>,
+    ) -> Result<Way<'queue, P>, WorkError> {
+        let refused = |reason| self.error(WorkErrorKind::Refused(reason));
+        match deadline {
+            None => queue.enter_beyond(target).map(Way::Queue).map_err(refused),
+            Some(_) if queue.is_forked() => Err(refused(RefusedReason::Forked)),
+            Some(deadline) => Ok(Way::Timers(deadline)),
+        }
+    }
+
+    /// Brings a claimed queueing to the timers, or to its queue.
+    #[inline]
+    fn bring_in(
         &self,
         claimed: Claimed,
         queue: &Workqueue<P>,
         target: Target,
+        way: Way<'_, P>,
     ) -> Result<(), WorkError> {
-        match queue.enter_beyond(target) {
-            Ok(entry) => {
+        match way {
+            Way::Queue(entry) => {
                 self.clone().dispatch(claimed, entry);
                 Ok(())
             }
-            Err(reason) => {
-                self.give_up(claimed.number);
-                Err(self.error(WorkErrorKind::Refused(reason)))
-            }
+            Way::Timers(deadline) => self.arm(claimed.number, queue, target, deadline),
         }
     }
 
@@ -591,7 +612,7 @@ impl<P: Platform> Work<P> {
         number: Number,
         queue: &Workqueue<P>,
         target: Target,
-        deadline: coreshard_platform::Time,
+        deadline: Time,
     ) -> Result<(), WorkError> {
         let delayed = Delayed { work: self.clone(), number, queue: queue.clone(), target };
         let mut slot = self.core.slot.lock();
@@ -618,6 +639,22 @@ impl<P: Platform> Work<P> {
                 due.take().into_iter().for_each(Delayed::discard);
                 Err(self.error(WorkErrorKind::Timer(error)))
             }
+        }
+    }
+}
+
+/// Where a queueing is to go.
+enum Way<'queue, P: Platform> {
+    Queue(Entry<'queue, P>),
+    Timers(Time),
+}
+
+impl<P: Platform> Way<'_, P> {
+    /// It is not to go there after all.
+    #[cold]
+    fn abandon(self) {
+        if let Self::Queue(entry) = self {
+            entry.abandon();
         }
     }
 }

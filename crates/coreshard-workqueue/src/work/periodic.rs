@@ -73,11 +73,9 @@ struct NextTick<'tick, P: Platform> {
 impl<P: Platform> Drop for NextTick<'_, P> {
     fn drop(&mut self) {
         let deadline = if self.rate.advance(P::now()) { None } else { Some(self.rate.due) };
-        let state = &self.work.core.state;
-        // Refused where it was stopped, or somebody queued a tick by hand.
-        let Ok(claimed) = state.claim(deadline.is_some()) else { return };
         let queue = &self.rate.queue;
-        if let Err(error) = self.work.bring_in(claimed, queue, Target::Here, deadline)
+        // Disabled where it was stopped; false where somebody queued a tick by hand.
+        if let Err(error) = self.work.queue_at(queue, Target::Here, deadline)
             && error.reason() != WorkErrorReason::Disabled
         {
             tracing::warn!(queue = queue.name(), %error, "periodic work ends");

@@ -108,6 +108,25 @@ impl<P: Platform> WorkState<P> {
         }
     }
 
+    /// Whether [`Self::claim`] would be refused at this moment: a look before it that costs next to nothing
+    /// where it would not be.
+    ///
+    /// A refusal *writes* too, as there.
+    #[inline]
+    pub(crate) fn can_be_claimed(&self) -> Result<(), NotClaimed> {
+        if self.word.load(Relaxed) & (PENDING | DISABLES) == 0 {
+            return Ok(());
+        }
+        let seen = self.change(|seen| {
+            if seen & PENDING != 0 { Ok((seen, NotClaimed::Pending)) } else { Err(seen) }
+        });
+        match seen {
+            Ok(pending) => Err(pending),
+            Err(seen) if seen & DISABLES != 0 => Err(NotClaimed::Disabled),
+            Err(_) => Ok(()),
+        }
+    }
+
     /// Queues it, unless it is pending.
     ///
     /// A refusal *writes* too, the word as it was: the run to come changes the word after that,

@@ -170,26 +170,26 @@ impl<P: Platform> EmbeddedWorks<P> {
         if item.disables != 0 {
             return Err(error(work, WorkErrorKind::Disabled));
         }
+        // A queueing that is pending stays as it is where the queue takes no other.
+        let way = match deadline {
+            None => Ok(queue
+                .enter_beyond(target)
+                .map_err(|reason| error(work, WorkErrorKind::Refused(reason)))?),
+            Some(deadline) => Err(deadline),
+        };
         let was_pending = item.is(PENDING);
         let mut afterwards = Afterwards::nothing();
         if was_pending {
             afterwards = self.make_void(&mut state, item);
         }
-        let queued = match deadline {
-            None => match queue.enter_beyond(target) {
-                Ok(entry) => {
-                    item.flags |= self.pending;
-                    item.ticket = state.draw(work);
-                    dispatch(stripe, state, work, item, entry);
-                    Ok(())
-                }
-                Err(reason) => {
-                    let error = error(work, WorkErrorKind::Refused(reason));
-                    drop(state);
-                    Err(error)
-                }
-            },
-            Some(deadline) => self.arm(stripe, state, work, queue, target, deadline),
+        let queued = match way {
+            Ok(entry) => {
+                item.flags |= self.pending;
+                item.ticket = state.draw(work);
+                dispatch(stripe, state, work, item, entry);
+                Ok(())
+            }
+            Err(deadline) => self.arm(stripe, state, work, queue, target, deadline),
         };
         afterwards.see_to_it();
         queued.map(|()| was_pending)
