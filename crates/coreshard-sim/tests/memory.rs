@@ -84,3 +84,53 @@ fn nothing_is_lost_where_atomics_are_loads_and_stores_that_fail() {
         assert_eq!(run.unwrap().value, [u64::from(CPUS) * TIMES; 2]);
     }
 }
+
+/// What `second` takes on the second CPU given after the first one has written all of `LINES`, in nanoseconds a line.
+fn after_a_writer(arbitration: &str, cpus: (u32, u32), second: fn(&[Line])) -> f64 {
+    const LINES: usize = 100;
+    let text = format!(
+        "{TWO_SOCKETS}\n[costs.arbitration]\nhold_ns = 0\n{arbitration}source = \"a figure for tests\"\n"
+    );
+    let machine = Machine::from_toml("two sockets", &text).unwrap();
+    let run = Simulation::new(&machine).run(|| {
+        let lines: Arc<Vec<_>> = Arc::new((0..LINES).map(|_| Line::new()).collect());
+        let written = Arc::clone(&lines);
+        pinned(CpuId(cpus.0), move || written.iter().for_each(|it| it.word.store(1, Relaxed)))
+            .join();
+        let took = Arc::new(std::sync::atomic::AtomicU64::new(0));
+        let tells = Arc::clone(&took);
+        pinned(CpuId(cpus.1), move || {
+            let start = Sim::now();
+            second(&lines);
+            tells.store(Sim::now().ns_since(start), Relaxed);
+        })
+        .join();
+        took.load(Relaxed) as f64 / LINES as f64
+    });
+    run.unwrap().value
+}
+
+#[test]
+fn cpus_of_a_core_read_what_one_of_them_wrote_at_the_price_of_a_hit() {
+    let load = |lines: &[Line]| lines.iter().for_each(|it| assert_eq!(it.word.load(Relaxed), 1));
+    let (sibling, other) = (after_a_writer("", (0, 1), load), after_a_writer("", (0, 2), load));
+    assert!((1.0..2.5).contains(&sibling), "{sibling} ns of 1.54");
+    assert!((20.0..40.0).contains(&other), "{other} ns of 25");
+}
+
+#[test]
+fn a_core_has_several_lines_on_their_way_where_the_machine_says_so() {
+    // Each is another line's, and an atomic at the end waits for all.
+    let count = |lines: &[Line]| {
+        for line in lines {
+            line.word.store(line.word.load(Relaxed) + 1, Relaxed);
+        }
+        assert_eq!(lines[0].other.fetch_add(1, AcqRel), 0);
+        assert!(lines.iter().all(|it| it.word.load(Relaxed) == 2));
+    };
+    let one = after_a_writer("", (0, 8), count);
+    let ten = after_a_writer("misses_at_once = 10\n", (0, 8), count);
+    let two = after_a_writer("misses_at_once = 2\n", (0, 8), count);
+    assert!(ten < two && two < one, "{ten} ns with ten at once, {two} with two, {one} with one");
+    assert!(ten < one / 4.0, "{ten} ns with ten at once, {one} with one");
+}

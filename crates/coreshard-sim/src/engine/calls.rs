@@ -39,6 +39,7 @@ fn might_sleep(sim: NonNull<SimState>, does: &str, site: Site) {
 #[inline]
 pub(crate) fn access(address: usize, bytes: usize, access: Access, site: Site) {
     let Some(sim) = current() else { return };
+    with(sim, |sim| sim.wait_for_loaded_unless(address, access));
     in_turn_for(sim, address);
     if with(sim, |sim| sim.memory.arbitrates() && sim.awaits_line(address, access)) {
         suspend(sim, Pause::AwaitsLine);
@@ -66,6 +67,17 @@ pub(crate) fn access(address: usize, bytes: usize, access: Access, site: Site) {
                 end = end.max(sim.touch(place, access, since, site).end);
                 next += line_bytes;
             }
+        }
+        // The CPU goes on until somebody needs what it loaded; who looks again at the same word does.
+        let goes_on = access == Access::Load
+            && sim.memory.has_several_misses()
+            && granted.is_none()
+            && !spins
+            && address % line_bytes + bytes <= line_bytes
+            && end > since + sim.costs.l1_hit;
+        if goes_on {
+            sim.spin_detector.comes_at = end;
+            end = since + sim.costs.l1_hit;
         }
         sim.now = end + sim.costs.compute;
         if left_loop {
@@ -117,7 +129,10 @@ fn enter_kernel(sim: NonNull<SimState>, cost: impl FnOnce(&Costs) -> Ps) {
 /// The running thread takes a time that the machine's costs tell.
 #[inline]
 pub(crate) fn charge(sim: NonNull<SimState>, cost: impl FnOnce(&Costs) -> Ps) {
-    with(sim, |sim| sim.now += cost(&sim.costs));
+    with(sim, |sim| {
+        sim.wait_for_loaded();
+        sim.now += cost(&sim.costs);
+    });
 }
 
 /// A place where code of a kernel may be preempted, unless it holds a lock.

@@ -18,6 +18,10 @@ impl SimState {
         if self.mode.uniform_memory || self.mode.at_waits {
             return false;
         }
+        // What is stored is made of what is on its way.
+        if access == Access::Store && self.spin_detector.comes_at > self.now {
+            return false;
+        }
         let place = self.place(address);
         let waits = in_host(|| self.memory.wait_for_line(self.cpu, place, access, self.now));
         let Some(first) = waits else { return false };

@@ -117,6 +117,9 @@ pub(super) unsafe fn step(sim: *mut SimState, cpu: usize, time: Ps) {
     };
     // SAFETY: the coroutine is suspended or over, so this is the only reference again.
     let c = unsafe { &mut *sim };
+    if matches!(result, CoroutineResult::Return(())) {
+        c.wait_for_loaded();
+    }
     c.cpus[cpu].spin_detector = c.spin_detector;
     c.cpus[cpu].clock = c.now;
     c.cpus[cpu].needs = c.needs;

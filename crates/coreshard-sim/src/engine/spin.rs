@@ -22,6 +22,7 @@ impl SimState {
 
     /// One turn of spinning, where that lets others go first.
     pub(super) fn spin_once(&mut self) {
+        self.wait_for_loaded();
         self.now += self.costs.spin_hint;
         if let Some(injector) = &mut self.injector {
             injector.thread_spins(self.thread);
@@ -31,6 +32,7 @@ impl SimState {
 
     /// One turn of spinning; if the CPU is to sleep on the line, until when at the latest.
     pub(super) fn spin_turn(&mut self) -> Option<Ps> {
+        self.wait_for_loaded();
         self.now += self.costs.spin_hint;
         if let Some(injector) = &mut self.injector {
             injector.thread_spins(self.thread);

@@ -1,5 +1,6 @@
 //! Tells that a CPU spins: that its thread does nothing but look at one word.
 
+use crate::machine::Ps;
 use crate::memory::{Access, Place};
 
 /// What the running thread looked at last, and how often it has spun since.
@@ -8,6 +9,8 @@ pub(super) struct SpinDetector {
     pub(super) place: Option<Place>,
     /// Turns of spinning with no other access between them.
     pub(super) turns: u32,
+    /// When what it looked at comes, where it goes on meanwhile.
+    pub(super) comes_at: Ps,
 }
 
 impl SpinDetector {
@@ -15,7 +18,7 @@ impl SpinDetector {
     pub(super) fn note_access(&mut self, place: Place, access: Access) {
         if access != Access::Load || self.place != Some(place) {
             let place = if access == Access::Load { Some(place) } else { None };
-            *self = Self { place, turns: 0 };
+            *self = Self { place, turns: 0, comes_at: 0 };
         }
     }
 }

@@ -397,6 +397,24 @@ impl SimState {
         }
     }
 
+    /// The running thread needs what it loaded last.
+    #[inline]
+    pub(super) fn wait_for_loaded(&mut self) {
+        self.now = self.now.max(std::mem::take(&mut self.spin_detector.comes_at));
+    }
+
+    /// The same, but where it is about to store to that word: what is stored is made of what was loaded, and waits for it in
+    /// the store buffer.
+    #[inline]
+    pub(super) fn wait_for_loaded_unless(&mut self, address: usize, access: Access) {
+        if self.spin_detector.comes_at > self.now {
+            let place = self.place(address);
+            if access != Access::Store || self.spin_detector.place != Some(place) {
+                self.wait_for_loaded();
+            }
+        }
+    }
+
     /// The running CPU looks at `time` whether others are earlier.
     pub(super) fn set_horizon(&mut self, time: Ps) {
         if !self.mode.at_waits {

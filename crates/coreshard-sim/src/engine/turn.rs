@@ -21,6 +21,12 @@ pub(super) fn suspend(sim: NonNull<SimState>, pause: Pause) {
 /// Returns when it is the running CPU's turn.
 #[inline]
 pub(super) fn in_turn(sim: NonNull<SimState>) {
+    with(sim, SimState::wait_for_loaded);
+    turn(sim);
+}
+
+#[inline]
+fn turn(sim: NonNull<SimState>) {
     // SAFETY: as in `suspend`; the reference ends before it is called.
     let (now, horizon) = unsafe { (sim.as_ref().now, sim.as_ref().horizon) };
     if now >= horizon {
@@ -33,7 +39,7 @@ pub(super) fn in_turn(sim: NonNull<SimState>) {
 pub(super) fn in_turn_for(mut sim: NonNull<SimState>, address: usize) {
     // SAFETY: as in `in_turn`.
     unsafe { sim.as_mut() }.needs.word = address;
-    in_turn(sim);
+    turn(sim);
 }
 
 /// Calls `act` with the simulation's state. `act` does not suspend, and runs no simulated code.

@@ -92,7 +92,7 @@ costs! {
 pub(crate) struct Arbitration {
     /// How long a CPU keeps a line that it fetched, so that its next accesses hit.
     pub(crate) hold: Ps,
-    /// How long a read-modify-write keeps the line that it fetched.
+    /// How long a line's home is busy with a request that takes the line, beyond its way.
     pub(crate) locked: Ps,
     /// What of a latency the request is on its way: who has waited so long has spent it.
     pub(crate) request: Ps,
@@ -106,6 +106,8 @@ pub(crate) struct Arbitration {
     pub(crate) loads_take: bool,
     /// A read-modify-write is a load and a store that fails where the line was taken meanwhile.
     pub(crate) exclusives: bool,
+    /// Lines that a CPU has on their way at once; 0: one, for which it waits, and one store's.
+    pub(crate) misses_at_once: u64,
     /// Stores past which a CPU of a replay goes on while their line is elsewhere; 0: loads of the line wait for it at once.
     pub(crate) stores_ahead: u64,
 }

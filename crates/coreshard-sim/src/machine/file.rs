@@ -133,7 +133,7 @@ impl MachineReader<'_> {
 
     /// How contended lines change hands: a table of its own, with one source.
     fn arbitration(&self, value: &Value<'_>) -> Result<(Arbitration, String), MachineError> {
-        const KEYS: [&str; 10] = [
+        const KEYS: [&str; 11] = [
             "hold_ns",
             "locked_ns",
             "request_ns",
@@ -142,6 +142,7 @@ impl MachineReader<'_> {
             "far_atomic_ns",
             "loads_take_dirty_lines",
             "load_and_store_exclusive",
+            "misses_at_once",
             "stores_ahead",
             "source",
         ];
@@ -162,6 +163,9 @@ impl MachineReader<'_> {
         let stores_ahead = table
             .get("stores_ahead")
             .map_or(Ok(0), |value| self.count("arbitration.stores_ahead", value, 4_096))?;
+        let misses_at_once = table
+            .get("misses_at_once")
+            .map_or(Ok(0), |value| self.count("arbitration.misses_at_once", value, 64))?;
         let arbitration = Arbitration {
             hold: ns("hold_ns")?,
             locked: ns("locked_ns")?,
@@ -171,6 +175,7 @@ impl MachineReader<'_> {
             far_atomic: ns("far_atomic_ns")?,
             loads_take: flag("loads_take_dirty_lines")?,
             exclusives: flag("load_and_store_exclusive")?,
+            misses_at_once,
             stores_ahead,
         };
         Ok((arbitration, self.text(table, "source", "arbitration", at)?.to_owned()))

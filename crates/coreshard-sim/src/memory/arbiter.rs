@@ -8,8 +8,9 @@
 //!    much less. Where `hold` is 0, a locked instruction that waits for its CPU's own stores to the line asks for it with the
 //!    others. A transfer takes up to `JITTER` longer by chance: else two loops of one length could miss each other for ever.
 //! 2. Then one of those who wait is drawn. The weight of each falls with the fourth power of its distance from the owner
-//!    (beyond `reach`): neighbours win more often, and a line seldom leaves its package. Whoever was passed over eight times
-//!    as often as there are CPUs waiting is served first. What `request` of the latency is, was spent in waiting.
+//!    (beyond `reach`): neighbours win more often, and a line seldom leaves its package. Another CPU of the owner's core counts
+//!    as one of the same last-level cache: the core gives the line to whoever asked from outside first. Whoever was passed over
+//!    eight times as often as there are CPUs waiting is served first. What `request` of the latency is, was spent in waiting.
 //! 3. Loads are drawn among the others, and the home answers one after the other: a write that is drawn first is not held up
 //!    by them, and those that it overtakes see what it wrote.
 //! 4. Where a load finds a line that its owner has written, it takes the line for itself (`loads_take`), as protocols do

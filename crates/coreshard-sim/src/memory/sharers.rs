@@ -59,6 +59,12 @@ impl Neighbours {
         self.rings_of(cpu).first().map_or(0, |ring| ring.latency)
     }
 
+    /// The least latency to another CPU that is greater than this one; this one where there is none.
+    pub(super) fn beyond(&self, cpu: usize, latency: Ps) -> Ps {
+        let farther = self.rings_of(cpu).iter().find(|ring| ring.latency > latency);
+        farther.map_or(latency, |ring| ring.latency)
+    }
+
     /// The nearest of the sharers, of which there is one at least, and not `cpu` itself.
     pub(super) fn nearest(&self, cpu: usize, sharers: &[u64]) -> usize {
         for ring in self.rings_of(cpu) {
