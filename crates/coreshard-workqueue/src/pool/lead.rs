@@ -25,14 +25,14 @@ const FIRST_NS: u64 = 128;
 const MAX_NS: u64 = 2_048;
 
 /// Rounds without a wait, against which it is held.
-const ROUNDS_WITHOUT: u32 = 16;
+const ROUNDS_WITHOUT: u32 = 32;
 
 /// Rounds with it, until it is held against those.
 const ROUNDS_WITH: u32 = 128;
 
 /// Rounds between two trials, after one that failed.
 const FIRST_REST: u32 = 64;
-const MAX_REST: u32 = 1_024;
+const MAX_REST: u32 = 4_096;
 
 /// Items, and how long they took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,10 +47,10 @@ impl Flow {
         self.ns += more.ns;
     }
 
-    /// By a twentieth at least.
+    /// By a tenth at least.
     fn is_above(self, other: Self) -> bool {
-        20 * u128::from(self.items) * u128::from(other.ns)
-            > 21 * u128::from(other.items) * u128::from(self.ns)
+        10 * u128::from(self.items) * u128::from(other.ns)
+            > 11 * u128::from(other.items) * u128::from(self.ns)
     }
 }
 
@@ -155,15 +155,21 @@ impl Lead {
                 if are_many {
                     self.ns -= self.ns / 4;
                 }
-                if rounds == 1 || is_lone || self.ns < FIRST_NS {
-                    if self.with.is_above(self.without) {
-                        self.rest = FIRST_REST;
-                        self.rest_for(0);
-                    } else {
-                        self.give_up();
-                    }
-                } else if rounds <= ROUNDS_WITH - 3 && self.without.is_above(self.with) {
+                let is_worse = self.without.is_above(self.with);
+                let is_better = self.with.is_above(self.without);
+                // First it must not be worse, then better.
+                let is_bad = match ROUNDS_WITH - rounds {
+                    0..2 => false,
+                    2..16 => is_worse,
+                    _ => !is_better,
+                };
+                let is_over = rounds == 1 || is_lone || self.ns < FIRST_NS;
+                if is_bad || (is_over && !is_better) {
                     self.give_up();
+                } else if is_over {
+                    // One success among failures may be chance.
+                    self.rest = (self.rest / 2).max(FIRST_REST);
+                    self.rest_for(0);
                 }
             }
         }
@@ -270,7 +276,7 @@ mod tests {
         claims(&mut lead, &CONVERSATION, 400_000);
         let after = claims(&mut lead, &CONVERSATION, 400_000);
         assert!(after.waited_ns * 20 < after.ns, "{}", after.waited_ns);
-        claims(&mut lead, &FLOOD, 40_000);
+        claims(&mut lead, &FLOOD, 150_000);
         assert!(claims(&mut lead, &FLOOD, 10_000).items > 10_000 * 12);
     }
 
