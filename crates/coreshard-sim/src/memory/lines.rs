@@ -83,6 +83,12 @@ impl LineEntry<'_> {
         }
     }
 
+    /// True if another CPU of its core has it; `siblings` are those of each CPU, or nothing.
+    #[inline]
+    pub(super) fn is_at_sibling(&self, siblings: &[Box<[usize]>], cpu: usize) -> bool {
+        siblings.get(cpu).is_some_and(|others| others.iter().any(|other| self.is_at(*other)))
+    }
+
     /// The CPUs that share it.
     pub(super) fn sharers(&self) -> &[u64] {
         self.sharers

@@ -197,10 +197,7 @@ impl Memory {
         if access == Access::StoreExclusive && !here {
             return None;
         }
-        if access == Access::Load
-            && let Some(siblings) = self.siblings.get(cpu)
-            && siblings.iter().any(|sibling| entry.is_at(*sibling))
-        {
+        if access == Access::Load && entry.is_at_sibling(&self.siblings, cpu) {
             return None;
         }
         // A locked instruction waits until the CPU's stores are out; if one is to this line, others may ask for it meanwhile.
@@ -377,10 +374,7 @@ impl Memory {
         let at_sibling = !here
             && access == Access::Load
             && self.arbiter.is_some()
-            && self
-                .siblings
-                .get(cpu)
-                .is_some_and(|siblings| siblings.iter().any(|sibling| entry.is_at(*sibling)));
+            && entry.is_at_sibling(&self.siblings, cpu);
         match access {
             Access::Load if here || at_sibling => Outcome::hit(now + self.l1_hit),
             Access::Store if here && exclusive => {
