@@ -6,6 +6,7 @@ use std::mem::MaybeUninit;
 
 use coreshard_platform::Platform;
 
+use super::pool_link::Entry;
 use super::workqueue::Workqueue;
 use crate::base::error::RefusedReason;
 use crate::base::item::{Item, ItemBody, ItemKind, Name, Payload};
@@ -91,9 +92,27 @@ impl<P: Platform> Workqueue<P> {
         words: [MaybeUninit<u64>; 2],
     ) -> Result<(), RefusedReason> {
         let entry = self.enter_beyond(target)?;
-        entry.send_as(|| Label::Item(function.name()), ForeignCall { function, words });
+        if entry.is_direct() {
+            entry.send_directly(ForeignCall { function, words });
+        } else {
+            let [first, second] = words;
+            send_indirectly(entry, function, first, second);
+        }
         Ok(())
     }
+}
+
+/// To a queue that looks at its items. The words come one by one: on the other way they are never in memory, then.
+#[inline(never)]
+#[track_caller]
+fn send_indirectly<P: Platform>(
+    entry: Entry<'_, P>,
+    function: &'static ForeignFunction,
+    first: MaybeUninit<u64>,
+    second: MaybeUninit<u64>,
+) {
+    let words = [first, second];
+    entry.send_as(|| Label::Item(function.name()), ForeignCall { function, words });
 }
 
 struct ForeignCall {
