@@ -134,3 +134,60 @@ fn a_core_has_several_lines_on_their_way_where_the_machine_says_so() {
     assert!(ten < two && two < one, "{ten} ns with ten at once, {two} with two, {one} with one");
     assert!(ten < one / 4.0, "{ten} ns with ten at once, {one} with one");
 }
+
+#[test]
+fn a_request_that_nobody_competes_with_takes_as_long_wherever_it_has_its_turn() {
+    let add = |lines: &[Line]| {
+        for line in lines {
+            assert_eq!(line.word.fetch_add(1, AcqRel), 1);
+        }
+    };
+    let (at_once, later) = ("", "request_ns = 10\n");
+    for other in [2, 8] {
+        let one = after_a_writer(at_once, (0, other), add);
+        let same = after_a_writer(later, (0, other), add);
+        assert!((one - same).abs() < 0.5, "{one} and {same} ns from CPU {other}");
+    }
+}
+
+/// How long an add of the line's owner takes that begins 3 ns after another CPU's add of it, in nanoseconds.
+fn owners_add_ns(arbitration: &str) -> u64 {
+    let text = format!(
+        "{TWO_SOCKETS}\n[costs.arbitration]\nhold_ns = 0\n{arbitration}source = \"a figure for tests\"\n"
+    );
+    let machine = Machine::from_toml("two sockets", &text).unwrap();
+    let run = Simulation::new(&machine).run(|| {
+        let line = Arc::new(Line::new());
+        let begin = Sim::now().as_ns() + 1_000_000;
+        let wait_until = |ns: u64| {
+            Sim::compute(std::time::Duration::from_nanos(ns - Sim::now().as_ns()));
+        };
+        let others = Arc::clone(&line);
+        let other = pinned(CpuId(2), move || {
+            wait_until(begin);
+            others.word.fetch_add(1, AcqRel);
+        });
+        let took = Arc::new(std::sync::atomic::AtomicU64::new(0));
+        let tells = Arc::clone(&took);
+        let owner = pinned(CpuId(0), move || {
+            line.word.fetch_add(1, AcqRel);
+            // Reading the clock takes 20.
+            wait_until(begin - 17);
+            let start = Sim::now();
+            line.word.fetch_add(1, AcqRel);
+            tells.store(Sim::now().ns_since(start), Relaxed);
+        });
+        other.join();
+        owner.join();
+        took.load(Relaxed)
+    });
+    run.unwrap().value
+}
+
+#[test]
+fn an_owner_has_its_line_until_a_request_is_there() {
+    let (at_once, later) = (owners_add_ns(""), owners_add_ns("request_ns = 15\n"));
+    // With the clock's own 20 ns: an add that hits, and one that waits until the other has the line, and gets it back.
+    assert_eq!(later, 27, "where the other's request is on its way");
+    assert!((65..70).contains(&at_once), "{at_once} ns, of 20, 22 and 25");
+}

@@ -6,7 +6,9 @@
 //! 1. Whoever got a line keeps it for up to twice `hold`, on average for `hold`, so that its next accesses hit: the second half
 //!    of a compare-exchange loop, or a retry. A ping-pong's published latency holds that time, so the transfer itself takes so
 //!    much less. Where `hold` is 0, a locked instruction that waits for its CPU's own stores to the line asks for it with the
-//!    others. A transfer takes up to `JITTER` longer by chance: else two loops of one length could miss each other for ever.
+//!    others; and a line that nobody waits for stays with its owner until a locked instruction's request has come (`request`).
+//!    A load has the line at once, as its CPU goes on meanwhile. A transfer takes up to `JITTER` longer by chance: else two
+//!    loops of one length could miss each other for ever.
 //! 2. Then one of those who wait is drawn. The weight of each falls with the fourth power of its distance from the owner
 //!    (beyond `reach`): neighbours win more often, and a line seldom leaves its package. Another CPU of the owner's core counts
 //!    as one of the same last-level cache: the core gives the line to whoever asked from outside first. Whoever was passed over
@@ -60,6 +62,13 @@ impl Arbiter {
     pub(super) fn kept(&mut self, exclusive: bool) -> Ps {
         let hold = self.costs.hold;
         if exclusive && hold > 0 { self.random.below(2 * hold) } else { 0 }
+    }
+
+    /// When a request for a line that another CPU has is there: its owner has the line so long.
+    #[inline]
+    pub(super) fn request_arrives(&self, access: Access, now: Ps, is_elsewhere: bool) -> Ps {
+        let travels = is_elsewhere && access.is_locked() && self.costs.hold == 0;
+        if travels { now + self.costs.request } else { now }
     }
 
     pub(super) fn jitter(&mut self) -> Ps {

@@ -220,7 +220,8 @@ impl Memory {
             arbiter.push(line, cpu, access, now);
             return Some(None);
         }
-        let free = entry.line.busy_until;
+        let arrives = arbiter.request_arrives(access, now, exclusive && !here);
+        let free = entry.line.busy_until.max(arrives);
         if now >= free + 2 * arbiter.costs.hold {
             return None;
         }
