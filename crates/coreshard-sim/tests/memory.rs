@@ -10,7 +10,7 @@ use coreshard_platform::{AtomicInt, Platform, ThreadHandle};
 use coreshard_sim::{Machine, Sim, SimAlloc, Simulation};
 use coreshard_topology::CpuId;
 use machines::{GRAVITON_1, SKYLAKE, TWO_SOCKETS};
-use programs::{Line, ping_pong_ns, pinned};
+use programs::{AtomicU64, Line, ping_pong_ns, pinned};
 
 testing::watch!();
 
@@ -190,4 +190,97 @@ fn an_owner_has_its_line_until_a_request_is_there() {
     // With the clock's own 20 ns: an add that hits, and one that waits until the other has the line, and gets it back.
     assert_eq!(later, 27, "where the other's request is on its way");
     assert!((65..70).contains(&at_once), "{at_once} ns, of 20, 22 and 25");
+}
+
+/// Two lines that are 128 aligned bytes.
+#[repr(C, align(128))]
+struct Pair {
+    first: AtomicU64,
+    _rest: [u64; 7],
+    second: AtomicU64,
+}
+
+impl Pair {
+    fn several(count: usize) -> Arc<Vec<Self>> {
+        let word = || AtomicU64::new(0);
+        let pair = |_| Self { first: word(), _rest: [0; 7], second: word() };
+        Arc::new((0..count).map(pair).collect())
+    }
+}
+
+/// What a load of a pair's second word costs, by the CPU that wrote both, after another one has added to the first, in nanoseconds.
+fn load_of_the_second_ns(arbitration: &str) -> f64 {
+    const PAIRS: usize = 100;
+    let text = format!(
+        "{TWO_SOCKETS}\n[costs.arbitration]\nhold_ns = 0\n{arbitration}source = \"a figure for tests\"\n"
+    );
+    let machine = Machine::from_toml("two sockets", &text).unwrap();
+    let run = Simulation::new(&machine).run(|| {
+        let pairs = Pair::several(PAIRS);
+        let on = |cpu: u32, act: fn(&Pair)| {
+            let pairs = Arc::clone(&pairs);
+            let took = Arc::new(std::sync::atomic::AtomicU64::new(0));
+            let tells = Arc::clone(&took);
+            pinned(CpuId(cpu), move || {
+                let start = Sim::now();
+                pairs.iter().for_each(act);
+                tells.store(Sim::now().ns_since(start), Relaxed);
+            })
+            .join();
+            took.load(Relaxed) as f64 / PAIRS as f64
+        };
+        on(0, |pair| {
+            pair.first.store(1, Relaxed);
+            pair.second.store(1, Relaxed);
+        });
+        on(2, |pair| assert_eq!(pair.first.fetch_add(1, AcqRel), 1));
+        on(0, |pair| assert_eq!(pair.second.load(Relaxed), 1))
+    });
+    run.unwrap().value
+}
+
+#[test]
+fn the_other_line_of_a_pair_comes_along_where_the_machine_says_so() {
+    let (alone, pairs) =
+        (load_of_the_second_ns(""), load_of_the_second_ns("pair_prefetch = true\n"));
+    assert!((1.0..2.5).contains(&alone), "{alone} ns of 1.54");
+    assert!((20.0..40.0).contains(&pairs), "{pairs} ns of 25");
+}
+
+/// Words of one pair of lines contend nearly as those of one line, and words on pairs of their own do not.
+#[test]
+fn two_counters_of_a_pair_contend_where_pairs_are_fetched() {
+    let machine = Machine::from_toml("skylake", SKYLAKE).unwrap();
+    let ns = |apart: usize| {
+        let run = Simulation::new(&machine).run(|| {
+            let words = Pair::several(2);
+            let begin = Arc::new(Line::new());
+            let threads: Vec<_> = (0..4)
+                .map(|cpu: u32| {
+                    let (words, begin) = (Arc::clone(&words), Arc::clone(&begin));
+                    pinned(CpuId(cpu), move || {
+                        begin.word.fetch_add(1, AcqRel);
+                        while begin.word.load(Relaxed) < 4 {
+                            Sim::spin_hint();
+                        }
+                        // Two CPUs for each of two words.
+                        let word = match (cpu % 2, apart) {
+                            (0, _) => &words[0].first,
+                            (_, 64) => &words[0].second,
+                            _ => &words[1].first,
+                        };
+                        (0..200).for_each(|_| {
+                            word.fetch_add(1, AcqRel);
+                        });
+                    })
+                })
+                .collect();
+            let start = Sim::now();
+            threads.into_iter().for_each(ThreadHandle::join);
+            Sim::now().ns_since(start)
+        });
+        run.unwrap().value
+    };
+    let (near, far) = (ns(64), ns(128));
+    assert!(near * 10 > far * 13, "{near} ns with both on one pair, {far} on two");
 }

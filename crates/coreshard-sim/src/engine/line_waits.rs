@@ -8,7 +8,7 @@
 use super::events::Event;
 use super::state::SimState;
 use crate::machine::Ps;
-use crate::memory::{Access, Place};
+use crate::memory::{Access, Place, Prefetched};
 use crate::site::Site;
 use crate::space::in_host;
 
@@ -25,6 +25,7 @@ impl SimState {
         let place = self.place(address);
         let waits = in_host(|| self.memory.wait_for_line(self.cpu, place, access, self.now));
         let Some(first) = waits else { return false };
+        self.see_to_prefetched();
         if let Some((free, slot)) = first {
             in_host(|| self.events.push(free, Event::Line(slot)));
             self.set_horizon(free);
@@ -52,7 +53,21 @@ impl SimState {
                 }
                 self.step_at(cpu, outcome.end);
             }
+            self.see_to_prefetched();
         });
+    }
+
+    /// What prefetchers did may make CPUs go on that spin, and others wait.
+    #[inline]
+    pub(super) fn see_to_prefetched(&mut self) {
+        let Some(Prefetched { waits, wakes }) = self.memory.take_prefetched() else { return };
+        if let Some((free, slot)) = waits {
+            in_host(|| self.events.push(free, Event::Line(slot)));
+            self.set_horizon(free);
+        }
+        if let Some((line, done)) = wakes {
+            self.wake_spinners(line, done);
+        }
     }
 
     /// When the access was over for which the running thread has waited; `None` if it did not.

@@ -104,6 +104,8 @@ pub(crate) struct Arbitration {
     pub(crate) far_atomic: Ps,
     /// A load that finds a written line takes it.
     pub(crate) loads_take: bool,
+    /// The other line of a pair comes along with one that a CPU asks for.
+    pub(crate) pair_prefetch: bool,
     /// A read-modify-write is a load and a store that fails where the line was taken meanwhile.
     pub(crate) exclusives: bool,
     /// Lines that a CPU has on their way at once; 0: one, for which it waits, and one store's.

@@ -133,7 +133,7 @@ impl MachineReader<'_> {
 
     /// How contended lines change hands: a table of its own, with one source.
     fn arbitration(&self, value: &Value<'_>) -> Result<(Arbitration, String), MachineError> {
-        const KEYS: [&str; 11] = [
+        const KEYS: [&str; 12] = [
             "hold_ns",
             "locked_ns",
             "request_ns",
@@ -142,6 +142,7 @@ impl MachineReader<'_> {
             "far_atomic_ns",
             "loads_take_dirty_lines",
             "load_and_store_exclusive",
+            "pair_prefetch",
             "misses_at_once",
             "stores_ahead",
             "source",
@@ -175,6 +176,7 @@ impl MachineReader<'_> {
             far_atomic: ns("far_atomic_ns")?,
             loads_take: flag("loads_take_dirty_lines")?,
             exclusives: flag("load_and_store_exclusive")?,
+            pair_prefetch: flag("pair_prefetch")?,
             misses_at_once,
             stores_ahead,
         };

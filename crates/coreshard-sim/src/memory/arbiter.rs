@@ -34,7 +34,19 @@ pub(crate) struct Request {
     pub(crate) cpu: usize,
     pub(crate) access: Access,
     pub(crate) since: Ps,
+    /// Nobody waits for it.
+    pub(crate) is_prefetch: bool,
     passed_over: u32,
+}
+
+impl Request {
+    pub(super) const fn new(cpu: usize, access: Access, now: Ps) -> Self {
+        Self { cpu, access, since: now, is_prefetch: false, passed_over: 0 }
+    }
+
+    pub(super) const fn of_prefetcher(cpu: usize, access: Access, now: Ps) -> Self {
+        Self { is_prefetch: true, ..Self::new(cpu, access, now) }
+    }
 }
 
 /// Those who wait for one line.
@@ -79,15 +91,14 @@ impl Arbiter {
         self.by_line.contains_key(&line)
     }
 
+    /// True if a CPU's prefetcher waits for the line.
+    pub(super) fn is_prefetched(&self, line: Place, cpu: usize) -> bool {
+        let waiting = self.by_line.get(&line).map_or(&[][..], |slot| &self.slots[*slot].requests);
+        waiting.iter().any(|request| request.is_prefetch && request.cpu == cpu)
+    }
+
     /// Adds one who waits. Where it is the line's first: its slot, for which an event is to come.
-    pub(super) fn push(
-        &mut self,
-        line: Place,
-        cpu: usize,
-        access: Access,
-        now: Ps,
-    ) -> Option<usize> {
-        let request = Request { cpu, access, since: now, passed_over: 0 };
+    pub(super) fn push(&mut self, line: Place, request: Request) -> Option<usize> {
         if let Some(slot) = self.by_line.get(&line) {
             self.slots[*slot].requests.push(request);
             return None;

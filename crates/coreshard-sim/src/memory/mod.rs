@@ -40,15 +40,17 @@ mod access;
 mod arbiter;
 mod kept;
 mod lines;
+mod pair;
 mod prefetch;
 mod sharers;
 
 use crate::machine::{Machine, Ps};
 pub(crate) use access::Access;
-use arbiter::Arbiter;
+use arbiter::{Arbiter, Request};
 use kept::Kept;
 pub(crate) use lines::{ByPlace, Place};
 use lines::{LineState, Lines};
+pub(crate) use pair::Prefetched;
 pub(crate) use prefetch::prefetch;
 use sharers::Neighbours;
 
@@ -118,6 +120,8 @@ pub(crate) struct Memory {
     /// By CPU: when its last misses are done, as many as it has at once; nothing where it has one.
     at_once: Box<[Ps]>,
     misses_at_once: usize,
+    /// What prefetchers did that is to be seen to; nothing where there are none.
+    prefetched: Option<Prefetched>,
 }
 
 impl Memory {
@@ -147,6 +151,9 @@ impl Memory {
         Self {
             at_once: vec![0; ports.len() * misses_at_once].into(),
             misses_at_once,
+            prefetched: costs
+                .arbitration
+                .and_then(|its| its.pair_prefetch.then(Prefetched::default)),
             siblings: if alone { Box::default() } else { siblings },
             lines: Lines::new(arena_start, machine.line_bytes(), ports.len()),
             neighbours: Neighbours::new(machine),
@@ -187,6 +194,21 @@ impl Memory {
         access: Access,
         now: Ps,
     ) -> Option<Option<(Ps, usize)>> {
+        let waits = self.ask_for_line(cpu, place, access, now)?;
+        if self.prefetched.is_some() {
+            self.prefetch_pair(cpu, place, access, now);
+        }
+        Some(waits)
+    }
+
+    #[inline]
+    fn ask_for_line(
+        &mut self,
+        cpu: usize,
+        place: Place,
+        access: Access,
+        now: Ps,
+    ) -> Option<Option<(Ps, usize)>> {
         let arbiter = self.arbiter.as_mut()?;
         let far = arbiter.costs.far_atomic > 0;
         let line = Place(place.0 & !(self.lines.line_bytes() as u64 - 1));
@@ -217,7 +239,7 @@ impl Memory {
         }
         let waiters = arbiter.has_waiters(line);
         if waiters {
-            arbiter.push(line, cpu, access, now);
+            arbiter.push(line, Request::new(cpu, access, now));
             return Some(None);
         }
         let arrives = arbiter.request_arrives(access, now, exclusive && !here);
@@ -229,7 +251,7 @@ impl Memory {
         if now >= free {
             return None;
         }
-        Some(arbiter.push(line, cpu, access, now).map(|slot| (free.max(now), slot)))
+        Some(arbiter.push(line, Request::new(cpu, access, now)).map(|slot| (free.max(now), slot)))
     }
 
     /// The line of a slot of the arbiter's.
@@ -264,14 +286,18 @@ impl Memory {
             false => latency[cpu * cpus + owner],
         });
         self.early = arbiter.costs.request.min(now.saturating_sub(request.since));
-        let outcome = self.access(request.cpu, line, request.access, now);
+        let outcome = match request.is_prefetch {
+            true => self.prefetch_line(request.cpu, line, request.access, now),
+            false => Some(self.serve(request.cpu, line, request.access, now)),
+        };
         self.early = 0;
         let entry = self.lines.entry(line);
         let exclusive = entry.line.state == LineState::Exclusive;
         let free = entry.line.busy_until;
         let arbiter = self.arbiter.as_mut().filter(|arbiter| arbiter.has_waiters(line));
         let next = arbiter.map(|arbiter| free + arbiter.kept(exclusive));
-        (Some((request.cpu, request.access, outcome)), next)
+        let served = outcome.filter(|_| !request.is_prefetch);
+        (served.map(|outcome| (request.cpu, request.access, outcome)), next)
     }
 
     /// What a transfer takes: a published latency holds the time for which its owner keeps a line.
@@ -367,6 +393,16 @@ impl Memory {
     /// Accesses one line at `now`.
     #[inline]
     pub(crate) fn access(&mut self, cpu: usize, place: Place, access: Access, now: Ps) -> Outcome {
+        let outcome = self.serve(cpu, place, access, now);
+        if outcome.source != Source::Hit && self.prefetched.is_some() {
+            self.prefetch_pair(cpu, place, access, now);
+        }
+        outcome
+    }
+
+    /// Accesses one line, which was asked for before.
+    #[inline]
+    fn serve(&mut self, cpu: usize, place: Place, access: Access, now: Ps) -> Outcome {
         let far_atomics = self.does_far_atomics();
         let entry = self.lines.entry(place);
         let here = entry.is_at(cpu);
@@ -466,7 +502,7 @@ impl Memory {
         // The line of a store is asked for as soon as it is in the store buffer, past those before it.
         let asks_at_once = self.has_several_misses() && access == Access::Store;
         let issued = match access {
-            Access::Load => now,
+            Access::Load | Access::Fetch => now,
             Access::Store if asks_at_once => now.max(self.first_of_misses(cpu)),
             _ => now.max(port.stores_done),
         };
@@ -548,7 +584,11 @@ impl Memory {
         } else {
             entry.line.busy_until = done;
             entry.line.state = LineState::Exclusive;
-            entry.line.dirty = access != Access::Load;
+            entry.line.dirty = match access {
+                Access::Load => false,
+                Access::Fetch => entry.line.dirty,
+                _ => true,
+            };
             entry.line.owner = cpu as u16;
             entry.line.far_in_a_row = 0;
         }

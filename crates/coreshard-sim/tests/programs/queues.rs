@@ -1,6 +1,7 @@
 //! Bounded queues for many producers and consumers, as they are published with the tables of `lab/predictions`, written
-//! anew. What shares a line there does so here: sixteen elements, of which consecutive ones are on lines of their own; or four
-//! cells of a sequence and an element, one after the other.
+//! anew. What shares a line, or a pair of lines, there does so here: sixteen elements, of which consecutive ones are on lines of
+//! their own; or four cells of a sequence and an element, one after the other; and the words that a queue begins with, each on
+//! a line of its own, beside one another.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -29,10 +30,15 @@ const CELLS_OF_LINE: u64 = 4;
 #[repr(align(64))]
 struct Cells([Cell; CELLS_OF_LINE as usize]);
 
+#[repr(align(64))]
+struct Word(AtomicU64);
+
+/// What a queue begins with.
+#[repr(C, align(128))]
+struct Words([Word; 4]);
+
 pub(crate) struct Ring {
-    head: Line,
-    tail: Line,
-    lock: Line,
+    words: Words,
     elements: Vec<Elements>,
     cells: Vec<Cells>,
 }
@@ -52,9 +58,7 @@ impl Ring {
             element: AtomicU32::new(0),
         };
         let ring = Self {
-            head: Line::new(),
-            tail: Line::new(),
-            lock: Line::new(),
+            words: Words(std::array::from_fn(|_| Word(AtomicU64::new(0)))),
             elements: (0..SLOTS / ELEMENTS_OF_LINE).map(|_| elements()).collect(),
             cells: (0..SLOTS / CELLS_OF_LINE)
                 .map(|line| Cells(std::array::from_fn(|at| cell(line, at))))
@@ -67,6 +71,10 @@ impl Ring {
             sequence.store(sequence.load(Relaxed), Relaxed);
         }
         ring
+    }
+
+    fn word(&self, at: usize) -> &AtomicU64 {
+        &self.words.0[at].0
     }
 
     /// The element of a number: the next one is on the next line, and after sixteen lines it is the first again.
@@ -113,9 +121,15 @@ impl Ring {
 
 /// Each takes a number by an atomic add, and waits at that slot.
 pub(crate) const OPTIMIST: Queue = Queue {
-    push: |ring, value| ring.put(ring.head.word.fetch_add(1, AcqRel), value),
-    pop: |ring| ring.take(ring.tail.word.fetch_add(1, AcqRel)),
+    push: |ring, value| ring.put(ring.word(index::HEAD).fetch_add(1, AcqRel), value),
+    pop: |ring| ring.take(ring.word(index::TAIL).fetch_add(1, AcqRel)),
 };
+
+/// The words of the two queues by index alone.
+mod index {
+    pub(super) const HEAD: usize = 0;
+    pub(super) const TAIL: usize = 1;
+}
 
 /// Advances `index` while `free` of the other index leaves room.
 fn advance(index: &AtomicU64, room: impl Fn(u64) -> bool) -> u64 {
@@ -137,12 +151,12 @@ fn advance(index: &AtomicU64, room: impl Fn(u64) -> bool) -> u64 {
 /// Each looks whether there is room, and takes a number by compare-exchange.
 pub(crate) const CAUTIOUS: Queue = Queue {
     push: |ring, value| {
-        let room = |head: u64| head.saturating_sub(ring.tail.word.load(Relaxed)) < SLOTS;
-        ring.put(advance(&ring.head.word, room), value);
+        let room = |head: u64| head.saturating_sub(ring.word(index::TAIL).load(Relaxed)) < SLOTS;
+        ring.put(advance(&ring.word(index::HEAD), room), value);
     },
     pop: |ring| {
-        let room = |tail: u64| ring.head.word.load(Relaxed) > tail;
-        ring.take(advance(&ring.tail.word, room))
+        let room = |tail: u64| ring.word(index::HEAD).load(Relaxed) > tail;
+        ring.take(advance(&ring.word(index::TAIL), room))
     },
 };
 
@@ -150,15 +164,15 @@ pub(crate) const CAUTIOUS: Queue = Queue {
 /// says whether the queue is full, or empty.
 pub(crate) const VYUKOV: Queue = Queue {
     push: |ring, value| {
-        let full = |head: u64| ring.tail.word.load(Relaxed) + SLOTS == head;
-        let number = by_sequence(ring, &ring.head.word, 0, full);
+        let full = |head: u64| ring.word(after::TAIL).load(Relaxed) + SLOTS == head;
+        let number = by_sequence(ring, &ring.word(after::HEAD), 0, full);
         let cell = ring.cell(number);
         cell.element.store(value, Relaxed);
         cell.sequence.store(number + 1, Release);
     },
     pop: |ring| {
-        let empty = |tail: u64| ring.head.word.load(Relaxed) == tail;
-        let number = by_sequence(ring, &ring.tail.word, 1, empty);
+        let empty = |tail: u64| ring.word(after::HEAD).load(Relaxed) == tail;
+        let number = by_sequence(ring, &ring.word(after::TAIL), 1, empty);
         let cell = ring.cell(number);
         let value = cell.element.load(Relaxed);
         cell.sequence.store(number + SLOTS, Release);
@@ -166,9 +180,18 @@ pub(crate) const VYUKOV: Queue = Queue {
     },
 };
 
+/// The words where something else comes first: where the cells are, or a lock.
+mod after {
+    pub(super) const FIRST: usize = 0;
+    pub(super) const HEAD: usize = 1;
+    pub(super) const TAIL: usize = 2;
+}
+
 fn by_sequence(ring: &Ring, index: &AtomicU64, ahead: u64, no: impl Fn(u64) -> bool) -> u64 {
     let mut seen = index.load(Relaxed);
     loop {
+        // Where the cells are.
+        ring.word(after::FIRST).load(Relaxed);
         if ring.cell(seen).sequence.load(Acquire) == seen + ahead {
             match index.compare_exchange(seen, seen + 1, Relaxed, Relaxed) {
                 Ok(_) => return seen,
@@ -190,7 +213,9 @@ fn by_sequence(ring: &Ring, index: &AtomicU64, ahead: u64, no: impl Fn(u64) -> b
 fn locked<R>(ring: &Ring, body: impl Fn() -> Option<R>) -> R {
     loop {
         let mut pauses = 1;
-        while ring.lock.word.load(Relaxed) != 0 || ring.lock.word.swap(1, Acquire) != 0 {
+        while ring.word(after::FIRST).load(Relaxed) != 0
+            || ring.word(after::FIRST).swap(1, Acquire) != 0
+        {
             // Twice as long each time, then the CPU is given up.
             if pauses <= 16 {
                 (0..pauses).for_each(|_| Sim::spin_hint());
@@ -200,7 +225,7 @@ fn locked<R>(ring: &Ring, body: impl Fn() -> Option<R>) -> R {
             }
         }
         let result = body();
-        ring.lock.word.store(0, Release);
+        ring.word(after::FIRST).store(0, Release);
         if let Some(result) = result {
             return result;
         }
@@ -212,19 +237,19 @@ fn locked<R>(ring: &Ring, body: impl Fn() -> Option<R>) -> R {
 pub(crate) const SPIN_LOCKED: Queue = Queue {
     push: |ring, value| {
         locked(ring, || {
-            let head = ring.head.word.load(Relaxed);
-            (head - ring.tail.word.load(Relaxed) < SLOTS).then(|| {
+            let head = ring.word(after::HEAD).load(Relaxed);
+            (head - ring.word(after::TAIL).load(Relaxed) < SLOTS).then(|| {
                 ring.element(head).store(value, Relaxed);
-                ring.head.word.store(head + 1, Relaxed);
+                ring.word(after::HEAD).store(head + 1, Relaxed);
             })
         });
     },
     pop: |ring| {
         locked(ring, || {
-            let tail = ring.tail.word.load(Relaxed);
-            (ring.head.word.load(Relaxed) != tail).then(|| {
+            let tail = ring.word(after::TAIL).load(Relaxed);
+            (ring.word(after::HEAD).load(Relaxed) != tail).then(|| {
                 let value = ring.element(tail).load(Relaxed);
-                ring.tail.word.store(tail + 1, Relaxed);
+                ring.word(after::TAIL).store(tail + 1, Relaxed);
                 value
             })
         })
