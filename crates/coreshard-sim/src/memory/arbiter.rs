@@ -76,11 +76,11 @@ impl Arbiter {
         if exclusive && hold > 0 { self.random.below(2 * hold) } else { 0 }
     }
 
-    /// When a request for a line that another CPU has is there: its owner has the line so long.
+    /// When a request for a line that another CPU has is there, if that has the line so long.
     #[inline]
     pub(super) fn request_arrives(&self, access: Access, now: Ps, is_elsewhere: bool) -> Ps {
         let travels = is_elsewhere && access.is_locked() && self.costs.hold == 0;
-        if travels { now + self.costs.request } else { now }
+        if travels { now + self.costs.request } else { 0 }
     }
 
     pub(super) fn jitter(&mut self) -> Ps {
