@@ -8,7 +8,7 @@
 use super::events::Event;
 use super::state::SimState;
 use crate::machine::Ps;
-use crate::memory::{Access, Place, Prefetched};
+use crate::memory::{Access, Place};
 use crate::site::Site;
 use crate::space::in_host;
 
@@ -25,7 +25,7 @@ impl SimState {
         let place = self.place(address);
         let waits = in_host(|| self.memory.wait_for_line(self.cpu, place, access, self.now));
         let Some(first) = waits else { return false };
-        self.see_to_prefetched();
+        self.await_prefetch();
         if let Some((free, slot)) = first {
             in_host(|| self.events.push(free, Event::Line(slot)));
             self.set_horizon(free);
@@ -53,20 +53,16 @@ impl SimState {
                 }
                 self.step_at(cpu, outcome.end);
             }
-            self.see_to_prefetched();
+            self.await_prefetch();
         });
     }
 
-    /// What prefetchers did may make CPUs go on that spin, and others wait.
+    /// A prefetcher may wait for a line.
     #[inline]
-    pub(super) fn see_to_prefetched(&mut self) {
-        let Some(Prefetched { waits, wakes }) = self.memory.take_prefetched() else { return };
-        if let Some((free, slot)) = waits {
+    pub(super) fn await_prefetch(&mut self) {
+        if let Some((free, slot)) = self.memory.take_prefetch() {
             in_host(|| self.events.push(free, Event::Line(slot)));
             self.set_horizon(free);
-        }
-        if let Some((line, done)) = wakes {
-            self.wake_spinners(line, done);
         }
     }
 

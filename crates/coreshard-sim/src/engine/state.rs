@@ -394,7 +394,7 @@ impl SimState {
             if outcome.wakes {
                 self.wake_spinners(place, outcome.done);
             }
-            self.see_to_prefetched();
+            self.await_prefetch();
         }
     }
 

@@ -12,8 +12,6 @@ pub(crate) enum Access {
     Add,
     /// The same, for one who does not.
     AddAndForget,
-    /// Brings the line to be written, and leaves it as it is: what a prefetcher asks for.
-    Fetch,
 }
 
 impl Access {

@@ -50,7 +50,6 @@ use arbiter::{Arbiter, Request};
 use kept::Kept;
 pub(crate) use lines::{ByPlace, Place};
 use lines::{LineState, Lines};
-pub(crate) use pair::Prefetched;
 pub(crate) use prefetch::prefetch;
 use sharers::Neighbours;
 
@@ -120,8 +119,8 @@ pub(crate) struct Memory {
     /// By CPU: when its last misses are done, as many as it has at once; nothing where it has one.
     at_once: Box<[Ps]>,
     misses_at_once: usize,
-    /// What prefetchers did that is to be seen to; nothing where there are none.
-    prefetched: Option<Prefetched>,
+    /// Where each core has a prefetcher of pairs: for what line of the last access who is to be called when, if for any.
+    pairs: Option<pair::Pairs>,
 }
 
 impl Memory {
@@ -151,9 +150,10 @@ impl Memory {
         Self {
             at_once: vec![0; ports.len() * misses_at_once].into(),
             misses_at_once,
-            prefetched: costs
+            pairs: costs
                 .arbitration
-                .and_then(|its| its.pair_prefetch.then(Prefetched::default)),
+                .filter(|its| its.pair_prefetch)
+                .map(|_| pair::Pairs::default()),
             siblings: if alone { Box::default() } else { siblings },
             lines: Lines::new(arena_start, machine.line_bytes(), ports.len()),
             neighbours: Neighbours::new(machine),
@@ -195,8 +195,8 @@ impl Memory {
         now: Ps,
     ) -> Option<Option<(Ps, usize)>> {
         let waits = self.ask_for_line(cpu, place, access, now)?;
-        if self.prefetched.is_some() {
-            self.prefetch_pair(cpu, place, access, now);
+        if self.pairs.is_some() {
+            self.prefetch_pair(cpu, place, now);
         }
         Some(waits)
     }
@@ -287,7 +287,7 @@ impl Memory {
         });
         self.early = arbiter.costs.request.min(now.saturating_sub(request.since));
         let outcome = match request.is_prefetch {
-            true => self.prefetch_line(request.cpu, line, request.access, now),
+            true => self.prefetch_line(request.cpu, line, now),
             false => Some(self.serve(request.cpu, line, request.access, now)),
         };
         self.early = 0;
@@ -394,8 +394,8 @@ impl Memory {
     #[inline]
     pub(crate) fn access(&mut self, cpu: usize, place: Place, access: Access, now: Ps) -> Outcome {
         let outcome = self.serve(cpu, place, access, now);
-        if outcome.source != Source::Hit && self.prefetched.is_some() {
-            self.prefetch_pair(cpu, place, access, now);
+        if outcome.source != Source::Hit && self.pairs.is_some() {
+            self.prefetch_pair(cpu, place, now);
         }
         outcome
     }
@@ -502,7 +502,7 @@ impl Memory {
         // The line of a store is asked for as soon as it is in the store buffer, past those before it.
         let asks_at_once = self.has_several_misses() && access == Access::Store;
         let issued = match access {
-            Access::Load | Access::Fetch => now,
+            Access::Load => now,
             Access::Store if asks_at_once => now.max(self.first_of_misses(cpu)),
             _ => now.max(port.stores_done),
         };
@@ -584,11 +584,7 @@ impl Memory {
         } else {
             entry.line.busy_until = done;
             entry.line.state = LineState::Exclusive;
-            entry.line.dirty = match access {
-                Access::Load => false,
-                Access::Fetch => entry.line.dirty,
-                _ => true,
-            };
+            entry.line.dirty = access != Access::Load;
             entry.line.owner = cpu as u16;
             entry.line.far_in_a_row = 0;
         }
