@@ -20,7 +20,6 @@ const SPINS: u32 = if cfg!(loom) { 0 } else { 100 };
 
 /// A mutual-exclusion lock over data `T`: three states in one word, as in Ulrich Drepper's
 /// "Futexes Are Tricky" (2011). It does not poison: no code of a user runs under it.
-#[repr(C)]
 pub struct Lock<P: Platform, T> {
     word: P::AtomicU32,
     data: UnsafeCell<T>,

@@ -74,8 +74,26 @@ impl<P: Platform> EmbeddedWorks<P> {
         // program's structures measure, and their lowest three bits are 0.
         let hash = (work.as_ptr().addr() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 35;
         // SAFETY: the mask is one less than their number, which is a power of two.
-        unsafe { self.stripes.get_unchecked(hash as usize & self.mask) }
+        let stripe = unsafe { self.stripes.get_unchecked(hash as usize & self.mask) };
+        in_one_register(stripe)
     }
+}
+
+/// The same reference. The compiler does not see what it is made of: else it keeps an address for each field that is used, and one of them
+/// on the stack.
+#[inline(always)]
+fn in_one_register<T>(at: &'static T) -> &'static T {
+    #[cfg(not(miri))]
+    {
+        let mut address = std::ptr::from_ref(at);
+        // SAFETY: it is no instruction, and leaves the address as it is.
+        unsafe {
+            std::arch::asm!("/* {0} */", inout(reg) address, options(pure, nomem, nostack, preserves_flags));
+            &*address
+        }
+    }
+    #[cfg(miri)]
+    at
 }
 
 impl<P: Platform> fmt::Debug for EmbeddedWorks<P> {
