@@ -19,7 +19,8 @@
 //!
 //! Requests for a line are served in the order in which they are made: each begins when the one
 //! before it is done (`busy_until`), and the wait is part of what the access costs. Where a machine's file
-//! has a model of arbitration, those who want a line that is taken wait, and [`Arbiter`] says who is next.
+//! has a model of arbitration, those who want a line that is taken wait, and [`Arbiter`] says who is next. Where it says so, a line
+//! brings the other one of its pair along (`pair.rs`).
 //!
 //! A store does not wait for its line: it is on its way while the CPU goes on, and what the CPU
 //! waits for is only the store before it, and, in a read-modify-write, all of them. This is a
