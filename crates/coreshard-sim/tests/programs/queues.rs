@@ -152,11 +152,11 @@ fn advance(index: &AtomicU64, room: impl Fn(u64) -> bool) -> u64 {
 pub(crate) const CAUTIOUS: Queue = Queue {
     push: |ring, value| {
         let room = |head: u64| head.saturating_sub(ring.word(index::TAIL).load(Relaxed)) < SLOTS;
-        ring.put(advance(&ring.word(index::HEAD), room), value);
+        ring.put(advance(ring.word(index::HEAD), room), value);
     },
     pop: |ring| {
         let room = |tail: u64| ring.word(index::HEAD).load(Relaxed) > tail;
-        ring.take(advance(&ring.word(index::TAIL), room))
+        ring.take(advance(ring.word(index::TAIL), room))
     },
 };
 
@@ -165,14 +165,14 @@ pub(crate) const CAUTIOUS: Queue = Queue {
 pub(crate) const VYUKOV: Queue = Queue {
     push: |ring, value| {
         let full = |head: u64| ring.word(after::TAIL).load(Relaxed) + SLOTS == head;
-        let number = by_sequence(ring, &ring.word(after::HEAD), 0, full);
+        let number = by_sequence(ring, ring.word(after::HEAD), 0, full);
         let cell = ring.cell(number);
         cell.element.store(value, Relaxed);
         cell.sequence.store(number + 1, Release);
     },
     pop: |ring| {
         let empty = |tail: u64| ring.word(after::HEAD).load(Relaxed) == tail;
-        let number = by_sequence(ring, &ring.word(after::TAIL), 1, empty);
+        let number = by_sequence(ring, ring.word(after::TAIL), 1, empty);
         let cell = ring.cell(number);
         let value = cell.element.load(Relaxed);
         cell.sequence.store(number + SLOTS, Release);
