@@ -51,6 +51,7 @@ use arbiter::{Arbiter, Request};
 use kept::Kept;
 pub(crate) use lines::{ByPlace, Place};
 use lines::{LineState, Lines};
+use pair::Pairs;
 pub(crate) use prefetch::prefetch;
 use sharers::Neighbours;
 
@@ -121,7 +122,7 @@ pub(crate) struct Memory {
     at_once: Box<[Ps]>,
     misses_at_once: usize,
     /// Where each core has a prefetcher of pairs: for what line of the last access who is to be called when, if for any.
-    pairs: Option<pair::Pairs>,
+    pairs: Option<Pairs>,
 }
 
 impl Memory {
@@ -151,10 +152,7 @@ impl Memory {
         Self {
             at_once: vec![0; ports.len() * misses_at_once].into(),
             misses_at_once,
-            pairs: costs
-                .arbitration
-                .filter(|its| its.pair_prefetch)
-                .map(|_| pair::Pairs::default()),
+            pairs: costs.arbitration.filter(|its| its.pair_prefetch).map(|_| Pairs::default()),
             siblings: if alone { Box::default() } else { siblings },
             lines: Lines::new(arena_start, machine.line_bytes(), ports.len()),
             neighbours: Neighbours::new(machine),
@@ -253,6 +251,39 @@ impl Memory {
             return None;
         }
         Some(arbiter.push(line, Request::new(cpu, access, now)).map(|slot| (free.max(now), slot)))
+    }
+
+    /// A CPU has asked for a line, and its prefetcher asks for the other one of the pair.
+    fn prefetch_pair(&mut self, cpu: usize, place: Place, now: Ps) {
+        let other = pair::other_of(self.lines.first_of(place), self.lines.line_bytes());
+        let Some(arbiter) = &mut self.arbiter else { return };
+        let entry = self.lines.entry(other);
+        if entry.line.state == LineState::Untouched
+            || entry.is_at(cpu)
+            || arbiter.is_prefetched(other, cpu)
+        {
+            return;
+        }
+        let free = entry.line.busy_until;
+        if free <= now && !arbiter.has_waiters(other) {
+            self.prefetch_line(cpu, other, now);
+        } else if let Some(slot) =
+            arbiter.push(other, Request::of_prefetcher(cpu, Access::Load, now))
+        {
+            self.pairs = Some(Pairs { waits: Some((free.max(now), slot)) });
+        }
+    }
+
+    /// A prefetcher gets a line, unless its CPU has got it meanwhile.
+    fn prefetch_line(&mut self, cpu: usize, line: Place, now: Ps) -> Option<Outcome> {
+        let is_here = self.lines.entry(line).is_at(cpu);
+        (!is_here).then(|| self.miss(cpu, line, Access::Load, now))
+    }
+
+    /// Who is to be called when, since a prefetcher waits for a line.
+    #[inline]
+    pub(crate) fn take_prefetch(&mut self) -> Option<(Ps, usize)> {
+        self.pairs.as_mut()?.waits.take()
     }
 
     /// The line of a slot of the arbiter's.
