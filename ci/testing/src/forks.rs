@@ -1,5 +1,6 @@
 //! Processes that a test forks, and how they end.
 
+use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
@@ -70,13 +71,75 @@ impl Child {
             match unsafe { libc::waitpid(self.0, &raw mut status, libc::WNOHANG) } {
                 0 if started.elapsed() < NEVER => std::thread::sleep(Duration::from_millis(1)),
                 0 => {
+                    let threads = self.threads();
                     // SAFETY: the child's id, which was not waited for yet.
                     unsafe { libc::kill(self.0, libc::SIGKILL) };
-                    return Err("the child hangs".to_owned());
+                    return Err(format!("the child hangs:\n{threads}"));
                 }
                 _ if libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == WELL => return Ok(()),
                 _ => return Err(format!("the child ended with status {status:#x}")),
             }
         }
+    }
+
+    /// What each of its threads waits in: its name, its system call with the arguments in hexadecimal digits, and where the
+    /// first of them, a futex's address, lies.
+    fn threads(&self) -> String {
+        let of_process = format!("/proc/{}", self.0);
+        let maps = fs::read_to_string(format!("{of_process}/maps")).unwrap_or_default();
+        let tasks = fs::read_dir(format!("{of_process}/task")).into_iter().flatten().flatten();
+        let threads = tasks.map(|task| {
+            let read = |what| fs::read_to_string(task.path().join(what)).unwrap_or_default();
+            let (name, call) = (read("comm"), read("syscall"));
+            let place = call.split_whitespace().nth(1).and_then(|address| place_of(&maps, address));
+            format!("  {}: {}: {}", name.trim(), call.trim(), place.unwrap_or("nowhere"))
+        });
+        threads.collect::<Vec<_>>().join("\n")
+    }
+}
+
+/// The line of a process's maps with this address, as `0x7f...`.
+fn place_of<'maps>(maps: &'maps str, address: &str) -> Option<&'maps str> {
+    let number = |digits: &str| u64::from_str_radix(digits.trim_start_matches("0x"), 16).ok();
+    let address = number(address)?;
+    maps.lines().find(|line| {
+        let range = line.split(' ').next().and_then(|range| range.split_once('-'));
+        let ends = range.and_then(|(from, to)| number(from).zip(number(to)));
+        ends.is_some_and(|(from, to)| (from..to).contains(&address))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::{Side, end, fork};
+    use crate::NEVER;
+
+    #[test]
+    fn what_a_childs_threads_wait_in_is_told() {
+        let word = 0_u32;
+        let child = match fork() {
+            Side::Child => {
+                // SAFETY: a wait for a word of its own, for ever.
+                unsafe {
+                    let forever = std::ptr::null::<libc::timespec>();
+                    libc::syscall(libc::SYS_futex, &raw const word, libc::FUTEX_WAIT, 0, forever);
+                }
+                end(Ok::<(), &str>(()))
+            }
+            Side::Parent(child) => child,
+        };
+        let waits = format!("{} {:#x}", libc::SYS_futex, (&raw const word).addr());
+        let started = Instant::now();
+        let mut threads = child.threads();
+        while !threads.contains(&waits) && started.elapsed() < NEVER {
+            std::thread::yield_now();
+            threads = child.threads();
+        }
+        // SAFETY: the child's id, which was not waited for yet.
+        unsafe { libc::kill(child.0, libc::SIGKILL) };
+        child.outcome().unwrap();
+        assert!(threads.contains(&waits) && threads.contains("rw-p"), "{threads}");
     }
 }
