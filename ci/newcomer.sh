@@ -68,7 +68,7 @@ on_machine() {
         PATH=/opt/rust/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin sh -ec "cd /opt/newcomer/coreshard; $3"
     ' sh "$machine" "$toolchain" "$1" || return
   else
-    env -i HOME="$machine/opt/newcomer" USER="$USER" TERM=dumb LANG=C.UTF-8 PATH="$toolchain/bin:/usr/local/bin:/usr/bin:/bin" \
+    env -i HOME="$machine/opt/newcomer" USER="${USER:-$(id -un)}" TERM=dumb LANG=C.UTF-8 PATH="$toolchain/bin:/usr/local/bin:/usr/bin:/bin" \
       sh -ec "cd '$machine/opt/newcomer/coreshard'; $1" || return
   fi
   printf '(%d s)\n' "$((SECONDS - began))"
