@@ -85,13 +85,18 @@ fn nothing_is_lost_where_atomics_are_loads_and_stores_that_fail() {
     }
 }
 
-/// What `second` takes on the second CPU given after the first one has written all of `LINES`, in nanoseconds a line.
-fn after_a_writer(arbitration: &str, cpus: (u32, u32), second: fn(&[Line])) -> f64 {
-    const LINES: usize = 100;
+/// Two sockets where contended lines are arbitrated, by these lines of the file among others.
+fn two_sockets(arbitration: &str) -> Machine {
     let text = format!(
         "{TWO_SOCKETS}\n[costs.arbitration]\nhold_ns = 0\n{arbitration}source = \"a figure for tests\"\n"
     );
-    let machine = Machine::from_toml("two sockets", &text).unwrap();
+    Machine::from_toml("two sockets", &text).unwrap()
+}
+
+/// What `second` takes on the second CPU given after the first one has written all of `LINES`, in nanoseconds a line.
+fn after_a_writer(arbitration: &str, cpus: (u32, u32), second: fn(&[Line])) -> f64 {
+    const LINES: usize = 100;
+    let machine = two_sockets(arbitration);
     let run = Simulation::new(&machine).run(|| {
         let lines: Arc<Vec<_>> = Arc::new((0..LINES).map(|_| Line::new()).collect());
         let written = Arc::clone(&lines);
@@ -152,10 +157,7 @@ fn a_request_that_nobody_competes_with_takes_as_long_wherever_it_has_its_turn() 
 
 /// How long an add of the line's owner takes that begins 3 ns after another CPU's add of it, in nanoseconds.
 fn owners_add_ns(arbitration: &str) -> u64 {
-    let text = format!(
-        "{TWO_SOCKETS}\n[costs.arbitration]\nhold_ns = 0\n{arbitration}source = \"a figure for tests\"\n"
-    );
-    let machine = Machine::from_toml("two sockets", &text).unwrap();
+    let machine = two_sockets(arbitration);
     let run = Simulation::new(&machine).run(|| {
         let line = Arc::new(Line::new());
         let begin = Sim::now().as_ns() + 1_000_000;
@@ -211,10 +213,7 @@ impl Pair {
 /// What an add to a pair's second word costs, by the CPU that wrote both, after another one has added to the first, in nanoseconds.
 fn add_to_the_second_ns(arbitration: &str) -> f64 {
     const PAIRS: usize = 100;
-    let text = format!(
-        "{TWO_SOCKETS}\n[costs.arbitration]\nhold_ns = 0\n{arbitration}source = \"a figure for tests\"\n"
-    );
-    let machine = Machine::from_toml("two sockets", &text).unwrap();
+    let machine = two_sockets(arbitration);
     let run = Simulation::new(&machine).run(|| {
         let pairs = Pair::several(PAIRS);
         let on = |cpu: u32, act: fn(&Pair)| {

@@ -53,7 +53,6 @@ impl SimState {
                 }
                 self.step_at(cpu, outcome.end);
             }
-            self.await_prefetch();
         });
     }
 

@@ -76,7 +76,7 @@ impl Arbiter {
         if exclusive && hold > 0 { self.random.below(2 * hold) } else { 0 }
     }
 
-    /// When a request for a line that another CPU has is there, if that has the line so long.
+    /// Until when the owner of a line that a CPU asks for has it still, since the request is on its way; 0 where it has lost it at once.
     #[inline]
     pub(super) fn request_arrives(&self, access: Access, now: Ps, is_elsewhere: bool) -> Ps {
         let travels = is_elsewhere && access.is_locked() && self.costs.hold == 0;

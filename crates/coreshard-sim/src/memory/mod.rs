@@ -275,9 +275,10 @@ impl Memory {
     }
 
     /// A prefetcher gets a line, unless its CPU has got it meanwhile.
-    fn prefetch_line(&mut self, cpu: usize, line: Place, now: Ps) -> Option<Outcome> {
-        let is_here = self.lines.entry(line).is_at(cpu);
-        (!is_here).then(|| self.miss(cpu, line, Access::Load, now))
+    fn prefetch_line(&mut self, cpu: usize, line: Place, now: Ps) {
+        if !self.lines.entry(line).is_at(cpu) {
+            self.miss(cpu, line, Access::Load, now);
+        }
     }
 
     /// Who is to be called when, since a prefetcher waits for a line.
@@ -318,9 +319,12 @@ impl Memory {
             false => latency[cpu * cpus + owner],
         });
         self.early = arbiter.costs.request.min(now.saturating_sub(request.since));
-        let outcome = match request.is_prefetch {
-            true => self.prefetch_line(request.cpu, line, now),
-            false => Some(self.serve(request.cpu, line, request.access, now)),
+        let served = if request.is_prefetch {
+            self.prefetch_line(request.cpu, line, now);
+            None
+        } else {
+            let outcome = self.serve(request.cpu, line, request.access, now);
+            Some((request.cpu, request.access, outcome))
         };
         self.early = 0;
         let entry = self.lines.entry(line);
@@ -328,8 +332,7 @@ impl Memory {
         let free = entry.line.busy_until;
         let arbiter = self.arbiter.as_mut().filter(|arbiter| arbiter.has_waiters(line));
         let next = arbiter.map(|arbiter| free + arbiter.kept(exclusive));
-        let served = outcome.filter(|_| !request.is_prefetch);
-        (served.map(|outcome| (request.cpu, request.access, outcome)), next)
+        (served, next)
     }
 
     /// What a transfer takes: a published latency holds the time for which its owner keeps a line.
