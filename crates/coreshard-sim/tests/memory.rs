@@ -123,6 +123,18 @@ fn cpus_of_a_core_read_what_one_of_them_wrote_at_the_price_of_a_hit() {
     assert!((20.0..40.0).contains(&other), "{other} ns of 25");
 }
 
+/// Where that is a load and a store, which fails without the line: the load brings it, though the sibling's cache has it.
+#[test]
+fn a_cpu_adds_to_what_an_idle_sibling_wrote() {
+    let add = |lines: &[Line]| {
+        for line in lines {
+            assert_eq!(line.word.fetch_add(1, AcqRel), 1);
+        }
+    };
+    let exclusives = after_a_writer("load_and_store_exclusive = true\n", (0, 1), add);
+    assert!((8.0..40.0).contains(&exclusives), "{exclusives} ns of two ways of 8");
+}
+
 #[test]
 fn a_core_has_several_lines_on_their_way_where_the_machine_says_so() {
     // Each is another line's, and an atomic at the end waits for all.

@@ -149,11 +149,13 @@ impl Memory {
         let siblings: Box<[Box<[usize]>]> = (0..ports.len()).map(others).collect();
         let misses_at_once = costs.arbitration.map_or(0, |its| its.misses_at_once as usize);
         let alone = siblings.iter().all(|others| others.is_empty());
+        // Where a read-modify-write is a load and a store that fails without the line, a CPU needs the line itself.
+        let exclusives = costs.arbitration.is_some_and(|its| its.exclusives);
         Self {
             at_once: vec![0; ports.len() * misses_at_once].into(),
             misses_at_once,
             pairs: costs.arbitration.filter(|its| its.pair_prefetch).map(|_| Pairs::default()),
-            siblings: if alone { Box::default() } else { siblings },
+            siblings: if alone || exclusives { Box::default() } else { siblings },
             lines: Lines::new(arena_start, machine.line_bytes(), ports.len()),
             neighbours: Neighbours::new(machine),
             ports,
