@@ -565,7 +565,7 @@ struct cs_block_device *cs_block_memory_on(struct cs_block_target *target, uint6
 
 /*
  Queues a call of a function with two words, whatever they hold, at the pool of the CPU that the caller runs on.
- Allocates nothing. Unlike a work it cannot be waited for or cancelled by itself, and the same call may be queued any number
+ Allocates nothing for it, but room where a backlog grows. Unlike a work it cannot be waited for or cancelled by itself, and the same call may be queued any number
  of times.
 
  Returns 1. Where it fails, as `cs_queue_work` does, the words are the caller's.
@@ -873,7 +873,7 @@ void cs_work_init_named(struct cs_work *work,
                         const char *name);
 
 /*
- Queues a work at the pool of the CPU that the caller runs on. Allocates nothing.
+ Queues a work at the pool of the CPU that the caller runs on. Allocates nothing for it, but room where a backlog grows.
 
  Returns 1; 0 if it was pending: then the run to come sees what the caller wrote before. Or -EPERM where it is disabled,
  -ESHUTDOWN, -EBUSY (the queue is drained), -ECHILD (the queue is of the process that this one was forked from, or the work was pending there: it never runs here,

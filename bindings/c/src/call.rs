@@ -109,7 +109,7 @@ unsafe fn queue_to(
 }
 
 /// Queues a call of a function with two words, whatever they hold, at the pool of the CPU that the caller runs on.
-/// Allocates nothing. Unlike a work it cannot be waited for or cancelled by itself, and the same call may be queued any number
+/// Allocates nothing for it, but room where a backlog grows. Unlike a work it cannot be waited for or cancelled by itself, and the same call may be queued any number
 /// of times.
 ///
 /// Returns 1. Where it fails, as `cs_queue_work` does, the words are the caller's.

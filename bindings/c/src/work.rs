@@ -228,7 +228,7 @@ pub(crate) fn function_of(work: *mut CsWork) -> Option<EmbeddedFunction> {
     unsafe { work.cast::<Option<EmbeddedFunction>>().read() }
 }
 
-/// Queues a work at the pool of the CPU that the caller runs on. Allocates nothing.
+/// Queues a work at the pool of the CPU that the caller runs on. Allocates nothing for it, but room where a backlog grows.
 ///
 /// Returns 1; 0 if it was pending: then the run to come sees what the caller wrote before. Or -EPERM where it is disabled,
 /// -ESHUTDOWN, -EBUSY (the queue is drained), -ECHILD (the queue is of the process that this one was forked from, or the work was pending there: it never runs here,
