@@ -20,16 +20,17 @@ fn one_pool(runtime: &Runtime<Host>, intake: Intake, wake: Wake) -> Workqueue<Ho
     runtime.workqueue().scope(Scope::System).intake(intake).wake(wake).build().unwrap()
 }
 
-/// Twelve items that all wait for one another: with fewer workers than items this never ends,
-/// unless somebody notices that they wait.
+/// More items than workers run at once, that all wait for one another: this never ends, unless somebody notices that they
+/// wait.
 #[test]
 fn items_that_wait_for_one_another_without_saying_so_all_get_a_worker() {
     let runtime = runtime();
     for intake in Intake::ALL {
         for wake in Wake::ALL {
             let queue = one_pool(&runtime, intake, wake);
-            let all_here = Arc::new(Barrier::new(12));
-            let handles: Vec<_> = (0..12)
+            let items = queue.stats().total().worker_limit + 10;
+            let all_here = Arc::new(Barrier::new(items));
+            let handles: Vec<_> = (0..items)
                 .map(|_| {
                     let all_here = Arc::clone(&all_here);
                     queue.submit(move || all_here.wait().is_leader()).unwrap()

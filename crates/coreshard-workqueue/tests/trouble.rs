@@ -470,10 +470,12 @@ fn a_handler_that_never_returns_keeps_nobody_waiting() {
         let _ = released.lock().unwrap().recv_timeout(NEVER);
     };
     let builder = builder().stall_after(Duration::from_millis(10)).on_trouble(handler);
-    let runtime = builder.max_workers_per_pool(8).build().unwrap();
+    // A few more than may run: so many that wait for one another, in the end, that the monitor has to look.
+    let most = real_cpus().len() + 6;
+    let runtime = builder.max_workers_per_pool(most).build().unwrap();
     let queue = runtime.workqueue().scope(Scope::System).build().unwrap();
     let stop = Arc::new(AtomicBool::new(false));
-    for _ in 0..8 {
+    for _ in 0..most {
         let stop = Arc::clone(&stop);
         let wait = move || {
             blocking::<Host, _>(|| {

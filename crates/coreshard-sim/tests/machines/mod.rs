@@ -18,3 +18,6 @@ pub(crate) const GRAVITON_2: &str = include_str!("graviton2.toml");
 
 /// Two packages of sixteen cores with a mesh.
 pub(crate) const XEON_6130: &str = include_str!("xeon-6130-2s.toml");
+
+/// Sixteen CPUs of a virtual machine on a Xeon.
+pub(crate) const XEON_16_VCPU: &str = include_str!("xeon-16-vcpu.toml");

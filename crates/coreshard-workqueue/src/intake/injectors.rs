@@ -36,11 +36,11 @@ struct Sleepers<P: Platform> {
     wake_word: P::AtomicU64,
     /// The *runner-up*, whom the producer of a burst wakes as well: one more than its index; 0 for none. Who
     /// takes it off wakes it.
-    runner_up: P::AtomicU64,
+    runner_ups: P::AtomicU64,
     /// 1 if workers may sleep that nobody is told of: see `Pool::stand_down`.
     unposted: P::AtomicU32,
 }
-fields!(Sleepers<P: Platform> { wake_word, runner_up, unposted });
+fields!(Sleepers<P: Platform> { wake_word, runner_ups, unposted });
 
 /// The right to take, at all injectors. There is one, kept under the pool's lock.
 pub(crate) struct Takers<P: Platform, T, const LEN: usize> {
@@ -107,7 +107,7 @@ impl<P: Platform, T, const LEN: usize> Injectors<P, T, LEN> {
         let wake_word = (1 << injectors) - 1;
         let sleepers = Sleepers {
             wake_word: P::AtomicU64::new(wake_word),
-            runner_up: P::AtomicU64::new(0),
+            runner_ups: P::AtomicU64::new(0),
             unposted: P::AtomicU32::new(0),
         };
         let injectors = Self { sleepers: Padded::new(sleepers), queues: queues.into() };
@@ -142,29 +142,44 @@ impl<P: Platform, T, const LEN: usize> Injectors<P, T, LEN> {
         match tells {
             Tells::Nobody => None,
             Tells::Designated => self.signal(injector),
-            Tells::RunnerUp => self.take_runner_up(),
+            Tells::RunnerUp => self.take_a_runner_up(),
         }
     }
 
-    /// Takes the runner-up off, for the caller to wake. `None` if there is none, or somebody was quicker.
+    /// Takes one of the runners-up off, for the caller to wake. `None` if there is none, or others were quicker.
     #[cold]
-    pub(crate) fn take_runner_up(&self) -> Option<usize> {
+    fn take_a_runner_up(&self) -> Option<usize> {
+        let mut seen = self.sleepers.runner_ups.load(Acquire);
+        while seen != 0 {
+            let worker = seen.trailing_zeros() as usize;
+            let taken = self.take_runner_up(worker);
+            if taken.is_some() {
+                return taken;
+            }
+            seen = self.sleepers.runner_ups.load(Acquire);
+        }
+        None
+    }
+
+    /// Takes this runner-up off, for the caller to wake. `None` if somebody was quicker, and wakes it.
+    pub(crate) fn take_runner_up(&self, worker: usize) -> Option<usize> {
         // AcqRel as `recall`.
-        (self.sleepers.runner_up.swap(0, AcqRel) as usize).checked_sub(1)
+        let before = self.sleepers.runner_ups.fetch_and(!(1 << worker), AcqRel);
+        (before & 1 << worker != 0).then_some(worker)
     }
 
-    /// The runner-up, if it is not being woken.
-    pub(crate) fn runner_up(&self) -> Option<usize> {
-        (self.sleepers.runner_up.load(Acquire) as usize).checked_sub(1)
+    /// The runners-up that are not being woken, a bit each.
+    pub(crate) fn runner_ups(&self) -> u64 {
+        self.sleepers.runner_ups.load(Acquire)
     }
 
-    /// Names a sleeper whom a burst wakes beside the designated waiter, where items have come since the last time. There
-    /// is none.
-    pub(crate) fn post_runner_up(&self, takers: &mut Takers<P, T, LEN>, worker: usize) {
-        // Release pairs with the Acquire of whoever takes it off.
-        self.sleepers.runner_up.store(worker as u64 + 1, Release);
+    /// Names more sleepers whom a burst wakes beside the designated waiter, a bit each; so many slots tell of them, where items
+    /// have come since the last time.
+    pub(crate) fn post_runner_ups(&self, takers: &mut Takers<P, T, LEN>, workers: u64, slots: u64) {
+        // Release pairs with the Acquire of whoever takes them off.
+        self.sleepers.runner_ups.fetch_or(workers, Release);
         for injector in marked(u64::from(std::mem::take(&mut takers.served))) {
-            self.queues[injector].arm_for_burst(&mut takers.takers[injector]);
+            self.queues[injector].arm_for_burst(&mut takers.takers[injector], slots);
         }
     }
 
@@ -412,6 +427,14 @@ impl<P: Platform, T, const LEN: usize> Injectors<P, T, LEN> {
         let injector = unsafe { (*segment).injector() };
         // SAFETY: by this function's contract.
         unsafe { self.queues[injector].release(segment, items) };
+    }
+
+    /// Items that wait at marked injectors and are not claimed. Takes the lines of their tails from their producers.
+    pub(crate) fn waiting(&self, takers: &Takers<P, T, LEN>) -> u64 {
+        let at = |injector: usize| {
+            self.queues[injector].pushed().saturating_sub(takers.takers[injector].head())
+        };
+        marked(self.sleepers.wake_word.load(Acquire)).map(at).sum()
     }
 
     /// Items that were ever pushed.

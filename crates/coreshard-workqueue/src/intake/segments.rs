@@ -19,7 +19,7 @@ use coreshard_topology::NodeId;
 
 /// A slot's state while it is armed: whoever fills it tells the designated waiter.
 const ARMED: u64 = 1 << 63;
-/// A slot's state while it is armed for a burst: whoever fills it tells the runner-up.
+/// A slot's state while it is armed for a burst: whoever fills it tells a runner-up.
 const ARMED_FOR_BURST: u64 = ARMED | 1;
 
 /// Of every so many slots the last one may be armed for a burst, if it is so far behind the head. (Models have
@@ -485,19 +485,21 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
         false
     }
 
-    /// Arms a slot some items behind the next one, which was armed: that many at once are a burst. Only where
-    /// it is in the same segment.
-    pub(crate) fn arm_for_burst(&self, taker: &mut Taker<P, T, LEN>) {
-        let ticket = (taker.head + BEHIND_HEAD) | (SLOTS_TO_A_BURST - 1);
-        let number = Self::number_of(ticket);
-        if number != Self::number_of(taker.head) || !self.enter_segment(taker) {
-            return;
-        }
-        let state = &self.segment(taker.segment).slots[Self::slot_of(ticket)].state;
-        let seen = state.load(Acquire);
-        if !is_filled(seen, number) && seen < ARMED {
-            // A hint: where somebody is quicker, the slot is filled. Release as in `arm`.
-            let _ = state.compare_exchange(seen, ARMED_FOR_BURST, AcqRel, Relaxed);
+    /// Arms so many slots some items behind the next one, which was armed: that many at once are a burst. Only those
+    /// in the same segment.
+    pub(crate) fn arm_for_burst(&self, taker: &mut Taker<P, T, LEN>, slots: u64) {
+        let first = (taker.head + BEHIND_HEAD) | (SLOTS_TO_A_BURST - 1);
+        for ticket in (0..slots).map(|at| first + at * SLOTS_TO_A_BURST) {
+            let number = Self::number_of(ticket);
+            if number != Self::number_of(taker.head) || !self.enter_segment(taker) {
+                return;
+            }
+            let state = &self.segment(taker.segment).slots[Self::slot_of(ticket)].state;
+            let seen = state.load(Acquire);
+            if !is_filled(seen, number) && seen < ARMED {
+                // A hint: where somebody is quicker, the slot is filled. Release as in `arm`.
+                let _ = state.compare_exchange(seen, ARMED_FOR_BURST, AcqRel, Relaxed);
+            }
         }
     }
 

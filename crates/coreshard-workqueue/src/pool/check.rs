@@ -10,7 +10,7 @@
 use coreshard_platform::Platform;
 
 use super::sizes::MAX_WORKERS;
-use super::state::{Blocked, RESCUER, State, ThreadSlot, Worklist};
+use super::state::{Blocked, MAX_NAMED, RESCUER, State, ThreadSlot, Worklist};
 
 /// Workers, by index.
 struct Marks([u64; MAX_WORKERS.div_ceil(64)]);
@@ -76,9 +76,9 @@ impl<P: Platform> State<P> {
             );
         }
         let mut resting = absent;
-        let runner_up = self.runner_up();
-        let sleepers = self.idle.iter().chain(&self.designated).chain(&runner_up);
-        if !sleepers.clone().all(|worker| *worker < workers && resting.add(*worker)) {
+        let runner_ups = (0..MAX_NAMED).filter(|worker| self.is_runner_up(*worker));
+        let mut sleepers = self.idle.iter().chain(&self.designated).copied().chain(runner_ups);
+        if !sleepers.all(|worker| worker < workers && resting.add(worker)) {
             return Some("who sleeps is a worker, and listed once");
         }
         let mut blocked = 0;
@@ -117,13 +117,12 @@ impl<P: Platform> State<P> {
     /// The books, for whoever looks into why a rule is broken.
     pub(super) fn books(&self) -> String {
         let Self {
-            idle, designated, kicked, alive, blocked, blocked_as, stopping, starting, ..
+            idle, designated, kicked, runner_ups, alive, blocked, blocked_as, stopping, ..
         } = self;
-        let Self { spare_missed, rescuer, .. } = self;
-        let runner_up = self.runner_up();
+        let Self { starting, spare_missed, rescuer, .. } = self;
         let cold = self.cold_unseen();
         format!(
-            "idle {idle:?}, designated {designated:?}, runner-up {runner_up:?}, kicked {kicked:?}, alive {alive}, \
+            "idle {idle:?}, designated {designated:?}, runners-up {runner_ups:#b}, kicked {kicked:?}, alive {alive}, \
              blocked {blocked}, \
              blocked as {blocked_as:?}, stopping {stopping}, starting {starting}, missed {spare_missed}, rescuer \
              {rescuer:?}, free {:?}, counted {}, threads {:?}",

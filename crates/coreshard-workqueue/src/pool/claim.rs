@@ -116,7 +116,11 @@ impl<P: Platform> Worker<'_, P> {
         let items = more + claim.as_ref().map_or(0, Claim::items);
         let vouches = items > 0 && {
             self.patience.learn_most(items);
-            self.may_vouch && state.leaves_reactor_to(self.index) && self.patience.vouches(items)
+            self.may_vouch
+                && self.patience.has_no_long_ones_beside(&mut state.since_long)
+                && state.leaves_reactor_to(self.index)
+                && self.patience.vouches(items)
+                && !state.is_worth_another(pool, &self.patience)
         };
         let spare = if vouches { None } else { state.reserve_spare(pool) };
         let (item, mut left) = match claim {
@@ -136,36 +140,50 @@ impl<P: Platform> Worker<'_, P> {
         } else {
             self.lead.interrupt();
         }
+        let mut sees_to_others = spare.is_some();
+        // Who waits for this CPU finds what is left on another; who is only woken by then, if that is worth the way.
         if std::mem::take(&mut self.just_woke)
-            && left
             && !vouches
-            && let Some(other) = state.placement.other_at(self.index, home)
+            && let Some((other, comes)) = state.placement.other_at(self.index, home)
+            && (left && !comes || self.patience.are_worth_counting() && state.has_work(pool))
             && let Some(free) = state.placement.send_elsewhere(other, &pool.place)
         {
-            // This worker runs here, so the other waits for this CPU. Under the lock, so that it
-            // cannot end meanwhile.
+            // Under the lock, so that it cannot end meanwhile.
             pool.steer(other, free, || ());
+            sees_to_others = true;
         }
         // Looking at the injectors takes lines from their producers: only if somebody can be sent. At the claims
         // of others, too: one kick may have stood for two who were blocked, and what they have claimed is
         // left to whoever came.
+        let mut another = None;
         let kick = if vouches {
             state.stand_down(pool);
             None
         } else {
             left |= state.can_kick(pool) && state.has_work(pool);
             let kick = state.pass_on(pool, left).or_else(|| state.call_rescuer());
+            if left && state.is_worth_another(pool, &self.patience) {
+                another = state.choose_another(pool);
+            }
             if steals {
                 // For the others that steal, and look at the marks.
                 state.arm_for_thieves(pool);
             }
             kick
         };
+        sees_to_others |= kick.is_some() || another.is_some();
         pool.unlock_and_kick(state, kick);
+        if let Some(another) = another {
+            pool.wake_kicked(another);
+        }
         // After the lock was held: see the monitor's `run`.
         pool.monitor.notice_work();
         if let Some(spare) = spare {
             pool.start_spare(spare);
+        }
+        if sees_to_others {
+            // That took some microseconds, and they are not the items'.
+            self.patience.begin(P::rough_ns());
         }
         item.or_else(|| self.next_claimed())
     }

@@ -3,6 +3,7 @@
 use coreshard_platform::Platform;
 
 use super::pool::PoolGuard;
+use super::state::MAX_NAMED;
 use super::worker::Worker;
 use crate::base::canary::{Canary, planted};
 
@@ -16,7 +17,7 @@ impl<P: Platform> Worker<'_, P> {
         }
         let others_sleep =
             state.idle.iter().any(|idle| *idle != self.index && state.kicked != Some(*idle))
-                || state.runner_up().is_some_and(|other| other != self.index);
+                || (0..MAX_NAMED).any(|at| at != self.index && state.is_runner_up(at));
         if state.designated == Some(self.index) {
             if !others_sleep {
                 return false;
@@ -30,10 +31,10 @@ impl<P: Platform> Worker<'_, P> {
             pool.unlock_and_kick(state, kick);
             return true;
         }
-        if state.runner_up() == Some(self.index) {
+        if state.is_runner_up(self.index) {
             // Where nobody is designated, the one that was is being woken, or somebody runs: who comes next to the
             // lock appoints another.
-            if state.designated.is_none() || state.recall_runner_up(pool).is_none() {
+            if state.designated.is_none() || state.recall_runner_up(pool, self.index).is_none() {
                 return false;
             }
             state.let_go(self.index);

@@ -120,7 +120,7 @@ impl<P: Platform> Worker<'_, P> {
                 if pool.has_forks() && state.recall_designated(pool).is_some() {
                     return Rest::None;
                 }
-                state.appoint_runner_up(pool);
+                state.appoint_runner_ups(pool, self.patience.runner_ups());
             }
             _ => state.idle.push(self.index),
         }

@@ -2,9 +2,10 @@
 
 use coreshard_platform::Platform;
 
+use super::patience::Patience;
 use super::pool::Pool;
 use super::sizes::Injectors;
-use super::state::{Kick, State, Worklist};
+use super::state::{Kick, MAX_NAMED, State, Worklist};
 use crate::base::rungs::Wake;
 use crate::intake::ItemWaits;
 
@@ -36,7 +37,7 @@ impl<P: Platform> State<P> {
         if self.active() >= pool.place.limit {
             return None;
         }
-        if let Some(kick) = self.recall_designated(pool).or_else(|| self.recall_runner_up(pool)) {
+        if let Some(kick) = self.recall_designated(pool).or_else(|| self.recall_a_runner_up(pool)) {
             return Some(kick);
         }
         if pool.attributes.wake == Wake::Coalesced {
@@ -52,6 +53,37 @@ impl<P: Platform> State<P> {
         let worker = self.idle.pop()?;
         self.kicks += 1;
         Some(Kick::new(worker))
+    }
+
+    /// True if somebody sleeps who may run, and so much waits that all who run would be busy with it for longer than a wake-up takes.
+    pub(super) fn is_worth_another(&self, pool: &Pool<P>, patience: &Patience) -> bool {
+        let active = self.active() + usize::from(self.kicked.is_some());
+        let (Some(queue), Worklist::LockFree(takers)) = (&pool.queue, &self.worklist) else {
+            return false;
+        };
+        patience.are_worth_counting()
+            && self.idle_count() > usize::from(self.kicked.is_some())
+            && active < pool.place.limit
+            && !pool.is_team()
+            && patience.are_worth_another(queue.waiting(takers), active)
+    }
+
+    /// Chooses one more sleeper, though another may be on its way: so those who run double with each wake-up, where they would be one
+    /// more.
+    #[cold]
+    pub(super) fn choose_another(&mut self, pool: &Pool<P>) -> Option<Kick> {
+        if self.active() >= pool.place.limit {
+            return None;
+        }
+        let mut kick = match self.idle.iter().rposition(|worker| self.kicked != Some(*worker)) {
+            Some(at) => {
+                self.kicks += 1;
+                Kick::new(self.idle.remove(at))
+            }
+            None => self.recall_a_runner_up(pool)?,
+        };
+        kick.steer_to = self.placement.send_elsewhere(kick.worker, &pool.place);
+        Some(kick)
     }
 
     /// Of a team: chooses a sleeper that has mail, if one more may run.
@@ -97,9 +129,16 @@ impl<P: Platform> State<P> {
         Some(Kick::new(worker))
     }
 
-    /// Takes the runner-up off its word, as [`Self::recall_designated`].
-    pub(super) fn recall_runner_up(&mut self, pool: &Pool<P>) -> Option<Kick> {
-        let worker = self.withdraw_runner_up(pool)?;
+    /// Takes this runner-up off its word, as [`Self::recall_designated`].
+    pub(super) fn recall_runner_up(&mut self, pool: &Pool<P>, worker: usize) -> Option<Kick> {
+        let worker = self.withdraw_runner_up(pool, worker)?;
+        self.kicks += 1;
+        Some(Kick::new(worker))
+    }
+
+    /// The same, for any of them.
+    pub(super) fn recall_a_runner_up(&mut self, pool: &Pool<P>) -> Option<Kick> {
+        let worker = self.withdraw_a_runner_up(pool)?;
         self.kicks += 1;
         Some(Kick::new(worker))
     }
@@ -110,11 +149,22 @@ impl<P: Platform> State<P> {
         self.withdrawn(worker, pool.queue.as_ref().and_then(Injectors::recall))
     }
 
-    /// Takes the runner-up off its word, as [`Self::withdraw_designated`].
-    fn withdraw_runner_up(&mut self, pool: &Pool<P>) -> Option<usize> {
-        let worker = self.runner_up()?;
-        self.set_runner_up(None);
-        self.withdrawn(worker, pool.queue.as_ref().and_then(Injectors::take_runner_up))
+    /// Takes this runner-up off its word, as [`Self::withdraw_designated`].
+    fn withdraw_runner_up(&mut self, pool: &Pool<P>, worker: usize) -> Option<usize> {
+        self.runner_ups &= !(1 << worker);
+        self.withdrawn(worker, pool.queue.as_ref().and_then(|queue| queue.take_runner_up(worker)))
+    }
+
+    /// The same, for one of them that no producer was quicker to take.
+    fn withdraw_a_runner_up(&mut self, pool: &Pool<P>) -> Option<usize> {
+        while self.runner_ups != 0 {
+            let worker = self.runner_ups.trailing_zeros() as usize;
+            let taken = self.withdraw_runner_up(pool, worker);
+            if taken.is_some() {
+                return taken;
+            }
+        }
+        None
     }
 
     /// Who was on the word, if anybody: else the producer who took it wakes it.
@@ -128,41 +178,60 @@ impl<P: Platform> State<P> {
     #[inline]
     pub(super) fn notice_woken(&mut self, pool: &Pool<P>) {
         let queue = pool.queue.as_ref();
-        if self.designated.is_some() && queue.and_then(Injectors::designated) != self.designated {
+        if let Some(designated) = self.designated
+            && queue.and_then(Injectors::designated) != Some(designated)
+        {
             self.designated = None;
-            self.kicks += 1;
+            self.comes(designated);
         }
-        if self.runner_up().is_some() && queue.and_then(Injectors::runner_up) != self.runner_up() {
-            self.set_runner_up(None);
-            self.kicks += 1;
+        let mut woken = self.runner_ups & !queue.map_or(0, Injectors::runner_ups);
+        self.runner_ups &= !woken;
+        while woken != 0 {
+            self.comes(woken.trailing_zeros() as usize);
+            woken &= woken - 1;
         }
     }
 
-    /// Names a sleeper that a burst is to wake as well, after the designated waiter was posted.
-    pub(super) fn appoint_runner_up(&mut self, pool: &Pool<P>) {
-        if self.runner_up().is_some() || pool.is_team() || self.active() + 2 > pool.place.limit {
+    fn comes(&mut self, woken: usize) {
+        self.kicks += 1;
+        self.placement.comes(woken);
+    }
+
+    /// Names sleepers that a burst is to wake as well, after the designated waiter was posted: up to so many.
+    pub(super) fn appoint_runner_ups(&mut self, pool: &Pool<P>, most: u32) {
+        if pool.is_team() {
             return;
         }
-        let (Some(queue), Worklist::LockFree(takers)) = (&pool.queue, &mut self.worklist) else {
-            return;
-        };
-        let is_kicked = |worker: usize| self.kicked == Some(worker);
-        let Some(worker) = self.idle.pop_if(|worker| !is_kicked(*worker)) else { return };
-        queue.post_runner_up(takers, worker);
-        self.set_runner_up(Some(worker));
+        let mut more = 0_u64;
+        // Those who were named run as soon as they are woken.
+        let may_run = pool.place.limit.saturating_sub(self.active() + 1);
+        while (self.runner_ups | more).count_ones() < most.min(may_run as u32)
+            && let Some(worker) =
+                self.idle.pop_if(|worker| self.kicked != Some(*worker) && *worker < MAX_NAMED)
+        {
+            more |= 1 << worker;
+        }
+        if more != 0
+            && let (Some(queue), Worklist::LockFree(takers)) = (&pool.queue, &mut self.worklist)
+        {
+            queue.post_runner_ups(takers, more, most.into());
+        }
+        self.runner_ups |= more;
     }
 
     /// Takes those who are named for producers off their words, and lets them sleep: what comes next is seen to
     /// without them.
     pub(super) fn stand_down(&mut self, pool: &Pool<P>) {
-        if self.designated.is_none() && self.runner_up().is_none() {
+        if self.designated.is_none() && self.runner_ups == 0 {
             return;
         }
         // First: whoever forks, and finds nobody to call, sees it.
         pool.queue.iter().for_each(|queue| queue.set_unposted(true));
-        let runner_up = self.withdraw_runner_up(pool);
+        while let Some(runner_up) = self.withdraw_a_runner_up(pool) {
+            self.idle.push(runner_up);
+        }
         let designated = self.withdraw_designated(pool);
-        self.idle.extend(runner_up.into_iter().chain(designated));
+        self.idle.extend(designated);
     }
 
     /// Posts an idle worker as the designated waiter, if one more may run. If an item came meanwhile, a
@@ -178,7 +247,7 @@ impl<P: Platform> State<P> {
             Some(worker) => *worker,
             None => {
                 // It steps up, unless a burst wakes it just now.
-                let worker = self.withdraw_runner_up(pool)?;
+                let worker = self.withdraw_a_runner_up(pool)?;
                 self.idle.push(worker);
                 worker
             }
@@ -203,7 +272,7 @@ impl<P: Platform> State<P> {
             sleepers.retain(|worker| *worker != kicked);
         }
         sleepers.extend(self.recall_designated(pool).map(|kick| kick.worker));
-        sleepers.extend(self.recall_runner_up(pool).map(|kick| kick.worker));
+        sleepers.extend(std::iter::from_fn(|| Some(self.recall_a_runner_up(pool)?.worker)));
         sleepers
     }
 }

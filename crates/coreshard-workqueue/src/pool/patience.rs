@@ -13,6 +13,8 @@
 //! each time slice of that, and woke others for them, who wanted the same CPUs: half as many items a second.) A platform that
 //! cannot tell has the time of every claim believed.
 //!
+//! Nor does a worker vouch whose own items were short where another of its pool had long ones of late: the next may be one of those.
+//!
 //! Where it is wrong about the next item, which turns out long or blocks, what comes after that item waits until the
 //! monitor looks, once in 4 ms. Two long items among some thirty take the trust away, and some twenty short ones in a row give it back.
 
@@ -23,6 +25,13 @@ const WAKE_UP_NS: u64 = 20_000;
 
 /// What is believed of items that nobody has seen the like of.
 const UNKNOWN_NS: u64 = 16 * WAKE_UP_NS;
+
+/// Sleepers that the producer of a burst of items wakes beside the first, one for each four items, where each of these takes an eighth of a
+/// wake-up or more: as many as a producer wakes in less time than the first of them takes to come.
+const RUNNER_UPS_OF_LONG: u32 = 3;
+
+/// So many claims after one of long items a worker of the pool vouches again.
+pub(super) const SHORT_CLAIMS: u32 = 32;
 
 /// Items that take less are short beyond doubt, and one that seems to take a wake-up's time may be short itself, since others run on
 /// a worker's CPU for longer than that. (Where items that took as long as this were doubted too, those of web servers were,
@@ -44,6 +53,8 @@ pub(super) struct Patience {
     claimed: usize,
     /// How long an item takes: the longest mean of a claim, of late.
     item_ns: u64,
+    /// A claim of long ones was learned of, which the pool does not know yet.
+    had_long: bool,
     /// How many items to claim next: doubled while claims come back full.
     most: usize,
     /// For how long items have waited behind others of their claim, all together, since nobody was woken.
@@ -61,6 +72,7 @@ impl Patience {
             claimed_at_ns: 0,
             claimed: 0,
             item_ns,
+            had_long: false,
             most: 1,
             waited_ns: 0,
             doubted: 0,
@@ -95,6 +107,7 @@ impl Patience {
 
     #[inline]
     fn learn(&mut self, mean_ns: u64) {
+        self.had_long |= mean_ns >= WAKE_UP_NS;
         // A single long one is remembered for a while.
         self.item_ns = mean_ns.max(self.item_ns - self.item_ns.div_ceil(8));
     }
@@ -123,6 +136,23 @@ impl Patience {
         self.item_ns >= WAKE_UP_NS
     }
 
+    /// True if items take so long that it is worth a look how many wait.
+    #[inline]
+    pub(super) fn are_worth_counting(&self) -> bool {
+        self.item_ns >= WAKE_UP_NS / 8
+    }
+
+    /// How many sleepers the producer of a burst is to wake beside the first.
+    #[inline]
+    pub(super) fn runner_ups(&self) -> u32 {
+        if self.are_worth_counting() { RUNNER_UPS_OF_LONG } else { 1 }
+    }
+
+    /// True if so many items would keep so many workers busy for longer than it takes to wake one more.
+    pub(super) fn are_worth_another(&self, items: u64, workers: usize) -> bool {
+        items.saturating_mul(self.item_ns) >= (workers as u64 + 1) * WAKE_UP_NS
+    }
+
     /// When the last claim was made.
     #[inline]
     pub(super) fn claimed_at_ns(&self) -> u64 {
@@ -145,6 +175,17 @@ impl Patience {
     #[inline]
     pub(super) fn learn_most(&mut self, items: usize) {
         self.most = if items >= self.most { (items * 2).min(MAX_CLAIMED) } else { items };
+    }
+
+    /// True if no worker of the pool has had long items of late: else the next may be long, too. The pool counts claims `since_long`.
+    #[inline]
+    pub(super) fn has_no_long_ones_beside(&mut self, since_long: &mut u32) -> bool {
+        if std::mem::take(&mut self.had_long) {
+            *since_long = 0;
+        } else if *since_long < SHORT_CLAIMS {
+            *since_long += 1;
+        }
+        *since_long == SHORT_CLAIMS
     }
 
     /// True if this worker will be done with the items that it has just claimed before another could help it.

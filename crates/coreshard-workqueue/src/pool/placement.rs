@@ -22,6 +22,8 @@ struct Placed {
     /// Where it runs, if it does.
     now: Option<u8>,
     last: Option<u8>,
+    /// It was woken there, and has not claimed yet.
+    comes: bool,
 }
 
 /// CPUs are named by their injectors; in a pod of more CPUs than injectors, several share a name.
@@ -42,15 +44,26 @@ impl Placement {
     #[inline]
     pub(super) fn runs_at(&mut self, worker: usize, injector: usize) {
         let injector = injector as u8;
-        if self.workers.get(worker).and_then(|worker| worker.now) == Some(injector) {
+        if let Some(placed) = self.workers.get_mut(worker)
+            && placed.now == Some(injector)
+        {
+            placed.comes = false;
             return;
         }
         self.rests(worker);
         if worker >= self.workers.len() {
             self.workers.resize(worker + 1, Placed::default());
         }
-        self.workers[worker] = Placed { now: Some(injector), last: Some(injector) };
+        self.workers[worker] = Placed { now: Some(injector), last: Some(injector), comes: false };
         self.running[usize::from(injector)] += 1;
+    }
+
+    /// A producer has woken the worker, which has not claimed yet: it comes where it slept, or waits for that CPU.
+    pub(super) fn comes(&mut self, worker: usize) {
+        if let Some(last) = self.workers.get(worker).and_then(|worker| worker.last) {
+            self.runs_at(worker, usize::from(last));
+            self.workers[worker].comes = true;
+        }
     }
 
     /// The worker runs nowhere for now.
@@ -69,17 +82,19 @@ impl Placement {
         Some(free)
     }
 
-    /// Another worker that is recorded at this injector.
-    pub(super) fn other_at(&self, worker: usize, injector: usize) -> Option<usize> {
+    /// Another worker that is recorded at this injector, and whether it is on its way there.
+    pub(super) fn other_at(&self, worker: usize, injector: usize) -> Option<(usize, bool)> {
         if self.running[injector] < 2 {
             return None;
         }
         let is_there = |at: &Placed| at.now.is_some_and(|now| usize::from(now) == injector);
-        (0..self.workers.len()).find(|other| *other != worker && is_there(&self.workers[*other]))
+        let mut others = self.workers.iter().enumerate().filter(|(other, _)| *other != worker);
+        let (other, placed) = others.find(|(_, at)| is_there(at))?;
+        Some((other, placed.comes))
     }
 
     fn elsewhere(&self, worker: usize) -> Option<FreeCpus> {
-        let Placed { now, last } = *self.workers.get(worker)?;
+        let Placed { now, last, .. } = *self.workers.get(worker)?;
         let others = self.running[usize::from(last?)] - u16::from(now.is_some());
         let free = (0..MAX_INJECTORS).filter(|injector| self.running[*injector] == 0);
         (others > 0)
@@ -177,8 +192,8 @@ mod tests {
         let (mut placement, place) = (Placement::new(), place());
         placement.runs_at(0, 2);
         placement.runs_at(1, 2);
-        assert_eq!(placement.other_at(0, 2), Some(1));
-        assert_eq!(placement.other_at(1, 2), Some(0));
+        assert_eq!(placement.other_at(0, 2), Some((1, false)));
+        assert_eq!(placement.other_at(1, 2), Some((0, false)));
         let sent = placement.send_elsewhere(0, &place).unwrap();
         assert_eq!(sent.cpus(&place).collect::<CpuSet>(), cpus([4, 5, 7]));
         assert_eq!(placement.other_at(1, 2), None);
@@ -198,5 +213,20 @@ mod tests {
         placement.rests(3);
         placement.rests(3);
         assert_eq!(free(&placement, 9, &place), Some(cpus([7])));
+    }
+
+    #[test]
+    fn who_was_woken_is_expected_where_it_slept_until_it_claims() {
+        let mut placement = Placement::new();
+        placement.comes(1);
+        assert_eq!(placement.other_at(0, 2), None, "it never ran");
+        placement.runs_at(1, 2);
+        placement.rests(1);
+        placement.runs_at(0, 2);
+        assert_eq!(placement.other_at(0, 2), None);
+        placement.comes(1);
+        assert_eq!(placement.other_at(0, 2), Some((1, true)));
+        placement.runs_at(1, 2);
+        assert_eq!(placement.other_at(0, 2), Some((1, false)));
     }
 }

@@ -304,7 +304,7 @@ impl<P: Platform> Pool<P> {
     #[inline]
     fn locked<'pool>(&'pool self, mut state: LockGuard<'pool, P, State<P>>) -> PoolGuard<'pool, P> {
         let since = self.measure_lock.then(P::now);
-        if state.designated.is_some() || state.runner_up().is_some() {
+        if state.designated.is_some() || state.runner_ups != 0 {
             state.notice_woken(self);
         }
         PoolGuard { state, since, pool: self }

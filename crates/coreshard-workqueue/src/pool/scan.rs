@@ -207,7 +207,7 @@ impl<P: Platform> State<P> {
         self.idle.contains(&worker)
             || self.blocked_as[worker] == Blocked::Leaving
             || self.designated == Some(worker)
-            || self.runner_up() == Some(worker)
+            || self.is_runner_up(worker)
             || self.cold().free.contains(&worker)
             || self.stands_by(worker)
     }

@@ -1,12 +1,12 @@
 //! What a pool's lock protects.
 
 use std::collections::VecDeque;
-use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use coreshard_platform::{Platform, fields};
 
 use super::links::LinkTag;
+use super::patience::SHORT_CLAIMS;
 use super::placement::{FreeCpus, Placement};
 use super::seen::{Progress, Seen};
 use super::sizes::Takers;
@@ -73,6 +73,9 @@ impl<T> ThreadSlot<T> {
         }
     }
 }
+
+/// Workers with a smaller index may be runners-up: each has a bit.
+pub(super) const MAX_NAMED: usize = u64::BITS as usize;
 
 /// The taker's side of the intake.
 pub(super) enum Worklist<P: Platform> {
@@ -145,8 +148,9 @@ pub(super) struct State<P: Platform> {
     /// The idle worker that was kicked and has not run yet (coalesced rung only); it is still in
     /// `idle`.
     pub(super) kicked: Option<usize>,
-    /// One more than the index of the sleeper that the producer of a burst wakes as well, as `designated`.
-    next_in_line: Option<NonZeroU32>,
+    /// The sleepers that the producer of a burst wakes as well, a bit each. They sleep, or producers are waking them, as
+    /// `designated`.
+    pub(super) runner_ups: u64,
     /// Workers that are being started.
     pub(super) starting: u16,
     /// Workers go when there is nothing to do.
@@ -154,12 +158,14 @@ pub(super) struct State<P: Platform> {
     /// Of a team: workers go when all have nothing to do.
     pub(super) ending: bool,
     pub(super) worklist: Worklist<P>,
-    /// Items that came in by the locked rung.
-    pub(super) queued: u64,
     /// Workers that exist, or are being started.
     pub(super) alive: usize,
     /// Workers that are not counted among those that run: as many as `blocked_as` has.
     pub(super) blocked: usize,
+    /// Items that came in by the locked rung.
+    pub(super) queued: u64,
+    /// Claims since a worker last came by that had just had long items, as far as that matters.
+    pub(super) since_long: u32,
     /// Wake-ups that were decided on, and those that were spared; see `PoolStats`. From here on with wake-ups,
     /// not with each item.
     pub(super) kicks: u64,
@@ -178,7 +184,7 @@ pub(super) struct State<P: Platform> {
     cold: Box<Cold<P>>,
 }
 fields!(State<P: Platform> {
-    idle, designated, kicked, next_in_line, starting, stopping, ending, worklist, queued, alive, blocked, kicks, coalesced_kicks, blocked_as,
+    idle, designated, kicked, runner_ups, starting, stopping, ending, worklist, alive, blocked, queued, since_long, kicks, coalesced_kicks, blocked_as,
     spare_missed, spare_refused, rescuer, in_reactor, placement, cold,
 });
 
@@ -198,12 +204,13 @@ impl<P: Platform> State<P> {
         Self {
             idle: Vec::new(),
             designated: None,
-            next_in_line: None,
+            runner_ups: 0,
             kicked: None,
             worklist,
             queued: 0,
             alive: 0,
             blocked: 0,
+            since_long: SHORT_CLAIMS,
             kicks: 0,
             coalesced_kicks: 0,
             blocked_as: Vec::new(),
@@ -241,21 +248,14 @@ impl<P: Platform> State<P> {
         P::describe(&raw const *self.cold);
     }
 
-    /// The sleeper that the producer of a burst wakes as well. It sleeps, or a producer is waking it, as
-    /// [`Self::designated`].
-    #[inline]
-    pub(super) fn runner_up(&self) -> Option<usize> {
-        self.next_in_line.map(|number| number.get() as usize - 1)
-    }
-
-    pub(super) fn set_runner_up(&mut self, worker: Option<usize>) {
-        self.next_in_line = worker.and_then(|worker| NonZeroU32::new(worker as u32 + 1));
+    pub(super) fn is_runner_up(&self, worker: usize) -> bool {
+        worker < MAX_NAMED && self.runner_ups & 1 << worker != 0
     }
 
     pub(super) fn idle_count(&self) -> usize {
         self.idle.len()
             + usize::from(self.designated.is_some())
-            + usize::from(self.next_in_line.is_some())
+            + self.runner_ups.count_ones() as usize
     }
 
     /// Workers that run items, look for some, or are on their way to.

@@ -1,0 +1,153 @@
+//! How soon many workers run, where there is enough to do for many: after a silence, all of them sleep.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::time::Duration;
+
+use coreshard_platform::{AtomicInt, Parker, Platform, ThreadHandle, ThreadSpec};
+use coreshard_sim::{Machine, Sim, SimAlloc, Simulation};
+use coreshard_topology::{CpuId, Scope};
+use coreshard_workqueue::{Runtime, Workqueue};
+
+#[path = "machines/mod.rs"]
+mod machines;
+
+testing::watch!();
+
+#[global_allocator]
+static ALLOCATOR: SimAlloc = SimAlloc;
+
+const ITEMS: usize = 64;
+const SILENCE: Duration = Duration::from_millis(10);
+
+struct Burst {
+    started: Vec<<Sim as Platform>::AtomicU64>,
+    left: <Sim as Platform>::AtomicU64,
+    over: Parker<Sim>,
+}
+
+/// Microseconds until the last item of a burst of 64 begins, by burst, the first ones left out.
+fn bursts(queue: &Workqueue<Sim>, item: Duration) -> Vec<u64> {
+    let one = || {
+        let burst = Arc::new(Burst {
+            started: (0..ITEMS).map(|_| <Sim as Platform>::AtomicU64::new(0)).collect(),
+            left: <Sim as Platform>::AtomicU64::new(ITEMS as u64),
+            over: Parker::new(),
+        });
+        let begun = Sim::now();
+        for at in 0..ITEMS {
+            let shared = Arc::clone(&burst);
+            let body = move || {
+                shared.started[at].store(Sim::now().ns_since(begun), Relaxed);
+                Sim::compute(item);
+                if shared.left.fetch_sub(1, AcqRel) == 1 {
+                    shared.over.unpark();
+                }
+            };
+            queue.queue(body).unwrap();
+        }
+        while burst.left.load(Acquire) > 0 {
+            burst.over.park();
+        }
+        let last = burst.started.iter().map(|at| at.load(Relaxed)).max();
+        last.unwrap() / 1_000
+    };
+    let each = (0..12).map(|_| {
+        Sim::sleep(SILENCE);
+        one()
+    });
+    each.collect::<Vec<_>>().split_off(4)
+}
+
+fn on_cpu<R: Send + 'static>(cpu: u32, body: impl FnOnce() -> R + Send + 'static) -> R {
+    let affinity = Some([CpuId(cpu)].into_iter().collect());
+    let result = Arc::new(std::sync::Mutex::new(None));
+    let theirs = Arc::clone(&result);
+    let body = move || *theirs.lock().unwrap() = Some(body());
+    Sim::spawn(ThreadSpec { affinity, ..ThreadSpec::default() }, Box::new(body)).unwrap().join();
+    let value = result.lock().unwrap().take();
+    value.unwrap()
+}
+
+fn with_queue<R: Send + 'static>(
+    scope: Scope,
+    seed: u64,
+    body: impl FnOnce(Workqueue<Sim>) -> R + Send + 'static,
+) -> R {
+    let machine = Machine::from_toml("16 vCPUs", machines::XEON_16_VCPU).unwrap();
+    let topology = machine.topology().clone();
+    let run = Simulation::new(&machine).seed(seed).run(move || {
+        let runtime = Runtime::<Sim>::builder(topology).build().unwrap();
+        let queue = runtime.workqueue().scope(scope).build().unwrap();
+        let theirs = queue.clone();
+        let value = on_cpu(0, move || body(theirs));
+        queue.shutdown(Duration::from_secs(1)).unwrap();
+        value
+    });
+    run.unwrap().value
+}
+
+fn median(mut of: Vec<u64>) -> u64 {
+    of.sort_unstable();
+    of[of.len() / 2]
+}
+
+/// Those who run double with each wake-up, which takes 37 µs here: where they are one more with each, a burst of 10 µs an item begins its last
+/// one after 207 µs in a pool of eight, and 210 in one of sixteen.
+#[test]
+fn a_burst_of_items_that_are_worth_it_is_on_many_cpus_soon() {
+    let item = Duration::from_micros(10);
+    let last_us = |scope| median(with_queue(scope, 1, move |queue| bursts(&queue, item)));
+    let (eight, sixteen) = (last_us(Scope::CacheShard), last_us(Scope::Cache));
+    assert!(eight < 160, "{eight} us");
+    assert!(sixteen < 140, "{sixteen} us");
+}
+
+/// The latencies of small items, in microseconds, while a long one is always under way: the median, and the longest.
+fn mixed(queue: &Workqueue<Sim>) -> (u64, u64) {
+    let stop = Arc::new(<Sim as Platform>::AtomicU32::new(0));
+    let (theirs, stopped) = (queue.clone(), Arc::clone(&stop));
+    let large = move || {
+        while stopped.load(Acquire) == 0 {
+            let over = Arc::new(Parker::<Sim>::new());
+            let told = Arc::clone(&over);
+            theirs
+                .queue(move || {
+                    Sim::compute(Duration::from_micros(500));
+                    told.unpark();
+                })
+                .unwrap();
+            over.park();
+        }
+    };
+    let large = Sim::spawn(ThreadSpec::default(), Box::new(large)).unwrap();
+    let taken: Arc<Vec<_>> =
+        Arc::new((0..2_000).map(|_| <Sim as Platform>::AtomicU64::new(0)).collect());
+    for at in 0..2_000 {
+        Sim::sleep(Duration::from_micros(200));
+        let (begun, taken) = (Sim::now(), Arc::clone(&taken));
+        queue
+            .queue(move || {
+                Sim::compute(Duration::from_micros(1));
+                taken[at].store(Sim::now().ns_since(begun), Relaxed);
+            })
+            .unwrap();
+    }
+    Sim::sleep(Duration::from_millis(10));
+    stop.store(1, Release);
+    large.join();
+    let mut all: Vec<u64> = taken.iter().map(|it| it.load(Relaxed) / 1_000).collect();
+    all.sort_unstable();
+    (all[1_000], all[1_999])
+}
+
+/// A worker whose own items were short does not vouch for what may be a long one: else what comes behind that waits until it is over.
+#[test]
+fn no_small_item_waits_behind_a_long_one() {
+    for scope in [Scope::CacheShard, Scope::Cache] {
+        for seed in 1..4 {
+            let (median, most) = with_queue(scope, seed, |queue| mixed(&queue));
+            assert!(median < 20 && most < 100, "{scope}, {seed}: {median}, {most} us");
+        }
+    }
+}
