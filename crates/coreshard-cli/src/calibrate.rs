@@ -145,6 +145,7 @@ fn table(measured: &Calibration, compute: Compute) -> anyhow::Result<String> {
     row("wake-up of a thread of this CPU", measured.wake_here)?;
     let there = [
         ("wake-up of a thread of another CPU", measured.wake_there),
+        ("until it runs, after a brief rest", measured.woken_after_brief_rest),
         ("until it runs, after a short rest", measured.woken_after_short_rest),
         ("until it runs, after a long rest", measured.woken_after_long_rest),
     ];

@@ -59,7 +59,10 @@ pub struct Calibration {
     pub wake_here: Figure,
     /// A wake-up call for a thread on a CPU that rests; `None` where there is one CPU.
     pub wake_there: Option<Figure>,
-    /// From such a call until the thread runs, on a CPU that has rested for a fifth of a millisecond.
+    /// From such a call until the thread runs, on a CPU that has rested for 20 microseconds.
+    #[serde(default)]
+    pub woken_after_brief_rest: Option<Figure>,
+    /// The same after a fifth of a millisecond.
     pub woken_after_short_rest: Option<Figure>,
     /// The same after five milliseconds.
     pub woken_after_long_rest: Option<Figure>,
@@ -86,8 +89,11 @@ pub struct Costs {
     pub ipi_send_ns: f64,
     /// From thread to thread.
     pub context_switch_ns: f64,
-    /// Leaving the idle state of a short rest, the interrupt's way included:
-    /// `woken_after_short_rest` − `wake_there` − the context switch.
+    /// Leaving the idle state of a brief rest, the interrupt's way included:
+    /// `woken_after_brief_rest` − `wake_there` − the context switch; that of a short rest where it is not known.
+    #[serde(default)]
+    pub brief_idle_exit_ns: f64,
+    /// The same of a short rest; not less.
     pub idle_exit_ns: f64,
     /// The same of a long rest; not less.
     pub deep_idle_exit_ns: f64,
@@ -106,13 +112,16 @@ impl Calibration {
         let exit = |woken: Option<Figure>| {
             woken.map_or(0.0, |woken| less(woken.median_ns, wake_there + context_switch_ns))
         };
-        let idle_exit_ns = exit(self.woken_after_short_rest);
+        let brief = self.woken_after_brief_rest.or(self.woken_after_short_rest);
+        let brief_idle_exit_ns = exit(brief);
+        let idle_exit_ns = exit(self.woken_after_short_rest).max(brief_idle_exit_ns);
         Costs {
             syscall_ns: self.wake_nobody.median_ns,
             futex_ns: less(refused, self.wake_nobody.median_ns),
             wake_ns: less(here, refused),
             ipi_send_ns: less(wake_there, here),
             context_switch_ns,
+            brief_idle_exit_ns,
             idle_exit_ns,
             deep_idle_exit_ns: exit(self.woken_after_long_rest).max(idle_exit_ns),
             thread_create_ns: less(self.spawn.median_ns, here),

@@ -25,6 +25,7 @@ impl Default for Effort {
 }
 
 /// How long CPUs rest before they are woken.
+pub(super) const BRIEF_REST: Duration = Duration::from_micros(20);
 pub(super) const SHORT_REST: Duration = Duration::from_micros(200);
 pub(super) const LONG_REST: Duration = Duration::from_millis(5);
 

@@ -8,7 +8,7 @@ use coreshard_platform::{
 };
 use coreshard_topology::CpuId;
 
-use super::measure::{Effort, LONG_REST, SHORT_REST, each_ns, on};
+use super::measure::{BRIEF_REST, Effort, LONG_REST, SHORT_REST, each_ns, on};
 use super::samples::Samples;
 
 /// Wake-ups of a sleeper in one measurement.
@@ -38,6 +38,8 @@ pub(super) fn measure<P: Platform>(
         let short = sleeper::<P>(cpus[0], *other, None, SHORT_REST)?;
         samples.wake_there.push(short.call_ns);
         samples.woken_after_short_rest.push(short.until_it_runs_ns);
+        let brief = sleeper::<P>(cpus[0], *other, None, BRIEF_REST)?;
+        samples.woken_after_brief_rest.push(brief.until_it_runs_ns);
         let long = sleeper::<P>(cpus[0], *other, None, LONG_REST)?;
         samples.woken_after_long_rest.push(long.until_it_runs_ns);
     }
@@ -78,16 +80,16 @@ fn sleeper<P: Platform>(
         let (word, ran_at_ns) = &*words;
         let (mut calls, mut latencies) = (Vec::new(), Vec::new());
         for turn in 0..WAKEUPS as u32 {
-            P::sleep(rest);
+            pass::<P>(rest);
             let before = P::now();
             word.store(turn + 1, Release);
             let call = P::now();
             P::wake_one(&raw const **word);
             calls.push(P::now().ns_since(call) as f64);
             // Until it ran: on this CPU, it needs this thread to sleep.
-            P::sleep(rest);
+            pass::<P>(rest);
             while ran_at_ns.load(Acquire) < before.as_ns() {
-                P::sleep(rest);
+                pass::<P>(rest);
             }
             latencies.push(ran_at_ns.load(Acquire).saturating_sub(call.as_ns()) as f64);
         }
@@ -110,6 +112,17 @@ fn sleeper<P: Platform>(
         of[of.len() / 2]
     };
     Ok(Woken { call_ns: median(calls), until_it_runs_ns: median(latencies) })
+}
+
+/// Lets so much time pass. To sleep for some microseconds takes longer than that.
+fn pass<P: Platform>(time: std::time::Duration) {
+    if time > BRIEF_REST {
+        return P::sleep(time);
+    }
+    let until = P::now() + time;
+    while P::now() < until {
+        P::spin_hint();
+    }
 }
 
 struct RoundTrips {

@@ -10,7 +10,8 @@ use coreshard_topology::input;
 use super::arbitration::Arbitration;
 use crate::bench::kernel;
 
-/// Rest after which a CPU is in its deeper idle state: those that were measured lie on both sides.
+/// Rests after which a CPU is in its next idle state: those that were measured lie on both sides.
+const SHORT_AFTER_NS: u32 = 60_000;
 const DEEP_AFTER_NS: u32 = 1_000_000;
 
 /// What a program computes between two accesses to shared memory.
@@ -126,7 +127,17 @@ pub(super) fn write(
             quoted(&source)
         )
     };
-    idle(0, costs.idle_exit_ns, measured.woken_after_short_rest, "0.2 ms of rest")?;
+    if let Some(brief) = measured.woken_after_brief_rest {
+        idle(0, costs.brief_idle_exit_ns, Some(brief), "20 µs of rest")?;
+        idle(
+            SHORT_AFTER_NS,
+            costs.idle_exit_ns,
+            measured.woken_after_short_rest,
+            "0.2 ms of rest",
+        )?;
+    } else {
+        idle(0, costs.idle_exit_ns, measured.woken_after_short_rest, "0.2 ms of rest")?;
+    }
     let long = measured.woken_after_long_rest;
     idle(DEEP_AFTER_NS, costs.deep_idle_exit_ns, long, "5 ms of rest")?;
     if let Some(arbitration) = arbitration {
