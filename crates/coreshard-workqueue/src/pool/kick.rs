@@ -55,13 +55,15 @@ impl<P: Platform> State<P> {
         Some(Kick::new(worker))
     }
 
-    /// True if somebody sleeps who may run, and so much waits that all who run would be busy with it for longer than a wake-up takes.
+    /// True if somebody sleeps who may run, and so much waits that all who run would be busy with it for longer than a wake-up takes. Only on
+    /// the coalesced rung: the others are what they were.
     pub(super) fn is_worth_another(&self, pool: &Pool<P>, patience: &Patience) -> bool {
         let active = self.active() + usize::from(self.kicked.is_some());
         let (Some(queue), Worklist::LockFree(takers)) = (&pool.queue, &self.worklist) else {
             return false;
         };
         patience.are_worth_counting()
+            && pool.attributes.wake == Wake::Coalesced
             && self.idle_count() > usize::from(self.kicked.is_some())
             && active < pool.place.limit
             && !pool.is_team()
