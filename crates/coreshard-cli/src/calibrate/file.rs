@@ -127,17 +127,12 @@ pub(super) fn write(
             quoted(&source)
         )
     };
-    if let Some(brief) = measured.woken_after_brief_rest {
-        idle(0, costs.brief_idle_exit_ns, Some(brief), "20 µs of rest")?;
-        idle(
-            SHORT_AFTER_NS,
-            costs.idle_exit_ns,
-            measured.woken_after_short_rest,
-            "0.2 ms of rest",
-        )?;
-    } else {
-        idle(0, costs.idle_exit_ns, measured.woken_after_short_rest, "0.2 ms of rest")?;
+    let (brief, short) = (measured.woken_after_brief_rest, measured.woken_after_short_rest);
+    if brief.is_some() {
+        idle(0, costs.brief_idle_exit_ns, brief, "20 µs of rest")?;
     }
+    let short_after_ns = if brief.is_some() { SHORT_AFTER_NS } else { 0 };
+    idle(short_after_ns, costs.idle_exit_ns, short, "0.2 ms of rest")?;
     let long = measured.woken_after_long_rest;
     idle(DEEP_AFTER_NS, costs.deep_idle_exit_ns, long, "5 ms of rest")?;
     if let Some(arbitration) = arbitration {

@@ -1,5 +1,6 @@
 //! What everything else is made of: items, what is waited on, errors, and the rungs of the ladders.
 
+pub(crate) mod bits;
 pub(crate) mod budget;
 pub(crate) mod by_value;
 #[cfg(not(feature = "canaries"))]

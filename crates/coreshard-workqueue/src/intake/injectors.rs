@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Release, SeqCst};
 use coreshard_platform::{AtomicInt, Padded, Platform, fields};
 use coreshard_topology::NodeId;
 
+use crate::base::bits::bits;
 use crate::base::sizes::MAX_INJECTORS;
 
 use super::segments::{Claim, Segment, SegmentQueue, Taker, Tells, Watch};
@@ -84,14 +85,7 @@ fn designated_in(wake_word: u64) -> Option<usize> {
 }
 
 fn marked(wake_word: u64) -> impl Iterator<Item = usize> {
-    let mut left = wake_word & MARKS;
-    std::iter::from_fn(move || {
-        let injector = left.trailing_zeros() as usize;
-        (left != 0).then(|| {
-            left &= left - 1;
-            injector
-        })
-    })
+    bits(wake_word & MARKS)
 }
 
 impl<P: Platform, T, const LEN: usize> Injectors<P, T, LEN> {

@@ -10,7 +10,8 @@
 use coreshard_platform::Platform;
 
 use super::sizes::MAX_WORKERS;
-use super::state::{Blocked, MAX_NAMED, RESCUER, State, ThreadSlot, Worklist};
+use super::state::{Blocked, RESCUER, State, ThreadSlot, Worklist};
+use crate::base::bits::bits;
 
 /// Workers, by index.
 struct Marks([u64; MAX_WORKERS.div_ceil(64)]);
@@ -76,8 +77,8 @@ impl<P: Platform> State<P> {
             );
         }
         let mut resting = absent;
-        let runner_ups = (0..MAX_NAMED).filter(|worker| self.is_runner_up(*worker));
-        let mut sleepers = self.idle.iter().chain(&self.designated).copied().chain(runner_ups);
+        let named = self.designated.into_iter().chain(bits(self.runner_ups));
+        let mut sleepers = self.idle.iter().copied().chain(named);
         if !sleepers.all(|worker| worker < workers && resting.add(worker)) {
             return Some("who sleeps is a worker, and listed once");
         }

@@ -3,8 +3,8 @@
 use coreshard_platform::Platform;
 
 use super::pool::PoolGuard;
-use super::state::MAX_NAMED;
 use super::worker::Worker;
+use crate::base::bits::bits;
 use crate::base::canary::{Canary, planted};
 
 impl<P: Platform> Worker<'_, P> {
@@ -17,7 +17,7 @@ impl<P: Platform> Worker<'_, P> {
         }
         let others_sleep =
             state.idle.iter().any(|idle| *idle != self.index && state.kicked != Some(*idle))
-                || (0..MAX_NAMED).any(|at| at != self.index && state.is_runner_up(at));
+                || bits(state.runner_ups).any(|other| other != self.index);
         if state.designated == Some(self.index) {
             if !others_sleep {
                 return false;

@@ -6,6 +6,7 @@ use super::patience::Patience;
 use super::pool::Pool;
 use super::sizes::Injectors;
 use super::state::{Kick, MAX_NAMED, State, Worklist};
+use crate::base::bits::bits;
 use crate::base::rungs::Wake;
 use crate::intake::ItemWaits;
 
@@ -70,13 +71,10 @@ impl<P: Platform> State<P> {
             && patience.are_worth_another(queue.waiting(takers), active)
     }
 
-    /// Chooses one more sleeper, though another may be on its way: so those who run double with each wake-up, where they would be one
+    /// Where that [is worth it](Self::is_worth_another), chooses one more sleeper, though another may be on its way: so those who run double with each wake-up, where they would be one
     /// more.
     #[cold]
     pub(super) fn choose_another(&mut self, pool: &Pool<P>) -> Option<Kick> {
-        if self.active() >= pool.place.limit {
-            return None;
-        }
         let mut kick = match self.idle.iter().rposition(|worker| self.kicked != Some(*worker)) {
             Some(at) => {
                 self.kicks += 1;
@@ -186,12 +184,9 @@ impl<P: Platform> State<P> {
             self.designated = None;
             self.comes(designated);
         }
-        let mut woken = self.runner_ups & !queue.map_or(0, Injectors::runner_ups);
+        let woken = self.runner_ups & !queue.map_or(0, Injectors::runner_ups);
         self.runner_ups &= !woken;
-        while woken != 0 {
-            self.comes(woken.trailing_zeros() as usize);
-            woken &= woken - 1;
-        }
+        bits(woken).for_each(|worker| self.comes(worker));
     }
 
     fn comes(&mut self, woken: usize) {
