@@ -104,6 +104,7 @@ impl MachineReader<'_> {
         for state in states.iter() {
             let at = state.span().start;
             let table = state.get_ref().as_table().ok_or_else(|| wrong(at))?;
+            self.known(table, "an idle state", &["after_ns", "exit_ns", "polls", "source"])?;
             let field = |key: &str| {
                 let value = table.get(key);
                 let value =

@@ -109,6 +109,8 @@ fn numbers_that_contradict_one_another_are_told() {
     assert!(error_of(&deeper).to_string().contains("shallow ones first"));
     let polls = RIGHT.replacen("after_ns", "polls = 1\nafter_ns", 1);
     assert!(error_of(&polls).to_string().contains("idle.polls must be true or false"));
+    let misspelt = RIGHT.replacen("after_ns", "pols = true\nafter_ns", 1);
+    assert!(error_of(&misspelt).to_string().contains("an idle state has a key \"pols\""));
 }
 
 #[test]
