@@ -1,19 +1,19 @@
 //! Spinning without simulating each turn.
 //!
 //! A thread that looks at a word, finds it as before, and spins, changes nothing outside its CPU.
-//! Its first turns are simulated one by one, so that code which gives up after some number of
-//! them takes the right time; after that, the CPU sleeps on the line and goes on when the line is
-//! written, or after a time that grows with the number of turns. A loop of N turns on a line that
-//! nobody writes takes exactly its time up to [`EXACT_TURNS`], and at most (N / EXACT_TURNS) times
-//! that beyond.
+//! Its first turns take what they take, so that code which gives up after some number of them
+//! takes the right time; from [`EXACT_TURNS`] on the CPU sleeps on the line and goes on when the
+//! line is written, or after a time that grows with the number of turns. A loop of N turns on a
+//! line that nobody writes takes exactly its time up to twice [`EXACT_TURNS`], and at most (N /
+//! EXACT_TURNS) times that beyond.
 
 use super::state::SimState;
 use crate::machine::Ps;
 use crate::memory::Place;
 use crate::space::in_host;
 
-/// Turns that are simulated one by one.
-const EXACT_TURNS: u32 = 256;
+/// Turns that are simulated one by one. A worker watches for up to twice as many before it sleeps.
+const EXACT_TURNS: u32 = 1_024;
 
 impl SimState {
     fn line_of(&self, place: Place) -> Place {
@@ -48,7 +48,7 @@ impl SimState {
         self.memory.watch(line, true);
         in_host(|| self.spinners.entry(line).or_default().push(self.cpu));
         self.cpus[self.cpu].spins_on = Some(line);
-        Some(self.now + self.costs.spin_hint * Ps::from(more.div_ceil(EXACT_TURNS).min(4_096)))
+        Some(self.now + self.costs.spin_hint * Ps::from((more / EXACT_TURNS).min(4_096)))
     }
 
     /// A line was written, and will be there for all to see at `done`.
