@@ -204,6 +204,71 @@ fn an_interrupt_is_saved_by_polling_and_dearer_in_a_virtual_machine() {
     assert!((wake_up_ns_on(&hosted) - took - 2 * 900).abs() < 100, "{took}");
 }
 
+/// What is called on another CPU's thread costs more, and a wait that has a timer.
+#[test]
+fn a_wake_up_of_another_cpu_and_a_wait_with_a_timer_take_what_the_file_says() {
+    let cost = |key: &str, ns: u32| format!("\n[costs.{key}]\nns = {ns}\nsource = \"s\"\n");
+    let far = wake_up_ns_on(&format!("{SKYLAKE}{}", cost("wake_remote", 700)));
+    assert_eq!(far - wake_up_ns_on(SKYLAKE), 700);
+
+    let timed_out_ns = |text: &str| {
+        let machine = Machine::from_toml("timers", text).unwrap();
+        let run = Simulation::new(&machine).run(|| {
+            let (word, start) = (AtomicU32::new(0), Sim::now());
+            Sim::wait(&word, 1, Some(Duration::from_micros(50)));
+            let refused_ns = Sim::now().ns_since(start);
+            Sim::wait(&word, 0, Some(Duration::from_micros(50)));
+            [refused_ns, Sim::now().ns_since(start)]
+        });
+        run.unwrap().value
+    };
+    let (plain, timed) =
+        (timed_out_ns(SKYLAKE), timed_out_ns(&format!("{SKYLAKE}{}", cost("timer", 150))));
+    assert_eq!(plain[0], timed[0], "a wait that is refused sets none");
+    assert_eq!(plain[1] + 150, timed[1]);
+}
+
+/// As long as a worker watches at most before it sleeps.
+#[test]
+fn a_loop_of_two_thousand_looks_takes_as_long_as_so_many_short_ones() {
+    let machine = Machine::from_toml("skylake", SKYLAKE).unwrap();
+    let looks_ns = |looks: u32| {
+        let run = Simulation::new(&machine).run(|| {
+            let (word, start) = (AtomicU32::new(0), Sim::now());
+            for _ in 0..looks {
+                Sim::spin_hint();
+                assert_eq!(word.load(Relaxed), 0);
+            }
+            Sim::now().ns_since(start)
+        });
+        run.unwrap().value
+    };
+    let (short, long) = (looks_ns(128), looks_ns(2_048));
+    assert!(long.abs_diff(16 * short) < long / 20, "{long} ns for 2,048, {short} for 128");
+}
+
+const VARIATION: &str = "\n[costs.variation]\ncalls = [0.9, 0.95, 1, 1.05, 1.3, 2]\nexits = [0.9, 0.95, 1, 1.1, 1.5, 3]\n\
+                         interrupted_every_ns = 100000\ninterrupted_for_ns = 10000\nsource = \"s\"\n";
+
+#[test]
+fn costs_that_vary_do_so_by_the_seed_and_a_computing_thread_is_interrupted() {
+    let machine = Machine::from_toml("varies", &format!("{SKYLAKE}{VARIATION}")).unwrap();
+    let run = |seed| Simulation::new(&machine).seed(seed).run(wake_up_ns).unwrap();
+    let woken: Vec<u64> = (0..20).map(|seed| run(seed).value).collect();
+    assert_eq!(run(3).summary, run(3).summary);
+    let (least, most) = (woken.iter().min().unwrap(), woken.iter().max().unwrap());
+    assert!(most - least > 300, "{woken:?}");
+
+    let computed = Simulation::new(&machine).run(|| {
+        let start = Sim::now();
+        (0..1_000).for_each(|_| Sim::compute(Duration::from_micros(10)));
+        Sim::now().ns_since(start)
+    });
+    // A tenth is lost.
+    let took_ns = computed.unwrap().value;
+    assert!((10_700_000..11_300_000).contains(&took_ns), "{took_ns} ns for 10 ms");
+}
+
 #[test]
 fn waiting_times_out_and_waking_comes_after_the_machines_costs() {
     let machine = Machine::from_toml("skylake", SKYLAKE).unwrap();

@@ -83,6 +83,7 @@ pub(crate) fn access(address: usize, bytes: usize, access: Access, site: Site) {
         if left_loop {
             sim.now += sim.memory.spin_exit();
         }
+        sim.interrupt(sim.now - since);
         if access == Access::Load {
             sim.stall_after_load();
         }
@@ -122,8 +123,13 @@ pub(crate) fn modify(
 /// The running thread enters the kernel, by when its CPU's stores are in memory, and takes a time there.
 #[inline]
 fn enter_kernel(sim: NonNull<SimState>, cost: impl FnOnce(&Costs) -> Ps) {
-    with(sim, |sim| sim.drain_stores(sim.cpu));
-    charge(sim, cost);
+    with(sim, |sim| {
+        sim.drain_stores(sim.cpu);
+        sim.wait_for_loaded();
+        let cost = sim.call_takes(cost(&sim.costs));
+        sim.now += cost;
+        sim.interrupt(cost);
+    });
 }
 
 /// The running thread takes a time that the machine's costs tell.
@@ -131,7 +137,9 @@ fn enter_kernel(sim: NonNull<SimState>, cost: impl FnOnce(&Costs) -> Ps) {
 pub(crate) fn charge(sim: NonNull<SimState>, cost: impl FnOnce(&Costs) -> Ps) {
     with(sim, |sim| {
         sim.wait_for_loaded();
-        sim.now += cost(&sim.costs);
+        let cost = cost(&sim.costs);
+        sim.now += cost;
+        sim.interrupt(cost);
     });
 }
 
@@ -191,7 +199,7 @@ pub(crate) fn wait(
         }
     });
     let outcome = finish_wait(sim);
-    charge(sim, out_of_kernel);
+    charge(sim, |costs| out_of_kernel(costs) + if timeout.is_some() { costs.timer } else { 0 });
     outcome
 }
 

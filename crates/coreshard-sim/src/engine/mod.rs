@@ -16,7 +16,7 @@
 //!   (`fault_injector`, `pct`, `call_failures`); what is asked of a run beside that (`mode`), and how it is seen that
 //!   it goes on (`pulse`, `waited_at`);
 //! - `state`, made of these, and `turn`: how simulated code reaches it, and suspends itself;
-//! - what the machine does: `scheduler`, `hotplug`, `spin`, `line_waits`, `tso`, `held_locks`, `threads`, `failed_calls`; and `hand`, by which a
+//! - what the machine does: `scheduler`, `noise`, `hotplug`, `spin`, `line_waits`, `tso`, `held_locks`, `threads`, `failed_calls`; and `hand`, by which a
 //!   program runs itself;
 //! - `calls`, `items` and `reading`: what simulated code calls;
 //! - `stuck` and `watch`: what is seen of a run from outside; `run`: one turn of a CPU; `simulation`: the
@@ -39,6 +39,7 @@ mod item_counts;
 mod items;
 mod line_waits;
 mod mode;
+mod noise;
 mod pct;
 mod pulse;
 mod reading;

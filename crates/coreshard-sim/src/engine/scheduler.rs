@@ -164,12 +164,15 @@ impl SimState {
         } else {
             self.select_cpu(thread)
         };
+        let remote = if target == self.cpu { 0 } else { self.costs.wake_remote };
+        let wake = self.costs.wake + remote;
         // A timer's interrupt has its lines at hand.
         let way = if target == self.cpu { 0 } else { self.memory.latency(self.cpu, target) };
         let detail = self.costs.scheduler;
         let at = at + detail.map_or(0, |costs| looked_at * costs.scan);
         let locked = at.max(self.cpus[target].runqueue_free);
-        let mut done = locked + self.costs.wake + detail.map_or(0, |costs| costs.wake_lines * way);
+        let mut done =
+            locked + self.call_takes(wake) + detail.map_or(0, |costs| costs.wake_lines * way);
         self.cpus[target].runqueue_free = done;
         if self.is_idle(target) {
             let idle_from = self.cpus[target].idle_from;
@@ -187,7 +190,8 @@ impl SimState {
                     done += send;
                     begin = done + way;
                 }
-                begin + self.costs.idle_state(begin - idle_from).map_or(0, |state| state.exit)
+                let exit = self.costs.idle_state(begin - idle_from).map_or(0, |state| state.exit);
+                begin + self.exit_takes(exit)
             };
             self.set_idle(target, false);
             self.enqueue(thread, target, done);
@@ -350,7 +354,7 @@ impl SimState {
         };
         self.queued -= 1;
         self.context_switches += 1;
-        begin += self.costs.context_switch;
+        begin += self.call_takes(self.costs.context_switch);
         self.threads[next].cpu = cpu;
         let slice_end = self.next_tick(begin);
         let target = &mut self.cpus[cpu];

@@ -17,6 +17,7 @@ use super::fault_injector::FaultInjector;
 use super::inheritance::Inheritance;
 use super::item_counts::ItemCounts;
 use super::mode::Mode;
+use super::noise::Noise;
 use super::pulse::Pulse;
 use super::spin_detector::SpinDetector;
 use super::store_buffers::StoreBuffers;
@@ -103,6 +104,8 @@ pub(crate) struct SimState {
     pub(super) memory: Memory,
     pub(super) events: Events,
     pub(super) costs: Costs,
+    /// `None` where costs are the same each time.
+    pub(super) noise: Option<Noise>,
     pub(super) profile: Profile,
     pub(super) cpus: Vec<Cpu>,
     /// Idle CPUs, a bit for each.
@@ -203,6 +206,7 @@ impl SimState {
             store_buffers: StoreBuffers::new(cpus.len()),
             events: Events::new(seed),
             costs: profile.apply(machine.costs()),
+            noise: machine.costs().variation.map(|of| Noise::new(of, seed)),
             profile,
             cpus,
             crowded: vec![0; idle.len()].into(),
@@ -246,6 +250,24 @@ impl SimState {
             hand: None,
             pulse: None,
             words: HashMap::new(),
+        }
+    }
+
+    /// What a call into the kernel, a wake-up or a switch takes this time.
+    pub(super) fn call_takes(&mut self, cost: Ps) -> Ps {
+        self.noise.as_mut().map_or(cost, |noise| noise.call(cost))
+    }
+
+    /// What the exit from an idle state takes this time.
+    pub(super) fn exit_takes(&mut self, cost: Ps) -> Ps {
+        self.noise.as_mut().map_or(cost, |noise| noise.exit(cost))
+    }
+
+    /// The running thread has run for `time`, and its CPU was interrupted meanwhile.
+    #[inline]
+    pub(super) fn interrupt(&mut self, time: Ps) {
+        if let Some(noise) = &mut self.noise {
+            self.now += noise.interruptions(time);
         }
     }
 

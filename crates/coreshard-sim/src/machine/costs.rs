@@ -15,6 +15,8 @@ macro_rules! costs {
             pub(crate) arbitration: Option<Arbitration>,
             /// How threads are woken and switched, in detail; `None`: in outline.
             pub(crate) scheduler: Option<SchedulerCosts>,
+            /// By how much costs vary, and what interrupts; `None`: each is what it is, each time.
+            pub(crate) variation: Option<Variation>,
         }
 
         /// Each key of a file's `[costs]`, when it is needed, and its field.
@@ -73,8 +75,12 @@ costs! {
     syscall = Always,
     /// Finding a futex's waiters in the kernel.
     futex = Always,
+    /// Setting and taking back the timer of a wait that has a timeout.
+    timer = Never,
     /// Making a thread runnable: the target's run queue is locked for so long.
     wake = Always,
+    /// What is added to that where the CPU is not the waker's.
+    wake_remote = Never,
     /// Sending an interrupt to an idle CPU.
     ipi_send = Always,
     /// From sending an interrupt until its receiver begins to leave its idle state.
@@ -96,6 +102,8 @@ pub(crate) struct Arbitration {
     pub(crate) locked: Ps,
     /// What of a latency the request is on its way: who has waited so long has spent it.
     pub(crate) request: Ps,
+    /// What a request takes beyond the latency where it was not there before the line was.
+    pub(crate) fresh_request: Ps,
     /// What it costs to leave a loop of loads, whose guesses the new value refutes.
     pub(crate) spin_exit: Ps,
     /// How far away a requester has half the weight of one at no distance; 0: first come first served.
@@ -127,6 +135,22 @@ pub(crate) struct SchedulerCosts {
     pub(crate) kernel_compute: Ps,
     /// From a virtual machine to its host, or back; 0 on bare metal.
     pub(crate) interrupt_to_host: Ps,
+}
+
+/// Shares of all times, in percent, for which a [`Variation`] has a number each.
+pub(crate) const VARIATION_AT_PERCENT: [u64; 6] = [5, 25, 50, 75, 95, 99];
+
+/// By how much what a CPU does takes more, or less, than its cost; in thousandths of it, at each of [`VARIATION_AT_PERCENT`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Variation {
+    /// Calls into the kernel, wake-ups and switches.
+    pub(crate) calls: [u64; VARIATION_AT_PERCENT.len()],
+    /// The exit from an idle state.
+    pub(crate) exits: [u64; VARIATION_AT_PERCENT.len()],
+    /// A CPU that runs is taken away from its thread so often, on average; 0: never.
+    pub(crate) interrupted_every: Ps,
+    /// For so long.
+    pub(crate) interrupted_for: Ps,
 }
 
 /// An idle state of a CPU.

@@ -7,13 +7,18 @@ use coreshard_topology::input::{MACHINE_BYTES, plain, quoted};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::costs::{Arbitration, Costs, IdleState, KEYS, Need, SchedulerCosts};
+use super::costs::{
+    Arbitration, Costs, IdleState, KEYS, Need, SchedulerCosts, VARIATION_AT_PERCENT, Variation,
+};
 use super::error::{MachineError, MachineErrorKind};
 use super::limits::{DEFAULT_LINE_BYTES, LINE_BYTES, MAX_CPUS};
 use super::time::{NS, Ps};
 
 /// No cost is longer: a second. It keeps sums of costs far from overflow.
 const LONGEST_NS: f64 = 1e9;
+
+/// Nothing takes more of its cost than so many times.
+const MOST_VARIATION: f64 = 100.0;
 
 /// What a machine's file holds.
 pub(super) struct MachineFile {
@@ -134,10 +139,11 @@ impl MachineReader<'_> {
 
     /// How contended lines change hands: a table of its own, with one source.
     fn arbitration(&self, value: &Value<'_>) -> Result<(Arbitration, String), MachineError> {
-        const KEYS: [&str; 12] = [
+        const KEYS: [&str; 13] = [
             "hold_ns",
             "locked_ns",
             "request_ns",
+            "fresh_request_ns",
             "spin_exit_ns",
             "reach_ns",
             "far_atomic_ns",
@@ -172,6 +178,7 @@ impl MachineReader<'_> {
             hold: ns("hold_ns")?,
             locked: ns("locked_ns")?,
             request: ns("request_ns")?,
+            fresh_request: ns("fresh_request_ns")?,
             spin_exit: ns("spin_exit_ns")?,
             reach: ns("reach_ns")?,
             far_atomic: ns("far_atomic_ns")?,
@@ -210,6 +217,63 @@ impl MachineReader<'_> {
                 .map_or(Ok(0), |value| self.ns("scheduler.interrupt_to_host_ns", value))?,
         };
         Ok((costs, self.text(table, "source", "scheduler", at)?.to_owned()))
+    }
+
+    /// By how much costs vary: a table of its own, with one source.
+    fn variation(&self, value: &Value<'_>) -> Result<(Variation, String), MachineError> {
+        const KEYS: [&str; 5] =
+            ["calls", "exits", "interrupted_every_ns", "interrupted_for_ns", "source"];
+        let at = value.span().start;
+        let table = self.table("variation", value)?;
+        self.known(table, "variation", &KEYS)?;
+        let need = |key: &str| {
+            table.get(key).ok_or_else(|| self.wrong(at, format!("variation has no {key}")))
+        };
+        let ns = |key: &str| self.ns(&format!("variation.{key}"), need(key)?);
+        let variation = Variation {
+            calls: self.factors("variation.calls", need("calls")?)?,
+            exits: self.factors("variation.exits", need("exits")?)?,
+            interrupted_every: ns("interrupted_every_ns")?,
+            interrupted_for: ns("interrupted_for_ns")?,
+        };
+        // Else no CPU would come to anything.
+        if variation.interrupted_every > 0
+            && variation.interrupted_for > variation.interrupted_every / 2
+        {
+            let problem = "variation.interrupted_for_ns is more than half of interrupted_every_ns";
+            return Err(self.wrong(at, problem.to_owned()));
+        }
+        Ok((variation, self.text(table, "source", "variation", at)?.to_owned()))
+    }
+
+    /// Factors at growing shares of all times, which do not become smaller; in thousandths.
+    fn factors<const N: usize>(
+        &self,
+        key: &str,
+        value: &Value<'_>,
+    ) -> Result<[u64; N], MachineError> {
+        let problem = || {
+            let shares = VARIATION_AT_PERCENT.map(|share| share.to_string()).join(", ");
+            let allowed = format!(
+                "{key} must be a list of {N} factors of a cost, from 0.1 to {MOST_VARIATION} and none smaller than the one \
+                 before: at {shares} % of all times"
+            );
+            self.wrong(value.span().start, allowed)
+        };
+        let factor = |cell: &Value<'_>| match cell.get_ref() {
+            DeValue::Integer(number) => number.as_str().parse::<f64>().ok(),
+            DeValue::Float(number) => number.as_str().parse::<f64>().ok(),
+            _ => None,
+        };
+        let cells = value.get_ref().as_array().ok_or_else(problem)?;
+        let factors: Option<Vec<f64>> = cells.iter().map(factor).collect();
+        let factors = factors
+            .filter(|all| all.iter().all(|it| (0.1..=MOST_VARIATION).contains(it)))
+            .filter(|all| all.is_sorted())
+            .ok_or_else(problem)?;
+        let thousandths: Vec<u64> =
+            factors.iter().map(|factor| (factor * 1_000.0).round() as u64).collect();
+        thousandths.try_into().map_err(|_| problem())
     }
 
     /// A whole number.
@@ -363,6 +427,11 @@ impl MachineReader<'_> {
                     file.costs.scheduler = Some(scheduler);
                     source
                 }
+                "variation" => {
+                    let (variation, source) = self.variation(value)?;
+                    file.costs.variation = Some(variation);
+                    source
+                }
                 "latency_matrix" => {
                     let (matrix, source) = self.matrix(value, file.topology.cpus().len())?;
                     file.matrix = Some(matrix);
@@ -373,7 +442,7 @@ impl MachineReader<'_> {
                         let known: Vec<_> = KEYS.iter().map(|(known, ..)| *known).collect();
                         let problem = format!(
                             "{} is no cost; there are line_bytes, idle, arbitration, \
-                             scheduler, latency_matrix, {}",
+                             scheduler, variation, latency_matrix, {}",
                             quoted(name),
                             known.join(", ")
                         );

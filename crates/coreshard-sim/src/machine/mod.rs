@@ -13,7 +13,7 @@ use std::path::Path;
 
 use coreshard_topology::{CpuId, Preset, Topology, input};
 
-pub(crate) use costs::{Arbitration, Costs, IdleState};
+pub(crate) use costs::{Arbitration, Costs, IdleState, VARIATION_AT_PERCENT, Variation};
 pub use error::MachineError;
 use error::MachineErrorKind;
 pub use limits::MAX_CPUS;

@@ -114,6 +114,36 @@ fn numbers_that_contradict_one_another_are_told() {
 }
 
 #[test]
+fn by_how_much_costs_vary_is_said_by_factors_that_do_not_become_smaller() {
+    let file = |calls: &str, interrupted_for_ns: u32| {
+        format!(
+            "{RIGHT}\n[costs.variation]\ncalls = {calls}\nexits = [1, 1, 1, 1, 1, 1]\ninterrupted_every_ns = 1000\n\
+             interrupted_for_ns = {interrupted_for_ns}\nsource = \"s\"\n"
+        )
+    };
+    let right = "[0.5, 0.9, 1.0, 1.1, 2, 4.5]";
+    let machine = Machine::from_toml("m", &file(right, 100)).unwrap();
+    assert_eq!(machine.costs().variation.unwrap().calls, [500, 900, 1_000, 1_100, 2_000, 4_500]);
+    for wrong in
+        ["1", "[1, 1]", "[1, 1, 1, 1, 1, 0.9]", "[0, 1, 1, 1, 1, 1]", "[1, 1, 1, 1, 1, \"2\"]"]
+    {
+        let error = error_of(&file(wrong, 100));
+        assert!(
+            error.to_string().contains("variation.calls must be a list of 6 factors"),
+            "{error}"
+        );
+        assert!(error.to_string().contains("at 5, 25, 50, 75, 95, 99 %"), "{error}");
+    }
+    assert!(
+        error_of(&file(right, 600)).to_string().contains("more than half of interrupted_every_ns")
+    );
+    let misspelt = file(right, 100).replace("exits", "exit");
+    assert!(error_of(&misspelt).to_string().contains("variation has a key \"exit\""));
+    let less = file(right, 100).replace("interrupted_every_ns = 1000\n", "");
+    assert!(error_of(&less).to_string().contains("variation has no interrupted_every_ns"));
+}
+
+#[test]
 fn keys_that_nobody_knows_are_told_with_their_line() {
     let text = RIGHT.replace("wake =", "wakes =");
     let error = error_of(&text);

@@ -116,6 +116,8 @@ pub(crate) struct Memory {
     kept: Option<Kept>,
     /// How long the request that is served was on its way before its turn.
     early: Ps,
+    /// How long it has waited.
+    waited: Ps,
     /// By CPU: the others of its core; nothing where cores have one CPU each.
     siblings: Box<[Box<[usize]>]>,
     /// By CPU: when its last misses are done, as many as it has at once; nothing where it has one.
@@ -170,6 +172,7 @@ impl Memory {
             arbiter: costs.arbitration.map(|costs| Arbiter::new(costs, seed)),
             kept: None,
             early: 0,
+            waited: 0,
         }
     }
 
@@ -320,7 +323,8 @@ impl Memory {
             }
             false => latency[cpu * cpus + owner],
         });
-        self.early = arbiter.costs.request.min(now.saturating_sub(request.since));
+        self.waited = now.saturating_sub(request.since);
+        self.early = arbiter.costs.request.min(self.waited);
         let served = if request.is_prefetch {
             self.prefetch_line(request.cpu, line, now);
             None
@@ -329,6 +333,7 @@ impl Memory {
             Some((request.cpu, request.access, outcome))
         };
         self.early = 0;
+        self.waited = 0;
         let entry = self.lines.entry(line);
         let exclusive = entry.line.state == LineState::Exclusive;
         let free = entry.line.busy_until;
@@ -342,6 +347,12 @@ impl Memory {
         self.arbiter.as_ref().map_or(latency, |arbiter| {
             latency.saturating_sub(arbiter.costs.hold + self.early).max(latency / 4)
         })
+    }
+
+    /// What of a request is on its way still: a latency is that of a ping-pong, whose request is there before the line is.
+    fn request_left(&self) -> Ps {
+        let fresh = self.arbiter.as_ref().map_or(0, |arbiter| arbiter.costs.fresh_request);
+        fresh.saturating_sub(self.waited)
     }
 
     /// What it costs to leave a loop of loads.
@@ -603,7 +614,13 @@ impl Memory {
             _ => self.arbiter.as_ref().map_or(0, |arbiter| arbiter.costs.locked),
         };
         let jitter = self.arbiter.as_mut().map_or(0, Arbiter::jitter);
-        let way = if moves { self.transfer(cost) } else { cost };
+        let asks_a_cpu = match was {
+            LineState::Untouched => false,
+            LineState::Shared => access != Access::Load,
+            LineState::Exclusive | LineState::AtHome => true,
+        };
+        let request = if asks_a_cpu { self.request_left() } else { 0 };
+        let way = request + if moves { self.transfer(cost) } else { cost };
         let way = self.kept.as_mut().map_or(way, |kept| kept.way(way));
         let mut done = start + far + locked + jitter + way;
         if asks_at_once {

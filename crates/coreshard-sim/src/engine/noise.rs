@@ -1,0 +1,94 @@
+//! What makes one time differ from the next where a program does the same: costs vary, and CPUs are interrupted.
+//!
+//! Without it two loops whose lengths stand in some fixed proportion meet at each turn, or never, for ever; a machine is
+//! out of that after some thousand turns. Only a machine whose file says by how much (`[costs.variation]`) has it.
+
+use crate::machine::{Ps, VARIATION_AT_PERCENT, Variation};
+use crate::random::{Random, mix};
+
+pub(super) struct Noise {
+    of: Variation,
+    random: Random,
+}
+
+impl Noise {
+    pub(super) fn new(of: Variation, seed: u64) -> Self {
+        Self { of, random: Random::new(mix(seed ^ 0x4E6F_6973_6521)) }
+    }
+
+    /// What a call, a wake-up or a switch takes this time.
+    pub(super) fn call(&mut self, cost: Ps) -> Ps {
+        times(cost, self.drawn(self.of.calls))
+    }
+
+    /// What the exit from an idle state takes this time.
+    pub(super) fn exit(&mut self, cost: Ps) -> Ps {
+        times(cost, self.drawn(self.of.exits))
+    }
+
+    /// For how long a CPU that runs for `time` is taken away from its thread meanwhile.
+    #[inline]
+    pub(super) fn interruptions(&mut self, time: Ps) -> Ps {
+        let every = self.of.interrupted_every;
+        if every == 0 {
+            return 0;
+        }
+        let by_chance = u64::from(self.random.below(every) < time % every);
+        (time / every + by_chance).saturating_mul(self.of.interrupted_for)
+    }
+
+    /// A factor, in thousandths: straight lines lie between those that are known, and nothing beyond them.
+    fn drawn(&mut self, factors: [u64; VARIATION_AT_PERCENT.len()]) -> u64 {
+        let at = self.random.below(100_000);
+        let shares = VARIATION_AT_PERCENT.map(|percent| percent * 1_000);
+        let above = shares.iter().position(|share| at < *share);
+        match above {
+            None => factors[factors.len() - 1],
+            Some(0) => factors[0],
+            Some(next) => {
+                let (from, to) = (factors[next - 1], factors[next]);
+                let (begin, end) = (shares[next - 1], shares[next]);
+                from + (to - from) * (at - begin) / (end - begin)
+            }
+        }
+    }
+}
+
+fn times(cost: Ps, thousandths: u64) -> Ps {
+    cost * thousandths / 1_000
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const VARIATION: Variation = Variation {
+        calls: [900, 950, 1_000, 1_100, 1_500, 4_000],
+        exits: [1_000; 6],
+        interrupted_every: 1_000_000,
+        interrupted_for: 10_000,
+    };
+
+    #[test]
+    fn what_is_drawn_has_the_shares_that_were_given() {
+        let mut noise = Noise::new(VARIATION, 1);
+        let mut drawn: Vec<u64> = (0..20_000).map(|_| noise.call(1_000_000)).collect();
+        drawn.sort_unstable();
+        for (percent, factor) in VARIATION_AT_PERCENT.into_iter().zip(VARIATION.calls) {
+            let found = drawn[drawn.len() * percent as usize / 100] / 1_000;
+            assert!(found.abs_diff(factor) <= factor / 20, "at {percent} %: {found}, not {factor}");
+        }
+        assert_eq!(noise.exit(7), 7, "what does not vary is what it is");
+    }
+
+    #[test]
+    fn interruptions_come_as_often_as_they_are_said_to() {
+        let mut noise = Noise::new(VARIATION, 1);
+        let all: Ps = (0..100_000).map(|_| noise.interruptions(1_000)).sum();
+        assert!((80..=120).contains(&(all / 10_000)), "{all} ps in 100 ms");
+        let long = noise.interruptions(5_000_000);
+        assert!((50_000..=60_000).contains(&long), "{long}");
+        let mut never = Noise::new(Variation { interrupted_every: 0, ..VARIATION }, 1);
+        assert_eq!(never.interruptions(Ps::MAX / 2), 0);
+    }
+}
