@@ -133,6 +133,13 @@ fn table(measured: &Calibration, compute: Compute) -> anyhow::Result<String> {
             row(&format!("line from CPU {one} to CPU {other}, one way"), figure)?;
         }
     }
+    if let Some(fetched) = measured.fetched {
+        row("line that another CPU has written: load", fetched.load)?;
+        row("  the other line of its pair then", fetched.load_of_pair)?;
+        row("  fetch-and-add", fetched.add)?;
+        row("  load, then fetch-and-add", fetched.load_and_add)?;
+        row("  stores, many at once", fetched.store)?;
+    }
     for contended in &measured.contended {
         let threads = contended.threads;
         row(&format!("fetch-and-add, {threads} threads, each"), contended.add)?;
@@ -144,6 +151,7 @@ fn table(measured: &Calibration, compute: Compute) -> anyhow::Result<String> {
     row("wait that is refused", measured.wait_refused)?;
     row("wake-up of a thread of this CPU", measured.wake_here)?;
     let there = [
+        ("wake-up of a thread of a busy CPU", measured.wake_busy),
         ("wake-up of a thread of another CPU", measured.wake_there),
         ("until it runs, after a brief rest", measured.woken_after_brief_rest),
         ("until it runs, after a short rest", measured.woken_after_short_rest),
@@ -152,11 +160,22 @@ fn table(measured: &Calibration, compute: Compute) -> anyhow::Result<String> {
     for (what, figure) in there {
         figure.map_or(Ok(()), |figure| row(what, figure))?;
     }
+    for (rest_ns, figure) in &measured.woken_after_rests_between {
+        row(&format!("  the same after {} µs", rest_ns / 1e3), *figure)?;
+    }
     row("from thread to thread", measured.context_switch)?;
+    measured
+        .timer
+        .map_or(Ok(()), |timer| row("a wait with a timeout, beyond one without", timer))?;
     row("starting a thread", measured.spawn)?;
     measured.slice.map_or(Ok(()), |slice| row("a thread's turn, where another waits", slice))?;
     row("an item that queues the next one", compute.item)?;
     writeln!(text, "{:<44} {:>10.1}", "computed between two accesses", compute.ns)?;
+    if let Some(variation) = measured.variation.filter(|it| it.interruptions > 0) {
+        let (every_ns, for_ns) = (variation.interrupted_every_ns, variation.interrupted_for_ns);
+        writeln!(text, "{:<44} {every_ns:>10.1}", "time between two interruptions")?;
+        writeln!(text, "{:<44} {for_ns:>10.1}", "an interruption")?;
+    }
     Ok(text)
 }
 

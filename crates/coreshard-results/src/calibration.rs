@@ -55,25 +55,98 @@ pub struct Calibration {
     pub wake_nobody: Figure,
     /// A wait that returns at once, since the word has changed.
     pub wait_refused: Figure,
-    /// A wake-up call for a thread of the caller's own CPU.
+    /// A wake-up call for a thread of the caller's own CPU: what of a round trip of two that wake each other is neither a switch
+    /// nor a wait.
     pub wake_here: Figure,
+    /// A wake-up call for a thread of another CPU, which is busy with what may wait; `None` where there is one CPU.
+    #[serde(default)]
+    pub wake_busy: Option<Figure>,
     /// A wake-up call for a thread on a CPU that rests; `None` where there is one CPU.
     pub wake_there: Option<Figure>,
     /// From such a call until the thread runs, on a CPU that has rested for 20 microseconds.
     #[serde(default)]
     pub woken_after_brief_rest: Option<Figure>,
+    /// The same after rests in between, each with its length in nanoseconds, the shorter ones first.
+    #[serde(default)]
+    pub woken_after_rests_between: Vec<(f64, Figure)>,
     /// The same after a fifth of a millisecond.
     pub woken_after_short_rest: Option<Figure>,
     /// The same after five milliseconds.
     pub woken_after_long_rest: Option<Figure>,
-    /// From thread to thread on one CPU: half a round trip of two that wake each other, without the
-    /// wake-ups and the waits, which are counted.
+    /// From thread to thread on one CPU: what two take that yield to each other, for each yield, without the system call.
     pub context_switch: Figure,
+    /// What a wait with a timeout takes longer than one without.
+    #[serde(default)]
+    pub timer: Option<Figure>,
     /// Starting a thread: until the call returns.
     pub spawn: Figure,
     /// How long a thread runs while another waits for its CPU; `None` where none was seen to wait.
     #[serde(default)]
     pub slice: Option<Figure>,
+    /// Lines that another CPU has written and nobody waits for; `None` where there is one CPU.
+    #[serde(default)]
+    pub fetched: Option<Fetched>,
+    /// By how much the same takes more at one time than at another.
+    #[serde(default)]
+    pub variation: Option<Variation>,
+}
+
+/// Lines that the first CPU had written, fetched by the second, one after the other: for each.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Fetched {
+    /// A load.
+    pub load: Figure,
+    /// A load of the other one of two lines side by side, when all first ones had come.
+    pub load_of_pair: Figure,
+    /// A fetch-and-add.
+    pub add: Figure,
+    /// A load, and a fetch-and-add of the same word that waits for it.
+    pub load_and_add: Figure,
+    /// A store; all of them on their way at once, as far as the CPU can.
+    pub store: Figure,
+}
+
+impl Fetched {
+    /// Whether a load of a written line takes it, so that an add that follows finds it: less than half of an add that fetches
+    /// its line is left of it then.
+    #[must_use]
+    pub fn loads_take_dirty_lines(&self) -> bool {
+        self.load_and_add.median_ns - self.load.median_ns < self.add.median_ns / 2.0
+    }
+
+    /// Whether a line brings the other one of its pair along: a third is saved there.
+    #[must_use]
+    pub fn pairs_come_together(&self) -> bool {
+        self.load_of_pair.median_ns < self.load.median_ns / 1.5
+    }
+
+    /// Lines of stores on their way at once, from 1 to 64.
+    #[must_use]
+    pub fn stores_at_once(&self) -> u32 {
+        (self.add.median_ns / self.store.median_ns.max(0.1)).round().clamp(1.0, 64.0) as u32
+    }
+}
+
+/// By how much the same takes more at one time than at another.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Variation {
+    /// Calls that were compared.
+    pub samples: usize,
+    /// What a call that wakes a thread takes, over the median, at each of [`AT_PERCENT`](Self::AT_PERCENT) of all.
+    pub calls: [f64; 6],
+    /// What passes until a thread runs that was woken on a CPU at rest, likewise.
+    pub exits: [f64; 6],
+    /// How often a thread that watched the clock was interrupted.
+    pub interruptions: u64,
+    /// Time between two of that, in nanoseconds; 0 where there was none.
+    pub interrupted_every_ns: f64,
+    /// What one takes, in nanoseconds.
+    pub interrupted_for_ns: f64,
+}
+
+impl Variation {
+    /// Shares of all, in percent.
+    pub const AT_PERCENT: [usize; 6] = [5, 25, 50, 75, 95, 99];
 }
 
 /// What the parts cost that a simulation is made of, in nanoseconds; told from a [`Calibration`].
@@ -85,10 +158,16 @@ pub struct Costs {
     pub futex_ns: f64,
     /// Making a thread runnable: `wake_here` − `wait_refused`.
     pub wake_ns: f64,
-    /// Sending an interrupt: `wake_there` − `wake_here`.
+    /// What is added where the thread's CPU is another one: `wake_busy` − `wake_here`.
+    #[serde(default)]
+    pub wake_remote_ns: f64,
+    /// Sending an interrupt to a CPU that rests: `wake_there` − `wake_busy`, or − `wake_here` where that is not known.
     pub ipi_send_ns: f64,
     /// From thread to thread.
     pub context_switch_ns: f64,
+    /// A wait's timer, set and taken back.
+    #[serde(default)]
+    pub timer_ns: f64,
     /// Leaving the idle state of a brief rest, the interrupt's way included:
     /// `woken_after_brief_rest` − `wake_there` − the context switch; that of a short rest where it is not known.
     #[serde(default)]
@@ -102,12 +181,29 @@ pub struct Costs {
 }
 
 impl Calibration {
+    /// How long a CPU at rest is back as soon as after a brief rest, in nanoseconds: between the last rest of which that is so,
+    /// and the first that is more like a short one. `None` where no brief rest was measured.
+    #[must_use]
+    pub fn brief_rest_ends_ns(&self) -> Option<f64> {
+        const BRIEF_NS: f64 = 20e3;
+        const SHORT_NS: f64 = 200e3;
+        let (brief, short) = (self.woken_after_brief_rest?, self.woken_after_short_rest?);
+        let halfway_ns = (brief.median_ns * short.median_ns).sqrt();
+        let is_brief = |(_, woken): &&(f64, Figure)| woken.median_ns < halfway_ns;
+        let brief_ones = self.woken_after_rests_between.iter().take_while(is_brief);
+        let last_ns = brief_ones.clone().last().map_or(BRIEF_NS, |(rest_ns, _)| *rest_ns);
+        let next = self.woken_after_rests_between.get(brief_ones.count());
+        Some((last_ns * next.map_or(SHORT_NS, |(rest_ns, _)| *rest_ns)).sqrt())
+    }
+
     /// The parts. What noise has made negative is 0.
     #[must_use]
     pub fn costs(&self) -> Costs {
         let less = |from: f64, parts: f64| (from - parts).max(0.0);
         let wake_there = self.wake_there.unwrap_or(self.wake_here).median_ns;
         let (here, refused) = (self.wake_here.median_ns, self.wait_refused.median_ns);
+        let wake_busy =
+            self.wake_busy.map_or(here, |woken| woken.median_ns.clamp(here, wake_there.max(here)));
         let context_switch_ns = self.context_switch.median_ns;
         let exit = |woken: Option<Figure>| {
             woken.map_or(0.0, |woken| less(woken.median_ns, wake_there + context_switch_ns))
@@ -119,12 +215,58 @@ impl Calibration {
             syscall_ns: self.wake_nobody.median_ns,
             futex_ns: less(refused, self.wake_nobody.median_ns),
             wake_ns: less(here, refused),
-            ipi_send_ns: less(wake_there, here),
+            wake_remote_ns: less(wake_busy, here),
+            ipi_send_ns: less(wake_there, wake_busy),
             context_switch_ns,
+            timer_ns: self.timer.map_or(0.0, |timer| timer.median_ns.max(0.0)),
             brief_idle_exit_ns,
             idle_exit_ns,
             deep_idle_exit_ns: exit(self.woken_after_long_rest).max(idle_exit_ns),
             thread_create_ns: less(self.spawn.median_ns, here),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn figure(median_ns: f64) -> Figure {
+        Figure { median_ns, min_ns: median_ns, max_ns: median_ns, samples: 1 }
+    }
+
+    #[test]
+    fn a_brief_rest_ends_between_the_last_of_its_kind_and_the_next() {
+        let text = r#"{"cpus":[],"latency":[],"contended":[]}"#;
+        let mut value: serde_json::Value = serde_json::from_str(text).unwrap();
+        for key in [
+            "load",
+            "atomic",
+            "spin_hint",
+            "clock_read",
+            "memory",
+            "wake_nobody",
+            "wait_refused",
+            "wake_here",
+            "context_switch",
+            "spawn",
+        ] {
+            value[key] = serde_json::to_value(figure(0.0)).unwrap();
+        }
+        let none: Calibration = serde_json::from_value(value).unwrap();
+        assert_eq!(none.brief_rest_ends_ns(), None);
+        let ends = |between: [f64; 3]| {
+            let rests = [40e3, 80e3, 160e3].into_iter().zip(between.map(figure));
+            let measured = Calibration {
+                woken_after_brief_rest: Some(figure(5_000.0)),
+                woken_after_short_rest: Some(figure(11_000.0)),
+                woken_after_rests_between: rests.collect(),
+                ..none.clone()
+            };
+            measured.brief_rest_ends_ns().unwrap().round()
+        };
+        assert_eq!(ends([5_000.0, 5_100.0, 5_500.0]), 178_885.0);
+        assert_eq!(ends([5_000.0, 9_000.0, 11_000.0]), 56_569.0);
+        assert_eq!(ends([9_000.0, 5_000.0, 5_000.0]), 28_284.0);
     }
 }

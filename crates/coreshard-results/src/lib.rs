@@ -18,7 +18,7 @@ mod tuning;
 mod usl;
 
 pub use block::{BlockResults, Direction, JobResult, Latency, LittlesLaw, Percentile, Repeats};
-pub use calibration::{Calibration, Contended, Costs, Figure};
+pub use calibration::{Calibration, Contended, Costs, Fetched, Figure, Variation};
 pub use hba::{HbaResults, HbaRow, Interrupts, Published};
 pub use kernel::{KernelCell, KernelResults};
 pub use ladder::{FairnessRow, LadderResults, OperationRow};

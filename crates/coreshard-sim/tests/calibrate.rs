@@ -15,7 +15,9 @@ static ALLOCATOR: SimAlloc = SimAlloc;
 
 #[test]
 fn a_simulated_machine_has_the_costs_that_its_file_says() {
-    let machine = Machine::from_toml("two sockets", TWO_SOCKETS).unwrap();
+    let cost = |key: &str, ns: u32| format!("\n[costs.{key}]\nns = {ns}\nsource = \"s\"\n");
+    let text = format!("{TWO_SOCKETS}{}{}", cost("timer", 130), cost("wake_remote", 250));
+    let machine = Machine::from_toml("two sockets", &text).unwrap();
     // One CPU, its sibling, and one CPU of each other distance.
     let cpus: CpuSet = "0-2,4,8".parse().unwrap();
     let effort = Effort { rounds: 2, repeats: 1_000, memory_bytes: 1 << 12 };
@@ -43,6 +45,8 @@ fn a_simulated_machine_has_the_costs_that_its_file_says() {
     near("syscall", costs.syscall_ns, 100.0, 1.0);
     near("futex", costs.futex_ns, 150.0, 10.0);
     near("wake", costs.wake_ns, 500.0, 30.0);
+    near("timer", costs.timer_ns, 130.0, 10.0);
+    near("another CPU's", costs.wake_remote_ns, 250.0, 30.0);
     near("ipi", costs.ipi_send_ns, 375.0, 30.0);
     near("switch", costs.context_switch_ns, 1_500.0, 60.0);
     // The interrupt's way is part of what is seen of leaving an idle state.
@@ -51,6 +55,42 @@ fn a_simulated_machine_has_the_costs_that_its_file_says() {
     near("thread", costs.thread_create_ns, 15_000.0, 600.0);
     // Less what a switch takes, more a look at the clock.
     near("slice", found.slice.unwrap().median_ns, 3e6, 10_000.0);
+}
+
+/// What is known of lines that nobody waits for, and of how much the same varies, by a machine that has it.
+#[test]
+fn what_comes_with_a_line_and_what_interrupts_are_found() {
+    let measured = |more: &str| {
+        let text = format!("{TWO_SOCKETS}{more}");
+        let machine = Machine::from_toml("two sockets", &text).unwrap();
+        let cpus: CpuSet = "0,2".parse().unwrap();
+        let effort = Effort { rounds: 2, repeats: 100, memory_bytes: 1 << 12 };
+        let run = Simulation::new(&machine).run(|| calibrate::<Sim>(&cpus, effort, &mut Unwatched));
+        run.unwrap().value.unwrap().unwrap()
+    };
+    let source = "source = \"s\"\n";
+    let plain = measured(&format!("\n[costs.arbitration]\nhold_ns = 0\n{source}"));
+    let fetched = plain.fetched.unwrap();
+    assert!(!fetched.loads_take_dirty_lines() && !fetched.pairs_come_together(), "{fetched:?}");
+    assert_eq!(fetched.stores_at_once(), 1, "{fetched:?}");
+    assert_eq!(plain.variation.unwrap().interruptions, 0);
+
+    let rich = measured(&format!(
+        "\n[costs.arbitration]\nhold_ns = 0\nfresh_request_ns = 20\nloads_take_dirty_lines = true\n\
+         pair_prefetch = true\nmisses_at_once = 4\n{source}\n[costs.variation]\ncalls = [0.8, 0.9, 1, 1.1, 1.5, 2]\n\
+         exits = [0.8, 0.9, 1, 1.2, 2, 4]\ninterrupted_every_ns = 200000\ninterrupted_for_ns = 8000\n{source}"
+    ));
+    let fetched = rich.fetched.unwrap();
+    assert!(fetched.loads_take_dirty_lines() && fetched.pairs_come_together(), "{fetched:?}");
+    assert!((3..=6).contains(&fetched.stores_at_once()), "{fetched:?}");
+    let longer = fetched.add.median_ns - plain.fetched.unwrap().add.median_ns;
+    assert!((15.0..25.0).contains(&longer), "{longer} ns of 20");
+    let variation = rich.variation.unwrap();
+    let every_us = variation.interrupted_every_ns / 1e3;
+    assert!((120.0..330.0).contains(&every_us), "every {every_us} µs, of 200 and 8");
+    assert!((7e3..9e3).contains(&variation.interrupted_for_ns), "{variation:?}");
+    assert!(variation.calls[0] < 0.95 && variation.calls[4] > 1.1, "{variation:?}");
+    assert!(variation.exits[4] > 1.2, "{variation:?}");
 }
 
 /// What is computed between two accesses is what a program takes longer by, access by access.

@@ -26,6 +26,9 @@ impl Default for Effort {
 
 /// How long CPUs rest before they are woken.
 pub(super) const BRIEF_REST: Duration = Duration::from_micros(20);
+/// Between the brief and the short one: where the next idle state begins.
+pub(super) const RESTS_BETWEEN: [Duration; 3] =
+    [Duration::from_micros(40), Duration::from_micros(80), Duration::from_micros(160)];
 pub(super) const SHORT_REST: Duration = Duration::from_micros(200);
 pub(super) const LONG_REST: Duration = Duration::from_millis(5);
 
@@ -64,4 +67,14 @@ pub(super) fn each_ns<P: Platform>(times: u64, mut call: impl FnMut()) -> f64 {
     let start = P::now();
     (0..times).for_each(|_| call());
     P::now().ns_since(start) as f64 / times as f64
+}
+
+/// For each of so many numbers the one after it, in a cycle of all of them in a random order: Sattolo's algorithm.
+pub(super) fn cycle(of: usize) -> Vec<u32> {
+    let mut order: Vec<u32> = (0..of as u32).collect();
+    let mut random = fastrand::Rng::with_seed(1);
+    for at in (1..of).rev() {
+        order.swap(at, random.usize(..at));
+    }
+    order
 }

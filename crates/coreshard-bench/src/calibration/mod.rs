@@ -6,6 +6,8 @@
 //! differences, as [`Calibration::costs`] says.
 
 mod chains;
+mod interruptions;
+mod lines;
 mod measure;
 mod pairs;
 mod samples;
@@ -22,7 +24,7 @@ use coreshard_topology::{CpuId, CpuSet};
 use crate::progress::Progress;
 pub use chains::item_chains;
 pub use measure::Effort;
-use measure::{each_ns, on};
+use measure::{cycle, each_ns, on};
 use pairs::Operation;
 use samples::Samples;
 
@@ -55,13 +57,7 @@ fn short<P: Platform>(times: u64) -> Short {
 /// Lines in a ring through all of them, in a random order.
 fn ring<P: Platform>(bytes: usize) -> Vec<Padded<P::AtomicU32>> {
     let lines = (bytes / size_of::<Padded<P::AtomicU32>>()).max(2);
-    // Sattolo's algorithm: one cycle.
-    let mut order: Vec<u32> = (0..lines as u32).collect();
-    let mut random = fastrand::Rng::with_seed(1);
-    for at in (1..lines).rev() {
-        order.swap(at, random.usize(..at));
-    }
-    order.into_iter().map(|next| Padded::new(P::AtomicU32::new(next))).collect()
+    cycle(lines).into_iter().map(|next| Padded::new(P::AtomicU32::new(next))).collect()
 }
 
 /// Measures the machine, on `cpus`. `None` where `progress` ended it.
@@ -103,6 +99,10 @@ pub fn calibrate<P: Platform>(
             into.push(pairs::ping_pong_ns::<P>(list[pair.0], list[pair.1], repeats)?);
         }
         contend::<P>(&list, repeats, &mut samples.contended)?;
+        if let [one, other, ..] = list[..] {
+            lines::measure::<P>(one, other, &mut samples.lines)?;
+        }
+        samples.interruptions.push(interruptions::watch::<P>(list[0])?);
         waking::measure::<P>(&list, effort, &mut samples)?;
         samples.spawn.push(waking::spawn_ns::<P>()?);
         if round % SLICES_EVERY == 0 {

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use coreshard_results::{Calibration, Contended};
+use coreshard_results::{Calibration, Contended, Fetched, Variation};
 use coreshard_topology::CpuId;
 
+use super::interruptions::Interruptions;
+use super::measure::RESTS_BETWEEN;
 use crate::spread::figure;
 
 /// What was measured in each round, in nanoseconds.
@@ -20,18 +22,88 @@ pub(super) struct Samples {
     pub(super) wake_nobody: Vec<f64>,
     pub(super) wait_refused: Vec<f64>,
     pub(super) wake_here: Vec<f64>,
+    pub(super) wake_busy: Vec<f64>,
     pub(super) wake_there: Vec<f64>,
     pub(super) woken_after_brief_rest: Vec<f64>,
+    pub(super) woken_after_rests_between: [Vec<f64>; RESTS_BETWEEN.len()],
     pub(super) woken_after_short_rest: Vec<f64>,
     pub(super) woken_after_long_rest: Vec<f64>,
     pub(super) context_switch: Vec<f64>,
+    /// What a wait with a timeout takes longer.
+    pub(super) timer: Vec<f64>,
     pub(super) spawn: Vec<f64>,
     pub(super) slice: Vec<f64>,
+    pub(super) lines: LineSamples,
+    /// What calls took over the median of their round, and what CPUs took to be back from idleness.
+    call_factors: Vec<f64>,
+    exit_factors: Vec<f64>,
+    pub(super) interruptions: Vec<Interruptions>,
+}
+
+/// Lines that another CPU had written, fetched one after the other: each.
+#[derive(Default)]
+pub(super) struct LineSamples {
+    pub(super) load: Vec<f64>,
+    /// The other one of a pair, when the first had come.
+    pub(super) load_of_pair: Vec<f64>,
+    pub(super) add: Vec<f64>,
+    pub(super) load_and_add: Vec<f64>,
+    /// All of them stored to, and waited for at the end.
+    pub(super) store: Vec<f64>,
+}
+
+/// The median of what is not empty.
+pub(super) fn median(of: &[f64]) -> f64 {
+    let mut sorted = of.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted[sorted.len() / 2]
+}
+
+/// Notes each over the median, which is returned.
+fn note(of: &[f64], factors: &mut Vec<f64>) -> f64 {
+    let median = median(of);
+    factors.extend(of.iter().map(|ns| ns / median.max(1.0)));
+    median
+}
+
+/// What a share of all numbers, in percent, does not exceed.
+fn at_percent(sorted: &[f64], percent: usize) -> f64 {
+    sorted[(sorted.len() * percent / 100).min(sorted.len() - 1)]
 }
 
 impl Samples {
+    /// Notes by how much calls that wake a thread vary; their median.
+    pub(super) fn wakeup_calls(&mut self, calls_ns: Vec<f64>) -> f64 {
+        note(&calls_ns, &mut self.call_factors)
+    }
+
+    /// Notes by how much the time varies until a woken thread runs; the median.
+    pub(super) fn wakeups(&mut self, until_they_run_ns: Vec<f64>) -> f64 {
+        note(&until_they_run_ns, &mut self.exit_factors)
+    }
+
+    fn variation(&mut self) -> Variation {
+        let factors = |of: &mut Vec<f64>| {
+            of.sort_by(f64::total_cmp);
+            let found = (!of.is_empty()).then_some(&*of);
+            Variation::AT_PERCENT.map(|percent| found.map_or(1.0, |of| at_percent(of, percent)))
+        };
+        let all = &self.interruptions;
+        let count: u64 = all.iter().map(|it| it.count).sum();
+        let watched_ns: f64 = all.iter().map(|it| it.watched_ns).sum();
+        let lost_ns: f64 = all.iter().map(|it| it.lost_ns).sum();
+        Variation {
+            samples: self.call_factors.len(),
+            calls: factors(&mut self.call_factors),
+            exits: factors(&mut self.exit_factors),
+            interruptions: count,
+            interrupted_every_ns: if count > 0 { watched_ns / count as f64 } else { 0.0 },
+            interrupted_for_ns: if count > 0 { lost_ns / count as f64 } else { 0.0 },
+        }
+    }
+
     pub(super) fn calibration(
-        self,
+        mut self,
         cpus: Vec<CpuId>,
         pairs: &[(usize, usize)],
         latency: Vec<Vec<f64>>,
@@ -42,6 +114,12 @@ impl Samples {
             matrix[*one][*other] = Some(figure);
             matrix[*other][*one] = Some(figure);
         }
+        let variation = self.variation();
+        let between = RESTS_BETWEEN.into_iter().zip(self.woken_after_rests_between);
+        let woken_after_rests_between = between
+            .filter(|(_, samples)| !samples.is_empty())
+            .map(|(rest, samples)| (rest.as_nanos() as f64, figure(samples)))
+            .collect();
         let some = |samples: Vec<f64>| (!samples.is_empty()).then(|| figure(samples));
         Calibration {
             cpus: cpus.iter().map(|cpu| cpu.0).collect(),
@@ -55,13 +133,30 @@ impl Samples {
             wake_nobody: figure(self.wake_nobody),
             wait_refused: figure(self.wait_refused),
             wake_here: figure(self.wake_here),
+            wake_busy: some(self.wake_busy),
             wake_there: some(self.wake_there),
             woken_after_brief_rest: some(self.woken_after_brief_rest),
+            woken_after_rests_between,
             woken_after_short_rest: some(self.woken_after_short_rest),
             woken_after_long_rest: some(self.woken_after_long_rest),
             context_switch: figure(self.context_switch),
+            timer: some(self.timer),
             spawn: figure(self.spawn),
             slice: some(self.slice),
+            fetched: (!self.lines.load.is_empty()).then(|| self.lines.figures()),
+            variation: Some(variation),
+        }
+    }
+}
+
+impl LineSamples {
+    fn figures(self) -> Fetched {
+        Fetched {
+            load: figure(self.load),
+            load_of_pair: figure(self.load_of_pair),
+            add: figure(self.add),
+            load_and_add: figure(self.load_and_add),
+            store: figure(self.store),
         }
     }
 }

@@ -2,14 +2,21 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::time::Duration;
 
 use coreshard_platform::{
     AtomicInt, Padded, Parker, Platform, SpawnError, ThreadHandle, ThreadSpec,
 };
 use coreshard_topology::CpuId;
 
-use super::measure::{BRIEF_REST, Effort, LONG_REST, SHORT_REST, each_ns, on};
-use super::samples::Samples;
+use super::measure::{BRIEF_REST, Effort, LONG_REST, RESTS_BETWEEN, SHORT_REST, each_ns, on};
+use super::samples::{Samples, median};
+
+/// Locked instructions of a park and its unpark.
+const LOCKED_OF_TURN: f64 = 3.0;
+
+/// Longer than any measurement.
+const LONG: Duration = Duration::from_secs(300);
 
 /// Wake-ups of a sleeper in one measurement.
 const WAKEUPS: u64 = 20;
@@ -20,6 +27,7 @@ pub(super) fn measure<P: Platform>(
     samples: &mut Samples,
 ) -> Result<(), SpawnError> {
     let repeats = effort.repeats;
+    let locked = samples.atomic.last().copied().unwrap_or(0.0);
     let [nobody, refused] = on::<P, _>(cpus[0], None, move || {
         let word = P::AtomicU32::new(0);
         [
@@ -31,40 +39,48 @@ pub(super) fn measure<P: Platform>(
     })?();
     samples.wake_nobody.push(nobody);
     samples.wait_refused.push(refused);
-    // A nice sleeper, which does not come before its waker.
-    let here = sleeper::<P>(cpus[0], cpus[0], Some(19), SHORT_REST)?.call_ns;
-    samples.wake_here.push(here);
+    let switch_ns = (yield_ns::<P>(cpus[0], repeats)? - nobody).max(0.0);
+    samples.context_switch.push(switch_ns);
+    // What of a round trip is neither switch nor wait. A wake-up that finds its thread awake is no system call, and no wait
+    // follows.
+    let turns = take_turns::<P>(cpus[0], repeats.div_ceil(4), false)?;
+    let calls_ns = (turns.round_trip_ns - 2.0 * switch_ns) / turns.wakeups.max(1.0);
+    samples.wake_here.push((calls_ns - refused - LOCKED_OF_TURN * locked).max(refused));
+    let timed = take_turns::<P>(cpus[0], repeats.div_ceil(4), true)?;
+    // Each of the two looks at the clock for its deadline, and again where it sleeps.
+    let clock = samples.clock_read.last().copied().unwrap_or(0.0) * (2.0 + timed.wakeups);
+    let longer_ns = timed.round_trip_ns - turns.round_trip_ns - clock;
+    samples.timer.push((longer_ns / timed.wakeups.max(1.0)).max(0.0));
     if let Some(other) = cpus.get(1) {
-        let short = sleeper::<P>(cpus[0], *other, None, SHORT_REST)?;
-        samples.wake_there.push(short.call_ns);
-        samples.woken_after_short_rest.push(short.until_it_runs_ns);
-        let brief = sleeper::<P>(cpus[0], *other, None, BRIEF_REST)?;
-        samples.woken_after_brief_rest.push(brief.until_it_runs_ns);
-        let long = sleeper::<P>(cpus[0], *other, None, LONG_REST)?;
-        samples.woken_after_long_rest.push(long.until_it_runs_ns);
+        let busy = beside_busy_one::<P>(cpus[0], *other)?;
+        samples.wake_busy.push(median(&busy));
+        let short = sleeper::<P>(cpus[0], *other, SHORT_REST)?;
+        let there = samples.wakeup_calls(short.calls_ns);
+        samples.wake_there.push(there);
+        let woken = samples.wakeups(short.until_they_run_ns);
+        samples.woken_after_short_rest.push(woken);
+        let brief = sleeper::<P>(cpus[0], *other, BRIEF_REST)?;
+        let woken = samples.wakeups(brief.until_they_run_ns);
+        samples.woken_after_brief_rest.push(woken);
+        for (rest, into) in RESTS_BETWEEN.into_iter().zip(&mut samples.woken_after_rests_between) {
+            into.push(median(&sleeper::<P>(cpus[0], *other, rest)?.until_they_run_ns));
+        }
+        let long = sleeper::<P>(cpus[0], *other, LONG_REST)?;
+        samples.woken_after_long_rest.push(median(&long.until_they_run_ns));
     }
-    let turns = take_turns::<P>(cpus[0], repeats.div_ceil(4))?;
-    // A wake-up that finds its thread awake is no system call, and no wait follows.
-    let calls = turns.wakeups * (here + refused);
-    samples.context_switch.push(((turns.round_trip_ns - calls) / 2.0).max(0.0));
     Ok(())
 }
 
 struct Woken {
-    call_ns: f64,
-    until_it_runs_ns: f64,
+    calls_ns: Vec<f64>,
+    until_they_run_ns: Vec<f64>,
 }
 
-/// The median over some wake-ups of a thread on `there`, by one on `here`.
-fn sleeper<P: Platform>(
-    here: CpuId,
-    there: CpuId,
-    nice: Option<i8>,
-    rest: std::time::Duration,
-) -> Result<Woken, SpawnError> {
+/// Some wake-ups of a thread on `there`, another CPU than `here`, where its waker is.
+fn sleeper<P: Platform>(here: CpuId, there: CpuId, rest: Duration) -> Result<Woken, SpawnError> {
     let words = Arc::new((Padded::new(P::AtomicU32::new(0)), Padded::new(P::AtomicU64::new(0))));
     let (theirs, own) = (Arc::clone(&words), Arc::clone(&words));
-    let woken = on::<P, _>(there, nice, move || {
+    let woken = on::<P, _>(there, None, move || {
         let (word, ran_at_ns) = &*theirs;
         for turn in 0..WAKEUPS as u32 {
             while word.load(Acquire) <= turn {
@@ -86,10 +102,8 @@ fn sleeper<P: Platform>(
             let call = P::now();
             P::wake_one(&raw const **word);
             calls.push(P::now().ns_since(call) as f64);
-            // Until it ran: on this CPU, it needs this thread to sleep.
-            pass::<P>(rest);
             while ran_at_ns.load(Acquire) < before.as_ns() {
-                pass::<P>(rest);
+                P::spin_hint();
             }
             latencies.push(ran_at_ns.load(Acquire).saturating_sub(call.as_ns()) as f64);
         }
@@ -107,16 +121,27 @@ fn sleeper<P: Platform>(
     };
     let (calls, latencies) = waker();
     woken();
-    let median = |mut of: Vec<f64>| {
-        of.sort_by(f64::total_cmp);
-        of[of.len() / 2]
-    };
-    Ok(Woken { call_ns: median(calls), until_it_runs_ns: median(latencies) })
+    Ok(Woken { calls_ns: calls, until_they_run_ns: latencies })
+}
+
+/// What calls take that wake a thread on another CPU, which a nice thread has meanwhile.
+fn beside_busy_one<P: Platform>(here: CpuId, there: CpuId) -> Result<Vec<f64>, SpawnError> {
+    let over = Arc::new(P::AtomicU32::new(0));
+    let theirs = Arc::clone(&over);
+    let busy = on::<P, _>(there, Some(19), move || {
+        while theirs.load(Acquire) == 0 {
+            P::spin_hint();
+        }
+    })?;
+    let woken = sleeper::<P>(here, there, BRIEF_REST);
+    over.store(1, Release);
+    busy();
+    Ok(woken?.calls_ns)
 }
 
 /// Lets so much time pass. To sleep for some microseconds takes longer than that.
-fn pass<P: Platform>(time: std::time::Duration) {
-    if time > BRIEF_REST {
+fn pass<P: Platform>(time: Duration) {
+    if time >= SHORT_REST {
         return P::sleep(time);
     }
     let until = P::now() + time;
@@ -131,14 +156,18 @@ struct RoundTrips {
     wakeups: f64,
 }
 
-/// Two threads on one CPU that wake each other.
-fn take_turns<P: Platform>(cpu: CpuId, rounds: u64) -> Result<RoundTrips, SpawnError> {
+/// Two threads on one CPU that wake each other; where `timed`, each waits no longer than a timer says, which is never over.
+fn take_turns<P: Platform>(cpu: CpuId, rounds: u64, timed: bool) -> Result<RoundTrips, SpawnError> {
+    let park = move |parker: &Parker<P>| match timed {
+        true => drop(parker.park_timeout(LONG)),
+        false => parker.park(),
+    };
     let pair = Arc::new((Parker::<P>::new(), Parker::<P>::new()));
     let (theirs, own) = (Arc::clone(&pair), Arc::clone(&pair));
     let pong = on::<P, _>(cpu, None, move || {
         let mut wakeups = 0;
         for _ in 0..=rounds {
-            theirs.0.park();
+            park(&theirs.0);
             wakeups += u64::from(theirs.1.unpark());
         }
         wakeups
@@ -147,7 +176,7 @@ fn take_turns<P: Platform>(cpu: CpuId, rounds: u64) -> Result<RoundTrips, SpawnE
         let mut wakeups = 0;
         let round_trip_ns = each_ns::<P>(rounds, || {
             wakeups += u64::from(pair.0.unpark());
-            pair.1.park();
+            park(&pair.1);
         });
         (round_trip_ns, wakeups)
     });
@@ -169,6 +198,35 @@ fn take_turns<P: Platform>(cpu: CpuId, rounds: u64) -> Result<RoundTrips, SpawnE
     }
 }
 
+/// What a yield takes where another thread waits for the CPU, which yields, too.
+fn yield_ns<P: Platform>(cpu: CpuId, times: u64) -> Result<f64, SpawnError> {
+    // Whether it is over, and how often the other one has yielded.
+    let words = Arc::new((P::AtomicU32::new(0), P::AtomicU64::new(0)));
+    let (theirs, own) = (Arc::clone(&words), Arc::clone(&words));
+    let other = on::<P, _>(cpu, None, move || {
+        while theirs.0.load(Acquire) == 0 {
+            P::yield_now();
+            theirs.1.fetch_add(1, Relaxed);
+        }
+    })?;
+    let measured = on::<P, _>(cpu, None, move || {
+        let (over, yields) = &*words;
+        let (start, before) = (P::now(), yields.load(Relaxed));
+        (0..times).for_each(|_| P::yield_now());
+        let took_ns = P::now().ns_since(start) as f64;
+        let others = yields.load(Relaxed) - before;
+        over.store(1, Release);
+        took_ns / (times + others) as f64
+    });
+    if measured.is_err() {
+        // There is no second one, which would tell the first.
+        own.0.store(1, Release);
+    }
+    let each_ns = measured.map(|measured| measured());
+    other();
+    each_ns
+}
+
 /// Starting a thread: the call.
 pub(super) fn spawn_ns<P: Platform>() -> Result<f64, SpawnError> {
     let began = Arc::new(P::AtomicU64::new(0));
@@ -187,7 +245,7 @@ pub(super) fn spawn_ns<P: Platform>() -> Result<f64, SpawnError> {
 }
 
 /// How long two threads that share a CPU have it to themselves.
-const SHARED: std::time::Duration = std::time::Duration::from_millis(40);
+const SHARED: Duration = Duration::from_millis(40);
 /// Whoever was away for less was interrupted.
 const LEAST_SLICE_NS: u64 = 500_000;
 

@@ -2,16 +2,20 @@
 
 use std::fmt::Write as _;
 
-use coreshard_results::Contended;
+use coreshard_results::{Calibration, Contended, Fetched};
 
-/// The numbers of `[costs.arbitration]` that are chosen.
+/// The numbers of `[costs.arbitration]`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Arbitration {
     hold_ns: f64,
     locked_ns: f64,
     spin_exit_ns: f64,
     reach_ns: f64,
-    /// How far the adds and the ticket locks are off, as a factor, on average.
+    /// What was measured of lines that nobody waits for, and needs no choice.
+    fetched: Option<Fetched>,
+    /// A ping-pong's way between the same two CPUs.
+    ping_pong_ns: f64,
+    /// How far the adds and compare-exchange loops are off, and the ticket locks, as a factor, on average.
     adds_off: f64,
     tickets_off: f64,
 }
@@ -32,10 +36,10 @@ fn apart(measured: &[Contended], simulated: &[Contended], of: impl Fn(&Contended
 }
 
 /// An owner that keeps its line for several operations (`hold`) and a locked instruction that keeps it longer than its way
-/// takes (`locked`) are told apart by contended adds; what leaving a loop of loads costs, by ticket locks. `None` where nobody
-/// contends.
+/// takes (`locked`) are told apart by contended adds and compare-exchange loops; what leaving a loop of loads costs, by ticket
+/// locks. `None` where nobody contends.
 pub(super) fn fit(
-    measured: &coreshard_results::Calibration,
+    measured: &Calibration,
     one_llc: bool,
     mut simulate: impl FnMut(&Arbitration) -> anyhow::Result<Vec<Contended>>,
 ) -> anyhow::Result<Option<Arbitration>> {
@@ -43,13 +47,21 @@ pub(super) fn fit(
         return Ok(None);
     }
     let reach_ns = REACH_NS[usize::from(!one_llc)];
-    let first = Arbitration { reach_ns, ..Arbitration::default() };
+    let ping_pong = measured.latency.get(1).and_then(|row| row[0]);
+    let first = Arbitration {
+        reach_ns,
+        fetched: measured.fetched,
+        ping_pong_ns: ping_pong.map_or(0.0, |figure| figure.median_ns),
+        ..Arbitration::default()
+    };
     let holds = NANOSECONDS.into_iter().map(|hold_ns| Arbitration { hold_ns, ..first });
     let locks = NANOSECONDS.into_iter().map(|locked_ns| Arbitration { locked_ns, ..first });
     let mut best = Arbitration { adds_off: f64::INFINITY, ..first };
     for mut tried in [first].into_iter().chain(holds).chain(locks) {
         let simulated = simulate(&tried)?;
-        tried.adds_off = apart(&measured.contended, &simulated, |curve| curve.add.median_ns);
+        let adds_off = apart(&measured.contended, &simulated, |curve| curve.add.median_ns);
+        let loop_ns = |curve: &Contended| curve.compare_exchange.median_ns;
+        tried.adds_off = (adds_off * apart(&measured.contended, &simulated, loop_ns)).sqrt();
         if tried.adds_off < best.adds_off {
             best = tried;
         }
@@ -68,16 +80,57 @@ pub(super) fn fit(
 }
 
 impl Arbitration {
+    /// What a request takes where it has not waited: what a line takes that nobody waits for, beyond a ping-pong's way, in
+    /// which its owner keeps it for a while.
+    fn fresh_request_ns(&self, fetched: &Fetched) -> f64 {
+        let fetch_ns = (fetched.load.median_ns + fetched.add.median_ns) / 2.0;
+        (fetch_ns - (self.ping_pong_ns - self.hold_ns)).max(0.0)
+    }
+
+    /// What was measured of lines that nobody waits for.
+    fn measured_text(&self) -> String {
+        let Some(fetched) = &self.fetched else { return String::new() };
+        let mut text = format!("fresh_request_ns = {:.1}\n", self.fresh_request_ns(fetched));
+        if fetched.loads_take_dirty_lines() {
+            text.push_str("loads_take_dirty_lines = true\n");
+        }
+        if fetched.pairs_come_together() {
+            text.push_str("pair_prefetch = true\n");
+        }
+        // Elsewhere a release store waits for those before it, which this number knows nothing of.
+        if cfg!(target_arch = "x86_64") && fetched.stores_at_once() > 1 {
+            let _ = writeln!(text, "misses_at_once = {}", fetched.stores_at_once());
+        }
+        text
+    }
+
+    fn measured_source(&self) -> String {
+        let Some(Fetched { load, load_of_pair, add, load_and_add, store }) = &self.fetched else {
+            return String::new();
+        };
+        format!(
+            "measured of lines that another CPU has written, for each: load {:.1}, fetch-and-add {:.1}, load and \
+             fetch-and-add {:.1}, stores {:.1}, load of the other one of a pair {:.1} ns (medians of {}); ",
+            load.median_ns,
+            add.median_ns,
+            load_and_add.median_ns,
+            store.median_ns,
+            load_of_pair.median_ns,
+            load.samples
+        )
+    }
+
     /// The table of a machine's file.
     pub(super) fn text(&self) -> String {
-        let Self { hold_ns, locked_ns, spin_exit_ns, reach_ns, adds_off, tickets_off } = self;
+        let Self { hold_ns, locked_ns, spin_exit_ns, reach_ns, adds_off, tickets_off, .. } = self;
+        let (measured, source) = (self.measured_text(), self.measured_source());
         let mut text = String::new();
         let _ = writeln!(
             text,
             "\n[costs.arbitration]\nhold_ns = {hold_ns}\nlocked_ns = {locked_ns}\nspin_exit_ns = \
-             {spin_exit_ns}\nreach_ns = {reach_ns}\nsource = \"hold and locked: chosen so that contended adds take \
-             what was measured here, within a factor of {adds_off:.2} on average; spin_exit: by ticket locks, \
-             {tickets_off:.2}; reach: as on other machines\""
+             {spin_exit_ns}\nreach_ns = {reach_ns}\n{measured}source = \"{source}hold and locked: chosen so that \
+             contended adds and compare-exchange loops take what was measured here, within a factor of {adds_off:.2} on \
+             average; spin_exit: by ticket locks, {tickets_off:.2}; reach: as on other machines\""
         );
         text
     }
@@ -143,6 +196,42 @@ mod tests {
             let numbers = |of: &Arbitration| (of.hold_ns, of.locked_ns, of.spin_exit_ns);
             assert_eq!(numbers(&found), numbers(&made));
             assert!(found.text().contains("factor of 1.00 on average"), "{}", found.text());
+        }
+    }
+
+    #[test]
+    fn what_was_measured_of_single_lines_is_written_as_it_is() {
+        let figure = |median_ns| Figure { median_ns, ..Figure::default() };
+        let fetched = Fetched {
+            load: figure(74.0),
+            load_of_pair: figure(25.0),
+            add: figure(76.0),
+            load_and_add: figure(77.0),
+            store: figure(15.2),
+        };
+        let with = Arbitration {
+            hold_ns: 15.0,
+            fetched: Some(fetched),
+            ping_pong_ns: 62.0,
+            ..Arbitration::default()
+        };
+        let text = with.text();
+        for line in
+            ["fresh_request_ns = 28.0", "loads_take_dirty_lines = true", "pair_prefetch = true"]
+        {
+            assert!(text.lines().any(|it| it == line), "{line} in {text}");
+        }
+        assert_eq!(text.contains("misses_at_once = 5\n"), cfg!(target_arch = "x86_64"), "{text}");
+        // A machine that does none of it.
+        let plain = Fetched {
+            load_of_pair: figure(70.0),
+            load_and_add: figure(150.0),
+            store: figure(75.0),
+            ..fetched
+        };
+        let text = Arbitration { fetched: Some(plain), ..with }.text();
+        for key in ["loads_take", "pair_prefetch =", "misses_at_once"] {
+            assert!(!text.contains(key), "{key} in {text}");
         }
     }
 

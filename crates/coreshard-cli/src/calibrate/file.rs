@@ -4,15 +4,14 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use coreshard::Topology;
-use coreshard_results::{Calibration, Figure};
+use coreshard_results::{Calibration, Figure, Variation};
 use coreshard_topology::input;
 
 use super::arbitration::Arbitration;
 use crate::bench::kernel;
 
-/// Rests after which a CPU is in its next idle state: those that were measured lie on both sides.
-const SHORT_AFTER_NS: u32 = 60_000;
-const DEEP_AFTER_NS: u32 = 1_000_000;
+/// A rest after which a CPU is in its deepest idle state: those that were measured lie on both sides.
+const DEEP_AFTER_NS: f64 = 1e6;
 
 /// What a program computes between two accesses to shared memory.
 #[derive(Clone, Copy)]
@@ -76,14 +75,26 @@ pub(super) fn write(
     cost("syscall", costs.syscall_ns, &of(measured.wake_nobody, "futex wake-ups of nobody"))?;
     let refused = of(measured.wait_refused, "futex waits that are refused, less a system call");
     cost("futex", costs.futex_ns, &refused)?;
-    let here = of(measured.wake_here, "futex wake-ups on one CPU, less a refused wait");
+    let here = of(
+        measured.wake_here,
+        "what two threads take that wake each other on one CPU, less switches and waits, and less a refused wait",
+    );
     cost("wake", costs.wake_ns, &here)?;
+    if let Some(busy) = measured.wake_busy {
+        let source = of(busy, "futex wake-ups of another CPU that is busy, less those on one CPU");
+        cost("wake_remote", costs.wake_remote_ns, &source)?;
+    }
     let there = measured.wake_there.unwrap_or(measured.wake_here);
-    let source = of(there, "futex wake-ups of another CPU, less those on one CPU");
+    let source = of(there, "futex wake-ups of another CPU that rests, less those of a busy one");
     cost("ipi_send", costs.ipi_send_ns, &source)?;
     cost("ipi_latency", 0.0, "measured together with the exit from idle states")?;
-    let switch = of(measured.context_switch, "two threads that take turns on one CPU");
+    let switch =
+        of(measured.context_switch, "yields of two threads to each other, less a system call");
     cost("context_switch", costs.context_switch_ns, &switch)?;
+    if let Some(timer) = measured.timer {
+        let source = of(timer, "waits with a timeout, less those without");
+        cost("timer", costs.timer_ns, &source)?;
+    }
     let spawn = of(measured.spawn, "starts of threads, less a wake-up");
     cost("thread_create", costs.thread_create_ns, &spawn)?;
     match measured.slice {
@@ -107,7 +118,7 @@ pub(super) fn write(
          round trip, median\"",
         rows.concat()
     )?;
-    let mut idle = |after_ns: u32, exit_ns: f64, figure: Option<Figure>, rest: &str| {
+    let mut idle = |after_ns: f64, exit_ns: f64, figure: Option<Figure>, rest: &str| {
         let source = figure.map_or_else(
             || "there is one CPU, which nobody wakes from outside".to_owned(),
             |figure| {
@@ -122,23 +133,52 @@ pub(super) fn write(
         );
         writeln!(
             text,
-            "\n[[costs.idle]]\nafter_ns = {after_ns}\nexit_ns = {}\nsource = {}",
+            "\n[[costs.idle]]\nafter_ns = {after_ns:.0}\nexit_ns = {}\nsource = {}",
             number(exit_ns),
             quoted(&source)
         )
     };
     let (brief, short) = (measured.woken_after_brief_rest, measured.woken_after_short_rest);
-    if brief.is_some() {
-        idle(0, costs.brief_idle_exit_ns, brief, "20 µs of rest")?;
+    let brief_ends_ns = measured.brief_rest_ends_ns();
+    if brief_ends_ns.is_some() {
+        idle(0.0, costs.brief_idle_exit_ns, brief, "20 µs of rest")?;
     }
-    let short_after_ns = if brief.is_some() { SHORT_AFTER_NS } else { 0 };
-    idle(short_after_ns, costs.idle_exit_ns, short, "0.2 ms of rest")?;
+    let short_rest = match brief_ends_ns {
+        None => "0.2 ms of rest",
+        Some(_) => "0.2 ms of rest, this state beginning between 20, 40, 80, 160 and 200 µs",
+    };
+    idle(brief_ends_ns.unwrap_or(0.0), costs.idle_exit_ns, short, short_rest)?;
     let long = measured.woken_after_long_rest;
     idle(DEEP_AFTER_NS, costs.deep_idle_exit_ns, long, "5 ms of rest")?;
     if let Some(arbitration) = arbitration {
         text.push_str(&arbitration.text());
     }
+    // What is simulated while numbers are chosen is the same each time.
+    if let Some(variation) = &measured.variation
+        && compute.is_some()
+    {
+        text.push_str(&varying(variation));
+    }
     Ok(text)
+}
+
+/// By how much costs vary.
+fn varying(variation: &Variation) -> String {
+    let Variation { samples, interruptions, interrupted_every_ns, interrupted_for_ns, .. } =
+        *variation;
+    let factors = |of: [f64; 6]| {
+        let each = of.map(|factor| format!("{:.3}", factor.clamp(0.1, 100.0)));
+        each.join(", ")
+    };
+    let (calls, exits) = (factors(variation.calls), factors(variation.exits));
+    let every_ns = interrupted_every_ns.min(1e9);
+    let for_ns = interrupted_for_ns.min(every_ns / 2.0);
+    format!(
+        "\n[costs.variation]\ncalls = [{calls}]\nexits = [{exits}]\ninterrupted_every_ns = {every_ns:.0}\n\
+         interrupted_for_ns = {for_ns:.0}\nsource = \"measured: {samples} calls that wake a thread, over the median of their \
+         round, at 5, 25, 50, 75, 95 and 99 %, and as many wake-ups until the thread runs; {interruptions} gaps of more than \
+         2 µs between looks at the clock\"\n"
+    )
 }
 
 /// A clock cycle, by the kernel's word where it has one.

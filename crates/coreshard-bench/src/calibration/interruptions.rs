@@ -1,0 +1,41 @@
+//! What takes a CPU away from a thread that does not leave it: interrupts, and, in a virtual machine, the host.
+
+use std::time::Duration;
+
+use coreshard_platform::{Platform, SpawnError};
+use coreshard_topology::CpuId;
+
+use super::measure::on;
+
+/// For so long the clock is watched.
+const WATCHED: Duration = Duration::from_millis(10);
+/// Shorter gaps are of the clock and of caches.
+const LEAST_NS: u64 = 2_000;
+/// After longer ones another thread has run.
+const MOST_NS: u64 = 400_000;
+
+/// Gaps between looks at the clock that were far longer than a look takes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Interruptions {
+    pub(super) watched_ns: f64,
+    pub(super) count: u64,
+    pub(super) lost_ns: f64,
+}
+
+pub(super) fn watch<P: Platform>(cpu: CpuId) -> Result<Interruptions, SpawnError> {
+    let watch = || {
+        let start = P::now();
+        let (mut last, mut found) = (start, Interruptions::default());
+        while last - start < WATCHED {
+            let now = P::now();
+            let gap_ns = now.ns_since(last);
+            if (LEAST_NS..=MOST_NS).contains(&gap_ns) {
+                found.count += 1;
+                found.lost_ns += gap_ns as f64;
+            }
+            last = now;
+        }
+        Interruptions { watched_ns: last.ns_since(start) as f64, ..found }
+    };
+    Ok(on::<P, _>(cpu, None, watch)?())
+}
