@@ -13,7 +13,7 @@ use coreshard_topology::CpuId;
 use super::{AtomicU32, AtomicU64, Line, pinned};
 
 /// More than are ever queued here, as published: 64 Ki.
-const SLOTS: u64 = 4_096;
+const SLOTS: u64 = 512;
 
 /// Elements of four bytes.
 const ELEMENTS_OF_LINE: u64 = 16;
@@ -213,9 +213,7 @@ fn by_sequence(ring: &Ring, index: &AtomicU64, ahead: u64, no: impl Fn(u64) -> b
 fn locked<R>(ring: &Ring, body: impl Fn() -> Option<R>) -> R {
     loop {
         let mut pauses = 1;
-        while ring.word(after::FIRST).load(Relaxed) != 0
-            || ring.word(after::FIRST).swap(1, Acquire) != 0
-        {
+        while ring.word(after::FIRST).swap(1, Acquire) != 0 {
             // Twice as long each time, then the CPU is given up.
             if pauses <= 16 {
                 (0..pauses).for_each(|_| Sim::spin_hint());
