@@ -43,7 +43,7 @@ pub struct Calibration {
     pub load: Figure,
     /// A fetch-and-add on a line that the CPU owns.
     pub atomic: Figure,
-    /// A spin hint.
+    /// A turn of spinning, its look at the word aside.
     pub spin_hint: Figure,
     /// Reading the clock.
     pub clock_read: Figure,
@@ -55,8 +55,7 @@ pub struct Calibration {
     pub wake_nobody: Figure,
     /// A wait that returns at once, since the word has changed.
     pub wait_refused: Figure,
-    /// A wake-up call for a thread of the caller's own CPU: what of a round trip of two that wake each other is neither a switch
-    /// nor a wait.
+    /// A wake-up call for a thread of the caller's own CPU.
     pub wake_here: Figure,
     /// A wake-up call for a thread of another CPU, which is busy with what may wait; `None` where there is one CPU.
     #[serde(default)]

@@ -16,7 +16,8 @@ static ALLOCATOR: SimAlloc = SimAlloc;
 #[test]
 fn a_simulated_machine_has_the_costs_that_its_file_says() {
     let cost = |key: &str, ns: u32| format!("\n[costs.{key}]\nns = {ns}\nsource = \"s\"\n");
-    let text = format!("{TWO_SOCKETS}{}{}", cost("timer", 130), cost("wake_remote", 250));
+    let text = [("timer", 130), ("wake_remote", 250)].map(|(key, ns)| cost(key, ns));
+    let text = format!("{TWO_SOCKETS}{}", text.concat());
     let machine = Machine::from_toml("two sockets", &text).unwrap();
     // One CPU, its sibling, and one CPU of each other distance.
     let cpus: CpuSet = "0-2,4,8".parse().unwrap();

@@ -42,12 +42,18 @@ fn short<P: Platform>(times: u64) -> Short {
         Padded::new(std::array::from_fn(|at| P::AtomicU64::new((at as u64 + 1) % WORDS as u64)));
     let word = P::AtomicU64::new(0);
     let mut at = 0;
+    let load = each_ns::<P>(times, || at = words[at % WORDS].load(Relaxed) as usize);
+    // A look at a word passes while the CPU pauses, in part: what is left of a turn.
+    let turn = each_ns::<P>(times, || {
+        P::spin_hint();
+        std::hint::black_box(word.load(Relaxed));
+    });
     Short {
-        load: each_ns::<P>(times, || at = words[at % WORDS].load(Relaxed) as usize),
+        load,
         atomic: each_ns::<P>(times, || {
             word.fetch_add(1, Relaxed);
         }),
-        spin_hint: each_ns::<P>(times, P::spin_hint),
+        spin_hint: (turn - load).max(0.0),
         clock_read: each_ns::<P>(times, || {
             std::hint::black_box(P::now());
         }),

@@ -12,9 +12,6 @@ use coreshard_topology::CpuId;
 use super::measure::{BRIEF_REST, Effort, LONG_REST, RESTS_BETWEEN, SHORT_REST, each_ns, on};
 use super::samples::{Samples, median};
 
-/// Locked instructions of a park and its unpark.
-const LOCKED_OF_TURN: f64 = 3.0;
-
 /// Longer than any measurement.
 const LONG: Duration = Duration::from_secs(300);
 
@@ -27,7 +24,6 @@ pub(super) fn measure<P: Platform>(
     samples: &mut Samples,
 ) -> Result<(), SpawnError> {
     let repeats = effort.repeats;
-    let locked = samples.atomic.last().copied().unwrap_or(0.0);
     let [nobody, refused] = on::<P, _>(cpus[0], None, move || {
         let word = P::AtomicU32::new(0);
         [
@@ -39,13 +35,10 @@ pub(super) fn measure<P: Platform>(
     })?();
     samples.wake_nobody.push(nobody);
     samples.wait_refused.push(refused);
-    let switch_ns = (yield_ns::<P>(cpus[0], repeats)? - nobody).max(0.0);
-    samples.context_switch.push(switch_ns);
-    // What of a round trip is neither switch nor wait. A wake-up that finds its thread awake is no system call, and no wait
-    // follows.
+    samples.context_switch.push((yield_ns::<P>(cpus[0], repeats)? - nobody).max(0.0));
+    let here = samples.wakeup_calls(calls_here_ns::<P>(cpus[0])?);
+    samples.wake_here.push(here);
     let turns = take_turns::<P>(cpus[0], repeats.div_ceil(4), false)?;
-    let calls_ns = (turns.round_trip_ns - 2.0 * switch_ns) / turns.wakeups.max(1.0);
-    samples.wake_here.push((calls_ns - refused - LOCKED_OF_TURN * locked).max(refused));
     let timed = take_turns::<P>(cpus[0], repeats.div_ceil(4), true)?;
     // Each of the two looks at the clock for its deadline, and again where it sleeps.
     let clock = samples.clock_read.last().copied().unwrap_or(0.0) * (2.0 + timed.wakeups);
@@ -74,6 +67,52 @@ pub(super) fn measure<P: Platform>(
 struct Woken {
     calls_ns: Vec<f64>,
     until_they_run_ns: Vec<f64>,
+}
+
+/// What calls take that wake a thread of the caller's CPU: a nice one, which does not come before its waker.
+fn calls_here_ns<P: Platform>(cpu: CpuId) -> Result<Vec<f64>, SpawnError> {
+    // Which turn it is, and how many turns the other one has had.
+    let words = Arc::new([0, 0].map(|_| Padded::new(P::AtomicU32::new(0))));
+    let (theirs, own) = (Arc::clone(&words), Arc::clone(&words));
+    let woken = on::<P, _>(cpu, Some(19), move || {
+        let [turn, had] = &*theirs;
+        for seen in 0..WAKEUPS as u32 {
+            while turn.load(Acquire) <= seen {
+                P::wait(turn, seen, None);
+            }
+            had.store(seen + 1, Release);
+        }
+    })?;
+    let waker = on::<P, _>(cpu, None, move || {
+        let [turn, had] = &*words;
+        let calls = (1..=WAKEUPS as u32).map(|next| {
+            P::sleep(BRIEF_REST);
+            turn.store(next, Release);
+            let call = P::now();
+            P::wake_one(&raw const **turn);
+            let took = P::now().ns_since(call) as f64;
+            // It runs while this thread sleeps.
+            while had.load(Acquire) < next {
+                P::sleep(BRIEF_REST);
+            }
+            took
+        });
+        calls.collect()
+    });
+    match waker {
+        Ok(waker) => {
+            let calls = waker();
+            woken();
+            Ok(calls)
+        }
+        Err(error) => {
+            // The sleeper is told that all of its turns have come.
+            own[0].store(WAKEUPS as u32, Release);
+            P::wake_one(&raw const *own[0]);
+            woken();
+            Err(error)
+        }
+    }
 }
 
 /// Some wake-ups of a thread on `there`, another CPU than `here`, where its waker is.

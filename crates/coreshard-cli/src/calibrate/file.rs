@@ -70,15 +70,16 @@ pub(super) fn write(
         let assumed = "assumed: about twice memory_local, as published for two-socket servers";
         cost("memory_remote", 2.0 * memory.median_ns, assumed)?;
     }
-    cost("spin_hint", measured.spin_hint.median_ns, &of(measured.spin_hint, "spin hints"))?;
+    cost(
+        "spin_hint",
+        measured.spin_hint.median_ns,
+        &of(measured.spin_hint, "turns of spinning, less a load"),
+    )?;
     cost("clock_read", measured.clock_read.median_ns, &of(measured.clock_read, "clock readings"))?;
     cost("syscall", costs.syscall_ns, &of(measured.wake_nobody, "futex wake-ups of nobody"))?;
     let refused = of(measured.wait_refused, "futex waits that are refused, less a system call");
     cost("futex", costs.futex_ns, &refused)?;
-    let here = of(
-        measured.wake_here,
-        "what two threads take that wake each other on one CPU, less switches and waits, and less a refused wait",
-    );
+    let here = of(measured.wake_here, "futex wake-ups on one CPU, less a refused wait");
     cost("wake", costs.wake_ns, &here)?;
     if let Some(busy) = measured.wake_busy {
         let source = of(busy, "futex wake-ups of another CPU that is busy, less those on one CPU");
