@@ -33,7 +33,7 @@ pub struct Contended {
 }
 
 /// What was measured.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Calibration {
     /// The numbers of the CPUs, in the order of `latency`.
     pub cpus: Vec<u32>,
@@ -180,19 +180,24 @@ pub struct Costs {
 }
 
 impl Calibration {
+    /// A brief rest, in nanoseconds.
+    pub const BRIEF_REST_NS: u64 = 20_000;
+    /// A short one.
+    pub const SHORT_REST_NS: u64 = 200_000;
+
     /// How long a CPU at rest is back as soon as after a brief rest, in nanoseconds: between the last rest of which that is so,
     /// and the first that is more like a short one. `None` where no brief rest was measured.
     #[must_use]
     pub fn brief_rest_ends_ns(&self) -> Option<f64> {
-        const BRIEF_NS: f64 = 20e3;
-        const SHORT_NS: f64 = 200e3;
         let (brief, short) = (self.woken_after_brief_rest?, self.woken_after_short_rest?);
         let halfway_ns = (brief.median_ns * short.median_ns).sqrt();
         let is_brief = |(_, woken): &&(f64, Figure)| woken.median_ns < halfway_ns;
         let brief_ones = self.woken_after_rests_between.iter().take_while(is_brief);
-        let last_ns = brief_ones.clone().last().map_or(BRIEF_NS, |(rest_ns, _)| *rest_ns);
+        let last_ns =
+            brief_ones.clone().last().map_or(Self::BRIEF_REST_NS as f64, |(rest_ns, _)| *rest_ns);
         let next = self.woken_after_rests_between.get(brief_ones.count());
-        Some((last_ns * next.map_or(SHORT_NS, |(rest_ns, _)| *rest_ns)).sqrt())
+        let next_ns = next.map_or(Self::SHORT_REST_NS as f64, |(rest_ns, _)| *rest_ns);
+        Some((last_ns * next_ns).sqrt())
     }
 
     /// The parts. What noise has made negative is 0.
@@ -236,23 +241,7 @@ mod tests {
 
     #[test]
     fn a_brief_rest_ends_between_the_last_of_its_kind_and_the_next() {
-        let text = r#"{"cpus":[],"latency":[],"contended":[]}"#;
-        let mut value: serde_json::Value = serde_json::from_str(text).unwrap();
-        for key in [
-            "load",
-            "atomic",
-            "spin_hint",
-            "clock_read",
-            "memory",
-            "wake_nobody",
-            "wait_refused",
-            "wake_here",
-            "context_switch",
-            "spawn",
-        ] {
-            value[key] = serde_json::to_value(figure(0.0)).unwrap();
-        }
-        let none: Calibration = serde_json::from_value(value).unwrap();
+        let none = Calibration::default();
         assert_eq!(none.brief_rest_ends_ns(), None);
         let ends = |between: [f64; 3]| {
             let rests = [40e3, 80e3, 160e3].into_iter().zip(between.map(figure));

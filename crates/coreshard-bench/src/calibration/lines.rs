@@ -37,14 +37,24 @@ impl<P: Platform> Ring<P> {
         }
     }
 
-    /// Nanoseconds for each pair on the way around: `step` says which is next.
-    fn walk_ns(&self, mut step: impl FnMut(&[Line<P>; 2], u32) -> u32) -> f64 {
-        let start = P::now();
+    /// All the way around: `step` says which pair is next.
+    fn walk(&self, mut step: impl FnMut(&[Line<P>; 2], usize) -> u32) {
         let mut at = 0;
-        (0..PAIRS).for_each(|_| at = step(&self.pairs[at as usize], at));
+        (0..PAIRS).for_each(|_| at = step(&self.pairs[at], at) as usize);
         std::hint::black_box(at);
-        P::now().ns_since(start) as f64 / PAIRS as f64
     }
+
+    /// The same: nanoseconds for each pair.
+    fn walk_ns(&self, step: impl FnMut(&[Line<P>; 2], usize) -> u32) -> f64 {
+        pair_ns::<P>(|| self.walk(step))
+    }
+}
+
+/// Nanoseconds of what is done for all pairs, for each.
+fn pair_ns<P: Platform>(work: impl FnOnce()) -> f64 {
+    let start = P::now();
+    work();
+    P::now().ns_since(start) as f64 / PAIRS as f64
 }
 
 /// What `reader` takes for lines that `writer` has written.
@@ -54,40 +64,45 @@ pub(super) fn measure<P: Platform>(
     samples: &mut LineSamples,
 ) -> Result<(), SpawnError> {
     let ring = Arc::new(Ring::<P>::new());
-    let fetched = |walk: fn(&Ring<P>) -> [f64; 2]| {
-        let (theirs, own) = (Arc::clone(&ring), Arc::clone(&ring));
-        on::<P, _>(writer, None, move || theirs.write())?();
-        Ok(on::<P, _>(reader, None, move || walk(&own))?())
-    };
-    let [load, of_pair] = fetched(|ring| {
-        let first = ring.walk_ns(|[line, _], _| line.0.load(Acquire));
-        [first, ring.walk_ns(|[_, other], _| other.0.load(Acquire))]
-    })?;
-    samples.load.push(load);
-    samples.load_of_pair.push(of_pair);
-    let [add, _] = fetched(|ring| [ring.walk_ns(|[line, _], _| line.0.fetch_add(0, AcqRel)), 0.0])?;
-    samples.add.push(add);
-    let [load_and_add, _] = fetched(|ring| {
-        let both = |[line, _]: &[Line<P>; 2], _| {
+    samples.load.push(fetched(writer, reader, &ring, |ring| {
+        ring.walk_ns(|[line, _], _| line.0.load(Acquire))
+    })?);
+    samples.load_of_pair.push(fetched(writer, reader, &ring, |ring| {
+        ring.walk(|[line, _], _| line.0.load(Acquire));
+        ring.walk_ns(|[_, other], _| other.0.load(Acquire))
+    })?);
+    samples.add.push(fetched(writer, reader, &ring, |ring| {
+        ring.walk_ns(|[line, _], _| line.0.fetch_add(0, AcqRel))
+    })?);
+    samples.load_and_add.push(fetched(writer, reader, &ring, |ring| {
+        ring.walk_ns(|[line, _], _| {
             // The same number twice: the second waits for the first.
             let next = line.0.load(Acquire);
             line.0.fetch_add(std::hint::black_box(next) - next, AcqRel)
-        };
-        [ring.walk_ns(both), 0.0]
-    })?;
-    samples.load_and_add.push(load_and_add);
-    let [store, _] = fetched(|ring| {
+        })
+    })?);
+    samples.store.push(fetched(writer, reader, &ring, |ring| {
         let own = P::AtomicU32::new(0);
-        let stores = |[line, _]: &[Line<P>; 2], at: u32| {
-            line.0.store(ring.next[at as usize], Relaxed);
-            ring.next[at as usize]
-        };
-        // A locked instruction waits for the stores before it.
-        let start = P::now();
-        ring.walk_ns(stores);
-        own.fetch_add(1, AcqRel);
-        [P::now().ns_since(start) as f64 / PAIRS as f64, 0.0]
-    })?;
-    samples.store.push(store);
+        pair_ns::<P>(|| {
+            ring.walk(|[line, _], at| {
+                line.0.store(ring.next[at], Relaxed);
+                ring.next[at]
+            });
+            // A locked instruction waits for the stores before it.
+            own.fetch_add(1, AcqRel);
+        })
+    })?);
     Ok(())
+}
+
+/// What `walk` finds on `reader`, when `writer` has written all lines.
+fn fetched<P: Platform>(
+    writer: CpuId,
+    reader: CpuId,
+    ring: &Arc<Ring<P>>,
+    walk: fn(&Ring<P>) -> f64,
+) -> Result<f64, SpawnError> {
+    let (theirs, own) = (Arc::clone(ring), Arc::clone(ring));
+    on::<P, _>(writer, None, move || theirs.write())?();
+    Ok(on::<P, _>(reader, None, move || walk(&own))?())
 }

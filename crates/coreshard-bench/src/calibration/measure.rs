@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use coreshard_platform::{Lock, Platform, SpawnError, ThreadHandle, ThreadSpec};
+use coreshard_results::Calibration;
 use coreshard_topology::CpuId;
 
 /// How thoroughly to measure.
@@ -25,11 +26,11 @@ impl Default for Effort {
 }
 
 /// How long CPUs rest before they are woken.
-pub(super) const BRIEF_REST: Duration = Duration::from_micros(20);
+pub(super) const BRIEF_REST: Duration = Duration::from_nanos(Calibration::BRIEF_REST_NS);
 /// Between the brief and the short one: where the next idle state begins.
 pub(super) const RESTS_BETWEEN: [Duration; 3] =
     [Duration::from_micros(40), Duration::from_micros(80), Duration::from_micros(160)];
-pub(super) const SHORT_REST: Duration = Duration::from_micros(200);
+pub(super) const SHORT_REST: Duration = Duration::from_nanos(Calibration::SHORT_REST_NS);
 pub(super) const LONG_REST: Duration = Duration::from_millis(5);
 
 /// Calls `body` on a thread of its own on `cpu`, and returns what it returned.

@@ -69,6 +69,17 @@ struct Woken {
     until_they_run_ns: Vec<f64>,
 }
 
+/// Sleeps until a word has grown beyond a number.
+fn wait_beyond<P: Platform>(word: &P::AtomicU32, number: u32) {
+    loop {
+        let seen = word.load(Acquire);
+        if seen > number {
+            return;
+        }
+        P::wait(word, seen, None);
+    }
+}
+
 /// What calls take that wake a thread of the caller's CPU: a nice one, which does not come before its waker.
 fn calls_here_ns<P: Platform>(cpu: CpuId) -> Result<Vec<f64>, SpawnError> {
     // Which turn it is, and how many turns the other one has had.
@@ -77,9 +88,7 @@ fn calls_here_ns<P: Platform>(cpu: CpuId) -> Result<Vec<f64>, SpawnError> {
     let woken = on::<P, _>(cpu, Some(19), move || {
         let [turn, had] = &*theirs;
         for seen in 0..WAKEUPS as u32 {
-            while turn.load(Acquire) <= seen {
-                P::wait(turn, seen, None);
-            }
+            wait_beyond::<P>(turn, seen);
             had.store(seen + 1, Release);
         }
     })?;
@@ -122,12 +131,7 @@ fn sleeper<P: Platform>(here: CpuId, there: CpuId, rest: Duration) -> Result<Wok
     let woken = on::<P, _>(there, None, move || {
         let (word, ran_at_ns) = &*theirs;
         for turn in 0..WAKEUPS as u32 {
-            while word.load(Acquire) <= turn {
-                let seen = word.load(Acquire);
-                if seen <= turn {
-                    P::wait(word, seen, None);
-                }
-            }
+            wait_beyond::<P>(word, turn);
             ran_at_ns.store(P::now().as_ns(), Release);
         }
     })?;

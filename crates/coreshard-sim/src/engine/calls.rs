@@ -126,9 +126,8 @@ fn enter_kernel(sim: NonNull<SimState>, cost: impl FnOnce(&Costs) -> Ps) {
     with(sim, |sim| {
         sim.drain_stores(sim.cpu);
         sim.wait_for_loaded();
-        let cost = sim.call_takes(cost(&sim.costs));
-        sim.now += cost;
-        sim.interrupt(cost);
+        let time = sim.call_takes(cost(&sim.costs));
+        sim.run_for(time);
     });
 }
 
@@ -137,9 +136,7 @@ fn enter_kernel(sim: NonNull<SimState>, cost: impl FnOnce(&Costs) -> Ps) {
 pub(crate) fn charge(sim: NonNull<SimState>, cost: impl FnOnce(&Costs) -> Ps) {
     with(sim, |sim| {
         sim.wait_for_loaded();
-        let cost = cost(&sim.costs);
-        sim.now += cost;
-        sim.interrupt(cost);
+        sim.run_for(cost(&sim.costs));
     });
 }
 

@@ -263,6 +263,13 @@ impl SimState {
         self.noise.as_mut().map_or(cost, |noise| noise.exit(cost))
     }
 
+    /// The running thread runs for `time`.
+    #[inline]
+    pub(super) fn run_for(&mut self, time: Ps) {
+        self.now += time;
+        self.interrupt(time);
+    }
+
     /// The running thread has run for `time`, and its CPU was interrupted meanwhile.
     #[inline]
     pub(super) fn interrupt(&mut self, time: Ps) {

@@ -39,6 +39,15 @@ struct MachineReader<'a> {
 type Table<'a> = DeTable<'a>;
 type Value<'a> = Spanned<DeValue<'a>>;
 
+/// A number, whole or not.
+fn number(value: &Value<'_>) -> Option<f64> {
+    match value.get_ref() {
+        DeValue::Integer(number) => number.as_str().parse().ok(),
+        DeValue::Float(number) => number.as_str().parse().ok(),
+        _ => None,
+    }
+}
+
 impl MachineReader<'_> {
     fn wrong(&self, byte: usize, problem: String) -> MachineError {
         let before = self.text.get(..byte).unwrap_or(self.text);
@@ -53,12 +62,7 @@ impl MachineReader<'_> {
 
     /// A cost: finite, not negative, at most a second.
     fn ns(&self, key: &str, value: &Value<'_>) -> Result<Ps, MachineError> {
-        let number = match value.get_ref() {
-            DeValue::Integer(number) => number.as_str().parse::<f64>().ok(),
-            DeValue::Float(number) => number.as_str().parse::<f64>().ok(),
-            _ => None,
-        };
-        match number {
+        match number(value) {
             Some(ns) if (0.0..=LONGEST_NS).contains(&ns) => Ok((ns * NS as f64).round() as Ps),
             Some(ns) => Err(self.wrong(
                 value.span().start,
@@ -260,13 +264,8 @@ impl MachineReader<'_> {
             );
             self.wrong(value.span().start, allowed)
         };
-        let factor = |cell: &Value<'_>| match cell.get_ref() {
-            DeValue::Integer(number) => number.as_str().parse::<f64>().ok(),
-            DeValue::Float(number) => number.as_str().parse::<f64>().ok(),
-            _ => None,
-        };
         let cells = value.get_ref().as_array().ok_or_else(problem)?;
-        let factors: Option<Vec<f64>> = cells.iter().map(factor).collect();
+        let factors: Option<Vec<f64>> = cells.iter().map(number).collect();
         let factors = factors
             .filter(|all| all.iter().all(|it| (0.1..=MOST_VARIATION).contains(it)))
             .filter(|all| all.is_sorted())

@@ -114,9 +114,7 @@ pub(crate) struct Memory {
     remote: Ps,
     arbiter: Option<Arbiter>,
     kept: Option<Kept>,
-    /// How long the request that is served was on its way before its turn.
-    early: Ps,
-    /// How long it has waited.
+    /// How long the request that is served has waited for its turn.
     waited: Ps,
     /// By CPU: the others of its core; nothing where cores have one CPU each.
     siblings: Box<[Box<[usize]>]>,
@@ -171,7 +169,6 @@ impl Memory {
             remote: costs.memory_remote.max(costs.memory_local),
             arbiter: costs.arbitration.map(|costs| Arbiter::new(costs, seed)),
             kept: None,
-            early: 0,
             waited: 0,
         }
     }
@@ -324,7 +321,6 @@ impl Memory {
             false => latency[cpu * cpus + owner],
         });
         self.waited = now.saturating_sub(request.since);
-        self.early = arbiter.costs.request.min(self.waited);
         let served = if request.is_prefetch {
             self.prefetch_line(request.cpu, line, now);
             None
@@ -332,7 +328,6 @@ impl Memory {
             let outcome = self.serve(request.cpu, line, request.access, now);
             Some((request.cpu, request.access, outcome))
         };
-        self.early = 0;
         self.waited = 0;
         let entry = self.lines.entry(line);
         let exclusive = entry.line.state == LineState::Exclusive;
@@ -345,7 +340,9 @@ impl Memory {
     /// What a transfer takes: a published latency holds the time for which its owner keeps a line.
     fn transfer(&self, latency: Ps) -> Ps {
         self.arbiter.as_ref().map_or(latency, |arbiter| {
-            latency.saturating_sub(arbiter.costs.hold + self.early).max(latency / 4)
+            // What of the request was on its way before.
+            let early = arbiter.costs.request.min(self.waited);
+            latency.saturating_sub(arbiter.costs.hold + early).max(latency / 4)
         })
     }
 
