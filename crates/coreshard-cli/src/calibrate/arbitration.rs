@@ -109,7 +109,8 @@ impl Arbitration {
             return String::new();
         };
         format!(
-            "measured of lines that another CPU has written, for each: load {:.1}, fetch-and-add {:.1}, load and \
+            "fresh_request and the keys after it: measured of lines that another CPU has \
+             written, for each: load {:.1}, fetch-and-add {:.1}, load and \
              fetch-and-add {:.1}, stores {:.1}, load of the other one of a pair {:.1} ns (medians of {}); ",
             load.median_ns,
             add.median_ns,

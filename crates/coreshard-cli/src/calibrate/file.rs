@@ -82,7 +82,10 @@ pub(super) fn write(
     let here = of(measured.wake_here, "futex wake-ups on one CPU, less a refused wait");
     cost("wake", costs.wake_ns, &here)?;
     if let Some(busy) = measured.wake_busy {
-        let source = of(busy, "futex wake-ups of another CPU that is busy, less those on one CPU");
+        let source = of(
+            busy,
+            "futex wake-ups of another CPU that is busy, less those on one CPU; no more than of one that rests",
+        );
         cost("wake_remote", costs.wake_remote_ns, &source)?;
     }
     let there = measured.wake_there.unwrap_or(measured.wake_here);
@@ -146,7 +149,9 @@ pub(super) fn write(
     }
     let short_rest = match brief_ends_ns {
         None => "0.2 ms of rest",
-        Some(_) => "0.2 ms of rest, this state beginning between 20, 40, 80, 160 and 200 µs",
+        Some(_) => {
+            "0.2 ms of rest; rests of 20, 40, 80, 160 and 200 µs show where this state begins"
+        }
     };
     idle(brief_ends_ns.unwrap_or(0.0), costs.idle_exit_ns, short, short_rest)?;
     let long = measured.woken_after_long_rest;

@@ -245,6 +245,7 @@ impl MachineReader<'_> {
             && variation.interrupted_for > variation.interrupted_every / 2
         {
             let problem = "variation.interrupted_for_ns is more than half of interrupted_every_ns";
+            let at = need("interrupted_for_ns")?.span().start;
             return Err(self.wrong(at, problem.to_owned()));
         }
         Ok((variation, self.text(table, "source", "variation", at)?.to_owned()))

@@ -134,9 +134,9 @@ fn by_how_much_costs_vary_is_said_by_factors_that_do_not_become_smaller() {
         );
         assert!(error.to_string().contains("at 5, 25, 50, 75, 95, 99 %"), "{error}");
     }
-    assert!(
-        error_of(&file(right, 600)).to_string().contains("more than half of interrupted_every_ns")
-    );
+    let error = error_of(&file(right, 600));
+    assert!(error.to_string().contains("more than half of interrupted_every_ns"), "{error}");
+    assert_eq!(error.line(), Some(line_with(&file(right, 600), "interrupted_for_ns")));
     let misspelt = file(right, 100).replace("exits", "exit");
     assert!(error_of(&misspelt).to_string().contains("variation has a key \"exit\""));
     let less = file(right, 100).replace("interrupted_every_ns = 1000\n", "");
