@@ -457,8 +457,9 @@ fn what_cannot_be_replaced_stays_pending() {
         assert_eq!(error.reason(), WorkErrorReason::Refused(RefusedReason::ShutDown));
         assert!(work.is_pending(), "{delay:?}");
         open.thaw().unwrap();
-        assert!(work.flush().unwrap());
-        told.recv().unwrap();
+        // An item that was not delayed may be over by now.
+        assert!(work.flush().unwrap() || delay.is_zero());
+        told.recv_timeout(NEVER).unwrap();
     }
 }
 
