@@ -91,12 +91,6 @@ impl Arbiter {
         self.by_line.contains_key(&line)
     }
 
-    /// True if a CPU's prefetcher waits for the line.
-    pub(super) fn is_prefetched(&self, line: Place, cpu: usize) -> bool {
-        let waiting = self.by_line.get(&line).map_or(&[][..], |slot| &self.slots[*slot].requests);
-        waiting.iter().any(|request| request.is_prefetch && request.cpu == cpu)
-    }
-
     /// Adds one who waits. Where it is the line's first: its slot, for which an event is to come.
     pub(super) fn push(&mut self, line: Place, request: Request) -> Option<usize> {
         if let Some(slot) = self.by_line.get(&line) {

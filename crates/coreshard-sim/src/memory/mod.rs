@@ -262,12 +262,12 @@ impl Memory {
         let entry = self.lines.entry(other);
         if entry.line.state == LineState::Untouched
             || entry.is_at(cpu)
-            || arbiter.is_prefetched(other, cpu)
+            || arbiter.has_waiters(other)
         {
             return;
         }
         let free = entry.line.busy_until;
-        if free <= now && !arbiter.has_waiters(other) {
+        if free <= now {
             self.prefetch_line(cpu, other, now);
         } else if let Some(slot) =
             arbiter.push(other, Request::of_prefetcher(cpu, Access::Load, now))

@@ -122,10 +122,15 @@ pub(crate) const OPERATIONS: &[(&str, Operation)] = &[
 pub(crate) enum Program {
     Operation(Operation),
     Queue(queues::Queue),
+    /// A message that goes to another thread, and back.
+    RoundTrip,
 }
 
 impl Program {
     pub(crate) fn named(name: &str) -> Option<Self> {
+        if name == queues::ROUND_TRIP {
+            return Some(Self::RoundTrip);
+        }
         let queue = queues::QUEUES.iter().find(|(known, _)| *known == name);
         let operation = OPERATIONS.iter().find(|(known, _)| *known == name);
         operation
@@ -133,11 +138,12 @@ impl Program {
             .or_else(|| queue.map(|(_, queue)| Self::Queue(*queue)))
     }
 
-    /// Nanoseconds per operation and thread, or per message of so many pairs.
+    /// Nanoseconds per operation and thread, per message of so many pairs, or per round trip.
     pub(crate) fn ns(self, load: Load) -> f64 {
         match self {
             Self::Operation(operation) => load.ns(operation),
             Self::Queue(queue) => queues::message_ns(load.threads, queue),
+            Self::RoundTrip => queues::round_trip_ns(),
         }
     }
 }

@@ -41,6 +41,8 @@ pub(crate) struct Ring {
     words: Words,
     elements: Vec<Elements>,
     cells: Vec<Cells>,
+    /// Nothing that the queue has.
+    chance: std::sync::atomic::AtomicU64,
 }
 
 /// How a queue is pushed to and popped from. Each waits until it could.
@@ -63,6 +65,7 @@ impl Ring {
             cells: (0..SLOTS / CELLS_OF_LINE)
                 .map(|line| Cells(std::array::from_fn(|at| cell(line, at))))
                 .collect(),
+            chance: std::sync::atomic::AtomicU64::new(1),
         };
         // Whoever makes a queue writes all of it.
         ring.elements.iter().for_each(|line| line.0[0].store(0, Relaxed));
@@ -71,6 +74,12 @@ impl Ring {
             sequence.store(sequence.load(Relaxed), Relaxed);
         }
         ring
+    }
+
+    fn by_chance(&self, below: u64) -> u64 {
+        let next = self.chance.load(Relaxed).wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(1);
+        self.chance.store(next, Relaxed);
+        (next >> 33) % below
     }
 
     fn word(&self, at: usize) -> &AtomicU64 {
@@ -220,6 +229,8 @@ fn locked<R>(ring: &Ring, body: impl Fn() -> Option<R>) -> R {
                 pauses *= 2;
             } else {
                 Sim::yield_now();
+                // No two calls of a kernel take the same time: loops that did would miss each other for ever.
+                (0..ring.by_chance(4)).for_each(|_| Sim::spin_hint());
             }
         }
         let result = body();
@@ -291,4 +302,74 @@ pub(crate) fn message_ns(pairs: u32, queue: Queue) -> f64 {
         .collect();
     threads.into_iter().for_each(ThreadHandle::join);
     (end.load(Relaxed) - begin.load(Relaxed)) as f64 / f64::from(each * pairs)
+}
+
+/// What tables call a message's way through one queue and back through another.
+pub(crate) const ROUND_TRIP: &str = "round trip through queues";
+
+/// The queue by atomic adds, as it is for one producer and one consumer with eight slots: each has an index of its own,
+/// and waits at that slot.
+struct Pipe {
+    ring: Arc<Ring>,
+    sent: u64,
+    received: u64,
+}
+
+impl Pipe {
+    fn slot(&self, number: u64) -> &AtomicU32 {
+        &self.ring.elements[0].0[(number % 8) as usize]
+    }
+
+    fn send(&mut self, value: u32) {
+        self.ring.word(index::HEAD).store(self.sent + 1, Relaxed);
+        let slot = self.slot(self.sent);
+        while slot.load(Acquire) != 0 {}
+        slot.store(value, Release);
+        self.sent += 1;
+    }
+
+    fn receive(&mut self) -> u32 {
+        self.ring.word(index::TAIL).store(self.received + 1, Relaxed);
+        let slot = self.slot(self.received);
+        let value = loop {
+            let value = slot.load(Acquire);
+            if value != 0 {
+                break value;
+            }
+        };
+        slot.store(0, Release);
+        self.received += 1;
+        value
+    }
+}
+
+/// Nanoseconds that a message takes from the first CPU to the next one, through one queue, and back, through another.
+pub(crate) fn round_trip_ns() -> f64 {
+    const ROUNDS: u32 = 500;
+    let (there, back) = (Arc::new(Ring::new()), Arc::new(Ring::new()));
+    let took = Arc::new(std::sync::atomic::AtomicU64::new(0));
+    let pipe = |ring: &Arc<Ring>| Pipe { ring: Arc::clone(ring), sent: 0, received: 0 };
+    let echo = {
+        let (mut there, mut back) = (pipe(&there), pipe(&back));
+        pinned(CpuId(1), move || (0..ROUNDS).for_each(|_| back.send(there.receive())))
+    };
+    let sender = {
+        let took = Arc::clone(&took);
+        let (mut there, mut back) = (pipe(&there), pipe(&back));
+        pinned(CpuId(0), move || {
+            let mut start = Sim::now();
+            for round in 0..ROUNDS {
+                // The other thread runs by now.
+                if round == ROUNDS / 10 {
+                    start = Sim::now();
+                }
+                there.send(1);
+                back.receive();
+            }
+            took.store(Sim::now().ns_since(start), Relaxed);
+        })
+    };
+    sender.join();
+    echo.join();
+    took.load(Relaxed) as f64 / f64::from(ROUNDS - ROUNDS / 10)
 }
