@@ -128,14 +128,12 @@ pub(crate) enum Program {
 
 impl Program {
     pub(crate) fn named(name: &str) -> Option<Self> {
-        if name == queues::ROUND_TRIP {
-            return Some(Self::RoundTrip);
-        }
         let queue = queues::QUEUES.iter().find(|(known, _)| *known == name);
         let operation = OPERATIONS.iter().find(|(known, _)| *known == name);
         operation
             .map(|(_, operation)| Self::Operation(*operation))
             .or_else(|| queue.map(|(_, queue)| Self::Queue(*queue)))
+            .or_else(|| (name == queues::ROUND_TRIP).then_some(Self::RoundTrip))
     }
 
     /// Nanoseconds per operation and thread, per message of so many pairs, or per round trip.
