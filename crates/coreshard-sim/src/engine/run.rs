@@ -137,10 +137,11 @@ pub(super) unsafe fn step(sim: *mut SimState, cpu: usize, time: Ps) {
         (CoroutineResult::Yield(()), Pause::Preempted) if c.goes_on(cpu, c.now) => {
             c.step_on(cpu, c.now);
         }
-        (CoroutineResult::Yield(()), pause) => {
-            if pause == Pause::Yields {
-                c.forfeit(cpu, c.now);
-            }
+        (CoroutineResult::Yield(()), Pause::Yields) if c.yields_to_nobody(cpu, c.now) => {
+            let takes = c.call_takes(c.costs.look_for_others());
+            c.step_on(cpu, c.now + takes);
+        }
+        (CoroutineResult::Yield(()), _) => {
             c.switch_out(cpu, c.now);
             c.go_on(cpu);
         }

@@ -294,6 +294,12 @@ impl SimState {
         goes_on
     }
 
+    /// The running thread lets others go first: true if there are none, and it goes on without a switch.
+    pub(super) fn yields_to_nobody(&mut self, cpu: usize, now: Ps) -> bool {
+        self.forfeit(cpu, now);
+        self.cpus[cpu].fifo.is_empty() && self.goes_on(cpu, now)
+    }
+
     /// Takes the current thread off its CPU. It stays runnable where it says so.
     pub(super) fn switch_out(&mut self, cpu: usize, now: Ps) {
         self.drain_stores(cpu);

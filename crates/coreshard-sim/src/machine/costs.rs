@@ -93,6 +93,14 @@ costs! {
     slice = Always,
 }
 
+impl Costs {
+    /// What the scheduler takes to find that nobody else wants the CPU. Of the 215 ns of a `sched_yield` on a Xeon (family 6,
+    /// model 207) 72 are no system call's, where a switch takes 373.
+    pub(crate) const fn look_for_others(&self) -> Ps {
+        self.context_switch / 5
+    }
+}
+
 /// How contended lines change hands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Arbitration {

@@ -7,6 +7,7 @@ use coreshard_topology::input::{MACHINE_BYTES, plain, quoted};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::contradictions;
 use super::costs::{
     Arbitration, Costs, IdleState, KEYS, Need, SchedulerCosts, VARIATION_AT_PERCENT, Variation,
 };
@@ -64,14 +65,24 @@ impl MachineReader<'_> {
     fn ns(&self, key: &str, value: &Value<'_>) -> Result<Ps, MachineError> {
         match number(value) {
             Some(ns) if (0.0..=LONGEST_NS).contains(&ns) => Ok((ns * NS as f64).round() as Ps),
-            Some(ns) => Err(self.wrong(
-                value.span().start,
-                format!("{key} is {ns}; allowed are 0 to {LONGEST_NS} nanoseconds"),
-            )),
+            Some(_) => {
+                let problem = format!(
+                    "{key} is {}; allowed are 0 to {LONGEST_NS} nanoseconds",
+                    self.given(value)
+                );
+                Err(self.wrong(value.span().start, problem))
+            }
             None => {
-                Err(self.wrong(value.span().start, format!("{key} must be a number (nanoseconds)")))
+                let problem =
+                    format!("{key} is {}; it must be a number (nanoseconds)", self.given(value));
+                Err(self.wrong(value.span().start, problem))
             }
         }
+    }
+
+    /// A value as the file has it.
+    fn given(&self, value: &Value<'_>) -> String {
+        plain(self.text.get(value.span()).unwrap_or_default())
     }
 
     fn text<'v>(
@@ -81,11 +92,16 @@ impl MachineReader<'_> {
         name: &str,
         at: usize,
     ) -> Result<&'v str, MachineError> {
-        table
-            .get(key)
-            .and_then(|value| value.get_ref().as_str())
-            .filter(|text| !text.trim().is_empty())
-            .ok_or_else(|| self.wrong(at, format!("{name} has no {key}, which must be a text")))
+        let Some(value) = table.get(key) else {
+            return Err(self.wrong(at, format!("{name} has no {key}, which must be a text")));
+        };
+        value.get_ref().as_str().filter(|text| !text.trim().is_empty()).ok_or_else(|| {
+            let problem = format!(
+                "{key} of {name} is {}; it must be a text that is not empty",
+                self.given(value)
+            );
+            self.wrong(value.span().start, problem)
+        })
     }
 
     /// The number of a cost's table, and its source.
@@ -123,8 +139,9 @@ impl MachineReader<'_> {
             let polls = match table.get("polls") {
                 None => false,
                 Some(value) => value.get_ref().as_bool().ok_or_else(|| {
-                    let problem = "idle.polls must be true or false";
-                    self.wrong(value.span().start, problem.to_owned())
+                    let problem =
+                        format!("idle.polls is {}; it must be true or false", self.given(value));
+                    self.wrong(value.span().start, problem)
                 })?,
             };
             let state = IdleState { after: field("after_ns")?, exit: field("exit_ns")?, polls };
@@ -167,7 +184,10 @@ impl MachineReader<'_> {
         let flag = |key: &str| {
             table.get(key).map_or(Ok(false), |value| {
                 value.get_ref().as_bool().ok_or_else(|| {
-                    let problem = format!("arbitration.{key} must be true or false");
+                    let problem = format!(
+                        "arbitration.{key} is {}; it must be true or false",
+                        self.given(value)
+                    );
                     self.wrong(value.span().start, problem)
                 })
             })
@@ -280,7 +300,10 @@ impl MachineReader<'_> {
     fn count(&self, key: &str, value: &Value<'_>, most: u64) -> Result<u64, MachineError> {
         let count = value.get_ref().as_integer().and_then(|count| count.as_str().parse().ok());
         count.filter(|count| *count <= most).ok_or_else(|| {
-            let problem = format!("{key} must be a whole number from 0 to {most}");
+            let problem = format!(
+                "{key} is {}; it must be a whole number from 0 to {most}",
+                self.given(value)
+            );
             self.wrong(value.span().start, problem)
         })
     }
@@ -333,7 +356,8 @@ impl MachineReader<'_> {
     fn line_bytes(&self, value: &Value<'_>) -> Result<usize, MachineError> {
         let found = value.get_ref().as_integer().and_then(|bytes| bytes.as_str().parse().ok());
         found.filter(|bytes| LINE_BYTES.contains(bytes)).ok_or_else(|| {
-            self.wrong(value.span().start, "line_bytes must be 64 or 128".to_owned())
+            let problem = format!("line_bytes is {}; it must be 64 or 128", self.given(value));
+            self.wrong(value.span().start, problem)
         })
     }
 
@@ -343,7 +367,13 @@ impl MachineReader<'_> {
             return Err(MachineError::new(self.name, MachineErrorKind::Problem(problem)));
         }
         let root = DeTable::parse(self.text).map_err(|error| {
-            self.wrong(error.span().map_or(0, |span| span.start), plain(error.message()))
+            let span = error.span().unwrap_or_default();
+            let message = plain(error.message());
+            let problem = match self.text.get(span.clone()).filter(|text| !text.trim().is_empty()) {
+                Some(text) => format!("{message}: {}", quoted(text)),
+                None => message,
+            };
+            self.wrong(span.start, problem)
         })?;
         let root = root.get_ref();
         for key in root.keys() {
@@ -400,8 +430,12 @@ impl MachineReader<'_> {
             let problem = "[costs] has no idle: give at least one [[costs.idle]]".to_owned();
             return Err(self.wrong(header, problem));
         }
-        self.consistent(&file, header)?;
-        Ok(file)
+        match contradictions::of(&file.costs, file.matrix.as_deref()) {
+            None => Ok(file),
+            Some(found) => {
+                Err(self.wrong(line_of(table, found.key).unwrap_or(header), found.problem))
+            }
+        }
     }
 
     fn costs(&self, table: &Table<'_>, file: &mut MachineFile) -> Result<(), MachineError> {
@@ -457,25 +491,15 @@ impl MachineReader<'_> {
         }
         Ok(())
     }
+}
 
-    /// Numbers that are each allowed, and contradict one another.
-    fn consistent(&self, file: &MachineFile, header: usize) -> Result<(), MachineError> {
-        let Costs { l1_hit, atomic, slice, memory_local, memory_remote, .. } = file.costs;
-        let rules = [
-            (l1_hit == 0, "l1_hit is 0: time would stand still in a loop of loads"),
-            (atomic < l1_hit, "atomic is less than l1_hit: it loads and stores the same line"),
-            (file.costs.cycle == 0, "cycle is 0: no latency could be told in cycles"),
-            (slice == 0, "slice is 0: threads would change places for ever"),
-            (
-                memory_remote != 0 && memory_remote < memory_local,
-                "memory_remote is less than memory_local",
-            ),
-        ];
-        match rules.iter().find(|(broken, _)| *broken) {
-            Some((_, problem)) => Err(self.wrong(header, format!("[costs]: {problem}"))),
-            None => Ok(()),
-        }
-    }
+/// Where a cost's key is, or a key of the tables among them.
+fn line_of(costs: &Table<'_>, key: &str) -> Option<usize> {
+    let within = || {
+        let tables = costs.values().filter_map(|value| value.get_ref().as_table());
+        tables.into_iter().find_map(|table| table.get_key_value(key))
+    };
+    costs.get_key_value(key).or_else(within).map(|(key, _)| key.span().start)
 }
 
 fn needed(need: Need, topology: &Topology) -> bool {

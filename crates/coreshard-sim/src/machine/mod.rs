@@ -1,5 +1,6 @@
 //! A machine to be simulated: its topology, and what things cost on it.
 
+mod contradictions;
 mod costs;
 mod error;
 mod file;

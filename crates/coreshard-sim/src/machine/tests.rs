@@ -57,12 +57,12 @@ fn a_missing_number_names_its_key_and_the_tables_line() {
 fn a_number_that_cannot_be_names_its_key_and_line() {
     for (wrong, words) in [
         ("{ ns = -3, source = \"s\" }", "wake.ns is -3; allowed are 0 to"),
-        ("{ ns = 1e12, source = \"s\" }", "wake.ns is 1000000000000"),
-        ("{ ns = nan, source = \"s\" }", "wake.ns is NaN"),
-        ("{ ns = \"5\", source = \"s\" }", "wake.ns must be a number"),
+        ("{ ns = 1e12, source = \"s\" }", "wake.ns is 1e12; allowed are 0 to"),
+        ("{ ns = nan, source = \"s\" }", "wake.ns is nan"),
+        ("{ ns = \"5\", source = \"s\" }", "wake.ns is \"5\"; it must be a number"),
         ("{ ns = 5 }", "wake has no source"),
         ("{ source = \"s\" }", "wake has no ns"),
-        ("{ ns = 5, source = \" \" }", "wake has no source"),
+        ("{ ns = 5, source = \" \" }", "source of wake is \" \"; it must be a text"),
         ("{ ns = 5, source = \"s\", us = 1 }", "wake has a key \"us\""),
         ("5", "wake must be a table"),
     ] {
@@ -87,9 +87,15 @@ fn a_number_that_cannot_be_names_its_key_and_line() {
 fn numbers_that_contradict_one_another_are_told() {
     for (key, ns, words) in [
         ("l1_hit", "0", "l1_hit is 0"),
-        ("atomic", "0.1", "atomic is less than l1_hit"),
-        ("memory_remote", "10", "memory_remote is less"),
+        ("atomic", "0.1", "atomic is 0.1, less than l1_hit, "),
+        ("memory_local", "0.1", "memory_local is 0.1, less than l1_hit, "),
+        ("memory_remote", "10", "memory_remote is 10, less than memory_local, "),
         ("cycle", "0", "cycle is 0"),
+        ("slice", "0", "slice is 0"),
+        ("latency_smt", "0.1", "latency_smt is 0.1, less than l1_hit, "),
+        ("latency_llc", "5", "latency_llc is 5, less than latency_smt, 8: "),
+        ("latency_package", "5", "latency_package is 5, less than latency_llc, 25: "),
+        ("latency_remote", "5", "latency_remote is 5, less than latency_llc, 25: "),
     ] {
         let start = format!("{key} =");
         let text: String = RIGHT
@@ -104,13 +110,56 @@ fn numbers_that_contradict_one_another_are_told() {
             .collect();
         let error = error_of(&text);
         assert!(error.to_string().contains(words), "{error}");
+        assert_eq!(error.line(), Some(line_with(&text, &start)), "{error}");
     }
     let deeper = format!("{RIGHT}\n[[costs.idle]]\nafter_ns = 5\nexit_ns = 1\nsource = \"s\"\n");
     assert!(error_of(&deeper).to_string().contains("shallow ones first"));
     let polls = RIGHT.replacen("after_ns", "polls = 1\nafter_ns", 1);
-    assert!(error_of(&polls).to_string().contains("idle.polls must be true or false"));
+    assert!(error_of(&polls).to_string().contains("idle.polls is 1; it must be true or false"));
     let misspelt = RIGHT.replacen("after_ns", "pols = true\nafter_ns", 1);
     assert!(error_of(&misspelt).to_string().contains("an idle state has a key \"pols\""));
+}
+
+/// With a table `[costs.arbitration]` that has these lines beside its source.
+fn arbitrated(lines: &str) -> String {
+    let before = RIGHT.split("[costs.arbitration]").next().unwrap();
+    format!("{before}\n[costs.arbitration]\n{lines}\nsource = \"s\"\n")
+}
+
+#[test]
+fn a_request_takes_no_longer_than_the_latency_it_is_a_part_of() {
+    let text = arbitrated("request_ns = 26");
+    let error = error_of(&text);
+    assert!(error.to_string().contains("request_ns is 26, more than latency_llc, 25: "), "{error}");
+    assert_eq!(error.line(), Some(line_with(&text, "request_ns")));
+    assert!(Machine::from_toml("m", &arbitrated("request_ns = 25")).is_ok());
+}
+
+#[test]
+fn what_a_machine_of_load_and_store_exclusive_does_not_have_is_told() {
+    for other in ["far_atomic_ns = 9", "misses_at_once = 4"] {
+        assert!(Machine::from_toml("m", &arbitrated(other)).is_ok());
+        let text = arbitrated(&format!("load_and_store_exclusive = true\n{other}"));
+        let error = error_of(&text);
+        assert!(error.to_string().contains("load_and_store_exclusive is true"), "{error}");
+        assert_eq!(error.line(), Some(line_with(&text, other)), "{error}");
+    }
+}
+
+#[test]
+fn errors_name_what_was_given() {
+    for (line, words) in [
+        (
+            "misses_at_once = 65",
+            "arbitration.misses_at_once is 65; it must be a whole number from 0 to 64",
+        ),
+        ("pair_prefetch = 1", "arbitration.pair_prefetch is 1; it must be true or false"),
+        ("hold_ns = 1e300", "arbitration.hold_ns is 1e300; allowed are 0 to"),
+        ("hold_ns = 1\nhold_ns = 2", "duplicate key: \"hold_ns\""),
+    ] {
+        let error = error_of(&arbitrated(line)).to_string();
+        assert!(error.contains(words), "{error}");
+    }
 }
 
 #[test]
@@ -155,7 +204,7 @@ fn keys_that_nobody_knows_are_told_with_their_line() {
     assert!(error_of("[costs]\n").to_string().contains("no synthetic"));
     assert_eq!(error_of("a = 1\nb = \n").line(), Some(2));
     let bytes = error_of(&RIGHT.replace("[costs]\n", "[costs]\nline_bytes = 100\n"));
-    assert!(bytes.to_string().contains("must be 64 or 128"), "{bytes}");
+    assert!(bytes.to_string().contains("line_bytes is 100; it must be 64 or 128"), "{bytes}");
 }
 
 #[test]

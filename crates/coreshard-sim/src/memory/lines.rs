@@ -10,7 +10,7 @@ use crate::space::{ARENA_BYTES, PAGE_BYTES, in_host, without_colour};
 
 /// An address in the simulation's own terms: its distance from the arena's start, or, beyond the
 /// arena's end, a line outside of it in the order of first touch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Place(pub(crate) u64);
 
 impl Place {

@@ -95,6 +95,8 @@ pub(crate) struct Outcome {
 struct Port {
     /// When its last store that missed is done.
     stores_done: Ps,
+    /// The line of its last store.
+    stored_last: Place,
     node: u16,
     package: u16,
 }
@@ -139,7 +141,7 @@ impl Memory {
             let node = node_of(cpu);
             let package = u16::try_from(cpu.package.0).expect("fewer packages than CPUs");
             package_of_node[usize::from(node)] = package;
-            ports.push(Port { stores_done: 0, node, package });
+            ports.push(Port { node, package, ..Port::default() });
         }
         let others = |one: usize| {
             let cpus = topology.cpus();
@@ -227,9 +229,10 @@ impl Memory {
         let drains = access == Access::ReadModifyWrite
             && arbiter.costs.hold == 0
             && entry.line.busy_until > now;
-        if here && (exclusive && !drains || access == Access::Load)
-            || entry.line.state == LineState::Untouched
-        {
+        let port = &self.ports[cpu];
+        let follows = port.stored_last == line && port.stores_done >= entry.line.busy_until;
+        let keeps = here && exclusive && (!drains || follows && arbiter.follows_at_once());
+        if keeps || here && access == Access::Load || entry.line.state == LineState::Untouched {
             return None;
         }
         // The home does these one after the other, as they come.
@@ -449,6 +452,9 @@ impl Memory {
     #[inline]
     fn serve(&mut self, cpu: usize, place: Place, access: Access, now: Ps) -> Outcome {
         let far_atomics = self.does_far_atomics();
+        if access == Access::Store {
+            self.ports[cpu].stored_last = self.lines.first_of(place);
+        }
         let entry = self.lines.entry(place);
         let here = entry.is_at(cpu);
         let exclusive = entry.line.state == LineState::Exclusive;

@@ -1,0 +1,109 @@
+//! Numbers of a machine's file that are each allowed, and contradict one another.
+
+use super::costs::{Arbitration, Costs};
+use super::time::{NS, Ps};
+
+/// What contradicts what: the key to blame, and why.
+pub(super) struct Contradiction {
+    pub(super) key: &'static str,
+    pub(super) problem: String,
+}
+
+/// The first contradiction of a machine's costs, and of its matrix of latencies if it has one.
+pub(super) fn of(costs: &Costs, matrix: Option<&[Ps]>) -> Option<Contradiction> {
+    let longest = match matrix {
+        Some(matrix) => {
+            ("the longest of latency_matrix", matrix.iter().copied().max().unwrap_or(0))
+        }
+        None => ("latency_llc", costs.latency_llc),
+    };
+    zeros(costs)
+        .or_else(|| distances(costs))
+        .or_else(|| costs.arbitration.and_then(|arbitration| contention(arbitration, longest)))
+}
+
+/// A cost and its key.
+type Cost = (&'static str, Ps);
+
+fn contradiction(key: &'static str, problem: String) -> Option<Contradiction> {
+    Some(Contradiction { key, problem })
+}
+
+fn ns(time: Ps) -> f64 {
+    time as f64 / NS as f64
+}
+
+/// `smaller` must not be more than `larger`.
+fn more((key, smaller): Cost, (other, larger): Cost, why: &str) -> Option<Contradiction> {
+    let problem = || format!("{key} is {}, more than {other}, {}: {why}", ns(smaller), ns(larger));
+    (smaller > larger).then(problem).and_then(|problem| contradiction(key, problem))
+}
+
+/// `larger` must not be less than `smaller`.
+fn less((key, larger): Cost, (other, smaller): Cost, why: &str) -> Option<Contradiction> {
+    let problem = || format!("{key} is {}, less than {other}, {}: {why}", ns(larger), ns(smaller));
+    (larger < smaller).then(problem).and_then(|problem| contradiction(key, problem))
+}
+
+fn zeros(costs: &Costs) -> Option<Contradiction> {
+    let all = [
+        ("l1_hit", costs.l1_hit, "time would stand still in a loop of loads"),
+        ("cycle", costs.cycle, "no latency could be told in cycles"),
+        ("slice", costs.slice, "threads would change places for ever"),
+    ];
+    let (key, _, why) = all.into_iter().find(|(_, cost, _)| *cost == 0)?;
+    contradiction(key, format!("{key} is 0: {why}"))
+}
+
+fn distances(costs: &Costs) -> Option<Contradiction> {
+    let hit = ("l1_hit", costs.l1_hit);
+    let near = ("memory_local", costs.memory_local);
+    let latencies = [
+        ("latency_smt", costs.latency_smt),
+        ("latency_llc", costs.latency_llc),
+        ("latency_package", costs.latency_package),
+        ("latency_remote", costs.latency_remote),
+    ];
+    let given = |cost: &Cost| cost.1 > 0;
+    let farther = "what is farther takes no less";
+    less(("atomic", costs.atomic), hit, "it loads and stores the same line")
+        .or_else(|| less(near, hit, "memory is farther than the first cache"))
+        .or_else(|| {
+            let far = Some(("memory_remote", costs.memory_remote)).filter(given)?;
+            less(far, near, farther)
+        })
+        .or_else(|| {
+            let mut all = latencies.iter().copied().filter(given);
+            all.find_map(|one| less(one, hit, "another CPU's cache is farther than the own one"))
+        })
+        .or_else(|| {
+            // A package's own LLCs may be as far from one another as two packages are.
+            let [smt, llc, package, remote] = latencies;
+            [(llc, smt), (package, llc), (remote, llc)]
+                .into_iter()
+                .filter(|(far, _)| given(far))
+                .find_map(|(far, near)| less(far, near, farther))
+        })
+}
+
+fn contention(arbitration: Arbitration, longest: Cost) -> Option<Contradiction> {
+    // What a machine whose read-modify-writes are a load and a store does not have.
+    let others = [
+        ("far_atomic_ns", arbitration.far_atomic > 0, "its atomics are a CPU's loads and stores"),
+        (
+            "misses_at_once",
+            arbitration.misses_at_once > 0,
+            "its release stores wait for those before",
+        ),
+    ];
+    let alone = || {
+        let (key, _, why) = others.into_iter().find(|(_, given, _)| *given)?;
+        contradiction(key, format!("{key} is given, and load_and_store_exclusive is true: {why}"))
+    };
+    // One CPU is no distance from another.
+    let request = ("request_ns", arbitration.request);
+    let request = Some(request).filter(|_| longest.1 > 0);
+    request
+        .and_then(|request| more(request, longest, "it is a part of the latency"))
+        .or_else(|| if arbitration.exclusives { alone() } else { None })
+}
