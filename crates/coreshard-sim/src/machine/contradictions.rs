@@ -18,7 +18,7 @@ pub(super) fn of(costs: &Costs, matrix: Option<&[Ps]>) -> Option<Contradiction> 
         None => ("latency_llc", costs.latency_llc),
     };
     zeros(costs)
-        .or_else(|| distances(costs))
+        .or_else(|| distances(costs, matrix.is_none()))
         .or_else(|| costs.arbitration.and_then(|arbitration| contention(arbitration, longest)))
 }
 
@@ -55,7 +55,8 @@ fn zeros(costs: &Costs) -> Option<Contradiction> {
     contradiction(key, format!("{key} is 0: {why}"))
 }
 
-fn distances(costs: &Costs) -> Option<Contradiction> {
+/// Without a matrix there is a latency within an LLC; the others are where there is such a distance.
+fn distances(costs: &Costs, has_latency: bool) -> Option<Contradiction> {
     let hit = ("l1_hit", costs.l1_hit);
     let near = ("memory_local", costs.memory_local);
     let latencies = [
@@ -64,7 +65,7 @@ fn distances(costs: &Costs) -> Option<Contradiction> {
         ("latency_package", costs.latency_package),
         ("latency_remote", costs.latency_remote),
     ];
-    let given = |cost: &Cost| cost.1 > 0;
+    let given = |cost: &Cost| cost.1 > 0 || cost.0 == "latency_llc" && has_latency;
     let farther = "what is farther takes no less";
     less(("atomic", costs.atomic), hit, "it loads and stores the same line")
         .or_else(|| less(near, hit, "memory is farther than the first cache"))

@@ -93,6 +93,7 @@ fn numbers_that_contradict_one_another_are_told() {
         ("cycle", "0", "cycle is 0"),
         ("slice", "0", "slice is 0"),
         ("latency_smt", "0.1", "latency_smt is 0.1, less than l1_hit, "),
+        ("latency_llc", "0", "latency_llc is 0, less than l1_hit, "),
         ("latency_llc", "5", "latency_llc is 5, less than latency_smt, 8: "),
         ("latency_package", "5", "latency_package is 5, less than latency_llc, 25: "),
         ("latency_remote", "5", "latency_remote is 5, less than latency_llc, 25: "),
