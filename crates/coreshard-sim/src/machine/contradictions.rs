@@ -25,24 +25,16 @@ pub(super) fn of(costs: &Costs, matrix: Option<&[Ps]>) -> Option<Contradiction> 
 /// A cost and its key.
 type Cost = (&'static str, Ps);
 
-fn contradiction(key: &'static str, problem: String) -> Option<Contradiction> {
-    Some(Contradiction { key, problem })
-}
-
 fn ns(time: Ps) -> f64 {
     time as f64 / NS as f64
 }
 
-/// `smaller` must not be more than `larger`.
-fn more((key, smaller): Cost, (other, larger): Cost, why: &str) -> Option<Contradiction> {
-    let problem = || format!("{key} is {}, more than {other}, {}: {why}", ns(smaller), ns(larger));
-    (smaller > larger).then(problem).and_then(|problem| contradiction(key, problem))
-}
-
 /// `larger` must not be less than `smaller`.
 fn less((key, larger): Cost, (other, smaller): Cost, why: &str) -> Option<Contradiction> {
-    let problem = || format!("{key} is {}, less than {other}, {}: {why}", ns(larger), ns(smaller));
-    (larger < smaller).then(problem).and_then(|problem| contradiction(key, problem))
+    (larger < smaller).then(|| Contradiction {
+        key,
+        problem: format!("{key} is {}, less than {other}, {}: {why}", ns(larger), ns(smaller)),
+    })
 }
 
 fn zeros(costs: &Costs) -> Option<Contradiction> {
@@ -52,7 +44,7 @@ fn zeros(costs: &Costs) -> Option<Contradiction> {
         ("slice", costs.slice, "threads would change places for ever"),
     ];
     let (key, _, why) = all.into_iter().find(|(_, cost, _)| *cost == 0)?;
-    contradiction(key, format!("{key} is 0: {why}"))
+    Some(Contradiction { key, problem: format!("{key} is 0: {why}") })
 }
 
 /// Without a matrix there is a latency within an LLC; the others are where there is such a distance.
@@ -87,24 +79,21 @@ fn distances(costs: &Costs, has_latency: bool) -> Option<Contradiction> {
         })
 }
 
-fn contention(arbitration: Arbitration, longest: Cost) -> Option<Contradiction> {
+fn contention(its: Arbitration, (other, longest): Cost) -> Option<Contradiction> {
+    // One CPU is no distance from another.
+    if its.request > longest && longest > 0 {
+        let (request, longest) = (ns(its.request), ns(longest));
+        let problem = format!(
+            "request_ns is {request}, more than {other}, {longest}: it is a part of the latency"
+        );
+        return Some(Contradiction { key: "request_ns", problem });
+    }
     // What a machine whose read-modify-writes are a load and a store does not have.
     let others = [
-        ("far_atomic_ns", arbitration.far_atomic > 0, "its atomics are a CPU's loads and stores"),
-        (
-            "misses_at_once",
-            arbitration.misses_at_once > 0,
-            "its release stores wait for those before",
-        ),
+        ("far_atomic_ns", its.far_atomic, "its atomics are a CPU's loads and stores"),
+        ("misses_at_once", its.misses_at_once, "its release stores wait for those before"),
     ];
-    let alone = || {
-        let (key, _, why) = others.into_iter().find(|(_, given, _)| *given)?;
-        contradiction(key, format!("{key} is given, and load_and_store_exclusive is true: {why}"))
-    };
-    // One CPU is no distance from another.
-    let request = ("request_ns", arbitration.request);
-    let request = Some(request).filter(|_| longest.1 > 0);
-    request
-        .and_then(|request| more(request, longest, "it is a part of the latency"))
-        .or_else(|| if arbitration.exclusives { alone() } else { None })
+    let (key, _, why) = others.into_iter().find(|(_, given, _)| its.exclusives && *given > 0)?;
+    let problem = format!("{key} is given, and load_and_store_exclusive is true: {why}");
+    Some(Contradiction { key, problem })
 }
