@@ -13,7 +13,7 @@
 //! 2. Protocol parts that every runtime needs, generic over the platform: [`Lock`] (spins briefly,
 //!    then parks), [`Parker`] (one permit per thread), [`PerCpuCounter`] (no shared line on write,
 //!    exact sum on read), [`Padded`] (a value on lines of its own), [`Reading`] (what is read is not freed
-//!    meanwhile).
+//!    meanwhile), [`WatchLength`] (how long to watch before one sleeps).
 //! 3. [`user`]: how users' code is called, so that its panics are caught.
 //! 4. [`Host`]: this machine, on Linux. With the feature `faulty`, `Faulty`: this machine, where starts of
 //!    threads fail as a test says.
@@ -38,6 +38,7 @@ mod parker;
 mod platform;
 mod reading;
 pub mod user;
+mod watch_length;
 
 pub use counter::PerCpuCounter;
 #[cfg(feature = "faulty")]
@@ -58,6 +59,7 @@ pub use platform::{
     ThreadId, ThreadSpec, ThreadUsage, Throttle, Time, WaitOutcome,
 };
 pub use reading::Reading;
+pub use watch_length::WatchLength;
 
 #[cfg(test)]
 testing::watch!();

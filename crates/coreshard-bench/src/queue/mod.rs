@@ -2,7 +2,8 @@
 //!
 //! **Method**, that of the Linux kernel's `lib/test_workqueue.c`: producers, each pinned to a CPU, are
 //! released together. Each one takes the time, queues an item, takes the time, and waits until the item
-//! ran. The *latency* is that of the queueing call alone; the item notes when it ran, which gives the
+//! ran: it watches for that as long as watching has been worth it, as a pool's worker does, and sleeps then; where its pool has its CPU
+//! alone it sleeps at once. The *latency* is that of the queueing call alone; the item notes when it ran, which gives the
 //! *end-to-end* time as well. Throughput is producers × items over the time from the release until the
 //! last item ran. In a *flood* a producer does not wait for each item, but keeps at most a given number
 //! of them in flight; then only one item of 64 is timed, since reading the clock takes about as long as
@@ -41,6 +42,7 @@ use crate::error::BenchError;
 use crate::machine::BenchMachine;
 use crate::progress::Progress;
 use gate::Gate;
+use notes::Layout;
 pub use order::Combination;
 pub use over_seeds::over_seeds;
 use producer::{Findings, Pace, Producer, ProducerSlot, QueueRun};
@@ -144,14 +146,15 @@ impl QueueBench {
             for place in order.next_run() {
                 let tally = &mut tallies[place];
                 let combination = tally.combination;
+                let layout = layouts.of(combination.scope);
                 if progress.step(&combination).is_break() {
                     break 'steps;
                 }
                 // Last, so that a benchmark that is ended early has what matters most.
                 if run == runs {
-                    tally.set_lock_hold(session.measure_locks(combination)?.lock_hold());
+                    tally.set_lock_hold(session.measure_locks(combination, layout)?.lock_hold());
                 } else {
-                    tally.add(run, &session.measure(combination)?);
+                    tally.add(run, &session.measure(combination, layout)?);
                 }
                 done += 1;
             }
@@ -255,12 +258,20 @@ fn runtime<P: Platform>(
 }
 
 impl<P: Platform> Session<'_, P> {
-    fn measure(&self, combination: Combination) -> Result<MeasuredRun, BenchError> {
-        self.turn(&self.runtime, combination, self.items, true)
+    fn measure(
+        &self,
+        combination: Combination,
+        layout: &Layout,
+    ) -> Result<MeasuredRun, BenchError> {
+        self.turn(&self.runtime, combination, layout, self.items, true)
     }
 
-    fn measure_locks(&self, combination: Combination) -> Result<MeasuredRun, BenchError> {
-        self.turn(&self.lock_runtime, combination, self.items.div_ceil(4), false)
+    fn measure_locks(
+        &self,
+        combination: Combination,
+        layout: &Layout,
+    ) -> Result<MeasuredRun, BenchError> {
+        self.turn(&self.lock_runtime, combination, layout, self.items.div_ceil(4), false)
     }
 
     /// One combination's turn: its queue is made, warmed up, measured and dropped.
@@ -268,6 +279,7 @@ impl<P: Platform> Session<'_, P> {
         &self,
         runtime: &Runtime<P>,
         combination: Combination,
+        layout: &Layout,
         items: u64,
         is_timed: bool,
     ) -> Result<MeasuredRun, BenchError> {
@@ -291,7 +303,7 @@ impl<P: Platform> Session<'_, P> {
         P::describe(Arc::as_ptr(&run));
         P::describe(&raw const run.gate);
         run.findings.describe();
-        let producers = self.spawn(&run)?;
+        let producers = self.spawn(&run, layout)?;
         run.gate.wait_for_all();
         let before = run.queue.stats().total();
         let released_at = P::now();
@@ -312,7 +324,7 @@ impl<P: Platform> Session<'_, P> {
         })
     }
 
-    fn spawn(&self, run: &Arc<QueueRun<P>>) -> Result<Vec<P::Thread>, BenchError> {
+    fn spawn(&self, run: &Arc<QueueRun<P>>, layout: &Layout) -> Result<Vec<P::Thread>, BenchError> {
         let mut threads = Vec::with_capacity(self.slots.len());
         for ((at, slot), state) in self.slots.iter().enumerate().zip(self.producer_states) {
             let spec = ThreadSpec {
@@ -320,7 +332,8 @@ impl<P: Platform> Session<'_, P> {
                 affinity: Some([slot.pinned_to].into_iter().collect()),
                 ..ThreadSpec::default()
             };
-            let producer = Producer::new(Arc::clone(run), state, *slot);
+            let watches = layout.runs_elsewhere(slot);
+            let producer = Producer::new(Arc::clone(run), state, *slot, watches);
             match P::spawn(spec, Box::new(move || producer.run())) {
                 Ok(thread) => threads.push(thread),
                 Err(error) => {

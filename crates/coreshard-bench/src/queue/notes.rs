@@ -22,6 +22,12 @@ impl Layout {
             slots[..at].iter().any(|other| pod(other) == own)
         })
     }
+
+    /// Whether a producer's items may run on another CPU than its own.
+    pub(super) fn runs_elsewhere(&self, slot: &ProducerSlot) -> bool {
+        let pod = self.pods.pod_of(slot.pinned_to).and_then(|pod| self.pods.get(pod));
+        slot.stands_for.is_some() || pod.is_none_or(|pod| pod.cpus.len() > 1)
+    }
 }
 
 /// The pods of all scopes of a benchmark, from fine to coarse.

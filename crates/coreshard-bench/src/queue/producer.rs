@@ -88,9 +88,10 @@ impl<P: Platform> Producer<P> {
         run: Arc<QueueRun<P>>,
         state: &'static ProducerState<P>,
         slot: ProducerSlot,
+        watches: bool,
     ) -> Self {
         let kept = Vec::with_capacity(KEPT_SAMPLES.min(run.items as usize));
-        Self { run, state, stands_for: slot.stands_for, waiter: Waiter::new(state), kept }
+        Self { run, state, stands_for: slot.stands_for, waiter: Waiter::new(state, watches), kept }
     }
 
     /// Warms up, waits for the gate, and is measured.

@@ -10,17 +10,10 @@
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::time::Duration;
 
-use coreshard_platform::{AtomicInt, Padded, Parker, Platform, Time, fields};
+use coreshard_platform::{AtomicInt, Padded, Parker, Platform, Time, WatchLength, fields};
 
 /// No target: no count of items ever reaches it.
 const NEVER: u64 = u64::MAX;
-
-/// Glances at the word before the producer sleeps. The budget is learned as a worker's is: a glance that
-/// succeeds doubles it and one that fails halves it, so a producer whose worker needs this very CPU
-/// hands it over almost at once.
-const FIRST_GLANCES: u32 = 64;
-const MIN_GLANCES: u32 = 4;
-const MAX_GLANCES: u32 = 1024;
 
 /// Samples that share a line or two.
 const SAMPLES_TOGETHER: usize = 16;
@@ -146,51 +139,54 @@ impl<P: Platform> ProducerState<P> {
 /// The producer's side: how it waits.
 pub(super) struct Waiter<P: Platform> {
     state: &'static ProducerState<P>,
-    glances: u32,
+    /// Where what it waits for may come from another CPU, how long it watches for it: learned as a worker learns it. Where it
+    /// comes from a worker that needs this very CPU, it sleeps at once.
+    watch: Option<WatchLength>,
 }
 
 impl<P: Platform> Waiter<P> {
-    pub(super) fn new(state: &'static ProducerState<P>) -> Self {
-        Self { state, glances: FIRST_GLANCES }
+    pub(super) fn new(state: &'static ProducerState<P>, watches: bool) -> Self {
+        Self { state, watch: watches.then_some(WatchLength::NEW) }
     }
 
     /// Waits for the one item that is outstanding, and returns when it ran.
     #[inline]
     pub(super) fn wait_for_item(&mut self) -> Time {
-        let wake_up = &self.state.wake_up;
-        self.glance(|| wake_up.parker.has_permit());
-        wake_up.parker.park();
-        Time::from_ns(wake_up.ran_at_ns.load(Relaxed))
+        let WakeUp { parker, ran_at_ns, .. } = &*self.state.wake_up;
+        self.wait(|| parker.has_permit() && parker.try_take(), || parker.park());
+        Time::from_ns(ran_at_ns.load(Relaxed))
     }
 
     /// Waits until the count of items that ran has reached `target`.
     pub(super) fn wait_for(&mut self, target: u64) {
         let ProducerState { wake_up, target: wanted, .. } = self.state;
-        if self.glance(|| wake_up.ran.load(Acquire) >= target) {
-            return;
-        }
-        wanted.store(target, SeqCst);
-        // The permit may be one of an earlier target, so the count decides.
-        while wake_up.ran.load(SeqCst) < target {
-            wake_up.parker.park();
-        }
-        wanted.store(NEVER, Relaxed);
+        let sleep = || {
+            wanted.store(target, SeqCst);
+            // The permit may be one of an earlier target, so the count decides.
+            while wake_up.ran.load(SeqCst) < target {
+                wake_up.parker.park();
+            }
+            wanted.store(NEVER, Relaxed);
+        };
+        self.wait(|| wake_up.ran.load(Acquire) >= target, sleep);
     }
 
-    fn glance(&mut self, done: impl Fn() -> bool) -> bool {
-        let seen = (0..self.glances).any(|_| {
+    /// Watches until it is `done`, or until that has not been worth it, and sleeps then.
+    fn wait(&mut self, done: impl Fn() -> bool, sleep: impl FnOnce()) {
+        let Some(length) = &mut self.watch else { return sleep() };
+        let seen = (0..length.looks()).any(|_| {
             let done = done();
             if !done {
                 P::spin_hint();
             }
             done
         });
-        self.glances = if seen {
-            (self.glances * 2).min(MAX_GLANCES)
-        } else {
-            (self.glances / 2).max(MIN_GLANCES)
-        };
-        seen
+        length.watched(seen);
+        if !seen {
+            let since = P::now();
+            sleep();
+            length.slept(P::now() - since);
+        }
     }
 }
 
@@ -202,7 +198,7 @@ mod tests {
     #[test]
     fn a_producer_waits_for_each_item_and_hears_when_it_ran() {
         let [state] = producer_states::<Host>(1, 0, Duration::ZERO) else { panic!("one state") };
-        let mut waiter = Waiter::new(state);
+        let mut waiter = Waiter::new(state, true);
         let mut last = Host::now();
         for item in 1..=2_000 {
             let run = Box::new(|| state.run_awaited());
@@ -223,7 +219,7 @@ mod tests {
     #[test]
     fn a_flood_wakes_its_producer_at_the_target_whoever_comes_first() {
         let [state] = producer_states::<Host>(1, 1, Duration::ZERO) else { panic!("one state") };
-        let mut waiter = Waiter::new(state);
+        let mut waiter = Waiter::new(state, true);
         for round in 0..200 {
             let worker = move || (0..100).for_each(|_| state.run_in_flood());
             let worker = Host::spawn(ThreadSpec::default(), Box::new(worker)).unwrap();

@@ -45,6 +45,10 @@ pub(super) struct Cpu {
     /// Since when its current thread runs.
     pub(super) on_since: Ps,
     pub(super) slice_end: Ps,
+    /// A tick has come since its load was balanced; it is no sooner than this, and was in vain so often.
+    pub(super) balance_is_due: bool,
+    pub(super) balances_at: Ps,
+    pub(super) balances_in_vain: u32,
     /// Its current thread is to be preempted (the kernel's `need_resched`).
     pub(super) resched: bool,
     /// Until when its run queue is locked.
@@ -84,6 +88,9 @@ impl Cpu {
                 idle_from: 0,
                 on_since: 0,
                 slice_end: 0,
+                balance_is_due: false,
+                balances_at: 0,
+                balances_in_vain: 0,
                 resched: false,
                 runqueue_free: 0,
                 llc: set(&|other| other.llc == cpu.llc),

@@ -3,12 +3,13 @@
 //! A CPU has a list of SCHED_FIFO threads, by priority, and a queue of fair ones. A woken thread
 //! goes to the CPU it ran on last if that is idle, else to an idle CPU of the same LLC, of the same
 //! node, of the machine, else to its last CPU's queue; there it may take the CPU from the one that runs
-//! (`fair`). A CPU that would be idle pulls a thread from another's queue. All of it is as Linux has it, in
-//! outline: `select_idle_sibling`, wake-up preemption, newly-idle balancing.
+//! (`fair`). A CPU that would be idle pulls a thread from another's queue, and one that is idle is sent for one at ticks
+//! (`balance`). All of it is as Linux has it, in outline: `select_idle_sibling`, wake-up preemption, balancing.
 //!
 //! Waking a thread locks its CPU's run queue for the time `wake`; wakers of one CPU queue there. A
 //! idle CPU is sent an interrupt, unless it polls, and leaves its idle state, before it switches.
 
+mod balance;
 mod fair;
 mod priority;
 
@@ -31,13 +32,6 @@ fn first_of(from: usize, one: &[u64], two: &[u64], three: Option<&[u64]>) -> Opt
             (1..words).map(|step| (start + step) % words).find_map(|at| found(at, word(at)))
         })
         .or_else(|| found(start, word(start) & low))
-}
-
-/// The places of a word's bits, from the lowest on.
-fn bits_of(word: u64) -> impl Iterator<Item = usize> {
-    std::iter::successors(Some(word), |word| Some(word & word.wrapping_sub(1)))
-        .take_while(|word| *word != 0)
-        .map(|word| word.trailing_zeros() as usize)
 }
 
 impl SimState {
@@ -175,25 +169,8 @@ impl SimState {
             locked + self.call_takes(wake) + detail.map_or(0, |costs| costs.wake_lines * way);
         self.cpus[target].runqueue_free = done;
         if self.is_idle(target) {
-            let idle_from = self.cpus[target].idle_from;
-            let begin = if done < idle_from {
-                // It is not idle yet, and looks for work before it is.
-                idle_from
-            } else {
-                let mut begin = done;
-                let polls = |state: &IdleState| state.polls;
-                // An idle CPU runs no waker: if it is this one, its own timer has come.
-                if target != self.cpu && !self.costs.idle_state(done - idle_from).is_some_and(polls)
-                {
-                    let (send, way) = self.costs.interrupt();
-                    self.ipis += 1;
-                    done += send;
-                    begin = done + way;
-                }
-                let exit = self.costs.idle_state(begin - idle_from).map_or(0, |state| state.exit);
-                begin + self.exit_takes(exit)
-            };
-            self.set_idle(target, false);
+            let (sent, begin) = self.rouse(target, done);
+            done = sent;
             self.enqueue(thread, target, done);
             self.step_at(target, begin);
         } else {
@@ -203,8 +180,32 @@ impl SimState {
         done
     }
 
+    /// An idle CPU is idle no longer: when whoever rouses it is done with that, and when it can begin.
+    fn rouse(&mut self, target: usize, at: Ps) -> (Ps, Ps) {
+        self.set_idle(target, false);
+        let idle_from = self.cpus[target].idle_from;
+        if at < idle_from {
+            // It is not idle yet, and looks for work before it is.
+            return (at, idle_from);
+        }
+        let (mut sent, mut begin) = (at, at);
+        let polls = |state: &IdleState| state.polls;
+        // An idle CPU runs no waker: if it is this one, its own timer has come.
+        if target != self.cpu && !self.costs.idle_state(at - idle_from).is_some_and(polls) {
+            let (send, way) = self.costs.interrupt();
+            self.ipis += 1;
+            sent += send;
+            begin = sent + way;
+        }
+        let exit = self.costs.idle_state(begin - idle_from).map_or(0, |state| state.exit);
+        (sent, begin + self.exit_takes(exit))
+    }
+
     /// A thread comes to a CPU's run queue.
     fn enqueue(&mut self, thread: usize, target: usize, at: Ps) {
+        if self.threads[thread].cpu != target {
+            self.threads[thread].ran_here_until = None;
+        }
         self.threads[thread].cpu = target;
         if self.threads[thread].share.is_delayed {
             self.wake_delayed(target, thread);
@@ -283,6 +284,8 @@ impl SimState {
             return false;
         }
         self.charge_running(cpu, now);
+        let is_tick = now >= self.cpus[cpu].slice_end;
+        self.cpus[cpu].balance_is_due |= is_tick;
         let first =
             self.cpus[cpu].fifo.first().map_or(0, |first| self.threads[*first].fifo_priority);
         let own = self.threads[thread].fifo_priority;
@@ -290,6 +293,7 @@ impl SimState {
         if goes_on {
             self.cpus[cpu].resched = false;
             self.cpus[cpu].slice_end = self.next_tick(now);
+            self.balance_if_due(cpu, now);
         }
         goes_on
     }
@@ -307,6 +311,7 @@ impl SimState {
         let Some(thread) = self.cpus[cpu].current else { return };
         let since = self.cpus[cpu].on_since;
         self.threads[thread].on_cpu += now.saturating_sub(since);
+        self.threads[thread].ran_here_until = Some(now);
         if let Some(recorder) = &mut self.recorder {
             recorder.span(Span { cpu, thread, start: since, end: now });
         }
@@ -369,38 +374,8 @@ impl SimState {
         // The switch counts as time of the thread that comes on.
         target.charged_until = now;
         target.slice_end = slice_end;
+        self.balance_if_due(cpu, now);
         Some(begin)
-    }
-
-    /// A fair thread that waits on another CPU and may run here, from the longest queue of the
-    /// LLC, else of the machine.
-    fn pull_for(&mut self, cpu: usize, now: Ps) -> Option<usize> {
-        if self.queued == 0 {
-            return None;
-        }
-        let waits = |from: usize| {
-            let threads = &self.threads;
-            self.cpus[from].queue.iter().position(|thread| threads[*thread].may_run_on(cpu))
-        };
-        let near = &self.cpus[cpu].llc;
-        let words = self.crowded.iter().enumerate();
-        let (_, _, from, at) = words
-            .flat_map(|(word, bits)| bits_of(*bits).map(move |bit| 64 * word + bit))
-            // One whose CPU is only being woken runs there soon enough.
-            .filter(|from| *from != cpu && self.cpus[*from].current.is_some())
-            .filter_map(|from| {
-                let at = waits(from)?;
-                let is_near = near[from / 64] & (1 << (from % 64)) != 0;
-                Some((is_near, self.cpus[from].waiting(), from, at))
-            })
-            .max_by_key(|(is_near, waiting, from, _)| {
-                (*is_near, *waiting, std::cmp::Reverse(*from))
-            })?;
-        self.charge_running(from, now);
-        self.note_lag(from, self.cpus[from].queue[at]);
-        let pulled = self.cpus[from].queue.remove(at);
-        self.note_queue(from);
-        pulled
     }
 
     /// The time of a thread has run out, or its timer is stale.

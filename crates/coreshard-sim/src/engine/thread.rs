@@ -72,6 +72,8 @@ pub(super) struct Thread {
     pub(super) share: Share,
     /// How long it was on CPUs, while it is on none.
     pub(super) on_cpu: Ps,
+    /// Until when it ran on its CPU last; `None` where it has not run there since it came.
+    pub(super) ran_here_until: Option<Ps>,
     /// By key.
     pub(super) locals: [*mut (); LocalKey::COUNT],
     pub(super) joiners: Vec<usize>,

@@ -85,6 +85,7 @@ impl SimState {
             fifo_priority,
             share: Share::of_nice(spec.nice.unwrap_or(0)),
             on_cpu: 0,
+            ran_here_until: None,
             locals: [std::ptr::null_mut(); LocalKey::COUNT],
             joiners: Vec::new(),
             deadline: None,

@@ -82,7 +82,10 @@ impl<P: Platform> Worker<'_, P> {
         state.placement.runs_at(self.index, home);
         let mut more = 0;
         let (item, claim) = match (&mut state.worklist, &pool.queue) {
-            (Worklist::Locked(list), _) => (Some(list.pop_front()?), None),
+            (Worklist::Locked(list), _) => {
+                P::touch_read(&raw const *list.front()?);
+                (list.pop_front(), None)
+            }
             (Worklist::LockFree(takers), Some(queue)) => {
                 let most = self.patience.most();
                 let claim = if self.patience.are_long() {

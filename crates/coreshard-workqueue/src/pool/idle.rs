@@ -66,10 +66,8 @@ impl<P: Platform> Worker<'_, P> {
             self.repatriate();
             return true;
         }
-        let asleep_since = self.can_watch_others().then(P::now);
         let stays = self.park();
         if stays {
-            self.learn_from_sleep(asleep_since);
             pool.notice_drawn(self.index);
             self.just_woke = true;
             self.repatriate();
@@ -122,7 +120,10 @@ impl<P: Platform> Worker<'_, P> {
                 }
                 state.appoint_runner_ups(pool, self.patience.runner_ups());
             }
-            _ => state.idle.push(self.index),
+            _ => {
+                state.idle.push(self.index);
+                P::touch_write(&raw const state.idle[state.idle.len() - 1]);
+            }
         }
         Rest::Sleep
     }
@@ -135,15 +136,7 @@ impl<P: Platform> Worker<'_, P> {
     /// it off (or marks it) under the lock: so one of the two comes too late, and knows it.
     fn park(&mut self) -> bool {
         let pool = self.pool;
-        let parker = &self.slot.parker;
-        if pool.queue.is_none() && pool.may_spin {
-            let seen = (0..self.watch_length.looks()).any(|_| {
-                P::spin_hint();
-                parker.has_permit()
-            });
-            self.watch_length.watched(seen);
-        }
-        if parker.park_timeout(pool.idle_timeout) {
+        if self.park_timeout(pool.idle_timeout) {
             return true;
         }
         // Nobody needed this worker for a while: nor, perhaps, the memory of the last burst.
@@ -152,7 +145,7 @@ impl<P: Platform> Worker<'_, P> {
         if self.may_leave(state) {
             return false;
         }
-        parker.park();
+        self.slot.parker.park();
         true
     }
 

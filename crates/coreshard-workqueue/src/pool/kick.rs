@@ -51,6 +51,7 @@ impl<P: Platform> State<P> {
             self.kicks += 1;
             return Some(Kick::new(worker));
         }
+        P::touch_read(&raw const *self.idle.last()?);
         let worker = self.idle.pop()?;
         self.kicks += 1;
         Some(Kick::new(worker))

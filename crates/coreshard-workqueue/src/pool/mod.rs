@@ -61,7 +61,6 @@ mod stats;
 mod team;
 mod team_set;
 mod watch;
-mod watch_length;
 mod whole_name;
 mod worker;
 mod worker_count;

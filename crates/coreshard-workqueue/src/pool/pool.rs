@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use coreshard_platform::{
-    AtomicInt, AtomicPointer, Lock, LockGuard, Padded, Platform, Time, fields,
+    AtomicInt, AtomicPointer, Lock, LockGuard, Padded, Platform, Time, WatchLength, fields,
 };
 
 use super::accounts::Accounts;
@@ -19,7 +19,6 @@ use super::placement::FreeCpus;
 use super::sizes::{Injectors, MAX_WORKERS, Range};
 use super::slot::WorkerSlot;
 use super::state::{Kick, State, Worklist};
-use super::watch_length::WatchLength;
 use crate::base::event::Event;
 use crate::base::rungs::{Intake, Wake};
 use crate::insight::stats::PoolId;

@@ -71,7 +71,10 @@ impl<P: Platform> Pool<P> {
         let mut state = self.lock();
         state.queued += 1;
         match &mut state.worklist {
-            Worklist::Locked(list) => list.push_back((item, link)),
+            Worklist::Locked(list) => {
+                list.push_back((item, link));
+                P::touch_write(&raw const list[list.len() - 1]);
+            }
             Worklist::LockFree(_) => unreachable!("the locked rung has no lock-free queue"),
         }
         let kick = state.choose_kick(self);

@@ -1,13 +1,13 @@
 //! A worker that found nothing watches for work for a while, before it sleeps.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::time::Duration;
 
-use coreshard_platform::{AtomicInt, Platform, Time};
+use coreshard_platform::{AtomicInt, Platform, WatchLength};
 
 use super::crowd::Crowd;
 use super::pool::Pool;
 use super::sizes::{Injectors, Watches};
-use super::watch_length::WatchLength;
 use super::worker::Worker;
 use crate::base::latch::Latch;
 
@@ -186,18 +186,38 @@ impl<P: Platform> Worker<'_, P> {
     }
 
     /// True if items may come from another CPU than the worker's, which can be seen. Where they come from its
-    /// own, whoever brings the next one needs the CPU; and on the locked rung a worker watches nothing but
-    /// its own permit, which does not tell.
-    pub(super) fn can_watch_others(&self) -> bool {
-        let pool = self.pool;
-        pool.may_spin && pool.queue.is_some() && pool.place.home.len() > 1
+    /// own, whoever brings the next one needs the CPU.
+    fn can_watch_others(&self) -> bool {
+        self.pool.may_spin && self.pool.place.home.len() > 1
     }
 
-    /// After a sleep that began then: learns whether it should have been a watch.
-    pub(super) fn learn_from_sleep(&mut self, since: Option<Time>) {
-        if let Some(since) = since {
+    /// On the locked rung nothing can be watched but what a worker that has lain down is woken by. True if that is there.
+    fn watch_permit(&mut self) -> bool {
+        if self.pool.queue.is_some() || !self.can_watch_others() {
+            return false;
+        }
+        let parker = &self.slot.parker;
+        let seen = (0..self.watch_length.looks()).any(|_| {
+            P::spin_hint();
+            parker.has_permit()
+        });
+        self.watch_length.watched(seen);
+        seen
+    }
+
+    /// Sleeps until its permit is there, or for `timeout`, and learns whether that should have been a watch. True if the
+    /// permit was taken.
+    pub(super) fn park_timeout(&mut self, timeout: Duration) -> bool {
+        let parker = &self.slot.parker;
+        if self.watch_permit() || !self.can_watch_others() {
+            return parker.park_timeout(timeout);
+        }
+        let since = P::now();
+        let woken = parker.park_timeout(timeout);
+        if woken {
             self.watch_length.slept(P::now() - since);
         }
+        woken
     }
 
     /// Waits before a claim, so that the producers are some items ahead, see [`Lead`](super::lead::Lead).

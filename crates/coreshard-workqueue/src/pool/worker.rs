@@ -3,7 +3,7 @@
 use std::ptr;
 use std::sync::Arc;
 
-use coreshard_platform::{Platform, Time};
+use coreshard_platform::{Platform, Time, WatchLength};
 
 use super::accounts::WeighedVisits;
 use super::context::Context;
@@ -16,7 +16,6 @@ use super::patience::Patience;
 use super::pool::Pool;
 use super::sizes::{MAX_CLAIMS, Segment, Watches};
 use super::slot::WorkerSlot;
-use super::watch_length::WatchLength;
 use crate::base::item::Item;
 
 /// After how many items a busy worker looks into the reactor; see `react`.

@@ -27,7 +27,8 @@ enum WatchPhase {
     Sleep,
 }
 
-/// Learned from what watching has brought, and what it might have.
+/// How many looks to take at what is waited for before one sleeps, learned from what watching has brought, and what it
+/// might have.
 ///
 /// Watches that fail make the next one shorter, and where each thing that is waited for wakes somebody, it comes later than
 /// a short watch takes: two who wait for one another would fall asleep between any two things for ever. So after a short
@@ -37,8 +38,23 @@ enum WatchPhase {
 /// longer the watch, the later. So if a trial fails, and a short sleep follows, there are twice as many short sleeps before the
 /// next trial. (Where each of them brought one on, there were two states that kept themselves up: 2,000 loops of 5 µs from
 /// a thread outside took 10 ms, or 90 ms, as its members came to lie, 2026-11.)
+///
+/// ```
+/// use std::time::Duration;
+/// use coreshard_platform::WatchLength;
+///
+/// let mut length = WatchLength::NEW;
+/// let first = length.looks();
+/// // It has seen what it waited for: the next watch may be longer.
+/// length.watched(true);
+/// assert!(length.looks() > first);
+/// // It has not, and slept for a few microseconds: they might have been watched through, and are, once.
+/// length.watched(false);
+/// length.slept(Duration::from_micros(10));
+/// assert!(length.looks() > 2 * first);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct WatchLength {
+pub struct WatchLength {
     looks: u16,
     next: WatchPhase,
     /// Of the short sleeps between two trials.
@@ -48,15 +64,17 @@ pub(super) struct WatchLength {
 }
 
 impl WatchLength {
-    pub(super) const NEW: Self =
+    /// Of who has not watched yet.
+    pub const NEW: Self =
         Self { looks: FIRST_LOOKS, next: WatchPhase::Watch, doublings: 0, left: 0 };
 
-    pub(super) fn looks(self) -> u32 {
+    /// Looks of the next watch.
+    pub fn looks(self) -> u32 {
         self.looks.into()
     }
 
     /// It watched for so long, and saw what it waits for, or not.
-    pub(super) fn watched(&mut self, seen: bool) {
+    pub fn watched(&mut self, seen: bool) {
         let was_trial = std::mem::replace(&mut self.next, WatchPhase::Watch) == WatchPhase::Trial;
         if seen {
             self.looks = (self.looks * 2).min(MAX_LOOKS);
@@ -70,7 +88,7 @@ impl WatchLength {
     }
 
     /// After a watch in vain it slept for so long.
-    pub(super) fn slept(&mut self, took: Duration) {
+    pub fn slept(&mut self, took: Duration) {
         let was_refuted = std::mem::replace(&mut self.next, WatchPhase::Watch) == WatchPhase::Sleep;
         if took >= SHORT_SLEEP {
             return;
@@ -86,12 +104,13 @@ impl WatchLength {
     }
 
     /// In a word, for those who have it in common.
-    pub(super) fn to_bits(self) -> u32 {
+    pub fn to_bits(self) -> u32 {
         let [low, high] = self.looks.to_le_bytes();
         u32::from_le_bytes([low, high | (self.next as u8) << 6, self.doublings, self.left])
     }
 
-    pub(super) fn of_bits(bits: u32) -> Self {
+    /// What [`to_bits`](Self::to_bits) gave.
+    pub fn of_bits(bits: u32) -> Self {
         let [low, high, doublings, left] = bits.to_le_bytes();
         let next = match high >> 6 {
             0 => WatchPhase::Watch,

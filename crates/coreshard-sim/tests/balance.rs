@@ -1,0 +1,90 @@
+//! When a thread that waits for a CPU is taken to another one.
+
+mod machines;
+mod programs;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use coreshard_platform::{Platform, ThreadHandle, ThreadSpec};
+use coreshard_sim::{Machine, Sim, SimAlloc, Simulation};
+use coreshard_topology::{CpuId, CpuSet};
+use machines::TWO_SOCKETS;
+use programs::pinned;
+
+testing::watch!();
+
+#[global_allocator]
+static ALLOCATOR: SimAlloc = SimAlloc;
+
+const BUSY: CpuId = CpuId(0);
+const OTHER: CpuId = CpuId(1);
+
+const TICK_MS: u64 = 4;
+const HALF_A_MILLISECOND: u64 = 500_000;
+
+/// A bit of work, after which other threads may go on.
+fn work() {
+    Sim::compute(Duration::from_micros(5));
+    Sim::preemption_point();
+}
+
+/// For how many nanoseconds a thread that shares a CPU with one that computes has waited for it when it is taken to the other
+/// one, which rests for 20 µs, again and again, or for ever; and when that is.
+fn waited_before_it_moved(rests_for_ever: bool) -> (u64, u64) {
+    let machine = TWO_SOCKETS.replace("slice = { ns = 3000000", "slice = { ns = 4000000");
+    let machine = Machine::from_toml("ticks of 4 ms", &machine).unwrap();
+    let run = Simulation::new(&machine).run(move || {
+        let short = Duration::from_micros(20);
+        let beside = pinned(BUSY, move || (0..12_000).for_each(|_| work()));
+        let other = pinned(OTHER, move || {
+            if rests_for_ever {
+                return Sim::sleep(3_000 * short);
+            }
+            (0..1_500).for_each(|_| {
+                (0..4).for_each(|_| work());
+                Sim::sleep(short);
+            });
+        });
+        let body = move || {
+            let begun = Sim::now();
+            let both: CpuSet = [BUSY, OTHER].into_iter().collect();
+            Sim::set_affinity(&both).unwrap();
+            let (mut ran_at, mut waited) = (Sim::now(), 0);
+            while Sim::current_cpu() == BUSY {
+                work();
+                let now = Sim::now();
+                waited = now.ns_since(ran_at);
+                ran_at = now;
+            }
+            (waited, ran_at.ns_since(begun))
+        };
+        let result = Arc::new(std::sync::Mutex::new((0, 0)));
+        let theirs = Arc::clone(&result);
+        let spec =
+            ThreadSpec { affinity: Some([BUSY].into_iter().collect()), ..ThreadSpec::default() };
+        let body = Box::new(move || *theirs.lock().unwrap() = body());
+        Sim::spawn(spec, body).unwrap().join();
+        beside.join();
+        other.join();
+        *result.lock().unwrap()
+    });
+    run.unwrap().value
+}
+
+/// It has run there within the last half millisecond: what it has in the caches is held to be worth more.
+#[test]
+fn who_has_run_of_late_is_not_taken_by_a_cpu_that_comes_to_rest() {
+    let (waited, after) = waited_before_it_moved(false);
+    assert!(waited >= HALF_A_MILLISECOND, "{waited} ns");
+    assert!(waited < TICK_MS * 1_000_000, "{waited} ns: not by a tick");
+    assert!(after < 3 * TICK_MS * 1_000_000, "{after} ns");
+}
+
+/// Nobody wakes it, and the other CPU does not come to rest: it rests.
+#[test]
+fn ticks_send_a_resting_cpu_for_who_waits() {
+    let (_, after) = waited_before_it_moved(true);
+    assert!(after >= TICK_MS * 1_000_000, "{after} ns: at a tick");
+    assert!(after < 10 * TICK_MS * 1_000_000, "{after} ns");
+}
