@@ -116,6 +116,6 @@ fn the_line_names_its_machine_for_a_shell() {
 #[test]
 fn the_line_that_a_sweep_prints_brings_it_about_again() {
     is_replayed_by_its_line(
-        "coreshard sim search --kth wait --programs scopes --up-to 10 --rounds 1",
+        "coreshard sim search --kth wait --programs rescuer --up-to 10 --rounds 1",
     );
 }
