@@ -8,9 +8,6 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::{AtomicInt, Platform, fields};
 
-/// Of a cache, on most machines.
-const LINE_BYTES: usize = 64;
-
 const FREE: u32 = 0;
 const HELD: u32 = 1;
 /// Held, and somebody may sleep on it: whoever unlocks must wake one.
@@ -49,21 +46,10 @@ impl<P: Platform, T> Lock<P, T> {
         if self.word.compare_exchange(FREE, HELD, Acquire, Relaxed).is_err() {
             self.lock_slowly();
         }
-        self.touch_data();
+        // What the last holder wrote comes over with the lock.
+        P::touch_locked(self.data.get());
         P::lock_is_taken::<T>(&raw const self.word);
         LockGuard { lock: self, _lends: PhantomData }
-    }
-
-    /// What the last holder wrote comes over with the lock. Whoever has it reads some of that before it goes on: of several lines
-    /// at once, which takes as long as one.
-    #[inline(always)]
-    #[track_caller]
-    fn touch_data(&self) {
-        let data = self.data.get();
-        if size_of::<T>() > LINE_BYTES {
-            P::touch_read(data.cast::<u8>().wrapping_add(LINE_BYTES));
-        }
-        P::touch_write(data);
     }
 
     /// Names the fields of the lock's word and of its data, where they have come to their final
@@ -81,7 +67,7 @@ impl<P: Platform, T> Lock<P, T> {
     #[track_caller]
     pub fn try_lock(&self) -> Option<LockGuard<'_, P, T>> {
         self.word.compare_exchange(FREE, HELD, Acquire, Relaxed).ok()?;
-        self.touch_data();
+        P::touch_locked(self.data.get());
         P::lock_is_taken::<T>(&raw const self.word);
         Some(LockGuard { lock: self, _lends: PhantomData })
     }
@@ -139,7 +125,7 @@ impl<P: Platform, T> SleepingLock<P, T> {
         if self.lock.word.compare_exchange(FREE, HELD, Acquire, Relaxed).is_err() {
             lock_asleep::<P>(&self.lock.word);
         }
-        self.lock.touch_data();
+        P::touch_locked(self.lock.data.get());
         LockGuard { lock: &self.lock, _lends: PhantomData }
     }
 }

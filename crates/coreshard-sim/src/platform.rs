@@ -336,6 +336,16 @@ impl Platform for Sim {
         touch(data.addr(), size_of::<T>(), Access::Store);
     }
 
+    /// Where stores are waited for one after the other, the holder has what it reads by then. Elsewhere it waits for what it reads: of
+    /// several lines at once, which takes as long as one.
+    fn touch_locked<T>(data: *const T) {
+        const LINE_BYTES: usize = 64;
+        if size_of::<T>() > LINE_BYTES && engine::stores_run_ahead() {
+            touch(data.addr() + LINE_BYTES, 1, Access::Load);
+        }
+        touch(data.addr(), size_of::<T>(), Access::Store);
+    }
+
     fn describe<T: Fields>(value: *const T) {
         let Some(mut sim) = engine::current() else { return };
         // SAFETY: as in `current_cpu`.

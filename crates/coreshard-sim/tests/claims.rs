@@ -60,7 +60,7 @@ fn many_workers_of_one_pool_take_its_lock_less_often_than_there_are_items() {
         move || holds_per_item(&machine)
     });
     let holds = run.unwrap().value;
-    assert!(holds < 0.9, "{holds} holds for each item");
+    assert!(holds < 0.75, "{holds} holds for each item");
 }
 
 /// Holds of the pool's lock for each item of one producer that brings one each 60 ns or so, to a worker on another CPU.
@@ -94,5 +94,5 @@ fn a_worker_lets_the_producer_of_a_flood_get_ahead() {
         move || holds_per_item_of_a_flood(&machine)
     });
     let holds = run.unwrap().value;
-    assert!(holds < 0.19, "{holds} holds for each item");
+    assert!(holds < 0.12, "{holds} holds for each item");
 }

@@ -219,6 +219,12 @@ pub trait Platform: fmt::Debug + Sized + Send + Sync + 'static {
     #[track_caller]
     fn touch_write<T>(_data: *const T) {}
 
+    /// Reports what whoever has just taken a lock does to the data that it protects, to a platform that models memory: it reads
+    /// some of that before it goes on, and writes it. Empty on the host.
+    #[inline(always)]
+    #[track_caller]
+    fn touch_locked<T>(_data: *const T) {}
+
     /// Names the fields of a value that has come to its final place, for a platform that reports
     /// which field of which struct lies on a line. Empty on the host.
     #[inline(always)]

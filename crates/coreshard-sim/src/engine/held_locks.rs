@@ -25,6 +25,11 @@ pub(crate) fn lock_is_taken(address: usize, data: &'static str, taken_at: Site) 
     });
 }
 
+/// Whether whoever has taken a lock goes on while the lines that it protects are on their way.
+pub(crate) fn stores_run_ahead() -> bool {
+    current().is_some_and(|sim| with(sim, |sim| sim.memory.has_several_misses()))
+}
+
 /// The running thread has freed a lock.
 #[inline]
 pub(crate) fn lock_is_freed(address: usize) {

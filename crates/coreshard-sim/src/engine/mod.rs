@@ -69,7 +69,7 @@ pub(crate) use calls::{
 pub use failing::{Call, Failing, Lasts, ParseCallError, ParseFailingError};
 pub use faults::{FailedStarts, Faults, Schedule};
 pub(crate) use hand::{end_by_hand, let_run, time_ns};
-pub(crate) use held_locks::{lock_is_freed, lock_is_taken};
+pub(crate) use held_locks::{lock_is_freed, lock_is_taken, stores_run_ahead};
 pub(crate) use items::{
     item_begins, item_is_over, item_is_queued, item_is_taken, item_panicked, queued_items,
     switch_point, take_unheard_panics,
