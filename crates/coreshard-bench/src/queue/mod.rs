@@ -114,6 +114,7 @@ struct Session<'a, P: Platform> {
     items: u64,
     pace: Pace,
     producer_states: &'static [ProducerState<P>],
+    layouts: notes::Layouts,
     /// For the runs that are timed.
     runtime: Runtime<P>,
     /// For those that measure how long locks are held.
@@ -133,7 +134,7 @@ impl QueueBench {
     ) -> Result<QueueResults, BenchError> {
         let combinations = order::combinations(&self.scopes, &self.wakes, &self.intakes)?;
         let layouts = self.layouts(machine, &combinations)?;
-        let session = self.session::<P>(machine)?;
+        let session = self.session::<P>(machine, layouts)?;
         let runs = self.runs.get();
         let mut tallies: Vec<Tally> =
             combinations.iter().map(|combination| Tally::new(*combination, runs)).collect();
@@ -146,29 +147,28 @@ impl QueueBench {
             for place in order.next_run() {
                 let tally = &mut tallies[place];
                 let combination = tally.combination;
-                let layout = layouts.of(combination.scope);
                 if progress.step(&combination).is_break() {
                     break 'steps;
                 }
                 // Last, so that a benchmark that is ended early has what matters most.
                 if run == runs {
-                    tally.set_lock_hold(session.measure_locks(combination, layout)?.lock_hold());
+                    tally.set_lock_hold(session.measure_locks(combination)?.lock_hold());
                 } else {
-                    tally.add(run, &session.measure(combination, layout)?);
+                    tally.add(run, &session.measure(combination)?);
                 }
                 done += 1;
             }
         }
-        let mut results = session.describe(self, &layouts);
+        let mut results = session.describe(self);
         for tally in &tallies {
-            let layout = layouts.of(tally.combination.scope);
+            let layout = session.layouts.of(tally.combination.scope);
             results.results.extend(tally.cell(layout.pods.len(), layout.same_as.clone()));
         }
         let slots = &session.slots;
         results.wake_ratios = order::baselines(&combinations)
             .filter_map(|(new, old)| {
                 let (new, old) = (&tallies[new], &tallies[old]);
-                let contended = layouts.of(new.combination.scope).is_contended(slots);
+                let contended = session.layouts.of(new.combination.scope).is_contended(slots);
                 new.ratio_over(old, contended)
             })
             .collect();
@@ -197,6 +197,7 @@ impl QueueBench {
     fn session<'a, P: Platform>(
         &self,
         machine: &'a BenchMachine,
+        layouts: notes::Layouts,
     ) -> Result<Session<'a, P>, BenchError> {
         let real = machine.real_cpus().len();
         let most = match machine.laid_over {
@@ -235,6 +236,7 @@ impl QueueBench {
             items,
             pace,
             producer_states: producer_states(threads, samples as usize, self.item_work),
+            layouts,
             runtime: runtime(machine, false)?,
             lock_runtime: runtime(machine, true)?,
         })
@@ -258,20 +260,12 @@ fn runtime<P: Platform>(
 }
 
 impl<P: Platform> Session<'_, P> {
-    fn measure(
-        &self,
-        combination: Combination,
-        layout: &Layout,
-    ) -> Result<MeasuredRun, BenchError> {
-        self.turn(&self.runtime, combination, layout, self.items, true)
+    fn measure(&self, combination: Combination) -> Result<MeasuredRun, BenchError> {
+        self.turn(&self.runtime, combination, self.items, true)
     }
 
-    fn measure_locks(
-        &self,
-        combination: Combination,
-        layout: &Layout,
-    ) -> Result<MeasuredRun, BenchError> {
-        self.turn(&self.lock_runtime, combination, layout, self.items.div_ceil(4), false)
+    fn measure_locks(&self, combination: Combination) -> Result<MeasuredRun, BenchError> {
+        self.turn(&self.lock_runtime, combination, self.items.div_ceil(4), false)
     }
 
     /// One combination's turn: its queue is made, warmed up, measured and dropped.
@@ -279,7 +273,6 @@ impl<P: Platform> Session<'_, P> {
         &self,
         runtime: &Runtime<P>,
         combination: Combination,
-        layout: &Layout,
         items: u64,
         is_timed: bool,
     ) -> Result<MeasuredRun, BenchError> {
@@ -303,7 +296,7 @@ impl<P: Platform> Session<'_, P> {
         P::describe(Arc::as_ptr(&run));
         P::describe(&raw const run.gate);
         run.findings.describe();
-        let producers = self.spawn(&run, layout)?;
+        let producers = self.spawn(&run, self.layouts.of(scope))?;
         run.gate.wait_for_all();
         let before = run.queue.stats().total();
         let released_at = P::now();
@@ -347,7 +340,7 @@ impl<P: Platform> Session<'_, P> {
     }
 
     /// The results without figures.
-    fn describe(&self, bench: &QueueBench, layouts: &notes::Layouts) -> QueueResults {
+    fn describe(&self, bench: &QueueBench) -> QueueResults {
         let (mode, outstanding) = match self.pace {
             Pace::Closed => (Mode::Closed, 1),
             Pace::Flood { outstanding, .. } => (Mode::Flood, outstanding),
@@ -361,7 +354,7 @@ impl<P: Platform> Session<'_, P> {
             mode,
             outstanding,
             virtual_topology: self.machine.laid_over.is_some(),
-            notes: notes::of(self.machine, &self.slots, self.pace, layouts),
+            notes: notes::of(self.machine, &self.slots, self.pace, &self.layouts),
             wakes: Wake::ALL.iter().map(Wake::to_string).collect(),
             ..QueueResults::default()
         }

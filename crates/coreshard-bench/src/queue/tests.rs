@@ -96,11 +96,13 @@ fn a_virtual_topology_runs_all_its_pods_and_is_called_virtual() {
 #[test]
 fn defaults_follow_the_cpus_there_are() {
     let host = BenchMachine::host();
-    let session = QueueBench::default().session::<Host>(&host).unwrap();
+    let session =
+        QueueBench::default().session::<Host>(&host, notes::Layouts::new(Vec::new())).unwrap();
     assert_eq!(session.slots.len(), host.usable.len());
     assert_eq!(session.items, DEFAULT_ITEMS_CLOSED);
     let laid_over = laid_over_host("epyc-9654-2s");
-    let session = QueueBench::default().session::<Host>(&laid_over).unwrap();
+    let session =
+        QueueBench::default().session::<Host>(&laid_over, notes::Layouts::new(Vec::new())).unwrap();
     let cpus = host.usable.len();
     assert_eq!(session.slots.len(), (VIRTUAL_PRODUCERS_PER_CPU * cpus).min(384));
     assert_eq!(session.items * session.slots.len() as u64, DEFAULT_ITEMS_CLOSED * cpus as u64);
