@@ -113,9 +113,8 @@ fn the_line_names_its_machine_for_a_shell() {
     is_replayed_by_its_line(&format!("coreshard sim search --seeds 4000 --machine '{name}'"));
 }
 
+/// In all programs: which of them meet the bug depends on how long everything takes.
 #[test]
 fn the_line_that_a_sweep_prints_brings_it_about_again() {
-    is_replayed_by_its_line(
-        "coreshard sim search --kth wait --programs rescuer --up-to 10 --rounds 1",
-    );
+    is_replayed_by_its_line("coreshard sim search --kth wait --up-to 10 --rounds 1");
 }
