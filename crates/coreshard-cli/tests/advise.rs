@@ -176,8 +176,9 @@ fn a_scope_that_is_too_wide_is_changed_and_the_change_simulated() {
         let median = simulated[load].as_f64().unwrap();
         assert!(least <= median && median <= most, "{load}: {simulated:#}");
     }
-    // Of bursts on 16 CPUs, on one lock or on two, no seed says otherwise.
-    assert!(simulated["lopsided_range"][0].as_f64().unwrap() > 1.05, "{simulated:#}");
+    // With an item from each of 16 CPUs, on one lock or on two, no seed says otherwise. With bursts of one CPU seeds
+    // disagree by factors: as long as all workers stay awake nobody needs to be woken, and the wider pool has more.
+    assert!(simulated["even_range"][0].as_f64().unwrap() > 1.05, "{simulated:#}");
     let again = json(&items);
     assert_eq!(again["findings"], advice["findings"], "equal simulations are equal");
 
