@@ -52,6 +52,13 @@ pub(super) fn ping_pong_ns<P: Platform>(
 /// More are nobody's count: the count was given up.
 const MOST: u32 = 1 << 16;
 
+fn is_awaited<P: Platform>(count: &P::AtomicU32) -> bool {
+    (1..=MOST).contains(&count.load(Acquire))
+}
+
+/// Operations between two looks at whether it is over.
+const LOOKS_EVERY: u64 = 16;
+
 /// What contends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Operation {
@@ -75,7 +82,12 @@ struct Words<P: Platform> {
     mutex: Padded<Lock<P, ()>>,
     /// What a lock's holder counts.
     count: Padded<P::AtomicU64>,
+    /// Threads that are not there yet.
     missing: Padded<P::AtomicU32>,
+    /// Threads that have not seen that all are there.
+    late: Padded<P::AtomicU32>,
+    /// One has done its share.
+    is_over: Padded<P::AtomicU32>,
 }
 
 impl<P: Platform> Words<P> {
@@ -86,11 +98,45 @@ impl<P: Platform> Words<P> {
             mutex: Padded::new(Lock::new(())),
             count: Padded::new(P::AtomicU64::new(0)),
             missing: Padded::new(P::AtomicU32::new(threads as u32)),
+            late: Padded::new(P::AtomicU32::new(threads as u32)),
+            is_over: Padded::new(P::AtomicU32::new(0)),
         }
     }
 
     fn count_one(&self) {
         self.count.store(self.count.load(Relaxed) + 1, Relaxed);
+    }
+
+    /// Operates until the first thread has done `times` operations, from when all are at it: who waits for a thread whose
+    /// CPU has rested may have lost its own CPU by then, to a host that ends long waits, and the other one would have done
+    /// all of its operations alone. How many were done, in how many nanoseconds.
+    fn race(&self, operation: Operation, times: u64) -> (u64, u64) {
+        let some = || (0..LOOKS_EVERY).for_each(|_| self.operate(operation));
+        self.missing.fetch_sub(1, AcqRel);
+        while is_awaited::<P>(&self.missing) {
+            P::spin_hint();
+        }
+        // Nobody waits for another one's operation, which might never come about while others operate.
+        self.late.fetch_sub(1, AcqRel);
+        while is_awaited::<P>(&self.late) {
+            some();
+        }
+        let start = P::now();
+        let mut done = 0;
+        while done < times && self.is_over.load(Relaxed) == 0 {
+            some();
+            done += LOOKS_EVERY;
+        }
+        let took_ns = P::now().ns_since(start);
+        self.is_over.store(1, Relaxed);
+        (done, took_ns)
+    }
+
+    /// All who race stop.
+    fn give_up(&self) {
+        self.is_over.store(1, Relaxed);
+        self.late.store(0, Release);
+        self.missing.store(0, Release);
     }
 
     #[inline(always)]
@@ -131,28 +177,20 @@ pub(super) fn contended_ns<P: Platform>(
     let mut threads = Vec::with_capacity(cpus.len());
     for cpu in cpus {
         let words_of_thread = Arc::clone(&words);
-        let thread = on::<P, _>(*cpu, None, move || {
-            let words = &*words_of_thread;
-            words.missing.fetch_sub(1, AcqRel);
-            while (1..=MOST).contains(&words.missing.load(Acquire)) {
-                P::spin_hint();
-            }
-            let start = P::now();
-            (0..times).for_each(|_| words.operate(operation));
-            P::now().ns_since(start)
-        });
-        match thread {
+        match on::<P, _>(*cpu, None, move || words_of_thread.race(operation, times)) {
             Ok(thread) => threads.push(thread),
             Err(error) => {
                 // Those that are there wait for the rest.
-                words.missing.store(0, Release);
-                for thread in threads {
-                    let _unused: u64 = thread();
-                }
+                words.give_up();
+                threads.into_iter().for_each(|thread| drop(thread()));
                 return Err(error);
             }
         }
     }
-    let total: u64 = threads.into_iter().map(|thread| thread()).sum();
-    Ok(total as f64 / (cpus.len() as u64 * times) as f64)
+    let (mut done, mut took_ns) = (0, 0);
+    for (theirs, theirs_ns) in threads.into_iter().map(|thread| thread()) {
+        done += theirs;
+        took_ns += theirs_ns;
+    }
+    Ok(took_ns as f64 / done.max(1) as f64)
 }

@@ -84,7 +84,9 @@ impl Arbitration {
     /// which its owner keeps it for a while.
     fn fresh_request_ns(&self, fetched: &Fetched) -> f64 {
         let fetch_ns = (fetched.load.median_ns + fetched.add.median_ns) / 2.0;
-        (fetch_ns - (self.ping_pong_ns - self.hold_ns)).max(0.0)
+        // However long the owner keeps it, a transfer takes some of a ping-pong's way.
+        let transfer_ns = (self.ping_pong_ns - self.hold_ns).max(self.ping_pong_ns / 4.0);
+        (fetch_ns - transfer_ns).max(0.0)
     }
 
     /// What was measured of lines that nobody waits for.
@@ -207,6 +209,9 @@ mod tests {
             assert!(text.lines().any(|it| it == line), "{line} in {text}");
         }
         assert_eq!(text.contains("misses_at_once = 5\n"), cfg!(target_arch = "x86_64"), "{text}");
+        // An owner that keeps its line for longer than a ping-pong's way has no part in what a request takes.
+        let kept = Arbitration { hold_ns: 100.0, ..with };
+        assert!((kept.fresh_request_ns(&fetched) - (75.0 - 62.0 / 4.0)).abs() < 0.01);
         // A machine that does none of it.
         let plain = Fetched {
             load_of_pair: figure(70.0),

@@ -1,6 +1,7 @@
 //! How a worker goes to sleep.
 
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use coreshard_platform::{AtomicInt, Platform};
 
@@ -9,6 +10,10 @@ use super::state::{Blocked, State, Worklist};
 use super::worker::Worker;
 use crate::base::canary::{Canary, planted};
 use crate::insight::trouble::say;
+
+/// How long a worker that was brought home may not be moved out again. It may be as soon as it sleeps after that: the kernel
+/// moves it away from whoever else computes in its pod.
+const STAY_AT_HOME: Duration = Duration::from_millis(5);
 
 /// What a worker does when it found no item.
 enum Rest {
@@ -149,21 +154,32 @@ impl<P: Platform> Worker<'_, P> {
         true
     }
 
-    /// Comes home, if the kernel has moved this worker out of its pod.
+    /// Comes home, if the kernel has moved this worker out of its pod, and stays for a while: where the one who wakes it keeps
+    /// the pod's CPUs busy, as a producer does that waits for each item on a pool of its own CPU, each wake-up would lead
+    /// it out again, at the price of two migrations and two calls.
     fn repatriate(&mut self) {
         let place = &self.pool.place;
-        if place.home == place.roam || place.home.contains(P::current_cpu()) {
+        if place.home == place.roam {
             return;
         }
-        // To be moved by the narrow mask, and free to be moved again by the wide one.
-        let moved = P::set_affinity(&place.home).and_then(|()| P::set_affinity(&place.roam));
-        match moved {
-            Ok(()) => self.repatriated += 1,
-            Err(error) => {
-                say(|| {
-                    tracing::warn!(pod = %place.pod, %error, "a worker cannot be brought home");
-                });
+        let moved = if let Some(since) = self.stays_since {
+            if P::now() - since < STAY_AT_HOME {
+                return;
             }
+            self.stays_since = None;
+            P::set_affinity(&place.roam)
+        } else if place.home.contains(P::current_cpu()) {
+            return;
+        } else {
+            P::set_affinity(&place.home).map(|()| {
+                self.repatriated += 1;
+                self.stays_since = Some(P::now());
+            })
+        };
+        if let Err(error) = moved {
+            say(|| {
+                tracing::warn!(pod = %place.pod, %error, "a worker cannot be brought home, or let out");
+            });
         }
     }
 }

@@ -127,6 +127,8 @@ pub(super) struct Worker<'pool, P: Platform> {
     /// It has not claimed since it slept.
     pub(super) just_woke: bool,
     pub(super) repatriated: u64,
+    /// Since when it may not leave its pod, having been brought back to it.
+    pub(super) stays_since: Option<Time>,
     /// It is a member of a team.
     pub(super) is_member: bool,
     /// In which process it runs items.
@@ -164,6 +166,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
             items_before_look: pool.attributes.hooks.reactor.as_ref().map(|_| ITEMS_BEFORE_LOOK),
             just_woke: false,
             repatriated: 0,
+            stays_since: None,
             is_member: pool.is_team(),
             process_generation: P::process_generation(),
         }

@@ -118,7 +118,7 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
     }
 
     /// Whether workers may never leave their pod. Default: no: a worker starts in its pod and is
-    /// brought back to it, but the kernel may move it out while the pod is full.
+    /// brought back to it, for 5 ms at least, but the kernel may move it out while the pod is full.
     ///
     /// # Examples
     /// ```
