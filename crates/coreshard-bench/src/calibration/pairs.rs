@@ -182,7 +182,9 @@ pub(super) fn contended_ns<P: Platform>(
             Err(error) => {
                 // Those that are there wait for the rest.
                 words.give_up();
-                threads.into_iter().for_each(|thread| drop(thread()));
+                for thread in threads {
+                    let _unused: (u64, u64) = thread();
+                }
                 return Err(error);
             }
         }
