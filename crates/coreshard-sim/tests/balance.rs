@@ -88,3 +88,30 @@ fn ticks_send_a_resting_cpu_for_who_waits() {
     assert!(after >= TICK_MS * 1_000_000, "{after} ns: at a tick");
     assert!(after < 10 * TICK_MS * 1_000_000, "{after} ns");
 }
+
+/// The CPU's own thread computes for 30 ms without a pause, in which the simulation could have had its tick.
+#[test]
+fn ticks_come_while_a_thread_computes_without_a_pause() {
+    let machine = TWO_SOCKETS.replace("slice = { ns = 3000000", "slice = { ns = 4000000");
+    let machine = Machine::from_toml("ticks of 4 ms", &machine).unwrap();
+    let run = Simulation::new(&machine).run(|| {
+        let took_ns = Arc::new(std::sync::Mutex::new(0));
+        let theirs = Arc::clone(&took_ns);
+        let sleeper = move || {
+            work();
+            let begun = Sim::now();
+            Sim::sleep(Duration::from_micros(50));
+            *theirs.lock().unwrap() = Sim::now().ns_since(begun);
+        };
+        let other = pinned(OTHER, || (0..40).for_each(|_| work()));
+        let affinity = Some([BUSY, OTHER].into_iter().collect());
+        let spec = ThreadSpec { affinity, ..ThreadSpec::default() };
+        let sleeper = Sim::spawn(spec, Box::new(sleeper)).unwrap();
+        let computes = pinned(BUSY, || Sim::compute(Duration::from_millis(30)));
+        [other, sleeper, computes].into_iter().for_each(ThreadHandle::join);
+        *took_ns.lock().unwrap()
+    });
+    let took_ns: u64 = run.unwrap().value;
+    assert!(took_ns > HALF_A_MILLISECOND, "{took_ns} ns: nobody takes what ran of late");
+    assert!(took_ns < 2 * TICK_MS * 1_000_000, "{took_ns} ns: by the first tick or the second");
+}

@@ -49,6 +49,8 @@ pub(super) struct Cpu {
     pub(super) balance_is_due: bool,
     pub(super) balances_at: Ps,
     pub(super) balances_in_vain: u32,
+    /// An event will be there for its next tick.
+    pub(super) tick_is_expected: bool,
     /// Its current thread is to be preempted (the kernel's `need_resched`).
     pub(super) resched: bool,
     /// Until when its run queue is locked.
@@ -91,6 +93,7 @@ impl Cpu {
                 balance_is_due: false,
                 balances_at: 0,
                 balances_in_vain: 0,
+                tick_is_expected: false,
                 resched: false,
                 runqueue_free: 0,
                 llc: set(&|other| other.llc == cpu.llc),

@@ -21,12 +21,15 @@ pub(super) enum Event {
     Online(usize),
     /// A line for which CPUs wait is free: the arbiter's slot.
     Line(usize),
+    /// A CPU on which threads wait has its tick, whatever it computes.
+    Tick(usize),
 }
 
 const TIMER: u32 = 1 << 31;
 const ONLINE: u32 = 1 << 30;
 const LINE: u32 = 1 << 29;
 const OFFLINE: u32 = ONLINE | LINE;
+const TICK: u32 = TIMER | ONLINE;
 
 pub(super) struct Events {
     heap: Vec<u128>,
@@ -40,6 +43,7 @@ fn event_of(key: u128) -> Event {
     let what = key as u32;
     match what {
         OFFLINE => Event::Offline,
+        _ if what & TICK == TICK => Event::Tick((what & !TICK) as usize),
         _ if what & TIMER != 0 => Event::Timer((what & !TIMER) as usize),
         _ if what & ONLINE != 0 => Event::Online((what & !ONLINE) as usize),
         _ if what & LINE != 0 => Event::Line((what & !LINE) as usize),
@@ -64,10 +68,13 @@ impl Events {
             Event::Online(cpu) => cpu as u32 | ONLINE,
             Event::Offline => OFFLINE,
             Event::Line(slot) => slot as u32 | LINE,
+            Event::Tick(cpu) => cpu as u32 | TICK,
         };
         // A line changes hands before anybody who has it goes on at that very time.
         let tie = match what & !(u32::MAX >> 3) {
             LINE => 0,
+            // Ticks change no other chance.
+            TICK => u32::MAX,
             _ => self.random.next() as u32,
         };
         u128::from(time) << 64 | u128::from(tie) << 32 | u128::from(what)

@@ -243,6 +243,7 @@ impl SimState {
                 && self.profile == Profile::Futex
                 && self.takes_the_cpu(target, thread, at)
         };
+        self.expect_tick(target, at);
         let tick = self.next_tick(at);
         let cpu = &mut self.cpus[target];
         cpu.resched |= preempts;
@@ -356,6 +357,7 @@ impl SimState {
                     self.cpus[cpu].idle_since = now;
                     self.cpus[cpu].idle_from = now + self.costs.context_switch;
                     self.set_idle(cpu, true);
+                    self.expect_ticks(now);
                     return None;
                 };
                 begin += self.costs.wake;

@@ -442,6 +442,10 @@ impl RunningSimulation {
                     sim.timer(thread, time);
                     sim.events.end();
                 }
+                Event::Tick(cpu) => {
+                    sim.tick(cpu, time);
+                    sim.events.end();
+                }
                 Event::Offline => sim.some_cpu_goes_offline(time),
                 Event::Online(cpu) => sim.come_online(cpu, time),
                 Event::Line(slot) => sim.hand_out_line(slot, time),

@@ -7,6 +7,7 @@
 //! in vain on, they take what is hot, too (`cache_nice_tries`).
 
 use super::{SimState, first_of};
+use crate::engine::events::Event;
 use crate::machine::{NS, Ps};
 
 /// Linux' default (`/sys/kernel/debug/sched/migration_cost_ns`).
@@ -67,6 +68,46 @@ impl SimState {
         self.note_queue(from);
         self.threads[taken].ran_here_until = None;
         taken
+    }
+
+    /// A CPU on which threads wait has ticks while its own thread computes, too: as long as one rests that could run them.
+    pub(super) fn expect_tick(&mut self, cpu: usize, now: Ps) {
+        let known = &self.cpus[cpu];
+        if known.tick_is_expected || known.current.is_none() || self.mode.at_waits {
+            return;
+        }
+        let could_go = |thread: &usize| {
+            first_of(cpu, &self.idle, &self.threads[*thread].affinity, None).is_some()
+        };
+        if known.queue.iter().any(could_go) {
+            self.cpus[cpu].tick_is_expected = true;
+            let tick = self.next_tick(now);
+            self.events.push(tick, Event::Tick(cpu));
+        }
+    }
+
+    /// A CPU has come to rest.
+    pub(super) fn expect_ticks(&mut self, now: Ps) {
+        if self.queued == 0 {
+            return;
+        }
+        for word in 0..self.crowded.len() {
+            for bit in bits_of(self.crowded[word]) {
+                self.expect_tick(64 * word + bit, now);
+            }
+        }
+    }
+
+    /// The tick that was expected. Where the CPU's thread pauses, the pause sees to the rest.
+    pub(in crate::engine) fn tick(&mut self, cpu: usize, now: Ps) {
+        self.cpus[cpu].tick_is_expected = false;
+        if self.cpus[cpu].step_at.is_some_and(|step| step > now) {
+            self.cpus[cpu].balance_is_due = true;
+            let other = std::mem::replace(&mut self.cpu, cpu);
+            self.balance_if_due(cpu, now);
+            self.cpu = other;
+        }
+        self.expect_tick(cpu, now);
     }
 
     /// After a tick of a CPU on which threads wait: an idle one is sent for one of them.
