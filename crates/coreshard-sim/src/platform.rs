@@ -215,6 +215,10 @@ impl Platform for Sim {
         engine::spin_hint();
     }
 
+    fn watch(looks: u32, done: impl FnMut() -> bool) -> bool {
+        engine::watch(looks, done)
+    }
+
     fn this_thread() -> ThreadId {
         engine::this_thread(engine::expect_sim("a thread asks for its name"))
     }

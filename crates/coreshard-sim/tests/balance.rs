@@ -115,3 +115,38 @@ fn ticks_come_while_a_thread_computes_without_a_pause() {
     assert!(took_ns > HALF_A_MILLISECOND, "{took_ns} ns: nobody takes what ran of late");
     assert!(took_ns < 2 * TICK_MS * 1_000_000, "{took_ns} ns: by the first tick or the second");
 }
+
+/// It had the CPU, and had to make room for a thread that may run there alone and computes for 30 ms; the other CPU has rested all along.
+#[test]
+fn who_was_preempted_by_a_thread_that_computes_is_taken_to_a_cpu_that_rests() {
+    let machine = TWO_SOCKETS.replace("slice = { ns = 3000000", "slice = { ns = 4000000");
+    let machine = Machine::from_toml("ticks of 4 ms", &machine).unwrap();
+    let run = Simulation::new(&machine).run(|| {
+        let waited_ns = Arc::new(std::sync::Mutex::new(0));
+        let theirs = Arc::clone(&waited_ns);
+        let preempted = move || {
+            Sim::set_affinity(&[BUSY, OTHER].into_iter().collect()).unwrap();
+            let (mut ran_at, mut longest) = (Sim::now(), 0);
+            for _ in 0..2_000 {
+                work();
+                let now = Sim::now();
+                longest = longest.max(now.ns_since(ran_at));
+                ran_at = now;
+            }
+            *theirs.lock().unwrap() = longest;
+        };
+        let preempted = pinned(BUSY, preempted);
+        let computes = pinned(BUSY, || {
+            Sim::sleep(Duration::from_millis(1));
+            Sim::compute(Duration::from_millis(30));
+        });
+        [preempted, computes].into_iter().for_each(ThreadHandle::join);
+        *waited_ns.lock().unwrap()
+    });
+    let waited_ns: u64 = run.unwrap().value;
+    assert!(
+        waited_ns > HALF_A_MILLISECOND,
+        "{waited_ns} ns: it was preempted, and nobody takes what ran of late"
+    );
+    assert!(waited_ns < 2 * TICK_MS * 1_000_000, "{waited_ns} ns: by the first tick or the second");
+}

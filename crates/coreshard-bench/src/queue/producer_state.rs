@@ -174,13 +174,7 @@ impl<P: Platform> Waiter<P> {
     /// Watches until it is `done`, or until that has not been worth it, and sleeps then.
     fn wait(&mut self, done: impl Fn() -> bool, sleep: impl FnOnce()) {
         let Some(length) = &mut self.watch else { return sleep() };
-        let seen = (0..length.looks()).any(|_| {
-            let done = done();
-            if !done {
-                P::spin_hint();
-            }
-            done
-        });
+        let seen = done() || P::watch(length.looks(), done);
         length.watched(seen);
         if !seen {
             let since = P::now();

@@ -69,6 +69,19 @@ pub trait Platform: fmt::Debug + Sized + Send + Sync + 'static {
     /// Tells the CPU that the caller spins.
     fn spin_hint();
 
+    /// Looks up to `looks` times whether it is `done`, and spins before each look. True as soon as it is; false after the last look
+    /// in vain.
+    ///
+    /// What `done` says follows from the words that it reads: a platform that knows that none of them has changed since may do
+    /// without a look.
+    #[inline]
+    fn watch(looks: u32, mut done: impl FnMut() -> bool) -> bool {
+        (0..looks).any(|_| {
+            Self::spin_hint();
+            done()
+        })
+    }
+
     /// Lets another thread run on this CPU.
     fn yield_now();
 

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use coreshard_topology::CpuId;
 
+use super::looks::Looking;
 use super::spin_detector::SpinDetector;
 use crate::machine::{Machine, Ps};
 use crate::memory::Place;
@@ -34,7 +35,11 @@ pub(super) struct Cpu {
     pub(super) fifo: Vec<usize>,
     /// When its event comes; any other is stale.
     pub(super) step_at: Option<Ps>,
-    pub(super) spins_on: Option<Place>,
+    /// The lines that it sleeps on, while its thread looks at them again and again; and how it does that.
+    pub(super) spins_on: Vec<Place>,
+    pub(super) looking: Looking,
+    /// The lines of the looks of its thread's turn, see `looks`.
+    pub(super) looks_at: Vec<Place>,
     pub(super) spin_detector: SpinDetector,
     pub(super) needs: Needs,
     /// Since when it waits for a contended line.
@@ -45,8 +50,7 @@ pub(super) struct Cpu {
     /// Since when its current thread runs.
     pub(super) on_since: Ps,
     pub(super) slice_end: Ps,
-    /// A tick has come since its load was balanced; it is no sooner than this, and was in vain so often.
-    pub(super) balance_is_due: bool,
+    /// Its load is balanced no sooner than this, and was in vain so often.
     pub(super) balances_at: Ps,
     pub(super) balances_in_vain: u32,
     /// An event will be there for its next tick.
@@ -82,7 +86,9 @@ impl Cpu {
                 charged_until: 0,
                 fifo: Vec::new(),
                 step_at: None,
-                spins_on: None,
+                spins_on: Vec::new(),
+                looking: Looking::default(),
+                looks_at: Vec::new(),
                 spin_detector: SpinDetector::default(),
                 needs: Needs::default(),
                 awaits_since: 0,
@@ -90,7 +96,6 @@ impl Cpu {
                 idle_from: 0,
                 on_since: 0,
                 slice_end: 0,
-                balance_is_due: false,
                 balances_at: 0,
                 balances_in_vain: 0,
                 tick_is_expected: false,

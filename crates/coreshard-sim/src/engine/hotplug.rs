@@ -59,7 +59,7 @@ impl SimState {
         }
         if self.cpus[cpu].current.is_some() {
             self.cpus[cpu].resched = true;
-            if self.cpus[cpu].spins_on.is_some() {
+            if !self.cpus[cpu].spins_on.is_empty() {
                 // A sleeping spinner has no turns at which it would notice.
                 let from = self.cpus[cpu].clock;
                 self.step_at(cpu, now.max(from));

@@ -16,7 +16,7 @@
 //!   (`fault_injector`, `pct`, `call_failures`); what is asked of a run beside that (`mode`), and how it is seen that
 //!   it goes on (`pulse`, `waited_at`);
 //! - `state`, made of these, and `turn`: how simulated code reaches it, and suspends itself;
-//! - what the machine does: `scheduler`, `noise`, `hotplug`, `spin`, `line_waits`, `tso`, `held_locks`, `threads`, `failed_calls`; and `hand`, by which a
+//! - what the machine does: `scheduler`, `noise`, `hotplug`, `spin`, `looks`, `line_waits`, `tso`, `held_locks`, `threads`, `failed_calls`; and `hand`, by which a
 //!   program runs itself;
 //! - `calls`, `items` and `reading`: what simulated code calls;
 //! - `stuck` and `watch`: what is seen of a run from outside; `run`: one turn of a CPU; `simulation`: the
@@ -38,6 +38,7 @@ mod inheritance;
 mod item_counts;
 mod items;
 mod line_waits;
+mod looks;
 mod mode;
 mod noise;
 mod pct;
@@ -74,6 +75,7 @@ pub(crate) use items::{
     item_begins, item_is_over, item_is_queued, item_is_taken, item_panicked, queued_items,
     switch_point, take_unheard_panics,
 };
+pub(crate) use looks::watch;
 pub use mode::Switching;
 pub use pulse::Pulse;
 pub(crate) use reading::{begin_reading, end_reading, try_grace_period};

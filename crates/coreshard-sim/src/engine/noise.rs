@@ -37,6 +37,29 @@ impl Noise {
         (time / every + by_chance).saturating_mul(self.of.interrupted_for)
     }
 
+    /// How many of `turns`, each of which takes `each`, pass by, and whether the last one is interrupted then: at most as many as take
+    /// a `share` of the time between two interruptions, so that there are hardly two.
+    pub(super) fn turns_before_interruption(
+        &mut self,
+        turns: u32,
+        each: Ps,
+        share: u64,
+    ) -> (u32, bool) {
+        let every = self.of.interrupted_every;
+        if every == 0 {
+            return (turns, false);
+        }
+        let most = (every / share / each).clamp(1, u64::from(turns));
+        let is_interrupted = self.random.below(every) < most * each;
+        let before = if is_interrupted { 1 + self.random.below(most) } else { most };
+        (u32::try_from(before).unwrap_or(turns), is_interrupted)
+    }
+
+    /// For how long an interruption takes the CPU.
+    pub(super) fn interruption(&self) -> Ps {
+        self.of.interrupted_for
+    }
+
     /// A factor, in thousandths: straight lines lie between those that are known, and nothing beyond them.
     fn drawn(&mut self, factors: [u64; VARIATION_AT_PERCENT.len()]) -> u64 {
         let at = self.random.below(100_000);

@@ -25,7 +25,7 @@ impl SimState {
             // One that spins cannot go on before somebody else does, and one that computes will
             // not for long.
             let soon = other.step_at.is_some_and(|step| step < now + SOON);
-            let can = place != cpu && soon && other.spins_on.is_none();
+            let can = place != cpu && soon && other.spins_on.is_empty();
             if can { other.current_or_next() } else { None }
         });
         injector.held_back_until(thread, cpu, now, others)
@@ -75,6 +75,7 @@ pub(super) unsafe fn step(sim: *mut SimState, cpu: usize, time: Ps) {
     c.now = time;
     c.last_time = c.last_time.max(time);
     c.stop_spinning(cpu);
+    c.end_looking(cpu, time);
     if let Some(until) = c.held_back(cpu, time) {
         return c.step_on(cpu, until);
     }
@@ -131,7 +132,11 @@ pub(super) unsafe fn step(sim: *mut SimState, cpu: usize, time: Ps) {
         }
         // If it is to make room for another, it does so at its next turn: not before its time.
         (CoroutineResult::Yield(()), Pause::NotNext) => c.step_on(cpu, c.now),
-        (CoroutineResult::Yield(()), Pause::Spins { until }) => c.step_on(cpu, until),
+        (CoroutineResult::Yield(()), Pause::Spins { until }) => {
+            c.step_on(cpu, until);
+            // It may go on sooner.
+            c.cpus[cpu].clock = c.now;
+        }
         // Whoever hands the lock over, or the line, starts this CPU again.
         (CoroutineResult::Yield(()), Pause::SpinsInQueue | Pause::AwaitsLine) => c.events.end(),
         (CoroutineResult::Yield(()), Pause::Preempted) if c.goes_on(cpu, c.now) => {

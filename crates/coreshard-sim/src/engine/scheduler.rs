@@ -256,7 +256,7 @@ impl SimState {
             if self.profile == Profile::Futex {
                 self.set_horizon(leaves);
             }
-        } else if cpu.spins_on.is_some() && leaves != Ps::MAX && self.profile == Profile::Futex {
+        } else if !cpu.spins_on.is_empty() && leaves != Ps::MAX && self.profile == Profile::Futex {
             // A sleeping spinner has no turns at which it would notice.
             let time = leaves.max(cpu.clock).max(at);
             if cpu.step_at.is_none_or(|step| step > time) {
@@ -285,8 +285,6 @@ impl SimState {
             return false;
         }
         self.charge_running(cpu, now);
-        let is_tick = now >= self.cpus[cpu].slice_end;
-        self.cpus[cpu].balance_is_due |= is_tick;
         let first =
             self.cpus[cpu].fifo.first().map_or(0, |first| self.threads[*first].fifo_priority);
         let own = self.threads[thread].fifo_priority;
@@ -294,7 +292,6 @@ impl SimState {
         if goes_on {
             self.cpus[cpu].resched = false;
             self.cpus[cpu].slice_end = self.next_tick(now);
-            self.balance_if_due(cpu, now);
         }
         goes_on
     }
@@ -376,7 +373,7 @@ impl SimState {
         // The switch counts as time of the thread that comes on.
         target.charged_until = now;
         target.slice_end = slice_end;
-        self.balance_if_due(cpu, now);
+        self.expect_tick(cpu, now);
         Some(begin)
     }
 

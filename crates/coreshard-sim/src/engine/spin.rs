@@ -5,7 +5,7 @@
 //! takes the right time; from [`EXACT_TURNS`] on the CPU sleeps on the line and goes on when the
 //! line is written, or after a time that grows with the number of turns. A loop of N turns on a
 //! line that nobody writes takes exactly its time up to twice [`EXACT_TURNS`], and at most (N /
-//! EXACT_TURNS) times that beyond.
+//! EXACT_TURNS) times that beyond. Where the program says how often it will look, see `looks`.
 
 use super::state::SimState;
 use crate::machine::Ps;
@@ -16,14 +16,14 @@ use crate::space::in_host;
 const EXACT_TURNS: u32 = 1_024;
 
 impl SimState {
-    fn line_of(&self, place: Place) -> Place {
+    pub(super) fn line_of(&self, place: Place) -> Place {
         Place(place.0 & !(self.memory.line_bytes() as u64 - 1))
     }
 
     /// One turn of spinning, where that lets others go first.
     pub(super) fn spin_once(&mut self) {
         self.wait_for_loaded();
-        self.now += self.costs.spin_hint;
+        self.run_for(self.costs.spin_hint);
         if let Some(injector) = &mut self.injector {
             injector.thread_spins(self.thread);
         }
@@ -33,7 +33,7 @@ impl SimState {
     /// One turn of spinning; if the CPU is to sleep on the line, until when at the latest.
     pub(super) fn spin_turn(&mut self) -> Option<Ps> {
         self.wait_for_loaded();
-        self.now += self.costs.spin_hint;
+        self.run_for(self.costs.spin_hint);
         if let Some(injector) = &mut self.injector {
             injector.thread_spins(self.thread);
         }
@@ -44,31 +44,40 @@ impl SimState {
         if !self.memory.has(self.cpu, place) {
             return None;
         }
-        let line = self.line_of(place);
-        self.memory.watch(line, true);
-        in_host(|| self.spinners.entry(line).or_default().push(self.cpu));
-        self.cpus[self.cpu].spins_on = Some(line);
+        self.sleep_on(self.line_of(place));
         Some(self.now + self.costs.spin_hint * Ps::from((more / EXACT_TURNS).min(4_096)))
     }
 
-    /// A line was written, and will be there for all to see at `done`.
+    /// The running CPU is to sleep on a line.
+    pub(super) fn sleep_on(&mut self, line: Place) {
+        let lines = &mut self.cpus[self.cpu].spins_on;
+        if !lines.contains(&line) {
+            in_host(|| {
+                lines.push(line);
+                self.spinners.entry(line).or_default().push(self.cpu);
+            });
+            self.memory.watch(line, true);
+        }
+    }
+
+    /// A line was taken at `since` to be written, and will be there for all to see at `done`.
     #[cold]
-    pub(super) fn wake_spinners(&mut self, place: Place, done: Ps) {
+    pub(super) fn wake_spinners(&mut self, place: Place, since: Ps, done: Ps) {
         in_host(|| {
             let line = self.line_of(place);
-            self.memory.watch(line, false);
-            for cpu in self.spinners.remove(&line).unwrap_or_default() {
-                self.cpus[cpu].spins_on = None;
+            for cpu in self.spinners.get(&line).cloned().unwrap_or_default() {
+                self.stop_spinning(cpu);
+                let sees_at = self.cpus[cpu].looking.sees_at(since, done);
                 let from = self.cpus[cpu].clock;
-                self.step_at(cpu, done.max(from));
+                self.step_at(cpu, sees_at.max(from));
             }
         });
     }
 
-    /// A CPU ceases to spin for another reason than a write.
+    /// A CPU sleeps on no line any more.
     pub(super) fn stop_spinning(&mut self, cpu: usize) {
-        let Some(line) = self.cpus[cpu].spins_on.take() else { return };
-        if let Some(others) = self.spinners.get_mut(&line) {
+        while let Some(line) = self.cpus[cpu].spins_on.pop() {
+            let Some(others) = self.spinners.get_mut(&line) else { continue };
             others.retain(|other| *other != cpu);
             if others.is_empty() {
                 self.spinners.remove(&line);

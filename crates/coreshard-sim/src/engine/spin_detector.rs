@@ -11,6 +11,8 @@ pub(super) struct SpinDetector {
     pub(super) turns: u32,
     /// When what it looked at comes, where it goes on meanwhile.
     pub(super) comes_at: Ps,
+    /// Whether what it does is noted as a turn of looks.
+    pub(super) notes_looks: bool,
 }
 
 impl SpinDetector {
@@ -18,7 +20,7 @@ impl SpinDetector {
     pub(super) fn note_access(&mut self, place: Place, access: Access) {
         if access != Access::Load || self.place != Some(place) {
             let place = if access == Access::Load { Some(place) } else { None };
-            *self = Self { place, turns: 0, comes_at: 0 };
+            *self = Self { place, turns: 0, comes_at: 0, ..*self };
         }
     }
 }

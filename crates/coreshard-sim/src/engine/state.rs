@@ -381,6 +381,9 @@ impl SimState {
     ) {
         self.store_failed = outcome.fails;
         self.spin_detector.note_access(place, access);
+        if self.spin_detector.notes_looks {
+            self.note_look(place, access, outcome);
+        }
         if let Some(recorder) = &mut self.recorder {
             let latency = outcome.done.saturating_sub(since);
             let (cpu, thread, access) = (self.cpu, self.thread, access.near());
@@ -421,7 +424,7 @@ impl SimState {
         if outcome.source != Source::Hit {
             self.misses += 1;
             if outcome.wakes {
-                self.wake_spinners(place, outcome.done);
+                self.wake_spinners(place, since, outcome.done);
             }
             self.await_prefetch();
         }

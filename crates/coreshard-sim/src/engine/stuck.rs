@@ -124,9 +124,9 @@ impl SimState {
         let thread = &self.threads[number];
         match thread.state {
             ThreadState::Over => "is over".to_owned(),
-            ThreadState::Runnable => match self.cpus[thread.cpu].spins_on {
+            ThreadState::Runnable => match self.cpus[thread.cpu].spins_on.first() {
                 Some(line) if self.cpus[thread.cpu].current == Some(number) => {
-                    let name = self.name_of(line);
+                    let name = self.name_of(*line);
                     format!("spins on {name}, on CPU {}", self.cpus[thread.cpu].id)
                 }
                 _ if self.cpus[thread.cpu].current == Some(number) => {

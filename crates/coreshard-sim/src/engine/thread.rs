@@ -94,6 +94,9 @@ pub(super) struct Thread {
     pub(super) waited_at: Option<WaitedAt>,
     /// The line that its CPU waited for is its: what the access did.
     pub(super) granted: Option<Outcome>,
+    /// While it watches: turns that were over before it goes on, and whether its CPU is interrupted then.
+    pub(super) turns_over: u64,
+    pub(super) is_interrupted: bool,
 }
 
 impl Thread {

@@ -97,6 +97,8 @@ impl SimState {
             items: Vec::new(),
             waited_at: None,
             granted: None,
+            turns_over: 0,
+            is_interrupted: false,
         });
         self.alive += 1;
         Ok(number)

@@ -37,10 +37,7 @@ impl<P: Platform> Pool<P> {
         }
         let before = self.outside_watch.load(Relaxed);
         let mut length = WatchLength::of_bits(before);
-        let seen = (0..length.looks()).any(|_| {
-            P::spin_hint();
-            done.is_open()
-        });
+        let seen = P::watch(length.looks(), || done.is_open());
         length.watched(seen);
         let is_open = seen || self.yield_outside(done) || {
             let since = P::now();
@@ -126,10 +123,7 @@ impl<P: Platform> Worker<'_, P> {
         }
         let since_ns = P::rough_ns();
         (0..self.gather_spins).for_each(|_| P::spin_hint());
-        let seen = (0..self.watch_length.looks()).any(|_| {
-            P::spin_hint();
-            queue.seen(&places)
-        });
+        let seen = P::watch(self.watch_length.looks(), || queue.seen(&places));
         self.crowd.learn(P::rough_ns().wrapping_sub(since_ns));
         pool.watchers.store(0, Release);
         self.watch_length.watched(seen);
@@ -143,8 +137,7 @@ impl<P: Platform> Worker<'_, P> {
     /// again, and those who had work waited for them at the pool's lock.)
     fn watch_for_forks(&mut self) -> bool {
         let (mut forks, mut items) = (false, false);
-        let _ = (0..self.watch_length.looks()).any(|_| {
-            P::spin_hint();
+        let _ = P::watch(self.watch_length.looks(), || {
             // Not `has_forks`: who begins to fork and who stops would take that line from all who watch.
             forks = self.pool.any_shares();
             items = self.is_to_look();
@@ -163,10 +156,7 @@ impl<P: Platform> Worker<'_, P> {
         let has_more = || self.slot.mail.has_jobs() || self.pool.has_forks() || queue.seen(places);
         let rounds = self.watch_length.looks() / SPINS_TO_A_ROUND;
         for _ in 0..=rounds {
-            let seen = (0..SPINS_TO_A_ROUND).any(|_| {
-                P::spin_hint();
-                has_more()
-            });
+            let seen = P::watch(SPINS_TO_A_ROUND, has_more);
             let since_ns = P::rough_ns();
             if !seen {
                 P::yield_now();
@@ -197,10 +187,7 @@ impl<P: Platform> Worker<'_, P> {
             return false;
         }
         let parker = &self.slot.parker;
-        let seen = (0..self.watch_length.looks()).any(|_| {
-            P::spin_hint();
-            parker.has_permit()
-        });
+        let seen = P::watch(self.watch_length.looks(), || parker.has_permit());
         self.watch_length.watched(seen);
         seen
     }

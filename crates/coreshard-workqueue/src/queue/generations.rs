@@ -318,10 +318,7 @@ impl<P: Platform> Generations<P> {
     /// take that, or the caller holds a turn that what is before it may need, it would wait for itself.
     fn wait_for_permit(&self, capacity: &Arc<Capacity<P>>) -> Result<(), RefusedReason> {
         let waiting = self.wait_in_line(capacity)?;
-        let _seen = (0..LOOKS).any(|_| {
-            P::spin_hint();
-            waiting.is_over()
-        });
+        let _seen = P::watch(LOOKS, || waiting.is_over());
         if let Some(outcome) = waiting.outcome() {
             return outcome;
         }

@@ -198,13 +198,7 @@ pub(crate) fn wait_for<P: Platform, T>(
     }
     let is_open = match CurrentWorker::<P>::here() {
         Some(worker) => worker.help_until(over, WholeName::at(over), || false, || false),
-        None => {
-            let seen = (0..SPINS).any(|_| {
-                P::spin_hint();
-                over.is_open()
-            });
-            seen || over.wait()
-        }
+        None => P::watch(SPINS, || over.is_open()) || over.wait(),
     };
     // SAFETY: the latch was seen to be open, so the worker is done with the value; whoever calls this
     // does so once.

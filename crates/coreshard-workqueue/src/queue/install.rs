@@ -72,10 +72,7 @@ where
     let sent = Sent(job.header());
     entry.send_as(Label::item::<F>, move || sent.execute());
     let done = job.done();
-    let seen = (0..LOOKS).any(|_| {
-        P::spin_hint();
-        done.is_open()
-    });
+    let seen = P::watch(LOOKS, || done.is_open());
     if !seen && !blocking::<P, _>(|| done.wait()) {
         // Forked since: whoever has the job is in another process.
         Forked::throw();

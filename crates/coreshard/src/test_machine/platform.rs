@@ -103,6 +103,10 @@ impl Platform for TestMachine {
         on!(spin_hint());
     }
 
+    fn watch(looks: u32, done: impl FnMut() -> bool) -> bool {
+        on!(watch(looks, done))
+    }
+
     #[track_caller]
     fn yield_now() {
         on!(yield_now());

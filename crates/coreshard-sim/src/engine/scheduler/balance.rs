@@ -70,7 +70,7 @@ impl SimState {
         taken
     }
 
-    /// A CPU on which threads wait has ticks while its own thread computes, too: as long as one rests that could run them.
+    /// A CPU on which threads wait will have its tick, whatever its own thread does: as long as one rests that could run them.
     pub(super) fn expect_tick(&mut self, cpu: usize, now: Ps) {
         let known = &self.cpus[cpu];
         if known.tick_is_expected || known.current.is_none() || self.mode.at_waits {
@@ -98,23 +98,19 @@ impl SimState {
         }
     }
 
-    /// The tick that was expected. Where the CPU's thread pauses, the pause sees to the rest.
+    /// The tick that was expected.
     pub(in crate::engine) fn tick(&mut self, cpu: usize, now: Ps) {
         self.cpus[cpu].tick_is_expected = false;
-        if self.cpus[cpu].step_at.is_some_and(|step| step > now) {
-            self.cpus[cpu].balance_is_due = true;
-            let other = std::mem::replace(&mut self.cpu, cpu);
-            self.balance_if_due(cpu, now);
-            self.cpu = other;
-        }
+        let other = std::mem::replace(&mut self.cpu, cpu);
+        self.balance(cpu, now);
+        self.cpu = other;
         self.expect_tick(cpu, now);
     }
 
-    /// After a tick of a CPU on which threads wait: an idle one is sent for one of them.
-    pub(super) fn balance_if_due(&mut self, cpu: usize, now: Ps) {
-        let is_due = std::mem::take(&mut self.cpus[cpu].balance_is_due);
+    /// At a tick of a CPU on which threads wait: an idle one is sent for one of them.
+    fn balance(&mut self, cpu: usize, now: Ps) {
         let known = &self.cpus[cpu];
-        if !is_due || now < known.balances_at || known.queue.is_empty() {
+        if now < known.balances_at || known.queue.is_empty() {
             return;
         }
         let near = &known.llc;
