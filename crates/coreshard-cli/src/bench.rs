@@ -13,7 +13,7 @@ use clap::Subcommand;
 
 pub(crate) use destination::{Destination, ForceArgs, Growing, JOBS_MARK};
 pub(crate) use progress::{Bar, listen_for_interrupts};
-pub(crate) use queue::{kernel, or_all, rung};
+pub(crate) use queue::{kernel, or_all, other_load, rung};
 pub(crate) use seeds::{DEFAULT_SEEDS, side_by_side};
 
 /// The options of `coreshard bench`.

@@ -5,7 +5,7 @@ mod file;
 mod synthetic;
 
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use arbitration::Arbitration;
@@ -15,8 +15,8 @@ use coreshard_results::{Calibration, Contended, Figure};
 use coreshard_sim::{Machine, Sim, Simulation};
 use coreshard_topology::{CpuId, CpuSet, Usable, input};
 
-use crate::bench::{Bar, Destination, ForceArgs};
-use crate::failure::interrupted;
+use crate::bench::{Bar, Destination, ForceArgs, other_load};
+use crate::failure::{bad_input, interrupted};
 use crate::number::whole;
 use crate::output;
 use file::Compute;
@@ -45,7 +45,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let topology = whole.restrict(usable.cpus())?;
     // Before anything is measured: a machine that a file cannot describe is found here.
     let synthetic = synthetic::describe(&topology)?;
-    let destination = args.output.as_deref().map(Destination::open).transpose()?;
+    let destination = args.output.as_deref().map(destination).transpose()?;
+    let load = other_load(usable.cpus().len());
     let effort = Effort { rounds: args.rounds as usize, ..Effort::default() };
     let mut bar = Bar::new()?;
     let measured = calibrate::<Host>(usable.cpus(), effort, &mut bar)?;
@@ -63,12 +64,63 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let text = file::write(&topology, &synthetic, &measured, Some(compute), arbitration.as_ref())?;
     // What is written can be read: it is read here.
     read_back(&text)?;
-    let Some(destination) = destination else { return output::print(&text) };
+    let Some(destination) = destination else {
+        tell(load, &measured, arbitration.as_ref());
+        return output::print(&text);
+    };
     let path = input::path(destination.path()).to_string();
     destination.write(|out| out.write_all(text.as_bytes()))?;
     output::print(&table(&measured, compute)?)?;
+    tell(load, &measured, arbitration.as_ref());
     output::warn(&format!("machine written to {path}; use it with --sim --machine {path}"));
     Ok(())
+}
+
+/// Where the machine's file goes. It has the ending by which `--machine` knows one.
+fn destination(path: &Path) -> anyhow::Result<Destination> {
+    let is_toml = path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("toml"));
+    if !is_toml && !path.starts_with("/dev") {
+        let problem = format!(
+            "{}: a machine's file ends in .toml, by which --machine knows it; without --output it goes to standard output",
+            input::path(path)
+        );
+        return Err(bad_input(anyhow::Error::msg(problem)));
+    }
+    Destination::open(path)
+}
+
+/// Says what makes the figures doubtful.
+fn tell(load: Option<String>, measured: &Calibration, arbitration: Option<&Arbitration>) {
+    for doubt in load.into_iter().chain(doubts(measured, arbitration)) {
+        output::warn(&format!("coreshard calibrate: {doubt}"));
+    }
+}
+
+/// What is off by more, as a factor, predicts no contention.
+const WORST_FIT: f64 = 1.5;
+
+/// Why simulations by these figures may predict another machine.
+fn doubts(measured: &Calibration, arbitration: Option<&Arbitration>) -> Vec<String> {
+    let mut doubts = Vec::new();
+    let alone_ns = measured.atomic.median_ns;
+    let apart = |contended: &&Contended| {
+        contended.threads > 1 && contended.add.median_ns < WORST_FIT * alone_ns
+    };
+    if let Some(Contended { threads, add, .. }) = measured.contended.iter().find(apart) {
+        doubts.push(format!(
+            "a fetch-and-add took each of {threads} threads {:.1} ns, and one alone {alone_ns:.1}: they hardly ran at the \
+             same time, so that what contends was not measured",
+            add.median_ns
+        ));
+    }
+    let off = arbitration.map_or(1.0, Arbitration::off);
+    if off > WORST_FIT {
+        doubts.push(format!(
+            "contended operations, simulated, are within a factor of {off:.2} of what was measured, and no better: what \
+             contends will be predicted so"
+        ));
+    }
+    doubts
 }
 
 fn read_back(text: &str) -> anyhow::Result<Machine> {

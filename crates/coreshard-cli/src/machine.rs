@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::Context;
 use coreshard_sim::Machine as Simulated;
-use coreshard_topology::{CpuSet, Preset, Topology, TopologyError, Usable};
+use coreshard_topology::{CpuSet, Preset, Topology, TopologyError, Usable, input};
 
 use crate::failure::bad_input;
 
@@ -96,6 +96,18 @@ impl MachineArgs {
     /// The machine to be simulated; `None` where none was given.
     pub(crate) fn simulated(&self) -> anyhow::Result<Option<Simulated>> {
         self.name().map(|text| Form::of(text).simulated()).transpose()
+    }
+
+    /// What results call it, whose topology is known as `topology`: by its name, or by its file as well.
+    pub(crate) fn known_as(&self, topology: &str) -> String {
+        match self.name().map(Form::of) {
+            Some(Form::Named(name)) => name.to_owned(),
+            Some(Form::Calibrated(path) | Form::Hwloc(path)) => {
+                let file = path.file_name().unwrap_or(path.as_os_str());
+                format!("{}: {topology}", input::path(Path::new(file)))
+            }
+            _ => topology.to_owned(),
+        }
     }
 
     /// What its name is to be followed by in results of a simulation: whose costs it has, where they are

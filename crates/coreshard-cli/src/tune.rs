@@ -193,11 +193,19 @@ fn text(
     }
     let best = tuning.recommended();
     let shard = best.shard_cores.map_or_else(String::new, |cores| format!(".shard_size({cores})"));
-    writeln!(
-        text,
-        "\nRecommended: {best}. Under the load that suits it less it still reaches {:.0} % of the best.",
-        best.worth * 100.0
-    )?;
+    let why = match load {
+        TuneLoad::Unknown => "Under the load that suits it less it still reaches",
+        TuneLoad::Even => {
+            "It does best under the even load. Under the one that suits it less it reaches"
+        }
+        TuneLoad::Lopsided => {
+            "It does best under the lopsided load. Under the one that suits it less it reaches"
+        }
+        TuneLoad::Seen(_) => {
+            "It does best under this load. Under that of the other two that suits it less it reaches"
+        }
+    };
+    writeln!(text, "\nRecommended: {best}. {why} {:.0} % of the best.", best.worth * 100.0)?;
     writeln!(text, "So do {} of {} rounds, each for itself.", tuning.agreeing, tuning.rounds)?;
     if !tuning.as_good.is_empty() {
         let others = tuning.as_good.iter().map(|at| tuning.candidates[*at].to_string());

@@ -86,12 +86,14 @@ fn every_form_is_known_again_and_every_command_keeps_to_the_rule() {
         let text = fs::read_to_string(folder.path().join(name)).unwrap();
         serde_json::from_str::<serde_json::Value>(&text).unwrap();
     }
-    fs::write(folder.path().join("mine"), "notes").unwrap();
+    for mine in ["mine", "mine.toml"] {
+        fs::write(folder.path().join(mine), "notes").unwrap();
+    }
     let commands: [&[&str]; 5] = [
         &["c2c", "--machine", "pocket", "--json", "mine"],
         &["c2c", "--machine", "pocket", "--trace", "mine"],
         &["sim", "replay", "--seed", "3-1", "--trace", "mine"],
-        &["calibrate", "--output", "mine"],
+        &["calibrate", "--output", "mine.toml"],
         &["bench", "rt", "pi", "--rounds", "1000000000", "--html", "mine"],
     ];
     for command in commands {
@@ -100,7 +102,15 @@ fn every_form_is_known_again_and_every_command_keeps_to_the_rule() {
             .code(2)
             .stderr(contains("mine").and(contains("no report of this command's")));
     }
-    assert_eq!(fs::read_to_string(folder.path().join("mine")).unwrap(), "notes");
+    for mine in ["mine", "mine.toml"] {
+        assert_eq!(fs::read_to_string(folder.path().join(mine)).unwrap(), "notes");
+    }
+    let without_ending = ["calibrate", "--output", "here.txt"];
+    let says = contains("here.txt: a machine's file ends in .toml");
+    coreshard(folder.path(), &without_ending).assert().code(2).stderr(says);
+    let to_stdout = ["bench", "queue", "--sim", "--machine", "pocket", "--csv", "-"];
+    let says = contains("a file of that name is ./-");
+    coreshard(folder.path(), &to_stdout).assert().code(2).stderr(says);
     let twice = ["--json", "one", "--csv", "./one"];
     coreshard(folder.path(), &FOR_EVER)
         .args(twice)

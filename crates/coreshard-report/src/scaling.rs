@@ -21,9 +21,14 @@ pub(crate) fn at(curve: &ScalingCurve, cpus: usize) -> String {
     point.map_or_else(|| format::ABSENT.to_owned(), |point| format::si(point.items_per_sec))
 }
 
+/// A law that is off by more, on average, says nothing of where the curve turns.
+const WORST_FIT: f64 = 0.25;
+
 /// Where the fitted curve turns: beyond the largest number that was measured, it is a guess.
 pub(crate) fn peak(usl: &Usl, most: usize) -> String {
     match usl.peak_cpus() {
+        _ if usl.error > WORST_FIT => "no law".to_owned(),
+        Some(peak) if peak.round() == 1.0 => "1 CPU".to_owned(),
         Some(peak) if peak <= most as f64 => format!("{peak:.0} CPUs"),
         _ => format!("> {most}"),
     }

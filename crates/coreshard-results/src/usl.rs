@@ -76,6 +76,10 @@ impl Usl {
     /// The number of CPUs with the highest throughput; `None` where it grows for ever.
     #[must_use]
     pub fn peak_cpus(&self) -> Option<f64> {
+        if self.sigma >= 1.0 {
+            // It falls from the first one on.
+            return Some(1.0);
+        }
         (self.kappa > 0.0).then(|| ((1.0 - self.sigma).max(0.0) / self.kappa).sqrt().max(1.0))
     }
 }
@@ -166,6 +170,9 @@ mod tests {
         assert!(law.throughput(peak) > law.throughput(peak - 0.1));
         assert!(law.throughput(peak) > law.throughput(peak + 0.1));
         assert_eq!(Usl { kappa: 0.0, ..law }.peak_cpus(), None);
+        let falls = Usl { sigma: 1.3, kappa: 0.0, ..law };
+        assert!(falls.throughput(2.0) < falls.throughput(1.0));
+        assert_eq!(falls.peak_cpus(), Some(1.0));
     }
 
     #[test]

@@ -27,7 +27,7 @@ use crate::failure::bad_input;
 
 /// The last object of each JSON document that is written has this key.
 const JSON_MARK: &str = "\"generator\": \"coreshard\"";
-/// In each machine's file.
+/// In each machine's file, whose last line is [`sum_line`] of all before.
 const TOML_MARK: &str = "source = [\"coreshard calibrate, on the machine itself\"]";
 /// The first line of each job file.
 pub(crate) const JOBS_MARK: &str = "# Made by coreshard sweep.";
@@ -72,6 +72,11 @@ enum Place {
 impl Destination {
     /// Finds out whether a report can be written to `path`.
     pub(crate) fn open(path: &Path) -> anyhow::Result<Self> {
+        if path == Path::new("-") {
+            return Err(bad_input(anyhow!(
+                "this cannot go to standard output, which \"-\" stands for; a file of that name is ./-"
+            )));
+        }
         let place = place(path).with_context(|| cannot(path)).map_err(bad_input)?;
         Ok(Self { path: path.to_owned(), place })
     }
@@ -189,7 +194,7 @@ fn place(path: &Path) -> anyhow::Result<Place> {
     }
     let (folder, name) = resolved(path)?;
     if ["/dev", "/proc", "/sys"].iter().any(|own| folder.starts_with(own)) {
-        return Err(anyhow!("it is in a folder of the system's; for standard output give -"));
+        return Err(anyhow!("it is in a folder of the system's"));
     }
     may_be_replaced(&folder.join(&name))?;
     // That it can be made is tried, and leaves nothing.
@@ -251,20 +256,41 @@ fn is_ours(path: &Path) -> anyhow::Result<bool> {
     };
     let head = part(0)?;
     let tail = part(found.len().saturating_sub(LOOKED_AT))?;
+    if head.lines().any(|line| line == TOML_MARK) {
+        // Such a file is made to be changed by hand, too.
+        let whole = fs::read(path)?;
+        let before = whole.trim_ascii_end().iter().rposition(|byte| *byte == b'\n');
+        let before = before.map_or(0, |end| end + 1);
+        return Ok(whole[before..] == *sum_line(&whole[..before]).as_bytes());
+    }
     let last_key = tail.rsplit_once(JSON_MARK).map(|(_, rest)| rest.trim());
     Ok(head.trim().is_empty() && found.len() < LOOKED_AT
         || head.trim() == "[]"
         || head.contains(html::MARK)
         || head.starts_with(&csv::queue_mark())
-        || head.lines().any(|line| line == TOML_MARK || line == JOBS_MARK)
+        || head.lines().any(|line| line == JOBS_MARK)
         || head.starts_with(RECORDING_MARK)
         || (head.starts_with(['{', '['])
             && last_key.is_some_and(|rest| matches!(rest, "}" | "}]" | "}\n]"))))
 }
 
-/// Gives the last object of a JSON document the key that marks it as ours. Other documents have their marks
-/// from where they are made.
+/// A machine's file ends with this line, by which is known whether somebody has changed it since.
+fn sum_line(text: &[u8]) -> String {
+    // FNV-1a, 64 bits.
+    let sum = text.iter().fold(0xCBF2_9CE4_8422_2325_u64, |sum, byte| {
+        (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01B3)
+    });
+    format!("# As it was written, without this line: {sum:016x}\n")
+}
+
+/// Gives the last object of a JSON document the key that marks it as ours, and a machine's file its sum. Other documents have
+/// their marks from where they are made.
 fn mark(report: &mut Vec<u8>) {
+    let is_machine = |text: &str| text.lines().any(|line| line == TOML_MARK);
+    if str::from_utf8(report).is_ok_and(is_machine) {
+        let sum = sum_line(report);
+        return report.extend_from_slice(sum.as_bytes());
+    }
     let text = report.trim_ascii_end();
     let object = match (text.first(), text.last()) {
         (Some(b'{'), Some(b'}')) => text,
@@ -453,9 +479,17 @@ mod tests {
             write(&path, report).unwrap();
         }
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
-        for precious in
-            ["my notes", "{\"generator\": \"coreshard\", \"mine\": 1}", "machine,platform\n"]
-        {
+        write(&path, &toml).unwrap();
+        let measured = fs::read_to_string(&path).unwrap();
+        assert!(measured.starts_with(&toml));
+        let changed = measured.replace("\"x\"", "\"my own\"");
+        for precious in [
+            "my notes",
+            "{\"generator\": \"coreshard\", \"mine\": 1}",
+            "machine,platform\n",
+            &toml,
+            &changed,
+        ] {
             fs::write(&path, precious).unwrap();
             assert!(error(&path).contains("is no report of this command's"), "{precious}");
             assert_eq!(fs::read_to_string(&path).unwrap(), precious);

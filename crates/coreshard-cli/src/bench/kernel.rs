@@ -113,6 +113,11 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     };
     let output = args.output.open()?;
     let place = simulated::bench_machine(&args.machine, &machine);
+    let cpus = place.usable.len();
+    if let Some(threads) = args.threads.filter(|threads| threads.get() > cpus) {
+        let problem = format!("{threads} threads were asked for; 1 to {cpus} can be used here");
+        return Err(bad_input(anyhow::Error::msg(problem)));
+    }
     let seeds: Vec<u64> = (0..args.seeds).map(|more| args.seed.wrapping_add(more)).collect();
     let mut bar = Bar::new()?;
     bar.begin(cases.len() * seeds.len());

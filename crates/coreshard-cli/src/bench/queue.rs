@@ -42,8 +42,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", value_parser = whole::<u64, 1, 65_536>)]
     threads: Option<u64>,
 
-    /// Items that each producer queues in a run [default: 6000, in a flood 200000; less where
-    /// producers outnumber CPUs]
+    /// Items that each producer queues in a run [default: 6000, in a flood 200000, less where
+    /// producers outnumber CPUs; simulated 300]
     #[arg(long, value_name = "N", value_parser = many::<u64>)]
     items: Option<u64>,
 
@@ -300,7 +300,7 @@ fn limits(usable: &Usable) -> Option<String> {
 }
 
 /// What else ran before the benchmark began, where that is more than a little: it is in the figures.
-pub(super) fn other_load(cpus: usize) -> Option<String> {
+pub(crate) fn other_load(cpus: usize) -> Option<String> {
     let text = input::text(Path::new("/proc/loadavg"), input::NUMBER_BYTES).ok()?;
     let load: f64 = text.split_whitespace().next()?.parse().ok()?;
     (load > 0.25 * cpus as f64).then(|| {

@@ -103,5 +103,6 @@ impl Progress for Shared<'_> {
 /// All of a simulated machine, which was chosen by `args`.
 pub(crate) fn bench_machine(args: &MachineArgs, machine: &Machine) -> BenchMachine {
     let topology = machine.topology().clone();
-    BenchMachine::whole(format!("{}{}", topology.name(), args.remark()), "sim", topology)
+    let name = args.known_as(topology.name());
+    BenchMachine::whole(format!("{name}{}", args.remark()), "sim", topology)
 }

@@ -123,6 +123,11 @@ impl Arbitration {
         )
     }
 
+    /// How far simulated operations are off, as a factor, on average: those that are off further.
+    pub(super) fn off(&self) -> f64 {
+        self.adds_off.max(self.tickets_off)
+    }
+
     /// The table of a machine's file.
     pub(super) fn text(&self) -> String {
         let Self { hold_ns, locked_ns, spin_exit_ns, reach_ns, adds_off, tickets_off, .. } = self;

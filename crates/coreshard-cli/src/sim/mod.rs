@@ -15,6 +15,7 @@ use coreshard_sim::search::{Failure, Plan, ReplaySeed, Subject, attempt};
 use coreshard_sim::{Machine, Sim, Summary, View};
 
 use crate::bench::{Destination, ForceArgs};
+use crate::failure::bad_input;
 use crate::machine::MachineArgs;
 use crate::number::{many, seed, whole};
 use crate::output;
@@ -150,6 +151,15 @@ fn searched(args: &MachineArgs) -> anyhow::Result<(Machine, String)> {
     Ok((machine, name))
 }
 
+/// The seed after the last of so many.
+fn last(from: u64, seeds: u64) -> anyhow::Result<u64> {
+    from.checked_add(seeds)
+        .with_context(|| {
+            format!("there are no {seeds} seeds from {from} on: the last seed is {}", u64::MAX - 1)
+        })
+        .map_err(bad_input)
+}
+
 fn search(args: &SearchArgs) -> anyhow::Result<()> {
     let (machine, name) = searched(&args.machine)?;
     if let Some(kind) = args.kth {
@@ -157,13 +167,13 @@ fn search(args: &SearchArgs) -> anyhow::Result<()> {
             [] => Scenario::ALL.to_vec(),
             some => some.to_vec(),
         };
-        let seeds = args.from..args.from.saturating_add(args.seeds.unwrap_or(2));
+        let seeds = args.from..last(args.from, args.seeds.unwrap_or(2))?;
         let sweep = Sweep { kind, up_to: args.up_to, scenarios, rounds: args.rounds, seeds };
         return sweep.run(&machine, &name);
     }
     let seeds = args.seeds.unwrap_or(1_000);
     let mut accesses = 0;
-    for seed in args.from..args.from.saturating_add(seeds) {
+    for seed in args.from..last(args.from, seeds)? {
         match try_seed(&machine, seed) {
             Ok(summary) => accesses += summary.accesses,
             Err(failure) => {

@@ -63,7 +63,13 @@ impl LoadArgs {
             file => self.of_file(Path::new(file)).map_err(bad_input)?,
         };
         let all = NonZeroUsize::new(cpus).unwrap_or(NonZeroUsize::MIN);
-        let producers = self.producers.unwrap_or(all).min(all);
+        let producers = self.producers.unwrap_or(all);
+        if producers > all {
+            let problem = format!(
+                "--producers {producers}: that many CPUs are to queue items, and 1 to {all} can be used here"
+            );
+            return Err(bad_input(anyhow::Error::msg(problem)));
+        }
         let item_work = item_work.unwrap_or(measured);
         let name = format!(
             "{of}: {producers} CPUs queue items of {:.1} µs",

@@ -347,6 +347,10 @@ impl MachineReader<'_> {
                     let problem = format!("{key} is 0; two CPUs are some time apart");
                     return Err(self.wrong(cell.span().start, problem));
                 }
+                if latency != 0 && number == column {
+                    let problem = format!("{key} is not 0; a CPU is no way from itself");
+                    return Err(self.wrong(cell.span().start, problem));
+                }
                 matrix.push(latency);
             }
         }
