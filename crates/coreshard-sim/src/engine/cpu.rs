@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use coreshard_topology::CpuId;
 
-use super::looks::Looking;
+use super::looking::Looking;
 use super::spin_detector::SpinDetector;
 use crate::machine::{Machine, Ps};
 use crate::memory::Place;

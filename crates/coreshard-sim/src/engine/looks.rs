@@ -9,6 +9,7 @@
 //! How many looks there are to be is known here, as the program says so; a loop that only calls `spin_hint` is seen to by `spin`.
 
 use super::calls::spin_hint;
+use super::looking::Looking;
 use super::state::{Pause, SimState, current};
 use super::turn::{suspend, with};
 use crate::machine::Ps;
@@ -20,29 +21,6 @@ const MOST_LOOKS: usize = 16;
 
 /// Of the time between two interruptions: for so long a CPU sleeps before it is drawn again whether there is one.
 const SHARE_OF_INTERRUPTIONS: u64 = 16;
-
-/// How a CPU that sleeps on lines would look at them.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Looking {
-    /// The first look that is not simulated.
-    first_at: Ps,
-    /// From one turn to the next; 0 for a CPU that goes on whenever a line is written.
-    turn: Ps,
-    /// At this look, if it comes to that, the CPU is interrupted.
-    interrupted_at: Option<Ps>,
-}
-
-impl Looking {
-    /// Turns whose looks are over at `time`.
-    fn over_at(&self, time: Ps) -> u64 {
-        if self.turn == 0 { 0 } else { time.saturating_sub(self.first_at).div_ceil(self.turn) }
-    }
-
-    /// When it sees that a line was taken at `taken`, and is at its new place at `done`.
-    pub(super) fn sees_at(&self, taken: Ps, done: Ps) -> Ps {
-        if self.turn == 0 { done } else { self.first_at + self.over_at(taken) * self.turn }
-    }
-}
 
 impl SimState {
     /// A load of a turn was done.

@@ -11,7 +11,7 @@
 //!
 //! Files, from the bottom up:
 //!
-//! - what a simulation consists of, as plain data: `thread`, `cpu`, `spin_detector`, `events`, `wait_queues`,
+//! - what a simulation consists of, as plain data: `thread`, `cpu`, `spin_detector`, `looking`, `events`, `wait_queues`,
 //!   `inheritance`, `store_buffers`, `item_counts`, `allowance`; what is to go wrong in it (`faults`, `failing`) and what draws that
 //!   (`fault_injector`, `pct`, `call_failures`); what is asked of a run beside that (`mode`), and how it is seen that
 //!   it goes on (`pulse`, `waited_at`);
@@ -38,6 +38,7 @@ mod inheritance;
 mod item_counts;
 mod items;
 mod line_waits;
+mod looking;
 mod looks;
 mod mode;
 mod noise;
