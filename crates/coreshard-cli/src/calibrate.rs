@@ -233,3 +233,29 @@ fn table(measured: &Calibration, compute: Compute) -> anyhow::Result<String> {
 
 /// Pairs of CPUs in the table; the file has all.
 const MAX_PAIRS: usize = 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_that_did_not_contend_are_told_of() {
+        let figure = |median_ns| Figure { median_ns, ..Figure::default() };
+        let contended = |threads, add_ns| Contended {
+            threads,
+            add: figure(add_ns),
+            compare_exchange: figure(add_ns),
+            ticket_lock: figure(add_ns),
+            mutex: figure(add_ns),
+        };
+        let measured = |two_ns| Calibration {
+            atomic: figure(3.0),
+            contended: vec![contended(1, 3.1), contended(2, two_ns)],
+            ..Calibration::default()
+        };
+        assert_eq!(doubts(&measured(36.0), None), [""; 0]);
+        let told = doubts(&measured(3.0), None);
+        assert!(told[0].contains("each of 2 threads 3.0 ns, and one alone 3.0"), "{told:?}");
+        assert_eq!(told.len(), 1);
+    }
+}

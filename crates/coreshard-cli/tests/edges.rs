@@ -248,3 +248,26 @@ fn a_recorded_machine_is_told_whole_and_steers_no_terminal() {
     let wrong = ["topo", "--machine", "\u{1b}[31m"];
     coreshard(folder.path(), &wrong).assert().code(2).stderr(contains("\u{1b}").not());
 }
+
+/// Nothing is cut to what there is without a word.
+#[test]
+fn what_is_asked_beyond_the_machine_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let asked: [(&[&str], &str); 3] = [
+        (
+            &["bench", "kernel", "workqueue", "--machine", "pocket", "--threads", "17"],
+            "17 threads were asked for; 1 to 16 can be used here",
+        ),
+        (
+            &["tune", "--machine", "pocket", "--producers", "17"],
+            "--producers 17: that many CPUs are to queue items, and 1 to 16 can be used here",
+        ),
+        (
+            &["sim", "search", "--from", "18446744073709551615", "--seeds", "2"],
+            "there are no 2 seeds from 18446744073709551615 on",
+        ),
+    ];
+    for (command, says) in asked {
+        coreshard(folder.path(), command).assert().code(2).stderr(contains(says));
+    }
+}

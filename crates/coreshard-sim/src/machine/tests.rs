@@ -228,6 +228,7 @@ fn a_measured_matrix_replaces_the_latencies_and_must_fit_the_machine() {
         ("[[0, 1], [1]]", "1 numbers in row 1"),
         ("[[0, 1], [0, 0]]", "row 1, column 0, is 0"),
         ("[[0, 1], [-1, 0]]", "row 1, column 0, is -1"),
+        ("[[5, 1], [1, 0]]", "row 0, column 0, is not 0"),
         ("3", "must be a list of rows"),
     ] {
         let error = error_of(&file(rows));
