@@ -258,7 +258,9 @@ fn is_ours(path: &Path) -> anyhow::Result<bool> {
     let tail = part(found.len().saturating_sub(LOOKED_AT))?;
     if head.lines().any(|line| line == TOML_MARK) {
         // Such a file is made to be changed by hand, too.
-        let whole = fs::read(path)?;
+        let mut whole = Vec::new();
+        file.rewind()?;
+        file.read_to_end(&mut whole)?;
         let before = whole.trim_ascii_end().iter().rposition(|byte| *byte == b'\n');
         let before = before.map_or(0, |end| end + 1);
         return Ok(whole[before..] == *sum_line(&whole[..before]).as_bytes());

@@ -19,9 +19,6 @@ use crate::space::in_host;
 /// Looks of a turn, at most; where there are more, each is simulated.
 const MOST_LOOKS: usize = 16;
 
-/// Of the time between two interruptions: for so long a CPU sleeps before it is drawn again whether there is one.
-const SHARE_OF_INTERRUPTIONS: u64 = 16;
-
 impl SimState {
     /// A load of a turn was done.
     #[cold]
@@ -59,7 +56,9 @@ impl SimState {
                 self.sleep_on(*line);
             }
             let first_at = self.now + self.costs.spin_hint;
-            let (turns, interrupted) = self.turns_before_interruption(left, turn);
+            let drawn =
+                self.noise.as_mut().map(|noise| noise.turns_before_interruption(left, turn));
+            let (turns, interrupted) = drawn.unwrap_or((left, false));
             let until = first_at + u64::from(turns - 1) * turn;
             let interrupted_at = interrupted.then_some(until);
             let cpu = &mut self.cpus[self.cpu];
@@ -68,12 +67,6 @@ impl SimState {
         });
         self.cpus[self.cpu].looks_at = lines;
         until
-    }
-
-    /// How many of `turns`, each of which takes `turn`, pass by, and whether the last one is interrupted then.
-    fn turns_before_interruption(&mut self, turns: u32, turn: Ps) -> (u32, bool) {
-        let Some(noise) = &mut self.noise else { return (turns, false) };
-        noise.turns_before_interruption(turns, turn, SHARE_OF_INTERRUPTIONS)
     }
 
     /// The CPU goes on at `time`: its thread is told how many turns are over.
@@ -115,6 +108,8 @@ pub(crate) fn watch(looks: u32, mut done: impl FnMut() -> bool) -> bool {
         let since = sim.map(|sim| with(sim, SimState::begin_turn));
         spin_hint();
         if done() {
+            // What it does next is no look.
+            sim.inspect(|sim| with(*sim, |sim| sim.spin_detector.notes_looks = false));
             return true;
         }
         left -= 1;

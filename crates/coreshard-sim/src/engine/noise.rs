@@ -38,18 +38,13 @@ impl Noise {
     }
 
     /// How many of `turns`, each of which takes `each`, pass by, and whether the last one is interrupted then: at most as many as take
-    /// a `share` of the time between two interruptions, so that there are hardly two.
-    pub(super) fn turns_before_interruption(
-        &mut self,
-        turns: u32,
-        each: Ps,
-        share: u64,
-    ) -> (u32, bool) {
+    /// a sixteenth of the time between two interruptions, so that there are hardly two.
+    pub(super) fn turns_before_interruption(&mut self, turns: u32, each: Ps) -> (u32, bool) {
         let every = self.of.interrupted_every;
         if every == 0 {
             return (turns, false);
         }
-        let most = (every / share / each).clamp(1, u64::from(turns));
+        let most = (every / 16 / each).clamp(1, u64::from(turns));
         let is_interrupted = self.random.below(every) < most * each;
         let before = if is_interrupted { 1 + self.random.below(most) } else { most };
         (u32::try_from(before).unwrap_or(turns), is_interrupted)
