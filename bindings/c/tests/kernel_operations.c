@@ -464,6 +464,7 @@ static void all_kinds_of_queues_run_works(void)
 	CHECK(system_unbound_wq == system_long_wq);
 }
 
+#ifndef WITHOUT_FORKS
 /* The only other worker waits for a work behind its own: a thread of the reserve runs that. */
 static _Atomic int rescued;
 
@@ -513,6 +514,7 @@ static void a_rescuer_knows_that_it_is_one(void)
 	CHECK(waitpid(child, &status, 0) == child);
 	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
+#endif
 
 #define MANY 200
 

@@ -21,6 +21,7 @@ mod machine;
 mod progress;
 mod queue;
 pub mod rt;
+mod seeds;
 mod spread;
 mod trial;
 mod tune;
@@ -34,7 +35,8 @@ pub use error::BenchError;
 pub use kernel_scopes::{ScopeRatios, SeenLoad, compare_scopes};
 pub use machine::BenchMachine;
 pub use progress::{Progress, Unwatched};
-pub use queue::{Combination, QueueBench, over_seeds};
+pub use queue::{Combination, QueueBench, over_seeds, with_curves};
+pub use seeds::{OverSeeds, SeedFigure, hba_over_seeds, index_over_seeds, over_each_rungs_seeds};
 pub use trial::{Bomb, Ledger, ParseScenarioError, QueueTrial, Record, Scenario, ScenarioTrial};
 pub use tune::{TuneEffort, TuneLoad, over_rounds, tune, tune_rounds};
 

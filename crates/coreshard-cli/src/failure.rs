@@ -35,7 +35,7 @@ impl fmt::Display for Interrupted {
 
 impl std::error::Error for Interrupted {}
 
-/// An error that exits with status 130, as shells report a command that Ctrl-C ended.
+/// An error that exits with status 130, as shells report a command that Ctrl-C ended: after SIGTERM, too.
 pub(crate) fn interrupted(what: &'static str) -> anyhow::Error {
     Interrupted(what).into()
 }

@@ -160,7 +160,7 @@ impl<'text> Form<'text> {
         let topology = match self {
             Self::Named(POCKET) | Self::Calibrated(_) => self.simulated()?.topology().clone(),
             Self::Named(text) | Self::Described(text) => {
-                Topology::parse_machine(text).map_err(bad_input)?
+                Topology::parse_machine(text).map_err(described)?
             }
             Self::Hwloc(path) => Topology::from_hwloc_xml(path).map_err(bad_input)?,
             Self::Recorded(root) => {
@@ -187,6 +187,17 @@ impl<'text> Form<'text> {
         };
         machine.map_err(bad_input)
     }
+}
+
+/// What else a machine may be asked for by, where its name is unknown.
+fn described(error: TopologyError) -> anyhow::Error {
+    if !error.is_unknown_machine() {
+        return bad_input(error);
+    }
+    bad_input(anyhow::anyhow!(
+        "{error}; besides, {POCKET}, files (MACHINE.toml of coreshard calibrate, hwloc's .xml), and folders that \
+         hold a recorded machine's sys folder"
+    ))
 }
 
 fn cut(whole: Topology, usable: Usable) -> Result<Machine, TopologyError> {

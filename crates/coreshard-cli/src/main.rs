@@ -22,10 +22,11 @@ mod top;
 mod topo;
 mod tune;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue};
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use coreshard_topology::input::quoted;
 
 #[cfg(test)]
@@ -97,8 +98,25 @@ fn bounded(mut error: clap::Error) -> clap::Error {
     error
 }
 
+/// The command line. A number below zero is an option's value: so the option says what it needs.
+fn command_line() -> clap::Command {
+    fn with_numbers_below_zero(command: clap::Command) -> clap::Command {
+        let command = command.mut_args(|arg| {
+            if arg.get_action().takes_values() { arg.allow_negative_numbers(true) } else { arg }
+        });
+        command.mut_subcommands(with_numbers_below_zero)
+    }
+    with_numbers_below_zero(Cli::command())
+}
+
+fn parse<W: Into<OsString> + Clone>(
+    words: impl IntoIterator<Item = W>,
+) -> Result<Cli, clap::Error> {
+    Cli::from_arg_matches(&command_line().try_get_matches_from(words)?)
+}
+
 fn main() -> ExitCode {
-    let done = match Cli::try_parse() {
+    let done = match parse(std::env::args_os()) {
         Ok(cli) => run(cli),
         Err(error) => output::answer(&bounded(error)),
     };
@@ -166,9 +184,13 @@ mod tests {
         assert!(found.len() > 60, "{found:?}");
         for (words, option) in found {
             for value in ["x", "0", "-1", "1.5", "", "99999999999999999999999999"] {
-                let given = words.iter().cloned().chain([format!("--{option}={value}")]);
-                let Err(error) = Cli::try_parse_from(given) else { continue };
+                let given = words.iter().cloned().chain([format!("--{option}"), value.to_owned()]);
+                let Err(error) = parse(given) else { continue };
                 let error = error.to_string();
+                assert!(
+                    !error.contains("unexpected argument"),
+                    "{words:?} --{option} {value}: {error}"
+                );
                 for raw in [
                     "invalid digit",
                     "non-zero type",
@@ -226,7 +248,7 @@ mod tests {
             let text = std::fs::read_to_string(&page).unwrap();
             for command in commands(&text) {
                 let words = std::iter::once("coreshard".to_owned()).chain(words_of(&command));
-                let error = Cli::try_parse_from(words).err().filter(clap::Error::use_stderr);
+                let error = parse(words).err().filter(clap::Error::use_stderr);
                 wrong.extend(
                     error.map(|it| format!("{}: coreshard {command}: {it}", page.display())),
                 );
@@ -263,7 +285,7 @@ mod tests {
         let alone = [long.clone(), format!("--{long}"), format!("-{long}")];
         let alone = alone.map(|word| (vec!["coreshard".to_owned()], word));
         for (words, given) in as_value.chain(alone) {
-            let Err(error) = Cli::try_parse_from([&words[..], &[given]].concat()) else { continue };
+            let Err(error) = parse([&words[..], &[given]].concat()) else { continue };
             let error = bounded(error).to_string();
             assert!(error.len() < 3_000 && !error.contains('\u{1b}'), "{words:?}: {error}");
         }

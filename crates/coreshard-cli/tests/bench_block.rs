@@ -213,7 +213,7 @@ fn fio_s_own_tool_reads_what_output_format_json_plus_writes() {
 fn the_published_order_of_rungs_comes_out_on_a_simulated_machine() {
     let run = || {
         let out = coreshard()
-            .args(["--ladder", "--machine=epyc-9754-2s", "--repeat=2", "--json=-"])
+            .args(["--ladder", "--machine=epyc-9754-2s", "--repeat=2", "--seeds=2", "--json=-"])
             .assert()
             .success();
         out.get_output().stdout.clone()
@@ -222,6 +222,7 @@ fn the_published_order_of_rungs_comes_out_on_a_simulated_machine() {
     let json: Value = serde_json::from_slice(&bytes).unwrap();
     let rows = json["rows"].as_array().unwrap();
     let average = |row: usize| rows[row]["runs"]["average"].as_f64().unwrap();
+    assert_eq!(rows[1]["seeds"]["average"]["each"].as_array().unwrap().len(), 2);
     assert!(average(1) > average(0), "padded beats packed");
     assert!(average(3) > average(2) && average(4) > average(2), "and no shared count beats both");
     assert_eq!(run(), bytes, "equal seeds give equal results");

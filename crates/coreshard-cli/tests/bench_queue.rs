@@ -277,7 +277,13 @@ fn cpu_ticks(process: u32) -> u64 {
 }
 
 #[test]
-fn ctrl_c_ends_it_with_what_was_measured() {
+fn ctrl_c_and_sigterm_end_it_with_what_was_measured() {
+    for signal in ["INT", "TERM"] {
+        is_ended_with_what_was_measured_by(signal);
+    }
+}
+
+fn is_ended_with_what_was_measured_by(signal: &str) {
     let folder = tempfile::tempdir().unwrap();
     let report = folder.path().join("report.csv");
     let child = Process::new(assert_cmd::cargo::cargo_bin("coreshard"))
@@ -293,9 +299,9 @@ fn ctrl_c_ends_it_with_what_was_measured() {
         assert!(child.0.try_wait().unwrap().is_none(), "it ended early");
         (cpu_ticks(child.0.id()) >= 30).then_some(())
     });
-    child.interrupt();
+    child.signal(signal);
     let status = wait_until("it has ended", NEVER, || child.0.try_wait().unwrap());
-    assert_eq!(status.code(), Some(130));
+    assert_eq!(status.code(), Some(130), "{signal}");
     let text = |pipe: &mut dyn Read| {
         let mut text = String::new();
         pipe.read_to_string(&mut text).unwrap();

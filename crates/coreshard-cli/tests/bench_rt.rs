@@ -74,8 +74,52 @@ fn pipelines_and_inversions_run_on_a_simulated_machine() {
         assert!(shortest > 1_000, "{rung}");
     }
     let page = fs::read_to_string(page).unwrap();
-    assert_eq!(page.matches("<svg").count(), 2);
-    assert!(page.contains("20 inversions, median"), "{page}");
+    // One with a dot for each seed, and one for each rung.
+    assert_eq!(page.matches("<svg").count(), 3);
+    assert!(page.contains("100 inversions, median"), "{page}");
+}
+
+/// In the table, in JSON and in a picture; nothing of the kind with one seed.
+#[test]
+fn simulated_figures_are_medians_over_seeds_with_quartiles() {
+    let machine =
+        ["--machine", "pocket", "--cpus", "4", "--rungs", "packed,per-llc", "--json", "-"];
+    let folder = tempfile::tempdir().unwrap();
+    for (bench, figure) in [
+        (["index", "--rounds", "10"], "ops_per_sec"),
+        (["cyclic", "--cycles", "10"], "p99_ns"),
+        (["pi", "--rounds", "5"], "inversions_per_sec"),
+        (["transcode", "--frames", "3"], "frames_per_sec"),
+    ] {
+        let of = |more: &[&str]| -> Value {
+            let instance: &[&str] =
+                if bench[0] == "transcode" { &["--instance-cpus", "2"] } else { &[] };
+            let output =
+                coreshard(&[&bench, &machine[..], instance, more].concat()).assert().success();
+            let results: Value = serde_json::from_slice(&output.get_output().stdout).unwrap();
+            if results.is_array() { results } else { results["results"].clone() }
+        };
+        let page = folder.path().join(bench[0]);
+        let rungs = of(&["--html", page.to_str().unwrap()]);
+        for (at, rung) in rungs.as_array().unwrap().iter().enumerate() {
+            let spread = &rung["seeds"][figure];
+            let each = spread["each"].as_array().unwrap();
+            let mut each: Vec<f64> = each.iter().map(|it| it.as_f64().unwrap()).collect();
+            each.sort_by(f64::total_cmp);
+            assert_eq!(each.len(), 5, "{rung}");
+            let [q1, q3] = ["q1", "q3"].map(|quartile| spread[quartile].as_f64().unwrap());
+            assert_eq!((q1, rung[figure].as_f64().unwrap(), q3), (each[1], each[2], each[3]));
+            assert_eq!(spread["over_first"].is_object(), at > 0, "{rung}");
+        }
+        assert!(
+            fs::read_to_string(&page).unwrap().contains(", of each run, on a logarithmic scale")
+        );
+        let one = of(&["--seeds", "1"]);
+        assert!(
+            one.as_array().unwrap().iter().all(|rung| rung["seeds"] == serde_json::json!({})),
+            "{one}"
+        );
+    }
 }
 
 #[test]

@@ -110,7 +110,8 @@ fn what_is_none_of_the_forms_is_one_sentence_and_status_2_everywhere() {
             .args(["--machine", "graec"])
             .assert()
             .code(2)
-            .stderr(predicate::str::contains("\"graec\"").and(predicate::str::contains("grace,")));
+            .stderr(predicate::str::contains("\"graec\"").and(predicate::str::contains("grace,")))
+            .stderr(predicate::str::contains("pocket").and(predicate::str::contains(".toml")));
     }
 }
 

@@ -53,6 +53,30 @@ fn a_simulated_benchmark_gives_the_same_results_each_time() {
     assert!(notes.contains("simulated: costs futex, seed 5"), "{notes}");
 }
 
+/// Each combination is simulated on a machine of its own.
+#[test]
+fn a_rung_makes_the_same_figures_beside_others_as_alone() {
+    let results = |more: &[&str]| -> Value {
+        let small =
+            ["bench", "queue", "--sim", "--machine", "pocket", "--items", "10", "--json", "-"];
+        let output = coreshard(&[&small, more].concat()).assert().success().get_output().clone();
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    let alone = ["--scopes", "cache", "--wake", "coalesced", "--intake", "locked"];
+    let beside = ["--scopes", "cpu,cache", "--intake", "locked"];
+    let [alone, beside] = [results(&alone), results(&beside)];
+    let cells = beside["results"].as_array().unwrap();
+    assert_eq!(cells.len(), 6);
+    assert_eq!(alone["results"][0], cells[5]);
+    // Those of the smaller machines are, too.
+    let scaled = |rungs: &[&str]| results(&[rungs, &["--cpus", "1,2,4"]].concat());
+    let [alone, beside] = [["--wake", "coalesced"], ["--wake", "under-lock,coalesced"]]
+        .map(|wake| scaled(&[&["--scopes", "numa", "--intake", "locked"], &wake[..]].concat()));
+    assert_eq!(alone["curves"][0]["points"].as_array().unwrap().len(), 3);
+    assert_eq!((&alone["curves"][0], &alone["threads"]), (&beside["curves"][1], &4.into()));
+    assert_eq!(beside["wake_ratios"].as_array().unwrap().len(), 1);
+}
+
 #[test]
 fn the_lines_of_a_simulated_queue_are_shown_with_functions_and_as_json() {
     let c2c =
@@ -133,7 +157,9 @@ fn a_search_says_what_it_tried_and_a_replay_whether_it_is_the_same_run() {
     let trace = text.trim().rsplit(' ').next().unwrap();
     let again = with(&format!("3-9-{trace}")).success();
     assert_eq!((&again.get_output().stdout, again.get_output().stderr.len()), (&first, 0));
-    with("3-9-0000000000000001").success().stderr(predicate::str::contains("this is not the run"));
+    // It was not replayed, whatever the other run did.
+    let other = with("3-9-0000000000000001").code(1).stdout(text.clone());
+    other.stderr(predicate::str::contains("this is not the run"));
 }
 
 #[test]

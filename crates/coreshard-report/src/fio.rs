@@ -220,8 +220,9 @@ pub fn ladder_text(results: &LadderResults) -> String {
 
 /// The experiment with an adapter as a text table, what was published beside what was predicted.
 pub fn hba_text(results: &HbaResults) -> String {
+    let notes: String = results.notes.iter().map(|note| format!("{note}\n")).collect();
     format!(
-        "{} ({}), {} jobs on {} devices, {} in flight each, interrupts: {:?}\n\n{}",
+        "{} ({}), {} jobs on {} devices, {} in flight each, interrupts: {:?}\n\n{}\n{notes}",
         results.machine,
         results.platform,
         results.jobs,

@@ -6,7 +6,7 @@ use maud::html;
 use crate::format;
 use crate::html::frame;
 use crate::plain;
-use crate::rt::dots;
+use crate::rt::{dots, per_sec};
 
 const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:60rem;\
 padding:0 1rem;color-scheme:light dark}pre{overflow-x:auto}svg{width:100%;height:auto}\
@@ -25,13 +25,13 @@ line{stroke:currentColor;opacity:.4}figure{margin:1.5rem 0}figcaption{font-size:
 pub fn text(results: &KernelResults) -> String {
     let notes: String = results.notes.iter().map(|note| format!("{note}\n")).collect();
     format!(
-        "{}, {}: the kernel's {}, {} threads, {} operations each, {} seeds\n\n{}\n{notes}",
+        "{}, {}: the kernel's {}, {}, {} operations each, {}\n\n{}\n{notes}",
         results.machine,
         results.platform,
         results.program,
-        results.threads,
+        format::counted(results.threads, "thread"),
         format::count(results.operations_per_thread as f64),
-        results.seeds.len(),
+        format::counted(results.seeds.len(), "seed"),
         plain::table(&results.results),
     )
 }
@@ -53,7 +53,7 @@ pub fn page(results: &KernelResults) -> String {
             @let rows: Vec<_> = cells.map(|cell| (&*cell.variant, &cell.each_seed[..])).collect();
             figure {
                 figcaption { (setting) ": operations per second, a dot for each seed" }
-                (dots(&rows))
+                (dots(&rows, "Operations per second", per_sec))
             }
         }
     };

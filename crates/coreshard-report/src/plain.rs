@@ -1,14 +1,18 @@
 //! Small tables of text: a line of headers, and a line for each row.
 
-use coreshard_results::column::{Row, Unit, Value};
+use coreshard_results::column::{Column, Row, Unit, Value};
 
 use crate::format;
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 
-/// All columns of the rows that have a heading; texts to the left, figures to the right.
+/// All columns of the rows that have a heading, but for those of which nothing was measured in any row; texts to the left, figures to the right.
 pub(crate) fn table<R: Row>(rows: &[R]) -> String {
     let Some(first) = rows.first() else { return String::new() };
-    let shown = || R::COLUMNS.iter().filter_map(|column| Some((column, column.heading?)));
+    let has_any =
+        |column: &Column<R>| rows.iter().any(|row| (column.value)(row, first) != Value::Absent);
+    let headed = R::COLUMNS.iter().filter_map(|column| Some((column, column.heading?)));
+    let columns: Vec<_> = headed.filter(|(column, _)| has_any(column)).collect();
+    let shown = || columns.iter().copied();
     let first_rung = R::COLUMNS.iter().find(|column| column.key == "rung");
     let first_rung = match first_rung.map(|column| (column.value)(first, first)) {
         Some(Value::Text(rung)) => rung,

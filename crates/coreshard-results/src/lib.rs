@@ -13,6 +13,7 @@ mod kernel;
 mod ladder;
 mod queue;
 mod rt;
+mod seeds;
 mod study;
 mod tuning;
 mod usl;
@@ -26,6 +27,7 @@ pub use queue::{Mode, QueueCell, QueueResults, ScalingCurve, ScalingPoint, WakeR
 pub use rt::{
     CyclicResults, CyclicThread, Durations, IndexCell, IndexResults, PiResults, TranscodeResults,
 };
+pub use seeds::{SeedRatio, SeedSpread, SeedSpreads};
 pub use study::{StudyRow, StudyRun};
 pub use tuning::{Candidate, Load, Tuning};
 pub use usl::Usl;

@@ -61,6 +61,13 @@ enum TopologyErrorKind {
 }
 
 impl TopologyError {
+    /// Whether a machine was asked for by a name that no preset has: whoever knows others can name them.
+    #[cfg(feature = "presets")]
+    #[must_use]
+    pub fn is_unknown_machine(&self) -> bool {
+        matches!(*self.kind, TopologyErrorKind::UnknownMachine { .. })
+    }
+
     pub(crate) fn folder(path: &Path, problem: impl Into<String>) -> Self {
         TopologyErrorKind::Folder { path: path.to_owned(), problem: problem.into() }.into()
     }

@@ -229,8 +229,11 @@ mod tests {
         assert_eq!(Topology::parse_machine("grace").unwrap().cores(), 72);
         assert_eq!(Topology::parse_machine("core:6 pu:2").unwrap().cores(), 6);
         assert_eq!(Topology::parse_machine("2 4 2").unwrap().cpus().len(), 16);
-        let error = Topology::parse_machine("graec").unwrap_err().to_string();
+        let error = Topology::parse_machine("graec").unwrap_err();
+        assert!(error.is_unknown_machine());
+        let error = error.to_string();
         assert!(error.contains("\"graec\"") && error.contains("kunpeng-920"), "{error}");
         assert!(Topology::parse_machine("").is_err());
+        assert!(!Topology::parse_machine("core:0").unwrap_err().is_unknown_machine());
     }
 }

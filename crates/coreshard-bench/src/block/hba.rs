@@ -22,7 +22,7 @@ use coreshard_block::{
     TagSetSpec, ThreadCounters,
 };
 use coreshard_platform::{AtomicInt, Padded, Platform, ThreadHandle, ThreadSpec, Time};
-use coreshard_results::{HbaResults, HbaRow, Interrupts, Published, Repeats};
+use coreshard_results::{HbaResults, HbaRow, Interrupts, Published, Repeats, SeedSpreads};
 use coreshard_topology::{CoreId, CpuId, NodeId};
 
 use crate::error::BenchError;
@@ -148,6 +148,7 @@ impl HbaBench {
             memory: rung.memory.to_string(),
             runs: Repeats::new("adapter", iops),
             published: rung.published(),
+            seeds: SeedSpreads::default(),
         });
         Ok(HbaResults {
             machine: machine.name.clone(),
@@ -157,6 +158,7 @@ impl HbaBench {
             depth: self.depth,
             interrupts: self.interrupts,
             rows: rows.collect(),
+            notes: Vec::new(),
         })
     }
 

@@ -21,6 +21,7 @@ pub(crate) mod gate;
 mod notes;
 mod order;
 mod over_seeds;
+mod parts;
 mod producer;
 mod producer_state;
 mod scaling;
@@ -47,6 +48,7 @@ pub use order::Combination;
 pub use over_seeds::over_seeds;
 use producer::{Findings, Pace, Producer, ProducerSlot, QueueRun};
 use producer_state::{ProducerState, producer_states};
+pub use scaling::with_curves;
 use tally::{MeasuredRun, Tally};
 
 /// One item of so many is timed in a flood, at most [`MAX_FLOOD_SAMPLES`] a producer and run.
@@ -173,9 +175,7 @@ impl QueueBench {
             })
             .collect();
         results.notes.extend(notes::wake_ratios(&results.wake_ratios));
-        if done < steps {
-            results.notes.push(format!("ended early: {done} of {steps} turns were taken"));
-        }
+        results.notes.extend(notes::early_end(done, steps, "turns were taken"));
         Ok(results)
     }
 
@@ -194,17 +194,28 @@ impl QueueBench {
         Ok(notes::Layouts::new(pods?))
     }
 
-    fn session<'a, P: Platform>(
-        &self,
-        machine: &'a BenchMachine,
-        layouts: notes::Layouts,
-    ) -> Result<Session<'a, P>, BenchError> {
+    /// Where the producers are.
+    fn slots(&self, machine: &BenchMachine) -> Vec<ProducerSlot> {
         let real = machine.real_cpus().len();
         let most = match machine.laid_over {
             Some(_) => real * VIRTUAL_PRODUCERS_PER_CPU,
             None => real,
         };
         let threads = self.threads.map_or(machine.usable.len().min(most), NonZeroUsize::get).max(1);
+        match &machine.laid_over {
+            Some(cpus) => slots::on_virtual_cpus(threads, &machine.usable, cpus),
+            None => slots::on_own_cpus(threads, &machine.usable),
+        }
+    }
+
+    fn session<'a, P: Platform>(
+        &self,
+        machine: &'a BenchMachine,
+        layouts: notes::Layouts,
+    ) -> Result<Session<'a, P>, BenchError> {
+        let real = machine.real_cpus().len();
+        let slots = self.slots(machine);
+        let threads = slots.len();
         let pace = match self.outstanding {
             None => Pace::Closed,
             Some(outstanding) => {
@@ -224,10 +235,6 @@ impl QueueBench {
             Pace::Flood { sampled_every, .. } => {
                 items.div_ceil(sampled_every).min(MAX_FLOOD_SAMPLES)
             }
-        };
-        let slots = match &machine.laid_over {
-            Some(cpus) => slots::on_virtual_cpus(threads, &machine.usable, cpus),
-            None => slots::on_own_cpus(threads, &machine.usable),
         };
         Ok(Session {
             machine,

@@ -1,6 +1,6 @@
 //! What a reader must know to read the figures right.
 
-use coreshard_results::WakeRatio;
+use coreshard_results::{QueueResults, WakeRatio};
 use coreshard_topology::{Pods, Scope};
 
 use super::producer::{Pace, ProducerSlot};
@@ -50,7 +50,7 @@ impl Layouts {
     }
 
     /// `cache_shard = cache = system here: 1 pod`, for each group of scopes with the same pods.
-    fn collapsed(&self) -> Vec<String> {
+    pub(super) fn collapsed(&self) -> Vec<String> {
         let mut groups: Vec<Vec<&Layout>> = Vec::new();
         for layout in &self.0 {
             let same = |group: &&mut Vec<&Layout>| group[0].pods.same_layout(&layout.pods);
@@ -127,6 +127,21 @@ pub(super) fn of(
 
 fn counted_cpus(cpus: f64) -> String {
     if cpus == 1.0 { "1 CPU's".to_owned() } else { format!("{cpus:.2} CPUs'") }
+}
+
+const ENDED_EARLY: &str = "ended early: ";
+
+/// What is said where less was done than was to be.
+pub(super) fn early_end(done: usize, planned: usize, what: &str) -> Option<String> {
+    (done < planned).then(|| format!("{ENDED_EARLY}{done} of {planned} {what}"))
+}
+
+pub(super) fn is_of_early_end(note: &str) -> bool {
+    note.starts_with(ENDED_EARLY)
+}
+
+pub(super) fn was_ended_early(results: &QueueResults) -> bool {
+    results.notes.iter().any(|note| is_of_early_end(note))
 }
 
 /// After-unlock against under-lock where it matters, in one sentence for each intake.

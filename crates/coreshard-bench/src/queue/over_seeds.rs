@@ -1,6 +1,6 @@
 //! What simulations with several seeds found, as one.
 
-use coreshard_results::{QueueCell, QueueResults, ScalingCurve, Usl, WakeRatio};
+use coreshard_results::{QueueCell, QueueResults, ScalingCurve, ScalingPoint, Usl, WakeRatio};
 
 use super::notes;
 use crate::spread::{Quartiles, Spread};
@@ -31,30 +31,53 @@ fn median_ns(all: impl IntoIterator<Item = u64>) -> u64 {
 #[must_use]
 pub fn over_seeds(all: &[QueueResults]) -> Option<QueueResults> {
     let first = all.first()?;
-    // One that was ended early may lack cells at its end.
-    let cells = all.iter().map(|results| results.results.len()).min()?;
-    let ratios = all.iter().map(|results| results.wake_ratios.len()).min()?;
-    let points = |results: &QueueResults| {
-        results.curves.iter().map(|curve| curve.points.len()).min().unwrap_or(0)
-    };
-    let points = all.iter().map(points).min()?;
     let old_notes = notes::wake_ratios(&first.wake_ratios);
+    // Of curves that were ended early, the last points may be of fewer CPUs.
+    let as_large = || all.iter().filter(|results| results.threads == first.threads);
     let mut merged = QueueResults {
         runs: all.iter().map(|results| results.runs).sum(),
-        results: (0..cells)
-            .map(|at| cell(all.iter().map(|it| &it.results[at]).collect()))
-            .collect(),
-        wake_ratios: (0..ratios)
-            .map(|at| ratio(all.iter().map(|it| &it.wake_ratios[at]).collect()))
-            .collect(),
-        curves: (0..first.curves.len())
-            .map(|at| curve(all.iter().filter_map(|it| it.curves.get(at)).collect(), points))
-            .collect(),
+        results: alike(as_large().flat_map(|it| &it.results), |one, other| {
+            (&one.scope, &one.wake, &one.intake) == (&other.scope, &other.wake, &other.intake)
+        })
+        .into_iter()
+        .map(cell)
+        .collect(),
+        wake_ratios: alike(as_large().flat_map(|it| &it.wake_ratios), |one, other| {
+            (&one.scope, &one.intake, &one.wake, &one.over)
+                == (&other.scope, &other.intake, &other.wake, &other.over)
+        })
+        .into_iter()
+        .map(ratio)
+        .collect(),
+        curves: alike(all.iter().flat_map(|it| &it.curves), |one, other| {
+            (&one.scope, &one.wake, &one.intake) == (&other.scope, &other.wake, &other.intake)
+        })
+        .into_iter()
+        .map(curve)
+        .collect(),
         ..first.clone()
     };
-    merged.notes.retain(|note| !old_notes.contains(note));
+    merged.notes.retain(|note| !old_notes.contains(note) && !notes::is_of_early_end(note));
     merged.notes.extend(notes::wake_ratios(&merged.wake_ratios));
+    let whole = all.iter().filter(|results| !notes::was_ended_early(results)).count();
+    merged.notes.extend(notes::early_end(whole, all.len(), "seeds were measured whole"));
     Some(merged)
+}
+
+/// In groups of those that are the same with each seed, in the order in which they are first met: a benchmark that was
+/// ended early may lack any of them.
+fn alike<'all, T>(
+    all: impl Iterator<Item = &'all T>,
+    are_alike: impl Fn(&T, &T) -> bool,
+) -> Vec<Vec<&'all T>> {
+    let mut groups: Vec<Vec<&T>> = Vec::new();
+    for one in all {
+        match groups.iter_mut().find(|group| are_alike(group[0], one)) {
+            Some(group) => group.push(one),
+            None => groups.push(vec![one]),
+        }
+    }
+    groups
 }
 
 fn cell(all: Vec<&QueueCell>) -> QueueCell {
@@ -96,20 +119,26 @@ fn ratio(all: Vec<&WakeRatio>) -> WakeRatio {
     }
 }
 
-fn curve(all: Vec<&ScalingCurve>, points: usize) -> ScalingCurve {
-    let mut merged = all[0].clone();
-    merged.points.truncate(points);
-    for (at, point) in merged.points.iter_mut().enumerate() {
-        let of = || all.iter().map(|curve| &curve.points[at]);
-        point.items_per_sec = median(of().map(|point| point.items_per_sec));
-        point.items_per_sec_min = of().map(|it| it.items_per_sec_min).fold(f64::INFINITY, f64::min);
-        point.items_per_sec_max = of().map(|it| it.items_per_sec_max).fold(0.0, f64::max);
-        point.p50_ns = median_ns(of().map(|point| point.p50_ns));
-        point.end_to_end_p99_ns = median_ns(of().map(|point| point.end_to_end_p99_ns));
-    }
+fn curve(all: Vec<&ScalingCurve>) -> ScalingCurve {
+    let points = all.iter().flat_map(|curve| &curve.points);
+    let mut at_each = alike(points, |one, other| one.cpus == other.cpus);
+    at_each.sort_by_key(|points| points[0].cpus);
+    let mut merged =
+        ScalingCurve { points: at_each.into_iter().map(point).collect(), ..all[0].clone() };
     let points: Vec<_> = merged.points.iter().map(|it| (it.cpus, it.items_per_sec)).collect();
     merged.usl = Usl::fit(&points);
     merged
+}
+
+fn point(all: Vec<&ScalingPoint>) -> ScalingPoint {
+    ScalingPoint {
+        cpus: all[0].cpus,
+        items_per_sec: median(all.iter().map(|it| it.items_per_sec)),
+        items_per_sec_min: all.iter().map(|it| it.items_per_sec_min).fold(f64::INFINITY, f64::min),
+        items_per_sec_max: all.iter().map(|it| it.items_per_sec_max).fold(0.0, f64::max),
+        p50_ns: median_ns(all.iter().map(|it| it.p50_ns)),
+        end_to_end_p99_ns: median_ns(all.iter().map(|it| it.end_to_end_p99_ns)),
+    }
 }
 
 #[cfg(test)]
@@ -142,5 +171,40 @@ mod tests {
             ]
         );
         assert_eq!(over_seeds(&[]), None);
+    }
+
+    /// Whichever combinations had their turn before it was ended.
+    #[test]
+    fn a_seed_that_was_ended_early_is_merged_by_what_was_measured() {
+        let cell = |scope: &str, items_per_sec| QueueCell {
+            scope: scope.into(),
+            items_per_sec,
+            ..QueueCell::default()
+        };
+        let point =
+            |cpus, items_per_sec| ScalingPoint { cpus, items_per_sec, ..Default::default() };
+        let curve = |points| vec![ScalingCurve { points, ..ScalingCurve::default() }];
+        let whole = QueueResults {
+            results: vec![cell("cpu", 1.0), cell("numa", 20.0)],
+            curves: curve(vec![point(1, 1.0), point(2, 2.0)]),
+            ..QueueResults::default()
+        };
+        let ended = QueueResults {
+            results: vec![cell("numa", 30.0)],
+            curves: curve(vec![point(1, 3.0)]),
+            notes: vec!["ended early: 1 of 2 turns were taken".into()],
+            ..QueueResults::default()
+        };
+        for all in [[whole.clone(), ended.clone()], [ended, whole]] {
+            let merged = over_seeds(&all).unwrap();
+            let of = |scope| {
+                let found = merged.results.iter().find(|cell| cell.scope == scope);
+                found.map(|cell| cell.items_per_sec)
+            };
+            assert_eq!((of("cpu"), of("numa")), (Some(1.0), Some(25.0)));
+            let points = merged.curves[0].points.iter().map(|it| (it.cpus, it.items_per_sec));
+            assert!(points.eq([(1, 2.0), (2, 2.0)]), "{:?}", merged.curves);
+            assert_eq!(merged.notes, ["ended early: 1 of 2 seeds were measured whole"]);
+        }
     }
 }

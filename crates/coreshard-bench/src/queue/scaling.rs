@@ -3,10 +3,10 @@
 use std::num::NonZeroUsize;
 
 use coreshard_platform::Platform;
-use coreshard_results::{QueueResults, ScalingCurve, ScalingPoint, Usl};
+use coreshard_results::{QueueCell, QueueResults, ScalingCurve, ScalingPoint, Usl};
 use coreshard_topology::CpuSet;
 
-use super::QueueBench;
+use super::{QueueBench, notes};
 use crate::error::BenchError;
 use crate::machine::BenchMachine;
 use crate::progress::Progress;
@@ -26,61 +26,107 @@ impl QueueBench {
         counts: &[usize],
         progress: &mut dyn Progress,
     ) -> Result<QueueResults, BenchError> {
+        let mut all = Vec::new();
+        for (bench, machine) in self.on_first_cpus(machine, counts)? {
+            let results = bench.run::<P>(&machine, progress)?;
+            let is_last = notes::was_ended_early(&results);
+            all.push(results);
+            if is_last {
+                break;
+            }
+        }
+        Ok(with_curves(all).expect("there is a number of CPUs"))
+    }
+
+    /// The benchmark with a producer on each of the first CPUs of the machine, and those CPUs of the machine: for each of
+    /// `counts`, from the smallest to the largest. What these find, [`with_curves`] makes one.
+    ///
+    /// # Errors
+    /// Where a count is 0 or more than there are CPUs, or there is none.
+    pub fn on_first_cpus(
+        &self,
+        machine: &BenchMachine,
+        counts: &[usize],
+    ) -> Result<Vec<(Self, BenchMachine)>, BenchError> {
         let mut counts = counts.to_vec();
         counts.sort_unstable();
         counts.dedup();
+        if counts.is_empty() {
+            return Err(BenchError::no_rungs("number of CPUs"));
+        }
         let most = machine.usable.len();
         if let Some(wrong) = counts.iter().find(|count| **count == 0 || **count > most) {
             return Err(BenchError::cpu_count(*wrong, most));
         }
-        let mut curves: Vec<ScalingCurve> = Vec::new();
-        let mut last = None;
-        for count in counts {
-            let part = BenchMachine {
-                usable: machine.usable.iter().take(count).collect::<CpuSet>(),
-                ..machine.clone()
-            };
+        let on_first = |count| {
+            let usable = machine.usable.iter().take(count).collect::<CpuSet>();
             let bench = Self { threads: NonZeroUsize::new(count), ..self.clone() };
-            let results = bench.run::<P>(&part, progress)?;
-            let planned = self.scopes.len() * self.wakes.len() * self.intakes.len();
-            for cell in &results.results {
-                let point = ScalingPoint {
-                    cpus: count,
-                    items_per_sec: cell.items_per_sec,
-                    items_per_sec_min: cell.items_per_sec_min,
-                    items_per_sec_max: cell.items_per_sec_max,
-                    p50_ns: cell.p50_ns,
-                    end_to_end_p99_ns: cell.end_to_end_p99_ns,
-                };
-                let is_its = |curve: &&mut ScalingCurve| {
-                    (&curve.scope, &curve.wake, &curve.intake)
-                        == (&cell.scope, &cell.wake, &cell.intake)
-                };
-                match curves.iter_mut().find(is_its) {
-                    Some(curve) => curve.points.push(point),
-                    None => curves.push(ScalingCurve {
-                        scope: cell.scope.clone(),
-                        wake: cell.wake.clone(),
-                        intake: cell.intake.clone(),
-                        points: vec![point],
-                        usl: None,
-                    }),
-                }
-            }
-            let ended = results.results.len() < planned
-                || results.notes.iter().any(|note| note.starts_with("ended early"));
-            last = Some(results);
-            if ended {
-                break;
+            (bench, BenchMachine { usable, ..machine.clone() })
+        };
+        Ok(counts.into_iter().map(on_first).collect())
+    }
+}
+
+/// Results on more and more CPUs, with a producer on each, as one: those of the last that were measured, with a curve for
+/// each combination over all. `None` of none.
+///
+/// ```
+/// use coreshard_bench::with_curves;
+/// use coreshard_results::{QueueCell, QueueResults};
+///
+/// let with = |threads, items_per_sec| QueueResults {
+///     threads,
+///     results: vec![QueueCell { items_per_sec, ..QueueCell::default() }],
+///     ..QueueResults::default()
+/// };
+/// let scaled = with_curves(vec![with(1, 100.0), with(2, 180.0)]).expect("two numbers of CPUs");
+/// assert_eq!((scaled.threads, scaled.curves[0].points[1].items_per_sec), (2, 180.0));
+/// ```
+#[must_use]
+pub fn with_curves(all: Vec<QueueResults>) -> Option<QueueResults> {
+    let mut curves: Vec<ScalingCurve> = Vec::new();
+    for results in &all {
+        for cell in &results.results {
+            let is_its = |curve: &&mut ScalingCurve| {
+                (&curve.scope, &curve.wake, &curve.intake)
+                    == (&cell.scope, &cell.wake, &cell.intake)
+            };
+            let point = point(results.threads, cell);
+            match curves.iter_mut().find(is_its) {
+                Some(curve) => curve.points.push(point),
+                None => curves.push(ScalingCurve {
+                    scope: cell.scope.clone(),
+                    wake: cell.wake.clone(),
+                    intake: cell.intake.clone(),
+                    points: vec![point],
+                    usl: None,
+                }),
             }
         }
-        let mut results = last.ok_or_else(|| BenchError::no_rungs("number of CPUs"))?;
-        for curve in &mut curves {
-            let points: Vec<(usize, f64)> =
-                curve.points.iter().map(|point| (point.cpus, point.items_per_sec)).collect();
-            curve.usl = Usl::fit(&points);
-        }
-        results.curves = curves;
-        Ok(results)
+    }
+    for curve in &mut curves {
+        let points: Vec<(usize, f64)> =
+            curve.points.iter().map(|point| (point.cpus, point.items_per_sec)).collect();
+        curve.usl = Usl::fit(&points);
+    }
+    let was_ended = all.iter().find(|results| notes::was_ended_early(results)).cloned();
+    let last = all.iter().rposition(|results| !results.results.is_empty());
+    let mut results = all.into_iter().nth(last.unwrap_or(0))?;
+    // It may be that of a larger number, of which nothing was measured.
+    if let Some(ended) = was_ended.filter(|_| !notes::was_ended_early(&results)) {
+        results.notes.extend(ended.notes.into_iter().filter(|it| notes::is_of_early_end(it)));
+    }
+    results.curves = curves;
+    Some(results)
+}
+
+fn point(cpus: usize, cell: &QueueCell) -> ScalingPoint {
+    ScalingPoint {
+        cpus,
+        items_per_sec: cell.items_per_sec,
+        items_per_sec_min: cell.items_per_sec_min,
+        items_per_sec_max: cell.items_per_sec_max,
+        p50_ns: cell.p50_ns,
+        end_to_end_p99_ns: cell.end_to_end_p99_ns,
     }
 }

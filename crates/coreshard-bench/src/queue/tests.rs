@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use coreshard_platform::Host;
-use coreshard_results::QueueCell;
+use coreshard_results::{QueueCell, WakeRatio};
 use coreshard_topology::Topology;
 
 use super::*;
@@ -184,4 +184,56 @@ fn curves_have_a_point_for_each_number_of_cpus() {
         assert!(error.to_string().contains(&said), "{error}");
     }
     assert!(bench.run_scaling::<Host>(&host, &[], &mut Unwatched).is_err());
+}
+
+/// What a simulation of each combination gives is told as a benchmark of all of them would be.
+#[test]
+fn parts_are_joined_to_what_the_whole_would_say() {
+    let machine = BenchMachine::host();
+    let bench = QueueBench {
+        scopes: vec![Scope::System, Scope::Numa, Scope::Cpu],
+        intakes: vec![Intake::Locked],
+        runs: NonZeroUsize::new(2).unwrap(),
+        ..small()
+    };
+    let whole = bench.run::<Host>(&machine, &mut Unwatched).unwrap();
+    let of_part = |part: QueueBench| part.run::<Host>(&machine, &mut Unwatched).unwrap();
+    let mut parts: Vec<_> = bench.parts().unwrap().into_iter().map(of_part).collect();
+    let joined = bench.join(&machine, &parts).unwrap();
+    let cells = |results: &QueueResults| {
+        let said =
+            |it: &QueueCell| (it.scope.clone(), it.wake.clone(), it.pods, it.same_pods_as.clone());
+        results.results.iter().map(said).collect::<Vec<_>>()
+    };
+    assert_eq!(cells(&joined), cells(&whole));
+    let ratios = |results: &QueueResults| {
+        let said = |it: &WakeRatio| (it.scope.clone(), it.wake.clone(), it.contended);
+        results.wake_ratios.iter().map(said).collect::<Vec<_>>()
+    };
+    assert_eq!(ratios(&joined), ratios(&whole));
+    for ratio in &joined.wake_ratios {
+        let rate = |wake: &str| {
+            let its = |it: &&QueueCell| (&*it.scope, &*it.wake) == (&*ratio.scope, wake);
+            joined.results.iter().find(its).unwrap().items_per_sec
+        };
+        assert_eq!(ratio.items_per_sec_ratio, rate(&ratio.wake) / rate(&ratio.over));
+        let range = ratio.items_per_sec_ratio_min..=ratio.items_per_sec_ratio_max;
+        assert!(range.contains(&ratio.items_per_sec_ratio), "{ratio:?}");
+    }
+    // But for the figures in them.
+    let notes = |results: &QueueResults| {
+        let told = results.notes.iter().map(|note| note.split(':').next().unwrap().to_owned());
+        told.collect::<Vec<_>>()
+    };
+    assert_eq!(notes(&joined), notes(&whole));
+
+    // The one that was not begun when the benchmark was ended.
+    let mut never = Ends { announced: 0, seen: 0, after: 0 };
+    parts[0] = bench.parts().unwrap()[0].run::<Host>(&machine, &mut never).unwrap();
+    let ended = bench.join(&machine, &parts).unwrap();
+    assert_eq!(cells(&ended), cells(&whole)[1..]);
+    assert_eq!(ended.wake_ratios.len(), whole.wake_ratios.len() - 2, "cpu has no oldest one");
+    let note =
+        format!("ended early: {} of {} combinations were measured", parts.len() - 1, parts.len());
+    assert!(ended.notes.contains(&note), "{:?}", ended.notes);
 }

@@ -13,7 +13,7 @@
 use std::num::{NonZeroU64, NonZeroUsize};
 
 use coreshard_platform::{Policy, RealTime, ThreadHandle, ThreadSpec};
-use coreshard_results::{IndexCell, IndexResults};
+use coreshard_results::{IndexCell, IndexResults, SeedSpreads};
 use coreshard_rt::{PriorityIndex, Rung};
 
 use super::storm::{Part, StormTimes, storm};
@@ -139,6 +139,7 @@ impl IndexBench {
                 set_ns: spread(own.iter().map(|run| run[1].others_ns_per_round).collect()).median,
                 bytes: index.bytes(),
                 each_run: own.iter().map(rate).collect(),
+                seeds: SeedSpreads::default(),
             })
         };
         let results: Result<Vec<_>, _> = match whole {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Release};
 
 use coreshard_platform::{AtomicInt, Lock, Platform, RealTime, ThreadHandle, ThreadSpec};
-use coreshard_results::PiResults;
+use coreshard_results::{PiResults, SeedSpreads};
 use coreshard_rt::{CpuMask, Executor, InheritMutex, Priority};
 use coreshard_topology::CpuSet;
 
@@ -197,6 +197,7 @@ impl PiBench {
             waits: durations(&waits.lock()),
             inversions_per_sec: (groups as u64 * rounds) as f64 * 1e9 / elapsed_ns as f64,
             notes,
+            seeds: SeedSpreads::default(),
         })
     }
 }

@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::time::Duration;
 
 use coreshard_platform::{AtomicInt, Lock, Padded, Parker, PerCpuCounter, RealTime, Time};
-use coreshard_results::TranscodeResults;
+use coreshard_results::{SeedSpreads, TranscodeResults};
 use coreshard_rt::{CpuMask, Executor};
 use coreshard_topology::CpuId;
 use hdrhistogram::Histogram;
@@ -171,6 +171,7 @@ impl TranscodeBench {
             frame_times: durations(&frame_times),
             between_tasks_ns: (whole_ns - work_ns) / tasks.max(1) as f64,
             notes,
+            seeds: SeedSpreads::default(),
         })
     }
 }

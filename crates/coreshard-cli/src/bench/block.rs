@@ -2,11 +2,14 @@
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use coreshard::Host;
-use coreshard_bench::{BlockBench, BlockJob, HbaBench, LadderBench, parse_job_file};
+use coreshard_bench::{
+    BlockBench, BlockJob, HbaBench, LadderBench, hba_over_seeds, parse_job_file,
+};
 use coreshard_report::fio;
 use coreshard_results::{BlockResults, Interrupts};
 use coreshard_sim::{Machine as Simulated, Profile, Sim};
@@ -15,7 +18,8 @@ use coreshard_topology::input;
 use super::destination::{Destination, ForceArgs};
 use super::progress::Bar;
 use super::queue::Site;
-use super::simulated::{self, Outside, SimArgs};
+use super::seeds::{SeedsArgs, side_by_side};
+use super::simulated::{self, Shared, SimArgs};
 use crate::failure::{bad_input, interrupted};
 use crate::machine::{Machine, MachineArgs};
 use crate::number::{few, whole};
@@ -153,6 +157,9 @@ pub(crate) struct Args {
 
     #[command(flatten)]
     simulated: SimArgs,
+
+    #[command(flatten)]
+    seeds: SeedsArgs,
 
     /// With --machine: the devices that the jobs share [default: 4]
     #[arg(long, value_name = "N", requires = "machine", value_parser = few)]
@@ -316,11 +323,24 @@ fn simulate(args: &Args, machine: &Simulated) -> anyhow::Result<()> {
     if args.interrupts_at_submitter {
         bench.interrupts = Interrupts::Submitter;
     }
-    let bar = Bar::new()?;
     let costs = args.simulated.costs.unwrap_or(Profile::InKernel);
-    let simulation = args.simulated.simulation(machine).profile(costs);
-    let run = simulation.run(|| bench.run::<Sim>(&bench_machine, &mut Outside(bar)))?;
-    let results = run.value.map_err(classed)?;
+    let seeds = args.seeds.from(args.simulated.seed());
+    let bar = Mutex::new(Bar::new()?);
+    let runs = side_by_side(seeds.len(), |at| {
+        let bench = HbaBench { seed: seeds[at], ..bench.clone() };
+        let mut progress = Shared { bar: &bar, simulations: seeds.len() };
+        let simulation = args.simulated.simulation(machine).profile(costs).seed(seeds[at]);
+        simulation.run(|| bench.run::<Sim>(&bench_machine, &mut progress))
+    });
+    drop(bar);
+    let (mut all, mut notes) = (Vec::new(), Vec::new());
+    for run in runs {
+        let run = run?;
+        notes.push(simulated::note(costs, &[run.summary]));
+        all.push(run.value.map_err(classed)?);
+    }
+    let mut results = hba_over_seeds(&all).context("nothing was measured")?;
+    results.notes.splice(0..0, notes);
     args.finish(destination, &fio::hba_text(&results), |out| {
         serde_json::to_writer_pretty(&mut *out, &results)?;
         out.write_all(b"\n")

@@ -1,15 +1,23 @@
-//! A progress bar, and the key that ends a benchmark early.
+//! A progress bar, and the signals that end a benchmark early.
 
 use std::fmt;
+use std::io;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, LazyLock};
 
 use anyhow::Context;
 use coreshard_bench::Progress;
 use indicatif::{ProgressBar, ProgressStyle};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag;
 
-/// Set by the first Ctrl-C.
-static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+/// Ctrl-C, and how services and time limits end what they started. A terminal that is closed (SIGHUP) ends the
+/// command as ever, and one that `nohup` started goes on.
+const ENDING: [i32; 2] = [SIGINT, SIGTERM];
+
+/// Set by the first of them.
+static INTERRUPTED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 
 /// A bar on standard error where that is a terminal. It is drawn between two turns and never by a
 /// thread of its own, which would run beside what is measured.
@@ -17,25 +25,26 @@ pub(crate) struct Bar {
     bar: ProgressBar,
 }
 
-/// From now on Ctrl-C ends what is measured early, and a second one ends the command.
+/// From now on Ctrl-C or SIGTERM ends what is measured early, and a second one ends the command.
 pub(crate) fn listen_for_interrupts() -> anyhow::Result<()> {
-    ctrlc::set_handler(|| {
-        if INTERRUPTED.swap(true, Relaxed) {
-            std::process::exit(130);
-        }
-    })
-    .context("cannot listen for Ctrl-C")
+    let listen = |signal| -> io::Result<()> {
+        // In this order: the first one finds that none came before.
+        flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&INTERRUPTED))?;
+        flag::register(signal, Arc::clone(&INTERRUPTED))?;
+        Ok(())
+    };
+    ENDING.into_iter().try_for_each(listen).context("cannot listen for Ctrl-C and SIGTERM")
 }
 
 impl Bar {
-    /// A bar that is drawn when the benchmark begins; from now on Ctrl-C ends the benchmark early,
-    /// and a second one ends the command.
+    /// A bar that is drawn when the benchmark begins; from now on Ctrl-C or SIGTERM ends the
+    /// benchmark early, and a second one ends the command.
     pub(crate) fn new() -> anyhow::Result<Self> {
         listen_for_interrupts()?;
         Ok(Self { bar: ProgressBar::no_length() })
     }
 
-    /// Whether Ctrl-C was pressed.
+    /// Whether Ctrl-C was pressed, or SIGTERM came.
     pub(crate) fn was_interrupted() -> bool {
         INTERRUPTED.load(Relaxed)
     }

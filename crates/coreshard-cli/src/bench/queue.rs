@@ -8,7 +8,7 @@ use std::sync::Mutex;
 
 use anyhow::{Context, bail};
 use coreshard::{CpuSet, Host, Intake, Scope, Topology, Wake};
-use coreshard_bench::{BenchMachine, QueueBench, over_seeds};
+use coreshard_bench::{BenchMachine, QueueBench, over_seeds, with_curves};
 use coreshard_report::{csv, html, json, table};
 use coreshard_results::QueueResults;
 use coreshard_sim::{Machine as Simulated, Sim};
@@ -16,7 +16,7 @@ use coreshard_topology::{ShardSize, Usable, input};
 
 use super::destination::{Destination, ForceArgs};
 use super::progress::Bar;
-use super::seeds::{DEFAULT_SEEDS, side_by_side};
+use super::seeds::{SeedsArgs, side_by_side};
 use super::simulated::{self, Shared, SimArgs};
 use crate::failure::{bad_input, interrupted};
 use crate::machine::{Machine, MachineArgs};
@@ -78,10 +78,8 @@ pub(crate) struct Args {
     #[command(flatten)]
     simulated: SimArgs,
 
-    /// Simulate with N seeds from --seed on, side by side: figures are medians over them, with quartiles
-    /// [default: 5]
-    #[arg(long, value_name = "N", requires = "machine", value_parser = whole::<u64, 1, 1_000>)]
-    seeds: Option<u64>,
+    #[command(flatten)]
+    seeds: SeedsArgs,
 
     /// Wanted number of cores in a cache shard
     #[arg(long, value_name = "N", default_value_t = ShardSize::DEFAULT.cores(),
@@ -325,7 +323,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     {
         return run_simulated(args, &machine, &bench);
     }
-    let given = args.simulated.given().or(args.seeds.map(|_| "--seeds"));
+    let given = args.simulated.given().or(args.seeds.given());
     if let Some(option) = given {
         return Err(bad_input(anyhow::anyhow!("{option} needs --sim")));
     }
@@ -353,29 +351,53 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     finish(destinations, &results)
 }
 
+/// Each combination on a machine of its own, so that it makes the same figures beside others as alone.
 fn run_simulated(args: &Args, machine: &Simulated, bench: &QueueBench) -> anyhow::Result<()> {
     let bar = Bar::new()?;
     let destinations = Destinations::open(args)?;
-    let bench_machine = simulated::bench_machine(&args.machine, machine);
-    let counts = args.cpus.as_ref().map(|counts| counts.of(bench_machine.usable.len()));
-    let seeds = args.seeds.unwrap_or(DEFAULT_SEEDS);
+    let place = simulated::bench_machine(&args.machine, machine);
+    // One, or one for each number of CPUs.
+    let benches = match &args.cpus {
+        None => vec![(bench.clone(), place)],
+        Some(counts) => {
+            let counts = counts.of(place.usable.len());
+            bench.on_first_cpus(&place, &counts).map_err(bad_input)?
+        }
+    };
+    let mut parts = Vec::new();
+    for (bench, place) in &benches {
+        parts.extend(bench.parts()?.into_iter().map(|part| (part, place)));
+    }
+    let seeds = args.seeds.from(args.simulated.seed());
+    let simulations = seeds.len() * parts.len();
     let bar = Mutex::new(bar);
-    let simulations = usize::try_from(seeds).unwrap_or(1);
-    let runs = side_by_side(simulations, |more| {
-        let seed = args.simulated.seed().wrapping_add(more as u64);
-        let bench = QueueBench { seed, ..bench.clone() };
+    let runs = side_by_side(simulations, |at| {
+        let (seed, (part, place)) = (seeds[at / parts.len()], &parts[at % parts.len()]);
         let mut progress = Shared { bar: &bar, simulations };
-        args.simulated.simulation(machine).seed(seed).run(|| match &counts {
-            None => bench.run::<Sim>(&bench_machine, &mut progress),
-            Some(counts) => bench.run_scaling::<Sim>(&bench_machine, counts, &mut progress),
-        })
+        let simulation = args.simulated.simulation(machine).seed(seed);
+        simulation.run(|| part.run::<Sim>(place, &mut progress))
     });
     drop(bar);
+    let mut runs = runs.into_iter();
     let (mut all, mut notes) = (Vec::new(), Vec::new());
-    for run in runs {
-        let run = run?;
-        notes.push(args.simulated.note(&run));
-        all.push(run.value.map_err(bad_input)?);
+    for _ in &seeds {
+        let mut summaries = Vec::new();
+        let mut found = Vec::new();
+        for run in runs.by_ref().take(parts.len()) {
+            let run = run?;
+            summaries.push(run.summary);
+            found.push(run.value.map_err(bad_input)?);
+        }
+        notes.push(args.simulated.note(&summaries));
+        let each = benches.iter().zip(found.chunks(parts.len() / benches.len()));
+        let joined: Result<Vec<_>, _> =
+            each.map(|((bench, place), found)| bench.join(place, found)).collect();
+        let joined = joined?;
+        all.extend(if args.cpus.is_some() {
+            with_curves(joined)
+        } else {
+            joined.into_iter().next()
+        });
     }
     let mut results = over_seeds(&all).context("nothing was measured")?;
     results.cpu_model = machine.topology().model().map(str::to_owned);

@@ -8,8 +8,31 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread;
 
+use crate::number::whole;
+
 /// Seeds of a simulated benchmark, where nothing else is asked for.
 pub(crate) const DEFAULT_SEEDS: u64 = 5;
+
+/// How many simulations a figure is a median of.
+#[derive(Debug, Default, clap::Args)]
+pub(crate) struct SeedsArgs {
+    /// Simulate with N seeds from --seed on, side by side: figures are medians over them, with quartiles
+    /// [default: 5]
+    #[arg(long, value_name = "N", requires = "machine", value_parser = whole::<u64, 1, 1_000>)]
+    seeds: Option<u64>,
+}
+
+impl SeedsArgs {
+    /// The option that needs a simulation, where it was given.
+    pub(crate) fn given(&self) -> Option<&'static str> {
+        self.seeds.map(|_| "--seeds")
+    }
+
+    /// The seeds, of which `first` is the first.
+    pub(crate) fn from(&self, first: u64) -> Vec<u64> {
+        (0..self.seeds.unwrap_or(DEFAULT_SEEDS)).map(|more| first.wrapping_add(more)).collect()
+    }
+}
 
 /// Calls `run` with 0 to `jobs` − 1, as many at once as there are CPUs, and returns what it returned, by number.
 pub(crate) fn side_by_side<R: Send>(jobs: usize, run: impl Fn(usize) -> R + Sync) -> Vec<R> {

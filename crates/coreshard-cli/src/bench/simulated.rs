@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use coreshard_bench::{BenchMachine, Progress};
-use coreshard_sim::{Machine, Profile, Run, Sim, Simulation};
+use coreshard_sim::{Machine, Profile, Sim, Simulation, Summary};
 
 use super::progress::Bar;
 use crate::machine::MachineArgs;
@@ -52,29 +52,28 @@ impl SimArgs {
         Simulation::new(machine).seed(self.seed()).profile(self.costs()).settle(SETTLE)
     }
 
-    /// What a reader must know of a simulated run.
-    pub(super) fn note<R>(&self, run: &Run<R>) -> String {
-        format!(
-            "simulated: costs {}, seed {}, {} ns of virtual time, trace {:016x}",
-            self.costs(),
-            run.summary.seed,
-            run.summary.virtual_ns,
-            run.summary.trace_hash
-        )
+    /// What a reader must know of simulations with one seed, of which there is at least one.
+    pub(super) fn note(&self, runs: &[Summary]) -> String {
+        note(self.costs(), runs)
     }
 }
 
-/// Shows how far a benchmark has come, from inside the simulation and without a trace in it.
-pub(crate) struct Outside(pub(crate) Bar);
+/// What a reader must know of simulations with these costs and one seed, of which there is at least one.
+pub(super) fn note(costs: Profile, runs: &[Summary]) -> String {
+    let seed = runs[0].seed;
+    let virtual_ns: u64 = runs.iter().map(|run| run.virtual_ns).sum();
+    let traces = match runs {
+        [one] => format!("trace {:016x}", one.trace_hash),
+        several => format!("{} simulations, traces {:016x}", several.len(), sum_of_traces(several)),
+    };
+    format!("simulated: costs {costs}, seed {seed}, {virtual_ns} ns of virtual time, {traces}")
+}
 
-impl Progress for Outside {
-    fn begin(&mut self, steps: usize) {
-        Sim::outside(|| self.0.begin(steps));
-    }
-
-    fn step(&mut self, what: &dyn fmt::Display) -> ControlFlow<()> {
-        Sim::outside(|| self.0.step(what))
-    }
+/// One number of the traces of all: FNV-1a, a trace at a time.
+fn sum_of_traces(runs: &[Summary]) -> u64 {
+    runs.iter().fold(0xCBF2_9CE4_8422_2325, |sum, run| {
+        (sum ^ run.trace_hash).wrapping_mul(0x0100_0000_01B3)
+    })
 }
 
 /// Shows how far several simulations at once have come.

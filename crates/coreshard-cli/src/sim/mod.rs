@@ -218,25 +218,30 @@ fn replay(args: &ReplayArgs) -> anyhow::Result<()> {
         Ok(summary) => Some(summary.trace_hash),
         Err(failure) => failure.replay.trace_hash,
     };
-    if let (Some(expected), Some(hash)) = (expected, hash)
-        && expected != hash
-    {
-        output::warn(&format!(
-            "coreshard: this is not the run that was printed: its trace is {hash:016x}, not \
-             {expected:016x}; the code, or the machine {name}, is another"
-        ));
-    }
+    let another = expected.zip(hash).filter(|(expected, hash)| expected != hash);
+    let another = another.map(|(expected, hash)| {
+        format!(
+            "this is not the run that was printed: its trace is {hash:016x}, not {expected:016x}; the code, \
+             or the machine {name}, is another"
+        )
+    });
     match outcome {
-        Ok(summary) => output::print(&format!(
-            "seed {seed} breaks no promise: {} ns of virtual time, {} accesses, trace {:016x}\n",
-            summary.virtual_ns, summary.accesses, summary.trace_hash
-        )),
+        Ok(summary) => {
+            output::print(&format!(
+                "seed {seed} breaks no promise: {} ns of virtual time, {} accesses, trace {:016x}\n",
+                summary.virtual_ns, summary.accesses, summary.trace_hash
+            ))?;
+            another.map_or(Ok(()), |another| Err(anyhow::Error::msg(another)))
+        }
         Err(failure) => {
             let text = match &step {
                 Some(step) => step.tell(&failure, &name),
                 None => tell(&failure, &machine, &name)?,
             };
             output::print(&text)?;
+            if let Some(another) = another {
+                output::warn(&format!("coreshard: {another}"));
+            }
             bail!("the seed breaks a promise")
         }
     }

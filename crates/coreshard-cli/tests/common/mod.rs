@@ -29,9 +29,14 @@ pub(crate) struct Ending(pub(crate) Child);
 impl Ending {
     /// As Ctrl-C does.
     pub(crate) fn interrupt(&self) {
+        self.signal("INT");
+    }
+
+    pub(crate) fn signal(&self, name: &str) {
         // A shell has it in itself; the program is missing on small machines.
+        let kill = format!("kill -{name} \"$0\"");
         let id = self.0.id().to_string();
-        let sent = std::process::Command::new("sh").args(["-c", "kill -INT \"$0\"", &id]).status();
+        let sent = std::process::Command::new("sh").args(["-c", &kill, &id]).status();
         assert!(sent.unwrap().success());
     }
 }

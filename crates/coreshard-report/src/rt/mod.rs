@@ -3,6 +3,6 @@
 mod page;
 mod text;
 
-pub(crate) use page::dots;
 pub use page::{cyclic_page, index_page, pi_page, transcode_page};
+pub(crate) use page::{dots, per_sec};
 pub use text::{cyclic, index, pi, transcode};

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use coreshard_results::{CyclicResults, Durations, IndexResults, PiResults, TranscodeResults};
+use coreshard_results::{
+    CyclicResults, Durations, IndexResults, PiResults, SeedSpreads, TranscodeResults,
+};
 use maud::{Markup, html};
 use serde::Serialize;
 
@@ -22,6 +24,7 @@ const FLOOR: f64 = 160.0;
 /// How late each thread woke up.
 pub fn cyclic_page(runs: &[CyclicResults]) -> String {
     let pictures = html! {
+        (seeds(runs, "p99_ns", "The 99th of 100 wake-ups", format::time_tick))
         @for run in runs {
             h2 { "Rung " (run.rung) }
             @for (number, thread) in &run.thread {
@@ -41,6 +44,7 @@ pub fn cyclic_page(runs: &[CyclicResults]) -> String {
 /// How long the high task of each inversion waited.
 pub fn pi_page(runs: &[PiResults]) -> String {
     let pictures = html! {
+        (seeds(runs, "inversions_per_sec", "Inversions per second", per_sec))
         @for run in runs {
             h2 { "Rung " (run.rung) }
             (durations(&run.waits, "From asking for the lock to having it", "inversions"))
@@ -52,6 +56,7 @@ pub fn pi_page(runs: &[PiResults]) -> String {
 /// How long the frames took.
 pub fn transcode_page(runs: &[TranscodeResults]) -> String {
     let pictures = html! {
+        (seeds(runs, "frames_per_sec", "Frames per second", per_sec))
         @for run in runs {
             h2 { "Rung " (run.rung) }
             (durations(&run.frame_times, "From a frame's begin to its last slice's end", "frames"))
@@ -67,10 +72,50 @@ pub fn index_page(results: &IndexResults) -> String {
     let pictures = html! {
         figure {
             figcaption { "Operations per second, a dot for each run" }
-            (dots(&rungs))
+            (dots(&rungs, "Operations per second", per_sec))
         }
     };
     page("index", "The rungs of the priority index", &index(results), &pictures, results)
+}
+
+/// What has a figure with each seed.
+trait Seeded {
+    fn rung(&self) -> &str;
+    fn seeds(&self) -> &SeedSpreads;
+}
+
+macro_rules! seeded {
+    ($($results:ty),+) => {
+        $(impl Seeded for $results {
+            fn rung(&self) -> &str {
+                &self.rung
+            }
+
+            fn seeds(&self) -> &SeedSpreads {
+                &self.seeds
+            }
+        })+
+    };
+}
+
+seeded!(CyclicResults, PiResults, TranscodeResults);
+
+/// A figure with each seed, in a row for each rung; nothing where there are no seeds.
+fn seeds(runs: &[impl Seeded], key: &str, what: &str, text: impl Fn(f64) -> String) -> Markup {
+    let rows: Vec<_> =
+        runs.iter().filter_map(|run| Some((run.rung(), &run.seeds().of(key)?.each[..]))).collect();
+    html! {
+        @if !rows.is_empty() {
+            figure {
+                figcaption { (what) ", a dot for each seed" }
+                (dots(&rows, what, text))
+            }
+        }
+    }
+}
+
+pub(crate) fn per_sec(value: f64) -> String {
+    format!("{}/s", format::si_tick(value))
 }
 
 fn page(
@@ -195,7 +240,7 @@ fn histogram(
 }
 
 /// A row of dots for each name, over one logarithmic scale.
-pub(crate) fn dots(rows: &[(&str, &[f64])]) -> Markup {
+pub(crate) fn dots(rows: &[(&str, &[f64])], what: &str, text: impl Fn(f64) -> String) -> Markup {
     let all = || rows.iter().flat_map(|row| row.1.iter().copied()).filter(|it| *it > 0.0);
     let first = all().fold(f64::INFINITY, f64::min);
     let last = all().fold(0.0, f64::max);
@@ -207,17 +252,17 @@ pub(crate) fn dots(rows: &[(&str, &[f64])]) -> Markup {
     let apart = FLOOR / rows.len() as f64;
     html! {
         svg viewBox="0 0 900 190" role="img" {
-            title { "Operations per second of each run, on a logarithmic scale" }
+            title { (what) ", of each run, on a logarithmic scale" }
             @for (row, (name, runs)) in rows.iter().enumerate() {
                 @let y = format!("{:.1}", (row as f64 + 0.7) * apart);
                 text x="0" y=(format!("{:.1}", (row as f64 + 0.3) * apart)) { (name) }
                 @for run in *runs {
                     circle cx=(format!("{:.1}", axis.at(*run))) cy=(y) r="4" fill-opacity="0.5" {
-                        title { (name) ": " (format::si(*run)) "/s" }
+                        title { (name) ": " (text(*run)) }
                     }
                 }
             }
-            (axis.draw(last * 1.2, |tick| format!("{}/s", format::si_tick(tick))))
+            (axis.draw(last * 1.2, &text))
         }
     }
 }

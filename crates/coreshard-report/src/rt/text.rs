@@ -12,13 +12,13 @@ fn notes(notes: &[String]) -> String {
 /// The rungs of the priority index, one a line.
 pub fn index(results: &IndexResults) -> String {
     format!(
-        "{}, {}: {} threads set and search among {} CPUs; {} rounds each, {} runs\n\n{}\n{}",
+        "{}, {}: setting and searching by {}, among {}; {} rounds each, {}\n\n{}\n{}",
         results.machine,
         results.platform,
-        results.threads,
-        results.searched_cpus,
+        format::counted(results.threads, "thread"),
+        format::counted(results.searched_cpus, "CPU"),
         format::count(results.rounds_per_thread as f64),
-        results.runs,
+        format::counted(results.runs, "run"),
         plain::table(&results.results),
         notes(&results.notes),
     )
@@ -28,10 +28,10 @@ pub fn index(results: &IndexResults) -> String {
 pub fn cyclic(runs: &[CyclicResults]) -> String {
     let Some(first) = runs.first() else { return String::new() };
     format!(
-        "{}, {}: {} threads{}, one wake-up every {} µs, {} each\n\n{}\n{}",
+        "{}, {}: {}{}, one wake-up every {} µs, {} each\n\n{}\n{}",
         first.machine,
         first.platform,
-        first.num_threads,
+        format::counted(first.num_threads, "thread"),
         first.priority.map_or(" at normal priority".to_owned(), |it| format!(", priority {it}")),
         format::plain(first.interval_us),
         format::count(first.thread.values().next().map_or(0, |thread| thread.cycles) as f64),

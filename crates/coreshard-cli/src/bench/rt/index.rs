@@ -2,9 +2,10 @@
 
 use std::num::{NonZeroU64, NonZeroUsize};
 
-use anyhow::bail;
+use anyhow::{Context, bail};
 use coreshard::Host;
 use coreshard_bench::rt::IndexBench;
+use coreshard_bench::{Unwatched, index_over_seeds};
 use coreshard_report::rt as report;
 use coreshard_results::IndexResults;
 use coreshard_rt::Rung;
@@ -14,8 +15,7 @@ use crate::number::{few, many, whole};
 
 use super::super::progress::Bar;
 use super::super::queue::{or_all, rung};
-use super::super::simulated::Outside;
-use super::options::{Output, OutputArgs, WhereArgs};
+use super::options::{Output, OutputArgs, Simulations, WhereArgs};
 
 /// The rounds of a simulated thread, and the runs, where nothing else is asked for.
 const SIMULATED_ROUNDS: NonZeroU64 = NonZeroU64::new(100).expect("it is not 0");
@@ -39,7 +39,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "N", value_parser = few)]
     group: Option<NonZeroUsize>,
 
-    /// Runs of each rung, interleaved [default: 7, simulated 1]
+    /// Runs of each rung, interleaved [default: 7, simulated 1 with each seed]
     #[arg(long, value_name = "N", value_parser = whole::<NonZeroUsize, 1, 10_000>)]
     runs: Option<NonZeroUsize>,
 
@@ -73,25 +73,27 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     if args.place.c2c.is_some() && rungs.len() > 1 {
         bail!("the lines of one rung can be shown at a time: give one with --rungs");
     }
-    let bench = IndexBench {
-        rungs,
-        threads: args.threads,
-        rounds: args.rounds.unwrap_or(SIMULATED_ROUNDS),
-        group: args.group,
-        runs: args.runs.unwrap_or(NonZeroUsize::MIN),
-        seed: args.place.seed(),
-    };
     let output = args.output.open()?;
-    let bar = Bar::new()?;
     let bench_machine = args.place.bench_machine(&machine)?;
-    let simulation = args.place.simulation(&machine);
-    let mut run = simulation.run(|| bench.run::<Sim>(&bench_machine, &mut Outside(bar)))?;
-    let note = args.place.note(&run);
-    let lines = args.place.lines(&mut run);
-    let mut results = run.value?;
-    results.notes.insert(0, note);
+    let run = |rung: &Rung, seed| {
+        let bench = IndexBench {
+            rungs: vec![*rung],
+            threads: args.threads,
+            rounds: args.rounds.unwrap_or(SIMULATED_ROUNDS),
+            group: args.group,
+            runs: args.runs.unwrap_or(NonZeroUsize::MIN),
+            seed,
+        };
+        bench.run::<Sim>(&bench_machine, &mut Unwatched)
+    };
+    let rungs: Vec<Rung> = Rung::ALL.into_iter().filter(|rung| rungs.contains(rung)).collect();
+    let Simulations { found, notes, lines } = args.place.simulate(&machine, &rungs, run)?;
+    let found: Result<Vec<Vec<IndexResults>>, _> =
+        found.into_iter().map(|of_rung| of_rung.into_iter().collect()).collect();
+    let mut results = index_over_seeds(&found?).context("nothing was measured")?;
+    results.notes.splice(0..0, notes);
     finish(output, &results)?;
-    lines.map_or(Ok(()), |lines| args.output.show(&lines))
+    lines.iter().try_for_each(|lines| args.output.show(lines))
 }
 
 fn finish(output: Output, results: &IndexResults) -> anyhow::Result<()> {

@@ -1,20 +1,25 @@
 //! What the benchmarks of real time have in common: where they run, with what, and where their results go.
 
+use std::fmt;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
 use coreshard_bench::rt::ExecutorSettings;
-use coreshard_bench::{BenchError, BenchMachine};
+use coreshard_bench::{BenchError, BenchMachine, OverSeeds, Progress, over_each_rungs_seeds};
 use coreshard_report::json;
 use coreshard_results::{CyclicResults, PiResults, TranscodeResults};
 use coreshard_rt::{Priority, Rung};
-use coreshard_sim::{Machine, Run, Simulation};
+use coreshard_sim::{Machine, Run};
 use coreshard_topology::Topology;
 
 use super::super::destination::{Destination, ForceArgs};
+use super::super::progress::Bar;
 use super::super::queue::{Site, other_load, rung, said};
+use super::super::seeds::{SeedsArgs, side_by_side};
 use super::super::simulated::{self, SimArgs};
 use super::latency;
+use crate::failure::interrupted;
 use crate::machine::{self, MachineArgs};
 use crate::number::{few, whole};
 use crate::output;
@@ -32,7 +37,10 @@ pub(super) struct WhereArgs {
     #[command(flatten)]
     simulated: SimArgs,
 
-    /// Show N of the lines that simulated CPUs take from one another
+    #[command(flatten)]
+    seeds: SeedsArgs,
+
+    /// Show N of the lines that simulated CPUs take from one another, with the first seed
     #[arg(long, value_name = "N", requires = "machine",
           value_parser = whole::<usize, 0, 1_000_000>)]
     pub(super) c2c: Option<usize>,
@@ -43,18 +51,48 @@ impl WhereArgs {
         self.machine.simulated()
     }
 
-    /// A simulation of the machine with these options.
-    pub(super) fn simulation<'machine>(&self, machine: &'machine Machine) -> Simulation<'machine> {
-        self.simulated.simulation(machine).record_lines(self.c2c.is_some())
-    }
-
-    pub(super) fn seed(&self) -> u64 {
-        self.simulated.seed()
-    }
-
-    /// What a reader must know of a simulated run.
-    pub(super) fn note<R>(&self, run: &Run<R>) -> String {
-        self.simulated.note(run)
+    /// Simulates `run` of each of `rungs` with each seed, each by itself, and returns for each rung what it returned with
+    /// each seed, what a reader must know, and the lines that are to be shown.
+    pub(super) fn simulate<G: Sync + fmt::Display, R: Send>(
+        &self,
+        machine: &Machine,
+        rungs: &[G],
+        run: impl Fn(&G, u64) -> R + Sync,
+    ) -> anyhow::Result<Simulations<R>> {
+        let seeds = self.seeds.from(self.simulated.seed());
+        let mut bar = Bar::new()?;
+        bar.begin(rungs.len() * seeds.len());
+        let bar = Mutex::new(bar);
+        let runs = side_by_side(rungs.len() * seeds.len(), |at| {
+            let (rung, seed) = (&rungs[at / seeds.len()], seeds[at % seeds.len()]);
+            if bar.lock().expect("nobody panics with it held").step(rung).is_break() {
+                return None;
+            }
+            let shows_lines = self.c2c.is_some() && seed == seeds[0];
+            let simulation =
+                self.simulated.simulation(machine).seed(seed).record_lines(shows_lines);
+            Some(simulation.run(|| run(rung, seed)))
+        });
+        drop(bar);
+        let runs: Option<Vec<_>> = runs.into_iter().collect();
+        let Some(runs) = runs else {
+            return Err(interrupted("interrupted before every rung had its turn with each seed"));
+        };
+        let mut runs = runs.into_iter();
+        let mut of_seeds = vec![Vec::new(); seeds.len()];
+        let (mut found, mut lines) = (Vec::new(), Vec::new());
+        for _ in rungs {
+            let mut of_rung = Vec::new();
+            for (summaries, run) in of_seeds.iter_mut().zip(runs.by_ref()) {
+                let mut run = run?;
+                lines.extend(self.lines(&mut run));
+                summaries.push(run.summary);
+                of_rung.push(run.value);
+            }
+            found.push(of_rung);
+        }
+        let notes = of_seeds.iter().map(|summaries| self.simulated.note(summaries)).collect();
+        Ok(Simulations { found, notes, lines })
     }
 
     /// This machine as far as it is to be used, and what to say of it.
@@ -78,11 +116,21 @@ impl WhereArgs {
     }
 
     /// The lines of a run that recorded them, as many as are to be shown.
-    pub(super) fn lines<R>(&self, run: &mut Run<R>) -> Option<String> {
+    fn lines<R>(&self, run: &mut Run<R>) -> Option<String> {
         let mut report = run.lines.take()?;
         report.lines.truncate(self.c2c?);
         Some(report.to_string())
     }
+}
+
+/// What simulations of all rungs with all seeds gave.
+pub(super) struct Simulations<R> {
+    /// For each rung what it returned with each seed.
+    pub(super) found: Vec<Vec<R>>,
+    /// What a reader must know.
+    pub(super) notes: Vec<String>,
+    /// For each rung the lines that are to be shown, where any are.
+    pub(super) lines: Vec<String>,
 }
 
 /// What the tasks of a benchmark run with.
@@ -138,16 +186,16 @@ pub(super) struct RungsArgs {
 }
 
 impl RungsArgs {
-    /// Measures each rung on the bench_machine, on this machine or in a simulation of its own, and shows the
-    /// lines of each simulation.
-    pub(super) fn measure<R: Noted>(
+    /// Measures each rung on this machine, or in simulations of its own with several seeds, and shows the lines of the
+    /// first of each.
+    pub(super) fn measure<R: Noted + OverSeeds + Send>(
         &self,
         here: impl Fn(&BenchMachine, ExecutorSettings) -> Result<R, BenchError>,
-        simulated: impl Fn(&BenchMachine, ExecutorSettings) -> Result<R, BenchError>,
+        simulated: impl Fn(&BenchMachine, ExecutorSettings) -> Result<R, BenchError> + Sync,
     ) -> anyhow::Result<Vec<R>> {
         let all_settings = self.executor.each();
-        let mut all = Vec::with_capacity(all_settings.len());
         let Some(machine) = self.place.machine()? else {
+            let mut all = Vec::with_capacity(all_settings.len());
             let (bench_machine, notes) = self.place.here()?;
             let _awake = latency::hold();
             for settings in all_settings {
@@ -158,16 +206,20 @@ impl RungsArgs {
             return Ok(all);
         };
         let bench_machine = self.place.bench_machine(&machine)?;
-        for settings in all_settings {
-            let simulation = self.place.simulation(&machine);
-            let mut run = simulation.run(|| simulated(&bench_machine, settings))?;
-            let said = self.place.note(&run);
-            if let Some(lines) = self.place.lines(&mut run) {
-                self.output.show(&format!("rung {}\n{lines}\n", settings.rung))?;
-            }
-            let mut results = run.value?;
-            results.notes().insert(0, said);
-            all.push(results);
+        let rungs: Vec<Rung> = all_settings.iter().map(|settings| settings.rung).collect();
+        let run = |rung: &Rung, _seed| {
+            let settings = all_settings.iter().find(|settings| settings.rung == *rung);
+            simulated(&bench_machine, *settings.expect("it is one of theirs"))
+        };
+        let Simulations { found, notes, lines } = self.place.simulate(&machine, &rungs, run)?;
+        for (rung, lines) in rungs.iter().zip(lines) {
+            self.output.show(&format!("rung {rung}\n{lines}\n"))?;
+        }
+        let found: Result<Vec<Vec<R>>, _> =
+            found.into_iter().map(|of_rung| of_rung.into_iter().collect()).collect();
+        let mut all = over_each_rungs_seeds(&found?);
+        for results in &mut all {
+            results.notes().splice(0..0, notes.iter().cloned());
         }
         Ok(all)
     }
