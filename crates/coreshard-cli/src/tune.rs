@@ -11,7 +11,7 @@ use coreshard_results::{Candidate, Load, Tuning};
 use coreshard_sim::{Sim, Simulation};
 use coreshard_topology::Usable;
 
-use crate::bench::simulated::{self, Shared, SimArgs};
+use crate::bench::simulated::{self, Shared, SimArgs, taken_out};
 use crate::bench::{Bar, DEFAULT_SEEDS, side_by_side};
 use crate::failure::interrupted;
 use crate::machine::{Machine, MachineArgs};
@@ -137,7 +137,7 @@ pub(crate) fn over_seeds<'machine>(
         let mut progress = Shared { bar: &bar, simulations: seeds as usize };
         let run = simulation(seed as u64)
             .run(|| tune_rounds::<Sim>(bench_machine, effort, load, &mut progress))?;
-        anyhow::Ok(run.value?)
+        anyhow::Ok(taken_out(run).value?)
     });
     let rounds: Option<Vec<_>> = runs.into_iter().collect::<anyhow::Result<_>>()?;
     Ok(rounds.map(|rounds: Vec<Vec<Tuning>>| over_rounds(&rounds.concat(), load)))

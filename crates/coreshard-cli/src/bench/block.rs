@@ -330,7 +330,7 @@ fn simulate(args: &Args, machine: &Simulated) -> anyhow::Result<()> {
         let bench = HbaBench { seed: seeds[at], ..bench.clone() };
         let mut progress = Shared { bar: &bar, simulations: seeds.len() };
         let simulation = args.simulated.simulation(machine).profile(costs).seed(seeds[at]);
-        simulation.run(|| bench.run::<Sim>(&bench_machine, &mut progress))
+        simulation.run(|| bench.run::<Sim>(&bench_machine, &mut progress)).map(simulated::taken_out)
     });
     drop(bar);
     let (mut all, mut notes) = (Vec::new(), Vec::new());

@@ -375,7 +375,7 @@ fn run_simulated(args: &Args, machine: &Simulated, bench: &QueueBench) -> anyhow
         let (seed, (part, place)) = (seeds[at / parts.len()], &parts[at % parts.len()]);
         let mut progress = Shared { bar: &bar, simulations };
         let simulation = args.simulated.simulation(machine).seed(seed);
-        simulation.run(|| part.run::<Sim>(place, &mut progress))
+        simulation.run(|| part.run::<Sim>(place, &mut progress)).map(simulated::taken_out)
     });
     drop(bar);
     let mut runs = runs.into_iter();

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use coreshard_bench::{BenchMachine, Progress};
-use coreshard_sim::{Machine, Profile, Sim, Simulation, Summary};
+use coreshard_sim::{Machine, Profile, Run, Sim, Simulation, Summary};
 
 use super::progress::Bar;
 use crate::machine::MachineArgs;
@@ -56,6 +56,11 @@ impl SimArgs {
     pub(super) fn note(&self, runs: &[Summary]) -> String {
         note(self.costs(), runs)
     }
+}
+
+/// With results that are out of the simulation's memory: while anything is in it, all of it stays.
+pub(crate) fn taken_out<R: Clone, E>(run: Run<Result<R, E>>) -> Run<Result<R, E>> {
+    run.map(|found| found.map(|results| R::clone(&results)))
 }
 
 /// What a reader must know of simulations with these costs and one seed, of which there is at least one.

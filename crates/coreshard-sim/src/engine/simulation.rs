@@ -60,6 +60,25 @@ pub struct Run<R> {
     pub left_memory: bool,
 }
 
+impl<R> Run<R> {
+    /// With another value, which is made of it when the simulation is over. While there is anything in a simulation's memory,
+    /// all of its addresses stay, and no more than 256 simulations can have some: who keeps what many of them returned
+    /// copies it.
+    ///
+    /// ```
+    /// use coreshard_sim::{Machine, Simulation};
+    ///
+    /// let run = Simulation::new(&Machine::pocket()).run(|| vec![1, 2])?;
+    /// let run = run.map(|inside| inside.clone());
+    /// assert_eq!(run.value, [1, 2]);
+    /// # Ok::<(), coreshard_sim::SimError>(())
+    /// ```
+    pub fn map<T>(self, of: impl FnOnce(R) -> T) -> Run<T> {
+        let Self { value, summary, lines, timeline, left_memory } = self;
+        Run { value: of(value), summary, lines, timeline, left_memory }
+    }
+}
+
 /// Figures of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]

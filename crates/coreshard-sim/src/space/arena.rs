@@ -209,11 +209,25 @@ impl Arena {
         IN_USE[number].store(ptr::null_mut(), Ordering::Release);
     }
 
-    /// The simulation is over; the addresses stay while there are blocks.
+    /// The simulation is over; the addresses stay while there are blocks. Of its stacks no more than the addresses do: each
+    /// is two mappings of the process's, which may have 65,530 by default.
     ///
     /// # Safety
     /// Called once, after the last use of the arena by its simulation.
     pub(crate) unsafe fn end_simulation(arena: NonNull<Self>) {
+        // SAFETY: the arena lives while the simulation's reference does.
+        let stacks = unsafe { arena.as_ref() }.start + HEAP_BYTES;
+        // SAFETY: nobody uses the stacks of this arena any more, by this function's contract. Where it fails, they stay.
+        unsafe {
+            libc::mmap(
+                stacks as *mut libc::c_void,
+                ARENA_BYTES - HEAP_BYTES,
+                libc::PROT_NONE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED,
+                -1,
+                0,
+            )
+        };
         // SAFETY: the simulation's reference, by this function's contract.
         unsafe { Self::drop_reference(arena.as_ptr()) };
     }

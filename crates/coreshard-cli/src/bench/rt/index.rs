@@ -88,9 +88,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     };
     let rungs: Vec<Rung> = Rung::ALL.into_iter().filter(|rung| rungs.contains(rung)).collect();
     let Simulations { found, notes, lines } = args.place.simulate(&machine, &rungs, run)?;
-    let found: Result<Vec<Vec<IndexResults>>, _> =
-        found.into_iter().map(|of_rung| of_rung.into_iter().collect()).collect();
-    let mut results = index_over_seeds(&found?).context("nothing was measured")?;
+    let mut results = index_over_seeds(&found).context("nothing was measured")?;
     results.notes.splice(0..0, notes);
     finish(output, &results)?;
     lines.iter().try_for_each(|lines| args.output.show(lines))

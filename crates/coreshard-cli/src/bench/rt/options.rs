@@ -53,11 +53,11 @@ impl WhereArgs {
 
     /// Simulates `run` of each of `rungs` with each seed, each by itself, and returns for each rung what it returned with
     /// each seed, what a reader must know, and the lines that are to be shown.
-    pub(super) fn simulate<G: Sync + fmt::Display, R: Send>(
+    pub(super) fn simulate<G: Sync + fmt::Display, R: Clone + Send>(
         &self,
         machine: &Machine,
         rungs: &[G],
-        run: impl Fn(&G, u64) -> R + Sync,
+        run: impl Fn(&G, u64) -> Result<R, BenchError> + Sync,
     ) -> anyhow::Result<Simulations<R>> {
         let seeds = self.seeds.from(self.simulated.seed());
         let mut bar = Bar::new()?;
@@ -71,7 +71,7 @@ impl WhereArgs {
             let shows_lines = self.c2c.is_some() && seed == seeds[0];
             let simulation =
                 self.simulated.simulation(machine).seed(seed).record_lines(shows_lines);
-            Some(simulation.run(|| run(rung, seed)))
+            Some(simulation.run(|| run(rung, seed)).map(simulated::taken_out))
         });
         drop(bar);
         let runs: Option<Vec<_>> = runs.into_iter().collect();
@@ -87,7 +87,7 @@ impl WhereArgs {
                 let mut run = run?;
                 lines.extend(self.lines(&mut run));
                 summaries.push(run.summary);
-                of_rung.push(run.value);
+                of_rung.push(run.value?);
             }
             found.push(of_rung);
         }
@@ -215,9 +215,7 @@ impl RungsArgs {
         for (rung, lines) in rungs.iter().zip(lines) {
             self.output.show(&format!("rung {rung}\n{lines}\n"))?;
         }
-        let found: Result<Vec<Vec<R>>, _> =
-            found.into_iter().map(|of_rung| of_rung.into_iter().collect()).collect();
-        let mut all = over_each_rungs_seeds(&found?);
+        let mut all = over_each_rungs_seeds(&found);
         for results in &mut all {
             results.notes().splice(0..0, notes.iter().cloned());
         }
