@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use coreshard_bench::kernel::{KernelBench, KernelProgram};
 use coreshard_bench::{BenchMachine, QueueBench, TuneEffort, TuneLoad, Unwatched, tune};
+use coreshard_platform::{Platform, ThreadHandle, ThreadSpec};
 use coreshard_sim::{Machine, Sim, SimAlloc, Simulation};
 use coreshard_topology::Scope;
 use coreshard_workqueue::{Intake, Wake};
@@ -79,4 +80,41 @@ fn no_benchmark_leaves_memory_of_its_simulation_behind() {
             });
         }
     }
+}
+
+/// While anything is in a simulation's memory, all of its addresses stay.
+#[test]
+fn what_is_copied_out_of_a_thousand_simulations_can_be_kept() {
+    let machine = Machine::pocket();
+    let copy = |seed: u64| {
+        let run = Simulation::new(&machine).seed(seed).run(|| vec![seed]).unwrap();
+        run.map(|inside| inside.clone()).value
+    };
+    let kept: Vec<Vec<u64>> = (0..MANY).map(copy).collect();
+    assert!(kept.iter().zip(0..).all(|(found, seed)| *found == [seed]));
+}
+
+/// Each would be two mappings of the process's, which has no more than 65,530.
+#[test]
+fn a_value_that_stays_keeps_no_stacks() {
+    const THREADS: usize = 200;
+    let machine = Machine::pocket();
+    let run = Simulation::new(&machine).run(|| {
+        let threads: Vec<_> = (0..THREADS)
+            .map(|_| {
+                Sim::spawn(ThreadSpec::default(), Box::new(|| Sim::sleep(Duration::from_millis(9))))
+                    .unwrap()
+            })
+            .collect();
+        threads.into_iter().for_each(ThreadHandle::join);
+        vec![1_u8]
+    });
+    let run = run.unwrap();
+    assert!(run.left_memory, "the value is in it");
+    // 32 GiB for each, at a multiple of that.
+    let arena = run.value.as_ptr().addr() >> 35;
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let start = |line: &str| usize::from_str_radix(line.split('-').next().unwrap(), 16).unwrap();
+    let mappings = maps.lines().filter(|line| start(line) >> 35 == arena).count();
+    assert!((1..=4).contains(&mappings), "{mappings} mappings");
 }
