@@ -64,14 +64,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let text = file::write(&topology, &synthetic, &measured, Some(compute), arbitration.as_ref())?;
     // What is written can be read: it is read here.
     read_back(&text)?;
-    let Some(destination) = destination else {
-        tell(load, &measured, arbitration.as_ref());
-        return output::print(&text);
-    };
+    tell(load, &measured, arbitration.as_ref());
+    let Some(destination) = destination else { return output::print(&text) };
     let path = input::path(destination.path()).to_string();
     destination.write(|out| out.write_all(text.as_bytes()))?;
     output::print(&table(&measured, compute)?)?;
-    tell(load, &measured, arbitration.as_ref());
     output::warn(&format!("machine written to {path}; use it with --sim --machine {path}"));
     Ok(())
 }
@@ -238,21 +235,41 @@ const MAX_PAIRS: usize = 10;
 mod tests {
     use super::*;
 
-    #[test]
-    fn threads_that_did_not_contend_are_told_of() {
-        let figure = |median_ns| Figure { median_ns, ..Figure::default() };
-        let contended = |threads, add_ns| Contended {
+    fn contended(threads: usize, each_ns: f64) -> Contended {
+        let figure = Figure { median_ns: each_ns, ..Figure::default() };
+        Contended {
             threads,
-            add: figure(add_ns),
-            compare_exchange: figure(add_ns),
-            ticket_lock: figure(add_ns),
-            mutex: figure(add_ns),
-        };
-        let measured = |two_ns| Calibration {
-            atomic: figure(3.0),
+            add: figure,
+            compare_exchange: figure,
+            ticket_lock: figure,
+            mutex: figure,
+        }
+    }
+
+    /// Of two threads that take so long for each operation where they contend.
+    fn measured(two_ns: f64) -> Calibration {
+        Calibration {
+            atomic: Figure { median_ns: 3.0, ..Figure::default() },
             contended: vec![contended(1, 3.1), contended(2, two_ns)],
             ..Calibration::default()
+        }
+    }
+
+    #[test]
+    fn a_machine_that_no_simulation_comes_near_is_told_of() {
+        let told = |simulated_ns| {
+            let simulate =
+                |_: &Arbitration| Ok(vec![contended(1, 3.0), contended(2, simulated_ns)]);
+            let fitted = arbitration::fit(&measured(40.0), true, simulate).unwrap();
+            doubts(&measured(40.0), fitted.as_ref())
         };
+        assert_eq!(told(50.0), [""; 0]);
+        let told = told(120.0);
+        assert!(told[0].contains("within a factor of 3.00 of what was measured"), "{told:?}");
+    }
+
+    #[test]
+    fn threads_that_did_not_contend_are_told_of() {
         assert_eq!(doubts(&measured(36.0), None), [""; 0]);
         let told = doubts(&measured(3.0), None);
         assert!(told[0].contains("each of 2 threads 3.0 ns, and one alone 3.0"), "{told:?}");
