@@ -43,3 +43,14 @@ fn harmless(text: &str) -> Cow<'_, str> {
     let replaced = |letter| if is_harmless(letter) { letter } else { char::REPLACEMENT_CHARACTER };
     Cow::Owned(text.chars().map(replaced).collect())
 }
+
+/// Columns of a table that does not go to a terminal.
+const COLUMNS_OF_A_FILE: usize = 200;
+
+/// How wide a table on standard output may be.
+pub(crate) fn columns() -> usize {
+    match terminal_size::terminal_size_of(std::io::stdout()) {
+        Some((width, _)) => usize::from(width.0),
+        None => COLUMNS_OF_A_FILE,
+    }
+}

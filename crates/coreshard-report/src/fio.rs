@@ -202,24 +202,24 @@ fn scaled(mut number: f64, by: f64, units: [&str; 5]) -> String {
 }
 
 /// The block layer's ladders as text tables.
-pub fn ladder_text(results: &LadderResults) -> String {
+pub fn ladder_text(results: &LadderResults, width: usize) -> String {
     let LadderResults { machine, platform, threads, operations, fairness } = results;
     let mut text = format!(
         "{machine} ({platform})\n\nTime of an operation: one thread, and all {threads}\n{}",
-        plain::table(operations)
+        plain::table(operations, width)
     );
     if !fairness.is_empty() {
         let _ = write!(
             text,
             "\n64 shared tags; a greedy device (256 in flight wanted) and a shy one (1)\n{}",
-            plain::table(fairness)
+            plain::table(fairness, width)
         );
     }
     text
 }
 
 /// The experiment with an adapter as a text table, what was published beside what was predicted.
-pub fn hba_text(results: &HbaResults) -> String {
+pub fn hba_text(results: &HbaResults, width: usize) -> String {
     let notes: String = results.notes.iter().map(|note| format!("{note}\n")).collect();
     format!(
         "{} ({}), {} jobs on {} devices, {} in flight each, interrupts: {:?}\n\n{}\n{notes}",
@@ -229,7 +229,7 @@ pub fn hba_text(results: &HbaResults) -> String {
         results.devices,
         results.depth,
         results.interrupts,
-        plain::table(&results.rows)
+        plain::table(&results.rows, width)
     )
 }
 

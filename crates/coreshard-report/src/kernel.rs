@@ -20,9 +20,9 @@ line{stroke:currentColor;opacity:.4}figure{margin:1.5rem 0}figcaption{font-size:
 ///
 /// let cell = KernelCell { setting: "cache".into(), variant: "kernel".into(), ..KernelCell::default() };
 /// let results = KernelResults { results: vec![cell], ..KernelResults::default() };
-/// assert!(coreshard_report::kernel::text(&results).contains("cache"));
+/// assert!(coreshard_report::kernel::text(&results, 80).contains("cache"));
 /// ```
-pub fn text(results: &KernelResults) -> String {
+pub fn text(results: &KernelResults, width: usize) -> String {
     let notes: String = results.notes.iter().map(|note| format!("{note}\n")).collect();
     format!(
         "{}, {}: the kernel's {}, {}, {} operations each, {}\n\n{}\n{notes}",
@@ -32,7 +32,7 @@ pub fn text(results: &KernelResults) -> String {
         format::counted(results.threads, "thread"),
         format::count(results.operations_per_thread as f64),
         format::counted(results.seeds.len(), "seed"),
-        plain::table(&results.results),
+        plain::table(&results.results, width),
     )
 }
 
@@ -47,7 +47,7 @@ pub fn page(results: &KernelResults) -> String {
     settings.dedup();
     let body = html! {
         h1 { "The kernel's own algorithms: " (results.program) }
-        pre { (text(results)) }
+        pre { (text(results, usize::MAX)) }
         @for setting in settings {
             @let cells = results.results.iter().filter(|cell| cell.setting == setting);
             @let rows: Vec<_> = cells.map(|cell| (&*cell.variant, &cell.each_seed[..])).collect();

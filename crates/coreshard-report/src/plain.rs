@@ -1,18 +1,42 @@
 //! Small tables of text: a line of headers, and a line for each row.
 
-use coreshard_results::column::{Column, Row, Unit, Value};
+use std::fmt::Write as _;
+
+use coreshard_results::column::{Column, Heading, Row, Unit, Value};
 
 use crate::format;
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 
-/// All columns of the rows that have a heading, but for those of which nothing was measured in any row; texts to the left, figures to the right.
-pub(crate) fn table<R: Row>(rows: &[R]) -> String {
+type Shown<R> = (&'static Column<R>, Heading);
+
+/// All columns of the rows that have a heading, but for those of which nothing was measured in any row, and those that matter
+/// least where the table would be wider than `width`: a line below says which. Texts to the left, figures to the right.
+pub(crate) fn table<R: Row>(rows: &[R], width: usize) -> String {
     let Some(first) = rows.first() else { return String::new() };
     let has_any =
         |column: &Column<R>| rows.iter().any(|row| (column.value)(row, first) != Value::Absent);
     let headed = R::COLUMNS.iter().filter_map(|column| Some((column, column.heading?)));
-    let columns: Vec<_> = headed.filter(|(column, _)| has_any(column)).collect();
-    let shown = || columns.iter().copied();
+    let mut shown: Vec<Shown<R>> = headed.filter(|(column, _)| has_any(column)).collect();
+    let mut left_out = Vec::new();
+    loop {
+        let mut text = render(rows, first, &shown);
+        let next = shown.iter().map(|(_, heading)| heading.expendable).max().unwrap_or(0);
+        let widest = text.lines().map(|line| line.chars().count()).max().unwrap_or(0);
+        if widest <= width || next == 0 {
+            left_out.sort_unstable();
+            left_out.dedup();
+            if !left_out.is_empty() {
+                let _ = writeln!(text, "\nleft out to fit: {}", left_out.join(", "));
+            }
+            return text;
+        }
+        let goes = |(_, heading): &Shown<R>| heading.expendable == next;
+        left_out.extend(shown.iter().filter(|it| goes(it)).map(|(_, heading)| heading.name));
+        shown.retain(|it| !goes(it));
+    }
+}
+
+fn render<R: Row>(rows: &[R], first: &R, shown: &[Shown<R>]) -> String {
     let first_rung = R::COLUMNS.iter().find(|column| column.key == "rung");
     let first_rung = match first_rung.map(|column| (column.value)(first, first)) {
         Some(Value::Text(rung)) => rung,
@@ -20,16 +44,37 @@ pub(crate) fn table<R: Row>(rows: &[R]) -> String {
     };
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
-    table.add_row(shown().map(|(_, heading)| heading.name.replace("{first}", first_rung)));
+    table.add_row(shown.iter().map(|(_, heading)| heading.name.replace("{first}", first_rung)));
     for row in rows {
-        table.add_row(
-            shown().map(|(column, _)| format::value(column.unit, (column.value)(row, first))),
-        );
+        let texts = shown.iter().map(|(column, _)| (column.unit, (column.value)(row, first)));
+        table.add_row(texts.map(|(unit, value)| format::value(unit, value)));
     }
-    for (column, (told, _)) in table.column_iter_mut().zip(shown()) {
+    for (column, (told, _)) in table.column_iter_mut().zip(shown) {
         if told.unit != Unit::Text {
             column.set_cell_alignment(CellAlignment::Right);
         }
     }
     table.lines().map(|line| format!("{}\n", line.trim_end())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use coreshard_results::{IndexCell, SeedSpread, SeedSpreads};
+
+    #[test]
+    fn what_matters_least_is_left_out_where_it_does_not_fit() {
+        let spread = SeedSpread { q1: 1.0, q3: 2.0, ..SeedSpread::default() };
+        let seeds: SeedSpreads =
+            ["ops_per_sec", "find_ns"].map(|key| (key.to_owned(), spread.clone())).into();
+        let cell = IndexCell { rung: "packed".into(), seeds, ..IndexCell::default() };
+        let text = |width| table(std::slice::from_ref(&cell), width);
+        let quartiles = |width| text(width).lines().next().unwrap().matches("quartiles").count();
+        assert_eq!((quartiles(200), quartiles(70), quartiles(50)), (2, 1, 0));
+        assert!(!text(200).contains("left out"), "{}", text(200));
+        assert!(text(70).ends_with("\nleft out to fit: quartiles\n"), "{}", text(70));
+        // What always matters stays, and what was not measured has no column.
+        assert!(text(1).contains("ops/s") && !text(200).contains("range"), "{}", text(1));
+        assert_eq!(table::<IndexCell>(&[], 80), "");
+    }
 }

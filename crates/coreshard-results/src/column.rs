@@ -122,6 +122,11 @@ pub(crate) const fn always(name: &'static str) -> Heading {
     Heading { group: ALONE, name, expendable: 0 }
 }
 
+/// A column without a group, and how soon it is left out.
+pub(crate) const fn minor(name: &'static str, expendable: u8) -> Heading {
+    of(ALONE, name, expendable)
+}
+
 /// A column of a group, and how soon it is left out.
 pub(crate) const fn of(group: Group, name: &'static str, expendable: u8) -> Heading {
     Heading { group, name, expendable }

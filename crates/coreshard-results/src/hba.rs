@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::column::{Cell, Column, Unit, Value, always, rows};
+use crate::column::{Cell, Column, Unit, Value, always, minor, rows};
 use crate::{Repeats, SeedSpreads};
 
 /// Where completions are announced.
@@ -41,16 +41,16 @@ rows! {
         /// Its runs.
         runs: Repeats = Text
             { Column::derived(Unit::PerSecondRounded, always("IOPS"), |it, _| Value::Figure(it.runs.average)) }
-            { Column::derived(Unit::PerSecondRounded, always("quartiles"), |it, _| it.seeds.quartiles("average")) }
+            { Column::derived(Unit::PerSecondRounded, minor("quartiles", 2), |it, _| it.seeds.quartiles("average")) }
             { Column::derived(Unit::Factor, always("× first"), |it, _| it.seeds.ratio_median("average")) }
-            { Column::derived(Unit::Factor, always("quartiles"), |it, _| it.seeds.ratio_quartiles("average")) }
+            { Column::derived(Unit::Factor, minor("quartiles", 3), |it, _| it.seeds.ratio_quartiles("average")) }
             { Column::derived(Unit::Text, always("differs by"), |it, _| it.seeds.differs_by("average")) }
-            { Column::derived(Unit::PerSecondRounded, always("range"), |it, _| Value::Range(it.runs.min, it.runs.max)) }
+            { Column::derived(Unit::PerSecondRounded, minor("range", 1), |it, _| Value::Range(it.runs.min, it.runs.max)) }
             { Column::derived(Unit::Part, always("spread"), |it, _| Value::Figure(it.runs.spread)) };
         /// What was published of it.
         published: Option<Published> = Text
             { Column::derived(Unit::PerSecondRounded, always("published"), |it, _| published(it, |them| Value::Figure(them.kiops * 1e3))) }
-            { Column::derived(Unit::PerSecondRounded, always("range"), |it, _| published(it, |them| Value::Range(them.kiops_min * 1e3, them.kiops_max * 1e3))) }
+            { Column::derived(Unit::PerSecondRounded, minor("range", 1), |it, _| published(it, |them| Value::Range(them.kiops_min * 1e3, them.kiops_max * 1e3))) }
             { Column::derived(Unit::Part, always("spread"), |it, _| published(it, |them| Value::Figure(them.spread_pct / 100.0))) };
         /// How figures are spread over seeds: `average` and `spread`.
         #[serde(default)]

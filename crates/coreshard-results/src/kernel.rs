@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::column::{Column, Unit, Value, always, rows};
+use crate::column::{Column, Unit, Value, always, minor, rows};
 
 /// What `bench kernel` found: the kernel's own algorithms, before a patch and with it, and ours in their place. Keys are only
 /// ever added after those there are.
@@ -39,14 +39,14 @@ rows! {
         ops_per_sec_q1: f64 = PerSecondRounded;
         /// The third quartile.
         ops_per_sec_q3: f64 = PerSecondRounded
-            { Column::derived(Unit::PerSecondRounded, always("quartiles"), |it, _| Value::Range(it.ops_per_sec_q1, it.ops_per_sec_q3)) };
+            { Column::derived(Unit::PerSecondRounded, minor("quartiles", 1), |it, _| Value::Range(it.ops_per_sec_q1, it.ops_per_sec_q3)) };
         /// Operations per second over those of the setting's first variant, seed by seed.
         over_first: f64 = Factor [always("× first")];
         /// The first quartile of that.
         over_first_q1: f64 = Factor;
         /// The third quartile of that.
         over_first_q3: f64 = Factor
-            { Column::derived(Unit::Factor, always("quartiles"), |it, _| Value::Range(it.over_first_q1, it.over_first_q3)) };
+            { Column::derived(Unit::Factor, minor("quartiles", 2), |it, _| Value::Range(it.over_first_q1, it.over_first_q3)) };
         /// `noise alone` where the quartiles of that lie on both sides of 1; empty where they do not.
         differs_by: String = Text [always("differs by")];
         /// The operation that is timed, in nanoseconds: the median.

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::column::{Column, Unit, Value, always, rows};
+use crate::column::{Column, Unit, Value, always, minor, rows};
 
 /// The rungs of the ladders of counters and of shared tags, and how each policy of the latter
 /// treats a greedy and a shy device.
@@ -33,14 +33,14 @@ rows! {
         one_ns_min: f64 = Nanoseconds;
         /// The slowest run.
         one_ns_max: f64 = Nanoseconds
-            { Column::derived(Unit::Nanoseconds, always("range"), |it, _| Value::Range(it.one_ns_min, it.one_ns_max)) };
+            { Column::derived(Unit::Nanoseconds, minor("range", 1), |it, _| Value::Range(it.one_ns_min, it.one_ns_max)) };
         /// Nanoseconds where all threads do it at once: the median of the runs.
         all_ns: f64 = Nanoseconds [always("all threads")];
         /// The fastest run.
         all_ns_min: f64 = Nanoseconds;
         /// The slowest run.
         all_ns_max: f64 = Nanoseconds
-            { Column::derived(Unit::Nanoseconds, always("range"), |it, _| Value::Range(it.all_ns_min, it.all_ns_max)) };
+            { Column::derived(Unit::Nanoseconds, minor("range", 1), |it, _| Value::Range(it.all_ns_min, it.all_ns_max)) };
         /// Nanoseconds to read the state: all counters, or the tags in use.
         read_ns: f64 = Nanoseconds [always("read")];
     }

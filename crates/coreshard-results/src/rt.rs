@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::SeedSpreads;
-use crate::column::{Cell, Column, Unit, Value, always, rows};
+use crate::column::{Cell, Column, Unit, Value, always, minor, rows};
 
 /// What `bench rt index` measured. Keys are only ever added after those there are.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -39,23 +39,23 @@ rows! {
         ops_per_sec_min: f64 = PerSecondRounded;
         /// Those of the fastest run.
         ops_per_sec_max: f64 = PerSecondRounded
-            { Column::derived(Unit::PerSecondRounded, always("range"), |it, _| it.unless_seeds(Value::Range(it.ops_per_sec_min, it.ops_per_sec_max))) }
-            { Column::derived(Unit::PerSecondRounded, always("quartiles"), |it, _| it.seeds.quartiles("ops_per_sec")) };
+            { Column::derived(Unit::PerSecondRounded, minor("range", 1), |it, _| it.unless_seeds(Value::Range(it.ops_per_sec_min, it.ops_per_sec_max))) }
+            { Column::derived(Unit::PerSecondRounded, minor("quartiles", 1), |it, _| it.seeds.quartiles("ops_per_sec")) };
         /// Operations per second over those of the first rung that was measured, run by run: the median.
         over_first: f64 = Factor [always("× {first}")];
         /// The smallest such ratio of a run.
         over_first_min: f64 = Factor;
         /// The largest such ratio of a run.
         over_first_max: f64 = Factor
-            { Column::derived(Unit::Factor, always("range"), |it, _| it.unless_seeds(Value::Range(it.over_first_min, it.over_first_max))) }
-            { Column::derived(Unit::Factor, always("quartiles"), |it, _| it.seeds.ratio_quartiles("ops_per_sec")) }
+            { Column::derived(Unit::Factor, minor("range", 2), |it, _| it.unless_seeds(Value::Range(it.over_first_min, it.over_first_max))) }
+            { Column::derived(Unit::Factor, minor("quartiles", 2), |it, _| it.seeds.ratio_quartiles("ops_per_sec")) }
             { Column::derived(Unit::Text, always("differs by"), |it, _| it.seeds.differs_by("ops_per_sec")) };
         /// A search, while the other CPUs set their levels, in nanoseconds: the median over the runs.
         find_ns: f64 = Nanoseconds [always("find")]
-            { Column::derived(Unit::Nanoseconds, always("quartiles"), |it, _| it.seeds.quartiles("find_ns")) };
+            { Column::derived(Unit::Nanoseconds, minor("quartiles", 3), |it, _| it.seeds.quartiles("find_ns")) };
         /// A set, while the other CPUs set theirs and one searches, in nanoseconds; 0 with one thread.
         set_ns: f64 = Nanoseconds [always("set")]
-            { Column::derived(Unit::Nanoseconds, always("quartiles"), |it, _| it.seeds.quartiles("set_ns")) };
+            { Column::derived(Unit::Nanoseconds, minor("quartiles", 3), |it, _| it.seeds.quartiles("set_ns")) };
         /// Bytes of the index.
         bytes: usize = Bytes [always("bytes")];
         /// Operations per second of each run.
@@ -96,12 +96,12 @@ rows! {
         interval_us: f64 = Microseconds;
         /// Of all threads together, in nanoseconds.
         p50_ns: u64 = Nanoseconds [always("p50")]
-            { Column::derived(Unit::Nanoseconds, always("quartiles"), |it, _| it.seeds.quartiles("p50_ns")) };
+            { Column::derived(Unit::Nanoseconds, minor("quartiles", 3), |it, _| it.seeds.quartiles("p50_ns")) };
         /// The 99th percentile.
         p99_ns: u64 = Nanoseconds [always("p99")]
-            { Column::derived(Unit::Nanoseconds, always("quartiles"), |it, _| it.seeds.quartiles("p99_ns")) }
+            { Column::derived(Unit::Nanoseconds, minor("quartiles", 1), |it, _| it.seeds.quartiles("p99_ns")) }
             { Column::derived(Unit::Factor, always("× {first}"), |it, _| it.seeds.ratio_median("p99_ns")) }
-            { Column::derived(Unit::Factor, always("quartiles"), |it, _| it.seeds.ratio_quartiles("p99_ns")) }
+            { Column::derived(Unit::Factor, minor("quartiles", 2), |it, _| it.seeds.ratio_quartiles("p99_ns")) }
             { Column::derived(Unit::Text, always("differs by"), |it, _| it.seeds.differs_by("p99_ns")) };
         /// The 99.9th percentile.
         p99_9_ns: u64 = Nanoseconds [always("p99.9")];
@@ -157,9 +157,9 @@ rows! {
         rounds_per_group: u64 = Count;
         /// Inversions resolved per second, all groups together.
         inversions_per_sec: f64 = PerSecond [always("inversions/s")]
-            { Column::derived(Unit::PerSecond, always("quartiles"), |it, _| it.seeds.quartiles("inversions_per_sec")) }
+            { Column::derived(Unit::PerSecond, minor("quartiles", 1), |it, _| it.seeds.quartiles("inversions_per_sec")) }
             { Column::derived(Unit::Factor, always("× {first}"), |it, first| it.seeds.over_first("inversions_per_sec", it.inversions_per_sec / first.inversions_per_sec)) }
-            { Column::derived(Unit::Factor, always("quartiles"), |it, _| it.seeds.ratio_quartiles("inversions_per_sec")) }
+            { Column::derived(Unit::Factor, minor("quartiles", 2), |it, _| it.seeds.ratio_quartiles("inversions_per_sec")) }
             { Column::derived(Unit::Text, always("differs by"), |it, _| it.seeds.differs_by("inversions_per_sec")) };
         /// What a reader must know, one sentence each.
         notes: Vec<String> = Text;
@@ -196,17 +196,17 @@ rows! {
         tasks: u64 = Count;
         /// The score.
         frames_per_sec: f64 = PerSecond [always("frames/s")]
-            { Column::derived(Unit::PerSecond, always("quartiles"), |it, _| it.seeds.quartiles("frames_per_sec")) }
+            { Column::derived(Unit::PerSecond, minor("quartiles", 1), |it, _| it.seeds.quartiles("frames_per_sec")) }
             { Column::derived(Unit::Factor, always("× {first}"), |it, first| it.seeds.over_first("frames_per_sec", it.frames_per_sec / first.frames_per_sec)) }
-            { Column::derived(Unit::Factor, always("quartiles"), |it, _| it.seeds.ratio_quartiles("frames_per_sec")) }
+            { Column::derived(Unit::Factor, minor("quartiles", 2), |it, _| it.seeds.ratio_quartiles("frames_per_sec")) }
             { Column::derived(Unit::Text, always("differs by"), |it, _| it.seeds.differs_by("frames_per_sec")) };
         /// Time in which a CPU of an instance did stages' work, over the whole time of all of them.
         work_share: f64 = Part [always("work")]
-            { Column::derived(Unit::Part, always("quartiles"), |it, _| it.seeds.quartiles("work_share")) };
+            { Column::derived(Unit::Part, minor("quartiles", 3), |it, _| it.seeds.quartiles("work_share")) };
         /// Time of a task that was not work, in nanoseconds: from one's end to the next one's begin on the
         /// same CPU, resting included.
         between_tasks_ns: f64 = Nanoseconds [always("between tasks")]
-            { Column::derived(Unit::Nanoseconds, always("quartiles"), |it, _| it.seeds.quartiles("between_tasks_ns")) };
+            { Column::derived(Unit::Nanoseconds, minor("quartiles", 3), |it, _| it.seeds.quartiles("between_tasks_ns")) };
         /// What a reader must know, one sentence each.
         notes: Vec<String> = Text;
         /// How long a frame took from its begin to its last slice's end.

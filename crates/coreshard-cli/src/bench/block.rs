@@ -304,7 +304,7 @@ fn climb(args: &Args) -> anyhow::Result<()> {
     let mut bar = Bar::new()?;
     let results = bench.run::<Host>(&site.bench_machine, &mut bar).map_err(classed)?;
     drop(bar);
-    args.finish(destination, &fio::ladder_text(&results), |out| {
+    args.finish(destination, &fio::ladder_text(&results, output::columns()), |out| {
         serde_json::to_writer_pretty(&mut *out, &results)?;
         out.write_all(b"\n")
     })
@@ -341,7 +341,7 @@ fn simulate(args: &Args, machine: &Simulated) -> anyhow::Result<()> {
     }
     let mut results = hba_over_seeds(&all).context("nothing was measured")?;
     results.notes.splice(0..0, notes);
-    args.finish(destination, &fio::hba_text(&results), |out| {
+    args.finish(destination, &fio::hba_text(&results, output::columns()), |out| {
         serde_json::to_writer_pretty(&mut *out, &results)?;
         out.write_all(b"\n")
     })

@@ -18,6 +18,7 @@ use super::simulated;
 use crate::failure::{bad_input, interrupted};
 use crate::machine::MachineArgs;
 use crate::number::{few, many, seed, whole};
+use crate::output;
 
 /// The options of `coreshard bench kernel`.
 #[derive(Debug, clap::Args)]
@@ -155,5 +156,5 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         seeds,
         results: cells(&by_case),
     };
-    output.write(&results, &report::text(&results), || report::page(&results))
+    output.write(&results, &report::text(&results, output::columns()), || report::page(&results))
 }

@@ -26,9 +26,6 @@ use crate::output;
 /// Where the page goes if nothing was said of where results go.
 const DEFAULT_PAGE: &str = "./coreshard-bench.html";
 
-/// Columns of a table that does not go to a terminal.
-const COLUMNS_OF_A_FILE: usize = 200;
-
 /// Items of a producer and runs, where nothing else is asked for. Virtual time has no noise to
 /// average out, and a simulated item takes about ten times a real one.
 const SIMULATED_ITEMS: u64 = 300;
@@ -209,7 +206,7 @@ impl Destinations {
             json::write_queue(results, &mut text)?;
             output::print(&String::from_utf8(text)?)?;
         } else {
-            output::print(&table::queue(results, columns()))?;
+            output::print(&table::queue(results, output::columns()))?;
         }
         if let Some(file) = self.json {
             let path = file.path().to_owned();
@@ -232,13 +229,6 @@ impl Destinations {
 
 pub(super) fn said(path: &Path) {
     output::warn(&format!("report written to {}", input::path(path)));
-}
-
-fn columns() -> usize {
-    match terminal_size::terminal_size_of(std::io::stdout()) {
-        Some((width, _)) => usize::from(width.0),
-        None => COLUMNS_OF_A_FILE,
-    }
 }
 
 /// What the benchmark stands on, and what to say of it.

@@ -38,7 +38,7 @@ pub fn cyclic_page(runs: &[CyclicResults]) -> String {
             }
         }
     };
-    page("cyclic", "How late threads wake up", &cyclic(runs), &pictures, &runs)
+    page("cyclic", "How late threads wake up", &cyclic(runs, usize::MAX), &pictures, &runs)
 }
 
 /// How long the high task of each inversion waited.
@@ -50,7 +50,7 @@ pub fn pi_page(runs: &[PiResults]) -> String {
             (durations(&run.waits, "From asking for the lock to having it", "inversions"))
         }
     };
-    page("pi", "Priority inversions resolved", &pi(runs), &pictures, &runs)
+    page("pi", "Priority inversions resolved", &pi(runs, usize::MAX), &pictures, &runs)
 }
 
 /// How long the frames took.
@@ -62,7 +62,7 @@ pub fn transcode_page(runs: &[TranscodeResults]) -> String {
             (durations(&run.frame_times, "From a frame's begin to its last slice's end", "frames"))
         }
     };
-    page("transcode", "Frames of pinned pipelines", &transcode(runs), &pictures, &runs)
+    page("transcode", "Frames of pinned pipelines", &transcode(runs, usize::MAX), &pictures, &runs)
 }
 
 /// How the runs of each rung of the index are spread.
@@ -75,7 +75,13 @@ pub fn index_page(results: &IndexResults) -> String {
             (dots(&rungs, "Operations per second", per_sec))
         }
     };
-    page("index", "The rungs of the priority index", &index(results), &pictures, results)
+    page(
+        "index",
+        "The rungs of the priority index",
+        &index(results, usize::MAX),
+        &pictures,
+        results,
+    )
 }
 
 /// What has a figure with each seed.

@@ -1,4 +1,4 @@
-//! What the benchmarks of real time measured, as tables for a terminal or a text file.
+//! What the benchmarks of real time measured, as tables for a terminal or a text file, in `width` columns of it where they can be.
 
 use coreshard_results::{CyclicResults, IndexResults, PiResults, TranscodeResults};
 
@@ -10,7 +10,7 @@ fn notes(notes: &[String]) -> String {
 }
 
 /// The rungs of the priority index, one a line.
-pub fn index(results: &IndexResults) -> String {
+pub fn index(results: &IndexResults, width: usize) -> String {
     format!(
         "{}, {}: setting and searching by {}, among {}; {} rounds each, {}\n\n{}\n{}",
         results.machine,
@@ -19,13 +19,13 @@ pub fn index(results: &IndexResults) -> String {
         format::counted(results.searched_cpus, "CPU"),
         format::count(results.rounds_per_thread as f64),
         format::counted(results.runs, "run"),
-        plain::table(&results.results),
+        plain::table(&results.results, width),
         notes(&results.notes),
     )
 }
 
 /// How late threads woke up, one line for each rung that was measured.
-pub fn cyclic(runs: &[CyclicResults]) -> String {
+pub fn cyclic(runs: &[CyclicResults], width: usize) -> String {
     let Some(first) = runs.first() else { return String::new() };
     format!(
         "{}, {}: {}{}, one wake-up every {} µs, {} each\n\n{}\n{}",
@@ -35,13 +35,13 @@ pub fn cyclic(runs: &[CyclicResults]) -> String {
         first.priority.map_or(" at normal priority".to_owned(), |it| format!(", priority {it}")),
         format::plain(first.interval_us),
         format::count(first.thread.values().next().map_or(0, |thread| thread.cycles) as f64),
-        plain::table(runs),
+        plain::table(runs, width),
         notes(&first.notes),
     )
 }
 
 /// Inversions resolved, one line for each rung.
-pub fn pi(runs: &[PiResults]) -> String {
+pub fn pi(runs: &[PiResults], width: usize) -> String {
     let Some(first) = runs.first() else { return String::new() };
     format!(
         "{}, {}: {} groups of three, {} inversions each\n\n{}\n{}",
@@ -49,13 +49,13 @@ pub fn pi(runs: &[PiResults]) -> String {
         first.platform,
         first.groups,
         format::count(first.rounds_per_group as f64),
-        plain::table(runs),
+        plain::table(runs, width),
         notes(&first.notes),
     )
 }
 
 /// Frames per second, one line for each rung.
-pub fn transcode(runs: &[TranscodeResults]) -> String {
+pub fn transcode(runs: &[TranscodeResults], width: usize) -> String {
     let Some(first) = runs.first() else { return String::new() };
     format!(
         "{}, {}: {} instances of {} CPUs{}; {} frames, {} tasks\n\n{}\n{}",
@@ -66,7 +66,7 @@ pub fn transcode(runs: &[TranscodeResults]) -> String {
         first.priority.map_or(", at normal priority".to_owned(), |it| format!(", priority {it}")),
         format::count(first.frames as f64),
         format::count(first.tasks as f64),
-        plain::table(runs),
+        plain::table(runs, width),
         notes(&first.notes),
     )
 }

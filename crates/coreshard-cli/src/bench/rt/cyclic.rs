@@ -10,6 +10,7 @@ use coreshard_sim::Sim;
 
 use super::options::RungsArgs;
 use crate::number::{few, many, microseconds};
+use crate::output;
 
 /// The options of `coreshard bench rt cyclic`.
 #[derive(Debug, clap::Args)]
@@ -47,7 +48,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         |bench_machine, settings| bench(settings).run::<Host>(bench_machine),
         |bench_machine, settings| bench(settings).run::<Sim>(bench_machine),
     )?;
-    let table = report::cyclic(&runs);
+    let table = report::cyclic(&runs, output::columns());
     let page = || report::cyclic_page(&runs);
     match &runs[..] {
         // The very keys of cyclictest's file.

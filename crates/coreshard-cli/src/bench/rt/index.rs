@@ -12,6 +12,7 @@ use coreshard_rt::Rung;
 use coreshard_sim::Sim;
 
 use crate::number::{few, many, whole};
+use crate::output;
 
 use super::super::progress::Bar;
 use super::super::queue::{or_all, rung};
@@ -98,5 +99,6 @@ fn finish(output: Output, results: &IndexResults) -> anyhow::Result<()> {
     if results.results.is_empty() {
         bail!("nothing was measured");
     }
-    output.write(results, &report::index(results), || report::index_page(results))
+    output
+        .write(results, &report::index(results, output::columns()), || report::index_page(results))
 }

@@ -9,6 +9,7 @@ use coreshard_sim::Sim;
 
 use super::options::RungsArgs;
 use crate::number::{few, many};
+use crate::output;
 
 /// The options of `coreshard bench rt pi`.
 #[derive(Debug, clap::Args)]
@@ -36,5 +37,5 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         |bench_machine, settings| bench(settings).run::<Host>(bench_machine),
         |bench_machine, settings| bench(settings).run::<Sim>(bench_machine),
     )?;
-    output.write(&runs, &report::pi(&runs), || report::pi_page(&runs))
+    output.write(&runs, &report::pi(&runs, output::columns()), || report::pi_page(&runs))
 }

@@ -10,6 +10,7 @@ use coreshard_sim::Sim;
 
 use super::options::RungsArgs;
 use crate::number::{few, many, microseconds, whole};
+use crate::output;
 
 /// The stages of a simulated slice: as many as the real work has.
 const STAGES: usize = 4;
@@ -70,5 +71,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
             bench(settings).run::<Sim, _>(bench_machine, work)
         },
     )?;
-    output.write(&runs, &report::transcode(&runs), || report::transcode_page(&runs))
+    output.write(&runs, &report::transcode(&runs, output::columns()), || {
+        report::transcode_page(&runs)
+    })
 }
