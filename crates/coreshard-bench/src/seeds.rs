@@ -129,17 +129,9 @@ figures!(TranscodeResults: frames_per_sec as f64, work_share as f64, between_tas
 
 impl OverSeeds for HbaRow {
     const FIGURES: &'static [SeedFigure<Self>] = &[
-        SeedFigure {
-            key: "average",
-            get: |it| it.runs.average,
-            set: |it, figure| it.runs.average = figure,
-        },
-        // That of the runs of one seed, of which there are as many as were published.
-        SeedFigure {
-            key: "spread",
-            get: |it| it.runs.spread,
-            set: |it, figure| it.runs.spread = figure,
-        },
+        // What is shown is of all runs together.
+        SeedFigure { key: "average", get: |it| it.runs.average, set: |_, _| () },
+        SeedFigure { key: "spread", get: |it| it.runs.spread, set: |_, _| () },
     ];
 
     fn seeds(&mut self) -> &mut SeedSpreads {

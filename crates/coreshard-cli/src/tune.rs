@@ -112,7 +112,7 @@ impl Rounds {
             Self::Measured => {
                 "the machine is not at rest, or the figure has two modes; more --rounds tell"
             }
-            Self::Simulated => "the figure has two modes; more --seeds tell",
+            Self::Simulated => "chance decides so much; more --seeds tell",
         };
         (factor > 1.2).then(|| format!("Its rounds differ by a factor of {factor:.1}: {why}."))
     }
@@ -236,7 +236,7 @@ mod tests {
         let of = |rounds: Rounds| rounds.differing(1.5).unwrap();
         assert_eq!(
             of(Rounds::Simulated),
-            "Its rounds differ by a factor of 1.5: the figure has two modes; more --seeds tell."
+            "Its rounds differ by a factor of 1.5: chance decides so much; more --seeds tell."
         );
         assert!(of(Rounds::Measured).contains("not at rest"));
         assert!(of(Rounds::Measured).contains("more --rounds tell"));

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command as Process;
 
 use assert_cmd::Command;
-use common::{Ending, wait_until};
+use common::{Ending, cpu_ticks, wait_until};
 use coreshard::{Intake, Scope, Wake};
 use predicates::prelude::*;
 use serde_json::Value;
@@ -266,14 +266,6 @@ fn an_affinity_mask_is_respected() {
     assert!(cells.iter().all(|cell| cell["pods"] == 1));
     let collapsed = "cpu = smt = cache_shard = cache = numa = system here: 1 pod";
     assert!(notes(&results).contains(collapsed), "{}", notes(&results));
-}
-
-/// CPU time of a process, user and system, in ticks of a hundredth of a second.
-fn cpu_ticks(process: u32) -> u64 {
-    let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
-    let after_name = stat.rsplit(')').next().unwrap();
-    let fields: Vec<&str> = after_name.split_whitespace().collect();
-    fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
 }
 
 #[test]

@@ -1,10 +1,17 @@
 //! `coreshard bench rt`: on this machine in small, and on a simulated one.
 
+mod common;
+
 use std::fs;
+use std::io::Read;
+use std::process::Command as Process;
 
 use assert_cmd::Command;
 use predicates::prelude::*;
 use serde_json::Value;
+use testing::NEVER;
+
+use common::{Ending, cpu_ticks, wait_until};
 
 testing::watch!();
 
@@ -119,6 +126,44 @@ fn simulated_figures_are_medians_over_seeds_with_quartiles() {
             one.as_array().unwrap().iter().all(|rung| rung["seeds"] == serde_json::json!({})),
             "{one}"
         );
+    }
+}
+
+/// Inside of one simulation, too, which would go on for minutes.
+#[test]
+fn a_signal_ends_what_is_simulated() {
+    for signal in ["INT", "TERM"] {
+        let folder = tempfile::tempdir().unwrap();
+        let child = Process::new(assert_cmd::cargo::cargo_bin("coreshard"))
+            .args([
+                "bench",
+                "rt",
+                "cyclic",
+                "--machine",
+                "xeon-hcc-2s",
+                "--cycles",
+                "1000000",
+                "--seeds",
+                "1",
+            ])
+            .args(["--json", "report.json"])
+            .current_dir(folder.path())
+            .stdout(std::process::Stdio::null())
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut child = Ending(child);
+        wait_until("it simulates", NEVER, || {
+            assert!(child.0.try_wait().unwrap().is_none(), "it ended early");
+            (cpu_ticks(child.0.id()) >= 30).then_some(())
+        });
+        child.signal(signal);
+        let status = wait_until("it has ended", NEVER, || child.0.try_wait().unwrap());
+        assert_eq!(status.code(), Some(130), "{signal}");
+        let mut told = String::new();
+        child.0.stderr.as_mut().unwrap().read_to_string(&mut told).unwrap();
+        assert!(told.contains("interrupted before every rung had its turn"), "{told}");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "no file is left half written");
     }
 }
 

@@ -253,7 +253,45 @@ fn a_recorded_machine_is_told_whole_and_steers_no_terminal() {
 #[test]
 fn what_is_asked_beyond_the_machine_is_refused() {
     let folder = tempfile::tempdir().unwrap();
-    let asked: [(&[&str], &str); 3] = [
+    let asked: [(&[&str], &str); 10] = [
+        (
+            &["bench", "rt", "index", "--machine", "pocket", "--threads", "17"],
+            "--threads 17: 1 to 16 can be used here",
+        ),
+        (
+            &["bench", "rt", "index", "--machine", "pocket", "--cpus", "8", "--group", "9"],
+            "--group 9: 1 to 8 can be used here",
+        ),
+        (
+            &["bench", "rt", "cyclic", "--machine", "pocket", "--cpus", "17"],
+            "--cpus 17: 1 to 16 can be used here",
+        ),
+        (
+            &["bench", "rt", "transcode", "--machine", "pocket", "--instance-cpus", "17"],
+            "--instance-cpus 17: 1 to 16 can be used here",
+        ),
+        (
+            &["bench", "rt", "pi", "--machine", "pocket", "--priority", "2"],
+            "--priority 2: other tasks have those below it; allowed are 3 to 99",
+        ),
+        (
+            &["bench", "queue", "--sim", "--machine", "pocket", "--seed", "18446744073709551612"],
+            "there are no 5 seeds from 18446744073709551612 on",
+        ),
+        (
+            &[
+                "bench",
+                "kernel",
+                "scsi",
+                "--machine",
+                "pocket",
+                "--seed",
+                "18446744073709551615",
+                "--seeds",
+                "2",
+            ],
+            "there are no 2 seeds from 18446744073709551615 on",
+        ),
         (
             &["bench", "kernel", "workqueue", "--machine", "pocket", "--threads", "17"],
             "17 threads were asked for; 1 to 16 can be used here",

@@ -56,10 +56,10 @@ pub(crate) fn combination(cell: &QueueCell) -> String {
     format!("{} · {} · {}", cell.scope, cell.wake, cell.intake)
 }
 
-/// Whether the run-to-run range of `cell` reaches that of `best`: the two cannot be told apart by it. A cell
-/// without a figure ties with none.
+/// Whether the run-to-run range of `cell` reaches that of `best`, or over seeds its quartiles: the two cannot be told apart by
+/// it. A cell without a figure ties with none.
 pub(crate) fn ties_with(cell: &QueueCell, best: &QueueCell) -> bool {
-    cell.items_per_sec.is_finite() && cell.items_per_sec_max >= best.items_per_sec_min
+    cell.items_per_sec.is_finite() && cell.range().1 >= best.range().0
 }
 
 /// The fastest and the slowest combination, where at least two were measured.

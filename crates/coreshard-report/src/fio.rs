@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 use std::io;
 
 use coreshard_results::{
-    BlockResults, Direction, HbaResults, JobResult, LadderResults, Latency, Percentile, Repeats,
+    BlockResults, Direction, HbaResults, Interrupts, JobResult, LadderResults, Latency, Percentile,
+    Repeats,
 };
 
 use crate::plain;
@@ -222,13 +223,16 @@ pub fn ladder_text(results: &LadderResults, width: usize) -> String {
 pub fn hba_text(results: &HbaResults, width: usize) -> String {
     let notes: String = results.notes.iter().map(|note| format!("{note}\n")).collect();
     format!(
-        "{} ({}), {} jobs on {} devices, {} in flight each, interrupts: {:?}\n\n{}\n{notes}",
+        "{} ({}), {} jobs on {} devices, {} in flight each, interrupts {}\n\n{}\n{notes}",
         results.machine,
         results.platform,
         results.jobs,
         results.devices,
         results.depth,
-        results.interrupts,
+        match results.interrupts {
+            Interrupts::Submitter => "on the CPU that submitted",
+            Interrupts::AdapterNode => "on the adapter's node",
+        },
         plain::table(&results.rows, width)
     )
 }

@@ -4,7 +4,7 @@
 //! columns that matter least are left out first, and the line below the table says which.
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
-use coreshard_results::column::{Column, Heading, PAGE, Row, Unit};
+use coreshard_results::column::{Column, Heading, PAGE, Row, Unit, Value};
 use coreshard_results::{Mode, QueueCell, QueueResults};
 
 use crate::findings::{self, Contest};
@@ -14,9 +14,13 @@ use crate::scaling;
 /// A column of the terminal's table.
 type Shown = (&'static Column<QueueCell>, Heading);
 
-fn all_columns() -> impl Iterator<Item = Shown> {
+/// All that can be shown, but for those of which nothing was measured.
+fn all_columns(results: &QueueResults) -> impl Iterator<Item = Shown> {
     let shown = QueueCell::COLUMNS.iter().filter_map(|column| Some((column, column.heading?)));
-    shown.filter(|(_, heading)| heading.expendable != PAGE)
+    shown.filter(|(column, heading)| {
+        let has_any = |cell: &QueueCell| (column.value)(cell, cell) != Value::Absent;
+        heading.expendable != PAGE && results.results.iter().any(has_any)
+    })
 }
 
 /// The results as a table of at most `width` columns of a terminal, with a line about the run above it
@@ -35,7 +39,7 @@ pub fn queue(results: &QueueResults, width: usize) -> String {
     if results.results.is_empty() {
         text.push_str("No combination of rungs was measured.\n");
     } else {
-        let mut shown: Vec<Shown> = all_columns().collect();
+        let mut shown: Vec<Shown> = all_columns(results).collect();
         let mut body = render(results, &shown);
         while widest_line(&body) > width {
             let Some(next) = shown.iter().map(|(_, heading)| heading.expendable).max() else {
@@ -89,11 +93,14 @@ fn legend(results: &QueueResults, shown: &[Shown]) -> Vec<String> {
             if contest.is_decided() { "" } else { ", but their ranges overlap" },
         ));
         if contest.ties > 0 {
-            lines.push("~ its runs reach the range of the best".to_owned());
+            let is_simulated = contest.best.items_per_sec_q1.is_some();
+            let reach =
+                if is_simulated { "its quartiles reach those" } else { "its runs reach the range" };
+            lines.push(format!("~ {reach} of the best"));
         }
     }
     lines.push("call: the queueing call alone; e2e: from the call until the item ran".to_owned());
-    let left_out = all_columns().filter(|(_, heading)| {
+    let left_out = all_columns(results).filter(|(_, heading)| {
         shown.iter().all(|(_, other)| (other.group, other.name) != (heading.group, heading.name))
     });
     let left_out: Vec<String> =

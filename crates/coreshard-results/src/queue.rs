@@ -48,7 +48,7 @@ rows! {
         /// The machine in one line, as a person would name it, or the name or synthetic string of a virtual
         /// topology.
         machine: String = Text;
-        /// The platform the code ran on: `host` for real threads.
+        /// The platform the code ran on: `host` for real threads, `sim` for a simulated machine.
         platform: String = Text;
         /// Producers, each a thread of its own.
         threads: usize = Count;
@@ -127,6 +127,12 @@ pub struct ScalingPoint {
     pub p50_ns: u64,
     /// 99th percentile of the time from before the queueing call until the item ran, in nanoseconds.
     pub end_to_end_p99_ns: u64,
+    /// The first quartile of items per second over the seeds; `None` where it is not simulated.
+    #[serde(default)]
+    pub items_per_sec_q1: Option<f64>,
+    /// The third quartile of items per second over the seeds; `None` where it is not simulated.
+    #[serde(default)]
+    pub items_per_sec_q3: Option<f64>,
 }
 
 /// One wake policy held against another, in the same scope and with the same intake, run by run: the
@@ -157,6 +163,20 @@ pub struct WakeRatio {
     /// not measured, or is 0.
     #[serde(default)]
     pub lock_hold_ratio: Option<f64>,
+    /// The first quartile of the ratio over the seeds; `None` where it is not simulated.
+    #[serde(default)]
+    pub items_per_sec_ratio_q1: Option<f64>,
+    /// The third quartile of the ratio over the seeds; `None` where it is not simulated.
+    #[serde(default)]
+    pub items_per_sec_ratio_q3: Option<f64>,
+}
+
+impl WakeRatio {
+    /// From where to where the ratio lies: its quartiles over seeds, or of what was measured the range of its runs.
+    pub fn range(&self) -> (f64, f64) {
+        let quartiles = self.items_per_sec_ratio_q1.zip(self.items_per_sec_ratio_q3);
+        quartiles.unwrap_or((self.items_per_sec_ratio_min, self.items_per_sec_ratio_max))
+    }
 }
 
 rows! {
@@ -222,7 +242,13 @@ rows! {
         items_per_sec_q1: Option<f64> = PerSecond [of(RATE, "first quartile", PAGE)];
         /// The third quartile of items per second over the seeds; `None` where it is not simulated.
         #[serde(default)]
-        items_per_sec_q3: Option<f64> = PerSecond [of(RATE, "third quartile", PAGE)];
+        items_per_sec_q3: Option<f64> = PerSecond [of(RATE, "third quartile", PAGE)]
+            { Column::derived(Unit::PerSecondRounded, of(RATE, "quartiles", 3), |cell, _| {
+                match (cell.items_per_sec_q1, cell.items_per_sec_q3) {
+                    (Some(q1), Some(q3)) => Value::Range(q1, q3),
+                    _ => Value::Absent,
+                }
+            }) };
     }
 }
 
@@ -233,6 +259,12 @@ impl Cell for Mode {
 }
 
 impl QueueCell {
+    /// From where to where the throughput lies: its quartiles over seeds, or of what was measured the range of its runs.
+    pub fn range(&self) -> (f64, f64) {
+        let quartiles = self.items_per_sec_q1.zip(self.items_per_sec_q3);
+        quartiles.unwrap_or((self.items_per_sec_min, self.items_per_sec_max))
+    }
+
     /// (max − min) / max of the throughput over the runs; NaN where there is none.
     pub fn spread(&self) -> f64 {
         (self.items_per_sec_max - self.items_per_sec_min) / self.items_per_sec_max

@@ -4,6 +4,7 @@ mod machines;
 mod programs;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::time::Duration;
 
@@ -495,4 +496,25 @@ fn a_thread_is_in_one_place_at_a_time() {
             assert!(two[0].2 <= two[1].1 + 0.001, "{profile}: {two:?}");
         }
     }
+}
+
+/// By another host thread, and however long it would go on.
+#[test]
+fn a_run_ends_when_it_is_told_to_stop() {
+    let stop = Arc::new(AtomicBool::new(false));
+    let machine = Machine::pocket();
+    let simulation =
+        Simulation::new(&machine).time_limit(Duration::MAX).stop_when(Arc::clone(&stop));
+    let teller = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(20));
+        stop.store(true, Relaxed);
+    });
+    let run = simulation.run(|| {
+        loop {
+            Sim::sleep(Duration::from_micros(1));
+        }
+    });
+    let Err(error @ SimError::Stopped) = run else { panic!("{run:?}") };
+    assert_eq!(error.to_string(), "the simulation was stopped");
+    teller.join().unwrap();
 }

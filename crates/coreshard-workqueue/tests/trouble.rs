@@ -344,9 +344,9 @@ fn workers_follow_when_cpus_go_and_come_back_and_nothing_is_lost() {
         std::thread::spawn(move || {
             let mut queued = 0;
             while !stop.load(SeqCst) {
-                let ran = Arc::clone(&ran);
+                let counted = Arc::clone(&ran);
                 let run = move || {
-                    ran.fetch_add(1, SeqCst);
+                    counted.fetch_add(1, SeqCst);
                 };
                 queue.queue(run).unwrap();
                 queued += 1;

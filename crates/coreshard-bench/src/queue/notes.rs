@@ -164,16 +164,13 @@ pub(super) fn wake_ratios(ratios: &[WakeRatio]) -> Vec<String> {
                 let hold = ratio
                     .lock_hold_ratio
                     .map_or_else(String::new, |hold| format!(", lock held {hold:.2} ×"));
-                let (low, high) = (ratio.items_per_sec_ratio_min, ratio.items_per_sec_ratio_max);
+                let (low, high) = ratio.range();
                 // Of one run nothing is known.
-                let noise = if low < 1.0 && high > 1.0 { ", by noise alone" } else { "" };
-                format!(
-                    "{} {:.2} × ({:.2}–{:.2}){noise}{hold}",
-                    ratio.scope,
-                    ratio.items_per_sec_ratio,
-                    ratio.items_per_sec_ratio_min,
-                    ratio.items_per_sec_ratio_max
-                )
+                let is_noise = low <= 1.0 && high >= 1.0 && low < high;
+                let noise = if is_noise { ", by noise alone" } else { "" };
+                let range =
+                    if low < high { format!(" ({low:.2}–{high:.2})") } else { String::new() };
+                format!("{} {:.2} ×{range}{noise}{hold}", ratio.scope, ratio.items_per_sec_ratio,)
             })
             .collect();
         format!("{wake} over {over}, {intake}, items/s run by run: {}", figures.join("; "))
@@ -234,6 +231,7 @@ mod tests {
             items_per_sec_ratio_min: 1.1,
             items_per_sec_ratio_max: 1.5,
             lock_hold_ratio: Some(0.5),
+            ..WakeRatio::default()
         };
         let notes = wake_ratios(&[ratio("cpu", false), ratio("cache", true), ratio("numa", true)]);
         assert_eq!(

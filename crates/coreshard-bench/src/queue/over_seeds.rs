@@ -35,7 +35,8 @@ pub fn over_seeds(all: &[QueueResults]) -> Option<QueueResults> {
     // Of curves that were ended early, the last points may be of fewer CPUs.
     let as_large = || all.iter().filter(|results| results.threads == first.threads);
     let mut merged = QueueResults {
-        runs: all.iter().map(|results| results.runs).sum(),
+        // Of a seed that was ended before its first run, nothing was measured.
+        runs: all.iter().filter(|it| !it.results.is_empty()).map(|it| it.runs).sum(),
         results: alike(as_large().flat_map(|it| &it.results), |one, other| {
             (&one.scope, &one.wake, &one.intake) == (&other.scope, &other.wake, &other.intake)
         })
@@ -82,6 +83,7 @@ fn alike<'all, T>(
 
 fn cell(all: Vec<&QueueCell>) -> QueueCell {
     let rates = Quartiles::of(all.iter().map(|cell| cell.items_per_sec)).unwrap_or_default();
+    let several = all.len() > 1;
     let ns = |of: fn(&QueueCell) -> u64| median_ns(all.iter().map(|cell| of(cell)));
     let part = |of: fn(&QueueCell) -> Option<f64>| {
         Spread::of(all.iter().filter_map(|cell| of(cell))).map(|spread| spread.median)
@@ -90,8 +92,8 @@ fn cell(all: Vec<&QueueCell>) -> QueueCell {
         items_per_sec: rates.median,
         items_per_sec_min: all.iter().map(|it| it.items_per_sec_min).fold(f64::INFINITY, f64::min),
         items_per_sec_max: all.iter().map(|it| it.items_per_sec_max).fold(0.0, f64::max),
-        items_per_sec_q1: Some(rates.q1),
-        items_per_sec_q3: Some(rates.q3),
+        items_per_sec_q1: several.then_some(rates.q1),
+        items_per_sec_q3: several.then_some(rates.q3),
         p50_ns: ns(|cell| cell.p50_ns),
         p90_ns: ns(|cell| cell.p90_ns),
         p95_ns: ns(|cell| cell.p95_ns),
@@ -110,8 +112,12 @@ fn ratio(all: Vec<&WakeRatio>) -> WakeRatio {
     let low = all.iter().map(|it| it.items_per_sec_ratio_min).fold(f64::INFINITY, f64::min);
     let high = all.iter().map(|it| it.items_per_sec_ratio_max).fold(0.0, f64::max);
     let holds = Spread::of(all.iter().filter_map(|it| it.lock_hold_ratio));
+    let quartiles = Quartiles::of(all.iter().map(|it| it.items_per_sec_ratio)).unwrap_or_default();
+    let several = all.len() > 1;
     WakeRatio {
-        items_per_sec_ratio: median(all.iter().map(|it| it.items_per_sec_ratio)),
+        items_per_sec_ratio: quartiles.median,
+        items_per_sec_ratio_q1: several.then_some(quartiles.q1),
+        items_per_sec_ratio_q3: several.then_some(quartiles.q3),
         items_per_sec_ratio_min: low,
         items_per_sec_ratio_max: high,
         lock_hold_ratio: holds.map(|spread| spread.median),
@@ -131,9 +137,13 @@ fn curve(all: Vec<&ScalingCurve>) -> ScalingCurve {
 }
 
 fn point(all: Vec<&ScalingPoint>) -> ScalingPoint {
+    let rates = Quartiles::of(all.iter().map(|it| it.items_per_sec)).unwrap_or_default();
+    let several = all.len() > 1;
     ScalingPoint {
         cpus: all[0].cpus,
-        items_per_sec: median(all.iter().map(|it| it.items_per_sec)),
+        items_per_sec: rates.median,
+        items_per_sec_q1: several.then_some(rates.q1),
+        items_per_sec_q3: several.then_some(rates.q3),
         items_per_sec_min: all.iter().map(|it| it.items_per_sec_min).fold(f64::INFINITY, f64::min),
         items_per_sec_max: all.iter().map(|it| it.items_per_sec_max).fold(0.0, f64::max),
         p50_ns: median_ns(all.iter().map(|it| it.p50_ns)),
@@ -157,17 +167,18 @@ mod tests {
                 items_per_sec_ratio: ratio,
                 items_per_sec_ratio_min: ratio,
                 items_per_sec_ratio_max: ratio,
-                lock_hold_ratio: None,
+                ..WakeRatio::default()
             }];
             let notes = notes::wake_ratios(&wake_ratios);
-            QueueResults { runs: 1, wake_ratios, notes, ..QueueResults::default() }
+            let results = vec![QueueCell::default()];
+            QueueResults { runs: 1, results, wake_ratios, notes, ..QueueResults::default() }
         };
         let merged = over_seeds(&[with(0.9), with(1.2), with(1.1)]).unwrap();
         assert_eq!((merged.runs, merged.wake_ratios[0].items_per_sec_ratio), (3, 1.1));
         assert_eq!(
             merged.notes,
             [
-                "after-unlock over under-lock, locked, items/s run by run: cache 1.10 × (0.90–1.20), by noise alone"
+                "after-unlock over under-lock, locked, items/s run by run: cache 1.10 × (1.00–1.15), by noise alone"
             ]
         );
         assert_eq!(over_seeds(&[]), None);

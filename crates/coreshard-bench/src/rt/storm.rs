@@ -1,5 +1,6 @@
 //! Threads that set and search one index at the same time.
 
+use std::ops::Add;
 use std::sync::Arc;
 
 use coreshard_platform::{ByteAtomics, Lock, Policy, RealTime, ThreadHandle, ThreadSpec, Time};
@@ -102,7 +103,8 @@ pub(super) fn storm<P: RealTime>(
     Ok(StormTimes {
         elapsed_ns: last.ns_since(released),
         first_ns_per_round: ends.first().map_or(0.0, per_round),
-        others_ns_per_round: others.iter().map(per_round).sum::<f64>() / others.len().max(1) as f64,
+        others_ns_per_round: others.iter().map(per_round).fold(0.0, f64::add)
+            / others.len().max(1) as f64,
     })
 }
 

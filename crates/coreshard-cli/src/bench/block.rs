@@ -324,7 +324,7 @@ fn simulate(args: &Args, machine: &Simulated) -> anyhow::Result<()> {
         bench.interrupts = Interrupts::Submitter;
     }
     let costs = args.simulated.costs.unwrap_or(Profile::InKernel);
-    let seeds = args.seeds.from(args.simulated.seed());
+    let seeds = args.seeds.from(args.simulated.seed())?;
     let bar = Mutex::new(Bar::new()?);
     let runs = side_by_side(seeds.len(), |at| {
         let bench = HbaBench { seed: seeds[at], ..bench.clone() };
@@ -333,14 +333,29 @@ fn simulate(args: &Args, machine: &Simulated) -> anyhow::Result<()> {
         simulation.run(|| bench.run::<Sim>(&bench_machine, &mut progress)).map(simulated::taken_out)
     });
     drop(bar);
+    // Of seeds with which each rung had a run, before the benchmark was ended.
     let (mut all, mut notes) = (Vec::new(), Vec::new());
     for run in runs {
         let run = run?;
-        notes.push(simulated::note(costs, &[run.summary]));
-        all.push(run.value.map_err(classed)?);
+        let results = run.value.map_err(classed)?;
+        if results.rows.iter().all(|row| !row.runs.iops.is_empty()) {
+            notes.push(simulated::note(costs, &[run.summary]));
+            all.push(results);
+        }
     }
-    let mut results = hba_over_seeds(&all).context("nothing was measured")?;
-    results.notes.splice(0..0, notes);
+    let planned = seeds.len() * bench.runs.get();
+    let done: usize = all.iter().map(|results| results.rows[0].runs.iops.len()).sum();
+    let Some(mut results) = hba_over_seeds(&all) else {
+        return Err(interrupted("interrupted before anything was measured"));
+    };
+    results.notes.extend(notes);
+    if done < planned {
+        results.notes.push(format!("ended early: {done} of {planned} runs were made"));
+    }
+    results.notes.push(
+        "published: of another machine, which is not named, as is not how many devices were shared"
+            .to_owned(),
+    );
     args.finish(destination, &fio::hba_text(&results, output::columns()), |out| {
         serde_json::to_writer_pretty(&mut *out, &results)?;
         out.write_all(b"\n")

@@ -13,7 +13,7 @@ use coreshard_topology::ShardSize;
 
 use super::progress::Bar;
 use super::rt::OutputArgs;
-use super::seeds::{DEFAULT_SEEDS, side_by_side};
+use super::seeds::{DEFAULT_SEEDS, seeds, side_by_side};
 use super::simulated;
 use crate::failure::{bad_input, interrupted};
 use crate::machine::MachineArgs;
@@ -119,7 +119,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         let problem = format!("{threads} threads were asked for; 1 to {cpus} can be used here");
         return Err(bad_input(anyhow::Error::msg(problem)));
     }
-    let seeds: Vec<u64> = (0..args.seeds).map(|more| args.seed.wrapping_add(more)).collect();
+    let seeds = seeds(args.seed, args.seeds)?;
     let mut bar = Bar::new()?;
     bar.begin(cases.len() * seeds.len());
     let bar = Mutex::new(bar);
@@ -151,7 +151,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         notes: vec![format!(
             "simulated: costs in-kernel, seeds {} to {}; medians, and first to third quartile",
             args.seed,
-            args.seed.wrapping_add(args.seeds - 1)
+            args.seed + (args.seeds - 1)
         )],
         seeds,
         results: cells(&by_case),

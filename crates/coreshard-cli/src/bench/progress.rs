@@ -36,6 +36,11 @@ pub(crate) fn listen_for_interrupts() -> anyhow::Result<()> {
     ENDING.into_iter().try_for_each(listen).context("cannot listen for Ctrl-C and SIGTERM")
 }
 
+/// Set by the first Ctrl-C or SIGTERM.
+pub(crate) fn interrupts() -> Arc<AtomicBool> {
+    Arc::clone(&INTERRUPTED)
+}
+
 impl Bar {
     /// A bar that is drawn when the benchmark begins; from now on Ctrl-C or SIGTERM ends the
     /// benchmark early, and a second one ends the command.

@@ -358,7 +358,7 @@ fn run_simulated(args: &Args, machine: &Simulated, bench: &QueueBench) -> anyhow
     for (bench, place) in &benches {
         parts.extend(bench.parts()?.into_iter().map(|part| (part, place)));
     }
-    let seeds = args.seeds.from(args.simulated.seed());
+    let seeds = args.seeds.from(args.simulated.seed())?;
     let simulations = seeds.len() * parts.len();
     let bar = Mutex::new(bar);
     let runs = side_by_side(simulations, |at| {

@@ -8,6 +8,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread;
 
+use anyhow::Context;
+
+use crate::failure::bad_input;
 use crate::number::whole;
 
 /// Seeds of a simulated benchmark, where nothing else is asked for.
@@ -29,9 +32,17 @@ impl SeedsArgs {
     }
 
     /// The seeds, of which `first` is the first.
-    pub(crate) fn from(&self, first: u64) -> Vec<u64> {
-        (0..self.seeds.unwrap_or(DEFAULT_SEEDS)).map(|more| first.wrapping_add(more)).collect()
+    pub(crate) fn from(&self, first: u64) -> anyhow::Result<Vec<u64>> {
+        seeds(first, self.seeds.unwrap_or(DEFAULT_SEEDS))
     }
+}
+
+/// So many seeds, of which `first` is the first.
+pub(crate) fn seeds(first: u64, number: u64) -> anyhow::Result<Vec<u64>> {
+    let after = first.checked_add(number).with_context(|| {
+        format!("there are no {number} seeds from {first} on: the last seed is {}", u64::MAX - 1)
+    });
+    Ok((first..after.map_err(bad_input)?).collect())
 }
 
 /// Calls `run` with 0 to `jobs` − 1, as many at once as there are CPUs, and returns what it returned, by number.

@@ -23,6 +23,14 @@ pub(crate) fn wait_until<T>(
     }
 }
 
+/// CPU time of a process, user and system, in ticks of a hundredth of a second.
+pub(crate) fn cpu_ticks(process: u32) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
+    let after_name = stat.rsplit(')').next().unwrap();
+    let fields: Vec<&str> = after_name.split_whitespace().collect();
+    fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
+}
+
 /// A process that is over at the latest when this is dropped.
 pub(crate) struct Ending(pub(crate) Child);
 

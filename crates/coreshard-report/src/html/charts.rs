@@ -80,11 +80,13 @@ fn fill(intake: &str) -> Fill {
 
 /// Items per second of every combination, as bars.
 pub(crate) fn throughput(results: &QueueResults) -> Option<Chart> {
-    let reach = |cell: &QueueCell| [cell.items_per_sec, cell.items_per_sec_max];
+    let reach = |cell: &QueueCell| [cell.items_per_sec, cell.range().1];
     let scale = Scale::linear(results.results.iter().flat_map(reach))?;
     let best = results.best();
     let groups = grouped(results, |cell| {
-        let whole = finite_range(cell.items_per_sec_min, cell.items_per_sec_max);
+        let (low, high) = cell.range();
+        let whole = finite_range(low, high);
+        let of = if cell.items_per_sec_q1.is_some() { "quartiles" } else { "runs" };
         let is_best = best.is_some_and(|best| std::ptr::eq(best, cell));
         let figure = format::si(cell.items_per_sec);
         Some(Drawn {
@@ -95,10 +97,10 @@ pub(crate) fn throughput(results: &QueueResults) -> Option<Chart> {
             before: String::new(),
             after: if is_best { format!("{figure} ★") } else { figure },
             detail: format!(
-                "{} items/s, runs from {} to {}",
+                "{} items/s, {of} from {} to {}",
                 format::count(cell.items_per_sec),
-                format::count(cell.items_per_sec_min),
-                format::count(cell.items_per_sec_max),
+                format::count(low),
+                format::count(high),
             ),
             emphasised: is_best,
         })

@@ -102,6 +102,7 @@ fn headline(results: &QueueResults) -> Markup {
         };
     };
     let Contest { best, worst, ties } = contest;
+    let of = if best.items_per_sec_q1.is_some() { "quartiles" } else { "runs" };
     html! {
         @if contest.is_decided() && contest.ratio().is_finite() {
             (rungs(best)) " ran " (rate(best)) " items per second, "
@@ -110,15 +111,15 @@ fn headline(results: &QueueResults) -> Markup {
         } @else if contest.is_decided() {
             (rungs(best)) " ran " (rate(best)) " items per second; " (rungs(worst)) " ran none."
         } @else {
-            "No combination stands out: the runs of the fastest, " (rungs(best)) " with " (rate(best))
+            "No combination stands out: the " (of) " of the fastest, " (rungs(best)) " with " (rate(best))
             " items per second, and of the slowest, " (rungs(worst)) " with " (rate(worst))
             ", overlap."
         }
         @if contest.is_decided() && ties > 0 {
             " " small {
-                @if ties == 1 { "The runs of one other combination reach" }
-                @else { "The runs of " (ties) " other combinations reach" }
-                " the range of the best: between those, the choice is noise."
+                @if ties == 1 { "The " (of) " of one other combination reach" }
+                @else { "The " (of) " of " (ties) " other combinations reach" }
+                " those of the best: between those, the choice is noise."
             }
         }
     }
@@ -175,7 +176,11 @@ fn all_charts(results: &QueueResults) -> Markup {
     };
     html! {
         (card(charts::throughput(results), results, true, html! {
-            "Bars are the median over the runs, whiskers the slowest and the fastest run; ★ is the best median. "
+            @if results.results.iter().any(|cell| cell.items_per_sec_q1.is_some()) {
+                "Bars are the median over the seeds, whiskers the quartiles; ★ is the best median. "
+            } @else {
+                "Bars are the median over the runs, whiskers the slowest and the fastest run; ★ is the best median. "
+            }
         }))
         div.pair {
             (card(charts::ladder_gains(results), results, false, html! {

@@ -83,7 +83,7 @@ fn row(
                 (swatch(palette.series(cell)))
                 b { (cell.scope) } " " span.rung { (cell.wake) " · " (cell.intake) }
                 @if is_best { " " span.badge { "best" } }
-                @if is_tie { " " span.tie title="its runs reach the range of the best" { "≈ best" } }
+                @if is_tie { " " span.tie title="its range reaches that of the best" { "≈ best" } }
             }
             @for (_, columns) in groups {
                 @for (index, (column, _)) in columns.iter().enumerate() {

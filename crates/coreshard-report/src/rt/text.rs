@@ -27,6 +27,7 @@ pub fn index(results: &IndexResults, width: usize) -> String {
 /// How late threads woke up, one line for each rung that was measured.
 pub fn cyclic(runs: &[CyclicResults], width: usize) -> String {
     let Some(first) = runs.first() else { return String::new() };
+    let seeds = first.seeds.of("p50_ns").map_or(1, |spread| spread.each.len());
     format!(
         "{}, {}: {}{}, one wake-up every {} µs, {} each\n\n{}\n{}",
         first.machine,
@@ -34,7 +35,9 @@ pub fn cyclic(runs: &[CyclicResults], width: usize) -> String {
         format::counted(first.num_threads, "thread"),
         first.priority.map_or(" at normal priority".to_owned(), |it| format!(", priority {it}")),
         format::plain(first.interval_us),
-        format::count(first.thread.values().next().map_or(0, |thread| thread.cycles) as f64),
+        format::count(
+            first.thread.values().next().map_or(0, |thread| thread.cycles) as f64 / seeds as f64
+        ),
         plain::table(runs, width),
         notes(&first.notes),
     )

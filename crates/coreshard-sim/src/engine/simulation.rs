@@ -4,6 +4,7 @@
 use std::io;
 use std::panic::{self, AssertUnwindSafe};
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Once};
 use std::time::Duration;
 
@@ -42,6 +43,7 @@ pub struct Simulation<'machine> {
     faults: Faults,
     mode: Mode,
     pulse: Option<Arc<Pulse>>,
+    stop: Option<Arc<AtomicBool>>,
 }
 
 /// What a simulation has come to.
@@ -136,6 +138,7 @@ impl<'machine> Simulation<'machine> {
             faults: Faults::default(),
             mode: Mode::default(),
             pulse: None,
+            stop: None,
         }
     }
 
@@ -243,6 +246,14 @@ impl<'machine> Simulation<'machine> {
         self
     }
 
+    /// Ends the run with [`SimError::Stopped`] soon after `stop` is true, which another host thread may make it, or a handler
+    /// of a signal.
+    #[must_use]
+    pub fn stop_when(mut self, stop: Arc<AtomicBool>) -> Self {
+        self.stop = Some(stop);
+        self
+    }
+
     /// Runs `program` as the first thread of the machine, on its first CPU, and everything that it
     /// starts, until it has returned and nothing but waiting is left.
     ///
@@ -314,7 +325,8 @@ impl<'machine> Simulation<'machine> {
         let program = || outcome = Some(panic::catch_unwind(AssertUnwindSafe(program)));
         let limits =
             Limits { time: ps(self.time_limit), turns: self.turn_limit, settle: ps(self.settle) };
-        let end_ns = running.run(program, limits, self.seed, watch)?;
+        let stop = self.stop.as_deref();
+        let end_ns = running.run(program, limits, self.seed, (watch, stop))?;
         let value = match outcome.expect("a program that is over has left its outcome") {
             Ok(value) => value,
             Err(payload) => {
@@ -398,7 +410,7 @@ impl RunningSimulation {
         program: impl FnOnce(),
         limits: Limits,
         seed: u64,
-        mut watch: Option<Watch<'_>>,
+        (mut watch, stop): (Option<Watch<'_>>, Option<&AtomicBool>),
     ) -> Result<u64, SimError> {
         let mut root_end = None;
         let program: Box<dyn FnOnce() + '_> = Box::new(|| {
@@ -447,6 +459,9 @@ impl RunningSimulation {
                 if let Err(rule) = (watch.look)(&View { sim, now_ns: time / NS }) {
                     return Err(SimError::Broken { rule, stuck: sim.stuck(seed) });
                 }
+            }
+            if stop.is_some_and(|stop| stop.load(Relaxed)) {
+                return Err(SimError::Stopped);
             }
             if time > limits.time {
                 return Err(SimError::TimeLimit(sim.stuck(seed)));

@@ -25,6 +25,8 @@ pub enum SimError {
         /// What each thread did then.
         stuck: Stuck,
     },
+    /// It was told to stop.
+    Stopped,
 }
 
 /// Who waits for what.
@@ -68,6 +70,7 @@ impl fmt::Display for SimError {
                 write!(f, "the simulated program came to no end within its time limit {stuck}")
             }
             Self::Broken { rule, stuck } => write!(f, "{rule}\n{stuck}"),
+            Self::Stopped => f.write_str("the simulation was stopped"),
         }
     }
 }
@@ -77,7 +80,7 @@ impl std::error::Error for SimError {
         match self {
             // The text has what it says itself already.
             Self::Setup(error) => error.source(),
-            Self::Deadlock(_) | Self::TimeLimit(_) | Self::Broken { .. } => None,
+            Self::Deadlock(_) | Self::TimeLimit(_) | Self::Broken { .. } | Self::Stopped => None,
         }
     }
 }

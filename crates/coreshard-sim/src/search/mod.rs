@@ -86,7 +86,7 @@ pub fn attempt(
         },
         Ok(Err(error)) => {
             let trace_hash = match &error {
-                SimError::Setup(_) => None,
+                SimError::Setup(_) | SimError::Stopped => None,
                 SimError::Deadlock(stuck)
                 | SimError::TimeLimit(stuck)
                 | SimError::Broken { stuck, .. } => Some(stuck.trace_hash),

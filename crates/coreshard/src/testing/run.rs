@@ -135,7 +135,7 @@ fn simulate<R>(simulation: &Simulation<'_>, test: impl FnOnce() -> R) -> Outcome
         }
         Ok(Err(error)) => {
             let trace_hash = match &error {
-                SimError::Setup(_) => None,
+                SimError::Setup(_) | SimError::Stopped => None,
                 SimError::Deadlock(Stuck { trace_hash, .. })
                 | SimError::TimeLimit(Stuck { trace_hash, .. })
                 | SimError::Broken { stuck: Stuck { trace_hash, .. }, .. } => Some(*trace_hash),

@@ -11,12 +11,13 @@ use coreshard_results::IndexResults;
 use coreshard_rt::Rung;
 use coreshard_sim::Sim;
 
+use crate::failure::bad_input;
 use crate::number::{few, many, whole};
 use crate::output;
 
 use super::super::progress::Bar;
 use super::super::queue::{or_all, rung};
-use super::options::{Output, OutputArgs, Simulations, WhereArgs};
+use super::options::{Output, OutputArgs, Simulations, WhereArgs, at_most};
 
 /// The rounds of a simulated thread, and the runs, where nothing else is asked for.
 const SIMULATED_ROUNDS: NonZeroU64 = NonZeroU64::new(100).expect("it is not 0");
@@ -54,6 +55,9 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let defaults = IndexBench::default();
     let rungs = or_all(&args.rungs, &Rung::ALL);
+    let cpus = args.place.usable_cpus()?;
+    at_most("--threads", args.threads, cpus)?;
+    at_most("--group", args.group, cpus)?;
     let Some(machine) = args.place.machine()? else {
         let (bench_machine, notes) = args.place.here()?;
         let bench = IndexBench {
@@ -72,7 +76,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         return finish(output, &results);
     };
     if args.place.c2c.is_some() && rungs.len() > 1 {
-        bail!("the lines of one rung can be shown at a time: give one with --rungs");
+        let problem = "the lines of one rung can be shown at a time: give one with --rungs";
+        return Err(bad_input(anyhow::Error::msg(problem)));
     }
     let output = args.output.open()?;
     let bench_machine = args.place.bench_machine(&machine)?;

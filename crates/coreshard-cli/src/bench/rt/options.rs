@@ -10,16 +10,16 @@ use coreshard_bench::{BenchError, BenchMachine, OverSeeds, Progress, over_each_r
 use coreshard_report::json;
 use coreshard_results::{CyclicResults, PiResults, TranscodeResults};
 use coreshard_rt::{Priority, Rung};
-use coreshard_sim::{Machine, Run};
+use coreshard_sim::{Machine, Run, SimError};
 use coreshard_topology::Topology;
 
 use super::super::destination::{Destination, ForceArgs};
-use super::super::progress::Bar;
+use super::super::progress::{Bar, interrupts};
 use super::super::queue::{Site, other_load, rung, said};
 use super::super::seeds::{SeedsArgs, side_by_side};
 use super::super::simulated::{self, SimArgs};
 use super::latency;
-use crate::failure::interrupted;
+use crate::failure::{bad_input, interrupted};
 use crate::machine::{self, MachineArgs};
 use crate::number::{few, whole};
 use crate::output;
@@ -59,7 +59,7 @@ impl WhereArgs {
         rungs: &[G],
         run: impl Fn(&G, u64) -> Result<R, BenchError> + Sync,
     ) -> anyhow::Result<Simulations<R>> {
-        let seeds = self.seeds.from(self.simulated.seed());
+        let seeds = self.seeds.from(self.simulated.seed())?;
         let mut bar = Bar::new()?;
         bar.begin(rungs.len() * seeds.len());
         let bar = Mutex::new(bar);
@@ -71,7 +71,10 @@ impl WhereArgs {
             let shows_lines = self.c2c.is_some() && seed == seeds[0];
             let simulation =
                 self.simulated.simulation(machine).seed(seed).record_lines(shows_lines);
-            Some(simulation.run(|| run(rung, seed)).map(simulated::taken_out))
+            match simulation.stop_when(interrupts()).run(|| run(rung, seed)) {
+                Err(SimError::Stopped) => None,
+                done => Some(done.map(simulated::taken_out)),
+            }
         });
         drop(bar);
         let runs: Option<Vec<_>> = runs.into_iter().collect();
@@ -108,7 +111,17 @@ impl WhereArgs {
         self.cut(simulated::bench_machine(&self.machine, machine))
     }
 
+    /// The CPUs that there are, of which `--cpus` uses the first.
+    pub(super) fn usable_cpus(&self) -> anyhow::Result<usize> {
+        let bench_machine = match self.machine()? {
+            Some(machine) => self.bench_machine(&machine)?,
+            None => self.here()?.0,
+        };
+        Ok(bench_machine.usable.len())
+    }
+
     fn cut(&self, bench_machine: BenchMachine) -> anyhow::Result<BenchMachine> {
+        at_most("--cpus", self.cpus, bench_machine.usable.len())?;
         let Some(cpus) = self.cpus else { return Ok(bench_machine) };
         let usable = bench_machine.usable.iter().take(cpus.get()).collect();
         let topology: Topology = bench_machine.topology.restrict(&usable)?;
@@ -120,6 +133,21 @@ impl WhereArgs {
         let mut report = run.lines.take()?;
         report.lines.truncate(self.c2c?);
         Some(report.to_string())
+    }
+}
+
+/// Refuses more CPUs than there are: they would be cut to these.
+pub(super) fn at_most(
+    option: &str,
+    asked: Option<NonZeroUsize>,
+    cpus: usize,
+) -> anyhow::Result<()> {
+    match asked.filter(|asked| asked.get() > cpus) {
+        None => Ok(()),
+        Some(asked) => {
+            let problem = format!("{option} {asked}: 1 to {cpus} can be used here");
+            Err(bad_input(anyhow::Error::msg(problem)))
+        }
     }
 }
 
@@ -186,6 +214,23 @@ pub(super) struct RungsArgs {
 }
 
 impl RungsArgs {
+    /// Refuses a priority below which there are too few others.
+    pub(super) fn needs_priority(&self, least: u8) -> anyhow::Result<()> {
+        let given = self.executor.priority.get();
+        if given >= least {
+            return Ok(());
+        }
+        let problem = format!(
+            "--priority {given}: other tasks have those below it; allowed are {least} to 99"
+        );
+        Err(bad_input(anyhow::Error::msg(problem)))
+    }
+
+    /// The CPUs that there are.
+    pub(super) fn usable_cpus(&self) -> anyhow::Result<usize> {
+        self.place.usable_cpus()
+    }
+
     /// Measures each rung on this machine, or in simulations of its own with several seeds, and shows the lines of the
     /// first of each.
     pub(super) fn measure<R: Noted + OverSeeds + Send>(

@@ -32,6 +32,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         groups: args.groups,
         rounds: args.rounds,
     };
+    args.rungs.needs_priority(3)?;
     let output = args.rungs.output.open()?;
     let runs = args.rungs.measure(
         |bench_machine, settings| bench(settings).run::<Host>(bench_machine),

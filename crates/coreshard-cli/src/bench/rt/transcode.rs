@@ -8,9 +8,12 @@ use coreshard_bench::rt::{Compression, Computing, ExecutorSettings, TranscodeBen
 use coreshard_report::rt as report;
 use coreshard_sim::Sim;
 
-use super::options::RungsArgs;
+use super::options::{RungsArgs, at_most};
 use crate::number::{few, many, microseconds, whole};
 use crate::output;
+
+/// CPUs of an instance, where nothing else is asked for: the bench takes all where there are fewer.
+const INSTANCE_CPUS: NonZeroUsize = NonZeroUsize::new(8).expect("it is not 0");
 
 /// The stages of a simulated slice: as many as the real work has.
 const STAGES: usize = 4;
@@ -18,9 +21,9 @@ const STAGES: usize = 4;
 /// The options of `coreshard bench rt transcode`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// CPUs of an instance
-    #[arg(long, value_name = "N", default_value = "8", value_parser = few)]
-    instance_cpus: NonZeroUsize,
+    /// CPUs of an instance [default: 8, or all where there are fewer]
+    #[arg(long, value_name = "N", value_parser = few)]
+    instance_cpus: Option<NonZeroUsize>,
 
     /// Instances [default: as many as there are CPUs for]
     #[arg(long, value_name = "N", value_parser = few)]
@@ -53,12 +56,14 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let bench = |settings: ExecutorSettings| TranscodeBench {
         executor: settings,
-        instance_cpus: args.instance_cpus,
+        instance_cpus: args.instance_cpus.unwrap_or(INSTANCE_CPUS),
         instances: args.instances,
         frames: args.frames,
         under_way: args.under_way,
         slices: args.slices,
     };
+    let cpus = args.rungs.usable_cpus()?;
+    at_most("--instance-cpus", args.instance_cpus, cpus)?;
     let output = args.rungs.output.open()?;
     let time = Duration::from_micros(args.stage_us);
     let runs = args.rungs.measure(
