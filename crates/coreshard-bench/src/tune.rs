@@ -25,7 +25,7 @@ use crate::kernel_scopes::SeenLoad;
 use crate::machine::BenchMachine;
 use crate::progress::Progress;
 use crate::queue::QueueBench;
-use crate::spread::Spread;
+use crate::spread::{Quartiles, Spread};
 
 /// How long an item of the lopsided load computes.
 const ITEM_WORK: Duration = Duration::from_micros(5);
@@ -217,11 +217,15 @@ fn judge(mut candidates: Vec<Candidate>, load: TuneLoad) -> Tuning {
 }
 
 fn spread(rates: impl Iterator<Item = f64>) -> Load {
+    let rates: Vec<f64> = rates.collect();
+    let quartiles = Quartiles::of(rates.iter().copied()).unwrap_or_default();
     let rates = Spread::of(rates).unwrap_or_default();
     Load {
         items_per_sec: rates.median,
         items_per_sec_min: rates.min,
         items_per_sec_max: rates.max,
+        items_per_sec_q1: quartiles.q1,
+        items_per_sec_q3: quartiles.q3,
         end_to_end_p99_ns: 0,
     }
 }
@@ -338,7 +342,8 @@ mod tests {
         let all = over_rounds(&[100.0, 90.0, 20.0].map(round), TuneLoad::Unknown);
         assert_eq!(all.recommended().scope, "cpu");
         assert_eq!((all.rounds, all.agreeing), (3, 2));
-        assert_eq!(all.candidates[0].even.items_per_sec_min, 20.0);
+        let even = all.candidates[0].even;
+        assert_eq!((even.items_per_sec_min, even.items_per_sec_q1), (20.0, 55.0));
     }
 
     #[test]

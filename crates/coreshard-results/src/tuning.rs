@@ -15,6 +15,12 @@ pub struct Load {
     pub items_per_sec_max: f64,
     /// The worst round's 99th percentile of the time until an item ran, in nanoseconds.
     pub end_to_end_p99_ns: u64,
+    /// The first quartile of the rounds.
+    #[serde(default)]
+    pub items_per_sec_q1: f64,
+    /// The third quartile of the rounds.
+    #[serde(default)]
+    pub items_per_sec_q3: f64,
 }
 
 /// A scope and a size of shards.
