@@ -139,7 +139,8 @@ fn all_at_once() {
     assert_eq!(count.into_inner(), 4 * 50 * 4);
 }
 
-/// Two pools and a queue that all have enough to do: each runs as many as it has by itself, and none more.
+/// Two pools and a queue that all have enough to do: each runs as many as it has by itself, and none more. A worker of the queue's
+/// that seems to be blocked, or computes for long, has a stand-in: on a busy machine, where who waits for a CPU does.
 #[test]
 #[expect(clippy::print_stdout, reason = "the figure is what it is run for by hand")]
 fn two_pools_and_a_queue_run_what_each_has() {
@@ -159,6 +160,13 @@ fn two_pools_and_a_queue_run_what_each_has() {
         threads.spawn(|| queue.install(spawn_all).unwrap());
     });
     let most = most.into_inner();
-    println!("{most} at once, with two pools of two threads and a queue on {cpus} CPUs");
-    assert!(most <= 2 + 2 + cpus, "{most} at once on {cpus} CPUs");
+    let told = queue.stats().total();
+    let stand_ins = (told.presumed_blocked + told.cpu_hogs) as usize;
+    println!(
+        "{most} at once, with two pools of two threads and a queue on {cpus} CPUs, and {stand_ins} stand-ins"
+    );
+    assert!(
+        most <= 2 + 2 + cpus + stand_ins,
+        "{most} at once on {cpus} CPUs, {stand_ins} stand-ins"
+    );
 }
