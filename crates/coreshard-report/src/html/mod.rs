@@ -119,7 +119,8 @@ fn headline(results: &QueueResults) -> Markup {
             " " small {
                 @if ties == 1 { "The " (of) " of one other combination reach" }
                 @else { "The " (of) " of " (ties) " other combinations reach" }
-                " those of the best: between those, the choice is noise."
+                (if of == "runs" { " the range of the best" } else { " those of the best" })
+                ": between those, the choice is noise."
             }
         }
     }
