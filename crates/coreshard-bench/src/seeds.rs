@@ -76,10 +76,9 @@ pub fn over_each_rungs_seeds<R: OverSeeds>(rungs: &[Vec<R>]) -> Vec<R> {
 /// `None` where the first one was 0 with each seed.
 fn ratio(own: &[f64], first: impl Iterator<Item = f64>) -> Option<SeedRatio> {
     let ratios = own.iter().zip(first).map(|(own, its)| own / its).filter(|it| it.is_finite());
-    let Quartiles { q1, median, q3 } = Quartiles::of(ratios)?;
-    let is_noise = q1 <= 1.0 && q3 >= 1.0;
-    let differs_by = if is_noise { "noise alone".to_owned() } else { String::new() };
-    Some(SeedRatio { median, q1, q3, differs_by })
+    let ratio = Quartiles::of(ratios)?;
+    let Quartiles { q1, median, q3 } = ratio;
+    Some(SeedRatio { median, q1, q3, differs_by: ratio.differs_by() })
 }
 
 macro_rules! figures {

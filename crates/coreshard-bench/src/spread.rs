@@ -42,6 +42,11 @@ impl Quartiles {
         };
         Some(Self { q1: at(1), median: at(2), q3: at(3) })
     }
+
+    /// By what two things differ of which this is the ratio: `noise alone`, or empty where it is more.
+    pub(crate) fn differs_by(&self) -> String {
+        if self.q1 <= 1.0 && self.q3 >= 1.0 { "noise alone".to_owned() } else { String::new() }
+    }
 }
 
 /// The figure that samples in nanoseconds make; all 0 where there is none.

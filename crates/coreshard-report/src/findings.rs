@@ -62,6 +62,14 @@ pub(crate) fn ties_with(cell: &QueueCell, best: &QueueCell) -> bool {
     cell.items_per_sec.is_finite() && cell.range().1 >= best.range().0
 }
 
+/// What a cell's range is of.
+pub(crate) fn range_of(cell: &QueueCell) -> &'static str {
+    if cell.items_per_sec_q1.is_some() { QUARTILES } else { "runs" }
+}
+
+/// Of a cell that was simulated with several seeds.
+pub(crate) const QUARTILES: &str = "quartiles";
+
 /// The fastest and the slowest combination, where at least two were measured.
 pub(crate) struct Contest<'a> {
     pub(crate) best: &'a QueueCell,

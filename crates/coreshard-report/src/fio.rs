@@ -221,9 +221,8 @@ pub fn ladder_text(results: &LadderResults, width: usize) -> String {
 
 /// The experiment with an adapter as a text table, what was published beside what was predicted.
 pub fn hba_text(results: &HbaResults, width: usize) -> String {
-    let notes: String = results.notes.iter().map(|note| format!("{note}\n")).collect();
     format!(
-        "{} ({}), {} jobs on {} devices, {} in flight each, interrupts {}\n\n{}\n{notes}",
+        "{} ({}), {} jobs on {} devices, {} in flight each, interrupts {}\n\n{}\n{}",
         results.machine,
         results.platform,
         results.jobs,
@@ -233,7 +232,8 @@ pub fn hba_text(results: &HbaResults, width: usize) -> String {
             Interrupts::Submitter => "on the CPU that submitted",
             Interrupts::AdapterNode => "on the adapter's node",
         },
-        plain::table(&results.rows, width)
+        plain::table(&results.rows, width),
+        plain::notes(&results.notes),
     )
 }
 

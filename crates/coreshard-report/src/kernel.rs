@@ -23,9 +23,8 @@ line{stroke:currentColor;opacity:.4}figure{margin:1.5rem 0}figcaption{font-size:
 /// assert!(coreshard_report::kernel::text(&results, 80).contains("cache"));
 /// ```
 pub fn text(results: &KernelResults, width: usize) -> String {
-    let notes: String = results.notes.iter().map(|note| format!("{note}\n")).collect();
     format!(
-        "{}, {}: the kernel's {}, {}, {} operations each, {}\n\n{}\n{notes}",
+        "{}, {}: the kernel's {}, {}, {} operations each, {}\n\n{}\n{}",
         results.machine,
         results.platform,
         results.program,
@@ -33,6 +32,7 @@ pub fn text(results: &KernelResults, width: usize) -> String {
         format::count(results.operations_per_thread as f64),
         format::counted(results.seeds.len(), "seed"),
         plain::table(&results.results, width),
+        plain::notes(&results.notes),
     )
 }
 

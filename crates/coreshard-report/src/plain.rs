@@ -36,6 +36,11 @@ pub(crate) fn table<R: Row>(rows: &[R], width: usize) -> String {
     }
 }
 
+/// Notes below a table, a line each.
+pub(crate) fn notes(notes: &[String]) -> String {
+    notes.iter().map(|note| format!("{note}\n")).collect()
+}
+
 fn render<R: Row>(rows: &[R], first: &R, shown: &[Shown<R>]) -> String {
     let first_rung = R::COLUMNS.iter().find(|column| column.key == "rung");
     let first_rung = match first_rung.map(|column| (column.value)(first, first)) {

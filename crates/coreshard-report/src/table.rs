@@ -93,9 +93,10 @@ fn legend(results: &QueueResults, shown: &[Shown]) -> Vec<String> {
             if contest.is_decided() { "" } else { ", but their ranges overlap" },
         ));
         if contest.ties > 0 {
-            let is_simulated = contest.best.items_per_sec_q1.is_some();
-            let reach =
-                if is_simulated { "its quartiles reach those" } else { "its runs reach the range" };
+            let reach = match findings::range_of(contest.best) {
+                findings::QUARTILES => "its quartiles reach those",
+                _ => "its runs reach the range",
+            };
             lines.push(format!("~ {reach} of the best"));
         }
     }

@@ -30,7 +30,6 @@ pub fn cells(runs: &[(&KernelCase, &[KernelRun])]) -> Vec<KernelCell> {
             Quartiles::of(all).unwrap_or_default().median as u64
         };
         let is_first = case.variant == KernelCase::BEFORE;
-        let noise = !is_first && over.q1 <= 1.0 && over.q3 >= 1.0;
         KernelCell {
             setting: case.setting.clone(),
             variant: case.variant.clone(),
@@ -40,7 +39,7 @@ pub fn cells(runs: &[(&KernelCase, &[KernelRun])]) -> Vec<KernelCell> {
             over_first: over.median,
             over_first_q1: over.q1,
             over_first_q3: over.q3,
-            differs_by: if noise { "noise alone".to_owned() } else { String::new() },
+            differs_by: if is_first { String::new() } else { over.differs_by() },
             p50_ns: percentile(0),
             p90_ns: percentile(1),
             p95_ns: percentile(2),

@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 use std::time::Duration;
 
 use coreshard_platform::{AtomicInt, Lock, RealTime};
-use coreshard_results::{CyclicResults, CyclicThread, SeedSpreads};
+use coreshard_results::{CyclicResults, CyclicThread};
 use coreshard_rt::{Overrun, Periodic, Urgency};
 use coreshard_topology::CpuSet;
 use hdrhistogram::Histogram;
@@ -111,7 +111,6 @@ impl CyclicBench {
             priority: executor.has_priorities().then_some(priority.get()),
             interval_us: self.interval.as_secs_f64() * 1e6,
             notes,
-            seeds: SeedSpreads::default(),
             ..CyclicResults::default()
         };
         let mut span_ns = [u64::MAX, 0];

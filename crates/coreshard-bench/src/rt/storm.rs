@@ -103,6 +103,7 @@ pub(super) fn storm<P: RealTime>(
     Ok(StormTimes {
         elapsed_ns: last.ns_since(released),
         first_ns_per_round: ends.first().map_or(0.0, per_round),
+        // A `sum` of none is -0.
         others_ns_per_round: others.iter().map(per_round).fold(0.0, f64::add)
             / others.len().max(1) as f64,
     })

@@ -5,7 +5,7 @@
 use coreshard_results::{QueueCell, QueueResults};
 
 use crate::chart::{Chart, Fill, Group, Margins, Mark, Row, Scale, Series};
-use crate::findings::{Gain, Ladder, combination, gains};
+use crate::findings::{Gain, Ladder, combination, gains, range_of};
 use crate::format;
 
 /// Bars start at the edge; the figure stands after them.
@@ -86,7 +86,7 @@ pub(crate) fn throughput(results: &QueueResults) -> Option<Chart> {
     let groups = grouped(results, |cell| {
         let (low, high) = cell.range();
         let whole = finite_range(low, high);
-        let of = if cell.items_per_sec_q1.is_some() { "quartiles" } else { "runs" };
+        let of = range_of(cell);
         let is_best = best.is_some_and(|best| std::ptr::eq(best, cell));
         let figure = format::si(cell.items_per_sec);
         Some(Drawn {

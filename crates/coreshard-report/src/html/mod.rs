@@ -15,7 +15,7 @@ use coreshard_results::{Mode, QueueCell, QueueResults};
 use maud::{Markup, html};
 
 use crate::chart::{self, Chart};
-use crate::findings::Contest;
+use crate::findings::{Contest, QUARTILES, range_of};
 use crate::format;
 
 pub use frame::MARK;
@@ -102,7 +102,7 @@ fn headline(results: &QueueResults) -> Markup {
         };
     };
     let Contest { best, worst, ties } = contest;
-    let of = if best.items_per_sec_q1.is_some() { "quartiles" } else { "runs" };
+    let of = range_of(best);
     html! {
         @if contest.is_decided() && contest.ratio().is_finite() {
             (rungs(best)) " ran " (rate(best)) " items per second, "
@@ -119,7 +119,7 @@ fn headline(results: &QueueResults) -> Markup {
             " " small {
                 @if ties == 1 { "The " (of) " of one other combination reach" }
                 @else { "The " (of) " of " (ties) " other combinations reach" }
-                (if of == "runs" { " the range of the best" } else { " those of the best" })
+                (if of == QUARTILES { " those of the best" } else { " the range of the best" })
                 ": between those, the choice is noise."
             }
         }
@@ -177,7 +177,7 @@ fn all_charts(results: &QueueResults) -> Markup {
     };
     html! {
         (card(charts::throughput(results), results, true, html! {
-            @if results.results.iter().any(|cell| cell.items_per_sec_q1.is_some()) {
+            @if results.best().is_some_and(|best| range_of(best) == QUARTILES) {
                 "Bars are the median over the seeds, whiskers the quartiles; ★ is the best median. "
             } @else {
                 "Bars are the median over the runs, whiskers the slowest and the fastest run; ★ is the best median. "

@@ -3,11 +3,7 @@
 use coreshard_results::{CyclicResults, IndexResults, PiResults, TranscodeResults};
 
 use crate::format;
-use crate::plain;
-
-fn notes(notes: &[String]) -> String {
-    notes.iter().map(|note| format!("{note}\n")).collect()
-}
+use crate::plain::{self, notes};
 
 /// The rungs of the priority index, one a line.
 pub fn index(results: &IndexResults, width: usize) -> String {
