@@ -60,6 +60,13 @@ pub(crate) fn microseconds<T: Whole, const LEAST: u64>(text: &str) -> Result<T, 
     whole::<T, LEAST, 3_600_000_000>(text)
 }
 
+/// One number of many, by FNV-1a with 64 bits: equal ones have equal sums.
+pub(crate) fn sum_of(numbers: impl IntoIterator<Item = u64>) -> u64 {
+    numbers
+        .into_iter()
+        .fold(0xCBF2_9CE4_8422_2325, |sum, number| (sum ^ number).wrapping_mul(0x0100_0000_01B3))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -24,6 +24,7 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 
 use crate::failure::bad_input;
+use crate::number::sum_of;
 
 /// The last object of each JSON document that is written has this key.
 const JSON_MARK: &str = "\"generator\": \"coreshard\"";
@@ -278,10 +279,7 @@ fn is_ours(path: &Path) -> anyhow::Result<bool> {
 
 /// A machine's file ends with this line, by which is known whether somebody has changed it since.
 fn sum_line(text: &[u8]) -> String {
-    // FNV-1a, 64 bits.
-    let sum = text.iter().fold(0xCBF2_9CE4_8422_2325_u64, |sum, byte| {
-        (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01B3)
-    });
+    let sum = sum_of(text.iter().copied().map(u64::from));
     format!("# As it was written, without this line: {sum:016x}\n")
 }
 

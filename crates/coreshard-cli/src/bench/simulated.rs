@@ -10,7 +10,7 @@ use coreshard_sim::{Machine, Profile, Run, Sim, Simulation, Summary};
 
 use super::progress::Bar;
 use crate::machine::MachineArgs;
-use crate::number::seed;
+use crate::number::{seed, sum_of};
 
 /// Threads that look now and then whether they are still needed see within this time that they are not.
 pub(crate) const SETTLE: Duration = Duration::from_secs(1);
@@ -69,16 +69,13 @@ pub(super) fn note(costs: Profile, runs: &[Summary]) -> String {
     let virtual_ns: u64 = runs.iter().map(|run| run.virtual_ns).sum();
     let traces = match runs {
         [one] => format!("trace {:016x}", one.trace_hash),
-        several => format!("{} simulations, traces {:016x}", several.len(), sum_of_traces(several)),
+        several => format!(
+            "{} simulations, traces {:016x}",
+            several.len(),
+            sum_of(several.iter().map(|run| run.trace_hash))
+        ),
     };
     format!("simulated: costs {costs}, seed {seed}, {virtual_ns} ns of virtual time, {traces}")
-}
-
-/// One number of the traces of all: FNV-1a, a trace at a time.
-fn sum_of_traces(runs: &[Summary]) -> u64 {
-    runs.iter().fold(0xCBF2_9CE4_8422_2325, |sum, run| {
-        (sum ^ run.trace_hash).wrapping_mul(0x0100_0000_01B3)
-    })
 }
 
 /// Shows how far several simulations at once have come.
