@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command as Process;
 
 use assert_cmd::Command;
-use common::{Ending, cpu_ticks, wait_until};
+use common::{Ending, wait_until};
 use coreshard::{Intake, Scope, Wake};
 use predicates::prelude::*;
 use serde_json::Value;
@@ -278,19 +278,9 @@ fn ctrl_c_and_sigterm_end_it_with_what_was_measured() {
 fn is_ended_with_what_was_measured_by(signal: &str) {
     let folder = tempfile::tempdir().unwrap();
     let report = folder.path().join("report.csv");
-    let child = Process::new(assert_cmd::cargo::cargo_bin("coreshard"))
-        .args(["bench", "queue", "--items", "20", "--runs", "10000", "--csv", "report.csv"])
-        .current_dir(folder.path())
-        .stdout(std::process::Stdio::piped())
-        .stderr(std::process::Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut child = Ending(child);
     // Turns take about a millisecond of CPU time each.
-    wait_until("some turns were taken", NEVER, || {
-        assert!(child.0.try_wait().unwrap().is_none(), "it ended early");
-        (cpu_ticks(child.0.id()) >= 30).then_some(())
-    });
+    let arguments = ["bench", "queue", "--items", "20", "--runs", "10000", "--csv", "report.csv"];
+    let mut child = Ending::command_that_computes(folder.path(), &arguments);
     child.signal(signal);
     let status = wait_until("it has ended", NEVER, || child.0.try_wait().unwrap());
     assert_eq!(status.code(), Some(130), "{signal}");

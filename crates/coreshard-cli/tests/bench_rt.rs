@@ -4,14 +4,13 @@ mod common;
 
 use std::fs;
 use std::io::Read;
-use std::process::Command as Process;
 
 use assert_cmd::Command;
 use predicates::prelude::*;
 use serde_json::Value;
 use testing::NEVER;
 
-use common::{Ending, cpu_ticks, wait_until};
+use common::{Ending, wait_until};
 
 testing::watch!();
 
@@ -134,29 +133,10 @@ fn simulated_figures_are_medians_over_seeds_with_quartiles() {
 fn a_signal_ends_what_is_simulated() {
     for signal in ["INT", "TERM"] {
         let folder = tempfile::tempdir().unwrap();
-        let child = Process::new(assert_cmd::cargo::cargo_bin("coreshard"))
-            .args([
-                "bench",
-                "rt",
-                "cyclic",
-                "--machine",
-                "xeon-hcc-2s",
-                "--cycles",
-                "1000000",
-                "--seeds",
-                "1",
-            ])
-            .args(["--json", "report.json"])
-            .current_dir(folder.path())
-            .stdout(std::process::Stdio::null())
-            .stderr(std::process::Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut child = Ending(child);
-        wait_until("it simulates", NEVER, || {
-            assert!(child.0.try_wait().unwrap().is_none(), "it ended early");
-            (cpu_ticks(child.0.id()) >= 30).then_some(())
-        });
+        let arguments =
+            ["bench", "rt", "cyclic", "--machine", "xeon-hcc-2s", "--cycles", "1000000"];
+        let arguments = [&arguments[..], &["--seeds", "1", "--json", "report.json"]].concat();
+        let mut child = Ending::command_that_computes(folder.path(), &arguments);
         child.signal(signal);
         let status = wait_until("it has ended", NEVER, || child.0.try_wait().unwrap());
         assert_eq!(status.code(), Some(130), "{signal}");

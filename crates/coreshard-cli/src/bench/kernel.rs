@@ -1,19 +1,16 @@
 //! `coreshard bench kernel`.
 
 use std::num::{NonZeroU64, NonZeroUsize};
-use std::sync::Mutex;
 
 use anyhow::Context;
 use coreshard_bench::kernel::{KernelBench, KernelCase, KernelProgram, KernelRun, cells};
-use coreshard_bench::{BenchError, Progress};
 use coreshard_report::kernel as report;
 use coreshard_results::KernelResults;
-use coreshard_sim::{Profile, Sim, SimError, Simulation};
+use coreshard_sim::{Profile, Sim, Simulation};
 use coreshard_topology::ShardSize;
 
-use super::progress::Bar;
 use super::rt::OutputArgs;
-use super::seeds::{DEFAULT_SEEDS, seeds, side_by_side};
+use super::seeds::{DEFAULT_SEEDS, each_with_each_seed, seeds};
 use super::simulated;
 use crate::failure::{bad_input, interrupted};
 use crate::machine::MachineArgs;
@@ -120,24 +117,14 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         return Err(bad_input(anyhow::Error::msg(problem)));
     }
     let seeds = seeds(args.seed, args.seeds)?;
-    let mut bar = Bar::new()?;
-    bar.begin(cases.len() * seeds.len());
-    let bar = Mutex::new(bar);
-    let runs = side_by_side(cases.len() * seeds.len(), |job| {
-        let (case, seed) = (&cases[job / seeds.len()], seeds[job % seeds.len()]);
-        if bar.lock().expect("nobody panics with it held").step(case).is_break() {
-            return None;
-        }
+    let runs = each_with_each_seed(&cases, &seeds, |case, seed| {
         let simulation = Simulation::new(&machine)
             .seed(seed)
             .profile(Profile::InKernel)
             .settle(simulated::SETTLE);
         let run = simulation.run(|| bench.run::<Sim>(&place, case));
         Some(run.map(|run| run.value))
-    });
-    drop(bar);
-    let runs: Option<Vec<Result<Result<KernelRun, BenchError>, SimError>>> =
-        runs.into_iter().collect();
+    })?;
     let Some(runs) = runs else { return Err(interrupted("interrupted before all was measured")) };
     let runs: Vec<KernelRun> =
         runs.into_iter().map(|run| Ok(run??)).collect::<anyhow::Result<_>>()?;

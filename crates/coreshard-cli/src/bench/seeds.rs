@@ -3,13 +3,16 @@
 //! Each is a function of machine, seed and program, and results are taken in the order of the seeds: so they are the
 //! same whatever the number of CPUs.
 
+use std::fmt::Display;
 use std::num::NonZeroUsize;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread;
 
 use anyhow::Context;
+use coreshard_bench::Progress;
 
+use super::progress::Bar;
 use crate::failure::bad_input;
 use crate::number::whole;
 
@@ -43,6 +46,25 @@ pub(crate) fn seeds(first: u64, number: u64) -> anyhow::Result<Vec<u64>> {
         format!("there are no {number} seeds from {first} on: the last seed is {}", u64::MAX - 1)
     });
     Ok((first..after.map_err(bad_input)?).collect())
+}
+
+/// Runs each of `items` with each seed, side by side, and shows how far that has come: what was returned, item by item. `None`
+/// where one of them was not run, or `run` says that it was ended.
+pub(crate) fn each_with_each_seed<T: Display + Sync, R: Send>(
+    items: &[T],
+    seeds: &[u64],
+    run: impl Fn(&T, u64) -> Option<R> + Sync,
+) -> anyhow::Result<Option<Vec<R>>> {
+    let runs = items.len() * seeds.len();
+    let mut bar = Bar::new()?;
+    bar.begin(runs);
+    let bar = Mutex::new(bar);
+    let found = side_by_side(runs, |at| {
+        let (item, seed) = (&items[at / seeds.len()], seeds[at % seeds.len()]);
+        let goes_on = bar.lock().expect("nobody panics with it held").step(item).is_continue();
+        if goes_on { run(item, seed) } else { None }
+    });
+    Ok(found.into_iter().collect())
 }
 
 /// Calls `run` with 0 to `jobs` − 1, as many at once as there are CPUs, and returns what it returned, by number.

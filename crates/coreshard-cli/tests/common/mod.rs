@@ -1,8 +1,11 @@
 //! What several tests of the command need.
 #![allow(dead_code, reason = "not every test needs all of it")]
 
-use std::process::Child;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+
+use testing::NEVER;
 
 /// Asks `condition` again and again until it has an answer.
 ///
@@ -24,7 +27,7 @@ pub(crate) fn wait_until<T>(
 }
 
 /// CPU time of a process, user and system, in ticks of a hundredth of a second.
-pub(crate) fn cpu_ticks(process: u32) -> u64 {
+fn cpu_ticks(process: u32) -> u64 {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
     let after_name = stat.rsplit(')').next().unwrap();
     let fields: Vec<&str> = after_name.split_whitespace().collect();
@@ -35,6 +38,23 @@ pub(crate) fn cpu_ticks(process: u32) -> u64 {
 pub(crate) struct Ending(pub(crate) Child);
 
 impl Ending {
+    /// The command with these arguments, in a folder, when it has computed for 0.3 s, which is before its end.
+    pub(crate) fn command_that_computes(folder: &Path, arguments: &[&str]) -> Self {
+        let child = Command::new(assert_cmd::cargo::cargo_bin("coreshard"))
+            .args(arguments)
+            .current_dir(folder)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut child = Self(child);
+        wait_until("it computes", NEVER, || {
+            assert!(child.0.try_wait().unwrap().is_none(), "it ended early");
+            (cpu_ticks(child.0.id()) >= 30).then_some(())
+        });
+        child
+    }
+
     /// As Ctrl-C does.
     pub(crate) fn interrupt(&self) {
         self.signal("INT");
@@ -44,7 +64,7 @@ impl Ending {
         // A shell has it in itself; the program is missing on small machines.
         let kill = format!("kill -{name} \"$0\"");
         let id = self.0.id().to_string();
-        let sent = std::process::Command::new("sh").args(["-c", &kill, &id]).status();
+        let sent = Command::new("sh").args(["-c", &kill, &id]).status();
         assert!(sent.unwrap().success());
     }
 }

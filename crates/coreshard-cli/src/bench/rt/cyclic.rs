@@ -43,8 +43,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         cycles: args.cycles,
         distance: Duration::from_micros(args.distance_us),
     };
+    let chosen = args.rungs.chosen_machine()?;
     let output = args.rungs.output.open()?;
     let runs = args.rungs.measure(
+        &chosen,
         |bench_machine, settings| bench(settings).run::<Host>(bench_machine),
         |bench_machine, settings| bench(settings).run::<Sim>(bench_machine),
     )?;

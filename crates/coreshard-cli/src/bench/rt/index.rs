@@ -17,7 +17,7 @@ use crate::output;
 
 use super::super::progress::Bar;
 use super::super::queue::{or_all, rung};
-use super::options::{Output, OutputArgs, Simulations, WhereArgs, at_most};
+use super::options::{Output, OutputArgs, Simulations, WhereArgs};
 
 /// The rounds of a simulated thread, and the runs, where nothing else is asked for.
 const SIMULATED_ROUNDS: NonZeroU64 = NonZeroU64::new(100).expect("it is not 0");
@@ -55,11 +55,11 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let defaults = IndexBench::default();
     let rungs = or_all(&args.rungs, &Rung::ALL);
-    let cpus = args.place.usable_cpus()?;
-    at_most("--threads", args.threads, cpus)?;
-    at_most("--group", args.group, cpus)?;
-    let Some(machine) = args.place.machine()? else {
-        let (bench_machine, notes) = args.place.here()?;
+    let chosen = args.place.chosen_machine()?;
+    chosen.has("--threads", args.threads)?;
+    chosen.has("--group", args.group)?;
+    let Some(machine) = &chosen.machine else {
+        let notes = chosen.notes_here();
         let bench = IndexBench {
             rungs,
             threads: args.threads,
@@ -70,7 +70,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         };
         let output = args.output.open()?;
         let mut bar = Bar::new()?;
-        let mut results = bench.run::<Host>(&bench_machine, &mut bar)?;
+        let mut results = bench.run::<Host>(&chosen.bench_machine, &mut bar)?;
         drop(bar);
         results.notes.splice(0..0, notes);
         return finish(output, &results);
@@ -80,7 +80,6 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         return Err(bad_input(anyhow::Error::msg(problem)));
     }
     let output = args.output.open()?;
-    let bench_machine = args.place.bench_machine(&machine)?;
     let run = |rung: &Rung, seed| {
         let bench = IndexBench {
             rungs: vec![*rung],
@@ -90,10 +89,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
             runs: args.runs.unwrap_or(NonZeroUsize::MIN),
             seed,
         };
-        bench.run::<Sim>(&bench_machine, &mut Unwatched)
+        bench.run::<Sim>(&chosen.bench_machine, &mut Unwatched)
     };
     let rungs: Vec<Rung> = Rung::ALL.into_iter().filter(|rung| rungs.contains(rung)).collect();
-    let Simulations { found, notes, lines } = args.place.simulate(&machine, &rungs, run)?;
+    let Simulations { found, notes, lines } = args.place.simulate(machine, &rungs, run)?;
     let mut results = index_over_seeds(&found).context("nothing was measured")?;
     results.notes.splice(0..0, notes);
     finish(output, &results)?;

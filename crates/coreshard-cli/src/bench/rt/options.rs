@@ -3,10 +3,9 @@
 use std::fmt;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 
 use coreshard_bench::rt::ExecutorSettings;
-use coreshard_bench::{BenchError, BenchMachine, OverSeeds, Progress, over_each_rungs_seeds};
+use coreshard_bench::{BenchError, BenchMachine, OverSeeds, over_each_rungs_seeds};
 use coreshard_report::json;
 use coreshard_results::{CyclicResults, PiResults, TranscodeResults};
 use coreshard_rt::{Priority, Rung};
@@ -14,9 +13,9 @@ use coreshard_sim::{Machine, Run, SimError};
 use coreshard_topology::Topology;
 
 use super::super::destination::{Destination, ForceArgs};
-use super::super::progress::{Bar, interrupts};
+use super::super::progress::interrupts;
 use super::super::queue::{Site, other_load, rung, said};
-use super::super::seeds::{SeedsArgs, side_by_side};
+use super::super::seeds::{SeedsArgs, each_with_each_seed};
 use super::super::simulated::{self, SimArgs};
 use super::latency;
 use crate::failure::{bad_input, interrupted};
@@ -47,8 +46,18 @@ pub(super) struct WhereArgs {
 }
 
 impl WhereArgs {
-    pub(super) fn machine(&self) -> anyhow::Result<Option<Machine>> {
-        self.machine.simulated()
+    /// Finds out where the benchmark runs.
+    pub(super) fn chosen_machine(&self) -> anyhow::Result<ChosenMachine> {
+        let machine = self.machine.simulated()?;
+        let (bench_machine, notes) = match &machine {
+            Some(machine) => (simulated::bench_machine(&self.machine, machine), Vec::new()),
+            None => {
+                let Site { bench_machine, notes, .. } = Site::here(machine::Machine::here()?);
+                (bench_machine, notes)
+            }
+        };
+        let bench_machine = self.cut(bench_machine)?;
+        Ok(ChosenMachine { machine, bench_machine, notes })
     }
 
     /// Simulates `run` of each of `rungs` with each seed, each by itself, and returns for each rung what it returned with
@@ -60,14 +69,7 @@ impl WhereArgs {
         run: impl Fn(&G, u64) -> Result<R, BenchError> + Sync,
     ) -> anyhow::Result<Simulations<R>> {
         let seeds = self.seeds.from(self.simulated.seed())?;
-        let mut bar = Bar::new()?;
-        bar.begin(rungs.len() * seeds.len());
-        let bar = Mutex::new(bar);
-        let runs = side_by_side(rungs.len() * seeds.len(), |at| {
-            let (rung, seed) = (&rungs[at / seeds.len()], seeds[at % seeds.len()]);
-            if bar.lock().expect("nobody panics with it held").step(rung).is_break() {
-                return None;
-            }
+        let runs = each_with_each_seed(rungs, &seeds, |rung, seed| {
             let shows_lines = self.c2c.is_some() && seed == seeds[0];
             let simulation =
                 self.simulated.simulation(machine).seed(seed).record_lines(shows_lines);
@@ -75,9 +77,7 @@ impl WhereArgs {
                 Err(SimError::Stopped) => None,
                 done => Some(done.map(simulated::taken_out)),
             }
-        });
-        drop(bar);
-        let runs: Option<Vec<_>> = runs.into_iter().collect();
+        })?;
         let Some(runs) = runs else {
             return Err(interrupted("interrupted before every rung had its turn with each seed"));
         };
@@ -98,28 +98,6 @@ impl WhereArgs {
         Ok(Simulations { found, notes, lines })
     }
 
-    /// This machine as far as it is to be used, and what to say of it.
-    pub(super) fn here(&self) -> anyhow::Result<(BenchMachine, Vec<String>)> {
-        let Site { bench_machine, mut notes, .. } = Site::here(machine::Machine::here()?);
-        let bench_machine = self.cut(bench_machine)?;
-        notes.extend(other_load(bench_machine.usable.len()));
-        Ok((bench_machine, notes))
-    }
-
-    /// A simulated machine as far as it is to be used.
-    pub(super) fn bench_machine(&self, machine: &Machine) -> anyhow::Result<BenchMachine> {
-        self.cut(simulated::bench_machine(&self.machine, machine))
-    }
-
-    /// The CPUs that there are, of which `--cpus` uses the first.
-    pub(super) fn usable_cpus(&self) -> anyhow::Result<usize> {
-        let bench_machine = match self.machine()? {
-            Some(machine) => self.bench_machine(&machine)?,
-            None => self.here()?.0,
-        };
-        Ok(bench_machine.usable.len())
-    }
-
     fn cut(&self, bench_machine: BenchMachine) -> anyhow::Result<BenchMachine> {
         at_most("--cpus", self.cpus, bench_machine.usable.len())?;
         let Some(cpus) = self.cpus else { return Ok(bench_machine) };
@@ -136,12 +114,28 @@ impl WhereArgs {
     }
 }
 
-/// Refuses more CPUs than there are: they would be cut to these.
-pub(super) fn at_most(
-    option: &str,
-    asked: Option<NonZeroUsize>,
-    cpus: usize,
-) -> anyhow::Result<()> {
+/// Where a benchmark runs.
+pub(super) struct ChosenMachine {
+    /// The one that is simulated; `None` for this one.
+    pub(super) machine: Option<Machine>,
+    /// As far as it is to be used.
+    pub(super) bench_machine: BenchMachine,
+    notes: Vec<String>,
+}
+
+impl ChosenMachine {
+    /// Refuses more CPUs than there are: they would be cut to these.
+    pub(super) fn has(&self, option: &str, asked: Option<NonZeroUsize>) -> anyhow::Result<()> {
+        at_most(option, asked, self.bench_machine.usable.len())
+    }
+
+    /// What is to be said of this machine, where what else ran is in the figures of what begins now.
+    pub(super) fn notes_here(&self) -> Vec<String> {
+        self.notes.iter().cloned().chain(other_load(self.bench_machine.usable.len())).collect()
+    }
+}
+
+fn at_most(option: &str, asked: Option<NonZeroUsize>, cpus: usize) -> anyhow::Result<()> {
     match asked.filter(|asked| asked.get() > cpus) {
         None => Ok(()),
         Some(asked) => {
@@ -226,37 +220,38 @@ impl RungsArgs {
         Err(bad_input(anyhow::Error::msg(problem)))
     }
 
-    /// The CPUs that there are.
-    pub(super) fn usable_cpus(&self) -> anyhow::Result<usize> {
-        self.place.usable_cpus()
+    /// Finds out where the benchmark runs.
+    pub(super) fn chosen_machine(&self) -> anyhow::Result<ChosenMachine> {
+        self.place.chosen_machine()
     }
 
     /// Measures each rung on this machine, or in simulations of its own with several seeds, and shows the lines of the
     /// first of each.
     pub(super) fn measure<R: Noted + OverSeeds + Send>(
         &self,
+        chosen: &ChosenMachine,
         here: impl Fn(&BenchMachine, ExecutorSettings) -> Result<R, BenchError>,
         simulated: impl Fn(&BenchMachine, ExecutorSettings) -> Result<R, BenchError> + Sync,
     ) -> anyhow::Result<Vec<R>> {
         let all_settings = self.executor.each();
-        let Some(machine) = self.place.machine()? else {
+        let bench_machine = &chosen.bench_machine;
+        let Some(machine) = &chosen.machine else {
             let mut all = Vec::with_capacity(all_settings.len());
-            let (bench_machine, notes) = self.place.here()?;
+            let notes = chosen.notes_here();
             let _awake = latency::hold();
             for settings in all_settings {
-                let mut results = here(&bench_machine, settings)?;
+                let mut results = here(bench_machine, settings)?;
                 results.notes().splice(0..0, notes.iter().cloned());
                 all.push(results);
             }
             return Ok(all);
         };
-        let bench_machine = self.place.bench_machine(&machine)?;
         let rungs: Vec<Rung> = all_settings.iter().map(|settings| settings.rung).collect();
         let run = |rung: &Rung, _seed| {
             let settings = all_settings.iter().find(|settings| settings.rung == *rung);
-            simulated(&bench_machine, *settings.expect("it is one of theirs"))
+            simulated(bench_machine, *settings.expect("it is one of theirs"))
         };
-        let Simulations { found, notes, lines } = self.place.simulate(&machine, &rungs, run)?;
+        let Simulations { found, notes, lines } = self.place.simulate(machine, &rungs, run)?;
         for (rung, lines) in rungs.iter().zip(lines) {
             self.output.show(&format!("rung {rung}\n{lines}\n"))?;
         }

@@ -33,8 +33,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         rounds: args.rounds,
     };
     args.rungs.needs_priority(3)?;
+    let chosen = args.rungs.chosen_machine()?;
     let output = args.rungs.output.open()?;
     let runs = args.rungs.measure(
+        &chosen,
         |bench_machine, settings| bench(settings).run::<Host>(bench_machine),
         |bench_machine, settings| bench(settings).run::<Sim>(bench_machine),
     )?;

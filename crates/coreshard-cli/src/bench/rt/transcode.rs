@@ -8,7 +8,7 @@ use coreshard_bench::rt::{Compression, Computing, ExecutorSettings, TranscodeBen
 use coreshard_report::rt as report;
 use coreshard_sim::Sim;
 
-use super::options::{RungsArgs, at_most};
+use super::options::RungsArgs;
 use crate::number::{few, many, microseconds, whole};
 use crate::output;
 
@@ -62,11 +62,12 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         under_way: args.under_way,
         slices: args.slices,
     };
-    let cpus = args.rungs.usable_cpus()?;
-    at_most("--instance-cpus", args.instance_cpus, cpus)?;
+    let chosen = args.rungs.chosen_machine()?;
+    chosen.has("--instance-cpus", args.instance_cpus)?;
     let output = args.rungs.output.open()?;
     let time = Duration::from_micros(args.stage_us);
     let runs = args.rungs.measure(
+        &chosen,
         |bench_machine, settings| {
             bench(settings)
                 .run::<Host, _>(bench_machine, Compression { bytes: args.slice_bytes.get() })
