@@ -7,7 +7,7 @@ use std::time::Duration;
 use coreshard_platform::{AtomicInt, Parker, Platform, ThreadHandle, ThreadSpec};
 use coreshard_sim::{Machine, Sim, SimAlloc, Simulation};
 use coreshard_topology::{CpuId, Scope};
-use coreshard_workqueue::{Runtime, Workqueue};
+use coreshard_workqueue::{Runtime, Workqueue, join};
 
 #[path = "machines/mod.rs"]
 mod machines;
@@ -101,6 +101,93 @@ fn a_burst_of_items_that_are_worth_it_is_on_many_cpus_soon() {
     let (eight, sixteen) = (last_us(Scope::CacheShard), last_us(Scope::Cache));
     assert!(eight < 160, "{eight} us");
     assert!(sixteen < 140, "{sixteen} us");
+}
+
+/// How work is cut in as many parts as there are CPUs, of a millisecond each.
+#[derive(Clone, Copy, Debug)]
+enum Parts {
+    Loop,
+    Join,
+    Scope,
+}
+
+const PARTS: usize = 16;
+
+fn compute_part() {
+    Sim::compute(Duration::from_millis(1));
+}
+
+fn join_parts(parts: usize) {
+    if parts == 1 {
+        return compute_part();
+    }
+    join::<Sim, _, _>(|| join_parts(parts / 2), || join_parts(parts - parts / 2));
+}
+
+impl Parts {
+    fn run(self, queue: &Workqueue<Sim>) {
+        match self {
+            Self::Loop => queue.for_each_mut(&mut [(); PARTS], |()| compute_part()).unwrap(),
+            Self::Join => queue.install(|| join_parts(PARTS)).unwrap(),
+            Self::Scope => {
+                let scope = || {
+                    queue.scope(|scope| {
+                        (0..PARTS).for_each(|_| scope.queue(compute_part).unwrap());
+                    });
+                };
+                queue.install(scope).unwrap();
+            }
+        }
+    }
+}
+
+/// How long `work` takes, in microseconds, after silences; the first ones left out.
+fn times_us(work: impl Fn()) -> Vec<u64> {
+    let each = (0..20).map(|_| {
+        Sim::sleep(SILENCE);
+        let begun = Sim::now();
+        work();
+        Sim::now().ns_since(begun) / 1_000
+    });
+    each.collect::<Vec<_>>().split_off(4)
+}
+
+/// Where each thief calls one other, and one that was on its way while a job was shared looks only at the worker it steals from, the last
+/// part begins when the first is over: 2.1 to 3.2 ms.
+#[test]
+fn as_many_long_parts_as_cpus_are_done_at_once() {
+    for parts in [Parts::Loop, Parts::Join, Parts::Scope] {
+        for scope in [Scope::CacheShard, Scope::Cache] {
+            let run = move |queue: Workqueue<Sim>| times_us(|| parts.run(&queue));
+            let us = median(with_queue(scope, 1, run));
+            assert!(us < 1_450, "{parts:?}, {scope}: {us} us");
+        }
+    }
+}
+
+/// 8 ms of work, of which nobody knows before it begins how long it is: 0.8 to 0.9 ms where each thief calls one other.
+#[test]
+fn a_long_loop_of_short_elements_is_on_all_cpus_soon() {
+    for scope in [Scope::CacheShard, Scope::Cache] {
+        let body = |_: &mut ()| Sim::compute(Duration::from_micros(2));
+        let one = move |queue: &Workqueue<Sim>| queue.for_each_mut(&mut [(); 4_096], body).unwrap();
+        let us = median(with_queue(scope, 1, move |queue| times_us(|| one(&queue))));
+        assert!(us < 740, "{scope}: {us} us");
+    }
+}
+
+/// What takes less than a wake-up calls one thief, who is on its way before that is known.
+#[test]
+fn a_short_loop_calls_few() {
+    let body = |_: &mut ()| Sim::compute(Duration::from_nanos(100));
+    let run = move |queue: Workqueue<Sim>| {
+        let wakeups = || queue.stats().pools.iter().map(|pool| pool.wakeups).sum::<u64>();
+        let before = wakeups();
+        let times = times_us(|| queue.for_each_mut(&mut [(); 64], body).unwrap());
+        (wakeups() - before, times.len())
+    };
+    let (wakeups, loops) = with_queue(Scope::Cache, 1, run);
+    assert!(wakeups < 3 * loops as u64, "{wakeups} for {loops} loops");
 }
 
 /// The latencies of small items, in microseconds, while a long one is always under way: the median, and the longest.

@@ -54,6 +54,8 @@ pub(crate) struct LoopPiece {
     pub(crate) name: WholeName,
     /// Whether its pieces are long: then none is kept from others who have nothing to do.
     pub(crate) are_long: bool,
+    /// Whether what is offered is worth a wake-up of its own, though others may be on their way.
+    pub(crate) is_worth_another: bool,
 }
 
 /// As [`join`]; `b` is told whether another worker runs it. Where `a` throws and nobody has taken `b`, `RUNS_BOTH` says
@@ -77,7 +79,10 @@ where
     };
     match pushed {
         Pushed::Private => {}
-        Pushed::Shared => worker.call_thieves(),
+        Pushed::Shared => match in_loop {
+            Some(LoopPiece { is_worth_another: true, .. }) => worker.call_more_thieves(1),
+            _ => worker.call_thieves(),
+        },
         Pushed::Full => {
             // SAFETY: it was not pushed.
             return one_by_one::<_, _, RUNS_BOTH>(a, apart(unsafe { job.take_work() }));

@@ -43,34 +43,105 @@ impl<T: Send> Whole for &mut [T] {
 /// A piece that takes longer is long: to share it costs some hundredth of it.
 const LONG: Duration = Duration::from_micros(10);
 
-const UNKNOWN: u32 = 0;
-const ARE_SHORT: u32 = 1;
-const ARE_LONG: u32 = 2;
+/// A piece that takes longer is worth a wake-up of its own: about two wake-ups' time.
+const WORTH_A_WAKE_UP: Duration = Duration::from_micros(40);
 
-/// What the pieces of a loop have in common. Its address names the loop.
+/// Sleepers that the first worker calls at once when it knows how long the loop is, at most: as many as it wakes in less time than
+/// the first of them takes to come. Those call others.
+const CALLED_AT_ONCE: u32 = 3;
+
+/// What the pieces of a loop have in common. Its address names the loop. All that is learned is a hint: Relaxed.
 struct LoopHead<P: Platform> {
-    /// Whether its pieces are long, once one was run.
-    length: P::AtomicU32,
+    /// How many elements the loop has.
+    len: usize,
+    /// Elements of the first piece that is run.
+    first_len: usize,
+    /// When that was begun; 0 before.
+    began_ns: P::AtomicU64,
+    /// How long each of its elements took, in picoseconds; 0 before it is over.
+    first_ps: P::AtomicU64,
+    /// How long an element takes, for who is to decide whether it is worth a wake-up: by the first piece if that was long, else by
+    /// the second, since code and data had to be fetched for the first one. 0 before.
+    element_ps: P::AtomicU64,
 }
 
 impl<P: Platform> LoopHead<P> {
-    fn piece(&self) -> LoopPiece {
-        // Relaxed: a hint. Until it is known, they are taken for long.
-        let are_long = self.length.load(Relaxed) != ARE_SHORT;
-        LoopPiece { name: WholeName::at(self), are_long }
+    fn new(len: usize, cuts: Cuts) -> Self {
+        Self {
+            len,
+            first_len: (len >> cuts.left).max(1),
+            began_ns: P::AtomicU64::new(0),
+            first_ps: P::AtomicU64::new(0),
+            element_ps: P::AtomicU64::new(0),
+        }
     }
 
-    /// Runs a piece that is cut no more; the first that is over tells how long they are.
-    fn run<R>(&self, leaf: impl FnOnce() -> R) -> R {
-        if self.length.load(Relaxed) != UNKNOWN {
+    /// What is known of a piece of so many elements, in one that was stolen or not.
+    fn piece(&self, len: usize, is_stolen: bool) -> LoopPiece {
+        let mut first_ps = self.first_ps.load(Relaxed);
+        let mut element_ps = self.element_ps.load(Relaxed);
+        // Until it is known, they are taken for long.
+        let is_unknown = first_ps == 0;
+        if is_unknown && is_stolen {
+            first_ps = self.at_least_ps();
+            element_ps = first_ps;
+        }
+        LoopPiece {
+            name: WholeName::at(self),
+            are_long: is_unknown || takes(self.first_len, first_ps) >= LONG,
+            is_worth_another: takes(len, element_ps) >= WORTH_A_WAKE_UP,
+        }
+    }
+
+    /// How long an element takes at least, where somebody has come while the first piece was run. 0 if that was no time.
+    #[cold]
+    fn at_least_ps(&self) -> u64 {
+        let began_ns = self.began_ns.load(Relaxed);
+        let elapsed_ns = P::now().as_ns().saturating_sub(began_ns);
+        let is_long = began_ns != 0 && Duration::from_nanos(elapsed_ns) >= LONG;
+        if is_long { ps_each(elapsed_ns, self.first_len) } else { 0 }
+    }
+
+    /// Runs a piece that is cut no more; the first that are over tell how long they are.
+    fn run<R>(&self, len: usize, cuts: Cuts, leaf: impl FnOnce() -> R) -> R {
+        if self.element_ps.load(Relaxed) != 0 {
             return leaf();
         }
         let began = P::now();
+        if self.began_ns.load(Relaxed) == 0 {
+            self.began_ns.store(began.as_ns(), Relaxed);
+        }
         let result = leaf();
-        let length = if P::now() - began < LONG { ARE_SHORT } else { ARE_LONG };
-        self.length.store(length, Relaxed);
+        let took = P::now() - began;
+        let each_ps = ps_each(took.as_nanos() as u64, len);
+        let is_first = self.first_ps.compare_exchange(0, each_ps, Relaxed, Relaxed).is_ok();
+        if (!is_first || took >= LONG)
+            && self.element_ps.compare_exchange(0, each_ps, Relaxed, Relaxed).is_ok()
+        {
+            self.call_for_what_is_shared(cuts, each_ps);
+        }
         result
     }
+
+    /// For what this worker has shared before it was known how long it takes; one was called for that.
+    fn call_for_what_is_shared(&self, cuts: Cuts, element_ps: u64) {
+        let shared = (1..=cuts.when_stolen).map(|cuts| takes(self.len >> cuts, element_ps));
+        let worth = shared.filter(|piece| *piece >= WORTH_A_WAKE_UP).count() as u32;
+        if worth > 1
+            && let Some(worker) = CurrentWorker::<P>::here()
+        {
+            worker.call_more_thieves((worth - 1).min(CALLED_AT_ONCE));
+        }
+    }
+}
+
+fn takes(len: usize, element_ps: u64) -> Duration {
+    Duration::from_nanos((len as u64).saturating_mul(element_ps) / 1_000)
+}
+
+/// Not 0, which is unknown.
+fn ps_each(ns: u64, len: usize) -> u64 {
+    (ns.saturating_mul(1_000) / len as u64).max(1)
 }
 
 /// How often a piece is cut in two, and how often when it was stolen: then somebody has nothing
@@ -79,13 +150,14 @@ impl<P: Platform> LoopHead<P> {
 struct Cuts {
     left: u32,
     when_stolen: u32,
+    is_stolen: bool,
 }
 
 impl Cuts {
     fn for_workers(workers: usize) -> Self {
         let pieces = workers.max(1) * PIECES_EACH;
         let left = pieces.next_power_of_two().trailing_zeros();
-        Self { left, when_stolen: left }
+        Self { left, when_stolen: left, is_stolen: false }
     }
 }
 
@@ -111,8 +183,9 @@ where
     W: Whole,
     R: Send,
 {
-    let head = LoopHead::<P> { length: P::AtomicU32::new(UNKNOWN) };
-    let run = || tree::<P, W, R>(whole, Cuts::for_workers(workers), &head, leaf, reduce);
+    let cuts = Cuts::for_workers(workers);
+    let head = LoopHead::<P>::new(whole.len(), cuts);
+    let run = || tree::<P, W, R>(whole, cuts, &head, leaf, reduce);
     match CurrentWorker::<P>::here() {
         Some(worker) => worker.in_loop(WholeName::at(&raw const head), false, run),
         None => run(),
@@ -133,16 +206,16 @@ where
 {
     let len = whole.len();
     if cuts.left == 0 || len < 2 {
-        return if len > 0 { head.run(|| leaf(whole)) } else { None };
+        return if len > 0 { head.run(len, cuts, || leaf(whole)) } else { None };
     }
     let (first, second) = whole.cut_at(len / 2);
     let fewer = Cuts { left: cuts.left - 1, ..cuts };
     let results = join_in::<P, _, _, false>(
-        Some(head.piece()),
+        Some(head.piece(len - len / 2, cuts.is_stolen)),
         || tree::<P, W, R>(first, fewer, head, leaf, reduce),
         |stolen| match CurrentWorker::<P>::here().filter(|_| stolen) {
             Some(thief) => {
-                let cuts = Cuts { left: cuts.when_stolen, ..cuts };
+                let cuts = Cuts { left: cuts.when_stolen, is_stolen: true, ..cuts };
                 let name = WholeName::at(head);
                 thief.in_loop(name, true, || tree::<P, W, R>(second, cuts, head, leaf, reduce))
             }

@@ -86,6 +86,8 @@ pub(super) struct Forks<P: Platform> {
     pub(super) stolen: Cell<u32>,
     /// How often not to look for a sleeper, and how often that is after the next failure.
     pub(super) uncalled: Cell<(u32, u32)>,
+    /// It has stolen nothing since it was started, or woken.
+    pub(super) has_just_come: Cell<bool>,
     pub(super) tickets: Tickets<P>,
     pub(super) neighbours: OnceCell<Neighbours<P>>,
 }
@@ -99,6 +101,7 @@ impl<P: Platform> Forks<P> {
             spawner: Cell::new(Spawner { whole: ptr::null(), depth: 0, place: SpawnPlace::NONE }),
             stolen: Cell::new(0),
             uncalled: Cell::new((0, 0)),
+            has_just_come: Cell::new(true),
             tickets: Tickets::none(),
             neighbours: OnceCell::new(),
         }

@@ -22,6 +22,7 @@ use super::sizes::Injectors;
 use super::slot::WorkerSlot;
 use super::state::{Kick, State, Worklist};
 use super::worker::Worker;
+use crate::base::rungs::Wake;
 
 /// Times that a job is shared without looking for a sleeper in other pools, at most, after nobody
 /// slept there.
@@ -31,6 +32,9 @@ const MAX_UNCALLED: u32 = 7;
 /// is inside of; a quarter of a stack that is not four times as large. What items themselves need is
 /// not known: they have the rest.
 const ROOM_FOR_ITEMS: usize = 256 << 10;
+
+/// Sleepers that a thief calls which was called itself, where there is more: so those who steal double.
+const CALLED_BY_EACH: u32 = 2;
 
 /// Thieves that are kept off their callers' CPUs, which takes two system calls, after one was drawn there.
 const STEERED_AFTER_DRAWN: u32 = 64;
@@ -158,6 +162,21 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
         }
     }
 
+    /// As [`call_thieves`](Self::call_thieves), where what was shared is worth up to so many wake-ups: as many as there are who sleep are woken,
+    /// though others may be on their way.
+    #[cold]
+    pub(crate) fn call_more_thieves(self, most: u32) {
+        self.count_as_forking();
+        if !self.offer_to_waiter() {
+            self.call_up_to(most);
+        }
+    }
+
+    #[cold]
+    fn call_up_to(self, most: u32) {
+        let _all = (0..most).all(|_| self.call_nearest(Pool::call_another));
+    }
+
     /// Thieves look at this worker from here on, until it rests.
     pub(super) fn count_as_forking(self) {
         let Context { pool, forks, .. } = self.context;
@@ -167,21 +186,27 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
         }
     }
 
-    /// Wakes one sleeper, the nearest. The other pools are not looked at each time where nobody
-    /// slept there: whoever falls asleep looks at this worker's stack before.
+    /// Wakes one sleeper, the nearest, if none is on its way.
     pub(super) fn call_one(self) {
+        self.call_nearest(Pool::call_thief);
+    }
+
+    /// Whether one was called, of this pool or of the nearest that has one. The other pools are not looked at each time where nobody
+    /// slept there: whoever falls asleep looks at this worker's stack before.
+    fn call_nearest(self, call: impl Fn(&Pool<P>, Option<BusyCpus>) -> bool) -> bool {
         let Context { pool, forks, .. } = self.context;
-        if pool.call_thief(Some(self.busy_cpus())) {
-            return;
+        if call(pool, Some(self.busy_cpus())) {
+            return true;
         }
         let (skip, after) = forks.uncalled.get();
         if skip > 0 {
             forks.uncalled.set((skip - 1, after));
-            return;
+            return false;
         }
-        let called = self.neighbours().iter().any(|pool| pool.call_thief(None));
+        let called = self.neighbours().iter().any(|pool| call(pool, None));
         let after = if called { 0 } else { (after * 2 + 1).min(MAX_UNCALLED) };
         forks.uncalled.set((after, after));
+        called
     }
 
     fn busy_cpus(self) -> BusyCpus {
@@ -189,21 +214,35 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
         BusyCpus { own: pool.place.injector_here::<P>(), producer: producer.get() }
     }
 
-    /// Takes a job, from the nearest worker that has one. Where there are more, it calls the next
+    /// Takes a job, from the nearest worker that has one. Where that one has more, it calls the next
     /// who sleeps; and of a list it takes some into its own, where it `takes_more`: outside of any work, since who waits
     /// inside runs what its list has come to have since.
     pub(super) fn steal(self, takes_more: bool) -> Option<Found<P>> {
-        let Context { pool, index, .. } = self.context;
+        let Context { pool, index, forks, .. } = self.context;
         let own = takes_more.then(|| &*self.slot().listed);
-        let from = |pool: &Pool<P>, but| {
-            let (job, has_more) = pool.steal_job(but, own)?;
-            if has_more {
-                self.call_one();
-            }
-            Some(job)
-        };
-        from(pool, Some(*index))
-            .or_else(|| self.neighbours().iter().find_map(|neighbour| from(neighbour, None)))
+        let neighbours = || self.neighbours().iter();
+        let (job, has_more) = pool
+            .steal_job(Some(*index), own)
+            .or_else(|| neighbours().find_map(|neighbour| neighbour.steal_job(None, own)))?;
+        if forks.has_just_come.take() {
+            self.call_for_the_rest(has_more);
+        } else if has_more {
+            self.call_one();
+        }
+        Some(job)
+    }
+
+    /// By who has just come, and taken a job: what was shared while it was on its way has called nobody, whoever has it. So
+    /// it looks at all there are, and calls several, each of whom does the same: those who steal double.
+    #[cold]
+    fn call_for_the_rest(self, has_more: bool) {
+        let has_shares = |pool: &Pool<P>| pool.forking.load(Relaxed) > 0 && pool.any_shares();
+        if has_more
+            || has_shares(self.pool())
+            || self.neighbours().iter().any(|pool| has_shares(pool))
+        {
+            self.call_up_to(CALLED_BY_EACH);
+        }
     }
 
     /// The other pools; none before the set is complete, then looked up once.
@@ -406,6 +445,31 @@ impl<P: Platform> Pool<P> {
             }
             None => self.choose_thief(busy),
         }
+    }
+
+    /// As [`Self::call_thief`], though another one may be on its way: those who come double with each wake-up then, where they are one more else.
+    /// Only on the coalesced rung: the others are what they were.
+    fn call_another(&self, busy: Option<BusyCpus>) -> bool {
+        self.call_thief(busy)
+            || self.attributes.wake == Wake::Coalesced
+                && self.has_unnamed.load(Relaxed) != 0
+                && self.choose_another_thief(busy)
+    }
+
+    #[cold]
+    fn choose_another_thief(&self, busy: Option<BusyCpus>) -> bool {
+        let mut state = self.lock();
+        let may_run = state.active() < self.place.limit;
+        let mut kick = if may_run { state.choose_unnamed(self) } else { None };
+        if let Some(kick) = &mut kick {
+            kick.steer_to = self.keep_off(busy, kick.worker);
+        }
+        if kick.is_none() {
+            self.has_unnamed.store(0, Relaxed);
+        }
+        let called = kick.is_some();
+        self.unlock_and_kick(state, kick);
+        called
     }
 
     /// Where a thief, which is to be woken next, should wake up, if that is not left to the kernel.

@@ -67,17 +67,22 @@ impl<P: Platform> Worker<'_, P> {
         }
         if let Some(reactor) = reactor {
             self.sleep_in(reactor);
-            self.just_woke = true;
+            self.came();
             self.repatriate();
             return true;
         }
         let stays = self.park();
         if stays {
             pool.notice_drawn(self.index);
-            self.just_woke = true;
+            self.came();
             self.repatriate();
         }
         stays
+    }
+
+    fn came(&mut self) {
+        self.just_woke = true;
+        self.context.forks.has_just_come.set(true);
     }
 
     /// Puts itself on a list of sleepers, unless there is work. Under the lock, so that whoever
@@ -124,6 +129,10 @@ impl<P: Platform> Worker<'_, P> {
                     return Rest::None;
                 }
                 state.appoint_runner_ups(pool, self.patience.runner_ups());
+                let sleeps_one = !state.idle.is_empty() || state.runner_ups != 0;
+                if sleeps_one && pool.has_unnamed.load(Relaxed) == 0 {
+                    pool.has_unnamed.store(1, Relaxed);
+                }
             }
             _ => {
                 state.idle.push(self.index);

@@ -76,15 +76,20 @@ impl<P: Platform> State<P> {
     /// more.
     #[cold]
     pub(super) fn choose_another(&mut self, pool: &Pool<P>) -> Option<Kick> {
-        let mut kick = match self.idle.iter().rposition(|worker| self.kicked != Some(*worker)) {
-            Some(at) => {
-                self.kicks += 1;
-                Kick::new(self.idle.remove(at))
-            }
-            None => self.recall_a_runner_up(pool)?,
-        };
+        let mut kick = self.choose_unnamed(pool)?;
         kick.steer_to = self.placement.send_elsewhere(kick.worker, &pool.place);
         Some(kick)
+    }
+
+    /// Chooses the sleeper that lay down last, of those that nobody is on his way to wake; a runner-up where there is no other.
+    pub(super) fn choose_unnamed(&mut self, pool: &Pool<P>) -> Option<Kick> {
+        match self.idle.iter().rposition(|worker| self.kicked != Some(*worker)) {
+            Some(at) => {
+                self.kicks += 1;
+                Some(Kick::new(self.idle.remove(at)))
+            }
+            None => self.recall_a_runner_up(pool),
+        }
     }
 
     /// Of a team: chooses a sleeper that has mail, if one more may run.
