@@ -17,8 +17,9 @@ pub enum Wake {
     /// The worker is chosen and claimed under the lock, and woken after it is free.
     AfterUnlock,
     /// As `AfterUnlock`; moreover the chosen worker stays at the head of the idle list until it
-    /// runs, and kicks that find it chosen already do nothing: at most one wake-up a pool is on
-    /// its way, and the woken worker wakes the next if there is work for it.
+    /// runs, and kicks that find it chosen already do nothing: one wake-up a pool is on
+    /// its way, and the woken worker wakes the next if there is work for it. With the lock-free intake, more are where so
+    /// much waits that it is worth it.
     #[default]
     Coalesced,
 }

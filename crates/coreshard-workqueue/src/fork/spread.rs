@@ -117,18 +117,21 @@ impl<P: Platform> LoopHead<P> {
         let is_first = self.first_ps.compare_exchange(0, each_ps, Relaxed, Relaxed).is_ok();
         if (!is_first || took >= LONG)
             && self.element_ps.compare_exchange(0, each_ps, Relaxed, Relaxed).is_ok()
+            && !cuts.is_stolen
         {
             self.call_for_what_is_shared(cuts, each_ps);
         }
         result
     }
 
-    /// For what this worker has shared before it was known how long it takes; one was called for that.
+    /// For what the first worker has shared before it was known how long it takes; one was called for that. (A thief that ends its piece sooner has called others for what it
+    /// has shared, and for what is left.)
     fn call_for_what_is_shared(&self, cuts: Cuts, element_ps: u64) {
         let shared = (1..=cuts.when_stolen).map(|cuts| takes(self.len >> cuts, element_ps));
         let worth = shared.filter(|piece| *piece >= WORTH_A_WAKE_UP).count() as u32;
         if worth > 1
             && let Some(worker) = CurrentWorker::<P>::here()
+            && worker.pool().calls_several()
         {
             worker.call_more_thieves((worth - 1).min(CALLED_AT_ONCE));
         }

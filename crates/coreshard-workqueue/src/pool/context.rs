@@ -86,7 +86,7 @@ pub(super) struct Forks<P: Platform> {
     pub(super) stolen: Cell<u32>,
     /// How often not to look for a sleeper, and how often that is after the next failure.
     pub(super) uncalled: Cell<(u32, u32)>,
-    /// It has stolen nothing since it was started, or woken.
+    /// It has stolen nothing since it was started, or woken from its sleep.
     pub(super) has_just_come: Cell<bool>,
     pub(super) tickets: Tickets<P>,
     pub(super) neighbours: OnceCell<Neighbours<P>>,

@@ -163,12 +163,16 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
     }
 
     /// As [`call_thieves`](Self::call_thieves), where what was shared is worth up to so many wake-ups: as many as there are who sleep are woken,
-    /// though others may be on their way.
+    /// though others may be on their way. Only one where this pool [calls no more](Pool::calls_several).
     #[cold]
     pub(crate) fn call_more_thieves(self, most: u32) {
         self.count_as_forking();
         if !self.offer_to_waiter() {
-            self.call_up_to(most);
+            if self.pool().calls_several() {
+                self.call_up_to(most);
+            } else {
+                self.call_one();
+            }
         }
     }
 
@@ -224,7 +228,7 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
         let (job, has_more) = pool
             .steal_job(Some(*index), own)
             .or_else(|| neighbours().find_map(|neighbour| neighbour.steal_job(None, own)))?;
-        if forks.has_just_come.take() {
+        if forks.has_just_come.take() && pool.calls_several() {
             self.call_for_the_rest(has_more);
         } else if has_more {
             self.call_one();
@@ -447,25 +451,28 @@ impl<P: Platform> Pool<P> {
         }
     }
 
+    /// Whether thieves are called though others are on their way: on the newest rungs. The others are what they were.
+    pub(crate) fn calls_several(&self) -> bool {
+        self.attributes.wake == Wake::Coalesced && self.queue.is_some()
+    }
+
     /// As [`Self::call_thief`], though another one may be on its way: those who come double with each wake-up then, where they are one more else.
-    /// Only on the coalesced rung: the others are what they were.
     fn call_another(&self, busy: Option<BusyCpus>) -> bool {
         self.call_thief(busy)
-            || self.attributes.wake == Wake::Coalesced
-                && self.has_unnamed.load(Relaxed) != 0
-                && self.choose_another_thief(busy)
+            || self.has_more_sleepers.load(Relaxed) != 0 && self.choose_another_thief(busy)
     }
 
     #[cold]
     fn choose_another_thief(&self, busy: Option<BusyCpus>) -> bool {
         let mut state = self.lock();
-        let may_run = state.active() < self.place.limit;
+        let active = state.active() + usize::from(state.kicked.is_some());
+        let may_run = active < self.place.limit;
         let mut kick = if may_run { state.choose_unnamed(self) } else { None };
         if let Some(kick) = &mut kick {
             kick.steer_to = self.keep_off(busy, kick.worker);
         }
         if kick.is_none() {
-            self.has_unnamed.store(0, Relaxed);
+            self.has_more_sleepers.store(0, Relaxed);
         }
         let called = kick.is_some();
         self.unlock_and_kick(state, kick);

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use coreshard_platform::{AtomicInt, Platform};
 
+use super::pool::Pool;
 use super::sizes::Injectors;
 use super::state::{Blocked, State, Worklist};
 use super::worker::Worker;
@@ -40,6 +41,16 @@ impl<P: Platform> State<P> {
     }
 }
 
+impl<P: Platform> State<P> {
+    /// Where others sleep beside the designated waiter, whoever calls several finds them.
+    fn tell_of_more(&self, pool: &Pool<P>) {
+        let are_more = !self.idle.is_empty() || self.runner_ups != 0;
+        if are_more && pool.has_more_sleepers.load(Relaxed) == 0 {
+            pool.has_more_sleepers.store(1, Relaxed);
+        }
+    }
+}
+
 impl<P: Platform> Worker<'_, P> {
     /// Sleeps until there may be work. False if the worker is let go: it is off all lists then.
     pub(super) fn sleep(&mut self) -> bool {
@@ -57,6 +68,7 @@ impl<P: Platform> Worker<'_, P> {
                 return false;
             }
             Rest::Sleep => {
+                state.tell_of_more(pool);
                 let (kick, ending) = (state.choose_for_mail(pool), state.ending);
                 pool.unlock_and_kick(state, kick);
                 if ending {
@@ -83,6 +95,8 @@ impl<P: Platform> Worker<'_, P> {
     fn came(&mut self) {
         self.just_woke = true;
         self.context.forks.has_just_come.set(true);
+        // Whether others sleep is to be seen anew.
+        self.context.forks.uncalled.set((0, 0));
     }
 
     /// Puts itself on a list of sleepers, unless there is work. Under the lock, so that whoever
@@ -129,10 +143,6 @@ impl<P: Platform> Worker<'_, P> {
                     return Rest::None;
                 }
                 state.appoint_runner_ups(pool, self.patience.runner_ups());
-                let sleeps_one = !state.idle.is_empty() || state.runner_ups != 0;
-                if sleeps_one && pool.has_unnamed.load(Relaxed) == 0 {
-                    pool.has_unnamed.store(1, Relaxed);
-                }
             }
             _ => {
                 state.idle.push(self.index);
