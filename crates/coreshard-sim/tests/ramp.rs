@@ -7,7 +7,7 @@ use std::time::Duration;
 use coreshard_platform::{AtomicInt, Parker, Platform, ThreadHandle, ThreadSpec};
 use coreshard_sim::{Machine, Sim, SimAlloc, Simulation};
 use coreshard_topology::{CpuId, Scope};
-use coreshard_workqueue::{Runtime, Workqueue, join};
+use coreshard_workqueue::{Hooks, Reactor, Runtime, SharedReactor, Workqueue, join};
 
 #[path = "machines/mod.rs"]
 mod machines;
@@ -74,11 +74,20 @@ fn with_queue<R: Send + 'static>(
     seed: u64,
     body: impl FnOnce(Workqueue<Sim>) -> R + Send + 'static,
 ) -> R {
+    with_hooks(scope, seed, Hooks::new, body)
+}
+
+fn with_hooks<R: Send + 'static>(
+    scope: Scope,
+    seed: u64,
+    hooks: fn() -> Hooks,
+    body: impl FnOnce(Workqueue<Sim>) -> R + Send + 'static,
+) -> R {
     let machine = Machine::from_toml("16 vCPUs", machines::XEON_16_VCPU).unwrap();
     let topology = machine.topology().clone();
     let run = Simulation::new(&machine).seed(seed).run(move || {
         let runtime = Runtime::<Sim>::builder(topology).build().unwrap();
-        let queue = runtime.workqueue().scope(scope).build().unwrap();
+        let queue = runtime.workqueue().scope(scope).hooks(hooks()).build().unwrap();
         let theirs = queue.clone();
         let value = on_cpu(0, move || body(theirs));
         queue.shutdown(Duration::from_secs(1)).unwrap();
@@ -162,6 +171,30 @@ fn as_many_long_parts_as_cpus_are_done_at_once() {
             let us = median(with_queue(scope, 1, run));
             assert!(us < 1_450, "{parts:?}, {scope}: {us} us");
         }
+    }
+}
+
+/// Ready for nothing, until it is woken.
+struct Idle(Parker<Sim>);
+
+impl Reactor for Idle {
+    fn wait(&self) {
+        self.0.park();
+    }
+    fn poll(&self) {}
+    fn wake(&self) {
+        self.0.unpark();
+    }
+}
+
+/// Where a worker sleeps in a reactor the others lie down unnamed.
+#[test]
+fn beside_a_reactor_they_are_done_at_once_too() {
+    let hooks = || Hooks::new().reactor(SharedReactor::new(Idle(Parker::new())));
+    for parts in [Parts::Loop, Parts::Join, Parts::Scope] {
+        let run = move |queue: Workqueue<Sim>| times_us(|| parts.run(&queue));
+        let us = median(with_hooks(Scope::Cache, 1, hooks, run));
+        assert!(us < 1_450, "{parts:?}: {us} us");
     }
 }
 
