@@ -451,7 +451,7 @@ impl<P: Platform> Pool<P> {
         }
     }
 
-    /// Whether thieves are called though others are on their way: on the newest rungs. The others are what they were.
+    /// Whether workers are called though others are on their way, where that is worth it: on the newest rungs. The others are what they were.
     pub(crate) fn calls_several(&self) -> bool {
         self.attributes.wake == Wake::Coalesced && self.queue.is_some()
     }
@@ -464,19 +464,14 @@ impl<P: Platform> Pool<P> {
 
     #[cold]
     fn choose_another_thief(&self, busy: Option<BusyCpus>) -> bool {
-        let mut state = self.lock();
-        let active = state.active() + usize::from(state.kicked.is_some());
-        let may_run = active < self.place.limit;
-        let mut kick = if may_run { state.choose_unnamed(self) } else { None };
-        if let Some(kick) = &mut kick {
-            kick.steer_to = self.keep_off(busy, kick.worker);
-        }
-        if kick.is_none() {
-            self.has_more_sleepers.store(0, Relaxed);
-        }
-        let called = kick.is_some();
-        self.unlock_and_kick(state, kick);
-        called
+        self.choose_under_lock(busy, |state| {
+            let may_run = state.active_soon() < self.place.limit;
+            let kick = if may_run { state.choose_unnamed(self) } else { None };
+            if kick.is_none() {
+                self.has_more_sleepers.store(0, Relaxed);
+            }
+            kick
+        })
     }
 
     /// Where a thief, which is to be woken next, should wake up, if that is not left to the kernel.
@@ -514,16 +509,28 @@ impl<P: Platform> Pool<P> {
     /// As [`Self::call_thief`], under the lock: somebody may sleep whose name is on no word.
     #[cold]
     fn choose_thief(&self, busy: Option<BusyCpus>) -> bool {
+        self.choose_under_lock(busy, |state| {
+            let kick = state.choose_kick(self);
+            if kick.is_none() || state.idle.is_empty() {
+                // Nobody sleeps so, or nobody more may run: whoever is next to lie down posts itself.
+                self.queue.iter().for_each(|queue| queue.set_unposted(false));
+            }
+            kick
+        })
+    }
+
+    /// Wakes whom `choose` chooses, off the busy CPUs. False where that is nobody.
+    fn choose_under_lock(
+        &self,
+        busy: Option<BusyCpus>,
+        choose: impl FnOnce(&mut State<P>) -> Option<Kick>,
+    ) -> bool {
         let mut state = self.lock();
-        let mut kick = state.choose_kick(self);
+        let mut kick = choose(&mut state);
         if let Some(kick) = &mut kick {
             kick.steer_to = self.keep_off(busy, kick.worker);
         }
         let called = kick.is_some();
-        if !called || state.idle.is_empty() {
-            // Nobody sleeps so, or nobody more may run: whoever is next to lie down posts itself.
-            self.queue.iter().for_each(|queue| queue.set_unposted(false));
-        }
         self.unlock_and_kick(state, kick);
         called
     }

@@ -57,15 +57,20 @@ impl<P: Platform> State<P> {
         Some(Kick::new(worker))
     }
 
+    /// How many run, with the one who was kicked and sleeps yet.
+    pub(super) fn active_soon(&self) -> usize {
+        self.active() + usize::from(self.kicked.is_some())
+    }
+
     /// True if somebody sleeps who may run, and so much waits that all who run would be busy with it for longer than a wake-up takes. Only on
     /// the coalesced rung: the others are what they were.
     pub(super) fn is_worth_another(&self, pool: &Pool<P>, patience: &Patience) -> bool {
-        let active = self.active() + usize::from(self.kicked.is_some());
+        let active = self.active_soon();
         let (Some(queue), Worklist::LockFree(takers)) = (&pool.queue, &self.worklist) else {
             return false;
         };
         patience.are_worth_counting()
-            && pool.attributes.wake == Wake::Coalesced
+            && pool.calls_several()
             && self.idle_count() > usize::from(self.kicked.is_some())
             && active < pool.place.limit
             && !pool.is_team()
