@@ -185,7 +185,9 @@ fn the_list_of_what_is_not_run_as_it_stands_is_fresh() {
         let reason = entry.night.as_ref().or(entry.left.as_ref());
         assert!(reason.is_none_or(|it| it.len() > 10), "{shown}: {reason:?} is no reason");
         if let Some(step) = &entry.step {
-            let text = read(&root().join(step));
+            // How often a script does it is its own affair.
+            let text = of_any_count(&read(&root().join(step)).replace(['\n', ';'], " "));
+            let shown = of_any_count(shown);
             assert!(
                 text.contains(shown.split(" FILE").next().unwrap()),
                 "{step} does not run {shown}"
