@@ -6,7 +6,7 @@
 //! on CPUs in no order.
 #![allow(clippy::print_stdout, reason = "an example that prints its measurements")]
 
-#[path = "../tests/programs/mod.rs"]
+#[path = "../tests/simulated/programs/mod.rs"]
 mod programs;
 
 use std::time::Duration;

@@ -4,7 +4,7 @@
 //! number on, with at most so many items for all CPUs of one. A failure says its number.
 #![allow(clippy::print_stdout, reason = "a sweep says how far it came")]
 
-#[path = "../tests/combinations/mod.rs"]
+#[path = "../tests/simulated/combinations/mod.rs"]
 mod combinations;
 
 use std::time::{Duration, Instant};

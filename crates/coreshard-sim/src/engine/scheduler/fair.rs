@@ -8,7 +8,7 @@
 //!
 //! Who runs is protected from those who are woken, but only as long as it is eligible; and at each tick, whose distance is
 //! the machine's `slice`, the best of all goes on. So a thread that works little takes the CPU as it is woken, wake-up for
-//! wake-up, until it has had as much as the one that wakes it, and then not again before a tick. `tests/preemption.rs` has
+//! wake-up, until it has had as much as the one that wakes it, and then not again before a tick. `tests/simulated/preemption.rs` has
 //! the figures of a real machine.
 
 use super::SimState;

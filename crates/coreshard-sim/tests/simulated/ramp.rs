@@ -5,17 +5,11 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::time::Duration;
 
 use coreshard_platform::{AtomicInt, Parker, Platform, ThreadHandle, ThreadSpec};
-use coreshard_sim::{Machine, Sim, SimAlloc, Simulation};
+use coreshard_sim::{Machine, Sim, Simulation};
 use coreshard_topology::{CpuId, Scope};
 use coreshard_workqueue::{Hooks, Reactor, Runtime, SharedReactor, Workqueue, join};
 
-#[path = "machines/mod.rs"]
-mod machines;
-
-testing::watch!();
-
-#[global_allocator]
-static ALLOCATOR: SimAlloc = SimAlloc;
+use crate::machines;
 
 const ITEMS: usize = 64;
 const SILENCE: Duration = Duration::from_millis(10);

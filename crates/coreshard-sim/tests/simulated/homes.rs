@@ -4,19 +4,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use coreshard_platform::{Parker, Platform, ThreadHandle};
-use coreshard_sim::{Machine, Sim, SimAlloc, Simulation};
+use coreshard_sim::{Machine, Sim, Simulation};
 use coreshard_topology::{CpuId, Scope};
 use coreshard_workqueue::{Intake, Runtime, Workqueue};
-use programs::pinned;
 
-#[path = "machines/mod.rs"]
-mod machines;
-mod programs;
-
-testing::watch!();
-
-#[global_allocator]
-static ALLOCATOR: SimAlloc = SimAlloc;
+use crate::machines;
+use crate::programs::pinned;
 
 const PRODUCER: CpuId = CpuId(0);
 const ITEMS: u64 = 400;

@@ -5,14 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use coreshard_platform::{Lock, LockGuard, Parker, Platform, ThreadHandle, ThreadSpec};
-use coreshard_sim::{Machine, Profile, Sim, SimAlloc, SimError, Simulation};
+use coreshard_sim::{Machine, Profile, Sim, SimError, Simulation};
 use coreshard_topology::{CpuId, Scope};
 use coreshard_workqueue::{Intake, Runtime, Wake};
-
-testing::watch!();
-
-#[global_allocator]
-static ALLOCATOR: SimAlloc = SimAlloc;
 
 fn on_cpu(cpu: u32, body: impl FnOnce() + Send + 'static) -> <Sim as Platform>::Thread {
     let affinity = Some([CpuId(cpu)].into_iter().collect());
@@ -82,7 +77,7 @@ fn a_kernel_that_sleeps_with_a_lock_breaks_a_rule_that_names_lock_and_places() {
         assert!(text.contains(&format!("thread \"main\" {does} at ")), "{text}");
         assert!(text.contains("holds the lock over u32 that it took at"), "{text}");
         assert_eq!(text.lines().next().unwrap().matches(".rs:").count(), 2, "{text}");
-        assert!(text.contains("tests/held_locks.rs:"), "{text}");
+        assert!(text.contains("simulated/held_locks.rs:"), "{text}");
         // A program in user space may sleep with a lock, and so may a kernel without.
         Simulation::new(&machine).run(program).unwrap();
         let before = || with_a_lock(|held| drop(held));

@@ -1,24 +1,19 @@
 //! The workqueue on a machine where things go wrong: what it promises must hold all the same. The
 //! count of runs is kept by host atomics, apart from all that is checked.
 
-mod machines;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
 use coreshard_platform::{AtomicInt, Parker, Platform, ThreadHandle, ThreadSpec};
-use coreshard_sim::{Faults, Machine, Profile, Schedule, Sim, SimAlloc, SimError, Simulation};
+use coreshard_sim::{Faults, Machine, Profile, Schedule, Sim, SimError, Simulation};
 use coreshard_topology::{CpuId, Scope};
 use coreshard_workqueue::{Intake, Runtime, Wake};
-use machines::TWO_SOCKETS;
 
-testing::watch!();
+use crate::machines;
+use crate::machines::TWO_SOCKETS;
 
 type AtomicU64 = <Sim as Platform>::AtomicU64;
-
-#[global_allocator]
-static ALLOCATOR: SimAlloc = SimAlloc;
 
 const FAULTS: Faults = Faults {
     stalls_per_million: 20_000,

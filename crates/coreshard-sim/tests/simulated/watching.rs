@@ -5,17 +5,11 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 use std::time::Duration;
 
 use coreshard_platform::{AtomicInt, Platform, ThreadHandle, ThreadSpec};
-use coreshard_sim::{Machine, Sim, SimAlloc, Simulation};
+use coreshard_sim::{Machine, Sim, Simulation};
 use coreshard_topology::{CpuId, Scope};
 use coreshard_workqueue::{Intake, Runtime, Workqueue};
 
-#[path = "machines/mod.rs"]
-mod machines;
-
-testing::watch!();
-
-#[global_allocator]
-static ALLOCATOR: SimAlloc = SimAlloc;
+use crate::machines;
 
 const SELDOM: usize = 20;
 const OFTEN: usize = 500;

@@ -2,19 +2,13 @@
 //!
 //! Here are the tables of small machines; `lab/validate.py --score lab/score.tsv` does all of them, at night.
 
-mod programs;
-
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use coreshard_sim::{Machine, SimAlloc, Simulation};
-use programs::{Load, Program};
+use coreshard_sim::{Machine, Simulation};
 use toml::de::{DeTable, DeValue};
 
-testing::watch!();
-
-#[global_allocator]
-static ALLOCATOR: SimAlloc = SimAlloc;
+use crate::programs::{Load, Program};
 
 /// A ratio is close within a quarter; rows whose published figures are nearer than a tenth have no order.
 const CLOSE: f64 = 0.25;

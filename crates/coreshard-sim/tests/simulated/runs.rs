@@ -1,8 +1,5 @@
 //! What holds for a run as a whole: equal runs are equal, and a stuck one says who waits for what.
 
-mod machines;
-mod programs;
-
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
@@ -11,15 +8,11 @@ use std::time::Duration;
 use coreshard_platform::{
     AtomicInt, Lock, Parker, Platform, ThreadHandle, ThreadId, ThreadSpec, WaitOutcome,
 };
-use coreshard_sim::{Machine, Profile, Sim, SimAlloc, SimError, Simulation, Summary};
+use coreshard_sim::{Machine, Profile, Sim, SimError, Simulation, Summary};
 use coreshard_topology::{CpuId, NodeId};
-use machines::{SKYLAKE, TWO_SOCKETS};
-use programs::{AtomicU32, AtomicU64, pinned};
 
-testing::watch!();
-
-#[global_allocator]
-static ALLOCATOR: SimAlloc = SimAlloc;
+use crate::machines::{SKYLAKE, TWO_SOCKETS};
+use crate::programs::{AtomicU32, AtomicU64, pinned};
 
 fn two_sockets() -> Machine {
     Machine::from_toml("two sockets", TWO_SOCKETS).unwrap()

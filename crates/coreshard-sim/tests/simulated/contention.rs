@@ -4,24 +4,18 @@
 //! g2-16), and for the Xeon operations per second of shubhankar-gambhir.github.io, "What Does a Lock Actually Cost?", turned
 //! into the same. The machines' files say which of their numbers were fitted to which of these curves.
 
-mod machines;
-mod programs;
-
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::Duration;
 
 use coreshard_platform::{AtomicInt, ThreadHandle};
-use coreshard_sim::{Machine, Sim, SimAlloc, Simulation};
+use coreshard_sim::{Machine, Sim, Simulation};
 use coreshard_topology::CpuId;
-use machines::{GRAVITON_1, GRAVITON_2, ICE_LAKE, SKYLAKE, XEON_6130};
-use programs::locks::{mutex, spin};
-use programs::{Line, Operation, add, compare_exchange_loop, pinned, ticket_lock};
 
-testing::watch!();
-
-#[global_allocator]
-static ALLOCATOR: SimAlloc = SimAlloc;
+use crate::machines::{GRAVITON_1, GRAVITON_2, ICE_LAKE, SKYLAKE, XEON_6130};
+use crate::programs;
+use crate::programs::locks::{mutex, spin};
+use crate::programs::{Line, Operation, add, compare_exchange_loop, pinned, ticket_lock};
 
 /// Each point within a quarter.
 const CLOSE: f64 = 0.25;

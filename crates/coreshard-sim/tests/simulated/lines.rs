@@ -1,21 +1,15 @@
 //! The report of lines names the fields that share one, and only those.
 
-mod machines;
-mod programs;
-
+use std::hint::black_box;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use coreshard_platform::{AtomicInt, Padded, Platform, ThreadHandle, fields};
-use coreshard_sim::{LineReport, Machine, Sim, SimAlloc, Simulation};
+use coreshard_sim::{LineReport, Machine, Sim, Simulation};
 use coreshard_topology::CpuId;
-use machines::TWO_SOCKETS;
-use programs::{AtomicU64, pinned};
 
-testing::watch!();
-
-#[global_allocator]
-static ALLOCATOR: SimAlloc = SimAlloc;
+use crate::machines::TWO_SOCKETS;
+use crate::programs::{AtomicU64, pinned};
 
 /// A device with its two counters on one line.
 #[repr(C, align(128))]
@@ -57,14 +51,15 @@ impl Device for Apart {
     }
 }
 
+/// What an operation gives is used, or it is the last call, and this function is not on the stack any more.
 #[inline(never)]
 fn issue(device: &impl Device) {
-    device.issued().fetch_add(1, Relaxed);
+    black_box(device.issued().fetch_add(1, Relaxed));
 }
 
 #[inline(never)]
 fn complete(device: &impl Device) {
-    device.done().fetch_add(1, Relaxed);
+    black_box(device.done().fetch_add(1, Relaxed));
 }
 
 fn report<D: Device + coreshard_platform::Fields>(device: impl FnOnce() -> D) -> LineReport {

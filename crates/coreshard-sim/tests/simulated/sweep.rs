@@ -9,12 +9,7 @@ use std::time::Duration;
 use coreshard_bench::{Record, Scenario, ScenarioTrial};
 use coreshard_platform::{Platform, ThreadHandle, ThreadSpec};
 use coreshard_sim::search::{Failure, Plan, ReplaySeed, Subject, attempt};
-use coreshard_sim::{Call, Failing, Lasts, Machine, Sim, SimAlloc, View};
-
-testing::watch!();
-
-#[global_allocator]
-static ALLOCATOR: SimAlloc = SimAlloc;
+use coreshard_sim::{Call, Failing, Lasts, Machine, Sim, View};
 
 const FOR_A_WHILE: Lasts = Lasts::For(Duration::from_millis(20));
 

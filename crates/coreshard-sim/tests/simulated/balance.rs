@@ -1,21 +1,14 @@
 //! When a thread that waits for a CPU is taken to another one.
 
-mod machines;
-mod programs;
-
 use std::sync::Arc;
 use std::time::Duration;
 
 use coreshard_platform::{Platform, ThreadHandle, ThreadSpec};
-use coreshard_sim::{Machine, Sim, SimAlloc, Simulation};
+use coreshard_sim::{Machine, Sim, Simulation};
 use coreshard_topology::{CpuId, CpuSet};
-use machines::TWO_SOCKETS;
-use programs::pinned;
 
-testing::watch!();
-
-#[global_allocator]
-static ALLOCATOR: SimAlloc = SimAlloc;
+use crate::machines::TWO_SOCKETS;
+use crate::programs::pinned;
 
 const BUSY: CpuId = CpuId(0);
 const OTHER: CpuId = CpuId(1);

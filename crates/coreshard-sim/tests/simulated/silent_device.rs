@@ -13,8 +13,6 @@ use coreshard_block::{
 use coreshard_platform::Platform;
 use coreshard_sim::{Machine, Sim, Simulation};
 
-testing::watch!();
-
 #[derive(Debug, Default)]
 struct Silent {
     channel_is_dropped: Arc<AtomicBool>,

@@ -5,14 +5,9 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 use std::time::Duration;
 
 use coreshard_platform::{AtomicInt, Platform, ThreadHandle, ThreadSpec};
-use coreshard_sim::{Machine, Sim, SimAlloc, Simulation};
+use coreshard_sim::{Machine, Sim, Simulation};
 use coreshard_topology::{CpuId, Scope};
 use coreshard_workqueue::Runtime;
-
-testing::watch!();
-
-#[global_allocator]
-static ALLOCATOR: SimAlloc = SimAlloc;
 
 const PRODUCERS: u32 = 72;
 const ITEMS: u64 = 60;

@@ -4,23 +4,16 @@
 //! CPU, of which one computes and wakes the other again and again, which computes, too, and sleeps. Counted were wake-ups
 //! before whose call returned the other thread had run.
 
-mod machines;
-mod programs;
-
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::Duration;
 
 use coreshard_platform::{AtomicInt, Platform, ThreadHandle, ThreadSpec};
-use coreshard_sim::{Machine, Sim, SimAlloc, Simulation};
+use coreshard_sim::{Machine, Sim, Simulation};
 use coreshard_topology::CpuId;
-use machines::TWO_SOCKETS;
-use programs::{AtomicU32, AtomicU64, pinned};
 
-testing::watch!();
-
-#[global_allocator]
-static ALLOCATOR: SimAlloc = SimAlloc;
+use crate::machines::TWO_SOCKETS;
+use crate::programs::{AtomicU32, AtomicU64, pinned};
 
 const CPU: CpuId = CpuId(2);
 

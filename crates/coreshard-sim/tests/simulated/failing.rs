@@ -4,13 +4,8 @@ use std::time::Duration;
 
 use coreshard_platform::{AtomicInt, Parker, Platform, ThreadHandle, ThreadSpec, WaitOutcome};
 use coreshard_sim::{
-    Call, FailedStarts, Failing, Faults, Lasts, Machine, Sim, SimAlloc, Simulation, Summary, View,
+    Call, FailedStarts, Failing, Faults, Lasts, Machine, Sim, Simulation, Summary, View,
 };
-
-testing::watch!();
-
-#[global_allocator]
-static ALLOCATOR: SimAlloc = SimAlloc;
 
 const WHILE: Duration = Duration::from_micros(500);
 

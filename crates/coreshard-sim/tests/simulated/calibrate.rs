@@ -1,17 +1,11 @@
 //! Calibrating a simulated machine gives back what its file says: so what is measured is what is
 //! simulated.
 
-mod machines;
-
 use coreshard_bench::{Effort, Unwatched, calibrate, item_chains};
-use coreshard_sim::{Machine, Sim, SimAlloc, Simulation};
+use coreshard_sim::{Machine, Sim, Simulation};
 use coreshard_topology::{CpuId, CpuSet};
-use machines::TWO_SOCKETS;
 
-testing::watch!();
-
-#[global_allocator]
-static ALLOCATOR: SimAlloc = SimAlloc;
+use crate::machines::TWO_SOCKETS;
 
 #[test]
 fn a_simulated_machine_has_the_costs_that_its_file_says() {

@@ -1,21 +1,15 @@
 //! What memory costs, against a machine's file and against published measurements.
 
-mod machines;
-mod programs;
-
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 
 use coreshard_platform::{AtomicInt, Platform, ThreadHandle};
-use coreshard_sim::{Machine, Sim, SimAlloc, Simulation};
+use coreshard_sim::{Machine, Sim, Simulation};
 use coreshard_topology::CpuId;
-use machines::{GRAVITON_1, SKYLAKE, TWO_SOCKETS};
-use programs::{AtomicU64, Line, ping_pong_ns, pinned};
 
-testing::watch!();
-
-#[global_allocator]
-static ALLOCATOR: SimAlloc = SimAlloc;
+use crate::machines::{GRAVITON_1, SKYLAKE, TWO_SOCKETS};
+use crate::programs;
+use crate::programs::{AtomicU64, Line, ping_pong_ns, pinned};
 
 #[test]
 fn ping_pong_between_any_two_cpus_takes_the_files_latency_exactly() {

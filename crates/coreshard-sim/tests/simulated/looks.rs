@@ -1,22 +1,15 @@
 //! Who watches sees what comes when a loop of single looks would, though most looks are not simulated.
 
-mod machines;
-mod programs;
-
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::Duration;
 
 use coreshard_platform::{AtomicInt, Padded, Platform, ThreadHandle};
-use coreshard_sim::{Machine, Sim, SimAlloc, Simulation, Summary};
+use coreshard_sim::{Machine, Sim, Simulation, Summary};
 use coreshard_topology::CpuId;
-use machines::{SKYLAKE, TWO_SOCKETS};
-use programs::pinned;
 
-testing::watch!();
-
-#[global_allocator]
-static ALLOCATOR: SimAlloc = SimAlloc;
+use crate::machines::{SKYLAKE, TWO_SOCKETS};
+use crate::programs::pinned;
 
 const WATCHER: CpuId = CpuId(0);
 const WRITER: CpuId = CpuId(1);

@@ -1,19 +1,13 @@
 //! No combination of rungs is deadlocked on any machine: each ends within its virtual time, under either profile.
 
-mod combinations;
-
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::time::Duration;
 
-use combinations::Combination;
 use coreshard_bench::{BenchMachine, QueueBench, Unwatched};
-use coreshard_sim::{Machine, Profile, Sim, SimAlloc, Simulation};
+use coreshard_sim::{Machine, Profile, Sim, Simulation};
 use coreshard_topology::Preset;
 
-testing::watch!();
-
-#[global_allocator]
-static ALLOCATOR: SimAlloc = SimAlloc;
+use crate::combinations::Combination;
 
 /// The first CPUs of each machine: a whole one is for the nightly runs (`ci/simulated.sh`).
 const CPUS: usize = 6;

@@ -7,12 +7,7 @@ use std::time::Duration;
 
 use coreshard_platform::{AtomicInt, Padded, Parker, Platform, ThreadHandle, ThreadSpec};
 use coreshard_sim::search::{Plan, Subject, attempt};
-use coreshard_sim::{Faults, Machine, Sim, SimAlloc, SimError, Simulation, View};
-
-testing::watch!();
-
-#[global_allocator]
-static ALLOCATOR: SimAlloc = SimAlloc;
+use coreshard_sim::{Faults, Machine, Sim, SimError, Simulation, View};
 
 type Word = Padded<<Sim as Platform>::AtomicU32>;
 

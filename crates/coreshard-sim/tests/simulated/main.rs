@@ -1,0 +1,35 @@
+//! The simulator's tests, in one program: the queues' code on its machines is compiled once. Two have programs of their
+//! own: `search`, which plants bugs in it, and `many_simulations`, which counts the process's mappings.
+
+use coreshard_sim::SimAlloc;
+
+mod combinations;
+#[path = "../machines/mod.rs"]
+mod machines;
+mod programs;
+
+mod balance;
+mod calibrate;
+mod claims;
+mod contention;
+mod every_combination;
+mod failing;
+mod faults;
+mod held_locks;
+mod homes;
+mod ledger;
+mod lines;
+mod looks;
+mod memory;
+mod preemption;
+mod ramp;
+mod runs;
+mod silent_device;
+mod store_buffers;
+mod sweep;
+mod watching;
+
+testing::watch!();
+
+#[global_allocator]
+static ALLOCATOR: SimAlloc = SimAlloc;
