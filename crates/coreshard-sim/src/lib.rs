@@ -56,6 +56,7 @@ mod caches;
 mod engine;
 mod machine;
 mod memory;
+mod own_code;
 mod platform;
 mod profile;
 mod random;

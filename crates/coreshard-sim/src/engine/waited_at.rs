@@ -4,6 +4,8 @@ use std::fmt;
 
 use backtrace::Backtrace;
 
+use crate::own_code::crate_of;
+
 /// Crates whose functions are between a program and its wait.
 const BELOW: [&str; 9] = [
     "coreshard",
@@ -33,8 +35,8 @@ impl fmt::Display for WaitedAt {
         let mut symbols = stack.frames().iter().flat_map(|frame| frame.symbols());
         let own = symbols.find(|symbol| {
             symbol.name().is_some_and(|name| {
-                let name = format!("{name:#}");
-                crate_of(&name).is_some_and(|found| !BELOW.contains(&found))
+                let found = crate_of(&format!("{name:#}"), symbol.filename());
+                found.is_some_and(|found| !BELOW.contains(&found.as_str()))
             })
         });
         let Some(own) = own else { return Ok(()) };
@@ -44,25 +46,5 @@ impl fmt::Display for WaitedAt {
             (Some(file), Some(line)) => write!(f, " at {}:{line}", file.display()),
             _ => Ok(()),
         }
-    }
-}
-
-/// `<a::B as c::D>::e` is of `a`. `None` for what is no path, such as a function of C's.
-fn crate_of(name: &str) -> Option<&str> {
-    let name = name.trim_start_matches(['<', '&', '[', '(', '*']);
-    let end = name.find(|letter: char| !letter.is_alphanumeric() && letter != '_')?;
-    name[end..].starts_with("::").then_some(&name[..end])
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_function_is_of_its_crate() {
-        assert_eq!(crate_of("mail::send::{{closure}}"), Some("mail"));
-        assert_eq!(crate_of("<core::option::Option<T> as mail::Send>::send"), Some("core"));
-        assert_eq!(crate_of("clone"), None);
-        assert_eq!(crate_of("__libc_start_main"), None);
     }
 }

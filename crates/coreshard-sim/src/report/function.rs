@@ -1,7 +1,9 @@
 //! The function that an access is made in, and those that called it.
 
 use std::collections::HashMap;
+use std::path::Path;
 
+use crate::own_code::crate_of;
 use crate::site::Site;
 
 /// Callers that are kept of an access.
@@ -9,6 +11,8 @@ const CALLERS: usize = 3;
 
 /// Frames that tell two ways to an access apart.
 const FRAMES: usize = 24;
+
+const BELOW: [&str; 6] = ["core", "std", "alloc", "corosensei", "coreshard_sim", "backtrace"];
 
 /// A function, and who called it, the nearest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -44,7 +48,8 @@ impl Chains {
     }
 }
 
-/// Where the program has no debug information, the function is the place in its source.
+/// The function is the place in its source where the program has no debug information, and where it is not on the stack any
+/// more, as it ended with the access, and the compiler made a jump of that.
 fn chain_of(site: Site) -> Chain {
     let mut chain = Chain::default();
     backtrace::trace(|frame| {
@@ -57,7 +62,7 @@ fn chain_of(site: Site) -> Chain {
                     chain.function = shorten(&name);
                 }
             } else if chain.callers.len() < CALLERS
-                && let Some(name) = name.filter(|name| is_the_programs(name))
+                && let Some(name) = name.filter(|name| is_the_programs(name, symbol.filename()))
             {
                 let name = shorten(&name);
                 if chain.callers.last() != Some(&name) {
@@ -74,11 +79,8 @@ fn chain_of(site: Site) -> Chain {
 }
 
 /// Not the language's own, nor the simulator's.
-fn is_the_programs(name: &str) -> bool {
-    let of = |other: &str| name.trim_start_matches('<').starts_with(other);
-    !["core::", "std::", "alloc::", "corosensei::", "coreshard_sim::", "backtrace::"]
-        .into_iter()
-        .any(of)
+fn is_the_programs(name: &str, file: Option<&Path>) -> bool {
+    !crate_of(name, file).is_some_and(|found| BELOW.contains(&found.as_str()))
 }
 
 /// File and line.

@@ -319,7 +319,9 @@ fn team(members: usize) -> Arc<Pool<Loom>> {
 /// A job that tells when it runs.
 fn telling(told: &Arc<Parker<Loom>>) -> ListedJob<Loom> {
     let told = Arc::clone(told);
-    let body = JobBody::Call(Box::new(move || drop(told.unpark())));
+    let body = JobBody::Call(Box::new(move || {
+        told.unpark();
+    }));
     ListedJob { body, whole: std::ptr::null(), parts: std::ptr::null(), within: std::ptr::null() }
 }
 

@@ -1,0 +1,58 @@
+//! Of which crate a function on the stack is, by what the program's debug information says.
+
+use std::path::Path;
+
+/// Names are paths where debug information is whole. Where there are lines alone (`debug = "line-tables-only"`), they are
+/// bare words, and the file tells: `corosensei-0.3.2/src/coroutine.rs` is of `corosensei`, and a file that stands in no
+/// `src` is of a program's tests or examples, whose crate has no name here. `None` for what is no Rust.
+pub(crate) fn crate_of(name: &str, file: Option<&Path>) -> Option<String> {
+    if let Some(found) = first_of_path(name) {
+        return Some(found.to_owned());
+    }
+    let file = file.filter(|file| file.extension().is_some_and(|it| it == "rs"))?;
+    let folders: Vec<_> = file.iter().map(|part| part.to_string_lossy()).collect();
+    let source = folders.iter().rposition(|part| part == "src");
+    let folder = source.and_then(|at| folders.get(at.checked_sub(1)?)).map(|part| &**part);
+    Some(without_version(folder.unwrap_or_default()).replace('-', "_"))
+}
+
+/// `<a::B as c::D>::e` is of `a`. `None` for what is no path, such as a function of C's.
+fn first_of_path(name: &str) -> Option<&str> {
+    let name = name.trim_start_matches(['<', '&', '[', '(', '*']);
+    let end = name.find(|letter: char| !letter.is_alphanumeric() && letter != '_')?;
+    name[end..].starts_with("::").then_some(&name[..end])
+}
+
+/// A registry's folders say which version they have: `mail-box-0.3.0`.
+fn without_version(folder: &str) -> &str {
+    let is_version =
+        |text: &str| text.split_once('.').is_some_and(|(major, _)| major.parse::<u64>().is_ok());
+    let version = folder.match_indices('-').find(|(at, _)| is_version(&folder[at + 1..]));
+    version.map_or(folder, |(at, _)| &folder[..at])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_function_is_of_its_crate() {
+        for (name, file, krate) in [
+            ("mail::send::{{closure}}", None, Some("mail")),
+            ("<core::option::Option<T> as mail::Send>::send", None, Some("core")),
+            ("clone", None, None),
+            ("__libc_start_main", Some("./csu/libc-start.c"), None),
+            ("send", Some("/home/a/mail/src/send.rs"), Some("mail")),
+            ("send", Some("/home/a/mail/tests/send.rs"), Some("")),
+            ("{closure#0}", Some("/home/a/src/mail-box-0.3.0-rc.1/src/send.rs"), Some("mail_box")),
+            (
+                "resume<A, B>",
+                Some("/r/registry/src/index-1/corosensei-0.3.2/src/c.rs"),
+                Some("corosensei"),
+            ),
+            ("call_once<A>", Some("/rustc/59807/library/core/src/ops/function.rs"), Some("core")),
+        ] {
+            assert_eq!(crate_of(name, file.map(Path::new)).as_deref(), krate, "{name} {file:?}");
+        }
+    }
+}
