@@ -56,7 +56,6 @@ mod caches;
 mod engine;
 mod machine;
 mod memory;
-mod own_code;
 mod platform;
 mod profile;
 mod random;

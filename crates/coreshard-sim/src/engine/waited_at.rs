@@ -4,7 +4,7 @@ use std::fmt;
 
 use backtrace::Backtrace;
 
-use crate::own_code::crate_of;
+use crate::report::own_code::crate_of;
 
 /// Crates whose functions are between a program and its wait.
 const BELOW: [&str; 9] = [

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use crate::own_code::crate_of;
+use super::own_code::crate_of;
 use crate::site::Site;
 
 /// Callers that are kept of an access.

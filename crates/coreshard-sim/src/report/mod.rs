@@ -3,6 +3,7 @@
 mod fields;
 mod function;
 mod lines;
+pub(crate) mod own_code;
 mod summary;
 mod timeline;
 
