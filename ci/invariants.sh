@@ -347,11 +347,19 @@ check_words() {
 
 # A test that hangs is one that fails, and one that is not run is counted: ci/testing has both.
 check_tests() {
-  local file folder found=''
-  for file in {crates,examples}/*/tests/*.rs judges/tests/*.rs judges/tests/*/main.rs peers/tests/*.rs ci/*/tests/*.rs; do
+  local file folder part found='' unread=''
+  for file in {crates,examples,ci}/*/tests/{*.rs,*/main.rs} {judges,peers}/tests/{*.rs,*/main.rs}; do
     [ -e "$file" ] || continue
     grep -qxF 'testing::watch!();' "$file" || found+=$file$'\n'
+    # The compiler says nothing of a file that no module names.
+    [ "${file##*/}" = main.rs ] || continue
+    for part in "${file%/*}"/*.rs; do
+      [ "$part" = "$file" ] || grep -qw "mod $(basename "$part" .rs);" "${file%/*}"/*.rs || unread+=$part$'\n'
+    done
   done
+  if [ -n "$unread" ]; then
+    breach "tests that are in no program" "${unread%$'\n'}" "write mod and the file's name into main.rs beside it"
+  fi
   for folder in {crates,examples,lab,ci}/*/ judges/ peers/; do
     grep -rqs '#\[test\]' "${folder}src" || continue
     # The helper itself has no root that could name it.

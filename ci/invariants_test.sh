@@ -192,6 +192,13 @@ breaks_when "a test program that hangs for ever" 'tests that nobody ends if they
   crates/coreshard-topology/tests/parse.rs '#[test] fn f() {}'
 breaks_when "a crate's tests that hang for ever" 'tests that nobody ends if they hang' \
   crates/coreshard-topology/src/parse.rs '#[cfg(test)] mod inline { #[test] fn f() {} }'
+breaks_when "a test program of several files that hangs for ever" 'tests that nobody ends if they hang' \
+  crates/coreshard-topology/tests/all/main.rs '#[test] fn f() {}'
+build_house
+mkdir -p "$house/crates/coreshard-topology/tests/all"
+printf '%s\n' 'testing::watch!();' 'mod found;' >"$house/crates/coreshard-topology/tests/all/main.rs"
+touch "$house/crates/coreshard-topology/tests/all/"{found,lost}.rs
+expect 'tests that are in no program' "a file of tests that no program has"
 build_house
 mkdir "$house/crates/coreshard-topology/tests"
 printf '%s\n' 'testing::watch!();' 'fn f() { eprintln!("left out, since there is none"); }' \

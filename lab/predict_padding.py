@@ -73,7 +73,7 @@ class Places:
     """Runs, each with what adds to one word took beside it."""
 
     def __init__(self, runs):
-        self.runs, self.seen = runs, {key: [] for key in runs}
+        self.runs, self.seen, self.last = runs, {key: [] for key in runs}, None
 
     def mark(self):
         rounds = rounds_of(self.runs["add to one word"])
@@ -82,7 +82,9 @@ class Places:
     def measure(self, key):
         """A run during which the CPUs seem to have stayed where they were."""
         for _ in range(TRIES):
-            before, rounds, after = self.mark(), rounds_of(self.runs[key]), self.mark()
+            # What was after the last run is before this one.
+            before, rounds = self.last or self.mark(), rounds_of(self.runs[key])
+            self.last = after = self.mark()
             if before and after and rounds and is_near(before, after):
                 self.seen[key].append(((before + after) / 2, rounds))
                 return

@@ -13,9 +13,8 @@ use coreshard_sim::{Machine, Sim, Simulation};
 use coreshard_topology::CpuId;
 
 use crate::machines::{GRAVITON_1, GRAVITON_2, ICE_LAKE, SKYLAKE, XEON_6130};
-use crate::programs;
 use crate::programs::locks::{mutex, spin};
-use crate::programs::{Line, Operation, add, compare_exchange_loop, pinned, ticket_lock};
+use crate::programs::{self, Line, Operation, add, compare_exchange_loop, pinned, ticket_lock};
 
 /// Each point within a quarter.
 const CLOSE: f64 = 0.25;

@@ -10,8 +10,7 @@ use coreshard_sim::{Faults, Machine, Profile, Schedule, Sim, SimError, Simulatio
 use coreshard_topology::{CpuId, Scope};
 use coreshard_workqueue::{Intake, Runtime, Wake};
 
-use crate::machines;
-use crate::machines::TWO_SOCKETS;
+use crate::machines::{self, TWO_SOCKETS};
 
 type AtomicU64 = <Sim as Platform>::AtomicU64;
 

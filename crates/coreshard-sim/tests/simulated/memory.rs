@@ -8,8 +8,7 @@ use coreshard_sim::{Machine, Sim, Simulation};
 use coreshard_topology::CpuId;
 
 use crate::machines::{GRAVITON_1, SKYLAKE, TWO_SOCKETS};
-use crate::programs;
-use crate::programs::{AtomicU64, Line, ping_pong_ns, pinned};
+use crate::programs::{self, AtomicU64, Line, ping_pong_ns, pinned};
 
 #[test]
 fn ping_pong_between_any_two_cpus_takes_the_files_latency_exactly() {
