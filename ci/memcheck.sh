@@ -26,4 +26,11 @@ host=$(rustc -vV | sed -n 's/^host: //p' | tr 'a-z-' 'A-Z_')
 # Everything takes many times as long.
 export CORESHARD_TEST_LIMIT=${CORESHARD_TEST_LIMIT:-3600}
 export "CARGO_TARGET_${host}_RUNNER=${valgrind//$'\n'/}"
-cargo test -p coreshard-workqueue "${tests[@]/#/--test=}"
+
+# Some files are programs, others are modules of one.
+programs=() modules=()
+for test in "${tests[@]}"; do
+  if [ -e "crates/coreshard-workqueue/tests/together/$test.rs" ]; then modules+=("$test::"); else programs+=("--test=$test"); fi
+done
+[ ${#programs[@]} -eq 0 ] || cargo test -p coreshard-workqueue "${programs[@]}"
+[ ${#modules[@]} -eq 0 ] || cargo test -p coreshard-workqueue --test=together -- "${modules[@]}"

@@ -4,7 +4,7 @@
 //! `CORESHARD_STRESS_ITEMS` says how many items in all, 40,000 by default:
 //!
 //! ```sh
-//! CORESHARD_STRESS_ITEMS=1000000 cargo test --release -p coreshard-workqueue --test cancel_stress -- --nocapture
+//! CORESHARD_STRESS_ITEMS=1000000 cargo test --release -p coreshard-workqueue --test together cancel_stress -- --nocapture
 //! ```
 
 #![allow(clippy::print_stdout, reason = "tells what was counted, where it is asked for")]
@@ -20,8 +20,6 @@ use coreshard_workqueue::{
 };
 use futures_lite::future::block_on;
 use testing::NEVER;
-
-testing::watch!();
 
 const DEFAULT_ITEMS: u64 = 40_000;
 /// Items of one queue, which is shut down at some moment meanwhile.

@@ -16,8 +16,6 @@ use coreshard_workqueue::{
 use futures_lite::future::block_on;
 use testing::{NEVER, spin_until};
 
-testing::watch!();
-
 const SOON: Duration = Duration::from_millis(20);
 
 fn runtime() -> Runtime<Host> {

@@ -12,8 +12,6 @@ use coreshard_workqueue::{
 };
 use testing::{NEVER, wait_until};
 
-testing::watch!();
-
 /// What comes from outside: each event is called, as a waker would be.
 type Event = Box<dyn FnOnce() + Send>;
 

@@ -12,8 +12,6 @@ use coreshard_workqueue::{
 };
 use testing::{NEVER, wait_until};
 
-testing::watch!();
-
 type Work = coreshard_workqueue::Work<Host>;
 
 /// Longer than the tests run.

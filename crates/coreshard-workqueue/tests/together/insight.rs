@@ -8,8 +8,6 @@ use coreshard_platform::{Host, Platform};
 use coreshard_topology::{CpuId, CpuSet, Scope, Topology};
 use coreshard_workqueue::{Runtime, Sampling, Work, Workqueue, blocking};
 
-testing::watch!();
-
 fn real() -> CpuSet {
     coreshard_platform::affinity().expect("this thread's CPUs")
 }

@@ -11,8 +11,6 @@ use coreshard_topology::{CpuSet, PodId, Scope, Topology, Usable};
 use coreshard_workqueue::{Hooks, Intake, Runtime, RuntimeBuilder, Wake, Workqueue, blocking};
 use testing::{NEVER, wait_until};
 
-testing::watch!();
-
 fn builder() -> RuntimeBuilder<Host> {
     let topology = Topology::host().unwrap();
     let usable = Usable::host(&topology).unwrap();

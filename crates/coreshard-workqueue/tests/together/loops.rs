@@ -8,8 +8,6 @@ use coreshard_topology::{Scope, Topology};
 use coreshard_workqueue::{Refused, RefusedReason, Runtime, Workqueue};
 use testing::{NEVER, within};
 
-testing::watch!();
-
 fn on_queues(test: impl Fn(&Workqueue<Host>) + Send + Sync + 'static) {
     within(NEVER, move || {
         for (scope, workers) in

@@ -11,8 +11,6 @@ use coreshard_topology::{Scope, Topology};
 use coreshard_workqueue::{Builder, Intake, RefusedReason, Runtime, Workqueue, blocking, join};
 use testing::{NEVER, within};
 
-testing::watch!();
-
 /// Two queues that share their pool.
 fn siblings(test: impl Fn(&Workqueue<Host>, Builder<'_, Host>) + Send + 'static) {
     within(NEVER, move || {

@@ -11,8 +11,6 @@ use coreshard_topology::{Scope, Topology};
 use coreshard_workqueue::{Runtime, Workqueue, join};
 use testing::{NEVER, within};
 
-testing::watch!();
-
 /// A machine of one cache with so many CPUs, whichever there are.
 fn queue(cpus: usize) -> Workqueue<Host> {
     let topology = Topology::from_synthetic(&format!("package:1 l3:1 core:{cpus} pu:1")).unwrap();

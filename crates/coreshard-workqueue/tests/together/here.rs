@@ -8,8 +8,6 @@ use coreshard_topology::{Scope, Topology};
 use coreshard_workqueue::{Hooks, Runtime, RuntimeBuilder, Work, current, join};
 use testing::{NEVER, wait_until, within};
 
-testing::watch!();
-
 fn machine(synthetic: &str) -> RuntimeBuilder<Host> {
     let topology = Topology::from_synthetic(synthetic).unwrap();
     Runtime::builder(topology).laid_over(affinity().unwrap())

@@ -11,8 +11,6 @@ use coreshard_topology::{Scope, Topology, Usable};
 use coreshard_workqueue::{Runtime, Team, TeamError, TeamScope, Yielded, join, join_told};
 use testing::{NEVER, wait_until, within};
 
-testing::watch!();
-
 fn runtime() -> Runtime<Host> {
     let topology = Topology::host().unwrap();
     let usable = Usable::host(&topology).unwrap().cpus().clone();

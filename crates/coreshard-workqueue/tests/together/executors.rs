@@ -1,6 +1,4 @@
-//! The queue as other crates' executor: `cargo test --all-features --test executors`.
-
-testing::watch!();
+//! The queue as other crates' executor: `cargo test --all-features --test together executors`.
 
 #[cfg(feature = "futures")]
 #[test]

@@ -13,8 +13,6 @@ use coreshard_workqueue::{Hooks, Runtime, Workqueue, blocking};
 use futures_lite::future::block_on;
 use testing::{NEVER, wait_until, within};
 
-testing::watch!();
-
 fn machine(synthetic: &str) -> Runtime<Host> {
     let topology = Topology::from_synthetic(synthetic).unwrap();
     Runtime::builder(topology).laid_over(affinity().unwrap()).build().unwrap()

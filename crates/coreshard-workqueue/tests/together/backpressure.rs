@@ -13,8 +13,6 @@ use coreshard_topology::{Scope, Topology};
 use coreshard_workqueue::{Intake, RefusedReason, Runtime, Work, Workqueue};
 use testing::{NEVER, wait_until, within};
 
-testing::watch!();
-
 fn machine(workers_per_pool: usize) -> Runtime<Host> {
     let topology = Topology::from_synthetic("package:1 l3:1 core:2 pu:1").unwrap();
     let builder = Runtime::builder(topology).laid_over(affinity().unwrap());

@@ -11,8 +11,6 @@ use coreshard_topology::{CpuSet, Scope, Topology};
 use coreshard_workqueue::{Intake, RefusedReason, Runtime, Wake, Work, Workqueue};
 use testing::spin_until;
 
-testing::watch!();
-
 fn join<A, B: Send>(a: impl FnOnce() -> A, b: impl FnOnce() -> B + Send) -> (A, B) {
     coreshard_workqueue::join::<Host, A, B>(a, b)
 }

@@ -14,8 +14,6 @@ use coreshard_workqueue::{RefusedReason, Runtime, Workqueue, yield_now};
 use futures_lite::future::block_on;
 use testing::{NEVER, spin_until};
 
-testing::watch!();
-
 fn runtime() -> Runtime<Host> {
     let topology = Topology::from_synthetic("package:1 l3:1 core:4 pu:1").unwrap();
     let real: CpuSet = coreshard_platform::affinity().unwrap();

@@ -4,8 +4,6 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-testing::watch!();
-
 #[test]
 fn every_test_that_the_table_of_the_kernels_operations_names_exists() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -14,7 +12,8 @@ fn every_test_that_the_table_of_the_kernels_operations_names_exists() {
         let files = fs::read_dir(root.join("crates").join(folder)).unwrap();
         files.filter_map(|file| fs::read_to_string(file.unwrap().path()).ok()).collect::<String>()
     };
-    let folders = ["coreshard-workqueue/tests", "coreshard-cli/tests"];
+    let folders =
+        ["coreshard-workqueue/tests", "coreshard-workqueue/tests/together", "coreshard-cli/tests"];
     let models = ["coreshard-workqueue/src/work", "coreshard-workqueue/src/queue"];
     let all: String = folders.into_iter().chain(models).map(sources).collect();
     let rows = table.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| kernel"));

@@ -10,8 +10,6 @@ use coreshard_topology::{CpuId, CpuSet, NodeId, Topology, Usable};
 use coreshard_workqueue::{Builder, Intake, RefusedReason, Runtime, Wake, Workqueue, blocking};
 use testing::NEVER;
 
-testing::watch!();
-
 fn runtime() -> Runtime<Host> {
     let topology = Topology::host().unwrap();
     let usable = Usable::host(&topology).unwrap();

@@ -5,7 +5,7 @@
 //! and dropped meanwhile. `CORESHARD_STRESS_ITEMS` says how many items in all, half a million by default:
 //!
 //! ```sh
-//! CORESHARD_STRESS_ITEMS=100000000 cargo test --release -p coreshard-workqueue --test exactly_once
+//! CORESHARD_STRESS_ITEMS=100000000 cargo test --release -p coreshard-workqueue --test together exactly_once
 //! ```
 
 use std::panic::resume_unwind;
@@ -16,8 +16,6 @@ use std::time::Duration;
 use coreshard_platform::Host;
 use coreshard_topology::{CpuId, Scope, Topology, Usable};
 use coreshard_workqueue::{Intake, Runtime, Wake, Workqueue};
-
-testing::watch!();
 
 const DEFAULT_ITEMS: u64 = 500_000;
 const PRODUCERS: std::ops::RangeInclusive<usize> = 1..=8;

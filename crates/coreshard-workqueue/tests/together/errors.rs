@@ -10,8 +10,6 @@ use coreshard_workqueue::{
     ShutdownTimeout, SleepError, TaskError, WaitError, WorkError, Workqueue, WouldDeadlock,
 };
 
-testing::watch!();
-
 fn assert_error<E: Error + Send + Sync + 'static>() {}
 
 #[test]

@@ -9,8 +9,6 @@ use coreshard_topology::{CpuId, CpuSet, Scope, Topology, Usable};
 use coreshard_workqueue::{Runtime, RuntimeBuilder, Trouble, Work, Workqueue, blocking, current};
 use testing::{NEVER, wait_until};
 
-testing::watch!();
-
 fn real_cpus() -> CpuSet {
     Usable::host(&Topology::host().unwrap()).unwrap().cpus().clone()
 }

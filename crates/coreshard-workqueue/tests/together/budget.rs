@@ -15,8 +15,6 @@ use coreshard_workqueue::{
 use futures_lite::future::block_on;
 use testing::{NEVER, wait_until, within};
 
-testing::watch!();
-
 /// Of one worker: who waits behind a task waits for its poll to end.
 fn queue() -> (Runtime<Host>, Workqueue<Host>) {
     let topology = Topology::from_synthetic("package:1 l3:1 core:1 pu:1").unwrap();

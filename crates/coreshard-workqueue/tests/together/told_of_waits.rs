@@ -9,8 +9,6 @@ use coreshard_topology::{Scope, Topology};
 use coreshard_workqueue::{Runtime, blocking};
 use testing::NEVER;
 
-testing::watch!();
-
 #[test]
 fn items_that_wait_for_one_another_all_begin_after_others_have_waited() {
     for round in 0..50 {

@@ -9,8 +9,6 @@ use coreshard_topology::{Scope, Topology, Usable};
 use coreshard_workqueue::{Runtime, Work, WorkErrorReason, Workqueue};
 use proptest::prelude::*;
 
-testing::watch!();
-
 /// Longer than the test runs.
 const LONG: Duration = Duration::from_secs(3_600);
 const WORKS: usize = 3;

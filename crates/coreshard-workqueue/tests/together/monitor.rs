@@ -8,8 +8,6 @@ use coreshard_platform::Host;
 use coreshard_topology::{Scope, Topology, Usable};
 use coreshard_workqueue::{Intake, Runtime, Wake, Workqueue, blocking};
 
-testing::watch!();
-
 fn runtime() -> Runtime<Host> {
     let topology = Topology::host().unwrap();
     let usable = Usable::host(&topology).unwrap().cpus().clone();

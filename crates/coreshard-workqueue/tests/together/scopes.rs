@@ -8,8 +8,6 @@ use coreshard_topology::{Scope, Topology};
 use coreshard_workqueue::{Intake, RefusedReason, Runtime, WorkScope, Workqueue, current};
 use testing::{NEVER, within};
 
-testing::watch!();
-
 fn on_all_rungs(test: impl Fn(Workqueue<Host>) + Send + Sync + 'static) {
     within(NEVER, move || {
         for intake in Intake::ALL {

@@ -14,8 +14,6 @@ use coreshard_workqueue::{
 };
 use testing::{NEVER, within};
 
-testing::watch!();
-
 /// Workers that a pool may have, in these tests: so few that waits which do not help stand still.
 const FEW: usize = 4;
 
