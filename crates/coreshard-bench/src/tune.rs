@@ -152,7 +152,7 @@ pub fn tune_rounds<P: Platform>(
                 ..candidate.clone()
             });
         }
-        rounds.push(judge(measured, load));
+        rounds.push(judged(measured, load));
     }
     Ok(Some(rounds))
 }
@@ -185,15 +185,22 @@ pub fn over_rounds(rounds: &[Tuning], load: TuneLoad) -> Tuning {
         even: merged(at, |it| Some(it.even)).unwrap_or_default(),
         lopsided: merged(at, |it| Some(it.lopsided)).unwrap_or_default(),
         seen: merged(at, |it| it.seen),
-        ..candidate.clone()
+        ..worth(rounds.iter().map(|round| round.candidates[at].worth), candidate)
     });
-    let tuning = judge(candidates.collect(), load);
+    let tuning = chosen(candidates.collect(), load);
     let agrees =
         |round: &&Tuning| round.best == tuning.best || round.as_good.contains(&tuning.best);
     Tuning { rounds: rounds.len(), agreeing: rounds.iter().filter(agrees).count(), ..tuning }
 }
 
-fn judge(mut candidates: Vec<Candidate>, load: TuneLoad) -> Tuning {
+/// The candidate with that worth over the rounds.
+fn worth(rounds: impl Iterator<Item = f64>, candidate: &Candidate) -> Candidate {
+    let Quartiles { q1, median, q3 } = Quartiles::of(rounds).unwrap_or_default();
+    Candidate { worth: median, worth_q1: q1, worth_q3: q3, ..candidate.clone() }
+}
+
+/// What one round recommends.
+fn judged(mut candidates: Vec<Candidate>, load: TuneLoad) -> Tuning {
     let most =
         |load: fn(&Candidate) -> f64| candidates.iter().map(load).fold(f64::MIN_POSITIVE, f64::max);
     let even = most(|candidate| candidate.even.items_per_sec);
@@ -201,8 +208,13 @@ fn judge(mut candidates: Vec<Candidate>, load: TuneLoad) -> Tuning {
     for candidate in &mut candidates {
         let shares =
             [candidate.even.items_per_sec / even, candidate.lopsided.items_per_sec / lopsided];
-        candidate.worth = shares[0].min(shares[1]);
+        *candidate = worth(std::iter::once(shares[0].min(shares[1])), candidate);
     }
+    chosen(candidates, load)
+}
+
+/// Of candidates whose worth is known, the best.
+fn chosen(candidates: Vec<Candidate>, load: TuneLoad) -> Tuning {
     let fastest = candidates.iter().map(|it| load.rate(it)).fold(f64::MIN_POSITIVE, f64::max);
     let fast = (0..candidates.len()).filter(|at| load.rate(&candidates[*at]) >= fastest * AS_GOOD);
     let fast: Vec<usize> = fast.collect();
@@ -320,13 +332,13 @@ mod tests {
             candidate(Scope::Cache, 2, 59.0, 90.0),
             candidate(Scope::System, 1, 10.0, 100.0),
         ];
-        let tuning = judge(all.clone(), TuneLoad::Unknown);
+        let tuning = judged(all.clone(), TuneLoad::Unknown);
         // 0.60 and 0.59 cannot be told apart: fewer pools.
         assert_eq!(tuning.recommended().scope, "cache");
         assert_eq!(tuning.as_good, [1]);
         assert_eq!(tuning.candidates[0].worth, 0.01);
         let named = [TuneLoad::Even, TuneLoad::Lopsided];
-        let named = named.map(|load| judge(all.clone(), load).recommended().scope.clone());
+        let named = named.map(|load| judged(all.clone(), load).recommended().scope.clone());
         assert_eq!(named, ["cpu", "system"]);
     }
 
@@ -337,13 +349,17 @@ mod tests {
                 candidate(Scope::Cpu, 64, of_cpu, 50.0),
                 candidate(Scope::Cache, 2, 50.0, 50.0),
             ];
-            judge(all, TuneLoad::Unknown)
+            judged(all, TuneLoad::Unknown)
         };
         let all = over_rounds(&[100.0, 90.0, 20.0].map(round), TuneLoad::Unknown);
         assert_eq!(all.recommended().scope, "cpu");
         assert_eq!((all.rounds, all.agreeing), (3, 2));
         let even = all.candidates[0].even;
         assert_eq!((even.items_per_sec_min, even.items_per_sec_q1), (20.0, 55.0));
+        // Each round by itself: 1, 1 and 0.4 of the best, for one; 0.5, 50/90 and 1 for the other.
+        let Candidate { worth, worth_q1, worth_q3, .. } = all.candidates[0].clone();
+        assert_eq!((worth, worth_q1, worth_q3), (1.0, 0.7, 1.0));
+        assert_eq!(all.candidates[1].worth, 50.0 / 90.0);
     }
 
     #[test]
@@ -359,7 +375,7 @@ mod tests {
             seen(candidate(Scope::System, 1, 10.0, 100.0), 100.0),
         ];
         let load = SeenLoad { producers: NonZeroUsize::MIN, item_work: Duration::ZERO };
-        let tuning = judge(all, TuneLoad::Seen(load));
+        let tuning = judged(all, TuneLoad::Seen(load));
         assert_eq!(tuning.recommended().scope, "cache_shard");
         assert!(tuning.as_good.is_empty());
     }

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 
 use coreshard::{Host, Scope};
 use coreshard_bench::{BenchMachine, TuneEffort, TuneLoad, over_rounds, tune, tune_rounds};
-use coreshard_results::{Candidate, Load, Tuning};
+use coreshard_results::{Load, Tuning};
 use coreshard_sim::{Sim, Simulation};
 use coreshard_topology::Usable;
 
@@ -159,38 +159,7 @@ fn text(
 ) -> anyhow::Result<String> {
     let mut text = String::new();
     writeln!(text, "{name}; load {load_name}\n")?;
-    writeln!(
-        text,
-        "  {:<18} {:>5}  {:>12} {:>9}  {:>12} {:>9}  {:>6}",
-        "candidate", "pools", "even items/s", "e2e p99", "lopsided", "e2e p99", "worth"
-    )?;
-    if matches!(load, TuneLoad::Seen(_)) {
-        text.pop();
-        writeln!(text, "  {:>12} {:>9}", "this load", "e2e p99")?;
-    }
-    for (at, candidate) in tuning.candidates.iter().enumerate() {
-        let mark = match at {
-            _ if at == tuning.best => "*",
-            _ if tuning.as_good.contains(&at) => "~",
-            _ => " ",
-        };
-        let Candidate { pods, even, lopsided, worth, .. } = candidate;
-        writeln!(
-            text,
-            "{mark} {:<18} {pods:>5}  {:>12.0} {:>6.1} µs  {:>12.0} {:>6.1} µs  {:>4.0} %",
-            candidate.to_string(),
-            even.items_per_sec,
-            even.end_to_end_p99_ns as f64 / 1e3,
-            lopsided.items_per_sec,
-            lopsided.end_to_end_p99_ns as f64 / 1e3,
-            worth * 100.0
-        )?;
-        if let Some(seen) = candidate.seen {
-            text.pop();
-            let p99_us = seen.end_to_end_p99_ns as f64 / 1e3;
-            writeln!(text, "  {:>12.0} {p99_us:>6.1} µs", seen.items_per_sec)?;
-        }
-    }
+    text += &coreshard_report::tuning::table(tuning, output::columns());
     let best = tuning.recommended();
     let shard = best.shard_cores.map_or_else(String::new, |cores| format!(".shard_size({cores})"));
     let why = match load {

@@ -42,6 +42,7 @@ pub mod rt;
 mod scaling;
 pub mod svg;
 pub mod table;
+pub mod tuning;
 
 #[cfg(test)]
 testing::watch!();

@@ -29,7 +29,7 @@ pub use rt::{
 };
 pub use seeds::{SeedRatio, SeedSpread, SeedSpreads};
 pub use study::{StudyRow, StudyRun};
-pub use tuning::{Candidate, Load, Tuning};
+pub use tuning::{Candidate, Load, Tuning, TuningRow};
 pub use usl::Usl;
 
 #[cfg(test)]

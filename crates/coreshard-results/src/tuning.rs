@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::column::{Column, Heading, Row, Unit, Value, always, minor};
+
 /// What a candidate did under one load.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Load {
@@ -39,8 +41,14 @@ pub struct Candidate {
     /// As a load that was measured, where one was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seen: Option<Load>,
-    /// What it reaches of the best, under the load that suits it less: 0 to 1.
+    /// What it reaches of the best, under the load that suits it less: 0 to 1. The median over the rounds, each taken by itself.
     pub worth: f64,
+    /// The first quartile of the rounds.
+    #[serde(default)]
+    pub worth_q1: f64,
+    /// The third quartile of the rounds.
+    #[serde(default)]
+    pub worth_q3: f64,
 }
 
 impl fmt::Display for Candidate {
@@ -78,4 +86,85 @@ impl Tuning {
     pub fn recommended(&self) -> &Candidate {
         &self.candidates[self.best]
     }
+
+    /// A line for each candidate, for a table.
+    ///
+    /// ```
+    /// use coreshard_results::{Candidate, Tuning};
+    ///
+    /// let tuning = Tuning { candidates: vec![Candidate::default(); 2], as_good: vec![1], ..Tuning::default() };
+    /// assert_eq!(tuning.rows().map(|row| row.mark), ["*", "~"]);
+    /// ```
+    pub fn rows(&self) -> Vec<TuningRow> {
+        let mark = |at| match at {
+            _ if at == self.best => "*",
+            _ if self.as_good.contains(&at) => "~",
+            _ => "",
+        };
+        let rows = self.candidates.iter().enumerate();
+        rows.map(|(at, candidate)| TuningRow {
+            mark: mark(at),
+            name: candidate.to_string(),
+            candidate: candidate.clone(),
+        })
+        .collect()
+    }
+}
+
+/// A candidate as a line of a table.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TuningRow {
+    /// `*` for the recommended one, `~` for one that is about as good; else empty.
+    pub mark: &'static str,
+    /// What the candidate is called.
+    pub name: String,
+    /// What it did.
+    pub candidate: Candidate,
+}
+
+/// Where there is little room, the tails go first, and the quartiles of rates before those of what counts.
+const TAIL: Heading = minor("e2e p99", 3);
+const QUARTILES: Heading = minor("quartiles", 2);
+
+type Of = for<'a> fn(&'a TuningRow, &TuningRow) -> Value<'a>;
+
+const fn derived(unit: Unit, heading: Heading, value: Of) -> Column<TuningRow> {
+    Column::derived(unit, heading, value)
+}
+
+fn rate(load: &Load) -> Value<'static> {
+    Value::Figure(load.items_per_sec)
+}
+
+fn quartiles(load: &Load) -> Value<'static> {
+    Value::Range(load.items_per_sec_q1, load.items_per_sec_q3)
+}
+
+fn tail(load: &Load) -> Value<'static> {
+    Value::Whole(load.end_to_end_p99_ns)
+}
+
+fn seen(row: &TuningRow, of: fn(&Load) -> Value<'static>) -> Value<'static> {
+    row.candidate.seen.as_ref().map_or(Value::Absent, of)
+}
+
+impl Row for TuningRow {
+    const COLUMNS: &'static [Column<Self>] = &[
+        derived(Unit::Text, always(""), |it, _| Value::Text(it.mark)),
+        derived(Unit::Text, always("candidate"), |it, _| Value::Text(&it.name)),
+        derived(Unit::Count, always("pools"), |it, _| Value::Whole(it.candidate.pods as u64)),
+        derived(Unit::PerSecondRounded, always("even items/s"), |it, _| rate(&it.candidate.even)),
+        derived(Unit::PerSecondRounded, QUARTILES, |it, _| quartiles(&it.candidate.even)),
+        derived(Unit::Nanoseconds, TAIL, |it, _| tail(&it.candidate.even)),
+        derived(Unit::PerSecondRounded, always("lopsided"), |it, _| rate(&it.candidate.lopsided)),
+        derived(Unit::PerSecondRounded, QUARTILES, |it, _| quartiles(&it.candidate.lopsided)),
+        derived(Unit::Nanoseconds, TAIL, |it, _| tail(&it.candidate.lopsided)),
+        derived(Unit::PerSecondRounded, always("this load"), |it, _| seen(it, rate)),
+        derived(Unit::PerSecondRounded, QUARTILES, |it, _| seen(it, quartiles)),
+        derived(Unit::Nanoseconds, TAIL, |it, _| seen(it, tail)),
+        derived(Unit::Part, always("worth"), |it, _| Value::Figure(it.candidate.worth)),
+        derived(Unit::Part, minor("quartiles", 1), |it, _| {
+            Value::Range(it.candidate.worth_q1, it.candidate.worth_q3)
+        }),
+    ];
 }
