@@ -176,13 +176,17 @@ impl<P: Platform> Limiter<P> {
     #[must_use]
     pub(super) fn push(&self, item: Item, link: NonNull<LinkHead<P>>) -> Option<Item> {
         let mut turns = self.turns.lock();
-        // Not past those that wait, though the limit may just have been raised.
-        if turns.active >= turns.most || !turns.waiting.is_empty() {
-            turns.waiting.push_back((item, CountedIn(link)));
-            return None;
+        if turns.active < turns.most && turns.waiting.is_empty() {
+            turns.active += 1;
+            return Some(item);
         }
-        turns.active += 1;
-        Some(item)
+        turns.waiting.push_back((item, CountedIn(link)));
+        // Some may have their turn where the limit was just raised. Who raised it sends them, and would never be done if those
+        // who queue were faster: whoever adds one there sends two.
+        let may_go = [turns.next(), turns.next()];
+        drop(turns);
+        may_go.into_iter().flatten().for_each(|next| self.send(next));
+        None
     }
 
     #[allow(unsafe_code)]
@@ -246,9 +250,51 @@ impl<P: Platform> Limiter<P> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
+    use std::sync::OnceLock;
+    use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+    use coreshard_platform::Host;
+
     use super::*;
+
+    static FLOODED: OnceLock<Limiter<Host>> = OnceLock::new();
+    static PUSHED: AtomicUsize = AtomicUsize::new(0);
+    static SENT: AtomicUsize = AtomicUsize::new(0);
+
+    const HELD_BACK: usize = 100;
+
+    /// More would not be needed to see that there is no end.
+    const MANY: usize = 100 * HELD_BACK;
+
+    fn push() {
+        PUSHED.fetch_add(1, SeqCst);
+        let item = Item::new(|| ());
+        if FLOODED.get().unwrap().push(item, NonNull::dangling()).is_some() {
+            SENT.fetch_add(1, SeqCst);
+        }
+    }
+
+    /// Meanwhile three others, as quick as this one, have queued one each.
+    fn send(_item: Item) {
+        SENT.fetch_add(1, SeqCst);
+        if PUSHED.load(SeqCst) < MANY {
+            (0..3).for_each(|_| push());
+        }
+    }
+
+    #[test]
+    fn a_raised_limit_is_not_waited_for_as_long_as_others_queue() {
+        let send: SendItem<Host> = |_, item| send(item);
+        let limiter = FLOODED.get_or_init(|| Limiter::new(send));
+        (0..HELD_BACK).for_each(|_| push());
+        assert_eq!((SENT.load(SeqCst), limiter.counts()), (0, (0, HELD_BACK)));
+        limiter.set_most(usize::MAX, true);
+        let pushed = PUSHED.load(SeqCst);
+        assert!(pushed < 10 * HELD_BACK, "{pushed} were queued meanwhile");
+        assert_eq!((SENT.load(SeqCst), limiter.counts()), (pushed, (pushed, 0)));
+    }
 
     /// The cases of the kernel's rule: proportional, rounded up, at least min(limit, 8), at most
     /// the limit.
