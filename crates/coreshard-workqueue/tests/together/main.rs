@@ -25,6 +25,7 @@ mod tasks;
 mod teams;
 mod told_of_waits;
 mod trouble;
+mod under_flood;
 mod waits;
 mod work;
 mod workers;
