@@ -40,6 +40,36 @@ pub(super) fn prefetch_write(place: *const u8) {
     let _ = place;
 }
 
+/// Where the calling thread's stack ends now.
+///
+/// No local's address tells that: under an address sanitizer locals may lie elsewhere.
+///
+/// ```
+/// let before = coreshard_platform::stack_pointer();
+/// assert!(before.abs_diff(coreshard_platform::stack_pointer()) < 1 << 20, "it is the same stack");
+/// ```
+#[inline]
+#[must_use]
+pub fn stack_pointer() -> usize {
+    let pointer: usize;
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: it reads a register.
+    unsafe {
+        std::arch::asm!("mov {}, rsp", out(reg) pointer, options(nomem, nostack, preserves_flags));
+    }
+    #[cfg(all(target_arch = "aarch64", not(miri)))]
+    // SAFETY: as above.
+    unsafe {
+        std::arch::asm!("mov {}, sp", out(reg) pointer, options(nomem, nostack, preserves_flags));
+    }
+    #[cfg(any(miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
+    {
+        let here = 0_u8;
+        pointer = (&raw const here).addr();
+    }
+    pointer
+}
+
 fn try_clock(clock: libc::clockid_t) -> Option<Duration> {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is a live timespec for the kernel to fill.

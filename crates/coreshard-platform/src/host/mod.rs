@@ -22,7 +22,7 @@ use coreshard_topology::{CpuId, CpuSet, NodeId};
 
 pub use affinity::{affinity, set_affinity};
 pub use cell::HostCell;
-pub use cpu::{CpuClock, thread_cpu_time};
+pub use cpu::{CpuClock, stack_pointer, thread_cpu_time};
 pub use privilege::is_privileged;
 pub use thread::HostThread;
 

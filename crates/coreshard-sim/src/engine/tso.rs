@@ -14,6 +14,8 @@ use std::collections::VecDeque;
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 
+use coreshard_platform::stack_pointer;
+
 use super::fault_injector::FaultInjector;
 use super::state::{SimState, current};
 use super::store_buffers::BufferedStore;
@@ -119,9 +121,8 @@ fn buffer_by_chance(
     site: Site,
 ) -> bool {
     in_turn(sim);
-    let here = 0_u8;
     // Stacks lie at multiples of their size.
-    let on_own_stack = word.addr() / STACK_BYTES == (&raw const here).addr() / STACK_BYTES;
+    let on_own_stack = word.addr() / STACK_BYTES == stack_pointer() / STACK_BYTES;
     with(sim, |sim| {
         sim.commit_due_stores();
         let due = if on_own_stack { None } else { sim.store_due(order) };

@@ -9,7 +9,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 
-use coreshard_platform::{AtomicInt, Platform};
+use coreshard_platform::{AtomicInt, Platform, stack_pointer};
 
 use super::context::{Context, OwnPool, context_here};
 use super::deque::{Deque, Popped, Pushed};
@@ -128,8 +128,7 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
 
     /// True if so much of the stack is free that another item may be run on top of what is there.
     pub(crate) fn has_room(self) -> bool {
-        let here = 0_u8;
-        let used = self.context.base.abs_diff((&raw const here).addr());
+        let used = self.context.base.abs_diff(stack_pointer());
         let stack = self.context.pool.attributes.stack_bytes;
         used < stack.map_or(ROOM_FOR_ITEMS, |bytes| ROOM_FOR_ITEMS.min(bytes / 4))
     }

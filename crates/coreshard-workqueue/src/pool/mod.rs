@@ -52,6 +52,7 @@ mod run;
 mod running;
 mod scan;
 mod seen;
+mod serve;
 mod set;
 mod sizes;
 mod slot;
@@ -86,6 +87,7 @@ pub(crate) use running::{
     innermost, inside, inside_forker, inside_item, inside_work, is_waited_for_by, report_here,
     runs_work,
 };
+pub(crate) use serve::{wait_for_workers, wait_in_turns};
 pub(crate) use set::{Lease, PoolSet, Route};
 pub(crate) use sizes::{MAX_INJECTORS, MAX_WORKERS};
 pub(crate) use spawned::Spawned;

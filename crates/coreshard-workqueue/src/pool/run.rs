@@ -5,7 +5,7 @@ use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
-use coreshard_platform::{AtomicInt, LocalKey, Platform, Time, user};
+use coreshard_platform::{AtomicInt, LocalKey, Platform, Time, stack_pointer, user};
 use coreshard_topology::PodId;
 
 use super::accounts::WeighedVisits;
@@ -40,7 +40,7 @@ pub(super) fn start<P: Platform>(pool: &Arc<Pool<P>>, index: usize) {
         slot: NonNull::from(pool.slot(index)),
         producer: Cell::new(None),
         frame: Cell::new(&raw const inside),
-        base: (&raw const inside).addr(),
+        base: stack_pointer(),
         forks: Forks::new(),
         in_order: fifo(),
     };

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::Duration;
 
-use coreshard_platform::{AtomicInt, AtomicPointer, LocalKey, Lock, Platform};
+use coreshard_platform::{AtomicInt, AtomicPointer, LocalKey, Lock, Platform, stack_pointer};
 
 use super::context::{Context, Forks, OwnPool, SpawnPlace, context_here};
 use super::forks::CurrentWorker;
@@ -69,7 +69,6 @@ impl<P: Platform> Pool<P> {
     /// It counts as blocked for good: what it does outside of the team's work is its own.
     pub(super) fn adopt_this_thread(self: &Arc<Self>) {
         let frame = Box::leak(Box::new(Frame::of_worker()));
-        let here = 0_u8;
         let context = Context {
             pool: Arc::clone(self),
             own_pool: OwnPool::new(self),
@@ -77,7 +76,7 @@ impl<P: Platform> Pool<P> {
             slot: NonNull::from(self.slot(0)),
             producer: Cell::new(None),
             frame: Cell::new(ptr::from_ref(frame)),
-            base: (&raw const here).addr(),
+            base: stack_pointer(),
             forks: Forks::new(),
             in_order: fifo(),
         };
@@ -389,6 +388,16 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
         if self.context.forks.owner.share_all(self.deque()) {
             self.call_thieves();
         }
+    }
+
+    /// Runs the oldest job of this member's mail.
+    pub(super) fn run_mail(self) -> bool {
+        let job = self.take_mail();
+        let was_there = job.is_some();
+        if let Some(job) = job {
+            self.run_listed(job);
+        }
+        was_there
     }
 
     fn take_mail(self) -> Option<ListedJob<P>> {

@@ -33,6 +33,7 @@ use crate::base::item::ItemBody;
 use crate::base::latch::Latch;
 use crate::base::returned::Returned;
 use crate::insight::trouble::say;
+use crate::pool::wait_for_workers;
 
 const WAITED: u64 = 1;
 /// A permit.
@@ -347,6 +348,11 @@ impl<P: Platform> WaitingProducer<P> {
 
     /// Sleeps until it is over; false, at once, in a process that was forked meanwhile.
     pub(super) fn sleep(&self) -> bool {
+        wait_for_workers(&self.producer.over)
+    }
+
+    /// As [`Self::sleep`], on a worker that has given its place away.
+    pub(super) fn sleep_here(&self) -> bool {
         self.producer.over.wait()
     }
 

@@ -17,7 +17,7 @@ use crate::base::error::RefusedReason;
 use crate::base::event::Event;
 use crate::base::item::Item;
 use crate::base::target::Target;
-use crate::pool::{CurrentWorker, Lease, PoolSet, blocking, blocking_if_relieved};
+use crate::pool::{CurrentWorker, Lease, PoolSet, blocking_if_relieved, wait_in_turns};
 use crate::spec::request::MaxActive;
 
 /// Why a queue takes nothing more, for good.
@@ -329,9 +329,9 @@ impl<P: Platform> Generations<P> {
         let is_relieved = !runs_item_of::<P>(holds_turn) && {
             let is_own = |worker| self.current(&Reading::begin()).set.has(worker);
             if CurrentWorker::<P>::here().is_some_and(is_own) {
-                blocking_if_relieved::<P, _>(|| waiting.sleep()).is_some()
+                blocking_if_relieved::<P, _>(|| waiting.sleep_here()).is_some()
             } else {
-                blocking::<P, _>(|| waiting.sleep());
+                waiting.sleep();
                 true
             }
         };
@@ -764,12 +764,13 @@ fn wait_empty<P: Platform>(
         let queued: u64 = generations.iter().map(|generation| generation.queued()).sum();
         queued.saturating_sub(done)
     };
-    let empty = || {
+    let mut empty = || {
         // Before the counts are read: a worker that counts later sees the flag.
         generations.iter().for_each(|generation| generation.watch());
         in_flight() == 0
     };
-    let reached = in_flight() == 0 || blocking::<P, _>(|| event.wait_until(deadline, empty));
+    let reached = in_flight() == 0
+        || wait_in_turns::<P>(deadline, |until| event.wait_until(until, &mut empty));
     generations.iter().for_each(|generation| generation.unwatch());
     // Another waiter may have relied on the flags that were just taken down: it looks again.
     event.notify();

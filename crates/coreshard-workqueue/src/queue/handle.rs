@@ -6,8 +6,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use coreshard_platform::Platform;
 use coreshard_platform::user::{self, Thrown};
+use coreshard_platform::{Platform, Time};
 
 use super::claimable::{Claimable, PATIENCE, Wait};
 use super::panics::{Panic, Unclaimed};
@@ -19,7 +19,9 @@ use crate::base::latch::Latch;
 use crate::base::returned::{Returned, ReturnedBody};
 use crate::insight::Label;
 use crate::insight::trouble::say;
-use crate::pool::{CurrentWorker, WholeName, blocking, blocking_if_relieved};
+use crate::pool::{
+    CurrentWorker, WholeName, blocking, blocking_if_relieved, wait_for_workers, wait_in_turns,
+};
 use crate::timers::Timers;
 
 /// Looks at a result that is not there before its waiter sleeps.
@@ -197,8 +199,10 @@ pub(crate) fn wait_for<P: Platform, T>(
         }
     }
     let is_open = match CurrentWorker::<P>::here() {
-        Some(worker) => worker.help_until(over, WholeName::at(over), || false, || false),
-        None => P::watch(SPINS, || over.is_open()) || over.wait(),
+        Some(worker) if !worker.pool().is_team() => {
+            worker.help_until(over, WholeName::at(over), || false, || false)
+        }
+        _ => P::watch(SPINS, || over.is_open()) || wait_for_workers(over),
     };
     // SAFETY: the latch was seen to be open, so the worker is done with the value; whoever calls this
     // does so once.
@@ -338,14 +342,14 @@ fn wait_until_over<P: Platform, T>(
     }
     // Where the clock ends before, it is waited for without a time.
     let deadline = Timers::<P>::deadline(timeout).ok();
-    let wait = || loop {
-        let left = deadline.map_or(FOR_LONG, |deadline| deadline - P::now());
+    let wait = |until: Option<Time>| loop {
+        let left = until.map_or(FOR_LONG, |until| until - P::now());
         // Once at least, so that a timeout of nothing is a look.
-        if over.wait_timeout(left) || deadline.is_some_and(|deadline| P::now() >= deadline) {
+        if over.wait_timeout(left) || until.is_some_and(|until| P::now() >= until) {
             return over.is_open();
         }
     };
-    let is_open = over.is_open() || blocking::<P, _>(wait);
+    let is_open = over.is_open() || wait_in_turns::<P>(deadline, wait);
     // SAFETY: the latch was seen to be open, so the worker is done with the value; this is called once for it.
     is_open.then(|| Some(unsafe { item.take() }))
 }

@@ -11,7 +11,7 @@ use super::handle;
 use super::pool_link::Entry;
 use crate::base::error::Forked;
 use crate::insight::Label;
-use crate::pool::{Frame, Header, Job, blocking, execute, innermost, inside_forker};
+use crate::pool::{Frame, Header, Job, execute, innermost, inside_forker, wait_for_workers};
 
 /// Looks at a result that is not there before its waiter sleeps.
 const LOOKS: u32 = 200;
@@ -73,7 +73,7 @@ where
     entry.send_as(Label::item::<F>, move || sent.execute());
     let done = job.done();
     let seen = P::watch(LOOKS, || done.is_open());
-    if !seen && !blocking::<P, _>(|| done.wait()) {
+    if !seen && !wait_for_workers(done) {
         // Forked since: whoever has the job is in another process.
         Forked::throw();
     }

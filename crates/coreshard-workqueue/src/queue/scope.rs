@@ -30,7 +30,7 @@ use crate::base::target::Target;
 use crate::insight::Label;
 use crate::pool::{
     CurrentWorker, Frame, Header, OpenScope, Spawned, WholeName, blocking, blocking_if_relieved,
-    innermost,
+    innermost, wait_for_workers,
 };
 
 /// What the items and the waiting caller share. It lies in the caller's frame.
@@ -266,7 +266,7 @@ impl<P: Platform> ScopeState<P> {
     /// The caller waits for all items. False if this process was forked since the scope began.
     fn wait(&self, spawns: Option<&OpenScope<'_, P>>) -> bool {
         let Some(worker) = CurrentWorker::<P>::here().filter(|_| self.waiter.is_some()) else {
-            return blocking::<P, _>(|| self.over.wait());
+            return wait_for_workers(&self.over);
         };
         let is_over = worker.help_until(
             &self.over,

@@ -17,7 +17,7 @@ use crate::base::error::RefusedReason;
 use crate::base::event::Event;
 use crate::base::item::Name;
 use crate::base::target::Target;
-use crate::pool::{blocking, runs_work};
+use crate::pool::{runs_work, wait_in_turns};
 use crate::queue::{Entry, Workqueue, runs_item_of};
 use crate::timers::{Due, TimerError, Timers};
 
@@ -290,7 +290,9 @@ impl<P: Platform> Work<P> {
             return Err(self.error(WorkErrorKind::BehindCaller));
         }
         let core = &*self.core;
-        blocking::<P, _>(|| core.over.wait_until(None, || core.state.await_number(number)));
+        wait_in_turns::<P>(None, |until| {
+            core.over.wait_until(until, || core.state.await_number(number))
+        });
         Ok(true)
     }
 
@@ -396,7 +398,9 @@ impl<P: Platform> Work<P> {
         let was_pending = self.disable()?;
         let core = &*self.core;
         if core.state.is_running() {
-            blocking::<P, _>(|| core.over.wait_until(None, || core.state.await_idle()));
+            wait_in_turns::<P>(None, |until| {
+                core.over.wait_until(until, || core.state.await_idle())
+            });
         }
         Ok(was_pending)
     }

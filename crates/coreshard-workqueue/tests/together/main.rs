@@ -23,6 +23,7 @@ mod scopes;
 mod stopping;
 mod tasks;
 mod teams;
+mod teams_and_queues;
 mod told_of_waits;
 mod trouble;
 mod under_flood;

@@ -14,7 +14,7 @@ use super::token::dispatch;
 use super::works::EmbeddedWorks;
 use crate::base::error::RefusedReason;
 use crate::base::target::Target;
-use crate::pool::{blocking, runs_work};
+use crate::pool::{runs_work, wait_in_turns};
 use crate::queue::{Entry, Workqueue, runs_item_of};
 use crate::timers::{Due, TimerError, Timers};
 use crate::work::error::{WorkError, WorkErrorKind};
@@ -231,7 +231,7 @@ impl<P: Platform> EmbeddedWorks<P> {
         if is_behind_caller::<P>(limiter) && stripe.lock().take_off(&waiter) {
             return Err(WorkError::new(name.get(), WorkErrorKind::BehindCaller));
         }
-        blocking::<P, _>(|| waiter.wait());
+        wait_in_turns::<P>(None, |until| waiter.wait_until(until));
         Ok(true)
     }
 
@@ -304,7 +304,7 @@ impl<P: Platform> EmbeddedWorks<P> {
         let waiter = RunWaiter::new();
         // SAFETY: by this function's contract; the waiter stays here until it is off the list.
         let was_pending = unsafe { self.disable_with(work, Some(&waiter)) }?;
-        blocking::<P, _>(|| waiter.wait());
+        wait_in_turns::<P>(None, |until| waiter.wait_until(until));
         Ok(was_pending)
     }
 

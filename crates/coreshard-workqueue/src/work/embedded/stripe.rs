@@ -8,7 +8,7 @@ use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use coreshard_platform::{AtomicInt, Lock, LockGuard, Platform};
+use coreshard_platform::{AtomicInt, Lock, LockGuard, Platform, Time};
 
 use super::item::{DELAYED, EmbeddedWork, Fields, PENDING, QueueingTicket};
 use crate::queue::PoolLink;
@@ -98,9 +98,19 @@ impl<P: Platform> RunWaiter<P> {
     }
 
     pub(super) fn wait(&self) {
+        self.wait_until(None);
+    }
+
+    /// False if it is not over by then.
+    pub(super) fn wait_until(&self, deadline: Option<Time>) -> bool {
         while self.is_over.load(Acquire) == 0 {
-            P::wait(&self.is_over, 0, None);
+            let left = deadline.map(|deadline| deadline - P::now());
+            if left.is_some_and(|left| left.is_zero()) {
+                return false;
+            }
+            P::wait(&self.is_over, 0, left);
         }
+        true
     }
 }
 
