@@ -15,7 +15,7 @@ use coreshard_topology::input;
 
 use advice::Advice;
 
-use crate::bench::{Bar, listen_for_interrupts};
+use crate::bench::Bar;
 use crate::failure::bad_input;
 use crate::machine::MachineArgs;
 use crate::number::whole;
@@ -121,7 +121,7 @@ fn measured(
     lacking: &mut Vec<String>,
 ) -> anyhow::Result<Option<Measured>> {
     let Some(seconds) = args.seconds else { return Ok(None) };
-    listen_for_interrupts()?;
+    Bar::begin_to_listen()?;
     let hog_us =
         facts.workqueues.cpu_intensive_thresh_us.filter(|us| *us > 0).unwrap_or(USUAL_HOG_US);
     let time = Duration::from_secs(seconds);

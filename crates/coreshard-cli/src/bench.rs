@@ -12,7 +12,7 @@ pub(crate) mod simulated;
 use clap::Subcommand;
 
 pub(crate) use destination::{Destination, ForceArgs, Growing, JOBS_MARK};
-pub(crate) use progress::{Bar, listen_for_interrupts};
+pub(crate) use progress::Bar;
 pub(crate) use queue::{kernel, or_all, other_load, rung};
 pub(crate) use seeds::{DEFAULT_SEEDS, side_by_side};
 

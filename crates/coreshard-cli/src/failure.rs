@@ -3,6 +3,7 @@
 use std::fmt;
 use std::process::ExitCode;
 
+use crate::interrupts::interrupted_status;
 use crate::output;
 
 /// Marks a failure whose cause is what the user gave: an option, a file, a description.
@@ -35,7 +36,7 @@ impl fmt::Display for Interrupted {
 
 impl std::error::Error for Interrupted {}
 
-/// An error that exits with status 130, as shells report a command that Ctrl-C ended: after SIGTERM, too.
+/// An error that exits with the status by which shells report a command that the signal ended: 130 for Ctrl-C, 143 for SIGTERM.
 pub(crate) fn interrupted(what: &'static str) -> anyhow::Error {
     Interrupted(what).into()
 }
@@ -46,7 +47,7 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
     if error.is::<BadInput>() {
         ExitCode::from(2)
     } else if error.is::<Interrupted>() {
-        ExitCode::from(130)
+        ExitCode::from(interrupted_status())
     } else {
         ExitCode::FAILURE
     }

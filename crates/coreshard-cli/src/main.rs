@@ -10,6 +10,7 @@ mod c2c;
 mod calibrate;
 mod failure;
 mod generate;
+mod interrupts;
 mod layout;
 mod machine;
 mod number;

@@ -8,12 +8,13 @@ use std::sync::Mutex;
 use coreshard::{Host, Scope};
 use coreshard_bench::{BenchMachine, TuneEffort, TuneLoad, over_rounds, tune, tune_rounds};
 use coreshard_results::{Load, Tuning};
-use coreshard_sim::{Sim, Simulation};
+use coreshard_sim::{Sim, SimError, Simulation};
 use coreshard_topology::Usable;
 
 use crate::bench::simulated::{self, Shared, SimArgs, taken_out};
 use crate::bench::{Bar, DEFAULT_SEEDS, side_by_side};
 use crate::failure::interrupted;
+use crate::interrupts::interrupts;
 use crate::machine::{Machine, MachineArgs};
 use crate::number::whole;
 use crate::output;
@@ -135,9 +136,11 @@ pub(crate) fn over_seeds<'machine>(
     let bar = Mutex::new(Bar::new()?);
     let runs = side_by_side(seeds as usize, |seed| {
         let mut progress = Shared { bar: &bar, simulations: seeds as usize };
-        let run = simulation(seed as u64)
-            .run(|| tune_rounds::<Sim>(bench_machine, effort, load, &mut progress))?;
-        anyhow::Ok(taken_out(run).value?)
+        let simulation = simulation(seed as u64).stop_when(interrupts());
+        match simulation.run(|| tune_rounds::<Sim>(bench_machine, effort, load, &mut progress)) {
+            Err(SimError::Stopped) => Ok(None),
+            done => anyhow::Ok(taken_out(done?).value?),
+        }
     });
     let rounds: Option<Vec<_>> = runs.into_iter().collect::<anyhow::Result<_>>()?;
     Ok(rounds.map(|rounds: Vec<Vec<Tuning>>| over_rounds(&rounds.concat(), load)))

@@ -131,19 +131,29 @@ fn simulated_figures_are_medians_over_seeds_with_quartiles() {
 /// Inside of one simulation, too, which would go on for minutes.
 #[test]
 fn a_signal_ends_what_is_simulated() {
-    for signal in ["INT", "TERM"] {
-        let folder = tempfile::tempdir().unwrap();
-        let arguments =
-            ["bench", "rt", "cyclic", "--machine", "xeon-hcc-2s", "--cycles", "1000000"];
-        let arguments = [&arguments[..], &["--seeds", "1", "--json", "report.json"]].concat();
-        let mut child = Ending::command_that_computes(folder.path(), &arguments);
-        child.signal(signal);
-        let status = wait_until("it has ended", NEVER, || child.0.try_wait().unwrap());
-        assert_eq!(status.code(), Some(130), "{signal}");
-        let mut told = String::new();
-        child.0.stderr.as_mut().unwrap().read_to_string(&mut told).unwrap();
-        assert!(told.contains("interrupted before every rung had its turn"), "{told}");
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "no file is left half written");
+    let rt = "bench rt cyclic --machine xeon-hcc-2s --cycles 1000000 --seeds 1 --json report.json";
+    let kernel =
+        "bench kernel nfs --machine pocket --operations 1000000 --seeds 1 --json report.json";
+    // An hour for each item.
+    let tune = "tune --machine pocket --items 2 --seeds 1 --item-us 3600000000";
+    for (command, told) in [
+        (rt, "interrupted before every rung had its turn"),
+        (kernel, "interrupted before all was measured"),
+        (tune, "interrupted before every candidate had its turn"),
+    ] {
+        for (signal, expected) in [("INT", 130), ("TERM", 143)] {
+            let folder = tempfile::tempdir().unwrap();
+            let arguments: Vec<&str> = command.split(' ').collect();
+            let mut child = Ending::command_that_computes(folder.path(), &arguments);
+            child.signal(signal);
+            let status = wait_until("it has ended", NEVER, || child.0.try_wait().unwrap());
+            assert_eq!(status.code(), Some(expected), "{signal}: {command}");
+            let mut said = String::new();
+            child.0.stderr.as_mut().unwrap().read_to_string(&mut said).unwrap();
+            assert!(said.contains(told), "{said}");
+            let left = fs::read_dir(folder.path()).unwrap().count();
+            assert_eq!(left, 0, "no file is left half written: {command}");
+        }
     }
 }
 

@@ -1,44 +1,17 @@
-//! A progress bar, and the signals that end a benchmark early.
+//! A progress bar, by which signals end a benchmark early.
 
 use std::fmt;
-use std::io;
 use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, LazyLock};
 
-use anyhow::Context;
 use coreshard_bench::Progress;
 use indicatif::{ProgressBar, ProgressStyle};
-use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::flag;
 
-/// Ctrl-C, and how services and time limits end what they started. A terminal that is closed (SIGHUP) ends the
-/// command as ever, and one that `nohup` started goes on.
-const ENDING: [i32; 2] = [SIGINT, SIGTERM];
-
-/// Set by the first of them.
-static INTERRUPTED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
+use crate::interrupts::{listen_for_interrupts, was_interrupted};
 
 /// A bar on standard error where that is a terminal. It is drawn between two turns and never by a
 /// thread of its own, which would run beside what is measured.
 pub(crate) struct Bar {
     bar: ProgressBar,
-}
-
-/// From now on Ctrl-C or SIGTERM ends what is measured early, and a second one ends the command.
-pub(crate) fn listen_for_interrupts() -> anyhow::Result<()> {
-    let listen = |signal| -> io::Result<()> {
-        // In this order: the first one finds that none came before.
-        flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&INTERRUPTED))?;
-        flag::register(signal, Arc::clone(&INTERRUPTED))?;
-        Ok(())
-    };
-    ENDING.into_iter().try_for_each(listen).context("cannot listen for Ctrl-C and SIGTERM")
-}
-
-/// Set by the first Ctrl-C or SIGTERM.
-pub(crate) fn interrupts() -> Arc<AtomicBool> {
-    Arc::clone(&INTERRUPTED)
 }
 
 impl Bar {
@@ -49,9 +22,14 @@ impl Bar {
         Ok(Self { bar: ProgressBar::no_length() })
     }
 
+    /// As [`new`](Self::new) does, for what has no bar.
+    pub(crate) fn begin_to_listen() -> anyhow::Result<()> {
+        listen_for_interrupts()
+    }
+
     /// Whether Ctrl-C was pressed, or SIGTERM came.
     pub(crate) fn was_interrupted() -> bool {
-        INTERRUPTED.load(Relaxed)
+        was_interrupted()
     }
 }
 

@@ -157,6 +157,10 @@ pub(crate) fn spin_hint() {
         with(sim, SimState::spin_once);
         return suspend(sim, Pause::Yields);
     }
+    if with(sim, |sim| sim.is_to_stop()) {
+        // Who computes for hours, while nothing else happens, gives way to the engine, which ends the run.
+        return suspend(sim, Pause::NotNext);
+    }
     if let Some(until) = with(sim, SimState::spin_turn) {
         suspend(sim, Pause::Spins { until });
     }

@@ -4,7 +4,7 @@
 use std::io;
 use std::panic::{self, AssertUnwindSafe};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Once};
 use std::time::Duration;
 
@@ -301,6 +301,7 @@ impl<'machine> Simulation<'machine> {
         sim.call_failures = CallFailures::new(self.faults.failing);
         sim.mode = self.mode;
         sim.pulse.clone_from(&self.pulse);
+        sim.stop.clone_from(&self.stop);
         if self.mode.by_hand {
             sim.mode.at_waits = true;
             sim.costs = Costs { slice: sim.costs.slice, ..Costs::default() };
@@ -325,8 +326,7 @@ impl<'machine> Simulation<'machine> {
         let program = || outcome = Some(panic::catch_unwind(AssertUnwindSafe(program)));
         let limits =
             Limits { time: ps(self.time_limit), turns: self.turn_limit, settle: ps(self.settle) };
-        let stop = self.stop.as_deref();
-        let end_ns = running.run(program, limits, self.seed, (watch, stop))?;
+        let end_ns = running.run(program, limits, self.seed, watch)?;
         let value = match outcome.expect("a program that is over has left its outcome") {
             Ok(value) => value,
             Err(payload) => {
@@ -410,7 +410,7 @@ impl RunningSimulation {
         program: impl FnOnce(),
         limits: Limits,
         seed: u64,
-        (mut watch, stop): (Option<Watch<'_>>, Option<&AtomicBool>),
+        mut watch: Option<Watch<'_>>,
     ) -> Result<u64, SimError> {
         let mut root_end = None;
         let program: Box<dyn FnOnce() + '_> = Box::new(|| {
@@ -460,7 +460,9 @@ impl RunningSimulation {
                     return Err(SimError::Broken { rule, stuck: sim.stuck(seed) });
                 }
             }
-            if stop.is_some_and(|stop| stop.load(Relaxed)) {
+            if sim.is_to_stop() {
+                // What its threads do as they are unwound is the end of it.
+                sim.stop = None;
                 return Err(SimError::Stopped);
             }
             if time > limits.time {

@@ -5,6 +5,7 @@ use std::cell::Cell;
 use std::collections::HashMap;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use coreshard_platform::LocalKey;
 use coreshard_topology::{CpuId, CpuSet, NodeId};
@@ -169,6 +170,8 @@ pub(crate) struct SimState {
     /// There where the run is by hand, until the program is over.
     pub(super) hand: Option<Allowance>,
     pub(super) pulse: Option<Arc<Pulse>>,
+    /// True once the run is to be ended.
+    pub(super) stop: Option<Arc<AtomicBool>>,
     /// Where memory is uniform: the words that are waited for, by address, in the order of first use.
     pub(super) words: HashMap<usize, u64>,
 }
@@ -249,6 +252,7 @@ impl SimState {
             items: ItemCounts::default(),
             hand: None,
             pulse: None,
+            stop: None,
             words: HashMap::new(),
         }
     }
@@ -446,6 +450,11 @@ impl SimState {
                 self.wait_for_loaded();
             }
         }
+    }
+
+    /// True once the run is to be ended, and until it is.
+    pub(super) fn is_to_stop(&self) -> bool {
+        self.stop.as_ref().is_some_and(|stop| stop.load(Relaxed))
     }
 
     /// The running CPU looks at `time` whether others are earlier.

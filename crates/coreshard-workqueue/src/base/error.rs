@@ -295,7 +295,8 @@ impl ShutdownTimeout {
         Self { in_flight, is_forked: true }
     }
 
-    /// Items that were accepted and had not finished when the time was over.
+    /// Items that were accepted and had not finished when the time was over. Where a worker is inside of one, those may be among
+    /// them that it ran just before: it counts several at once.
     pub fn in_flight(&self) -> u64 {
         self.in_flight
     }
@@ -455,7 +456,8 @@ impl WaitError {
         matches!(self.kind, WaitErrorKind::TimeOver { .. })
     }
 
-    /// Items of the queue that were not over when the time was; 0 where it was another reason.
+    /// Items of the queue that were not over when the time was, counted as [`ShutdownTimeout::in_flight`] tells; 0 where it was another
+    /// reason.
     pub fn in_flight(&self) -> u64 {
         match self.kind {
             WaitErrorKind::TimeOver { in_flight } => in_flight,

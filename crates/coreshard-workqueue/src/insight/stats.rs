@@ -96,7 +96,7 @@ impl QueueStats {
         }
     }
 
-    /// Items that were accepted and are not over.
+    /// Items that were accepted and are not over; with those, as [`run`](Self::run) tells, that a worker has not counted yet.
     pub fn in_flight(&self) -> u64 {
         self.queued.saturating_sub(self.run)
     }

@@ -13,12 +13,12 @@ use coreshard_sim::{Machine, Run, SimError};
 use coreshard_topology::Topology;
 
 use super::super::destination::{Destination, ForceArgs};
-use super::super::progress::interrupts;
 use super::super::queue::{Site, other_load, rung, said};
 use super::super::seeds::{SeedsArgs, each_with_each_seed};
 use super::super::simulated::{self, SimArgs};
 use super::latency;
 use crate::failure::{bad_input, interrupted};
+use crate::interrupts::interrupts;
 use crate::machine::{self, MachineArgs};
 use crate::number::{few, whole};
 use crate::output;

@@ -1,0 +1,47 @@
+//! The signals that end what is measured early.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, LazyLock};
+
+use anyhow::Context;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag;
+
+/// Ctrl-C, and how services and time limits end what they started. A terminal that is closed (SIGHUP) ends the
+/// command as ever, and one that `nohup` started goes on.
+const ENDING: [i32; 2] = [SIGINT, SIGTERM];
+
+/// The one that came last.
+static ENDED_BY: LazyLock<Arc<AtomicUsize>> =
+    LazyLock::new(|| Arc::new(AtomicUsize::new(SIGINT as usize)));
+
+/// Set by the first of them.
+static INTERRUPTED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
+
+/// From now on Ctrl-C or SIGTERM ends what is measured early, and a second one ends the command.
+pub(crate) fn listen_for_interrupts() -> anyhow::Result<()> {
+    let listen = |signal| -> io::Result<()> {
+        // In this order: the first one finds that none came before.
+        flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&INTERRUPTED))?;
+        flag::register_usize(signal, Arc::clone(&ENDED_BY), signal.unsigned_abs() as usize)?;
+        flag::register(signal, Arc::clone(&INTERRUPTED))?;
+        Ok(())
+    };
+    ENDING.into_iter().try_for_each(listen).context("cannot listen for Ctrl-C and SIGTERM")
+}
+
+/// The status of what Ctrl-C or SIGTERM ended early, as shells report it.
+pub(crate) fn interrupted_status() -> u8 {
+    128 + ENDED_BY.load(Relaxed) as u8
+}
+
+/// Set by the first Ctrl-C or SIGTERM.
+pub(crate) fn interrupts() -> Arc<AtomicBool> {
+    Arc::clone(&INTERRUPTED)
+}
+
+/// Whether Ctrl-C was pressed, or SIGTERM came.
+pub(crate) fn was_interrupted() -> bool {
+    INTERRUPTED.load(Relaxed)
+}
