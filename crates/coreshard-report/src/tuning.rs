@@ -12,7 +12,7 @@ use crate::plain;
 /// let candidate = Candidate { scope: "cache".into(), worth: 0.5, worth_q1: 0.4, worth_q3: 0.6, ..Candidate::default() };
 /// let tuning = Tuning { candidates: vec![candidate], ..Tuning::default() };
 /// let table = coreshard_report::tuning::table(&tuning, 100);
-/// assert!(table.lines().nth(1).unwrap().contains("* cache"), "{table}");
+/// assert!(table.lines().nth(1).unwrap().trim_start().starts_with("*  cache"), "{table}");
 /// ```
 pub fn table(tuning: &Tuning, width: usize) -> String {
     plain::table(&tuning.rows(), width)

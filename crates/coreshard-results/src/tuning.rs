@@ -93,7 +93,8 @@ impl Tuning {
     /// use coreshard_results::{Candidate, Tuning};
     ///
     /// let tuning = Tuning { candidates: vec![Candidate::default(); 2], as_good: vec![1], ..Tuning::default() };
-    /// assert_eq!(tuning.rows().map(|row| row.mark), ["*", "~"]);
+    /// let marks: Vec<&str> = tuning.rows().iter().map(|row| row.mark).collect();
+    /// assert_eq!(marks, ["*", "~"]);
     /// ```
     pub fn rows(&self) -> Vec<TuningRow> {
         let mark = |at| match at {
@@ -126,12 +127,6 @@ pub struct TuningRow {
 const TAIL: Heading = minor("e2e p99", 3);
 const QUARTILES: Heading = minor("quartiles", 2);
 
-type Of = for<'a> fn(&'a TuningRow, &TuningRow) -> Value<'a>;
-
-const fn derived(unit: Unit, heading: Heading, value: Of) -> Column<TuningRow> {
-    Column::derived(unit, heading, value)
-}
-
 fn rate(load: &Load) -> Value<'static> {
     Value::Figure(load.items_per_sec)
 }
@@ -150,20 +145,28 @@ fn seen(row: &TuningRow, of: fn(&Load) -> Value<'static>) -> Value<'static> {
 
 impl Row for TuningRow {
     const COLUMNS: &'static [Column<Self>] = &[
-        derived(Unit::Text, always(""), |it, _| Value::Text(it.mark)),
-        derived(Unit::Text, always("candidate"), |it, _| Value::Text(&it.name)),
-        derived(Unit::Count, always("pools"), |it, _| Value::Whole(it.candidate.pods as u64)),
-        derived(Unit::PerSecondRounded, always("even items/s"), |it, _| rate(&it.candidate.even)),
-        derived(Unit::PerSecondRounded, QUARTILES, |it, _| quartiles(&it.candidate.even)),
-        derived(Unit::Nanoseconds, TAIL, |it, _| tail(&it.candidate.even)),
-        derived(Unit::PerSecondRounded, always("lopsided"), |it, _| rate(&it.candidate.lopsided)),
-        derived(Unit::PerSecondRounded, QUARTILES, |it, _| quartiles(&it.candidate.lopsided)),
-        derived(Unit::Nanoseconds, TAIL, |it, _| tail(&it.candidate.lopsided)),
-        derived(Unit::PerSecondRounded, always("this load"), |it, _| seen(it, rate)),
-        derived(Unit::PerSecondRounded, QUARTILES, |it, _| seen(it, quartiles)),
-        derived(Unit::Nanoseconds, TAIL, |it, _| seen(it, tail)),
-        derived(Unit::Part, always("worth"), |it, _| Value::Figure(it.candidate.worth)),
-        derived(Unit::Part, minor("quartiles", 1), |it, _| {
+        Column::derived(Unit::Text, always(""), |it, _| Value::Text(it.mark)),
+        Column::derived(Unit::Text, always("candidate"), |it, _| Value::Text(&it.name)),
+        Column::derived(Unit::Count, always("pools"), |it, _| {
+            Value::Whole(it.candidate.pods as u64)
+        }),
+        Column::derived(Unit::PerSecondRounded, always("even items/s"), |it, _| {
+            rate(&it.candidate.even)
+        }),
+        Column::derived(Unit::PerSecondRounded, QUARTILES, |it, _| quartiles(&it.candidate.even)),
+        Column::derived(Unit::Nanoseconds, TAIL, |it, _| tail(&it.candidate.even)),
+        Column::derived(Unit::PerSecondRounded, always("lopsided"), |it, _| {
+            rate(&it.candidate.lopsided)
+        }),
+        Column::derived(Unit::PerSecondRounded, QUARTILES, |it, _| {
+            quartiles(&it.candidate.lopsided)
+        }),
+        Column::derived(Unit::Nanoseconds, TAIL, |it, _| tail(&it.candidate.lopsided)),
+        Column::derived(Unit::PerSecondRounded, always("this load"), |it, _| seen(it, rate)),
+        Column::derived(Unit::PerSecondRounded, QUARTILES, |it, _| seen(it, quartiles)),
+        Column::derived(Unit::Nanoseconds, TAIL, |it, _| seen(it, tail)),
+        Column::derived(Unit::Part, always("worth"), |it, _| Value::Figure(it.candidate.worth)),
+        Column::derived(Unit::Part, minor("quartiles", 1), |it, _| {
             Value::Range(it.candidate.worth_q1, it.candidate.worth_q3)
         }),
     ];
