@@ -181,10 +181,14 @@ fn strict_workers_may_run_in_their_pod_alone_and_others_in_all() {
     let runtime = builder().build().unwrap();
     for cpu in &usable {
         let strict = runtime.workqueue().scope(Scope::Cpu).strict(true).build().unwrap();
-        assert_eq!(affinity_on(&strict, cpu), [cpu].into_iter().collect());
+        let home: CpuSet = [cpu].into_iter().collect();
+        assert_eq!(affinity_on(&strict, cpu), home);
         let free = runtime.workqueue().scope(Scope::Cpu).build().unwrap();
-        assert_eq!(affinity_on(&free, cpu), usable);
-        let mask: CpuSet = [cpu].into_iter().collect();
+        let found = affinity_on(&free, cpu);
+        // One that woke up elsewhere is brought home for a moment.
+        assert!(found == usable || found == home, "{found}");
+        wait_until("it may run in all", || affinity_on(&free, cpu) == usable);
+        let mask = home;
         let masked = runtime.workqueue().cpu_mask(mask.clone()).build().unwrap();
         assert_eq!(affinity_on(&masked, cpu), mask, "the mask binds even those that are free");
     }
