@@ -185,7 +185,7 @@ pub fn over_rounds(rounds: &[Tuning], load: TuneLoad) -> Tuning {
         even: merged(at, |it| Some(it.even)).unwrap_or_default(),
         lopsided: merged(at, |it| Some(it.lopsided)).unwrap_or_default(),
         seen: merged(at, |it| it.seen),
-        ..worth(rounds.iter().map(|round| round.candidates[at].worth), candidate)
+        ..with_worth(rounds.iter().map(|round| round.candidates[at].worth), candidate)
     });
     let tuning = chosen(candidates.collect(), load);
     let agrees =
@@ -194,7 +194,7 @@ pub fn over_rounds(rounds: &[Tuning], load: TuneLoad) -> Tuning {
 }
 
 /// The candidate with that worth over the rounds.
-fn worth(rounds: impl Iterator<Item = f64>, candidate: &Candidate) -> Candidate {
+fn with_worth(rounds: impl Iterator<Item = f64>, candidate: &Candidate) -> Candidate {
     let Quartiles { q1, median, q3 } = Quartiles::of(rounds).unwrap_or_default();
     Candidate { worth: median, worth_q1: q1, worth_q3: q3, ..candidate.clone() }
 }
@@ -208,7 +208,7 @@ fn judged(mut candidates: Vec<Candidate>, load: TuneLoad) -> Tuning {
     for candidate in &mut candidates {
         let shares =
             [candidate.even.items_per_sec / even, candidate.lopsided.items_per_sec / lopsided];
-        *candidate = worth(std::iter::once(shares[0].min(shares[1])), candidate);
+        *candidate = with_worth(std::iter::once(shares[0].min(shares[1])), candidate);
     }
     chosen(candidates, load)
 }

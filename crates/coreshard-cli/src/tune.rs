@@ -8,13 +8,12 @@ use std::sync::Mutex;
 use coreshard::{Host, Scope};
 use coreshard_bench::{BenchMachine, TuneEffort, TuneLoad, over_rounds, tune, tune_rounds};
 use coreshard_results::{Load, Tuning};
-use coreshard_sim::{Sim, SimError, Simulation};
+use coreshard_sim::{Sim, Simulation};
 use coreshard_topology::Usable;
 
-use crate::bench::simulated::{self, Shared, SimArgs, taken_out};
+use crate::bench::simulated::{self, Shared, SimArgs, taken_out, unless_interrupted};
 use crate::bench::{Bar, DEFAULT_SEEDS, side_by_side};
 use crate::failure::interrupted;
-use crate::interrupts::interrupts;
 use crate::machine::{Machine, MachineArgs};
 use crate::number::whole;
 use crate::output;
@@ -136,10 +135,10 @@ pub(crate) fn over_seeds<'machine>(
     let bar = Mutex::new(Bar::new()?);
     let runs = side_by_side(seeds as usize, |seed| {
         let mut progress = Shared { bar: &bar, simulations: seeds as usize };
-        let simulation = simulation(seed as u64).stop_when(interrupts());
-        match simulation.run(|| tune_rounds::<Sim>(bench_machine, effort, load, &mut progress)) {
-            Err(SimError::Stopped) => Ok(None),
-            done => anyhow::Ok(taken_out(done?).value?),
+        let tune = || tune_rounds::<Sim>(bench_machine, effort, load, &mut progress);
+        match unless_interrupted(simulation(seed as u64), tune) {
+            Some(run) => anyhow::Ok(taken_out(run?).value?),
+            None => Ok(None),
         }
     });
     let rounds: Option<Vec<_>> = runs.into_iter().collect::<anyhow::Result<_>>()?;

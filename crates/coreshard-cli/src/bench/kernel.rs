@@ -6,14 +6,13 @@ use anyhow::Context;
 use coreshard_bench::kernel::{KernelBench, KernelCase, KernelProgram, KernelRun, cells};
 use coreshard_report::kernel as report;
 use coreshard_results::KernelResults;
-use coreshard_sim::{Profile, Sim, SimError, Simulation};
+use coreshard_sim::{Profile, Sim, Simulation};
 use coreshard_topology::ShardSize;
 
 use super::rt::OutputArgs;
 use super::seeds::{DEFAULT_SEEDS, each_with_each_seed, seeds};
 use super::simulated;
 use crate::failure::{bad_input, interrupted};
-use crate::interrupts::interrupts;
 use crate::machine::MachineArgs;
 use crate::number::{few, many, seed, whole};
 use crate::output;
@@ -122,12 +121,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         let simulation = Simulation::new(&machine)
             .seed(seed)
             .profile(Profile::InKernel)
-            .settle(simulated::SETTLE)
-            .stop_when(interrupts());
-        match simulation.run(|| bench.run::<Sim>(&place, case)) {
-            Err(SimError::Stopped) => None,
-            done => Some(done.map(|run| run.value)),
-        }
+            .settle(simulated::SETTLE);
+        let run = simulated::unless_interrupted(simulation, || bench.run::<Sim>(&place, case))?;
+        Some(run.map(|run| run.value))
     })?;
     let Some(runs) = runs else { return Err(interrupted("interrupted before all was measured")) };
     let runs: Vec<KernelRun> =

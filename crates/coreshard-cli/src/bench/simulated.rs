@@ -6,9 +6,10 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use coreshard_bench::{BenchMachine, Progress};
-use coreshard_sim::{Machine, Profile, Run, Sim, Simulation, Summary};
+use coreshard_sim::{Machine, Profile, Run, Sim, SimError, Simulation, Summary};
 
 use super::progress::Bar;
+use crate::interrupts::interrupts;
 use crate::machine::MachineArgs;
 use crate::number::{seed, sum_of};
 
@@ -55,6 +56,17 @@ impl SimArgs {
     /// What a reader must know of simulations with one seed, of which there is at least one.
     pub(super) fn note(&self, runs: &[Summary]) -> String {
         note(self.costs(), runs)
+    }
+}
+
+/// Runs `program` in the simulation; `None` where Ctrl-C or SIGTERM has ended it, which they do inside of it.
+pub(crate) fn unless_interrupted<R>(
+    simulation: Simulation<'_>,
+    program: impl FnOnce() -> R,
+) -> Option<Result<Run<R>, SimError>> {
+    match simulation.stop_when(interrupts()).run(program) {
+        Err(SimError::Stopped) => None,
+        done => Some(done),
     }
 }
 

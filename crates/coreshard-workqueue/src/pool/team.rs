@@ -390,14 +390,11 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
         }
     }
 
-    /// Runs the oldest job of this member's mail.
+    /// Runs the oldest job of this member's mail. False if there is none.
     pub(super) fn run_mail(self) -> bool {
-        let job = self.take_mail();
-        let was_there = job.is_some();
-        if let Some(job) = job {
-            self.run_listed(job);
-        }
-        was_there
+        let Some(job) = self.take_mail() else { return false };
+        self.run_listed(job);
+        true
     }
 
     fn take_mail(self) -> Option<ListedJob<P>> {

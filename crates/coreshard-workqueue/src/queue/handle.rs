@@ -202,7 +202,8 @@ pub(crate) fn wait_for<P: Platform, T>(
         Some(worker) if !worker.pool().is_team() => {
             worker.help_until(over, WholeName::at(over), || false, || false)
         }
-        _ => P::watch(SPINS, || over.is_open()) || wait_for_workers(over),
+        Some(_) => wait_for_workers(over),
+        None => P::watch(SPINS, || over.is_open()) || over.wait(),
     };
     // SAFETY: the latch was seen to be open, so the worker is done with the value; whoever calls this
     // does so once.

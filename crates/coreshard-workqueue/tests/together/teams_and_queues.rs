@@ -1,5 +1,6 @@
 //! A member of a team waits for a queue, whose item needs the team: the member does that meanwhile.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
@@ -82,18 +83,21 @@ fn who_waits_for_room_serves_the_team() {
         let runtime = runtime();
         let team = runtime.team("t").members(1).build().unwrap();
         let queue = queue(&runtime).capacity(1).build().unwrap();
-        let ran = AtomicUsize::new(0);
-        let (on, counted) = (team.clone(), &ran);
+        let ran = Arc::new(AtomicUsize::new(0));
+        let (on, counted) = (team.clone(), Arc::clone(&ran));
         team.install(|| {
             // The first one needs the member, who waits until it is over to queue the next.
             for _ in 0..3 {
-                let on = on.clone();
-                queue.queue(move || ask(&on)).unwrap();
-                counted.fetch_add(1, SeqCst);
+                let (on, counted) = (on.clone(), Arc::clone(&counted));
+                let item = move || {
+                    ask(&on);
+                    counted.fetch_add(1, SeqCst);
+                };
+                queue.queue(item).unwrap();
             }
             queue.flush_timeout(NEVER).unwrap();
         });
-        assert_eq!(ran.into_inner(), 3);
+        assert_eq!(ran.load(SeqCst), 3);
     });
 }
 

@@ -6,8 +6,25 @@ use std::time::Duration;
 
 use coreshard_platform::Host;
 use coreshard_topology::{Scope, Topology};
-use coreshard_workqueue::{Runtime, blocking};
+use coreshard_workqueue::{Runtime, Workqueue, blocking};
 use testing::NEVER;
+
+/// Queues so many items that wait, and tell of it, until what is returned is true.
+pub(crate) fn queue_waits(queue: &Workqueue<Host>, items: usize) -> Arc<AtomicBool> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for _ in 0..items {
+        let stop = Arc::clone(&stop);
+        let wait = move || {
+            blocking::<Host, _>(|| {
+                while !stop.load(SeqCst) {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            });
+        };
+        queue.queue(wait).unwrap();
+    }
+    stop
+}
 
 #[test]
 fn items_that_wait_for_one_another_all_begin_after_others_have_waited() {
@@ -17,18 +34,7 @@ fn items_that_wait_for_one_another_all_begin_after_others_have_waited() {
         let builder = Runtime::<Host>::builder(topology).laid_over(real);
         let runtime = builder.max_workers_per_pool(8).build().unwrap();
         let queue = runtime.workqueue().scope(Scope::System).build().unwrap();
-        let stop = Arc::new(AtomicBool::new(false));
-        for _ in 0..8 {
-            let stop = Arc::clone(&stop);
-            let wait = move || {
-                blocking::<Host, _>(|| {
-                    while !stop.load(SeqCst) {
-                        std::thread::sleep(Duration::from_millis(1));
-                    }
-                });
-            };
-            queue.queue(wait).unwrap();
-        }
+        let stop = queue_waits(&queue, 8);
         let behind = queue.submit(|| 7).unwrap();
         std::thread::sleep(Duration::from_millis(10));
         stop.store(true, SeqCst);

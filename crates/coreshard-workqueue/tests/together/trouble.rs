@@ -9,6 +9,8 @@ use coreshard_topology::{CpuId, CpuSet, Scope, Topology, Usable};
 use coreshard_workqueue::{Runtime, RuntimeBuilder, Trouble, Work, Workqueue, blocking, current};
 use testing::{NEVER, wait_until};
 
+use crate::told_of_waits::queue_waits;
+
 fn real_cpus() -> CpuSet {
     Usable::host(&Topology::host().unwrap()).unwrap().cpus().clone()
 }
@@ -477,18 +479,7 @@ fn a_handler_that_never_returns_keeps_nobody_waiting() {
     let most = real_cpus().len() + 6;
     let runtime = builder.max_workers_per_pool(most).build().unwrap();
     let queue = runtime.workqueue().scope(Scope::System).build().unwrap();
-    let stop = Arc::new(AtomicBool::new(false));
-    for _ in 0..most {
-        let stop = Arc::clone(&stop);
-        let wait = move || {
-            blocking::<Host, _>(|| {
-                while !stop.load(SeqCst) {
-                    std::thread::sleep(Duration::from_millis(1));
-                }
-            });
-        };
-        queue.queue(wait).unwrap();
-    }
+    let stop = queue_waits(&queue, most);
     let behind = queue.submit(|| 7).unwrap();
     wait_until("the handler is called", || told.load(SeqCst));
     stop.store(true, SeqCst);

@@ -9,7 +9,7 @@ use coreshard_bench::{BenchError, BenchMachine, OverSeeds, over_each_rungs_seeds
 use coreshard_report::json;
 use coreshard_results::{CyclicResults, PiResults, TranscodeResults};
 use coreshard_rt::{Priority, Rung};
-use coreshard_sim::{Machine, Run, SimError};
+use coreshard_sim::{Machine, Run};
 use coreshard_topology::Topology;
 
 use super::super::destination::{Destination, ForceArgs};
@@ -18,7 +18,6 @@ use super::super::seeds::{SeedsArgs, each_with_each_seed};
 use super::super::simulated::{self, SimArgs};
 use super::latency;
 use crate::failure::{bad_input, interrupted};
-use crate::interrupts::interrupts;
 use crate::machine::{self, MachineArgs};
 use crate::number::{few, whole};
 use crate::output;
@@ -73,10 +72,8 @@ impl WhereArgs {
             let shows_lines = self.c2c.is_some() && seed == seeds[0];
             let simulation =
                 self.simulated.simulation(machine).seed(seed).record_lines(shows_lines);
-            match simulation.stop_when(interrupts()).run(|| run(rung, seed)) {
-                Err(SimError::Stopped) => None,
-                done => Some(done.map(simulated::taken_out)),
-            }
+            let run = simulated::unless_interrupted(simulation, || run(rung, seed))?;
+            Some(run.map(simulated::taken_out))
         })?;
         let Some(runs) = runs else {
             return Err(interrupted("interrupted before every rung had its turn with each seed"));

@@ -97,10 +97,6 @@ impl<P: Platform> RunWaiter<P> {
         self.is_over.store(1, Release);
     }
 
-    pub(super) fn wait(&self) {
-        self.wait_until(None);
-    }
-
     /// False if it is not over by then.
     pub(super) fn wait_until(&self, deadline: Option<Time>) -> bool {
         while self.is_over.load(Acquire) == 0 {

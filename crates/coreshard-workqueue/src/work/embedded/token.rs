@@ -81,7 +81,7 @@ pub(super) fn begin<P: Platform>(
             let waiter = RunWaiter::new();
             state.await_end(running, &waiter);
             drop(state);
-            blocking::<P, _>(|| waiter.wait());
+            blocking::<P, _>(|| waiter.wait_until(None));
             continue;
         }
         // SAFETY: neither void nor begun: the item is there, and under the lock.
