@@ -138,6 +138,56 @@ fn every_link_leads_to_a_place_that_is_there() {
     assert!(checked > 200, "{checked} links were read");
 }
 
+/// How many cells a table's row has: a bar in backticks parts them, too, unless a backslash is before it.
+fn cells(row: &str) -> usize {
+    let row = row.trim().replace("\\|", "");
+    row.trim_start_matches('|').trim_end_matches('|').matches('|').count() + 1
+}
+
+/// What is wrong with the tables of a page, each with its row.
+fn torn_rows(prose: &str) -> Vec<&str> {
+    let lines: Vec<&str> = prose.lines().collect();
+    let mut heading = None;
+    let mut torn = Vec::new();
+    for (index, line) in lines.iter().enumerate() {
+        if !line.starts_with('|') {
+            heading = None;
+            continue;
+        }
+        let is_ruled = || {
+            let rule = lines.get(index + 1).unwrap_or(&"");
+            rule.starts_with('|') && rule.chars().all(|it| "|:- ".contains(it))
+        };
+        match heading {
+            None if is_ruled() => heading = Some(cells(line)),
+            Some(count) if count == cells(line) => {}
+            _ => torn.push(*line),
+        }
+    }
+    torn
+}
+
+#[test]
+fn every_table_has_a_heading_and_whole_rows() {
+    let whole = "| a | b |\n|---|:-:|\n| `x \\| y` | 2 |\n\n";
+    assert_eq!(torn_rows(whole), [""; 0]);
+    let torn = format!("{whole}| 3 | 4 |\n");
+    assert_eq!(torn_rows(&torn), ["| 3 | 4 |"], "a blank line ends a table");
+    let torn = whole.replace(" | 2", "");
+    assert_eq!(torn_rows(&torn), ["| `x \\| y` |"]);
+
+    let mut rows = 0;
+    let mut wrong = Vec::new();
+    for page in contents() {
+        let (prose, _) = parted(&read(&page));
+        rows += prose.lines().filter(|line| line.starts_with('|')).count();
+        let torn = torn_rows(&prose);
+        wrong.extend(torn.iter().map(|row| format!("{}: {row}", page.display())));
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    assert!(rows > 1_000, "{rows} rows were read");
+}
+
 fn coreshard(arguments: &[&str], folder: &Path) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_coreshard"));
     command.args(arguments).current_dir(folder).output().unwrap()
