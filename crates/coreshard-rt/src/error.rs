@@ -36,6 +36,9 @@ enum Kind {
         given: CpuSet,
         allowed: CpuSet,
     },
+    Offline {
+        given: CpuSet,
+    },
     ForeignMask {
         allowed: CpuSet,
     },
@@ -93,6 +96,10 @@ impl RtError {
 
     pub(crate) fn outside_cpus(given: &CpuSet, allowed: &CpuSet) -> Self {
         Self { kind: Kind::OutsideCpus { given: given.clone(), allowed: allowed.clone() } }
+    }
+
+    pub(crate) fn offline(given: &CpuSet) -> Self {
+        Self { kind: Kind::Offline { given: given.clone() } }
     }
 
     pub(crate) fn foreign_mask(allowed: &CpuSet) -> Self {
@@ -158,6 +165,10 @@ impl fmt::Display for RtError {
             Kind::OutsideCpus { given, allowed } => {
                 write!(f, "CPUs {given} are not among the allowed ones, which are {allowed}")
             }
+            Kind::Offline { given } => write!(
+                f,
+                "the executor was told to take CPUs {given} offline; a periodic task needs one of its CPUs online"
+            ),
             Kind::ForeignMask { allowed } => write!(
                 f,
                 "the CPU mask is of another index, and has CPUs that this one has not; allowed are \

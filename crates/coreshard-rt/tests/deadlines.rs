@@ -1,4 +1,4 @@
-//! Tasks by deadline on a simulated machine: the nearest one runs.
+//! Tasks by deadline, and where periodic tasks are put, on a simulated machine.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -60,4 +60,39 @@ fn all_deadlines_are_met_by_the_nearest_first_and_not_by_the_first_come() {
     let same = Urgency::Fixed(Priority::new(50).unwrap());
     let [_, short] = long_and_short([same; 2]);
     assert!(short.late + short.skipped > 30, "at one priority the short one waits: {short:?}");
+}
+
+#[test]
+fn no_periodic_task_is_put_on_a_cpu_that_is_offline() {
+    let machine = Machine::named("xeon-hcc-2s").unwrap();
+    let topology = machine.topology().clone();
+    let run = Simulation::new(&machine).run(move || {
+        let cpus: CpuSet = [3, 4].map(CpuId).into_iter().collect();
+        let executor = Executor::<Sim>::builder(&topology).cpus(cpus.clone()).build().unwrap();
+        let start = |budget| {
+            let task = Periodic { budget, ..Periodic::every(MS, Priority::new(50).unwrap()) };
+            executor.periodic(task, |_| ())
+        };
+        let budgets = [None, Some(MS / 100)];
+        let before = start(budgets[1]).unwrap();
+        let [offline, online] = if before.cpu() == CpuId(3) { [3, 4] } else { [4, 3] }.map(CpuId);
+        executor.take_offline(offline).unwrap();
+        for budget in budgets.into_iter().cycle().take(6) {
+            let task = start(budget).unwrap();
+            assert_eq!(task.cpu(), online, "{budget:?}");
+        }
+        // What has begun there goes on there.
+        let activations = before.stats().activations;
+        Sim::sleep(MS * 10);
+        assert!(before.stats().activations > activations);
+        executor.take_offline(online).unwrap();
+        for budget in budgets {
+            let error = start(budget).unwrap_err().to_string();
+            assert!(error.contains("CPUs 3-4 offline"), "{error}");
+        }
+        executor.bring_online(offline).unwrap();
+        assert_eq!(start(None).unwrap().cpu(), offline);
+        before.stop();
+    });
+    run.unwrap();
 }

@@ -105,6 +105,22 @@ fn tell(figures: &str) {
     eprintln!("{figures}");
 }
 
+/// The kernel refuses SCHED_DEADLINE a period of more than 4.2 s.
+#[test]
+fn a_watchdog_that_scans_seldom_is_above_all_tasks_too() {
+    let (machine, cpus) = usable();
+    let with = |period| {
+        let builder = Executor::<Host>::builder(&machine).cpus(cpus.clone());
+        builder.watchdog_period(Some(period)).build().map(drop)
+    };
+    if with(SCAN_PERIOD).is_err() {
+        return skip(Lack::Rt, "no watchdog above all tasks");
+    }
+    for seconds in [1, 4, 5, 60, 86_400] {
+        with(Duration::from_secs(seconds)).unwrap();
+    }
+}
+
 /// On the simulated machine, to the nanosecond: tasks and activations on all CPUs.
 #[test]
 fn a_runaway_is_found_within_two_looks() {

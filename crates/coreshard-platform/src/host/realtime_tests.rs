@@ -59,6 +59,21 @@ fn a_thread_has_its_policy_or_there_is_an_error_with_the_limit() {
 }
 
 #[test]
+fn a_limit_is_named_where_that_is_the_reason_alone() {
+    let policy = Policy::Deadline { runtime: Duration::ZERO, period: Duration::from_secs(1) };
+    let of = |errno| {
+        PolicyError::refused(policy, std::io::Error::from_raw_os_error(errno), 0).to_string()
+    };
+    assert!(of(libc::EPERM).contains("RLIMIT_RTPRIO is 0, and CAP_SYS_NICE is needed"));
+    assert!(of(libc::EBUSY).contains("is promised already"));
+    for errno in [libc::EPERM, libc::EBUSY, libc::EINVAL] {
+        let error = of(errno);
+        assert!(error.starts_with("SCHED_DEADLINE 0 of 1000000 µs was refused ("), "{error}");
+        assert_eq!(error.contains("RLIMIT_RTPRIO"), errno == libc::EPERM, "{error}");
+    }
+}
+
+#[test]
 fn without_privilege_the_needed_values_are_told() {
     let (limits, policy, memory) = unprivileged(|| {
         let policy = Host::spawn_as(

@@ -25,7 +25,8 @@ pub(super) fn spawn(
     spec: ThreadSpec,
     body: Box<dyn FnOnce() + Send>,
 ) -> Result<HostThread, SpawnError> {
-    let ThreadSpec { name, affinity, nice, stack_bytes } = spec;
+    let ThreadSpec { mut name, affinity, nice, stack_bytes } = spec;
+    name.retain(|letter| letter != '\0');
     let fail = |kind| SpawnError::new(name.clone(), kind);
     let mut builder = std::thread::Builder::new().name(name.clone());
     if let Some(bytes) = stack_bytes {

@@ -47,7 +47,7 @@ pub trait ThreadHandle: Send + fmt::Debug {
 /// mask and timer slack, too.
 #[derive(Clone, Debug, Default)]
 pub struct ThreadSpec {
-    /// Its name; the kernel keeps the first 15 bytes.
+    /// Its name; the kernel keeps the first 15 bytes, and bytes that are zero are left out.
     pub name: String,
     /// The CPUs it may run on; the process's where `None`.
     pub affinity: Option<CpuSet>,

@@ -189,7 +189,8 @@ impl<P: RealTime> Executor<P> {
         Ok(handle)
     }
 
-    /// Stops using a CPU: what waits there goes to others, what has begun there ends there.
+    /// Stops using a CPU: what waits there goes to others, what has begun there ends there. A periodic task has begun: it goes on
+    /// there until it is stopped, and no other is put there.
     ///
     /// # Errors
     /// Where the CPU is not the executor's.

@@ -26,7 +26,7 @@ impl<P: RealTime> Executor<P> {
     ///
     /// # Errors
     /// Where period, deadline and budget do not fit together, the priority is taken by the machine, a CPU
-    /// is not the executor's, no CPU has room for the budget, or the thread cannot be had.
+    /// is not the executor's, all of them are offline, none of the others has room for the budget, or the thread cannot be had.
     pub fn periodic(
         &self,
         task: Periodic,
@@ -40,6 +40,10 @@ impl<P: RealTime> Executor<P> {
             return Err(RtError::outside_cpus(&outside, self.cpus()));
         }
         let positions: Vec<usize> = cpus.iter().map(|cpu| shared.position_of(cpu)).collect();
+        let positions = shared.online_of(positions);
+        if positions.is_empty() {
+            return Err(RtError::offline(cpus));
+        }
         let ns = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         let density = task.budget.map(|budget| budget.as_secs_f64() / deadline.as_secs_f64());
         let position = match density {
@@ -49,7 +53,8 @@ impl<P: RealTime> Executor<P> {
             }
             // Without a budget nothing is reserved: the CPU at the lowest level now.
             None => {
-                let mask = shared.index.mask(cpus)?;
+                let online = positions.iter().map(|position| shared.cpus[*position].id).collect();
+                let mask = shared.index.mask(&online)?;
                 let near = P::current_cpu();
                 let found = shared.index.find(Level::TOP, &mask, near);
                 found.map_or(positions[0], |(cpu, _)| shared.position_of(cpu))

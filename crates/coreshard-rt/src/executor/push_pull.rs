@@ -282,6 +282,12 @@ impl<P: RealTime> Shared<P> {
         moved.into_iter().for_each(|task| self.dispatch(task, cpu.id));
     }
 
+    /// Those of the positions whose CPUs are online.
+    pub(super) fn online_of(&self, mut positions: Vec<usize>) -> Vec<usize> {
+        positions.retain(|position| self.cpus[*position].lock().online);
+        positions
+    }
+
     /// Takes a CPU back.
     pub(super) fn bring_online(&self, position: usize) {
         let mut state = self.cpus[position].lock();

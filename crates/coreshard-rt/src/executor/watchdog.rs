@@ -25,6 +25,10 @@ use crate::lock::InheritGuard;
 /// Of its period the watchdog may use so much: it is above all tasks, so this bounds what it takes from them.
 const RUNTIME_DIVISOR: u32 = 10;
 
+/// Where it scans more seldom, it may use that of this time: the kernel refuses periods of more than 4.2 s
+/// (`sched_deadline_period_max_us`), or of whatever an administrator has set.
+const LONGEST_PERIOD: Duration = Duration::from_secs(1);
+
 /// The most important task of a CPU, alone at its level.
 #[derive(Clone, Copy, Debug)]
 struct HighestTask {
@@ -66,7 +70,8 @@ impl<P: RealTime> Shared<P> {
             return start(Policy::Normal).map(|()| None);
         }
         // Not tried beforehand: admission may fail later, where another program has taken its share.
-        let above = Policy::Deadline { runtime: period / RUNTIME_DIVISOR, period };
+        let bounded = period.min(LONGEST_PERIOD);
+        let above = Policy::Deadline { runtime: bounded / RUNTIME_DIVISOR, period: bounded };
         match start(above) {
             Ok(()) => Ok(None),
             Err(lacking) => start(self.highest_policy()).map(|()| Some(lacking)),

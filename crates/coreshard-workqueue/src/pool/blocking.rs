@@ -28,7 +28,7 @@ pub fn blocking<P: Platform, R>(work: impl FnOnce() -> R) -> R {
 }
 
 /// What [`blocking`] does, for a caller that has no closure: from [`begin`](Self::begin) until it is dropped, on the
-/// same thread.
+/// same thread. Where it outlives the item that it was begun in, it ends when its worker looks for the next one.
 ///
 /// # Examples
 /// ```
@@ -80,6 +80,8 @@ pub(crate) fn blocking_if_relieved<P: Platform, R>(work: impl FnOnce() -> R) -> 
 struct StandIn<P: Platform> {
     pool: Arc<Pool<P>>,
     worker: usize,
+    /// Which hand-over it is: no two of a pool are the same.
+    hand_over: u64,
     /// In which process it counts.
     process_generation: u32,
 }
@@ -95,7 +97,10 @@ impl<P: Platform> StandIn<P> {
             return None;
         }
         state.set_blocked(worker, Blocked::Declared);
-        state.cold_mut().counters.hand_overs += 1;
+        let cold = state.cold_mut();
+        cold.counters.hand_overs += 1;
+        let hand_over = cold.counters.hand_overs;
+        cold.declared[worker] = hand_over;
         let (kick, spare) = state.find_stand_in(&pool);
         pool.unlock_and_kick(state, kick);
         // Perhaps nobody is left to do what comes.
@@ -104,7 +109,7 @@ impl<P: Platform> StandIn<P> {
         if let Some(spare) = spare {
             pool.start_spare(spare);
         }
-        Some(Self { pool, worker, process_generation: P::process_generation() })
+        Some(Self { pool, worker, hand_over, process_generation: P::process_generation() })
     }
 }
 
@@ -115,11 +120,20 @@ impl<P: Platform> Drop for StandIn<P> {
             return;
         }
         // The pool may now run one more than its limit; the next that looks for work lies down.
-        self.pool.lock().set_blocked(self.worker, Blocked::No);
+        self.pool.lock().end_hand_over(self.worker, self.hand_over);
     }
 }
 
 impl<P: Platform> State<P> {
+    /// Where it has ended already, by a look for another item, the index may be blocked for another reason, or another
+    /// thread's.
+    fn end_hand_over(&mut self, worker: usize, hand_over: u64) {
+        let is_declared = self.blocked_as[worker] == Blocked::Declared;
+        if is_declared && self.cold().declared[worker] == hand_over {
+            self.set_blocked(worker, Blocked::No);
+        }
+    }
+
     /// After a worker was blocked: who takes its place, and does what is left or what comes.
     pub(super) fn find_stand_in(&mut self, pool: &Pool<P>) -> (Option<Kick>, Option<usize>) {
         let left = self.has_work(pool);

@@ -28,10 +28,11 @@ enum Rest {
 
 impl<P: Platform> State<P> {
     /// A worker that comes by is not idle, though on the coalesced rung it was left in the list
-    /// until now; nor blocked or a hog, though it may have seemed so while it waited for the lock.
+    /// until now; nor blocked or a hog, though it may have seemed so while it waited for the lock, or an item that is
+    /// over has kept the guard by which it said so.
     #[inline]
     pub(super) fn rejoin(&mut self, worker: usize) {
-        if matches!(self.blocked_as[worker], Blocked::Presumed | Blocked::Hog) {
+        if self.blocked_as[worker] != Blocked::No {
             self.set_blocked(worker, Blocked::No);
         }
         if self.kicked == Some(worker) {

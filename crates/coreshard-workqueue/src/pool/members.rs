@@ -264,6 +264,7 @@ impl<P: Platform> State<P> {
                 self.cold_mut().threads.push(ThreadSlot::None);
                 self.blocked_as.push(Blocked::No);
                 self.cold_mut().seen.push(Seen::default());
+                self.cold_mut().declared.push(0);
                 self.cold_mut().threads.len() - 1
             }
             None => return None,

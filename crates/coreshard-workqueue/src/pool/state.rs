@@ -118,6 +118,8 @@ pub(super) struct Counters {
 pub(super) struct Cold<P: Platform> {
     /// By worker index: what the monitor saw last.
     pub(super) seen: Vec<Seen>,
+    /// By worker index: which hand-over was its last, of those that it has declared itself.
+    pub(super) declared: Vec<u64>,
     pub(super) progress: Progress,
     /// Counts the runtime's workers.
     pub(super) worker_count: Arc<WorkerCount<P>>,
@@ -134,7 +136,7 @@ pub(super) struct Cold<P: Platform> {
     pub(super) counters: Counters,
 }
 fields!(Cold<P: Platform> {
-    seen, progress, worker_count, counted, threads, free, free_counters, broken_rules, counters,
+    seen, declared, progress, worker_count, counted, threads, free, free_counters, broken_rules, counters,
 });
 
 /// All of it is `L:`. What whoever holds the lock needs most often comes first.
@@ -192,6 +194,7 @@ impl<P: Platform> State<P> {
     pub(super) fn new(worklist: Worklist<P>, worker_count: Arc<WorkerCount<P>>) -> Self {
         let cold = Cold {
             seen: Vec::new(),
+            declared: Vec::new(),
             progress: Progress::default(),
             worker_count,
             counted: 0,

@@ -85,7 +85,7 @@ impl<P: Platform> Pool<P> {
     ) -> Result<(), SpawnError> {
         for member in self.place.members.clone() {
             // A user's: before anything is reserved.
-            let name = name_of(member);
+            let name = name_of(member).map(|name| name.replace('\0', ""));
             self.start_member(member, name, start)?;
         }
         Ok(())

@@ -14,6 +14,7 @@ mod helping;
 mod here;
 mod insight;
 mod installs;
+mod kept_guards;
 mod kernel_operations;
 mod loops;
 mod monitor;
