@@ -67,7 +67,9 @@ pub use host::{Device, HostAdapter, HostOptions, MAX_THREADS, Target};
 pub use node_of_file::node_of_file;
 pub use open_error::OpenError;
 pub use queue::{IoFuture, Queue, QueueOptions, RemoteQueue, RequestId, RetryPolicy};
-pub use request::{Completed, ErrorClass, IoError, Op, Payload, Priority, Refused, Request};
+pub use request::{
+    Completed, ErrorClass, IoError, MAX_BUFFERS, MAX_BYTES, Op, Payload, Priority, Refused, Request,
+};
 pub use tags::{
     MAX_RESERVED_TAGS, MAX_TAGS, ParseTagPolicyError, Tag, TagPolicy, TagPort, TagSet, TagSetError,
     TagSetSpec, TagUser,

@@ -107,10 +107,14 @@ impl fmt::Display for OpenError {
             OpenErrorKind::Channel { name, reason } => {
                 write!(f, "{name}: no queue can be had: {reason}")
             }
+            OpenErrorKind::NoThread { name, thread, threads } if thread < threads => write!(
+                f,
+                "{name}: thread {thread} has a queue already; each of the host's {threads} threads has one, and \
+                 another once that is dropped"
+            ),
             OpenErrorKind::NoThread { name, thread, threads } => write!(
                 f,
-                "{name}: a queue for thread {thread} was asked for, but the host was made for \
-                 {threads} threads, one queue each"
+                "{name}: a queue for thread {thread} was asked for, but the host was made for threads below {threads}"
             ),
             OpenErrorKind::TooManyThreads { name, given, most } => {
                 write!(f, "{name}: {given} threads cannot have queues; allowed are up to {most}")

@@ -62,7 +62,9 @@ pub struct File {
 }
 
 impl File {
-    /// Opens a regular file or a block device.
+    /// Opens a regular file or a block device. Its size is the one that it has now: what is added to it later, others' files as
+    /// those of `/proc` whose size is 0, can be had by opening it anew, or not at all. Direct I/O reads the last
+    /// bytes of a file by the whole block, and writes whole blocks alone.
     ///
     /// # Errors
     /// Where it is not there, is something else, or cannot be opened as asked.

@@ -7,43 +7,68 @@ use super::Queue;
 use super::request_id::{RequestId, SlotKey};
 use super::slot::{ActiveRequest, OnComplete, Slots};
 use super::timers::Timer;
-use crate::request::{ErrorClass, IoError, Op, Payload, Refused, Request};
+use crate::backend::Geometry;
+use crate::request::{
+    ErrorClass, IoError, MAX_BUFFERS, MAX_BYTES, Op, Payload, Refused, Request, Unfit,
+};
 
 impl<P: Platform> Queue<P> {
-    /// Whether the request can succeed; if not, how it fails.
+    /// Whether the request can succeed; if not, why.
     // Always, as `Queue::submit`: a call more costs 15 instructions a request.
     #[inline(always)]
-    pub(super) fn check(&self, request: &Request) -> Result<(), (ErrorClass, i32)> {
+    pub(super) fn check(&self, request: &Request) -> Result<(), Unfit> {
         let geometry = self.device.geometry();
         let end = request.offset.checked_add(request.bytes as u64);
         let aligned = |number: u64, to: u32| to <= 1 || number.is_multiple_of(u64::from(to));
         if !self.device.is_online() {
             Err(self.gone())
-        } else if end.is_none_or(|end| end > geometry.bytes) {
-            Err((ErrorClass::Invalid, libc::EFBIG))
+        } else if end.is_none_or(|end| end > geometry.bytes) && self.is_past_end(request.op, end) {
+            Err(self.past_end(request.op))
         } else if request.op != Op::Read && !geometry.writable {
-            Err((ErrorClass::Invalid, libc::EBADF))
+            Err(Unfit::ReadOnly)
         } else if !aligned(request.offset | request.bytes as u64, geometry.block_bytes)
             || geometry.memory_align > 1 && !memory_is_aligned(request, geometry.memory_align)
-            || request.bytes > i32::MAX as usize
         {
-            Err((ErrorClass::Invalid, libc::EINVAL))
+            let Geometry { block_bytes, memory_align, .. } = geometry;
+            Err(Unfit::Unaligned { block_bytes, memory_align })
+        } else if request.bytes > MAX_BYTES && moves_data(request.op) {
+            Err(Unfit::TooLong)
         } else {
-            Ok(())
+            match &request.payload {
+                Payload::Many(buffers) if buffers.len() > MAX_BUFFERS => {
+                    Err(Unfit::TooManyBuffers { given: buffers.len() })
+                }
+                _ => Ok(()),
+            }
         }
     }
 
     #[cold]
-    fn gone(&self) -> (ErrorClass, i32) {
-        let errno = if self.device.is_forked() { libc::ECHILD } else { libc::ENODEV };
-        (ErrorClass::Gone, errno)
+    fn gone(&self) -> Unfit {
+        if self.device.is_forked() { Unfit::Forked } else { Unfit::Offline }
     }
 
     #[cold]
-    pub(super) fn refuse(&self, request: Request, (class, errno): (ErrorClass, i32)) -> Refused {
+    fn is_past_end(&self, op: Op, end: Option<u64>) -> bool {
+        end.is_none_or(|end| end > self.end_for(op))
+    }
+
+    #[cold]
+    fn past_end(&self, op: Op) -> Unfit {
+        Unfit::PastEnd { end: self.end_for(op) }
+    }
+
+    /// Where the device ends: what is left of a file behind its last whole block can be read by the block alone.
+    fn end_for(&self, op: Op) -> u64 {
+        let geometry = self.device.geometry();
+        let whole = geometry.bytes.checked_next_multiple_of(u64::from(geometry.block_bytes.max(1)));
+        if op == Op::Read { whole.unwrap_or(geometry.bytes) } else { geometry.bytes }
+    }
+
+    #[cold]
+    pub(super) fn refuse(&self, request: Request, unfit: Unfit) -> Refused {
         let Request { op, offset, bytes, .. } = request;
-        let error = IoError::new(self.device.name(), op, offset, bytes, 0, class, errno, 0);
-        Refused::new(request, error)
+        Refused::new(request, IoError::unfit(self.device.name(), op, offset, bytes, unfit))
     }
 
     /// The id of the request that is accepted next.
@@ -162,6 +187,11 @@ impl<P: Platform> Queue<P> {
         // No request waits any more, so other queues may have the tags.
         self.admission.stop_waiting();
     }
+}
+
+/// Whether a completion tells how much was done.
+fn moves_data(op: Op) -> bool {
+    matches!(op, Op::Read | Op::Write)
 }
 
 fn memory_is_aligned(request: &Request, to: u32) -> bool {

@@ -153,14 +153,24 @@ fn callbacks_are_called_when_the_queue_is_polled() {
     assert_eq!(*seen.borrow(), (0..40).map(|number| (number, number * 512)).collect::<Vec<_>>());
 }
 
+/// What became of a request alone: the bytes, or the error's number and text.
+fn outcome(queue: &mut Queue<Host>, request: Request) -> Result<usize, (i32, String)> {
+    let told = |error: &IoError| (error.errno(), error.to_string());
+    match queue.submit(request, 0) {
+        Err(refused) => Err(told(refused.error())),
+        Ok(_) => queue.wait_for_one().unwrap().result.map_err(|error| told(&error)),
+    }
+}
+
 #[test]
 fn what_can_never_succeed_is_refused_with_its_payload() {
     let folder = tempfile::tempdir().unwrap();
     let mut queue = queue_on(file(&folder, Engine::Sync, true));
     let block = queue.device().geometry().block_bytes as u64;
     for (request, says) in [
-        (Request::read(1 << 20, Buffer::aligned(4096)), "File too large"),
-        (Request::read(u64::MAX - 1, Buffer::aligned(4096)), "File too large"),
+        (Request::read(1 << 20, Buffer::aligned(4096)), "allowed are requests that end at 1048576"),
+        (Request::read(u64::MAX - 1, Buffer::aligned(4096)), "goes past the end"),
+        (Request::write((1 << 20) - 4096, Buffer::aligned(8192)), "that end at 1048576 or before"),
         (Request::read(block / 2, Buffer::aligned(4096)), "multiples of the block size"),
         (Request::read(0, Buffer::aligned(4095)), "multiples of the block size"),
     ] {
@@ -175,6 +185,94 @@ fn what_can_never_succeed_is_refused_with_its_payload() {
     let refused = queue_on(Arc::new(read_only)).submit(Request::write(0, vec![1]), 0).unwrap_err();
     assert!(refused.to_string().ends_with("open it for writing"), "{refused}");
     assert_eq!(queue.device().counts().issued, 0);
+}
+
+#[test]
+fn more_than_a_completion_can_tell_of_is_refused_and_what_moves_nothing_has_no_such_limit() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("large");
+    let bytes = 5 << 30;
+    std::fs::File::create(&path).unwrap().set_len(bytes).unwrap();
+    let buffers = |count| (0..count).map(|_| vec![0; 1].into()).collect();
+    for engine in [Engine::Auto, Engine::Sync] {
+        let options = FileOptions { write: true, engine, ..FileOptions::default() };
+        let mut queue = queue_on(Arc::new(File::open(&path, options).unwrap()));
+        let most = outcome(&mut queue, Request::read_vectored(0, buffers(MAX_BUFFERS)));
+        assert_eq!(most.unwrap(), MAX_BUFFERS);
+        for op in [Request::read_vectored, Request::write_vectored] {
+            let (_, error) = outcome(&mut queue, op(0, buffers(MAX_BUFFERS + 1))).unwrap_err();
+            assert!(error.ends_with("it has 1025 buffers; allowed are 1024"), "{error}");
+        }
+        // A hole: no memory, nor a disk, is used for it.
+        let request = Request::discard(0, bytes as usize);
+        if let Err((errno, error)) = outcome(&mut queue, request) {
+            assert_eq!(errno, libc::EOPNOTSUPP, "{error}");
+        }
+    }
+    let null = Arc::new(Null::new(1 << 40));
+    let long = Request { bytes: MAX_BYTES + 1, ..Request::read(0, Vec::new()) };
+    let (_, error) = outcome(&mut queue_on(null), long).unwrap_err();
+    assert!(error.ends_with("allowed are 2147483647 bytes at once"), "{error}");
+}
+
+/// With direct I/O the last bytes come with the whole block.
+#[test]
+fn what_is_left_of_a_file_behind_its_last_whole_block_can_be_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("odd");
+    let written: Vec<u8> = (0..5_000_u32).map(|at| at as u8).collect();
+    std::fs::write(&path, &written).unwrap();
+    for engine in [Engine::Auto, Engine::IoUring, Engine::Sync] {
+        for direct in [true, false] {
+            let options = FileOptions {
+                direct,
+                write: true,
+                engine: engine.clone(),
+                ..FileOptions::default()
+            };
+            let Ok(file) = File::open(&path, options) else { continue };
+            let host = HostAdapter::<Host>::new(HostOptions::default()).unwrap();
+            let device = host.target("odd").device(Arc::new(file)).unwrap();
+            let Ok(mut queue) = device.queue(0, QueueOptions::default()) else { continue };
+            let block = u64::from(queue.device().geometry().block_bytes);
+            let end = 5_000_u64.next_multiple_of(block);
+            let mut read = |offset: u64, bytes: u64| {
+                queue.submit(Request::read(offset, Buffer::aligned(bytes as usize)), 0)?;
+                let completed = queue.wait_for_one().unwrap();
+                let moved = completed.result.unwrap();
+                let buffer = completed.payload.into_one().unwrap();
+                let from = offset as usize;
+                assert_eq!(buffer[..moved], written[from..from + moved], "{direct} {offset}");
+                Ok::<_, Refused>(moved)
+            };
+            assert_eq!(read(0, end).unwrap(), 5_000);
+            let last = 5_000 / block * block;
+            if last < end {
+                assert_eq!(read(last, end - last).unwrap() as u64, 5_000 - last);
+            }
+            let past = read(0, end + block).unwrap_err().to_string();
+            assert!(past.contains(&format!("that end at {end} or before")), "{past}");
+            if direct {
+                let write = Request::write(last, Buffer::aligned(block as usize));
+                let (_, error) = outcome(&mut queue, write).unwrap_err();
+                assert!(error.contains("that end at 5000 or before"), "{error}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_thread_that_has_a_queue_is_told_so() {
+    let options = HostOptions { threads: 2, ..HostOptions::default() };
+    let host = HostAdapter::<Host>::new(options).unwrap();
+    let device = host.target("t").device(Arc::new(Null::new(4096))).unwrap();
+    let first = device.queue(1, QueueOptions::default()).unwrap();
+    let second = device.queue(1, QueueOptions::default()).unwrap_err().to_string();
+    assert!(second.contains("thread 1 has a queue already"), "{second}");
+    drop(first);
+    drop(device.queue(1, QueueOptions::default()).unwrap());
+    let none = device.queue(2, QueueOptions::default()).unwrap_err().to_string();
+    assert!(none.ends_with("threads below 2"), "{none}");
 }
 
 #[test]

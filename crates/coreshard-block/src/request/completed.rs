@@ -7,8 +7,8 @@ use crate::request::Payload;
 /// A completed request: its result, and its buffers.
 #[derive(Debug)]
 pub struct Completed {
-    /// Bytes transferred, or why it failed. A read may be shorter than asked for at the end of a
-    /// file; a write is whole or failed.
+    /// Bytes transferred, or why it failed. A read may be shorter than asked for where a file ends: within the last block, with
+    /// direct I/O, or where it was cut since it was opened. A write is whole or failed.
     pub result: Result<usize, IoError>,
     /// The request's buffers, each just as it was handed over but for what was read into it.
     pub payload: Payload,

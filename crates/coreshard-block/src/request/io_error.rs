@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 
 use super::op::Op;
+use super::unfit::Unfit;
 
 /// What a failure says of the next try.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -69,6 +70,8 @@ struct Inner {
     class: ErrorClass,
     errno: i32,
     attempts: u32,
+    /// Of a request that no device was asked for.
+    unfit: Option<Unfit>,
 }
 
 impl IoError {
@@ -84,8 +87,16 @@ impl IoError {
         attempts: u32,
     ) -> Self {
         let device = device.to_owned();
-        let inner = Inner { device, op, offset, bytes, transferred, class, errno, attempts };
+        let unfit = None;
+        let inner = Inner { device, op, offset, bytes, transferred, class, errno, attempts, unfit };
         Self { inner: Box::new(inner) }
+    }
+
+    /// Of a request that can never succeed as it is.
+    pub(crate) fn unfit(device: &str, op: Op, offset: u64, bytes: usize, unfit: Unfit) -> Self {
+        let mut error = Self::new(device, op, offset, bytes, 0, unfit.class(), unfit.errno(), 0);
+        error.inner.unfit = Some(unfit);
+        error
     }
 
     /// What it says of the next try.
@@ -107,8 +118,12 @@ impl IoError {
 
 impl fmt::Display for IoError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Inner { device, op, offset, bytes, transferred, class, errno, attempts } = &*self.inner;
+        let Inner { device, op, offset, bytes, transferred, class, errno, attempts, unfit } =
+            &*self.inner;
         write!(f, "{device}: {op} of {bytes} bytes at {offset} failed ({class}")?;
+        if let Some(unfit) = unfit {
+            return write!(f, "): {unfit}");
+        }
         if *attempts > 1 {
             write!(f, ", {attempts} attempts")?;
         }
@@ -119,16 +134,13 @@ impl fmt::Display for IoError {
         match (*class, *errno) {
             (_, libc::ENOSPC) => f.write_str("; free space on its file system"),
             (_, libc::EINVAL) => f.write_str(
-                "; with direct I/O, offset, length and buffer are multiples of the block size",
+                "; with direct I/O, the length of each buffer is a multiple of the block size, too",
             ),
             (_, libc::EBADF | libc::EROFS | libc::EPERM) => f.write_str("; open it for writing"),
             // See `Queue::give_up`.
             (ErrorClass::Gone, libc::ETIMEDOUT) => f.write_str(
                 "; the device never answered: it keeps the request's buffers for good, and is offline \
                  from here on",
-            ),
-            (ErrorClass::Gone, libc::ECHILD) => f.write_str(
-                "; this process was forked from the one that opened the device: open it anew here",
             ),
             (ErrorClass::Gone, _) => f.write_str("; the device is offline from here on"),
             _ => Ok(()),
