@@ -374,6 +374,8 @@ enum DeadlockKind {
     Inside(&'static str),
     /// For an item of the queue that is behind the caller's.
     Behind,
+    /// For the caller's own item.
+    Own,
     Forked(&'static str),
 }
 
@@ -386,6 +388,10 @@ impl WouldDeadlock {
         Self { queue, kind: DeadlockKind::Behind }
     }
 
+    pub(crate) fn own(queue: String) -> Self {
+        Self { queue, kind: DeadlockKind::Own }
+    }
+
     /// What it is, without the queue's name.
     pub(crate) fn as_str(&self) -> &'static str {
         match self.kind {
@@ -394,6 +400,7 @@ impl WouldDeadlock {
             DeadlockKind::Behind => {
                 "an item of a workqueue that runs one at a time waits for one behind it"
             }
+            DeadlockKind::Own => "an item of a workqueue waits for itself",
         }
     }
 
@@ -420,6 +427,11 @@ impl fmt::Display for WouldDeadlock {
                 f,
                 "workqueue {queue:?} cannot be {what} by one of its own items, which it would wait \
                  for; wait outside the queue, or in an item of another one"
+            ),
+            DeadlockKind::Own => write!(
+                f,
+                "an item of workqueue {queue:?} waits for itself, or something that it waits for does; wait for it \
+                 outside of it"
             ),
             DeadlockKind::Behind => write!(
                 f,

@@ -13,10 +13,12 @@ use super::link::LinkHead;
 ///
 /// A job carries the address of its forker's innermost frame to the thief, who reads it and all
 /// behind it from another thread. That is sound since the forker does not leave any of them, nor
-/// changes `link`, before the job is done: it waits for that where it has forked.
+/// changes `link` or `whole`, before the job is done: it waits for that where it has forked.
 pub(crate) struct Frame<P: Platform> {
     /// The link of the worker's item. Changed by the worker between items, where no job is left.
     pub(super) link: Cell<*const LinkHead<P>>,
+    /// What is open once the item is over that somebody may wait for, if it is one. Changed as `link`.
+    pub(super) whole: Cell<*const ()>,
     /// The reusable item whose function was called.
     pub(super) work: *const (),
     /// Where that says of which queue it has been queued meanwhile: there its next run waits for this one.
@@ -32,6 +34,7 @@ impl<P: Platform> Frame<P> {
     pub(super) const fn of_worker() -> Self {
         Self {
             link: Cell::new(ptr::null()),
+            whole: Cell::new(ptr::null()),
             work: ptr::null(),
             behind: ptr::null(),
             outer: ptr::null(),

@@ -248,7 +248,15 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
             return None;
         }
         forks.whole.set(whole);
+        self.set_item(whole.cast());
         Some(DoingItem { worker: self })
+    }
+
+    /// Tells those who take what is forked here of what it is a part.
+    #[inline]
+    fn set_item(self, whole: *const ()) {
+        // SAFETY: the innermost frame is there until this thread leaves it.
+        unsafe { &*self.context.frame.get() }.whole.set(whole);
     }
 
     /// Calls `run`, what is forked in which is a part of the loop of this name.
@@ -266,11 +274,6 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
         let before = owner.begin_whole(self.deque(), name.address());
         let _doing = InLoop { worker: self, before };
         run()
-    }
-
-    /// True if this worker does `whole`, or a part of it, in what it has begun last.
-    pub(crate) fn does(self, whole: &Latch<P>) -> bool {
-        ptr::eq(self.context.forks.whole.get(), whole)
     }
 
     /// From here on, until what this returns is dropped, parts of `whole` can be spawned on this worker's stack.
@@ -420,6 +423,7 @@ impl<P: Platform> Drop for DoingItem<'_, P> {
     #[inline]
     fn drop(&mut self) {
         self.worker.context.forks.whole.set(ptr::null());
+        self.worker.set_item(ptr::null());
         if self.worker.deque().is_named() {
             self.worker.deque().end_reserve();
             self.worker.context.forks.owner.end_whole(self.worker.deque(), PartOf::NOTHING);

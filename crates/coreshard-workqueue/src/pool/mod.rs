@@ -84,8 +84,8 @@ pub(crate) use monitor::{Follower, Monitor, Retiring};
 pub(crate) use parts::Parts;
 pub(crate) use pool::{Pool, PoolSettings};
 pub(crate) use running::{
-    innermost, inside, inside_forker, inside_item, inside_work, is_waited_for_by, report_here,
-    runs_work,
+    innermost, inside, inside_forker, inside_item, inside_work, is_inside, is_waited_for_by,
+    report_here, runs_work,
 };
 pub(crate) use serve::{wait_for_workers, wait_in_turns};
 pub(crate) use set::{Lease, PoolSet, Route};

@@ -34,13 +34,24 @@ pub(crate) fn inside_work<P: Platform, R>(
     context.inside(Frame { work, behind, ..Frame::of_worker() }, run)
 }
 
-/// Calls `run` as an item of `link`, inside what this thread is inside of.
+/// Calls `run` as an item of `link`, inside what this thread is inside of. `whole` is what opens when that is over; it may be
+/// null.
 pub(crate) fn inside_item<P: Platform, R>(
     link: NonNull<LinkHead<P>>,
+    whole: *const (),
     run: impl FnOnce() -> R,
 ) -> R {
     let Some(context) = context_here::<P>() else { return run() };
-    context.inside(Frame { link: Cell::new(link.as_ptr()), ..Frame::of_worker() }, run)
+    let (link, whole) = (Cell::new(link.as_ptr().cast_const()), Cell::new(whole));
+    context.inside(Frame { link, whole, ..Frame::of_worker() }, run)
+}
+
+/// True if this thread is inside the item that is over when `whole` opens.
+pub(crate) fn is_inside<P: Platform>(whole: *const ()) -> bool {
+    // SAFETY: it is the innermost one.
+    unsafe {
+        Frame::find(innermost::<P>(), |frame| ptr::eq(frame.whole.get(), whole)) != Inside::No
+    }
 }
 
 /// Calls `run`, which is a job of a thread that was inside `forker` then.

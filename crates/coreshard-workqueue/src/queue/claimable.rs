@@ -28,7 +28,6 @@ use coreshard_platform::{AtomicInt, Platform, user};
 
 use super::limiter::Limiter;
 use super::pool_link::{Entry, PoolLink, inside};
-use crate::base::error::WouldDeadlock;
 use crate::pool::{CurrentWorker, Inside, SpawnPlace, inside_item, is_waited_for_by};
 
 const QUEUED: u32 = 0;
@@ -235,8 +234,8 @@ impl<P: Platform> Claimable<P> {
         if self.is_queued() { wait } else { Wait::Sleep }
     }
 
-    /// What [`Wait::Never`] is, in words. The caller is inside an item of the queue.
-    pub(crate) fn deadlock(&self) -> WouldDeadlock {
+    /// The name of the queue. The caller is inside an item of it.
+    pub(crate) fn queue_name(&self) -> String {
         let mut name = String::new();
         inside::<P>(|link| {
             let of_queue = link.queue_id() == self.queue;
@@ -245,7 +244,7 @@ impl<P: Platform> Claimable<P> {
             }
             of_queue
         });
-        WouldDeadlock::behind(name)
+        name
     }
 
     /// A worker has come to the item's place. True if it is to run it.
@@ -307,13 +306,13 @@ impl<P: Platform> Claimable<P> {
     }
 
     /// After [`Self::claim`], on a worker: runs `work`, as the item.
-    pub(crate) fn run(&self, work: impl FnOnce()) {
+    pub(crate) fn run(&self, whole: *const (), work: impl FnOnce()) {
         let Some(worker) = CurrentWorker::<P>::here() else {
             unreachable!("a worker has claimed it")
         };
         worker.begin_inside();
         let link = self.link;
-        if let Err(thrown) = user::call(|| inside_item::<P, _>(link.cast(), work)) {
+        if let Err(thrown) = user::call(|| inside_item::<P, _>(link.cast(), whole, work)) {
             // SAFETY: the pool link lives until the item is over and its place is gone.
             unsafe { link.as_ref() }.on_panic(thrown);
         }

@@ -13,14 +13,15 @@ use super::claimable::{Claimable, PATIENCE, Wait};
 use super::panics::{Panic, Unclaimed};
 use super::pool_link::Entry;
 use crate::base::completion::Completion;
-use crate::base::error::{Dropped, Forked, message_of};
+use crate::base::error::{Dropped, Forked, WouldDeadlock, message_of};
 use crate::base::item::ItemBody;
 use crate::base::latch::Latch;
 use crate::base::returned::{Returned, ReturnedBody};
 use crate::insight::Label;
 use crate::insight::trouble::say;
 use crate::pool::{
-    CurrentWorker, WholeName, blocking, blocking_if_relieved, wait_for_workers, wait_in_turns,
+    CurrentWorker, WholeName, blocking, blocking_if_relieved, is_inside, wait_for_workers,
+    wait_in_turns,
 };
 use crate::timers::Timers;
 
@@ -123,7 +124,7 @@ impl<P: Platform, F: FnOnce() -> T, T> AwaitedItem<P, T> for Submitted<P, F, T> 
     unsafe fn run(&self) -> Result<T, Thrown> {
         let mut result = None;
         // SAFETY: by this function's contract.
-        self.claimable.run(|| result = Some(unsafe { self.call() }));
+        self.claimable.run(whole_at(self.over()), || result = Some(unsafe { self.call() }));
         result.expect("it was run")
     }
 
@@ -167,6 +168,11 @@ impl<P: Platform, F: FnOnce() -> T, T> OwnedItem<P, T> for Submitted<P, F, T> {
         // SAFETY: as above.
         user::discard(unsafe { self.replace(Submission::Empty) })
     }
+}
+
+/// What is over when this opens, for those who are inside of it.
+fn whole_at<P: Platform>(over: &Latch<P>) -> *const () {
+    std::ptr::from_ref(over).cast()
 }
 
 /// Waits for an item: runs it here where nobody has begun it and that may be, else sleeps until it is
@@ -238,9 +244,17 @@ pub struct JoinHandle<P: Platform, T> {
 }
 
 impl<P: Platform, T> JoinHandle<P, T> {
-    /// True inside the very item.
+    /// True inside the very item, on whichever thread, which is over only after the caller.
     fn is_own(&self) -> bool {
-        CurrentWorker::<P>::here().is_some_and(|worker| worker.does(self.item.over()))
+        !self.is_finished() && is_inside::<P>(whole_at(self.item.over()))
+    }
+
+    /// What to say where the item could never be over while the caller waits.
+    fn deadlock(&self, wait: Wait) -> Option<WouldDeadlock> {
+        if self.is_own() {
+            return Some(WouldDeadlock::own(self.item.claimable().queue_name()));
+        }
+        (wait == Wait::Never).then(|| WouldDeadlock::behind(self.item.claimable().queue_name()))
     }
 
     /// True once the item is over: then [`join`](Self::join) does not wait.
@@ -271,8 +285,9 @@ impl<P: Platform, T> JoinHandle<P, T> {
     ///
     /// # Errors
     /// What the item threw, if it panicked. [`Forked`], if it is an item of the process that this
-    /// one was forked from: it never ends here. [`WouldDeadlock`](crate::WouldDeadlock), if it is behind the caller's own
-    /// item in a queue that runs one at a time: then it runs when its turn has come, unawaited.
+    /// one was forked from: it never ends here. [`WouldDeadlock`], if it is the caller's own item, or one that
+    /// waits for the caller; or if it is behind the caller's own in a queue that runs one at a time: then it runs when its turn has
+    /// come, unawaited.
     /// [`Dropped`], if the queue was shut down before the item had begun
     /// ([`shutdown_now`](crate::Workqueue::shutdown_now)), and whoever did so dropped it.
     /// [`Panic::into_payload`] holds them.
@@ -282,8 +297,8 @@ impl<P: Platform, T> JoinHandle<P, T> {
     pub fn join(mut self) -> Result<T, Panic> {
         self.forget_waker();
         let wait = self.item.claimable().wait();
-        if wait == Wait::Never || self.is_own() {
-            return Err(Panic::of(self.item.claimable().deadlock()));
+        if let Some(deadlock) = self.deadlock(wait) {
+            return Err(Panic::of(deadlock));
         }
         match wait_for(&*self.item, wait) {
             Some(result) => result.map_err(Panic::thrown),
@@ -320,8 +335,8 @@ impl<P: Platform, T> JoinHandle<P, T> {
     /// As `join`.
     pub fn join_timeout(mut self, timeout: Duration) -> Result<Result<T, Panic>, Self> {
         self.forget_waker();
-        if self.item.claimable().wait() == Wait::Never || self.is_own() {
-            return Ok(Err(Panic::of(self.item.claimable().deadlock())));
+        if let Some(deadlock) = self.deadlock(self.item.claimable().wait()) {
+            return Ok(Err(Panic::of(deadlock)));
         }
         match wait_until_over(&*self.item, timeout) {
             Some(Some(result)) => Ok(result.map_err(Panic::thrown)),

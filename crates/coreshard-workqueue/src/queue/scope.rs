@@ -14,7 +14,7 @@
 use std::cell::UnsafeCell;
 use std::fmt;
 use std::marker::PhantomData;
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 
@@ -139,7 +139,7 @@ impl<P: Platform, F: FnOnce() + Send> Offer<P> for Offered<P, F> {
     unsafe fn run(&self) {
         // SAFETY: by this function's contract.
         let work = unsafe { self.take() };
-        self.claimable.run(work);
+        self.claimable.run(ptr::null(), work);
     }
 }
 

@@ -8,6 +8,7 @@
 
 use std::cell::UnsafeCell;
 use std::fmt;
+use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::AcqRel;
 
@@ -19,7 +20,7 @@ use super::handle::{AwaitedItem, wait_for};
 use super::panics::Panic;
 use super::scope::{Offer, Ticket, WorkScope};
 use super::workqueue::Workqueue;
-use crate::base::error::{Forked, Refused};
+use crate::base::error::{Forked, Refused, WouldDeadlock};
 use crate::base::latch::Latch;
 use crate::base::target::Target;
 use crate::insight::Label;
@@ -122,7 +123,7 @@ impl<P: Platform, F: FnOnce() -> T + Send, T: Send> Offer<P> for ScopedItem<P, F
 
     unsafe fn run(&self) {
         // SAFETY: by this function's contract.
-        self.claimable.run(|| unsafe { self.call_and_leave() });
+        self.claimable.run(ptr::null(), || unsafe { self.call_and_leave() });
     }
 }
 
@@ -138,7 +139,7 @@ impl<P: Platform, F: FnOnce() -> T, T> AwaitedItem<P, T> for ScopedItem<P, F, T>
     unsafe fn run(&self) -> Result<T, Thrown> {
         let mut result = None;
         // SAFETY: by this function's contract.
-        self.claimable.run(|| result = Some(unsafe { self.call() }));
+        self.claimable.run(ptr::null(), || result = Some(unsafe { self.call() }));
         // Who joins is inside the scope itself, which does not end before that is over.
         self.ticket.end();
         result.expect("it was run")
@@ -188,7 +189,7 @@ impl<P: Platform, T> ScopedJoinHandle<'_, P, T> {
         let item = self.item.take().expect("it was not joined yet");
         let wait = item.claimable().wait();
         if wait == Wait::Never {
-            let deadlock = item.claimable().deadlock();
+            let deadlock = WouldDeadlock::behind(item.claimable().queue_name());
             self.item = Some(item);
             return Err(Panic::of(deadlock));
         }

@@ -561,3 +561,58 @@ fn a_wait_for_the_callers_own_item_is_an_error() {
         queue.drain().unwrap();
     });
 }
+
+/// As above, by whoever does something that the item waits for: a half of it, an item of its scope, what it has installed elsewhere,
+/// or an item that it does while it waits for that.
+#[test]
+fn a_wait_for_an_item_that_waits_for_the_caller_is_an_error() {
+    within(NEVER, || {
+        let runtime = machine("package:1 l3:2 core:2 pu:1", FEW);
+        let queue = runtime.workqueue().name("own").build().unwrap();
+        let other = runtime.workqueue().name("other").scope(Scope::System).build().unwrap();
+        let pause = || std::thread::sleep(Duration::from_millis(2));
+        for turn in 0..25 {
+            let (give, given) = mpsc::channel::<JoinHandle<Host, ()>>();
+            let (tell, told) = mpsc::channel();
+            let (queue_here, other) = (queue.clone(), other.clone());
+            let item = queue.submit(move || {
+                let given = Mutex::new(given);
+                let asks = || {
+                    let own = given.lock().unwrap().recv().unwrap();
+                    let error = own.join().unwrap_err().into_payload();
+                    tell.send(error.downcast::<WouldDeadlock>().unwrap().to_string()).unwrap();
+                };
+                match turn % 5 {
+                    0 => _ = join::<Host, _, _>(pause, asks),
+                    1 => _ = join::<Host, _, _>(asks, pause),
+                    2 => queue_here.scope(|scope| scope.queue(asks).unwrap()),
+                    3 => other.install(asks).unwrap(),
+                    _ => {
+                        let outer = || join::<Host, _, _>(pause, asks);
+                        join::<Host, _, _>(pause, outer);
+                    }
+                }
+            });
+            give.send(item.unwrap()).unwrap();
+            let error = told.recv_timeout(NEVER).unwrap();
+            assert!(error.starts_with("an item of workqueue \"own\" waits for itself"), "{error}");
+        }
+        queue.drain().unwrap();
+        // The inner one is run by the outer one's wait for it, and waits for that.
+        let (give, given) = mpsc::channel::<JoinHandle<Host, ()>>();
+        let (tell, told) = mpsc::channel();
+        let frozen = runtime.workqueue().name("one").max_active(1).build().unwrap();
+        let queue_here = frozen.clone();
+        let outer = frozen.submit(move || {
+            let inner = queue_here.submit(move || {
+                let error = given.recv().unwrap().join().unwrap_err().into_payload();
+                tell.send(error.is::<WouldDeadlock>()).unwrap();
+            });
+            // It would never begin before this one is over, but for this.
+            let _ = inner.unwrap().join();
+        });
+        give.send(outer.unwrap()).unwrap();
+        drop(frozen);
+        assert!(told.recv_timeout(NEVER).unwrap());
+    });
+}
