@@ -175,6 +175,10 @@ impl Platform for Faulty {
         Host::set_local(key, value);
     }
 
+    fn at_thread_end(end: Box<dyn FnOnce()>) {
+        Host::at_thread_end(end);
+    }
+
     fn prefetch_write<T>(place: *const T) {
         Host::prefetch_write(place);
     }

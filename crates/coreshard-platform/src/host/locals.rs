@@ -1,6 +1,6 @@
 //! A thread's own pointers.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::ptr;
 
 use crate::LocalKey;
@@ -11,6 +11,26 @@ thread_local! {
     static EXECUTOR: Cell<*mut ()> = const { Cell::new(ptr::null_mut()) };
     static CEILINGS: Cell<*mut ()> = const { Cell::new(ptr::null_mut()) };
     static BUDGET: Cell<*mut ()> = const { Cell::new(ptr::null_mut()) };
+}
+
+thread_local! {
+    static ENDS: Ends = const { Ends(RefCell::new(Vec::new())) };
+}
+
+/// What is called when its thread ends, the latest first.
+struct Ends(RefCell<Vec<Box<dyn FnOnce()>>>);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        while let Some(end) = self.0.get_mut().pop() {
+            end();
+        }
+    }
+}
+
+pub(super) fn at_thread_end(end: Box<dyn FnOnce()>) {
+    // One that ends already tells nobody any more.
+    let _ = ENDS.try_with(|ends| ends.0.borrow_mut().push(end));
 }
 
 #[inline(always)]

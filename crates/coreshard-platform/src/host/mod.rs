@@ -153,6 +153,10 @@ impl Platform for Host {
         locals::get(key)
     }
 
+    fn at_thread_end(end: Box<dyn FnOnce()>) {
+        locals::at_thread_end(end);
+    }
+
     #[inline(always)]
     fn set_local(key: LocalKey, value: *mut ()) {
         locals::set(key, value);

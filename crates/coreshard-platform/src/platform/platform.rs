@@ -110,6 +110,12 @@ pub trait Platform: fmt::Debug + Sized + Send + Sync + 'static {
     /// Sets the calling thread's pointer under `key`.
     fn set_local(key: LocalKey, value: *mut ());
 
+    /// Calls `end` on the calling thread when that ends, with its pointers under all keys as they are then. Dropped, and never
+    /// called, on a platform whose threads tell nobody of their end.
+    fn at_thread_end(end: Box<dyn FnOnce()>) {
+        drop(end);
+    }
+
     /// Whether a thread that finds nothing to do may look for work for a while before it sleeps.
     /// False on a platform that stands for a kernel's worker threads, which sleep at once.
     #[inline(always)]

@@ -134,9 +134,11 @@ pub(super) struct Cold<P: Platform> {
     /// How often the monitor found a rule broken.
     pub(super) broken_rules: u64,
     pub(super) counters: Counters,
+    /// Of a team: the thread that made it has ended, and was a member.
+    pub(super) has_lost_maker: bool,
 }
 fields!(Cold<P: Platform> {
-    seen, declared, progress, worker_count, counted, threads, free, free_counters, broken_rules, counters,
+    seen, declared, progress, worker_count, counted, threads, free, free_counters, broken_rules, counters, has_lost_maker,
 });
 
 /// All of it is `L:`. What whoever holds the lock needs most often comes first.
@@ -203,6 +205,7 @@ impl<P: Platform> State<P> {
             free_counters: (1 << TAIL_COUNTERS) - 1,
             broken_rules: 0,
             counters: Counters::default(),
+            has_lost_maker: false,
         };
         Self {
             idle: Vec::new(),

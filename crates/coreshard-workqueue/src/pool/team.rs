@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::Duration;
 
-use coreshard_platform::{AtomicInt, AtomicPointer, LocalKey, Lock, Platform, stack_pointer};
+use coreshard_platform::{AtomicInt, AtomicPointer, LocalKey, Lock, Platform, stack_pointer, user};
 
 use super::context::{Context, Forks, OwnPool, SpawnPlace, context_here};
 use super::forks::CurrentWorker;
@@ -64,28 +64,70 @@ impl<P: Platform> Pool<P> {
         self.is_team
     }
 
-    /// This thread is the member with index 0 from here on, and stays it.
+    /// This thread is the member with index 0 from here on, until it ends.
     ///
     /// It counts as blocked for good: what it does outside of the team's work is its own.
     pub(super) fn adopt_this_thread(self: &Arc<Self>) {
-        let frame = Box::leak(Box::new(Frame::of_worker()));
+        let frame = Box::into_raw(Box::new(Frame::of_worker()));
         let context = Context {
             pool: Arc::clone(self),
             own_pool: OwnPool::new(self),
             index: 0,
             slot: NonNull::from(self.slot(0)),
             producer: Cell::new(None),
-            frame: Cell::new(ptr::from_ref(frame)),
+            frame: Cell::new(frame.cast_const()),
             base: stack_pointer(),
             forks: Forks::new(),
             in_order: fifo(),
         };
-        // Leaked: the thread has it until it ends, which nobody is told of.
-        P::set_local(LocalKey::Worker, Box::into_raw(Box::new(context)).cast());
+        // They stay for good where the platform tells of no end.
+        let context = Box::into_raw(Box::new(context));
+        P::set_local(LocalKey::Worker, context.cast());
+        P::at_thread_end(Box::new(move || {
+            // SAFETY: they are this thread's, which is at its end: it is inside of nothing, and nobody else has them.
+            unsafe { Self::lose_maker(context, frame) }
+        }));
         let mut state = self.lock();
         state.set_blocked(0, Blocked::Declared);
         state.put_handle(0, Some(ThreadSlot::Elsewhere));
         state.starting -= 1;
+    }
+
+    /// The thread that was adopted ends: it does what others wait for of what it was sent, and the team is without it from there on.
+    ///
+    /// # Safety
+    /// It is this thread, they are as [`adopt_this_thread`](Self::adopt_this_thread) has made them, and this is called once.
+    unsafe fn lose_maker(context: *mut Context<P>, frame: *mut Frame<P>) {
+        // SAFETY: by this function's contract.
+        let here = unsafe { &*context };
+        let is_adopted = ptr::eq(P::local(LocalKey::Worker), context.cast());
+        if !is_adopted || here.pool.is_forked() {
+            // Whoever holds the pool's lock may not be here.
+            return;
+        }
+        let (pool, worker) = (Arc::clone(&here.pool), CurrentWorker { context: here });
+        loop {
+            while let Some(job) = worker.take_mail() {
+                if job.whole.is_null() {
+                    // Nobody waits for it, and the process may be about to end.
+                    drop(user::discard(job));
+                } else {
+                    worker.run_listed(job);
+                }
+            }
+            let mut state = pool.lock();
+            if !pool.slot(0).mail.has_jobs() {
+                state.cold_mut().has_lost_maker = true;
+                break;
+            }
+        }
+        P::set_local(LocalKey::Worker, ptr::null_mut());
+        pool.never_comes(0);
+        // SAFETY: by this function's contract; nothing leads to them any more.
+        unsafe {
+            drop(Box::from_raw(context));
+            drop(Box::from_raw(frame));
+        }
     }
 
     /// True in the child of a fork: the workers are not here.
@@ -168,12 +210,16 @@ impl<P: Platform> Pool<P> {
         self.is_team() && self.mailed.load(SeqCst) > 0
     }
 
-    /// Brings a job that one of the pool's members alone may run.
-    pub(crate) fn mail(&self, member: usize, job: ListedJob<P>) {
+    /// Brings a job that one of the pool's members alone may run. False, and none is made, where that has ended with its thread.
+    #[must_use]
+    pub(crate) fn mail(&self, member: usize, job: impl FnOnce() -> ListedJob<P>) -> bool {
         let slot = self.slot(member - self.place.members.start);
-        self.mailed.fetch_add(1, SeqCst);
-        slot.mail.push(job);
         let mut state = self.lock();
+        if member == 0 && state.cold().has_lost_maker {
+            return false;
+        }
+        self.mailed.fetch_add(1, SeqCst);
+        slot.mail.push(job());
         // SAFETY: who sleeps there takes it away under the lock, before it leaves the latch.
         if let Some(latch) = unsafe { slot.waits_at.load(Relaxed).as_ref() } {
             latch.nudge();
@@ -181,6 +227,7 @@ impl<P: Platform> Pool<P> {
         let kick = state.choose_for_mail(self);
         self.unlock_and_kick(state, kick);
         self.monitor.notice_work();
+        true
     }
 
     /// Calls `with` with the pool of this member, of the same team.
@@ -197,9 +244,9 @@ impl<P: Platform> Pool<P> {
 
 impl<P: Platform> State<P> {
     /// How many members count as blocked for good.
-    fn outsiders(pool: &Pool<P>) -> usize {
-        let is_first = pool.place.members.start == 0;
-        pool.team().map_or(0, |team| usize::from(team.has_current_thread && is_first))
+    fn outsiders(&self, pool: &Pool<P>) -> usize {
+        let is_here = pool.place.members.start == 0 && !self.cold().has_lost_maker;
+        pool.team().map_or(0, |team| usize::from(team.has_current_thread && is_here))
     }
 
     /// True if nothing is left to do in the pool of a team that is to end, and nobody looks for something.
@@ -209,7 +256,7 @@ impl<P: Platform> State<P> {
             || self.ending
                 && self.active() == 0
                 && self.starting == 0
-                && self.blocked == Self::outsiders(pool)
+                && self.blocked == self.outsiders(pool)
                 && !self.has_work(pool)
                 && !pool.has_mail()
     }

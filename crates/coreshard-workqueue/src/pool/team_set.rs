@@ -151,9 +151,9 @@ impl<P: Platform> Pool<P> {
         outcome
     }
 
-    /// A member whose start was accepted, and dropped: the team is without it.
+    /// A member whose start was accepted, and dropped, or whose own thread has ended: the team is without it.
     #[cold]
-    fn never_comes(&self, index: usize) {
+    pub(super) fn never_comes(&self, index: usize) {
         let mut state = self.lock();
         state.retire_worker(index);
         // No other member has its index.

@@ -37,11 +37,12 @@ pub(super) fn broadcast<P: Platform, R: Send>(
     let mut sent = 0;
     let outcome = user::call(|| {
         for index in 0..members {
-            let body = JobBody::Call(part_of(&all, index));
-            let whole = &raw const all.done;
-            let job = ListedJob { body, whole, parts: ptr::null(), within: within::<P>() };
-            pool.with_pool_of(index, |pool| pool.mail(index, job));
-            sent += 1;
+            let job = || {
+                let body = JobBody::Call(part_of(&all, index));
+                let whole = &raw const all.done;
+                ListedJob { body, whole, parts: ptr::null(), within: within::<P>() }
+            };
+            sent += usize::from(pool.with_pool_of(index, |pool| pool.mail(index, job)));
         }
     });
     // Whatever was thrown there, this frame stays until those that were sent have done it.
@@ -53,9 +54,14 @@ pub(super) fn broadcast<P: Platform, R: Send>(
         thrown.resume();
     }
     let results = std::mem::take(&mut *all.results.lock());
-    let results: Vec<_> =
-        results.into_iter().map(|result| result.expect("all have done it")).collect();
-    results.into_iter().collect::<Result<_, _>>().unwrap_or_else(|thrown: Thrown| thrown.resume())
+    let is_whole = results.iter().all(Option::is_some);
+    let results: Result<Vec<R>, Thrown> = results.into_iter().flatten().collect();
+    let results = results.unwrap_or_else(|thrown| thrown.resume());
+    assert!(
+        is_whole,
+        "the thread that made the team was its member 0, and has ended: it can do nothing any more"
+    );
+    results
 }
 
 /// One member's part. It is called before `all.done` is open.
@@ -112,6 +118,6 @@ pub(super) fn spawn_broadcast<P: Platform>(
     for index in 0..members {
         let op = Arc::clone(&op);
         let body = JobBody::Call(Box::new(move || call_detached::<P>(|| op(index))));
-        pool.with_pool_of(index, |pool| pool.mail(index, detached(body)));
+        let _ = pool.with_pool_of(index, |pool| pool.mail(index, || detached(body)));
     }
 }

@@ -178,7 +178,7 @@ impl<P: Platform> TeamBuilder<'_, P> {
     }
 
     /// The thread that calls [`build`](Self::build) is the member with index 0, until it ends: it does the team's work while it waits for
-    /// some of it, and when it yields.
+    /// some of it, and when it yields. At its end it does what it was sent and others wait for, and the team goes on without it.
     ///
     /// # Examples
     /// ```

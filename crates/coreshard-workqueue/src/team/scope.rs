@@ -113,7 +113,7 @@ impl<'scope, P: Platform> TeamScope<'scope, P> {
         });
     }
 
-    /// Calls `op` once on each member, with its index, before the scope ends.
+    /// Calls `op` once on each member, with its index, before the scope ends; not on one that has ended with its thread.
     ///
     /// # Examples
     /// ```
@@ -133,9 +133,9 @@ impl<'scope, P: Platform> TeamScope<'scope, P> {
                 self.spawn(part);
                 continue;
             }
-            let body = JobBody::Call(self.part(part));
-            let job = self.job(body, within::<P>());
-            self.pool.with_pool_of(index, |pool| pool.mail(index, job));
+            // It counts only where it is taken.
+            let job = || self.job(JobBody::Call(self.part(part)), within::<P>());
+            let _ = self.pool.with_pool_of(index, |pool| pool.mail(index, job));
         }
     }
 

@@ -538,3 +538,79 @@ fn teams_that_wait_for_one_another_do_what_comes() {
         }
     });
 }
+
+/// A team that was made by a thread which is its first member, and has ended by now. Its members tell of their end.
+fn team_without_its_maker(members: usize) -> (Team<Host>, mpsc::Receiver<usize>) {
+    let (tell, told) = mpsc::channel();
+    let make = move || {
+        let runtime = runtime();
+        let team = runtime.team("left").members(members).with_current_thread();
+        team.on_exit(move |index| tell.send(index).unwrap()).build().unwrap()
+    };
+    (thread::spawn(make).join().unwrap(), told)
+}
+
+#[test]
+fn a_team_goes_on_without_the_thread_that_made_it() {
+    within(NEVER, || {
+        for members in [2, 3, 8] {
+            let (team, told) = team_without_its_maker(members);
+            let others: BTreeSet<_> = (1..members).collect();
+            assert_eq!(team.install(|| fib(15)), 610);
+            let asked = Mutex::new(BTreeSet::new());
+            let ask = |index| assert!(asked.lock().unwrap().insert(index));
+            let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                team.broadcast(ask);
+            }));
+            let message = *outcome.unwrap_err().downcast::<&str>().unwrap();
+            assert!(message.contains("member 0, and has ended"), "{message}");
+            assert_eq!(std::mem::take(&mut *asked.lock().unwrap()), others);
+            team.scope(|scope| scope.spawn_broadcast(|_, index| ask(index)));
+            assert_eq!(*asked.lock().unwrap(), others);
+            let (say, hear) = mpsc::channel();
+            team.spawn_broadcast(move |index| say.send(index).unwrap());
+            assert_eq!(hear.iter().collect::<BTreeSet<_>>(), others, "what it borrows is gone");
+            drop(team);
+            assert_eq!(told.iter().collect::<BTreeSet<_>>(), others, "all of its threads go");
+        }
+    });
+}
+
+#[test]
+fn the_thread_that_made_a_team_does_at_its_end_what_others_wait_for() {
+    within(NEVER, || {
+        for _ in 0..20 {
+            let (give, given) = mpsc::channel();
+            let (end, may_end) = mpsc::channel::<()>();
+            let maker = thread::spawn(move || {
+                let team = runtime().team("left").members(2).with_current_thread().build().unwrap();
+                give.send(team).unwrap();
+                may_end.recv().unwrap();
+                thread::current().id()
+            });
+            let team = given.recv().unwrap();
+            let kept = Arc::new(());
+            let theirs = Arc::clone(&kept);
+            // Nobody waits for that: the other member does it, and the maker, which sleeps, drops it.
+            team.spawn_broadcast(move |index| {
+                assert_eq!((index, Arc::strong_count(&theirs) > 0), (1, true))
+            });
+            let is_asked = Arc::new(AtomicUsize::new(0));
+            let theirs = Arc::clone(&is_asked);
+            let asks = thread::spawn(move || {
+                team.broadcast(|index| {
+                    theirs.fetch_add(index, SeqCst);
+                    (index, thread::current().id())
+                })
+            });
+            // The first is sent to before the second.
+            wait_until("both were sent to", || is_asked.load(SeqCst) == 1);
+            end.send(()).unwrap();
+            let id = maker.join().unwrap();
+            let ids = asks.join().unwrap();
+            assert_eq!(ids[0], (0, id));
+            assert_ne!(ids[1], (1, id));
+            wait_until("what was sent is gone", || Arc::strong_count(&kept) == 1);
+        }
+    });
+}

@@ -99,6 +99,10 @@ impl Platform for TestMachine {
         on!(sleep(duration));
     }
 
+    fn at_thread_end(end: Box<dyn FnOnce()>) {
+        on!(at_thread_end(end));
+    }
+
     fn spin_hint() {
         on!(spin_hint());
     }
