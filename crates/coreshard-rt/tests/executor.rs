@@ -184,7 +184,8 @@ fn a_timer_runs_its_task_in_time_or_not_at_all() {
     assert!(early.join().unwrap() >= asked + delay);
     late.join().unwrap();
     assert!(timer.cancel());
-    assert!(cancelled.join().unwrap_err().to_string().contains("dropped before it began"));
+    let error = cancelled.join().unwrap_err().to_string();
+    assert_eq!(error, "the task was dropped before it began");
 }
 
 #[test]

@@ -32,7 +32,7 @@ impl DeadlineHeap {
         self.heap.first().copied()
     }
 
-    /// The deadline of a CPU.
+    /// The deadline of a CPU; `None` where it has none, or the heap was not made for it.
     pub fn deadline(&self, cpu: usize) -> Option<u64> {
         self.position_of.get(cpu).copied().flatten().map(|position| self.heap[position].1)
     }
@@ -57,7 +57,7 @@ impl DeadlineHeap {
         self.down(position);
     }
 
-    /// Takes a CPU out.
+    /// Takes a CPU out, if it has a deadline.
     pub fn clear(&mut self, cpu: usize) {
         let Some(position) = self.position_of.get_mut(cpu).and_then(Option::take) else { return };
         self.heap.swap_remove(position);

@@ -11,19 +11,33 @@ use coreshard_platform::{AtomicInt, Lock, RealTime};
 const PENDING: u32 = 0;
 const DONE: u32 = 1;
 
-/// A task's panic. It may be dropped anywhere, whatever its payload's destructor does.
-pub struct TaskPanic(Thrown);
+/// Why a task has no result: its panic, or that it was dropped before it began, or is in another process. It may be dropped anywhere, whatever its
+/// payload's destructor does.
+pub struct TaskPanic {
+    thrown: Thrown,
+    is_panic: bool,
+}
 
 impl TaskPanic {
-    /// The panic's payload, to be resumed.
+    fn of(thrown: Thrown) -> Self {
+        Self { thrown, is_panic: true }
+    }
+
+    /// It did not panic: `why` says what there is in place of its result.
+    fn without_panic(why: &'static str) -> Self {
+        Self { thrown: Thrown::new(Box::new(why)), is_panic: false }
+    }
+
+    /// The panic's payload, to be resumed; of a task that did not panic, a text that says why it has no result.
     pub fn into_payload(self) -> Box<dyn Any + Send> {
-        self.0.into_payload()
+        self.thrown.into_payload()
     }
 }
 
 impl fmt::Display for TaskPanic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the task panicked: {}", self.0.message().unwrap_or("no text"))
+        let message = self.thrown.message().unwrap_or("no text");
+        if self.is_panic { write!(f, "the task panicked: {message}") } else { f.write_str(message) }
     }
 }
 
@@ -62,8 +76,9 @@ impl<P: RealTime, T> TaskHandle<P, T> {
     pub fn join(self) -> Result<T, TaskPanic> {
         while !self.is_done() {
             if P::process_generation() != self.outcome.process_generation {
-                let text = "its executor is in the process that this one was forked from";
-                return Err(TaskPanic(Thrown::new(Box::new(text))));
+                return Err(TaskPanic::without_panic(
+                    "the task's executor is in the process that this one was forked from",
+                ));
             }
             P::wait(&self.outcome.state, PENDING, None);
         }
@@ -91,7 +106,7 @@ pub(super) fn with_handle<P: RealTime, T: Send + 'static>(
     let completer = Completer { outcome: Some(Arc::clone(&outcome)) };
     let run = move || {
         let value = user::call(body);
-        completer.complete(value.map_err(TaskPanic));
+        completer.complete(value.map_err(TaskPanic::of));
     };
     (Box::new(run), TaskHandle { outcome })
 }
@@ -117,6 +132,6 @@ impl<P: RealTime, T> Completer<P, T> {
 
 impl<P: RealTime, T> Drop for Completer<P, T> {
     fn drop(&mut self) {
-        self.set(Err(TaskPanic(Thrown::new(Box::new("it was dropped before it began")))));
+        self.set(Err(TaskPanic::without_panic("the task was dropped before it began")));
     }
 }

@@ -93,7 +93,8 @@ impl<P: Platform> Workqueue<P> {
     }
 
     /// Calls `body` with each element, on as many of the queue's workers as find time, until one call returns an
-    /// error: then no further element is begun. Of several errors that is returned whose element comes first.
+    /// error: then no further element is begun. Of the errors that there were until then that is returned
+    /// whose element comes first; an earlier element that was not begun might have been another.
     ///
     /// # Errors
     /// The outer one where [`install`](Self::install) has one: `body` is dropped then, uncalled. The inner one is that of `body`:

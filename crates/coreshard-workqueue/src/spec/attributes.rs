@@ -88,7 +88,7 @@ impl Hooks {
     /// While all workers are busy, one of them looks into the reactor, without waiting, after every 64 items or so, and
     /// at the latest when it is done with its item some 4 ms later. On each [`Wake`] rung the reactor's wake-up comes after the
     /// pool's lock is free. A reactor that panics is told of (`tracing`), and not used any more: what waits
-    /// in it waits for ever then.
+    /// in it waits for ever then. So does the worker that is inside where [`Reactor::wake`](crate::Reactor::wake) panics instead of waking it.
     ///
     /// # Examples
     /// A channel's messages, which workers wait for themselves:
