@@ -1,6 +1,7 @@
 //! What a user asks of a device, and how it ends.
 
 mod completed;
+mod error_class;
 mod io_error;
 mod op;
 mod refused;
@@ -9,7 +10,8 @@ mod request;
 mod unfit;
 
 pub use completed::Completed;
-pub use io_error::{ErrorClass, IoError};
+pub use error_class::ErrorClass;
+pub use io_error::IoError;
 pub use op::Op;
 pub use refused::Refused;
 pub use request::{Payload, Priority, Request};

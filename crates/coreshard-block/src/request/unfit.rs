@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::io_error::ErrorClass;
+use super::error_class::ErrorClass;
 
 /// Buffers of one request, at most: what readv(2) takes (UIO_MAXIOV).
 pub const MAX_BUFFERS: usize = 1024;
