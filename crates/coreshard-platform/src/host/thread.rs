@@ -145,7 +145,7 @@ mod tests {
     fn a_thread_has_the_name_the_affinity_and_the_nice_value_asked_for() {
         let cpu: CpuSet = crate::affinity().unwrap().iter().take(1).collect();
         let spec = ThreadSpec {
-            name: "coreshard-test".into(),
+            name: "coreshard\0-test\0".into(),
             affinity: Some(cpu.clone()),
             // What everybody may ask for.
             nice: Some(19),

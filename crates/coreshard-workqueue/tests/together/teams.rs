@@ -228,6 +228,29 @@ fn hooks_and_names_are_by_index_and_the_end_comes_after_the_work() {
     hooks_and_names(&wide);
 }
 
+#[test]
+fn bytes_that_are_zero_are_left_out_of_members_names() {
+    let runtime = runtime();
+    let of = |names: fn(usize) -> &'static str| {
+        runtime.team("named").members(3).thread_names(move |index| Some(names(index).to_owned()))
+    };
+    let name = |index| ["\0", "a\0b", "c"][index];
+    let team = of(name).build().unwrap();
+    let names = team.broadcast(|_| thread::current().name().map(str::to_owned));
+    assert_eq!(names.into_iter().flatten().collect::<Vec<_>>(), ["", "ab", "c"]);
+    // Whoever starts the threads gets them so, too.
+    let (tell, told) = mpsc::channel();
+    let mut start = move |member: coreshard_workqueue::MemberThread| {
+        tell.send(member.name().map(str::to_owned)).unwrap();
+        thread::spawn(|| member.run());
+        Ok(())
+    };
+    drop(of(name).build_on(&mut start).unwrap());
+    drop(start);
+    let told: Vec<_> = told.iter().flatten().collect();
+    assert_eq!(told, ["", "ab", "c"]);
+}
+
 fn hooks_and_names(runtime: &Runtime<Host>) {
     let (started, exited) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new(Vec::new())));
     let (start, exit) = (Arc::clone(&started), Arc::clone(&exited));
