@@ -19,19 +19,34 @@ impl<P: Platform> Queue<P> {
     pub(super) fn check(&self, request: &Request) -> Result<(), Unfit> {
         let geometry = self.device.geometry();
         let end = request.offset.checked_add(request.bytes as u64);
-        let aligned = |number: u64, to: u32| to <= 1 || number.is_multiple_of(u64::from(to));
+        let fits = self.device.is_online()
+            && end.is_some_and(|end| end <= geometry.bytes)
+            && (request.op == Op::Read || geometry.writable)
+            && is_aligned(request.offset | request.bytes as u64, geometry.block_bytes)
+            && (geometry.memory_align <= 1 || memory_is_aligned(request, geometry.memory_align))
+            && request.bytes <= MAX_BYTES
+            && !matches!(&request.payload, Payload::Many(buffers) if buffers.len() > MAX_BUFFERS);
+        if fits { Ok(()) } else { self.check_again(request) }
+    }
+
+    /// The same, with what is seldom: the end of a file, and long requests that move nothing.
+    #[cold]
+    #[inline(never)]
+    fn check_again(&self, request: &Request) -> Result<(), Unfit> {
+        let geometry = self.device.geometry();
+        let Geometry { block_bytes, memory_align, .. } = geometry;
+        let (op, end) = (request.op, self.end_for(request.op));
         if !self.device.is_online() {
             Err(self.gone())
-        } else if end.is_none_or(|end| end > geometry.bytes) && self.is_past_end(request.op, end) {
-            Err(self.past_end(request.op))
-        } else if request.op != Op::Read && !geometry.writable {
+        } else if request.offset.checked_add(request.bytes as u64).is_none_or(|it| it > end) {
+            Err(Unfit::PastEnd { end })
+        } else if op != Op::Read && !geometry.writable {
             Err(Unfit::ReadOnly)
-        } else if !aligned(request.offset | request.bytes as u64, geometry.block_bytes)
-            || geometry.memory_align > 1 && !memory_is_aligned(request, geometry.memory_align)
+        } else if !is_aligned(request.offset | request.bytes as u64, block_bytes)
+            || memory_align > 1 && !memory_is_aligned(request, memory_align)
         {
-            let Geometry { block_bytes, memory_align, .. } = geometry;
             Err(Unfit::Unaligned { block_bytes, memory_align })
-        } else if request.bytes > MAX_BYTES && moves_data(request.op) {
+        } else if request.bytes > MAX_BYTES && matches!(op, Op::Read | Op::Write) {
             Err(Unfit::TooLong)
         } else {
             match &request.payload {
@@ -43,19 +58,8 @@ impl<P: Platform> Queue<P> {
         }
     }
 
-    #[cold]
     fn gone(&self) -> Unfit {
         if self.device.is_forked() { Unfit::Forked } else { Unfit::Offline }
-    }
-
-    #[cold]
-    fn is_past_end(&self, op: Op, end: Option<u64>) -> bool {
-        end.is_none_or(|end| end > self.end_for(op))
-    }
-
-    #[cold]
-    fn past_end(&self, op: Op) -> Unfit {
-        Unfit::PastEnd { end: self.end_for(op) }
     }
 
     /// Where the device ends: what is left of a file behind its last whole block can be read by the block alone.
@@ -189,9 +193,8 @@ impl<P: Platform> Queue<P> {
     }
 }
 
-/// Whether a completion tells how much was done.
-fn moves_data(op: Op) -> bool {
-    matches!(op, Op::Read | Op::Write)
+fn is_aligned(number: u64, to: u32) -> bool {
+    to <= 1 || number.is_multiple_of(u64::from(to))
 }
 
 fn memory_is_aligned(request: &Request, to: u32) -> bool {
