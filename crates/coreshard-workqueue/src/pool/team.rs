@@ -84,8 +84,12 @@ impl<P: Platform> Pool<P> {
         let context = Box::into_raw(Box::new(context));
         P::set_local(LocalKey::Worker, context.cast());
         P::at_thread_end(Box::new(move || {
-            // SAFETY: they are this thread's, which is at its end: it is inside of nothing, and nobody else has them.
-            unsafe { Self::lose_maker(context, frame) }
+            // Else it is a member no more, or, in a forked process, never was.
+            if ptr::eq(P::local(LocalKey::Worker), context.cast()) {
+                // SAFETY: they are this thread's, which is at its end: it is inside of nothing, and nobody else has them. Where it was
+                // adopted anew, and by chance to the same places, that was called first, and there is nothing any more.
+                unsafe { Self::lose_maker(context, frame) }
+            }
         }));
         let mut state = self.lock();
         state.set_blocked(0, Blocked::Declared);
@@ -93,15 +97,30 @@ impl<P: Platform> Pool<P> {
         state.starting -= 1;
     }
 
+    /// The team cannot be had: this thread is none of its members, if it was.
+    pub(super) fn lose_this_thread(self: &Arc<Self>) {
+        let Some(here) = context_here::<P>().filter(|here| Arc::ptr_eq(&here.pool, self)) else {
+            return;
+        };
+        let (frame, context) = (here.frame.get().cast_mut(), P::local(LocalKey::Worker).cast());
+        {
+            let mut state = self.lock();
+            // As where the first worker of a pool cannot be had: it is not there.
+            state.stopping |= state.alive == 1;
+        }
+        // SAFETY: it is a worker of a team that nobody has yet, so it was adopted, just now, and is inside of nothing.
+        unsafe { Self::lose_maker(context, frame) }
+    }
+
     /// The thread that was adopted ends: it does what others wait for of what it was sent, and the team is without it from there on.
     ///
     /// # Safety
-    /// It is this thread, they are as [`adopt_this_thread`](Self::adopt_this_thread) has made them, and this is called once.
+    /// It is this thread, and a member, they are as [`adopt_this_thread`](Self::adopt_this_thread) has made them, and it is inside of
+    /// nothing.
     unsafe fn lose_maker(context: *mut Context<P>, frame: *mut Frame<P>) {
         // SAFETY: by this function's contract.
         let here = unsafe { &*context };
-        let is_adopted = ptr::eq(P::local(LocalKey::Worker), context.cast());
-        if !is_adopted || here.pool.is_forked() {
+        if here.pool.is_forked() {
             // Whoever holds the pool's lock may not be here.
             return;
         }

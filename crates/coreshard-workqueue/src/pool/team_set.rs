@@ -59,7 +59,7 @@ impl<P: Platform> PoolSet<P> {
     /// Starts a team's members, by their index, each on a thread that `start` gets, or on one of the platform's.
     ///
     /// # Errors
-    /// Where one cannot be had; the others go with the lease.
+    /// Where one cannot be had; the others go with the lease, and this thread is none.
     pub(crate) fn man_team(
         &self,
         name_of: NameMember<'_>,
@@ -67,7 +67,13 @@ impl<P: Platform> PoolSet<P> {
     ) -> Result<(), SpawnError> {
         // A hook of the first may send to all.
         self.pools().for_each(|pool| pool.make_room_for_members());
-        self.pools().try_for_each(|pool| pool.man_team(name_of, &mut start))
+        let man = || self.pools().try_for_each(|pool| pool.man_team(name_of, &mut start));
+        // A user's names and starts may throw.
+        let outcome = user::call(man);
+        if !matches!(outcome, Ok(Ok(()))) {
+            self.pools().for_each(|pool| pool.lose_this_thread());
+        }
+        outcome.unwrap_or_else(|thrown| thrown.resume())
     }
 }
 

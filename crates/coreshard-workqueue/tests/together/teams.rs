@@ -637,3 +637,31 @@ fn the_thread_that_made_a_team_does_at_its_end_what_others_wait_for() {
         }
     });
 }
+
+#[test]
+fn a_team_that_cannot_be_had_leaves_the_thread_to_the_next() {
+    within(NEVER, || {
+        let runtime = runtime();
+        let team = || runtime.team("mine").members(3).with_current_thread();
+        for index in 1..3 {
+            let mut refuse = |member: coreshard_workqueue::MemberThread| {
+                if member.index() == index {
+                    return Err(io::Error::other("no"));
+                }
+                thread::spawn(|| member.run());
+                Ok(())
+            };
+            let error = team().build_on(&mut refuse).unwrap_err();
+            assert!(matches!(error, TeamError::Thread(_)), "{error}");
+            let names = move |member| {
+                assert_ne!(member, index, "a name that cannot be had");
+                None
+            };
+            let build = std::panic::AssertUnwindSafe(|| team().thread_names(names).build());
+            assert!(std::panic::catch_unwind(build).is_err());
+        }
+        let team = team().build().unwrap();
+        assert_eq!(team.index(), Some(0));
+        assert_eq!(team.broadcast(|index| index), [0, 1, 2]);
+    });
+}
