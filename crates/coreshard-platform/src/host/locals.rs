@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::ptr;
 
+use super::cpu;
 use crate::LocalKey;
 
 thread_local! {
@@ -28,7 +29,15 @@ impl Drop for Ends {
     }
 }
 
+fn is_main_thread() -> bool {
+    cpu::this_thread().0 == std::process::id()
+}
+
 pub(super) fn at_thread_end(end: Box<dyn FnOnce()>) {
+    // The process ends with its main thread: nobody has use for it then.
+    if is_main_thread() {
+        return;
+    }
     // One that ends already tells nobody any more.
     let _ = ENDS.try_with(|ends| ends.0.borrow_mut().push(end));
 }

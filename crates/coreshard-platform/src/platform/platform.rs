@@ -110,8 +110,9 @@ pub trait Platform: fmt::Debug + Sized + Send + Sync + 'static {
     /// Sets the calling thread's pointer under `key`.
     fn set_local(key: LocalKey, value: *mut ());
 
-    /// Calls `end` on the calling thread when that ends, with its pointers under all keys as they are then. Dropped, and never
-    /// called, on a platform whose threads tell nobody of their end.
+    /// Calls `end` on the calling thread when that ends, with its pointers under all keys as they are then; or when that ends the
+    /// process, wherever it is at. Dropped, and never called, on the main thread, and on a platform whose threads tell nobody of
+    /// their end.
     fn at_thread_end(end: Box<dyn FnOnce()>) {
         drop(end);
     }

@@ -68,27 +68,27 @@ impl<P: Platform> Pool<P> {
     ///
     /// It counts as blocked for good: what it does outside of the team's work is its own.
     pub(super) fn adopt_this_thread(self: &Arc<Self>) {
-        let frame = Box::into_raw(Box::new(Frame::of_worker()));
+        // It stays for good: who ends the process inside of its work leaves others there that look at it.
+        let frame = Box::leak(Box::new(Frame::of_worker()));
         let context = Context {
             pool: Arc::clone(self),
             own_pool: OwnPool::new(self),
             index: 0,
             slot: NonNull::from(self.slot(0)),
             producer: Cell::new(None),
-            frame: Cell::new(frame.cast_const()),
+            frame: Cell::new(ptr::from_ref(frame)),
             base: stack_pointer(),
             forks: Forks::new(),
             in_order: fifo(),
         };
-        // They stay for good where the platform tells of no end.
         let context = Box::into_raw(Box::new(context));
         P::set_local(LocalKey::Worker, context.cast());
         P::at_thread_end(Box::new(move || {
             // Else it is a member no more, or, in a forked process, never was.
             if ptr::eq(P::local(LocalKey::Worker), context.cast()) {
-                // SAFETY: they are this thread's, which is at its end: it is inside of nothing, and nobody else has them. Where it was
-                // adopted anew, and by chance to the same places, that was called first, and there is nothing any more.
-                unsafe { Self::lose_maker(context, frame) }
+                // SAFETY: it is what this thread was given. Where that was taken away, and it was given another at the same place, it
+                // was that one's turn first, and there is none any more.
+                unsafe { Self::lose_maker(context) };
             }
         }));
         let mut state = self.lock();
@@ -99,39 +99,38 @@ impl<P: Platform> Pool<P> {
 
     /// The team cannot be had: this thread is none of its members, if it was.
     pub(super) fn lose_this_thread(self: &Arc<Self>) {
-        let Some(here) = context_here::<P>().filter(|here| Arc::ptr_eq(&here.pool, self)) else {
+        if !context_here::<P>().is_some_and(|here| Arc::ptr_eq(&here.pool, self)) {
             return;
-        };
-        let (frame, context) = (here.frame.get().cast_mut(), P::local(LocalKey::Worker).cast());
+        }
         {
             let mut state = self.lock();
             // As where the first worker of a pool cannot be had: it is not there.
             state.stopping |= state.alive == 1;
         }
-        // SAFETY: it is a worker of a team that nobody has yet, so it was adopted, just now, and is inside of nothing.
-        unsafe { Self::lose_maker(context, frame) }
+        // SAFETY: it is a worker of a team that nobody has yet, so it was adopted, just now.
+        unsafe { Self::lose_maker(P::local(LocalKey::Worker).cast()) };
     }
 
-    /// The thread that was adopted ends: it does what others wait for of what it was sent, and the team is without it from there on.
+    /// The thread that was adopted ends, or its team cannot be had: the team is without it from here on, and what it was sent and has
+    /// not begun is dropped. It runs none of that: it may be that it ends the process, with a lock in its hands.
     ///
     /// # Safety
-    /// It is this thread, and a member, they are as [`adopt_this_thread`](Self::adopt_this_thread) has made them, and it is inside of
-    /// nothing.
-    unsafe fn lose_maker(context: *mut Context<P>, frame: *mut Frame<P>) {
+    /// It is what [`adopt_this_thread`](Self::adopt_this_thread) has given this thread.
+    unsafe fn lose_maker(context: *mut Context<P>) {
         // SAFETY: by this function's contract.
         let here = unsafe { &*context };
-        if here.pool.is_forked() {
+        let pool = Arc::clone(&here.pool);
+        if pool.is_forked() {
             // Whoever holds the pool's lock may not be here.
             return;
         }
-        let (pool, worker) = (Arc::clone(&here.pool), CurrentWorker { context: here });
+        let worker = CurrentWorker { context: here };
         loop {
-            while let Some(job) = worker.take_mail() {
-                if job.whole.is_null() {
-                    // Nobody waits for it, and the process may be about to end.
-                    drop(user::discard(job));
-                } else {
-                    worker.run_listed(job);
+            while let Some(ListedJob { body, parts, .. }) = worker.take_mail() {
+                drop(user::discard(body));
+                if !parts.is_null() {
+                    // SAFETY: it is one of them, and over with that.
+                    unsafe { Parts::end(parts, 1) };
                 }
             }
             let mut state = pool.lock();
@@ -142,11 +141,9 @@ impl<P: Platform> Pool<P> {
         }
         P::set_local(LocalKey::Worker, ptr::null_mut());
         pool.never_comes(0);
-        // SAFETY: by this function's contract; nothing leads to them any more.
-        unsafe {
-            drop(Box::from_raw(context));
-            drop(Box::from_raw(frame));
-        }
+        // SAFETY: by this function's contract. This thread alone looks at it, and finds it no more; where it ends the process inside of
+        // its work, it does not come back to that.
+        drop(unsafe { Box::from_raw(context) });
     }
 
     /// True in the child of a fork: the workers are not here.

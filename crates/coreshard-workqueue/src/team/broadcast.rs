@@ -1,25 +1,21 @@
 //! Something that each member does once.
 #![allow(unsafe_code)]
 
-use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::AcqRel;
 
 use coreshard_platform::user::{self, Thrown};
-use coreshard_platform::{AtomicInt, Lock, Platform};
+use coreshard_platform::{Lock, Platform};
 
 use super::job::{Reach, call_detached, detached, within};
 use super::scope::TeamScope;
 use super::wait::wait_for;
-use crate::base::latch::Latch;
-use crate::pool::{Closure, JobBody, JobNumber, ListedJob, OwnPool, Pool};
+use crate::pool::{Closure, JobBody, JobNumber, ListedJob, OwnPool, Parts, Pool};
 
 /// What the caller keeps until all have done it.
 struct Broadcast<'op, P: Platform, F, R> {
     op: &'op F,
     results: Lock<P, Vec<Option<Result<R, Thrown>>>>,
-    pending: P::AtomicU64,
-    done: Latch<P>,
+    parts: Parts<P>,
 }
 
 /// Calls `op` on each of so many members, and waits; of a queue's workers, on whichever there are.
@@ -32,23 +28,21 @@ pub(super) fn broadcast<P: Platform, R: Send>(
         return on_queue(pool, members, op);
     }
     let results = Lock::new((0..members).map(|_| None).collect());
-    let pending = P::AtomicU64::new(members as u64);
-    let all = Broadcast::<P, _, R> { op, results, pending, done: Latch::new() };
-    let mut sent = 0;
-    let outcome = user::call(|| {
-        for index in 0..members {
-            let job = || {
-                let body = JobBody::Call(part_of(&all, index));
-                let whole = &raw const all.done;
-                ListedJob { body, whole, parts: ptr::null(), within: within::<P>() }
-            };
-            sent += usize::from(pool.with_pool_of(index, |pool| pool.mail(index, job)));
-        }
-    });
+    let all = Broadcast::<P, _, R> { op, results, parts: Parts::new() };
+    let send = |index| {
+        // It counts only where it is taken.
+        let job = || {
+            let body = JobBody::Call(part_of(&all, index));
+            all.parts.begin(None);
+            let (whole, parts) = (all.parts.done(), &raw const all.parts);
+            ListedJob { body, whole, parts, within: within::<P>() }
+        };
+        let _ = pool.with_pool_of(index, |pool| pool.mail(index, job));
+    };
+    let (outcome, is_pending) = all.parts.open(None, || user::call(|| (0..members).for_each(send)));
     // Whatever was thrown there, this frame stays until those that were sent have done it.
-    let missing = (members - sent) as u64;
-    if missing == 0 || all.pending.fetch_sub(missing, AcqRel) != missing {
-        wait_for(pool, &all.done, JobNumber::NONE);
+    if is_pending {
+        wait_for(pool, all.parts.done(), JobNumber::NONE);
     }
     if let Err(thrown) = outcome {
         thrown.resume();
@@ -64,7 +58,7 @@ pub(super) fn broadcast<P: Platform, R: Send>(
     results
 }
 
-/// One member's part. It is called before `all.done` is open.
+/// One member's part. It is called, or dropped, before it is over.
 fn part_of<P: Platform, R: Send, F: Fn(usize) -> R + Sync>(
     all: &Broadcast<'_, P, F, R>,
     index: usize,
@@ -73,17 +67,13 @@ fn part_of<P: Platform, R: Send, F: Fn(usize) -> R + Sync>(
     let run = move || {
         // All of it, not its one field.
         let Reach(all) = { reach };
-        // SAFETY: the caller keeps it until `done` is open, which the last does last.
+        // SAFETY: the caller keeps it until all parts are over.
         let shared = unsafe { &*all };
         let outcome = user::call(|| (shared.op)(index));
         shared.results.lock()[index] = Some(outcome);
-        if shared.pending.fetch_sub(1, AcqRel) == 1 {
-            // SAFETY: as above; not touched after.
-            unsafe { Latch::open(&raw const (*all).done) };
-        }
     };
     let run: Box<dyn FnOnce() + Send + '_> = Box::new(run);
-    // SAFETY: it is called before `done` is open, and so before what it borrows is gone: whoever sends it waits for that,
+    // SAFETY: it is called or dropped before the part is over, and so before what it borrows is gone: whoever sends it waits for that,
     // and leaves its frame no other way (a wait that cannot end, in a process that was forked, has nobody who would
     // call it).
     unsafe { std::mem::transmute::<Box<dyn FnOnce() + Send + '_>, Closure>(run) }

@@ -178,7 +178,8 @@ impl<P: Platform> TeamBuilder<'_, P> {
     }
 
     /// The thread that calls [`build`](Self::build) is the member with index 0, until it ends: it does the team's work while it waits for
-    /// some of it, and when it yields. At its end it does what it was sent and others wait for, and the team goes on without it.
+    /// some of it, and when it yields. After its end the team goes on without it, and what was sent to it alone
+    /// ([broadcasts](Team::broadcast)) and not begun is dropped. The main thread is a member for as long as the process lasts.
     ///
     /// # Examples
     /// ```

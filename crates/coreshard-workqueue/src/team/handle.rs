@@ -270,7 +270,7 @@ impl<P: Platform> Team<P> {
     ///
     /// # Panics
     /// With what the first throws, when all are done; with [`Forked`] in a process that was forked from the team's; and, when all others are
-    /// done, where the thread that made the team [was a member](crate::TeamBuilder::with_current_thread), and has ended.
+    /// done, where the thread that made the team [was a member](crate::TeamBuilder::with_current_thread), and has ended before it began.
     ///
     /// # Examples
     /// ```
@@ -284,7 +284,7 @@ impl<P: Platform> Team<P> {
         broadcast::broadcast(&self.pool, self.members(), &op)
     }
 
-    /// Calls `op` once on each member, with its index, some time; not on one that has ended with its thread, or does so before.
+    /// Calls `op` once on each member, with its index, some time; not on one whose thread has ended, or ends before.
     ///
     /// What it throws goes to the panic handler.
     ///

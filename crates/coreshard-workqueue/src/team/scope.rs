@@ -113,7 +113,7 @@ impl<'scope, P: Platform> TeamScope<'scope, P> {
         });
     }
 
-    /// Calls `op` once on each member, with its index, before the scope ends; not on one that has ended with its thread.
+    /// Calls `op` once on each member, with its index, before the scope ends; not on one whose thread has ended, or ends before.
     ///
     /// # Examples
     /// ```
