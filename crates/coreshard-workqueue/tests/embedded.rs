@@ -9,11 +9,13 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
 use coreshard_platform::Host;
-use coreshard_topology::{Scope, Topology};
+use coreshard_topology::{CpuId, Scope, Topology};
 use coreshard_workqueue::{
     EmbeddedFunction, EmbeddedWork, EmbeddedWorks, ForeignFunction, FunctionName, RefusedReason,
     Runtime, Sampling, Target, WorkErrorReason, Workqueue,
 };
+
+use testing::wait_until;
 
 testing::watch!();
 
@@ -489,4 +491,23 @@ fn calls_of_two_words_are_run_in_any_case() {
         assert_eq!(call(1, 1), Err(RefusedReason::ShutDown));
         assert_eq!(SUM.load(SeqCst), 4950 * 1000 + 100, "{}", queue.name());
     }
+}
+
+#[test]
+fn a_target_that_goes_before_its_time_loses_nothing() {
+    let runtime = runtime();
+    let queue = runtime.workqueue().name("pods").scope(Scope::Cpu).build().unwrap();
+    let job = Job::new(count);
+    let to = |cpu, delay| {
+        // SAFETY: the job is there until it is over.
+        unsafe { works().queue_to(job.place(), &queue, Target::Cpu(CpuId(cpu)), delay) }
+    };
+    for delay in [Duration::ZERO, Duration::from_millis(1)] {
+        let error = to(99, delay).unwrap_err().to_string();
+        assert!(error.contains("CPU 99 is none of the workqueue's"), "{error}");
+    }
+    assert!(to(3, Duration::from_millis(20)).unwrap());
+    runtime.set_usable("0-1".parse().unwrap()).unwrap();
+    wait_until("it runs elsewhere", || job.runs() == 1);
+    assert!(to(3, Duration::from_millis(1)).is_err());
 }

@@ -30,7 +30,7 @@ pub(crate) type Neighbours<P> = Arc<[Arc<Pool<P>>]>;
 /// The workers of one pod.
 pub(crate) struct Pool<P: Platform> {
     /// I: names the pool in the process.
-    pub(super) id: PoolId,
+    pub(crate) id: PoolId,
     /// I:
     pub(crate) place: Place,
     /// I:

@@ -360,6 +360,34 @@ impl<P: Platform> Workqueue<P> {
         }
     }
 
+    /// As [`Self::enter_beyond`], for what was accepted before: where the queue has left its target meanwhile, it goes to another.
+    pub(crate) fn enter_accepted(&self, target: Target) -> Result<Entry<'_, P>, RefusedReason> {
+        match self.enter_beyond(target) {
+            Err(RefusedReason::NoSuchCpu(_) | RefusedReason::NoSuchNode(_)) => {
+                self.enter_beyond(Target::Here)
+            }
+            entered => entered,
+        }
+    }
+
+    /// For what is to come later: an error where the queue has no such target now.
+    pub(crate) fn check_target(&self, target: Target) -> Result<(), RefusedReason> {
+        if target == Target::Here {
+            return Ok(());
+        }
+        match self.enter_beyond(target) {
+            Ok(entry) => {
+                entry.abandon();
+                Ok(())
+            }
+            Err(reason @ (RefusedReason::NoSuchCpu(_) | RefusedReason::NoSuchNode(_))) => {
+                Err(reason)
+            }
+            // It may take it then.
+            Err(_) => Ok(()),
+        }
+    }
+
     /// The worker on this thread, if there is one, as one that waits for items of this queue.
     pub(crate) fn waiter(&self) -> Option<Waiter> {
         self.shared().waiter()

@@ -168,10 +168,11 @@ impl<P: Platform> Work<P> {
         self.queue_to(queue, Target::Here, delay)
     }
 
-    /// Queues it for `target` when `delay` is over: all the others in one.
+    /// Queues it for `target` when `delay` is over: all the others in one. Where the queue has that CPU or node no more by then, since
+    /// CPUs were taken away or its scope was changed, it goes to another of its pods.
     ///
     /// # Errors
-    /// As theirs.
+    /// As theirs, now: also where `target` is none of the queue's, though the delay is not over.
     ///
     /// # Examples
     /// ```
@@ -562,7 +563,10 @@ impl<P: Platform> Work<P> {
         match deadline {
             None => queue.enter_beyond(target).map(Way::Queue).map_err(refused),
             Some(_) if queue.is_forked() => Err(refused(RefusedReason::Forked)),
-            Some(deadline) => Ok(Way::Timers(deadline)),
+            Some(deadline) => {
+                queue.check_target(target).map_err(refused)?;
+                Ok(Way::Timers(deadline))
+            }
         }
     }
 

@@ -79,7 +79,7 @@ impl<P: Platform> Delayed<P> {
     /// Its time has come. Neither calls nor drops anything of a user's.
     pub(super) fn queue_now(self) {
         let Self { work, number, queue, target } = self;
-        let unsent = match queue.enter_beyond(target) {
+        let unsent = match queue.enter_accepted(target) {
             Ok(entry) => match work.core.state.fire(number) {
                 Some(claimed) => {
                     work.dispatch(claimed, entry);

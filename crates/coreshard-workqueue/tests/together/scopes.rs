@@ -240,3 +240,38 @@ fn a_future_waits_for_a_scope_without_blocking() {
         assert_eq!(refused.into_item().0, 3);
     });
 }
+
+/// The pods that there are at the end, each once, and nobody is told of CPUs that he did not name.
+#[test]
+fn each_pod_is_called_in_its_own_place_while_pods_change() {
+    let topology = Topology::from_synthetic("package:1 l3:2 core:2 pu:1").unwrap();
+    let runtime =
+        Runtime::<Host>::builder(topology).laid_over(affinity().unwrap()).build().unwrap();
+    let queue = runtime.workqueue().scope(Scope::Cpu).build().unwrap();
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            let scopes = [Scope::Cache, Scope::Cpu, Scope::System];
+            for turn in 0.. {
+                if is_over.load(SeqCst) {
+                    break;
+                }
+                match turn % 2 {
+                    0 => drop(runtime.set_usable(["0-1", "0-3"][turn / 2 % 2].parse().unwrap())),
+                    _ => drop(queue.change().scope(scopes[turn / 2 % 3]).apply()),
+                }
+            }
+        });
+        for _ in 0..3_000 {
+            let pools = queue.on_each_pod(|pod| {
+                let here = current::<Host>().expect("a worker");
+                assert_eq!(here.pod(), pod);
+                here.pool()
+            });
+            let pools = pools.unwrap();
+            let different: std::collections::BTreeSet<_> = pools.iter().collect();
+            assert_eq!(different.len(), pools.len(), "{pools:?}");
+        }
+        is_over.store(true, SeqCst);
+    });
+}

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use coreshard_platform::Host;
-use coreshard_topology::{CpuId, Scope, Topology, Usable};
+use coreshard_topology::{CpuId, NodeId, Scope, Topology, Usable};
 use coreshard_workqueue::{
-    Intake, MissedTick, Periodic, RefusedReason, Runtime, WorkErrorReason, Workqueue,
+    Intake, MissedTick, Periodic, RefusedReason, Runtime, Target, WorkErrorReason, Workqueue,
 };
 use testing::{NEVER, wait_until};
 
@@ -531,4 +531,54 @@ fn periodic_work_ticks_until_it_is_stopped() {
     drop(Periodic::start(&queue, Duration::from_micros(50), MissedTick::Skip, tick).unwrap());
     queue.drain().unwrap();
     wait_until("its function is dropped", || Arc::strong_count(&ticks) == 1);
+}
+
+/// Four CPUs in as many pods, and a queue on them.
+fn pods_of_one() -> (Runtime<Host>, Workqueue<Host>) {
+    let topology = Topology::from_synthetic("package:1 l3:2 core:2 pu:1").unwrap();
+    let runtime = Runtime::builder(topology);
+    let runtime = runtime.laid_over(coreshard_platform::affinity().unwrap()).build().unwrap();
+    let queue = runtime.workqueue().name("pods").scope(Scope::Cpu).build().unwrap();
+    (runtime, queue)
+}
+
+#[test]
+fn a_target_that_the_queue_has_not_is_refused_before_its_time() {
+    let (_runtime, queue) = pods_of_one();
+    for target in [Target::Cpu(CpuId(99)), Target::Node(NodeId(7))] {
+        for delay in [Duration::ZERO, Duration::from_millis(1), LONG] {
+            let work = Work::new(|_| panic!("it is nowhere to run"));
+            let refused =
+                [work.queue_to(&queue, target, delay), work.modify_to(&queue, target, delay)];
+            for refused in refused {
+                let error = refused.unwrap_err();
+                assert!(error.to_string().contains("of the workqueue"), "{error}");
+            }
+            assert!(!work.is_pending() && !work.flush().unwrap());
+        }
+    }
+    // A queueing that is pending stays.
+    let (work, begun, end) = held();
+    assert!(work.queue_after(&queue, Duration::from_millis(5)).unwrap());
+    work.modify_to(&queue, Target::Cpu(CpuId(99)), LONG).unwrap_err();
+    begun.recv_timeout(NEVER).unwrap();
+    drop(end);
+}
+
+#[test]
+fn a_target_that_goes_before_its_time_loses_nothing() {
+    let (runtime, queue) = pods_of_one();
+    let ran = Arc::new(AtomicUsize::new(0));
+    let work = || {
+        let ran = Arc::clone(&ran);
+        Work::new(move |_| _ = ran.fetch_add(1, SeqCst))
+    };
+    let (timed, flushed) = (work(), work());
+    let target = Target::Cpu(CpuId(3));
+    assert!(timed.queue_to(&queue, target, Duration::from_millis(20)).unwrap());
+    assert!(flushed.queue_to(&queue, target, LONG).unwrap());
+    runtime.set_usable("0-1".parse().unwrap()).unwrap();
+    assert!(flushed.flush().unwrap());
+    wait_until("both have run", || ran.load(SeqCst) == 2);
+    assert!(work().queue_to(&queue, target, LONG).is_err(), "it is gone by now");
 }

@@ -68,7 +68,7 @@ impl<P: Platform> DelayedEmbedded<P> {
         // SAFETY: neither void nor begun: the item is there, and under the lock.
         let work = unsafe { EmbeddedWork::fields(ticket.work()) };
         let mut limiter = 0;
-        match queue.enter_beyond(target) {
+        match queue.enter_accepted(target) {
             Ok(entry) => {
                 limiter = entry.limiter_id();
                 let armed = work.take_armed::<P>();

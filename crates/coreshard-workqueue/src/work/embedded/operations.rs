@@ -143,6 +143,7 @@ impl<P: Platform> EmbeddedWorks<P> {
         if item.disables != 0 {
             return Err(error(work, WorkErrorKind::Disabled));
         }
+        check_target(work, queue, target)?;
         self.arm(stripe, state, work, queue, target, deadline).map(|()| true)
     }
 
@@ -175,7 +176,10 @@ impl<P: Platform> EmbeddedWorks<P> {
             None => Ok(queue
                 .enter_beyond(target)
                 .map_err(|reason| error(work, WorkErrorKind::Refused(reason)))?),
-            Some(deadline) => Err(deadline),
+            Some(deadline) => {
+                check_target(work, queue, target)?;
+                Err(deadline)
+            }
         };
         let was_pending = item.is(PENDING);
         let mut afterwards = Afterwards::nothing();
@@ -484,6 +488,14 @@ impl<P: Platform> EmbeddedWorks<P> {
             }
         }
     }
+}
+
+fn check_target<P: Platform>(
+    work: Place,
+    queue: &Workqueue<P>,
+    target: Target,
+) -> Result<(), WorkError> {
+    queue.check_target(target).map_err(|reason| error(work, WorkErrorKind::Refused(reason)))
 }
 
 #[cold]
