@@ -161,6 +161,24 @@ fn what_has_not_begun_by_its_deadline_never_does() {
     });
 }
 
+/// As a sleep that is cut short by the clock's end.
+#[test]
+fn a_deadline_after_the_clocks_end_is_none() {
+    within(NEVER, || {
+        let (_runtime, queue) = queue(4);
+        for deadline in [Duration::MAX, Duration::from_secs(u64::MAX / 2)] {
+            let layer = WorkqueueLayer::new(queue.clone()).deadline(deadline);
+            for layer in [layer.clone(), layer.shed()] {
+                let mut service = layer.service_fn(DOUBLE);
+                block_on(async {
+                    ready(&mut service).await.unwrap();
+                    assert_eq!(service.call(4).await.unwrap(), 8);
+                });
+            }
+        }
+    });
+}
+
 #[test]
 fn the_time_in_line_counts() {
     within(NEVER, || {

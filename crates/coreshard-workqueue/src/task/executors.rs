@@ -7,7 +7,9 @@ mod futures_task_traits {
 
     use crate::queue::Workqueue;
 
-    /// With the feature `futures`: tasks are detached.
+    /// With the feature `futures`: tasks are detached. A shutdown is the one error that there is: it is told wherever
+    /// [`spawn`](Workqueue::spawn) refuses, also where the queue drains, or is full and waits for the caller. Elsewhere
+    /// a full queue is waited for. So a queue for this has no capacity.
     impl<P: Platform> Spawn for Workqueue<P> {
         fn spawn_obj(&self, future: FutureObj<'static, ()>) -> Result<(), SpawnError> {
             match self.spawn(future) {
@@ -27,8 +29,10 @@ mod hyper_traits {
 
     use crate::queue::Workqueue;
 
-    /// With the feature `hyper`: tasks are detached. hyper has no way to hear of a refusal: if the
-    /// queue is shut down, the future is dropped, and a warning is logged.
+    /// With the feature `hyper`: tasks are detached. hyper has no way to hear of a refusal: where
+    /// [`spawn`](Workqueue::spawn) refuses, as a queue does that is shut down, drains, or is full and waits for the caller, the future is
+    /// dropped, and a warning is logged. Elsewhere a full queue is waited for. So a queue for this has no capacity; a tower service in
+    /// front of another queue bounds requests.
     impl<P: Platform, F> hyper::rt::Executor<F> for Workqueue<P>
     where
         F: Future + Send + 'static,

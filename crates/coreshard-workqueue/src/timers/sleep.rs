@@ -51,7 +51,8 @@ enum SleepErrorKind {
 }
 
 impl SleepError {
-    pub(super) fn is_beyond_clock(&self) -> bool {
+    /// True if the reason is that it would end after the platform's clock does.
+    pub fn is_beyond_clock(&self) -> bool {
         matches!(self.kind, SleepErrorKind::BeyondClock { .. })
     }
 }

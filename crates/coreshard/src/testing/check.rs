@@ -215,7 +215,8 @@ impl Check {
     /// At the first seed that fails, with a message that tells why, and ends with the one line that brings the run
     /// about again: where `test` panics; where an item does and nobody hears of it; where threads are deadlocked, each
     /// with what it waits for and where; where a run comes to no end; where queues are left at its end, or
-    /// items that never began; where nothing goes on for the [patience](Self::patience).
+    /// items that never began; where nothing goes on for the [patience](Self::patience). And where there are no
+    /// [seeds](Self::seeds).
     #[track_caller]
     pub fn run(&self, test: impl Fn() + Send + Sync + 'static) -> Checked {
         let test: Arc<dyn Fn() + Send + Sync> = Arc::new(test);
@@ -235,16 +236,26 @@ impl Check {
     }
 
     /// Which seeds, and what is replayed.
-    fn seeds_to_run(&self) -> (std::ops::Range<u64>, Option<ReplaySeed>) {
+    fn seeds_to_run(&self) -> (impl Iterator<Item = u64>, Option<ReplaySeed>) {
+        let (first, count, replayed) = self.seeds_asked_for();
+        assert!(
+            count > 0,
+            "a check of no seeds would hold whatever is tested; it needs one at least"
+        );
+        // After the last one comes 0.
+        ((0..count).map(move |number| first.wrapping_add(number)), replayed)
+    }
+
+    fn seeds_asked_for(&self) -> (u64, u64, Option<ReplaySeed>) {
         if let Ok(text) = std::env::var(REPLAY) {
             let replay: ReplaySeed =
                 text.parse().unwrap_or_else(|error| panic!("{REPLAY}={text:?}: {error}"));
-            return (replay.seed..replay.seed.saturating_add(1), Some(replay));
+            return (replay.seed, 1, Some(replay));
         }
         let seeds = std::env::var(SEEDS).map_or(self.seeds, |text| {
             text.parse().unwrap_or_else(|_| panic!("{SEEDS}={text:?} is no number of seeds"))
         });
-        (self.first_seed..self.first_seed.saturating_add(seeds), None)
+        (self.first_seed, seeds, None)
     }
 
     fn run_seed(

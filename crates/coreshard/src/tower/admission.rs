@@ -2,11 +2,13 @@
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use coreshard_platform::{Platform, Time};
 
 use super::error::{Kind, ServiceError};
 use super::layer::{Overload, WorkqueueLayer};
-use crate::{RefusedReason, Reservation, ReserveAsync, Sleep};
+use crate::{Here, RefusedReason, Reservation, ReserveAsync, Sleep, SleepError};
 
 /// The state of one clone of a service. A clone of it is not ready.
 #[derive(Debug)]
@@ -20,7 +22,7 @@ enum Readiness {
     No,
     Waiting {
         room: ReserveAsync,
-        since: Instant,
+        since: Time,
         limit: Option<Sleep>,
     },
     /// What the next call is told; and how long it has waited for it.
@@ -67,12 +69,12 @@ impl Admission {
             return Poll::Ready(Ok(()));
         }
         if matches!(self.readiness, Readiness::No) {
-            let limit = match self.layer.deadline.map(|deadline| self.layer.queue.sleep(deadline)) {
-                Some(Err(error)) => return Poll::Ready(Err(self.error(Kind::NoTimer(error)))),
-                limit => limit.and_then(Result::ok),
+            let limit = match self.limit(Duration::ZERO) {
+                Err(error) => return Poll::Ready(Err(self.error(Kind::NoTimer(error)))),
+                Ok(limit) => limit,
             };
             let room = self.layer.queue.reserve_async();
-            self.readiness = Readiness::Waiting { room, since: Instant::now(), limit };
+            self.readiness = Readiness::Waiting { room, since: Here::now(), limit };
         }
         let Readiness::Waiting { room, since, limit } = &mut self.readiness else {
             return Poll::Ready(Ok(()));
@@ -95,7 +97,7 @@ impl Admission {
                 Err(Denied::Late)
             }
         };
-        let waited = since.elapsed();
+        let waited = Here::now() - *since;
         self.readiness = Readiness::Ready { room, waited };
         Poll::Ready(Ok(()))
     }
@@ -112,10 +114,17 @@ impl Admission {
             },
         };
         let room = room.map_err(|denied| self.error(self.kind(denied)))?;
-        let left = self.layer.deadline.map(|deadline| deadline.saturating_sub(waited));
-        let limit = left.map(|left| queue.sleep(left)).transpose();
-        let limit = limit.map_err(|error| self.error(Kind::NoTimer(error)))?;
+        let limit = self.limit(waited).map_err(|error| self.error(Kind::NoTimer(error)))?;
         Ok(Admitted { room, limit })
+    }
+
+    /// What is left of a request's time after it has `waited`; `None` where it has as long as it likes, or as the clock goes on.
+    fn limit(&self, waited: Duration) -> Result<Option<Sleep>, SleepError> {
+        let Some(deadline) = self.layer.deadline else { return Ok(None) };
+        match self.layer.queue.sleep(deadline.saturating_sub(waited)) {
+            Err(error) if error.is_beyond_clock() => Ok(None),
+            limit => limit.map(Some),
+        }
     }
 
     fn kind<E>(&self, denied: Denied) -> Kind<E> {

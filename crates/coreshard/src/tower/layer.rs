@@ -36,7 +36,8 @@ impl WorkqueueLayer {
         self
     }
 
-    /// How long a request may take, waiting and running. Default: as long as it likes.
+    /// How long a request may take, waiting and running. Default: as long as it likes, which it has, too, where the clock ends before
+    /// that.
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline = Some(deadline);
         self

@@ -222,3 +222,36 @@ fn the_same_test_is_the_same_each_time() {
     assert_eq!(first.len(), 20);
     assert_eq!(run(), first);
 }
+
+/// Waiting for room counts, on the machine's clock.
+#[cfg(feature = "tower")]
+#[test]
+fn a_services_deadline_is_of_the_machines_time() {
+    use std::convert::Infallible;
+    use std::task::{Context, Waker};
+
+    use coreshard::tower::{ServiceErrorReason, WorkqueueLayer};
+    use tower_service::Service;
+
+    by_hand(|hand| {
+        let queue = coreshard::workqueue().unwrap().name("few").capacity(1).build().unwrap();
+        let layer = WorkqueueLayer::new(queue.clone()).deadline(Duration::from_secs(2));
+        let mut service = layer.service_fn(|number: u32, _| Ok::<_, Infallible>(number));
+        let mut context = Context::from_waker(Waker::noop());
+        let room = queue.try_reserve().unwrap();
+        assert!(service.poll_ready(&mut context).is_pending());
+        hand.advance(Duration::from_millis(1_500));
+        drop(room);
+        assert!(service.poll_ready(&mut context).is_ready());
+        queue.freeze().unwrap();
+        let mut response = std::pin::pin!(service.call(1));
+        hand.advance(Duration::from_millis(499));
+        assert!(response.as_mut().poll(&mut context).is_pending());
+        hand.advance(Duration::from_millis(1));
+        let std::task::Poll::Ready(Err(error)) = response.as_mut().poll(&mut context) else {
+            panic!("its time is over");
+        };
+        assert_eq!(error.reason(), ServiceErrorReason::DeadlineExceeded { has_begun: false });
+        queue.thaw().unwrap();
+    });
+}

@@ -219,3 +219,13 @@ fn a_program_may_look_again_and_again() {
         }
     });
 }
+
+#[test]
+fn a_check_runs_as_many_seeds_as_are_asked_for_and_not_none() {
+    let runs = |check: Check| check.run(|| tree(2)).runs;
+    assert_eq!(runs(Check::new().first_seed(u64::MAX).seeds(3)), 3);
+    assert_eq!(runs(Check::new().first_seed(u64::MAX - 1).seeds(1)), 1);
+    let none = std::panic::catch_unwind(|| Check::new().seeds(0).run(|| panic!("not even once")));
+    let message = *none.unwrap_err().downcast::<&str>().unwrap();
+    assert!(message.contains("no seeds"), "{message}");
+}
