@@ -36,6 +36,10 @@
 //! that measure their times ([`Builder::times`](crate::Builder::times)), over all items so far.
 //! Queues of one name are added up, except for these two, where the slowest counts.
 //!
+//! What is gone is not published any more, and the facade has no way to take it away: a recorder shows its last figures until it lets
+//! them expire (an exporter's idle time-out). A queue that is made anew under its former name begins at 0, and recorders that keep the highest count
+//! of a counter, as the facade's own storage does, stand still until it is passed. So keep queues that are watched, or give each a name of its own.
+//!
 //! ```
 //! let queue = coreshard::workqueue()?.name("thumbnails").build()?;
 //! coreshard::metrics::describe();
