@@ -52,7 +52,7 @@ pub(crate) struct Pool<P: Platform> {
     /// I (the injectors have their own rules): the lock-free intake, if that is the rung.
     pub(super) queue: Option<Injectors<P>>,
     /// A: set once each, under the lock, before the index is used.
-    pub(super) slots: Box<[P::AtomicPtr<WorkerSlot<P>>]>,
+    slots: Box<[SlotPlace<P>]>,
     /// A: indices below have a slot. Written under the lock.
     pub(super) slot_count: P::AtomicU32,
     /// A: claims that were opened to thieves and not yet seen to be used up. Those who look for
@@ -175,7 +175,7 @@ impl<P: Platform> Pool<P> {
             most_workers: settings.most_workers,
             trusts_at_once: settings.trusts_at_once,
             queue,
-            slots: (0..MAX_WORKERS).map(|_| P::AtomicPtr::new(std::ptr::null_mut())).collect(),
+            slots: (0..MAX_WORKERS).map(|_| SlotPlace::empty()).collect(),
             slot_count: P::AtomicU32::new(0),
             open_claims: Padded::new(P::AtomicU32::new(0)),
             is_team,
@@ -257,7 +257,7 @@ impl<P: Platform> Pool<P> {
     #[inline]
     #[allow(unsafe_code)]
     pub(super) fn slot(&self, index: usize) -> &WorkerSlot<P> {
-        let slot = self.slots[index].load(Acquire);
+        let slot = self.slots[index].slot.load(Acquire);
         assert!(!slot.is_null(), "worker {index} has a slot before anybody knows it");
         // SAFETY: slots are made by `ensure_slot`, never replaced, and freed with the pool.
         unsafe { &*slot }
@@ -265,11 +265,13 @@ impl<P: Platform> Pool<P> {
 
     /// Called under the lock, before the index is handed out.
     pub(super) fn ensure_slot(&self, index: usize) {
-        if self.slots[index].load(Relaxed).is_null() {
+        let place = &self.slots[index];
+        if place.slot.load(Relaxed).is_null() {
+            P::describe(&raw const *place);
             let slot = Box::into_raw(Box::new(WorkerSlot::new()));
             P::describe(slot.cast_const());
             // Release pairs with the Acquire of `slot`.
-            self.slots[index].store(slot, Release);
+            place.slot.store(slot, Release);
             let count = u32::try_from(index + 1).expect("fewer workers than 2³²");
             if self.slot_count.load(Relaxed) < count {
                 self.slot_count.store(count, Release);
@@ -335,7 +337,7 @@ impl<P: Platform> Drop for Pool<P> {
     fn drop(&mut self) {
         // It goes with the last pool.
         self.monitor.wake();
-        for slot in &self.slots {
+        for SlotPlace { slot } in &self.slots {
             let slot = slot.load(Relaxed);
             if !slot.is_null() {
                 // SAFETY: made by `Box::into_raw` in `ensure_slot`; the last reference to the
@@ -343,6 +345,18 @@ impl<P: Platform> Drop for Pool<P> {
                 drop(unsafe { Box::from_raw(slot) });
             }
         }
+    }
+}
+
+/// Where a worker's slot is found by its index; null before it has one.
+struct SlotPlace<P: Platform> {
+    slot: P::AtomicPtr<WorkerSlot<P>>,
+}
+fields!(SlotPlace<P: Platform> { slot });
+
+impl<P: Platform> SlotPlace<P> {
+    fn empty() -> Self {
+        Self { slot: P::AtomicPtr::new(std::ptr::null_mut()) }
     }
 }
 
