@@ -348,8 +348,8 @@ fn loom_mail_comes_to_its_member() {
     check(1, || {
         let pool = team(2);
         let ran = Arc::new(Parker::<Loom>::new());
-        pool.mail(0, telling(&ran));
-        pool.mail(1, telling(&ran));
+        assert!(pool.mail(0, || telling(&ran)));
+        assert!(pool.mail(1, || telling(&ran)));
         ran.park();
         pool.tell_to_go();
         pool.wait_until_gone();
