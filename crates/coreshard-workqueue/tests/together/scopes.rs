@@ -1,6 +1,6 @@
 //! Scopes: handles with results, all that was thrown, items that are given the scope.
 
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
 use coreshard_platform::{Host, affinity};
@@ -248,8 +248,9 @@ fn each_pod_is_called_in_its_own_place_while_pods_change() {
     let runtime =
         Runtime::<Host>::builder(topology).laid_over(affinity().unwrap()).build().unwrap();
     let queue = runtime.workqueue().scope(Scope::Cpu).build().unwrap();
-    let is_over = std::sync::atomic::AtomicBool::new(false);
+    let is_over = AtomicBool::new(false);
     std::thread::scope(|threads| {
+        let _ends = Ends(&is_over);
         threads.spawn(|| {
             let scopes = [Scope::Cache, Scope::Cpu, Scope::System];
             for turn in 0.. {
@@ -272,6 +273,14 @@ fn each_pod_is_called_in_its_own_place_while_pods_change() {
             let different: std::collections::BTreeSet<_> = pools.iter().collect();
             assert_eq!(different.len(), pools.len(), "{pools:?}");
         }
-        is_over.store(true, SeqCst);
     });
+}
+
+/// Says that it is over, however it ends.
+struct Ends<'over>(&'over AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, SeqCst);
+    }
 }
