@@ -137,23 +137,22 @@ impl fmt::Display for PolicyError {
         let Self { asked, found, highest } = self;
         match found {
             Ok(found) => write!(f, "{asked} was asked for, but the kernel set {found}"),
-            // Whoever lacks a privilege, or runtime of a control group, is told so.
-            Err(reason) if reason.kind() != io::ErrorKind::PermissionDenied => {
+            Err(reason) => {
                 write!(f, "{asked} was refused ({reason})")?;
                 match reason.kind() {
+                    io::ErrorKind::PermissionDenied => {
+                        write!(f, ": RLIMIT_RTPRIO is {highest}, and ")?;
+                        match asked.priority() {
+                            Some(priority) => write!(f, "{priority} or CAP_SYS_NICE is needed"),
+                            None => f.write_str("CAP_SYS_NICE is needed"),
+                        }?;
+                        f.write_str("; a control group without real-time runtime refuses it too")
+                    }
                     io::ErrorKind::ResourceBusy => {
                         f.write_str(": too much of the CPUs' time is promised already")
                     }
                     _ => Ok(()),
                 }
-            }
-            Err(reason) => {
-                write!(f, "{asked} was refused ({reason}): RLIMIT_RTPRIO is {highest}, and ")?;
-                match asked.priority() {
-                    Some(priority) => write!(f, "{priority} or CAP_SYS_NICE is needed"),
-                    None => f.write_str("CAP_SYS_NICE is needed"),
-                }?;
-                f.write_str("; a control group without real-time runtime refuses it too")
             }
         }
     }
