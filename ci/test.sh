@@ -70,8 +70,8 @@ list_skips() {
 }
 trap list_skips EXIT
 
-# With the feature testing all of the crate is on a machine that may be simulated. Its guide's programs run, too.
-cargo test -p coreshard --features testing --test testing
-cargo test -p coreshard --features testing --doc -- testing Testing deterministic
+# With the feature testing all of the crate is on a machine that may be simulated, tower services as well. Its guide's programs run, too.
+cargo test -p coreshard --features testing,tower --test testing
+cargo test -p coreshard --features testing,tower --doc -- testing Testing deterministic
 # `judges` turns the other features of the library on.
 cargo test --workspace
