@@ -129,11 +129,11 @@ static void spool_open(const char *path) {
 
 static inline bool spool_is_open(void) { return spool != &no_spool; }
 
+/* Before a fork: its child may come to count itself only when nobody looks any more, as where the program leaves by daemon. */
+static void spool_forks(void) { atomic_fetch_add(&counted_in->others, 1); }
+
 /* In a child, which is another process, and is not recorded. */
-static void spool_leave(void) {
-  atomic_fetch_add(&counted_in->others, 1);
-  spool = &no_spool;
-}
+static void spool_leave(void) { spool = &no_spool; }
 
 static inline uint64_t next_ticket(void) { return atomic_fetch_add(&spool->tickets, 1) + 1; }
 

@@ -110,7 +110,7 @@ EXPORT int qemu_plugin_install(plugin_id id, const struct plugin_info *info, int
   note_own_modules();
   spool_open(path);
   if (!spool_is_open()) return -1;
-  pthread_atfork(NULL, NULL, forked);
+  pthread_atfork(spool_forks, NULL, forked);
   qemu_plugin_register_vcpu_init_cb(id, thread_made);
   qemu_plugin_register_vcpu_tb_trans_cb(id, translated);
   qemu_plugin_register_vcpu_syscall_cb(id, calls_system);

@@ -143,7 +143,7 @@ __attribute__((constructor(101))) static void begin(void) {
   if (path == NULL) return;
   spool_open(path);
   if (!spool_is_open()) return;
-  pthread_atfork(NULL, NULL, forked);
+  pthread_atfork(spool_forks, NULL, forked);
   attach();
   tell_modules();
 }

@@ -1,7 +1,7 @@
 /* Other processes, and other programs in this one: neither is recorded, and that is said.
  *
- * A child of fork is counted in itself, by a handler; others are counted by who starts them. A call of exec that comes back
- * has failed.
+ * A child of fork is counted before there is one, by a handler; others are counted when they are started. A call of fork that
+ * gives none, and a call of exec that comes back, have failed.
  */
 
 #include <spawn.h>
@@ -81,6 +81,14 @@ REPLACES(fexecve, (int file, WORDS, VALUES), (file, words, values))
 LISTED(execl, execv, (void)0)
 LISTED(execlp, execvp, (void)0)
 LISTED(execle, execve, char *const *values = va_arg(rest, char *const *), , values)
+
+EXPORT pid_t fork(void) {
+  pid_t child = NEXT(fork)();
+  int error = errno;
+  if (child < 0) atomic_fetch_sub(&counted_in->others, 1);
+  errno = error;
+  return child;
+}
 
 static void has_started(bool is_so) {
   if (is_so && spool_is_open()) atomic_fetch_add(&spool->others, 1);

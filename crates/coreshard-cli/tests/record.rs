@@ -2,9 +2,12 @@
 //!
 //! The programs are compiled here, by the compiler that links every test.
 
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use testing::{Lack, skip};
 
@@ -223,6 +226,77 @@ fn a_program_that_is_killed_leaves_a_recording() {
     assert_eq!(report["lines"][0]["sharing"], "false");
 }
 
+/// Records a program that waits, until `signals` have ended it one after the other; its status.
+fn ended_by(place: &Place, program: &Path, signals: &[Signal]) -> Option<i32> {
+    let mut command = place.coreshard();
+    command.args(["record", "-o", "it.trace", "--"]).arg(program);
+    // Not the terminal's group, whose Ctrl-C the program would have by itself.
+    let mut recorder = command.process_group(0).spawn().unwrap();
+    let ready = place.path("ready");
+    while !ready.exists() {
+        assert!(recorder.try_wait().unwrap().is_none(), "it has ended by itself");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    std::fs::remove_file(ready).unwrap();
+    let id = Pid::from_child(&recorder);
+    for (at, signal) in signals.iter().enumerate() {
+        if at > 0 {
+            // Two that come at once may be one.
+            std::thread::sleep(Duration::from_millis(50));
+            assert!(recorder.try_wait().unwrap().is_none(), "{signals:?}: the first has ended it");
+        }
+        kill_process(id, *signal).unwrap();
+    }
+    recorder.wait().unwrap().code()
+}
+
+fn leftovers(place: &Place) -> Vec<String> {
+    let files = std::fs::read_dir(place.folder.path()).unwrap();
+    let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
+    names.filter(|name| name.starts_with('.')).collect()
+}
+
+#[test]
+fn a_recording_that_is_interrupted_is_whole() {
+    let place = Place::new();
+    let waits = place.compile("waits", &[]);
+    let is_whole = || {
+        let report = place.replay("pocket");
+        assert!(report["accesses"].as_u64().unwrap() > 40_000, "{report:#}");
+        assert_eq!(report["lines"][0]["sharing"], "false");
+        assert_eq!(leftovers(&place), [""; 0]);
+        std::fs::remove_file(place.path("it.trace")).unwrap();
+    };
+    for (signal, status) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+        assert_eq!(ended_by(&place, &waits, &[signal]), Some(status));
+        is_whole();
+    }
+    // One that does not end by them.
+    let stubborn = place.compile("waits", &["-DSTUBBORN"]);
+    for signals in [[Signal::INT, Signal::TERM], [Signal::TERM, Signal::TERM]] {
+        assert_eq!(ended_by(&place, &stubborn, &signals), Some(137), "{signals:?}");
+        is_whole();
+    }
+}
+
+#[test]
+fn what_does_not_start_leaves_nothing_and_a_program_is_not_replaced_by_its_recording() {
+    let place = Place::new();
+    let program = place.compile("counters", &[]);
+    let before = std::fs::read(&program).unwrap();
+    for name in ["./absent", "/"] {
+        let done = place.coreshard().args(["record", "-o", "it.trace", "--", name]).output();
+        assert_eq!(done.unwrap().status.code(), Some(2), "{name}");
+        assert_eq!(leftovers(&place), [""; 0], "{name}");
+    }
+    let command = ["record", "--force", "-o", "counters", "--", "./counters"];
+    let done = place.coreshard().args(command).output().unwrap();
+    let said = String::from_utf8_lossy(&done.stderr).into_owned();
+    assert_eq!(done.status.code(), Some(2), "{said}");
+    assert!(said.contains("is the same file as"), "{said}");
+    assert_eq!(std::fs::read(&program).unwrap(), before);
+}
+
 #[test]
 fn what_is_missing_is_told() {
     let place = Place::new();
@@ -252,6 +326,7 @@ fn processes_are_told_of(place: &Place, program: &Path, options: &[&str]) {
         ("", [false, false]),
         ("fork", [true, false]),
         ("fork and exec", [true, false]),
+        ("fork and leave", [true, false]),
         ("vfork", [true, false]),
         ("spawn", [true, false]),
         ("system", [true, false]),

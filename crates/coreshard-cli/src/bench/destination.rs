@@ -127,7 +127,7 @@ impl Destination {
         written().with_context(|| format!("cannot write the report {}", input::path(&self.path)))
     }
 
-    /// Begins a file that is written part by part. One that is never finished lies beside its place.
+    /// Begins a file that is written part by part, beside its place. One that is never finished is removed.
     pub(crate) fn grow(self) -> anyhow::Result<Growing> {
         let aside = match &self.place {
             Place::Stream(_) => None,
@@ -386,12 +386,21 @@ pub(crate) struct Growing {
 
 impl Growing {
     /// Moves it to its place.
-    pub(crate) fn finish(self) -> anyhow::Result<()> {
-        let path = self.to.path;
-        let Some((aside, file)) = self.aside else { return Ok(()) };
-        let Place::File { folder, name } = self.to.place else { return Ok(()) };
-        moved(&folder, &name, &aside, &file, Ok(()))
-            .with_context(|| format!("cannot write {}", input::path(&path)))
+    pub(crate) fn finish(mut self) -> anyhow::Result<()> {
+        let Some((aside, file)) = self.aside.take() else { return Ok(()) };
+        let Place::File { folder, name } = &self.to.place else { return Ok(()) };
+        moved(folder, name, &aside, &file, Ok(()))
+            .with_context(|| format!("cannot write {}", input::path(&self.to.path)))
+    }
+}
+
+impl Drop for Growing {
+    fn drop(&mut self) {
+        let Some((aside, file)) = &self.aside else { return };
+        if is_one_file(file.metadata(), fs::symlink_metadata(aside)) {
+            // Of a failure here nobody could be told.
+            let _ = fs::remove_file(aside);
+        }
     }
 }
 

@@ -143,7 +143,7 @@ fn plugin_for(emulator: &str) -> anyhow::Result<&'static Library> {
 }
 
 /// The file that a shell would run by this name.
-fn found(name: &str) -> Option<PathBuf> {
+pub(super) fn found(name: &str) -> Option<PathBuf> {
     if name.contains('/') {
         return Path::new(name).is_file().then(|| PathBuf::from(name));
     }

@@ -8,6 +8,7 @@ use coreshard_topology::input;
 use coreshard_trace::{About, Ending, Lack, RecordingWriter, Spool};
 
 use super::engine::{Engine, RecordedCommand};
+use super::signals::{self, Order, Orders};
 use crate::bench::Growing;
 use crate::failure::bad_input;
 use crate::output;
@@ -74,6 +75,7 @@ pub(super) fn follow(
         to_ms: windows.to_ms,
         sample_ms: windows.sample_ms,
     };
+    let mut orders = Orders::listen()?;
     let out = std::io::BufWriter::with_capacity(1 << 20, file);
     let mut writer = RecordingWriter::new(out, &about).context("cannot write the recording")?;
     let mut spool = Spool::new().context("no memory for the program's events")?;
@@ -93,6 +95,13 @@ pub(super) fn follow(
             spool.set_window(window)?;
         }
         let ended = child.0.try_wait()?;
+        if ended.is_none() {
+            match orders.next() {
+                Some(Order::PassOn(signal)) => signals::pass_on(&child.0, signal)?,
+                Some(Order::Kill) => child.0.kill()?,
+                None => {}
+            }
+        }
         let taken = spool.take(ended.is_some(), |chunk| {
             if is_full { Ok(()) } else { writer.chunk(chunk.thread, chunk.order, chunk.events) }
         });

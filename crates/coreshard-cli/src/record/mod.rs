@@ -3,6 +3,7 @@
 mod engine;
 mod follow;
 mod library;
+mod signals;
 
 use std::num::NonZeroU64;
 use std::path::PathBuf;
@@ -94,7 +95,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     let windows = Windows { from_ms: args.from, to_ms: args.to, sample_ms: args.sample };
     args.force.apply();
-    let file = Destination::open(&args.output)?.grow()?;
+    let place = Destination::open(&args.output)?;
+    if let Some(program) = engine::found(&args.program[0]) {
+        place.is_not(&program)?;
+    }
     let recorded = engine::command(args.engine, &args.program)?;
+    let file = place.grow()?;
     follow::follow(recorded, args.engine, &args.program, &windows, file, args.max_size.get())
 }

@@ -28,6 +28,10 @@ int main(int count, char **words) {
     if (child == 0) _exit(execvp("true", none));
     return waited(child);
   }
+  if (strcmp(how, "fork and leave") == 0) {
+    if (fork() == 0) sleep(1);
+    _exit(7);
+  }
   if (strcmp(how, "vfork") == 0) {
     pid_t child = vfork();
     if (child == 0) _exit(execvp("true", none));
