@@ -32,4 +32,7 @@ cd tests
 export PYTHONPATH=$package PYTHONDONTWRITEBYTECODE=1
 "$python" -m unittest -q test_executor.Calls test_executor.Memory test_executor.Arguments test_workqueue test_readme
 "$python" -m unittest -q test_process.Ends.test_what_was_taken_is_run_before_the_interpreter_ends \
+  test_process.Ends.test_what_a_dropped_queue_took_is_run_before_the_interpreter_ends \
+  test_process.Ends.test_a_queue_that_is_made_too_late_is_refused \
+  test_process.Ends.test_a_process_is_forked_while_another_thread_makes_an_executor \
   test_process.Ends.test_a_forked_process_has_executors_of_its_own test_process.Ends.test_keyboard_interrupt_ends_a_wait

@@ -4,6 +4,9 @@ use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
+use coreshard::ProcessGeneration;
+
+use crate::process;
 use crate::waiting::or_never;
 
 /// A function with its arguments.
@@ -31,10 +34,23 @@ impl Call {
         or_never(|| self.function.bind(py).call(self.args.bind(py), kwargs))
     }
 
-    /// For calls whose result nobody has: what they raise goes to `sys.unraisablehook`.
+    /// For calls whose result nobody has: what they raise goes to `sys.unraisablehook`. What a call forks ends with it.
     pub(crate) fn run_and_report(&self, py: Python<'_>) {
+        let process = ProcessGeneration::current();
         if let Err(error) = self.run(py) {
             error.write_unraisable(py, Some(self.function.bind(py)));
+        }
+        if !process.is_current() {
+            process::leave_fork(py);
+        }
+    }
+
+    /// The same call, by references of its own: whoever looks for garbage sees that somebody outside has it.
+    pub(crate) fn held(&self, py: Python<'_>) -> Self {
+        Self {
+            function: self.function.clone_ref(py),
+            args: self.args.clone_ref(py),
+            kwargs: self.kwargs.as_ref().map(|kwargs| kwargs.clone_ref(py)),
         }
     }
 

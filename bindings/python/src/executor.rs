@@ -1,8 +1,8 @@
 //! The compiled half of `coreshard.Executor`.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -16,21 +16,38 @@ use crate::{threads, waiting};
 /// The compiled half of `coreshard.Executor`.
 #[pyclass(subclass, frozen, module = "coreshard._native")]
 pub(crate) struct ExecutorCore {
-    intake: Arc<Intake>,
+    /// Set by `__init__`.
+    intake: OnceLock<Arc<Intake>>,
+}
+
+impl ExecutorCore {
+    fn intake(&self) -> PyResult<&Arc<Intake>> {
+        self.intake.get().ok_or_else(|| {
+            PyRuntimeError::new_err("the executor is not made: call super().__init__() first")
+        })
+    }
 }
 
 #[pymethods]
 impl ExecutorCore {
+    /// Of whatever a subclass is made of.
     #[new]
+    #[pyo3(signature = (*_args, **_kwargs))]
+    fn new(_args: &Bound<'_, PyTuple>, _kwargs: Option<&Bound<'_, PyDict>>) -> Self {
+        Self { intake: OnceLock::new() }
+    }
+
+    /// What `__init__` does.
     #[pyo3(signature = (max_workers, thread_name_prefix, initializer, initargs, computes))]
-    fn new(
+    fn _set_up(
+        &self,
         py: Python<'_>,
         max_workers: isize,
         thread_name_prefix: String,
         initializer: Option<&Bound<'_, PyAny>>,
         initargs: &Bound<'_, PyTuple>,
         computes: bool,
-    ) -> PyResult<Self> {
+    ) -> PyResult<()> {
         let max_workers = usize::try_from(max_workers).ok().filter(|workers| *workers > 0);
         let Some(max_workers) = max_workers else {
             return Err(PyValueError::new_err("max_workers must be greater than 0"));
@@ -43,7 +60,9 @@ impl ExecutorCore {
         // Reads the machine, the first time.
         let stack_bytes = threads::stack_bytes(py)?;
         let intake = waiting::without_lock(py, || Intake::new(settings, stack_bytes))?;
-        Ok(Self { intake })
+        self.intake.set(intake).map_err(|_| {
+            PyRuntimeError::new_err("the executor was made before: __init__ is called once")
+        })
     }
 
     #[pyo3(signature = (r#fn, /, *args, **kwargs))]
@@ -56,47 +75,50 @@ impl ExecutorCore {
     ) -> PyResult<Py<PyAny>> {
         let made = classes(py)?.future.bind(py).call0()?;
         let future = made.cast::<FutureCore>()?;
-        future.get().set_call(Call::new(r#fn, args, kwargs), Arc::clone(&self.intake));
-        self.intake.submit(py, future)?;
+        let intake = self.intake()?;
+        future.get().set_call(Call::new(r#fn, args, kwargs), Arc::clone(intake));
+        intake.submit(py, future)?;
         Ok(made.unbind())
     }
 
     #[pyo3(signature = (wait=true, *, cancel_futures=false))]
     fn shutdown(&self, py: Python<'_>, wait: bool, cancel_futures: bool) -> PyResult<()> {
-        self.intake.shut_down(py, cancel_futures);
-        if wait { self.intake.wait_until_idle(py) } else { Ok(()) }
+        let intake = self.intake()?;
+        intake.shut_down(py, cancel_futures);
+        if wait { intake.wait_until_idle(py) } else { Ok(()) }
     }
 
     /// The call that this thread is inside of is about to wait: another one may run meanwhile. Nothing elsewhere.
-    fn _lend(&self, py: Python<'_>) -> bool {
-        let is_here = self.intake.is_here();
+    fn _lend(&self, py: Python<'_>) -> PyResult<bool> {
+        let intake = self.intake()?;
+        let is_here = intake.is_here();
         if is_here {
-            self.intake.lend(py);
+            intake.lend(py);
         }
-        is_here
+        Ok(is_here)
     }
 
     /// Waits for the place that was lent.
     fn _reclaim(&self, py: Python<'_>) -> PyResult<()> {
-        self.intake.reclaim(py)
+        self.intake()?.reclaim(py)
     }
 
     #[getter]
-    fn _max_workers(&self) -> usize {
-        self.intake.max_workers()
+    fn _max_workers(&self) -> PyResult<usize> {
+        Ok(self.intake()?.max_workers())
     }
 
     #[getter]
-    fn _broken(&self) -> bool {
-        self.intake.is_broken()
+    fn _broken(&self) -> PyResult<bool> {
+        Ok(self.intake()?.is_broken())
     }
 
     #[getter]
-    fn _shutdown(&self) -> bool {
-        self.intake.is_shut_down()
+    fn _shutdown(&self) -> PyResult<bool> {
+        Ok(self.intake()?.is_shut_down())
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        self.intake.traverse(&visit)
+        self.intake.get().map_or(Ok(()), |intake| intake.traverse(&visit))
     }
 }

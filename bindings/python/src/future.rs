@@ -24,8 +24,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString};
 
 use crate::call::Call;
-use crate::intake::{self, Intake};
-use crate::process::{classes, lock, raised};
+use crate::intake::Intake;
+use crate::process::{self, classes, lock, raised};
 use crate::waiting::{self, Deadline};
 
 const PENDING: u32 = 0;
@@ -157,7 +157,7 @@ impl FutureCore {
         // What the arguments hold is free before anybody hears of the result.
         drop(call);
         if !future.made_in.is_current() {
-            intake::leave_fork(py);
+            process::leave_fork(py);
         }
         match Self::finish(slf, outcome) {
             Ok(sleepers) => sleepers,

@@ -16,7 +16,7 @@ use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::{Arc, Mutex, Weak};
 
-use coreshard::{ProcessGeneration, Workqueue};
+use coreshard::ProcessGeneration;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
@@ -24,7 +24,8 @@ use pyo3::types::PyDict;
 
 use crate::call::Call;
 use crate::future::{FutureCore, Sleepers};
-use crate::process::{self, Calls, Ends, classes, lock, raised};
+use crate::pools::{Calls, Pool};
+use crate::process::{self, Ends, classes, lock, raised};
 use crate::threads;
 use crate::waiting::{self, Deadline};
 
@@ -40,7 +41,7 @@ pub(crate) struct Settings {
 /// An executor's calls that wait, and who runs them.
 pub(crate) struct Intake {
     settings: Settings,
-    queue: Workqueue,
+    pool: Arc<Pool>,
     made_in: ProcessGeneration,
     state: Mutex<State>,
     /// Changes when the last runner leaves, and when a place is free for somebody who wants his back.
@@ -64,6 +65,8 @@ struct State {
 thread_local! {
     /// Whose call this thread is inside of.
     static HERE: Cell<*const Intake> = const { Cell::new(ptr::null()) };
+    /// Whose initializer this thread is inside of.
+    static INITIALIZING: Cell<*const Intake> = const { Cell::new(ptr::null()) };
     /// Whose initializer this thread has called.
     static INITIALIZED: RefCell<Vec<Weak<Intake>>> = const { RefCell::new(Vec::new()) };
     /// After whose settings this thread is named.
@@ -81,7 +84,7 @@ impl Intake {
         };
         let intake = Arc::new(Self {
             settings,
-            queue: process::executors_queue(calls, stack_bytes)?,
+            pool: Pool::of(calls, stack_bytes)?,
             made_in: ProcessGeneration::current(),
             state: Mutex::new(State::default()),
             changes: AtomicU32::new(0),
@@ -156,9 +159,8 @@ impl Intake {
 
     fn start_runner(self: &Arc<Self>, py: Python<'_>) {
         let intake = Arc::clone(self);
-        let queued = self.queue.queue(move || intake.run());
-        if queued.is_err() {
-            // The queue ends with the interpreter, or is another process's.
+        if self.pool.run(py, move || intake.run()).is_err() {
+            // The pool's queue is another process's.
             self.give_up(py);
         }
     }
@@ -245,7 +247,13 @@ impl Intake {
         if is_initialized {
             return true;
         }
-        if let Err(error) = initializer.run(py) {
+        let before = INITIALIZING.replace(Arc::as_ptr(self));
+        let initialized = initializer.run(py);
+        INITIALIZING.set(before);
+        if !self.made_in.is_current() {
+            process::leave_fork(py);
+        }
+        if let Err(error) = initialized {
             self.break_down(py, error);
             return false;
         }
@@ -299,7 +307,7 @@ impl Intake {
         if !self.made_in.is_current() {
             return Ok(());
         }
-        if self.is_here() {
+        if self.is_here() || ptr::eq(INITIALIZING.get(), self) {
             return Err(PyRuntimeError::new_err(
                 "an executor cannot be waited for inside one of its own calls: shutdown(wait=False)",
             ));
@@ -375,24 +383,5 @@ fn cancel_all(py: Python<'_>, futures: VecDeque<Py<FutureCore>>) {
         if let Err(error) = FutureCore::cancel_for_good(future.bind(py)) {
             error.write_unraisable(py, None);
         }
-    }
-}
-
-/// A call has forked, and this is the child's copy of its thread, the only one there: nothing waits for it. The process ends
-/// as if its main function had returned.
-pub(crate) fn leave_fork(py: Python<'_>) {
-    let left = py.run(
-        c"import os, sys
-for stream in (sys.stdout, sys.stderr):
-    try:
-        stream.flush()
-    except Exception:
-        pass
-os._exit(0)",
-        None,
-        None,
-    );
-    if let Err(error) = left {
-        error.write_unraisable(py, None);
     }
 }

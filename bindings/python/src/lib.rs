@@ -7,7 +7,8 @@
 //! | `intake` | an executor's calls that wait, and the workers that run them |
 //! | `executor` | `coreshard.Executor`'s half of this |
 //! | `workqueue` | queues, reusable work, periodic work |
-//! | `process` | the queue that executors share, the interpreter's end, forks |
+//! | `pools` | the pools that executors share |
+//! | `process` | the interpreter's end, forks |
 //! | `threads` | workers' thread states, which live as long as the workers |
 //! | `waiting` | waits that release the lock and hear of signals |
 //! | `futex` | what they sleep on |
@@ -20,6 +21,7 @@ mod executor;
 mod futex;
 mod future;
 mod intake;
+mod pools;
 mod process;
 mod threads;
 mod waiting;
@@ -30,6 +32,8 @@ use pyo3::prelude::*;
 /// What `coreshard` is made of.
 #[pymodule(gil_used = false)]
 mod _native {
+    use super::{Bound, PyModule, PyResult};
+
     #[pymodule_export]
     use crate::executor::ExecutorCore;
     #[pymodule_export]
@@ -38,4 +42,10 @@ mod _native {
     use crate::process::{end, set_classes};
     #[pymodule_export]
     use crate::workqueue::{Periodic, Work, Workqueue};
+
+    #[pymodule_init]
+    fn init(_module: &Bound<'_, PyModule>) -> PyResult<()> {
+        crate::threads::hooks();
+        Ok(())
+    }
 }

@@ -1,16 +1,17 @@
-//! What a process has once: the queue that executors share, Python's classes, and the interpreter's end.
+//! What a process has once: Python's classes, the interpreter's end, and what is left where a call forks.
+#![allow(unsafe_code)]
 
-use std::sync::atomic::AtomicU8;
-use std::sync::atomic::Ordering::{Acquire, Release};
+use std::ptr;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+use std::sync::atomic::{AtomicPtr, AtomicU8};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Duration;
 
-use coreshard::{ProcessGeneration, Scope, Workqueue};
+use coreshard::ProcessGeneration;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 
-use crate::threads;
+use crate::pools::Pool;
 
 /// A lock of ours. A panic while one is held leaves nothing half done that the next would trip over.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -22,59 +23,34 @@ pub(crate) fn runtime_error(error: impl std::fmt::Display) -> PyErr {
     PyRuntimeError::new_err(error.to_string())
 }
 
-/// What the calls do whose runners a queue has.
-#[derive(Clone, Copy)]
-pub(crate) enum Calls {
-    /// Calls that may wait at any time, and do not say so: so many are to be in progress at once.
-    Wait { at_once: usize },
-    /// Calls that compute: as many workers run as there are CPUs.
-    Compute,
+/// What each process has of its own. A process that is forked leaves its parent's untouched: another thread may have been inside
+/// of a lock, which nobody leaves in the child.
+pub(crate) struct Here {
+    made_in: ProcessGeneration,
+    pub(crate) pools: Mutex<Vec<Arc<Pool>>>,
+    ending: Mutex<Vec<Weak<dyn Ends>>>,
 }
 
-/// The queue on which executors' runners are, made at the first call in this process that asks for such.
-pub(crate) fn executors_queue(calls: Calls, stack_bytes: usize) -> PyResult<Workqueue> {
-    let workers = match calls {
-        Calls::Compute => None,
-        // Few kinds of pools, which executors share. Where one has waiting calls on all workers, and another one would
-        // begin a call, the pool's monitor finds out and lets one more worker run.
-        Calls::Wait { at_once } => {
-            Some(at_once.clamp(LEAST_WORKERS, MOST_WORKERS).next_power_of_two())
+/// This process's, made at the first call.
+pub(crate) fn here() -> &'static Here {
+    static HERE: AtomicPtr<Here> = AtomicPtr::new(ptr::null_mut());
+    loop {
+        // Its partner is the exchange below, by whichever thread made it.
+        let found = HERE.load(Acquire);
+        // SAFETY: nobody frees what is there.
+        if let Some(here) = unsafe { found.as_ref() }
+            && here.made_in.is_current()
+        {
+            return here;
         }
-    };
-    let mut queues = lock(&QUEUES);
-    let kind = (workers, stack_bytes, ProcessGeneration::current());
-    let made = queues.iter().find(|made| made.kind == kind);
-    if let Some(made) = made {
-        return Ok(made.queue.clone());
+        let made_in = ProcessGeneration::current();
+        let made = Here { made_in, pools: Mutex::default(), ending: Mutex::default() };
+        let made = Box::into_raw(Box::new(made));
+        if HERE.compare_exchange(found, made, AcqRel, Acquire).is_err() {
+            // SAFETY: it was made by the line above, and nobody else has it.
+            drop(unsafe { Box::from_raw(made) });
+        }
     }
-    let runtime = match workers {
-        None => coreshard::runtime().map_err(runtime_error)?,
-        Some(workers) => {
-            let builder = coreshard::runtime_builder().map_err(runtime_error)?;
-            // A long call is no news here.
-            let builder = builder.workers(workers).cpu_intensive_threshold(Duration::ZERO);
-            // Never freed: its workers serve the process to its end.
-            Box::leak(Box::new(builder.build().map_err(runtime_error)?))
-        }
-    };
-    let builder = threads::for_python(runtime.workqueue().name("python"), stack_bytes);
-    let builder = if workers.is_some() { builder.scope(Scope::System) } else { builder };
-    let queue = builder.build().map_err(runtime_error)?;
-    queues.push(Made { kind, queue: queue.clone() });
-    Ok(queue)
-}
-
-/// Bounds of a pool's workers that run at once; the upper one is the library's.
-const LEAST_WORKERS: usize = 8;
-const MOST_WORKERS: usize = 512;
-
-/// Those of the process, and of those that it was forked from: their locks may be held for ever, so they stay untouched.
-static QUEUES: Mutex<Vec<Made>> = Mutex::new(Vec::new());
-
-struct Made {
-    /// Workers, the size of their stacks, and the process.
-    kind: (Option<usize>, usize, ProcessGeneration),
-    queue: Workqueue,
 }
 
 /// What has to be over before the interpreter is.
@@ -83,24 +59,34 @@ pub(crate) trait Ends: Send + Sync {
     fn end(&self, py: Python<'_>) -> PyResult<()>;
 }
 
-/// With the process in which each was made: those of a parent's end there.
-static ENDING: Mutex<Vec<(ProcessGeneration, Weak<dyn Ends>)>> = Mutex::new(Vec::new());
-
 /// Has `one` end before the interpreter does.
 pub(crate) fn ends_before_interpreter(one: &Arc<impl Ends + 'static>) {
-    let weak = Arc::downgrade(one);
-    let weak: Weak<dyn Ends> = weak;
-    let mut ending = lock(&ENDING);
+    note_end(&mut lock(&here().ending), one);
+}
+
+/// The same for what takes work, which where the interpreter begins to end nobody would wait for: then it is refused.
+pub(crate) fn begins_before_end(one: &Arc<impl Ends + 'static>) -> PyResult<()> {
+    let mut ending = lock(&here().ending);
+    if is_ending() {
+        return Err(PyRuntimeError::new_err("cannot take new work after interpreter shutdown"));
+    }
+    note_end(&mut ending, one);
+    Ok(())
+}
+
+fn note_end(ending: &mut Vec<Weak<dyn Ends>>, one: &Arc<impl Ends + 'static>) {
     if ending.len() == ending.capacity() {
         // As often as the memory doubles.
-        ending.retain(|(_, other)| other.strong_count() > 0);
+        ending.retain(|other| other.strong_count() > 0);
     }
-    ending.push((ProcessGeneration::current(), weak));
+    let weak = Arc::downgrade(one);
+    ending.push(weak);
 }
 
 const RUNS: u8 = 0;
 const ENDS: u8 = 1;
 const ENDED: u8 = 2;
+/// Set under the lock of what ends.
 static INTERPRETER: AtomicU8 = AtomicU8::new(RUNS);
 
 /// True from where the interpreter begins to end: nothing more is taken.
@@ -117,15 +103,30 @@ pub(crate) fn has_ended() -> bool {
 #[pyfunction]
 #[pyo3(name = "_end")]
 pub(crate) fn end(py: Python<'_>) -> PyResult<()> {
-    INTERPRETER.store(ENDS, Release);
+    let set = |state: u8| INTERPRETER.store(state, Release);
+    {
+        let _ending = lock(&here().ending);
+        set(ENDS);
+    }
     loop {
-        let Some((made_in, next)) = lock(&ENDING).pop() else { break };
-        if let Some(next) = next.upgrade().filter(|_| made_in.is_current()) {
-            next.end(py)?;
+        let next = {
+            let mut ending = lock(&here().ending);
+            match ending.pop() {
+                Some(next) => next,
+                None => {
+                    set(ENDED);
+                    return Ok(());
+                }
+            }
+        };
+        if let Some(next) = next.upgrade()
+            && let Err(error) = next.end(py)
+        {
+            // A signal's handler has raised: nothing is waited for any more.
+            set(ENDED);
+            return Err(error);
         }
     }
-    INTERPRETER.store(ENDED, Release);
-    Ok(())
 }
 
 /// Names of Python's that the compiled half needs.
@@ -187,4 +188,23 @@ pub(crate) fn raised(py: Python<'_>, class: &Py<PyAny>, message: Option<&str>) -
         None => class.call0(),
     };
     raised.map_or_else(|error| error, PyErr::from_value)
+}
+
+/// A call has forked, and this is the child's copy of its thread, the only one there: nothing waits for it. The process ends
+/// as if its main function had returned.
+pub(crate) fn leave_fork(py: Python<'_>) {
+    let left = py.run(
+        c"import os, sys
+for stream in (sys.stdout, sys.stderr):
+    try:
+        stream.flush()
+    except Exception:
+        pass
+os._exit(0)",
+        None,
+        None,
+    );
+    if let Err(error) = left {
+        error.write_unraisable(py, None);
+    }
 }

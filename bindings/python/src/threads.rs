@@ -20,11 +20,16 @@ thread_local! {
     static NUMBERED: Cell<Option<u32>> = const { Cell::new(None) };
 }
 
-/// A queue that calls Python: its workers' stacks, and their last hook, which is one value, so that such queues share their pools.
-pub(crate) fn for_python(builder: Builder<'_>, stack_bytes: usize) -> Builder<'_> {
+/// The workers' last hook, which is one value, so that queues that call Python share their pools. Made when the package is imported:
+/// a process that is forked while another thread makes it would wait for that for ever.
+pub(crate) fn hooks() -> &'static Hooks {
     static HOOKS: OnceLock<Hooks> = OnceLock::new();
-    let hooks = HOOKS.get_or_init(|| Hooks::new().on_stop(|_pod| forget_thread())).clone();
-    builder.hooks(hooks).stack_bytes(stack_bytes)
+    HOOKS.get_or_init(|| Hooks::new().on_stop(|_pod| forget_thread()))
+}
+
+/// A queue that calls Python: its workers' stacks, and their last hook.
+pub(crate) fn for_python(builder: Builder<'_>, stack_bytes: usize) -> Builder<'_> {
+    builder.hooks(hooks().clone()).stack_bytes(stack_bytes)
 }
 
 /// How large Python makes the stacks of its threads: as `threading.stack_size` was told, else as the C library does. The interpreter

@@ -2,10 +2,16 @@
 #![allow(unsafe_code)]
 
 use std::mem::ManuallyDrop;
+use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::atomic::{AtomicBool, AtomicU32};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-use coreshard::{CpuId, MissedTick, Priority, ProcessGeneration, RefusedReason, Scope};
+use coreshard::{
+    CpuId, MissedTick, Priority, ProcessGeneration, RefusedReason, Reservation, Scope,
+};
 use pyo3::exceptions::PyValueError;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
@@ -32,18 +38,52 @@ impl Drop for Queue {
         }
         // SAFETY: this is the only place that takes it, and is reached once.
         let last = unsafe { ManuallyDrop::take(&mut self.handle) };
-        let elsewhere = move || {
-            let thread = std::thread::Builder::new().name("cs-python-drop".to_owned());
-            // Where no thread can be had, it waits here.
-            let _ = thread.spawn(move || drop(last));
-        };
-        Python::try_attach(|py| waiting::without_lock(py, elsewhere));
+        let dropped = Arc::new(Dropped { is_over: AtomicU32::new(0) });
+        Python::try_attach(|py| {
+            // Before Python's lock is let go of, under which the interpreter may come to its end.
+            process::ends_before_interpreter(&dropped);
+            let elsewhere = move || {
+                let thread = std::thread::Builder::new().name("cs-python-drop".to_owned());
+                // Where no thread can be had, it waits here.
+                let _ = thread.spawn(move || {
+                    drop(last);
+                    // Its partner is the load of who waits for it.
+                    dropped.is_over.store(1, Release);
+                    waiting::wake_all(&dropped.is_over);
+                });
+            };
+            waiting::without_lock(py, elsewhere);
+        });
+    }
+}
+
+/// A queue whose items are run after nobody has it any more.
+struct Dropped {
+    is_over: AtomicU32,
+}
+
+impl Ends for Dropped {
+    fn end(&self, py: Python<'_>) -> PyResult<()> {
+        while self.is_over.load(Acquire) == 0 {
+            waiting::wait(py, &self.is_over, 0, Deadline::NEVER)?;
+        }
+        Ok(())
+    }
+}
+
+impl Queue {
+    /// Shuts it down, and waits. Nobody is left who would end a freeze.
+    fn end_thawed(&self, py: Python<'_>) -> PyResult<()> {
+        if self.made_in.is_current() {
+            waiting::without_lock(py, || self.handle.thaw()).map_err(runtime_error)?;
+        }
+        shut_down(py, self, Deadline::NEVER).map(drop)
     }
 }
 
 impl Ends for Queue {
     fn end(&self, py: Python<'_>) -> PyResult<()> {
-        shut_down(py, self, Deadline::NEVER).map(drop)
+        self.end_thawed(py)
     }
 }
 
@@ -80,6 +120,49 @@ pub(crate) struct Workqueue {
 impl Workqueue {
     fn handle(&self) -> &coreshard::Workqueue {
         &self.queue.handle
+    }
+
+    /// Room for an item. Where the queue is full it is waited for, in line; a signal's handler may end that by raising.
+    fn room(&self, py: Python<'_>) -> PyResult<Room> {
+        if self.capacity().is_none() || !self.queue.made_in.is_current() {
+            return Ok(Room::Any);
+        }
+        if coreshard::current().is_some() {
+            return Ok(Room::OnWorker);
+        }
+        let comes = Arc::new(Comes { count: AtomicU32::new(0) });
+        let waker = Waker::from(Arc::clone(&comes));
+        let mut context = Context::from_waker(&waker);
+        let mut waits = pin!(self.handle().reserve_async());
+        loop {
+            let seen = comes.count.load(Acquire);
+            match waits.as_mut().poll(&mut context) {
+                Poll::Ready(room) => return room.map(Room::Reserved).map_err(runtime_error),
+                Poll::Pending => waiting::wait(py, &comes.count, seen, Deadline::NEVER)?,
+            };
+        }
+    }
+}
+
+/// What an item needs to come into a queue.
+enum Room {
+    /// The queue has no capacity, or refuses whatever comes.
+    Any,
+    /// The caller is a worker: the library has to know that it waits, to refuse what would never end.
+    OnWorker,
+    Reserved(Reservation),
+}
+
+/// Tells a thread that there may be room now.
+struct Comes {
+    count: AtomicU32,
+}
+
+impl Wake for Comes {
+    fn wake(self: Arc<Self>) {
+        // Its partner is the load before each look.
+        self.count.fetch_add(1, Release);
+        waiting::wake_all(&self.count);
     }
 }
 
@@ -157,7 +240,7 @@ impl Workqueue {
             handle: ManuallyDrop::new(handle),
             made_in: ProcessGeneration::current(),
         });
-        process::ends_before_interpreter(&queue);
+        process::begins_before_end(&queue)?;
         Ok(Self { queue })
     }
 
@@ -182,12 +265,14 @@ impl Workqueue {
         kwargs: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<()> {
         let item = item(Call::new(r#fn, args, kwargs));
-        // Without a capacity it does not wait.
-        let queued = match self.capacity() {
-            None => self.handle().queue(item),
-            Some(_) => waiting::without_lock(py, || self.handle().queue(item)),
-        };
-        queued.map_err(runtime_error)
+        match self.room(py)? {
+            Room::Reserved(room) => room.queue(item).map_err(runtime_error),
+            // Without a capacity it does not wait.
+            Room::Any => self.handle().queue(item).map_err(runtime_error),
+            Room::OnWorker => {
+                waiting::without_lock(py, || self.handle().queue(item)).map_err(runtime_error)
+            }
+        }
     }
 
     /// As `queue`, but False where the queue is full.
@@ -215,9 +300,14 @@ impl Workqueue {
         args: &Bound<'_, PyTuple>,
         kwargs: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<()> {
-        let item = item(Call::new(r#fn, args, kwargs));
-        waiting::without_lock(py, || self.handle().queue_on(CpuId(cpu), item))
-            .map_err(runtime_error)
+        let (cpu, item) = (CpuId(cpu), item(Call::new(r#fn, args, kwargs)));
+        match self.room(py)? {
+            Room::Reserved(room) => room.queue_on(cpu, item).map_err(runtime_error),
+            Room::Any | Room::OnWorker => {
+                waiting::without_lock(py, || self.handle().queue_on(cpu, item))
+                    .map_err(runtime_error)
+            }
+        }
     }
 
     /// As `queue`, with a future of the result.
@@ -242,11 +332,13 @@ impl Workqueue {
                 sleepers.wake();
             }
         };
-        match self.capacity() {
-            None => self.handle().queue(item),
-            Some(_) => waiting::without_lock(py, || self.handle().queue(item)),
+        match self.room(py)? {
+            Room::Reserved(room) => room.queue(item).map_err(runtime_error)?,
+            Room::Any => self.handle().queue(item).map_err(runtime_error)?,
+            Room::OnWorker => {
+                waiting::without_lock(py, || self.handle().queue(item)).map_err(runtime_error)?;
+            }
         }
-        .map_err(runtime_error)?;
         Ok(made.unbind())
     }
 
@@ -302,14 +394,22 @@ impl Workqueue {
                 return Err(PyValueError::new_err(message));
             }
         };
-        let call = Call::new(r#fn, args, kwargs);
+        let call = Arc::new(Call::new(r#fn, args, kwargs));
+        let called = Arc::clone(&call);
+        let is_stopped = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&is_stopped);
         let tick = move || {
-            threads::on_worker(|py| call.run_and_report(py));
+            threads::on_worker(|py| {
+                // It may have waited for Python's lock, which whoever stopped it had.
+                if !stopped.load(Acquire) {
+                    called.held(py).run_and_report(py);
+                }
+            });
         };
         let period = seconds("period", period)?;
         let ticks = coreshard::Periodic::start(self.handle(), period, missed, tick);
-        let ticks =
-            Arc::new(Ticks { ticks: ticks.map_err(value_error)?, _queue: Arc::clone(&self.queue) });
+        let ticks = ticks.map_err(value_error)?;
+        let ticks = Arc::new(Ticks { ticks, call, is_stopped, _queue: Arc::clone(&self.queue) });
         process::ends_before_interpreter(&ticks);
         Ok(Periodic { ticks })
     }
@@ -366,7 +466,7 @@ impl Workqueue {
 
     #[pyo3(signature = (*_exception))]
     fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyTuple>) -> PyResult<()> {
-        shut_down(py, &self.queue, Deadline::NEVER).map(drop)
+        self.queue.end_thawed(py)
     }
 
     fn __repr__(&self) -> String {
@@ -469,12 +569,28 @@ impl Work {
 
 struct Ticks {
     ticks: coreshard::Periodic,
+    call: Arc<Call>,
+    is_stopped: Arc<AtomicBool>,
     /// So that the ticks' own handle is not the last one.
     _queue: Arc<Queue>,
 }
 
+impl Ticks {
+    fn stop(&self) {
+        self.is_stopped.store(true, Release);
+        self.ticks.stop();
+    }
+}
+
+impl Drop for Ticks {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
 impl Ends for Ticks {
     fn end(&self, py: Python<'_>) -> PyResult<()> {
+        self.is_stopped.store(true, Release);
         let work = self.ticks.work().clone();
         interruptible(py, move || work.disable_and_wait().map(drop))?.map_err(runtime_error)
     }
@@ -490,7 +606,7 @@ pub(crate) struct Periodic {
 impl Periodic {
     /// No tick begins any more; a run goes on.
     fn stop(&self) {
-        self.ticks.ticks.stop();
+        self.ticks.stop();
     }
 
     /// The same, and waits for a run to be over.
@@ -501,6 +617,11 @@ impl Periodic {
     #[getter]
     fn skipped_ticks(&self) -> u64 {
         self.ticks.ticks.skipped_ticks()
+    }
+
+    /// A tick that runs has references of its own to what it calls.
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.ticks.call.traverse(&visit)
     }
 
     fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {

@@ -34,6 +34,36 @@ class Calls(unittest.TestCase):
                 running = [executor.submit(barrier.wait, 60) for _ in range(workers)]
                 self.assertEqual(sorted(future.result() for future in running), list(range(workers)))
 
+    def test_executors_that_wait_keep_no_others_from_beginning(self):
+        # More than one pool's workers, of one executor and of several.
+        for executors, workers in ((1, 600), (4, 150)):
+            with self.subTest(executors=executors):
+                barrier = threading.Barrier(executors * workers)
+                made = [coreshard.Executor(workers) for _ in range(executors)]
+                waits = [executor.submit(barrier.wait, 60) for executor in made for _ in range(workers)]
+                self.assertEqual(sorted(wait.result() for wait in waits), list(range(executors * workers)))
+                for executor in made:
+                    executor.shutdown()
+
+    def test_subclasses_have_arguments_of_their_own(self):
+        class Named(coreshard.Executor):
+            def __init__(self, *, name):
+                super().__init__(max_workers=3)
+                self.name = name
+
+        class Unmade(coreshard.Executor):
+            def __init__(self):
+                pass
+
+        with Named(name="mail") as executor:
+            self.assertEqual((executor.name, executor._max_workers), ("mail", 3))
+            self.assertEqual(executor.submit(int).result(), 0)
+            with self.assertRaisesRegex(RuntimeError, "made before"):
+                executor.__init__(name="again")
+        for call in (lambda: Unmade().submit(int), lambda: Unmade().shutdown()):
+            with self.assertRaisesRegex(RuntimeError, r"super\(\).__init__"):
+                call()
+
     def test_no_more_calls_than_workers_are_in_progress_at_once(self):
         lock, now, most = threading.Lock(), 0, 0
 
@@ -346,6 +376,20 @@ class Arguments(unittest.TestCase):
             with self.assertRaisesRegex(TypeError, re.escape("number of seconds")):
                 executor.submit(time.sleep, 0.2).result(timeout="soon")
             self.assertEqual(future.result(None), 0)
+
+    def test_shutdown_inside_of_an_initializer_is_refused(self):
+        refused = []
+
+        def initialize():
+            with self.assertRaisesRegex(RuntimeError, "inside one of its own calls") as caught:
+                executor.shutdown()
+            refused.append(caught.exception)
+
+        executor = coreshard.Executor(1, initializer=initialize)
+        first = executor.submit(int)
+        self.assertEqual(first.result(60), 0)
+        executor.shutdown()
+        self.assertTrue(refused)
 
     def test_shutdown_inside_of_a_call_is_refused(self):
         with coreshard.Executor() as executor:

@@ -49,6 +49,51 @@ for _ in range(100):
         # Without Python's lock a line's end may come after another line.
         self.assertEqual((sorted(out), err), (sorted("now\n" * 100), ""))
 
+    def test_what_a_dropped_queue_took_is_run_before_the_interpreter_ends(self):
+        out, err = self.of("""
+import coreshard, time
+def main():
+    queue = coreshard.Workqueue("log", ordered=True)
+    for n in range(50):
+        queue.queue(lambda: (time.sleep(0.005), print("queued")))
+    queue.submit(int).add_done_callback(lambda future: print("told", future.result()))
+    work = coreshard.Workqueue("again").work(lambda: (time.sleep(0.2), print("worked")))
+    work.queue()
+    # And one that nobody can thaw any more.
+    queue = coreshard.Workqueue("held")
+    queue.freeze()
+    queue.queue(print, "freed")
+main()
+held = coreshard.Workqueue("held to the end")
+held.freeze()
+held.queue(print, "thawed at the end")
+""")
+        counts = [out.count(word) for word in ("queued", "told 0", "worked", "freed", "thawed at the end")]
+        self.assertEqual((counts, err), ([50, 1, 1, 1, 1], ""))
+
+    def test_a_queue_that_is_made_too_late_is_refused(self):
+        out, err = self.of("""
+import atexit, coreshard, threading, time
+before = coreshard.Workqueue("before")
+def late():
+    while True:
+        try:
+            with coreshard.Workqueue("late") as queue:
+                queue.queue(int)
+        except RuntimeError as error:
+            print(error)
+            break
+def over():
+    try:
+        before.queue(int)
+    except RuntimeError as error:
+        print("shut down" in str(error))
+threading.Thread(target=late).start()
+atexit.register(over)
+atexit.register(late)
+""")
+        self.assertEqual((out, err), ("cannot take new work after interpreter shutdown\n" * 2 + "True\n", ""))
+
     def test_odd_orders(self):
         out, err = self.of("""
 import atexit, coreshard, gc, threading, weakref
@@ -172,6 +217,55 @@ go_on.set()
 print([future.result() for future in held])
 """)
         self.assertEqual(out, "True\n" * 4 + "[1, 2]\nqueued\n[True, True, True, True]\n", err)
+
+    def test_a_process_is_forked_while_another_thread_makes_an_executor(self):
+        out, err = self.of("""
+import coreshard, os, sys, threading, warnings
+warnings.simplefilter("ignore", DeprecationWarning)
+try:
+    from coreshard.joblib import _shared_executor as shared
+except ImportError:
+    shared = coreshard.Executor
+made = [lambda: coreshard.Executor(3), lambda: coreshard.Executor(40), lambda: coreshard.Executor(computes=True), shared]
+children = []
+for n in range(40):
+    # Each size of a stack is another pool, which takes its time.
+    threading.stack_size((1024 + 4 * n) << 10)
+    make = made[n % len(made)]
+    maker = threading.Thread(target=make)
+    maker.start()
+    child = os.fork()
+    if child == 0:
+        os._exit(make().submit(lambda: 7).result())
+    children.append(child)
+    maker.join()
+print({os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children})
+""")
+        self.assertEqual((out, err), ("{7}\n", ""))
+
+    def test_a_fork_inside_of_a_queues_item_ends_in_the_child(self):
+        out, err = self.of("""
+import coreshard, os, warnings
+warnings.simplefilter("ignore", DeprecationWarning)
+statuses = []
+def fork():
+    child = os.fork()
+    if child != 0:
+        statuses.append(os.waitpid(child, 0)[1])
+with coreshard.Workqueue() as queue:
+    queue.queue(fork)
+    queue.flush()
+    queue.work(fork).queue()
+    queue.flush()
+    ticks = queue.every(0.01, fork)
+    while len(statuses) < 3:
+        pass
+    ticks.stop_and_wait()
+with coreshard.Executor(1, initializer=fork) as executor:
+    executor.submit(int).result()
+print(len(statuses) >= 4, set(statuses))
+""")
+        self.assertEqual((out, err), ("True {0}\n", ""))
 
     def test_a_fork_inside_of_a_call_ends_in_the_child(self):
         out, err = self.of("""

@@ -4,6 +4,7 @@ import gc
 import os
 import sys
 import threading
+import time
 import unittest
 import weakref
 
@@ -97,6 +98,45 @@ class Queues(unittest.TestCase):
         with coreshard.Workqueue() as queue, self.assertRaisesRegex(ValueError, "delay=-1"):
             queue.queue_after(-1, int)
 
+    def test_ctrl_c_ends_a_wait_for_room_and_the_item_is_not_queued(self):
+        out = support.run_program(
+            """
+import coreshard, os, signal, threading
+signal.signal(signal.SIGINT, signal.default_int_handler)
+cpu = min(os.sched_getaffinity(0))
+for frozen in False, True:
+    with coreshard.Workqueue("small", capacity=1, max_active=1) as queue:
+        begun, go_on = threading.Event(), threading.Event()
+        if frozen:
+            queue.freeze()
+        else:
+            queue.queue(lambda: (begun.set(), go_on.wait(60)))
+            begun.wait(60)
+        assert queue.try_queue(print, "taken", flush=True)
+        for wait in (
+            lambda: queue.queue(print, "refused"),
+            lambda: queue.submit(print, "refused"),
+            lambda: queue.queue_on(cpu, print, "refused"),
+        ):
+            threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
+            try:
+                wait()
+            except KeyboardInterrupt:
+                print("interrupted", flush=True)
+        assert queue.stats()["capacity_used"] == 1
+        go_on.set()
+"""
+        )
+        self.assertEqual(out, (0, "interrupted\n" * 3 + "taken\n" + "interrupted\n" * 3 + "taken\n", ""))
+
+    def test_the_end_of_with_ends_a_freeze(self):
+        seen = []
+        with self.assertRaises(ZeroDivisionError), coreshard.Workqueue("held") as queue:
+            queue.freeze()
+            queue.queue(seen.append, 1)
+            raise ZeroDivisionError
+        self.assertEqual(seen, [1])
+
     def test_a_queue_that_is_dropped_runs_what_it_took(self):
         seen, last = [], threading.Event()
         queue = coreshard.Workqueue("dropped", max_active=1)
@@ -156,6 +196,37 @@ class Later(unittest.TestCase):
             self.assertEqual(set(ticks), {7})
             with self.assertRaisesRegex(ValueError, "missed='?\"?never"):
                 queue.every(1, int, missed="never")
+
+    def test_a_circle_with_ticks_is_collected(self):
+        class Service:
+            def __init__(self, queue):
+                self.ticked = threading.Event()
+                self.ticks = queue.every(0.0005, self.tick)
+
+            def tick(self):
+                self.ticked.set()
+
+        reported, before = [], sys.unraisablehook
+        sys.unraisablehook = lambda report: reported.append(report.exc_value)
+        try:
+            with coreshard.Workqueue("services") as queue:
+                for _ in range(50):
+                    service = Service(queue)
+                    self.assertTrue(service.ticked.wait(60))
+                    gc.collect()
+                    gone = weakref.ref(service)
+                    self.assertTrue(gone() is service)
+                    del service
+                    for _ in range(100):
+                        # One that runs keeps its own.
+                        gc.collect()
+                        if gone() is None:
+                            break
+                        time.sleep(0.001)
+                    self.assertIsNone(gone())
+        finally:
+            sys.unraisablehook = before
+        self.assertEqual(reported, [])
 
     def test_a_circle_with_work_is_collected(self):
         class Service:

@@ -37,15 +37,10 @@ class Executor(ExecutorCore, concurrent.futures.Executor):
 
     __slots__ = ()
 
-    def __new__(
-        cls, max_workers=None, thread_name_prefix="", initializer=None, initargs=(), *, computes=False
+    def __init__(
+        self, max_workers=None, thread_name_prefix="", initializer=None, initargs=(), *, computes=False
     ):
         if max_workers is None:
             cpus = _usable_cpus()
             max_workers = cpus if computes else min(32, cpus + 4)
-        return super().__new__(
-            cls, max_workers, thread_name_prefix or "coreshard", initializer, tuple(initargs), computes
-        )
-
-    def __init__(self, *_args, **_kwargs):
-        pass
+        self._set_up(max_workers, thread_name_prefix or "coreshard", initializer, tuple(initargs), computes)

@@ -31,17 +31,25 @@ from ._future import Future
 __all__ = ["CoreshardBackend", "register"]
 
 _lock = threading.Lock()
-_executors = {}
+_executors = []
+
+
+def _begin_anew():
+    """In a forked process: another thread of the parent's may have had the lock."""
+    global _lock
+    _lock = threading.Lock()
+    _executors.clear()
+
+
+os.register_at_fork(after_in_child=_begin_anew)
 
 
 def _shared_executor():
     """The process's; a forked process has its own."""
     with _lock:
-        here = os.getpid()
-        if here not in _executors:
-            _executors.clear()
-            _executors[here] = Executor(thread_name_prefix="joblib", computes=True)
-        return _executors[here]
+        if not _executors:
+            _executors.append(Executor(thread_name_prefix="joblib", computes=True))
+        return _executors[0]
 
 
 class CoreshardBackend(PoolManagerMixin, ParallelBackendBase):

@@ -13,6 +13,7 @@ use super::handle::{self, JoinHandle};
 use super::workqueue::Workqueue;
 use crate::base::budget;
 use crate::base::error::{Refused, RefusedReason};
+use crate::base::target::Target;
 
 impl<P: Platform> Workqueue<P> {
     /// As [`queue`](Self::queue), but never waits: where as many items wait as the queue's
@@ -163,7 +164,7 @@ where
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(outcome) => {
                     this.waiting = None;
-                    outcome.and_then(|()| shared.enter_permitted())
+                    outcome.and_then(|()| shared.enter_permitted(Target::Here))
                 }
             },
             None => match shared.enter_here(WhenFull::Try) {

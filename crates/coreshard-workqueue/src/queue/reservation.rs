@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use coreshard_platform::Platform;
+use coreshard_topology::CpuId;
 
 use super::capacity::{Capacity, WaitingProducer, WhenFull};
 use super::handle::{self, JoinHandle};
@@ -13,6 +14,7 @@ use super::shared::Shared;
 use super::workqueue::Workqueue;
 use crate::base::budget;
 use crate::base::error::{Refused, RefusedReason};
+use crate::base::target::Target;
 
 impl<P: Platform> Workqueue<P> {
     /// Room for one item, if there is some now.
@@ -95,6 +97,35 @@ impl<P: Platform> Reservation<P> {
         }
     }
 
+    /// Queues `work` in the pod of `cpu`, without a wait; see [`Workqueue::queue_on`].
+    ///
+    /// # Errors
+    /// Hands `work` back if `cpu` is none of the queue's, or the queue takes none; never since it is full.
+    ///
+    /// # Examples
+    /// ```
+    /// # use futures_lite::future::block_on;
+    /// use coreshard::CpuId;
+    ///
+    /// let queue = coreshard::workqueue()?.name("interrupts").capacity(64).build()?;
+    /// let cpu = coreshard::runtime()?.usable().cpus().first().unwrap_or(CpuId(0));
+    /// block_on(queue.reserve_async())?.queue_on(cpu, || println!("near its device"))?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[track_caller]
+    pub fn queue_on<F>(mut self, cpu: CpuId, work: F) -> Result<(), Refused<F>>
+    where
+        F: FnOnce() + Send + 'static,
+    {
+        match self.enter_at(Target::Cpu(cpu)) {
+            Ok(entry) => {
+                entry.send(work);
+                Ok(())
+            }
+            Err(reason) => Err(Refused::new(work, reason)),
+        }
+    }
+
     /// Submits `work`, without a wait; see [`Workqueue::submit`].
     ///
     /// # Errors
@@ -117,12 +148,17 @@ impl<P: Platform> Reservation<P> {
 
     /// Counts an item in that has this room.
     pub(crate) fn enter(&mut self) -> Result<Entry<'_, P>, RefusedReason> {
+        self.enter_at(Target::Here)
+    }
+
+    /// The same, at a place.
+    fn enter_at(&mut self, target: Target) -> Result<Entry<'_, P>, RefusedReason> {
         self.is_held = false;
         let shared = self.queue.shared();
         match shared.capacity() {
             Some(_) if shared.is_forked() => Err(RefusedReason::Forked),
-            Some(_) => shared.enter_permitted(),
-            None => shared.enter_here(WhenFull::Wait),
+            Some(_) => shared.enter_permitted(target),
+            None => self.queue.enter(target),
         }
     }
 }

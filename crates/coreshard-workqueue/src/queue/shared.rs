@@ -174,9 +174,9 @@ impl<P: Platform> Shared<P> {
         self.core.capacity.as_ref().map(|capacity| self.generations.wait_in_line(capacity))
     }
 
-    /// Counts an item in at the caller's pod that has a permit, or gives that back.
-    pub(super) fn enter_permitted(&self) -> Result<Entry<'_, P>, RefusedReason> {
-        self.generations.enter_permitted(Target::Here, Origin::Outside)
+    /// Counts an item in that has a permit, or gives that back.
+    pub(super) fn enter_permitted(&self, target: Target) -> Result<Entry<'_, P>, RefusedReason> {
+        self.generations.enter_permitted(target, Origin::Outside)
     }
 
     /// True if `link` is one of this queue's.

@@ -9,8 +9,8 @@ use std::thread;
 use std::time::Duration;
 
 use coreshard_platform::{Host, affinity};
-use coreshard_topology::{Scope, Topology};
-use coreshard_workqueue::{Intake, RefusedReason, Runtime, Work, Workqueue};
+use coreshard_topology::{CpuId, Scope, Topology};
+use coreshard_workqueue::{Intake, RefusedReason, Runtime, Work, Workqueue, current};
 use testing::{NEVER, wait_until, within};
 
 fn machine(workers_per_pool: usize) -> Runtime<Host> {
@@ -468,6 +468,29 @@ fn room_is_kept_for_who_has_reserved_it() {
         assert_eq!(receiver.recv().unwrap(), 9);
         wait_until("all has begun", || queue.stats().capacity_used == 0);
     });
+}
+
+#[test]
+fn what_is_reserved_goes_to_any_pod() {
+    let runtime = machine(2);
+    for builder in [runtime.workqueue(), runtime.workqueue().capacity(2)] {
+        let queue = builder.scope(Scope::Cpu).strict(true).build().unwrap();
+        for cpu in runtime.usable().cpus().iter() {
+            let (sender, receiver) = mpsc::channel();
+            let tell = || {
+                let sender = sender.clone();
+                move || sender.send(current::<Host>().expect("a worker").pod()).unwrap()
+            };
+            queue.queue_on(cpu, tell()).unwrap();
+            let pod = receiver.recv().unwrap();
+            queue.try_reserve().unwrap().queue_on(cpu, tell()).unwrap();
+            assert_eq!(receiver.recv().unwrap(), pod, "of CPU {cpu}");
+        }
+        let refused = queue.try_reserve().unwrap().queue_on(CpuId(100_000), || 7).unwrap_err();
+        assert_eq!(refused.reason(), RefusedReason::NoSuchCpu(CpuId(100_000)));
+        assert_eq!(refused.into_item()(), 7, "it comes back");
+        wait_until("its room is given on", || queue.stats().capacity_used == 0);
+    }
 }
 
 #[test]
