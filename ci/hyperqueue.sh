@@ -35,7 +35,7 @@ study() {
     --seeds $((runs / 8)) --items 20
 }
 study one
-"$coreshard" sweep status one --missing | xargs "$coreshard" sweep run one >/dev/null
+"$coreshard" sweep status one --missing | xargs -r "$coreshard" sweep run one >/dev/null
 study other
 
 export HQ_SERVER_DIR=$work/server

@@ -88,6 +88,7 @@ class Sweeps(unittest.TestCase):
             self.assertEqual(sweep.plan(folder, ["pocket"], scopes=["cpu"], seeds=4, items=5), 4)
             self.assertEqual(len(sweep.run(folder, 3, 1)), 2)
             self.assertEqual(sweep.missing(folder), [0, 2])
+            self.assertEqual(sweep.run(folder), [])
             with self.assertRaisesRegex(lab.CommandError, "2 runs have no results yet, the first is 0"):
                 sweep.gather(folder)
             sweep.run(folder, *sweep.missing(folder))

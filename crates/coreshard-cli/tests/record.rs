@@ -298,6 +298,18 @@ fn what_does_not_start_leaves_nothing_and_a_program_is_not_replaced_by_its_recor
 }
 
 #[test]
+fn a_line_is_as_long_as_the_machines() {
+    let place = Place::new();
+    let program = place.compile("counters", &[]);
+    assert_eq!(place.record(&program, &[]), Some(7));
+    let words = ["layout", "--replay", "it.trace", "--machine", "pocket", "--line-bytes", "128"];
+    let done = place.coreshard().args(words).output().unwrap();
+    let said = String::from_utf8_lossy(&done.stderr).into_owned();
+    assert_eq!(done.status.code(), Some(2), "{said}");
+    assert!(said.contains("--line-bytes") && said.contains("--replay"), "{said}");
+}
+
+#[test]
 fn what_is_missing_is_told() {
     let place = Place::new();
     // Not built for it.

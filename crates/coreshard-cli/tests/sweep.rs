@@ -179,6 +179,18 @@ fn what_cannot_be_is_refused_with_a_reason_and_nothing_is_written_over() {
     fs::copy(runs.join("000004.json"), runs.join("000005.json")).unwrap();
     let named = "000005.json is not the results of run 5";
     sweep(&["gather", &place]).assert().code(1).stderr(contains(named));
+    assert_eq!(missing(&place), [5]);
+    sweep(&["run", &place, "5"]).assert().code(1).stderr(contains(named).and(contains("remove it")));
+    // And a part of them, or none.
+    let whole = fs::read(runs.join("000003.json")).unwrap();
+    for length in [whole.len() / 2, 0] {
+        fs::write(runs.join("000003.json"), &whole[..length]).unwrap();
+        assert_eq!(missing(&place), [3, 5], "of {length} bytes");
+        let named = "000003.json is not the results of run 3";
+        sweep(&["gather", &place]).assert().code(1).stderr(contains(named));
+        sweep(&["run", &place, "3"]).assert().code(1).stderr(contains(named));
+    }
+    fs::write(runs.join("000003.json"), whole).unwrap();
     fs::remove_file(runs.join("000005.json")).unwrap();
     assert_eq!(missing(&place), [5]);
     said(&["run", &place, "5"]);

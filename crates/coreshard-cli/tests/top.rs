@@ -124,6 +124,10 @@ fn an_unknown_socket_and_a_stale_one() {
     fails(&["--socket", &text], "there is no socket", "it must call coreshard::serve_insight()");
     drop(UnixListener::bind(&path).unwrap());
     fails(&["--socket", &text], "nobody listens", "the file may be removed");
+    let file = folder.path().join("a file of the user's");
+    std::fs::write(&file, "precious").unwrap();
+    let text = file.display().to_string();
+    fails(&["--socket", &text], "is no socket", "name the one that the process serves");
 }
 
 #[test]

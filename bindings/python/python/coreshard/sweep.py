@@ -35,6 +35,8 @@ def missing(folder):
 
 def run(folder, *numbers):
     """Runs some, unless they have their results; says what came of each."""
+    if not numbers:
+        return []
     return lab.run("sweep", "run", folder, *numbers).splitlines()
 
 

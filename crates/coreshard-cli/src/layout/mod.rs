@@ -56,8 +56,8 @@ pub(crate) struct Args {
     #[command(flatten)]
     placement: PlacementArgs,
 
-    /// The length of a cache line in bytes
-    #[arg(long, value_name = "BYTES", default_value = "64", value_parser = line_bytes)]
+    /// The length of a cache line in bytes; a machine's is its own
+    #[arg(long, value_name = "BYTES", default_value = "64", value_parser = line_bytes, conflicts_with = "replay")]
     line_bytes: u64,
 
     /// How many types to show in lists

@@ -64,15 +64,18 @@ impl Folder {
         self.path.join("runs").join(format!("{number:06}.json"))
     }
 
-    /// The runs without results.
+    /// The runs without results; those, too, in whose place something else lies.
     pub(super) fn missing(&self) -> Vec<u64> {
-        (0..self.study.runs()).filter(|number| !self.results_of(*number).exists()).collect()
+        let has_results =
+            |number: &u64| self.study.run(*number).is_ok_and(|run| self.line_of(&run).is_ok());
+        (0..self.study.runs()).filter(|number| !has_results(number)).collect()
     }
 
     /// Runs one, unless it has its results; says what came of it.
     pub(super) fn run(&self, run: &PlannedRun) -> anyhow::Result<String> {
         let path = self.results_of(run.number);
         if path.exists() {
+            self.line_of(run)?;
             return Ok("has its results".to_owned());
         }
         let row = run.simulate()?;
@@ -105,6 +108,10 @@ impl Folder {
     pub(super) fn gather(&self) -> anyhow::Result<PathBuf> {
         let missing = self.missing();
         if let Some(first) = missing.first() {
+            if self.results_of(*first).exists() {
+                // It says what lies there instead.
+                self.line_of(&self.study.run(*first)?)?;
+            }
             let problem = "runs have no results yet";
             return Err(anyhow!("{} {problem}, the first is {first}", missing.len()));
         }

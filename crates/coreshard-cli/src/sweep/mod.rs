@@ -22,7 +22,7 @@ const NOTES: &str = "\
 Examples:
   coreshard sweep plan study --machines grace --shard-sizes 4,8,16
   coreshard sweep hyperqueue study    then: hq job submit-file study/jobs.toml
-  coreshard sweep status study --missing | xargs -n 8 coreshard sweep run study
+  coreshard sweep status study --missing | xargs -r -n 8 coreshard sweep run study
   coreshard sweep gather study        writes study/results.jsonl
 In Python, coreshard.sweep.with_dask(\"study\", client) runs it on Dask's workers.";
 

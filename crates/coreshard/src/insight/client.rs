@@ -1,6 +1,8 @@
 //! The side that asks.
 
+use std::fs;
 use std::io::{self, ErrorKind, Read};
+use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -89,6 +91,9 @@ impl InsightClient {
                 (ErrorKind::ConnectionRefused, Some(pid)) if !address::is_alive(pid) => {
                     InsightErrorKind::NoProcess { pid }
                 }
+                (ErrorKind::ConnectionRefused, _) if !is_socket(&self.path) => {
+                    InsightErrorKind::NotSocket { path: path() }
+                }
                 (ErrorKind::ConnectionRefused, _) => InsightErrorKind::Stale { path: path() },
                 _ => InsightErrorKind::Connect { path: path(), error },
             })
@@ -144,4 +149,9 @@ impl InsightClient {
             _ => Ok(()),
         }
     }
+}
+
+/// Whether what is there is a socket, by whatever name; also where that cannot be found out.
+fn is_socket(path: &Path) -> bool {
+    fs::metadata(path).map_or(true, |found| found.file_type().is_socket())
 }

@@ -27,6 +27,7 @@ pub(super) enum InsightErrorKind {
     OtherUser { pid: u32, program: String, user: u32, own: u32 },
     NoSocket { path: PathBuf },
     Stale { path: PathBuf },
+    NotSocket { path: PathBuf },
     Connect { path: PathBuf, error: io::Error },
     StrangeServer { path: PathBuf, user: u32, own: u32 },
     OtherProcess { path: PathBuf, pid: u32, asked: u32 },
@@ -119,6 +120,9 @@ impl fmt::Display for InsightError {
                  the file may be removed",
                 input::path(path)
             ),
+            InsightErrorKind::NotSocket { path } => {
+                write!(f, "{} is no socket; name the one that the process serves", input::path(path))
+            }
             InsightErrorKind::Connect { path, error } => write!(
                 f,
                 "the socket {} cannot be opened: {error}; only the user that it belongs to may",
