@@ -130,10 +130,14 @@ impl Workqueue {
         if coreshard::current().is_some() {
             return Ok(Room::OnWorker);
         }
+        let mut waits = pin!(self.handle().reserve_async());
+        // Most find room at once.
+        if let Poll::Ready(room) = waits.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            return room.map(Room::Reserved).map_err(runtime_error);
+        }
         let comes = Arc::new(Comes { count: AtomicU32::new(0) });
         let waker = Waker::from(Arc::clone(&comes));
         let mut context = Context::from_waker(&waker);
-        let mut waits = pin!(self.handle().reserve_async());
         loop {
             let seen = comes.count.load(Acquire);
             match waits.as_mut().poll(&mut context) {

@@ -67,6 +67,21 @@ class Backend(unittest.TestCase):
             Parallel(pre_dispatch="all")(delayed(fail)(n) for n in range(10_000))
         self.assertLess(len(begun), 10_000)
 
+    def test_a_loop_after_a_failed_one_has_results_of_its_own(self):
+        from joblib import Parallel, delayed
+
+        def fail_late(n):
+            if n == 5:
+                raise LookupError(n)
+            time.sleep(0.01)
+            return -1
+
+        with Parallel(n_jobs=3, backend="coreshard") as parallel:
+            for _ in range(5):
+                with self.assertRaises(LookupError):
+                    parallel(delayed(fail_late)(n) for n in range(20))
+                self.assertEqual(parallel(delayed(abs)(n) for n in range(20)), list(range(20)))
+
 
 @unittest.skipUnless(HAS_DASK, "SKIPPED: dask is not installed")
 class Dask(unittest.TestCase):

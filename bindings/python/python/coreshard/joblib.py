@@ -15,6 +15,7 @@ back when those are over. `n_jobs` bounds each `Parallel` call further.
 import collections
 import contextlib
 import os
+import queue
 import threading
 
 from joblib import register_parallel_backend
@@ -105,6 +106,14 @@ class CoreshardBackend(PoolManagerMixin, ParallelBackendBase):
     def abort_everything(self, ensure_ready=True):
         """What is held back never begins; what runs goes on, unheard."""
         self.terminate()
+        # joblib, as of 1.6, keeps what it took from the iterator and has not dispatched, and would give it to the next call of
+        # the same Parallel, whose results would be among this one's.
+        undispatched = getattr(self.parallel, "_ready_batches", None)
+        while undispatched is not None:
+            try:
+                undispatched.get_nowait()
+            except queue.Empty:
+                break
 
     def terminate(self):
         with self._state:
