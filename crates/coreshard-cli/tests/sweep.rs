@@ -180,7 +180,10 @@ fn what_cannot_be_is_refused_with_a_reason_and_nothing_is_written_over() {
     let named = "000005.json is not the results of run 5";
     sweep(&["gather", &place]).assert().code(1).stderr(contains(named));
     assert_eq!(missing(&place), [5]);
-    sweep(&["run", &place, "5"]).assert().code(1).stderr(contains(named).and(contains("remove it")));
+    sweep(&["run", &place, "5"])
+        .assert()
+        .code(1)
+        .stderr(contains(named).and(contains("remove it")));
     // And a part of them, or none.
     let whole = fs::read(runs.join("000003.json")).unwrap();
     for length in [whole.len() / 2, 0] {

@@ -1,10 +1,10 @@
 //! Ctrl-C and SIGTERM while a program is recorded: they are the program's, and what it did until then is kept.
 
-use std::fs::File;
 use std::io;
 use std::process::Child;
 
 use anyhow::{Context, anyhow};
+use rustix::fs::{Mode, OFlags, open};
 use rustix::process::{Pid, Signal, getpgrp, kill_process};
 use rustix::termios::tcgetpgrp;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -53,8 +53,8 @@ impl Orders {
 
 /// Whether a terminal's Ctrl-C goes to this process, and so to the program itself, which is in the same group.
 fn has_terminal() -> bool {
-    let in_front = File::open("/dev/tty").and_then(|terminal| Ok(tcgetpgrp(terminal)?));
-    in_front.is_ok_and(|group| group == getpgrp())
+    let terminal = open("/dev/tty", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
+    terminal.and_then(tcgetpgrp).is_ok_and(|group| group == getpgrp())
 }
 
 /// Sends it to a program that was not waited for.

@@ -121,7 +121,11 @@ impl fmt::Display for InsightError {
                 input::path(path)
             ),
             InsightErrorKind::NotSocket { path } => {
-                write!(f, "{} is no socket; name the one that the process serves", input::path(path))
+                write!(
+                    f,
+                    "{} is no socket; name the one that the process serves",
+                    input::path(path)
+                )
             }
             InsightErrorKind::Connect { path, error } => write!(
                 f,
