@@ -6,15 +6,17 @@
 
 Each file is a table: where it was published, on which machine, what of it served the model ("fitted": numbers of the machine's
 file were chosen by it; "in view": it was known while the model was made; "unseen": neither), and its rows. Predicted figures
-stand beside published ones. A table's rank order is right where no two rows that differ by more than 10 % as published stand
-the other way round; a ratio is each row's over the table's `over` row (or over the published figure itself, for tables in
-nanoseconds). The last lines are the score, for each way in which tables were used.
+stand beside published ones. A table's rank order is right where no two rows stand the other way round of which one was published
+more than 10 % above the other; where no two are so far apart there is none. A ratio is each row's over the table's `over` row (or
+over the published figure itself, for tables in nanoseconds). The last lines are the score, for each way in which tables were used.
 
 A score file has a line for each table: its name, how it was used, whether its rank order is right, how many ratios are within
-25 %, and of how many. With --score, ends with status 1 where a table scores less than its line says; --renew writes the file.
+25 %, and of how many. With --score, ends with status 1 where a table scores less than its line says, has no line, or is no more
+there; --renew writes the file.
 """
 import argparse
 import json
+import math
 import os
 import signal
 import statistics
@@ -31,6 +33,7 @@ TOGETHER = 0.10
 SEEDS = 5
 # A prediction that takes more of a CPU is none: all its ratios are wrong. What else the machine does is no matter.
 LIMIT_CPU_S = 600
+WAYS = ("fitted", "in view", "unseen")
 
 
 class TakesTooLong(Exception):
@@ -85,8 +88,11 @@ def predictions(table, arguments):
 
 
 def ranks_are_right(published, predicted):
+    """None where there is no order."""
     pairs = [(i, j) for i in range(len(published)) for j in range(i)]
-    apart = [(i, j) for i, j in pairs if abs(published[i] / published[j] - 1) > TOGETHER]
+    apart = [(i, j) for i, j in pairs if max(published[i], published[j]) > (1 + TOGETHER) * min(published[i], published[j])]
+    if not apart:
+        return None
     return all((predicted[i] - predicted[j]) * (published[i] - published[j]) > 0 for i, j in apart)
 
 
@@ -101,10 +107,9 @@ def ratios(table, published, predicted):
 
 
 def scatter(points, path):
-    from math import log10
     colours = {"fitted": "#999", "in view": "#3b78c2", "unseen": "#c2503b"}
     dots = "".join(
-        f'<circle cx="{100 + 100 * log10(truth):.1f}" cy="{900 - 100 * log10(guess):.1f}" r="4" fill="{colours[used]}"/>'
+        f'<circle cx="{100 + 100 * math.log10(truth):.1f}" cy="{900 - 100 * math.log10(guess):.1f}" r="4" fill="{colours[used]}"/>'
         for used, truth, guess in points if guess > 0)
     path.write_text(
         '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 900 960"><line x1="100" y1="900" x2="900" y2="100" '
@@ -112,23 +117,60 @@ def scatter(points, path):
         'red: unseen</text></svg>\n')
 
 
+RANKS = {"right": True, "wrong": False, "none": None}
+
+
+def word(right):
+    return next(word for word, value in RANKS.items() if value is right)
+
+
 def read_score(path):
     lines = [line.split("\t") for line in path.read_text().splitlines()[1:]]
-    return {name: (used, rank == "right", int(close), int(count)) for name, used, rank, close, count in lines}
+    return {name: (used, RANKS[rank], int(close), int(count)) for name, used, rank, close, count in lines}
 
 
 def write_score(path, scores):
-    lines = [f"{name}\t{used}\t{'right' if right else 'wrong'}\t{close}\t{count}\n"
+    lines = [f"{name}\t{used}\t{word(right)}\t{close}\t{count}\n"
              for name, (used, right, close, count) in sorted(scores.items())]
     path.write_text("table\tused\trank order\tratios within 25 %\tof\n" + "".join(lines))
 
 
-def worse(scores, held):
-    """Tables that were better once."""
-    for name, (_, right, close, count) in scores.items():
-        _, right_once, close_once, count_once = held.get(name, (None, False, 0, count))
-        if right < right_once or (count == count_once and close < close_once):
-            yield f"{name}: rank order {'right' if right else 'wrong'}, {close} of {count} ratios"
+def worse(scores, held, are_all):
+    """Tables that were better once, or of which nothing can be said."""
+    if are_all:
+        yield from (f"{name}: it is there no more" for name in held if name not in scores)
+    for name, (used, right, close, count) in scores.items():
+        if name not in held:
+            yield f"{name}: it has no line"
+            continue
+        used_once, right_once, close_once, count_once = held[name]
+        if (used, right is None, count) != (used_once, right_once is None, count_once):
+            yield f"{name}: it is another table than that of the line"
+        elif (right_once and not right) or close < close_once:
+            yield f"{name}: rank order {word(right)}, {close} of {count} ratios"
+
+
+def read_table(path):
+    """A table that can be held against predictions; a sentence where it cannot."""
+    table = tomllib.loads(path.read_text())
+    wrong = f"lab/validate.py: {path.name}: "
+    if table.get("used") not in WAYS:
+        sys.exit(f"{wrong}used is {table.get('used')!r}; it is one of {', '.join(WAYS)}")
+    for row in table["row"]:
+        if not (math.isfinite(row["published"]) and row["published"] > 0):
+            sys.exit(f"{wrong}{row['at']}: published is {row['published']}; it is a figure above 0")
+    if table.get("over", table["row"][0]["at"]) not in [row["at"] for row in table["row"]]:
+        sys.exit(f"{wrong}over is {table['over']!r}, and there is no such row")
+    return table
+
+
+def shown(table, figures):
+    """Figures of a table whose published ones are ratios are ratios, too."""
+    over = table.get("over")
+    if over is None:
+        return figures
+    at = [row["at"] for row in table["row"]].index(over)
+    return [figure / figures[at] for figure in figures] if table["row"][at]["published"] == 1 else figures
 
 
 def main():
@@ -136,39 +178,51 @@ def main():
     parser.add_argument("--command", default="target/release/coreshard")
     parser.add_argument("--contention", default="target/release/examples/contention")
     parser.add_argument("--only", default="")
-    parser.add_argument("--used", default="")
+    parser.add_argument("--used", choices=WAYS)
     parser.add_argument("--svg", type=Path)
     parser.add_argument("--score", type=Path)
     parser.add_argument("--renew", action="store_true")
     arguments = parser.parse_args()
+    held = {}
+    if arguments.score and (arguments.score.exists() or not arguments.renew):
+        held = read_score(arguments.score)
     paths = sorted(Path(__file__).with_name("predictions").glob("*.toml"))
-    tables = {path.stem: tomllib.loads(path.read_text()) for path in paths if arguments.only in path.stem}
-    tables = {name: table for name, table in tables.items() if arguments.used in table["used"]}
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        all_predicted = list(pool.map(lambda table: predictions(table, arguments), tables.values()))
+    tables = {path.stem: read_table(path) for path in paths if arguments.only in path.stem}
+    tables = {name: table for name, table in tables.items() if arguments.used in (None, table["used"])}
+    if not tables:
+        sys.exit("lab/validate.py: no table has such a name and was used so")
+    are_all = len(tables) == len(paths)
+    try:
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            all_predicted = list(pool.map(lambda table: predictions(table, arguments), tables.values()))
+    except subprocess.CalledProcessError as error:
+        sys.exit(f"lab/validate.py: {' '.join(map(str, error.cmd))}: {error.stderr}")
     scores, points = {}, []
     for (name, table), predicted in zip(tables.items(), all_predicted):
         published = [float(row["published"]) for row in table["row"]]
+        predicted = shown(table, predicted)
         right, off = ranks_are_right(published, predicted), ratios(table, published, predicted)
         print(f"\n{name} ({table['used']}): {table['title']}")
         for row, truth, guess in zip(table["row"], published, predicted):
-            print(f"  {row['at']:>24}  published {truth:>12,.1f}  predicted {guess:>12,.1f}  {guess / truth:.2f}")
+            digits = 1 if truth >= 10 else 3
+            print(f"  {row['at']:>24}  published {truth:>12,.{digits}f}  predicted {guess:>12,.{digits}f}  {guess / truth:.2f}")
         close = sum(abs(part) <= CLOSE for part in off)
-        print(f"  rank order {'right' if right else 'WRONG'}; {close} of {len(off)} ratios within 25 %")
+        order = {True: "right", False: "WRONG", None: "none"}[right]
+        print(f"  rank order {order}; {close} of {len(off)} ratios within 25 %")
         scores[name] = (table["used"], right, close, len(off))
         points += [(table["used"], truth, guess) for truth, guess in zip(published, predicted)]
     print()
-    for way in ("fitted", "in view", "unseen"):
+    for way in WAYS:
         of_way = [score for score in scores.values() if score[0] == way]
-        right, close, count = (sum(column) for column in zip(*(score[1:] for score in of_way))) if of_way else (0, 0, 0)
-        print(f"{way}: rank order right in {right} of {len(of_way)} tables, {close} of {count} ratios within 25 %")
+        ranks = [right for _, right, _, _ in of_way if right is not None]
+        close, count = sum(score[2] for score in of_way), sum(score[3] for score in of_way)
+        print(f"{way}: rank order right in {sum(ranks)} of {len(ranks)} tables, {close} of {count} ratios within 25 %")
     if arguments.svg:
         scatter(points, arguments.svg)
     if arguments.score:
-        held = read_score(arguments.score) if arguments.score.exists() else {}
         if arguments.renew:
-            write_score(arguments.score, held | scores)
-        elif lost := list(worse(scores, held)):
+            write_score(arguments.score, scores if are_all else held | scores)
+        elif lost := list(worse(scores, held, are_all)):
             sys.exit("less than the score held: " + "; ".join(lost))
 
 

@@ -45,6 +45,8 @@ mod _native {
 
     #[pymodule_init]
     fn init(_module: &Bound<'_, PyModule>) -> PyResult<()> {
+        // Before there is a thread that uses the package, and might be the first while another one forks.
+        coreshard::ProcessGeneration::current();
         crate::threads::hooks();
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! What the figures say: who is ahead and whether that is more than noise, and what each rung of a ladder
 //! brings while the other ladders stand still.
 
-use coreshard_results::{QueueCell, QueueResults};
+use coreshard_results::{QueueCell, QueueResults, WakeRatio};
 
 /// The three ladders that a queue benchmark climbs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -157,9 +157,20 @@ fn ratios(results: &QueueResults, ladder: Ladder, rung: &str, baseline: &str) ->
     cells_of(rung)
         .filter_map(|cell| {
             let partner = cells_of(baseline).find(|other| same_elsewhere(cell, other))?;
-            Some(cell.items_per_sec / partner.items_per_sec)
+            let of_runs = wake_ratio(results, cell, partner).filter(|_| ladder == Ladder::Wake);
+            Some(of_runs.unwrap_or(cell.items_per_sec / partner.items_per_sec))
         })
         .collect()
+}
+
+/// What was taken run by run, which tables tell, too: how far the two medians are apart is another matter.
+fn wake_ratio(results: &QueueResults, cell: &QueueCell, over: &QueueCell) -> Option<f64> {
+    let is_it = |ratio: &&WakeRatio| {
+        (&ratio.scope, &ratio.intake) == (&cell.scope, &cell.intake)
+            && (&ratio.wake, &ratio.over) == (&cell.wake, &over.wake)
+    };
+    let ratio = results.wake_ratios.iter().find(is_it)?.items_per_sec_ratio;
+    (ratio.is_finite() && ratio > 0.0).then_some(ratio)
 }
 
 #[cfg(test)]
@@ -199,6 +210,27 @@ mod tests {
         assert!(wake[0].is_baseline);
         assert!((wake[1].mean - (2.25f64 * 0.5).sqrt()).abs() < 1e-9, "{wake:?}");
         assert!(gains(&results, Ladder::Intake).is_empty(), "one rung cannot be compared");
+    }
+
+    #[test]
+    fn wake_ups_are_compared_as_the_table_does_it() {
+        let mut results = results(vec![
+            cell("cpu", "under-lock", 1.0, 8.0, 9.0),
+            cell("cpu", "coalesced", 1.0, 18.0, 19.0),
+            cell("system", "under-lock", 1.0, 2.0, 3.0),
+            cell("system", "coalesced", 1.0, 1.0, 2.0),
+        ]);
+        results.wake_ratios = vec![WakeRatio {
+            scope: "system".into(),
+            intake: "locked".into(),
+            wake: "coalesced".into(),
+            over: "under-lock".into(),
+            items_per_sec_ratio: 0.75,
+            ..WakeRatio::default()
+        }];
+        let wake = gains(&results, Ladder::Wake);
+        assert_eq!((wake[1].min, wake[1].max), (0.75, 2.25));
+        assert_eq!((wake[0].min, wake[0].max), (1.0, 1.0));
     }
 
     #[test]

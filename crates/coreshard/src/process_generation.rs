@@ -12,6 +12,10 @@ use crate::Here as Host;
 /// was nothing to leave behind. The first call has the C library tell of forks (`pthread_atfork`); those after it load one word, and
 /// may be made in a signal handler and between fork and exec.
 ///
+/// A fork that one thread has begun is not told of where another one makes the first call, or the first runtime, meanwhile: the child then
+/// takes itself for its parent. Where threads may do both at once, make a call before there are such, as a language's package does when it
+/// is imported.
+///
 /// # Examples
 /// ```
 /// use coreshard::ProcessGeneration;

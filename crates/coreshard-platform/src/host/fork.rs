@@ -39,7 +39,7 @@ pub(super) fn hook(hook: Weak<dyn ForkHook>) {
 }
 
 /// No `Once`, as in `generation.rs`: what hears of a fork twice does nothing the second time.
-fn hear_of_forks() {
+pub(super) fn hear_of_forks() {
     if !HEARS.load(Relaxed) {
         // Hooks find the child's generation and its readers as they are to be.
         generation::hear_of_forks();

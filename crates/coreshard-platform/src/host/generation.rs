@@ -7,19 +7,15 @@ use super::atfork;
 /// One more than that; 0 until somebody asks, from when on forks are heard of. Written before the child has a second thread.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 
+/// `None` where nobody has asked yet: see [`hear_of_forks`].
 #[inline(always)]
-pub(super) fn current() -> u32 {
-    let generation = match GENERATION.load(Relaxed) {
-        0 => first(),
-        generation => generation,
-    };
-    generation - 1
+pub(super) fn known() -> Option<u32> {
+    GENERATION.load(Relaxed).checked_sub(1)
 }
 
-#[cold]
-fn first() -> u32 {
+pub(super) fn current() -> u32 {
     hear_of_forks();
-    GENERATION.load(Relaxed)
+    GENERATION.load(Relaxed) - 1
 }
 
 /// No `Once`: a child that is forked while another thread is in one would wait for it for ever. Two threads that are here at a time have the

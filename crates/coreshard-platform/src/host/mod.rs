@@ -131,7 +131,10 @@ impl Platform for Host {
 
     #[inline(always)]
     fn process_generation() -> u32 {
-        generation::current()
+        match generation::known() {
+            Some(generation) => generation,
+            None => first_generation(),
+        }
     }
 
     #[inline(always)]
@@ -161,6 +164,13 @@ impl Platform for Host {
     fn set_local(key: LocalKey, value: *mut ()) {
         locals::set(key, value);
     }
+}
+
+/// The first question has all registered that hears of forks.
+#[cold]
+fn first_generation() -> u32 {
+    fork::hear_of_forks();
+    generation::current()
 }
 
 impl ByteAtomics for Host {
