@@ -6,13 +6,11 @@
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::time::Duration;
 
-use coreshard_platform::Platform;
+use coreshard_results::QueueResults;
 use coreshard_topology::{Scope, ShardSize};
 use coreshard_workqueue::{Intake, Wake};
 
-use crate::error::BenchError;
 use crate::machine::BenchMachine;
-use crate::progress::Unwatched;
 use crate::queue::QueueBench;
 
 /// How long an item of the lopsided load computes.
@@ -50,48 +48,67 @@ pub struct ScopeRatios {
     pub seen: Option<f64>,
 }
 
-/// Holds a scope against another one.
-///
-/// # Errors
-/// As [`QueueBench::run`].
-pub fn compare_scopes<P: Platform>(
-    machine: &BenchMachine,
-    (from, to): (Scope, Scope),
-    shard_size: ShardSize,
-    items: NonZeroU64,
-    seen: Option<SeenLoad>,
-) -> Result<ScopeRatios, BenchError> {
-    let cpus = machine.usable.len() as u64;
-    let even = QueueBench {
-        scopes: vec![from, to],
-        wakes: vec![Wake::UnderLock],
-        intakes: vec![Intake::Locked],
-        items_per_thread: Some(items),
-        runs: NonZeroUsize::MIN,
-        shard_size,
-        ..QueueBench::default()
-    };
-    let lopsided = QueueBench {
-        threads: Some(NonZeroUsize::MIN),
-        items_per_thread: NonZeroU64::new(items.get().saturating_mul(cpus)),
-        outstanding: NonZeroU64::new(4 * cpus),
-        item_work: ITEM_WORK,
-        ..even.clone()
-    };
-    let seen = seen.map(|load| load.bench(machine, &even));
-    let ratio = |bench: &QueueBench| -> Result<f64, BenchError> {
-        let results = bench.run::<P>(machine, &mut Unwatched)?.results;
-        let rate = |scope: Scope| {
-            let name = scope.to_string();
-            results.iter().find(|cell| cell.scope == name).map_or(0.0, |cell| cell.items_per_sec)
+/// A scope held against another one: each of them under each load, a benchmark each, of which each has a simulated machine of its
+/// own, so that its figure is what it is alone.
+#[derive(Clone, Debug)]
+pub struct ScopeComparison {
+    /// Under the first load the first scope and the second, then under the next load.
+    benches: Vec<QueueBench>,
+}
+
+impl ScopeComparison {
+    /// Of the scopes `from` and `to`, under the loads that are known and one that was `seen`.
+    #[must_use]
+    pub fn new(
+        machine: &BenchMachine,
+        (from, to): (Scope, Scope),
+        shard_size: ShardSize,
+        items: NonZeroU64,
+        seen: Option<SeenLoad>,
+    ) -> Self {
+        let cpus = machine.usable.len() as u64;
+        let even = QueueBench {
+            wakes: vec![Wake::UnderLock],
+            intakes: vec![Intake::Locked],
+            items_per_thread: Some(items),
+            runs: NonZeroUsize::MIN,
+            shard_size,
+            ..QueueBench::default()
         };
-        Ok(rate(to) / rate(from).max(f64::MIN_POSITIVE))
-    };
-    Ok(ScopeRatios {
-        even: ratio(&even)?,
-        lopsided: ratio(&lopsided)?,
-        seen: seen.as_ref().map(ratio).transpose()?,
-    })
+        let lopsided = QueueBench {
+            threads: Some(NonZeroUsize::MIN),
+            items_per_thread: NonZeroU64::new(items.get().saturating_mul(cpus)),
+            outstanding: NonZeroU64::new(4 * cpus),
+            item_work: ITEM_WORK,
+            ..even.clone()
+        };
+        let seen = seen.map(|load| load.bench(machine, &even));
+        let of_both = |bench: QueueBench| {
+            [from, to].map(|scope| QueueBench { scopes: vec![scope], ..bench.clone() })
+        };
+        let loads = [even, lopsided].into_iter().chain(seen);
+        Self { benches: loads.flat_map(of_both).collect() }
+    }
+
+    /// The benchmarks, each of one combination and one run.
+    #[must_use]
+    pub fn benches(&self) -> &[QueueBench] {
+        &self.benches
+    }
+
+    /// By what each of its [benchmarks](Self::benches) found, in their order.
+    ///
+    /// # Panics
+    /// If there is not one for each.
+    #[must_use]
+    pub fn ratios(&self, found: &[QueueResults]) -> ScopeRatios {
+        assert_eq!(found.len(), self.benches.len(), "there is one for each");
+        let rate =
+            |found: &QueueResults| found.results.first().map_or(0.0, |cell| cell.items_per_sec);
+        let ratio = |pair: &[QueueResults]| rate(&pair[1]) / rate(&pair[0]).max(f64::MIN_POSITIVE);
+        let ratios: Vec<f64> = found.chunks(2).map(ratio).collect();
+        ScopeRatios { even: ratios[0], lopsided: ratios[1], seen: ratios.get(2).copied() }
+    }
 }
 
 #[cfg(test)]
@@ -100,6 +117,7 @@ mod tests {
     use coreshard_topology::Topology;
 
     use super::*;
+    use crate::progress::Unwatched;
 
     /// What the figures are is the simulated machine's to say; here each load has its turn, in both scopes.
     #[test]
@@ -109,9 +127,12 @@ mod tests {
         let load = SeenLoad { producers: NonZeroUsize::new(9).unwrap(), item_work: Duration::ZERO };
         let scopes = (Scope::System, Scope::Cache);
         let items = NonZeroU64::new(20).unwrap();
-        let ratios =
-            compare_scopes::<Host>(&machine, scopes, ShardSize::DEFAULT, items, Some(load))
-                .unwrap();
+        let compared =
+            ScopeComparison::new(&machine, scopes, ShardSize::DEFAULT, items, Some(load));
+        let found =
+            compared.benches().iter().map(|bench| bench.run::<Host>(&machine, &mut Unwatched));
+        let found: Vec<_> = found.collect::<Result<_, _>>().unwrap();
+        let ratios = compared.ratios(&found);
         for ratio in [ratios.even, ratios.lopsided, ratios.seen.unwrap()] {
             assert!(ratio.is_finite() && ratio > 0.0, "{ratios:?}");
         }

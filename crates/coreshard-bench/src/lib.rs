@@ -32,13 +32,13 @@ pub use block::{
 };
 pub use calibration::{Effort, calibrate, contended, item_chains};
 pub use error::BenchError;
-pub use kernel_scopes::{ScopeRatios, SeenLoad, compare_scopes};
+pub use kernel_scopes::{ScopeComparison, ScopeRatios, SeenLoad};
 pub use machine::BenchMachine;
 pub use progress::{Progress, Unwatched};
 pub use queue::{Combination, QueueBench, over_seeds, with_curves};
 pub use seeds::{OverSeeds, SeedFigure, hba_over_seeds, index_over_seeds, over_each_rungs_seeds};
 pub use trial::{Bomb, Ledger, ParseScenarioError, QueueTrial, Record, Scenario, ScenarioTrial};
-pub use tune::{TuneEffort, TuneLoad, over_rounds, tune, tune_rounds};
+pub use tune::{TuneEffort, TuneLoad, TuneRound, over_rounds, tune};
 
 #[cfg(test)]
 testing::watch!();

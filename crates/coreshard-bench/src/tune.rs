@@ -16,7 +16,7 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use coreshard_platform::Platform;
-use coreshard_results::{Candidate, Load, QueueCell, Tuning};
+use coreshard_results::{Candidate, Load, QueueCell, QueueResults, Tuning};
 use coreshard_topology::{Pods, Scope, ShardSize};
 use coreshard_workqueue::{Intake, Wake};
 
@@ -88,8 +88,87 @@ pub struct TuneEffort {
     pub items: u64,
 }
 
-/// Tries scopes and sizes of shards on a machine, with the newest wake policy and intake. `None` where `progress` ended
-/// it.
+/// What a round measures: each candidate under each load, a benchmark each. On a machine they have their turns one after the
+/// other; simulated, each has a machine of its own, so that its figure is what it is alone.
+///
+/// ```
+/// use coreshard_bench::{BenchMachine, TuneLoad, TuneRound};
+/// use coreshard_topology::Topology;
+///
+/// let machine = BenchMachine::whole("two", "sim", Topology::from_synthetic("l3:1 core:2 pu:1")?);
+/// let round = TuneRound::new(&machine, 100, TuneLoad::Unknown)?;
+/// // By CPU, and all together; under an even load, and under a lopsided one.
+/// assert_eq!(round.benches().len(), 4);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct TuneRound {
+    candidates: Vec<Candidate>,
+    load: TuneLoad,
+    /// Those of the first candidate, then those of the second.
+    benches: Vec<QueueBench>,
+}
+
+impl TuneRound {
+    /// Scopes and sizes of shards on a machine, with the newest wake policy and intake. Each producer of the even load queues so
+    /// many items.
+    ///
+    /// # Errors
+    /// Where the machine has no CPU of a pod.
+    pub fn new(machine: &BenchMachine, items: u64, load: TuneLoad) -> Result<Self, BenchError> {
+        let cpus = machine.usable.len() as u64;
+        let (mut candidates, mut benches) = (Vec::new(), Vec::new());
+        for (scope, candidate) in self::candidates(machine)? {
+            let bench = QueueBench {
+                scopes: vec![scope],
+                wakes: vec![Wake::default()],
+                intakes: vec![Intake::default()],
+                items_per_thread: NonZeroU64::new(items),
+                runs: NonZeroUsize::MIN,
+                shard_size: candidate.shard_cores.map_or(ShardSize::DEFAULT, ShardSize::new),
+                ..QueueBench::default()
+            };
+            let bursts = QueueBench {
+                threads: NonZeroUsize::new(1),
+                items_per_thread: NonZeroU64::new(items * cpus),
+                outstanding: NonZeroU64::new(4 * cpus),
+                item_work: load.item_work(),
+                ..bench.clone()
+            };
+            let seen = load.seen().map(|load| load.bench(machine, &bench));
+            benches.extend([bench, bursts].into_iter().chain(seen));
+            candidates.push(candidate);
+        }
+        Ok(Self { candidates, load, benches })
+    }
+
+    /// The benchmarks, each of one combination and one run.
+    #[must_use]
+    pub fn benches(&self) -> &[QueueBench] {
+        &self.benches
+    }
+
+    /// What the round recommends by what each of its [benchmarks](Self::benches) found, in their order.
+    ///
+    /// # Panics
+    /// If there is not one for each.
+    #[must_use]
+    pub fn judged(&self, found: &[QueueResults]) -> Tuning {
+        assert_eq!(found.len(), self.benches.len(), "there is one for each");
+        let loads =
+            found.iter().map(|found| found.results.first().map(one_run).unwrap_or_default());
+        let loads: Vec<Load> = loads.collect();
+        let of_each = loads.len() / self.candidates.len().max(1);
+        let measured =
+            self.candidates.iter().zip(loads.chunks(of_each)).map(|(candidate, loads)| {
+                let seen = loads.get(2).copied();
+                Candidate { even: loads[0], lopsided: loads[1], seen, ..candidate.clone() }
+            });
+        judged(measured.collect(), self.load)
+    }
+}
+
+/// Tries scopes and sizes of shards on a machine, as [`TuneRound`] has them. `None` where `progress` ended it.
 ///
 /// # Errors
 /// As [`QueueBench::run`].
@@ -99,62 +178,21 @@ pub fn tune<P: Platform>(
     load: TuneLoad,
     progress: &mut dyn Progress,
 ) -> Result<Option<Tuning>, BenchError> {
-    let rounds = tune_rounds::<P>(machine, effort, load, progress)?;
-    Ok(rounds.map(|rounds| over_rounds(&rounds, load)))
-}
-
-/// As [`tune`](tune()), each round judged by itself: several runs' rounds can be put together by [`over_rounds`].
-///
-/// # Errors
-/// As [`QueueBench::run`].
-pub fn tune_rounds<P: Platform>(
-    machine: &BenchMachine,
-    effort: TuneEffort,
-    load: TuneLoad,
-    progress: &mut dyn Progress,
-) -> Result<Option<Vec<Tuning>>, BenchError> {
-    let candidates = candidates(machine)?;
-    let cpus = machine.usable.len();
-    progress.begin(candidates.len() * effort.rounds);
+    let round = TuneRound::new(machine, effort.items, load)?;
+    progress.begin(round.benches.len() * effort.rounds);
     let mut rounds = Vec::with_capacity(effort.rounds);
-    for round in 0..effort.rounds {
-        let mut measured = Vec::with_capacity(candidates.len());
-        for (scope, candidate) in &candidates {
-            let what = format!("{candidate}, round {}", round + 1);
+    for number in 1..=effort.rounds {
+        let mut found = Vec::with_capacity(round.benches.len());
+        for bench in &round.benches {
+            let what = format!("{}, round {number}", bench.scopes[0]);
             if progress.step(&what) == ControlFlow::Break(()) {
                 return Ok(None);
             }
-            let bench = QueueBench {
-                scopes: vec![*scope],
-                wakes: vec![Wake::default()],
-                intakes: vec![Intake::default()],
-                items_per_thread: NonZeroU64::new(effort.items),
-                runs: NonZeroUsize::MIN,
-                shard_size: candidate.shard_cores.map_or(ShardSize::DEFAULT, ShardSize::new),
-                ..QueueBench::default()
-            };
-            let bursts = QueueBench {
-                threads: NonZeroUsize::new(1),
-                items_per_thread: NonZeroU64::new(effort.items * cpus as u64),
-                outstanding: NonZeroU64::new(4 * cpus as u64),
-                item_work: load.item_work(),
-                ..bench.clone()
-            };
-            let seen = load.seen().map(|load| load.bench(machine, &bench));
-            let run = |bench: QueueBench| -> Result<Load, BenchError> {
-                let results = bench.run::<P>(machine, &mut crate::progress::Unwatched)?;
-                Ok(results.results.first().map(one_run).unwrap_or_default())
-            };
-            measured.push(Candidate {
-                even: run(bench)?,
-                lopsided: run(bursts)?,
-                seen: seen.map(run).transpose()?,
-                ..candidate.clone()
-            });
+            found.push(bench.run::<P>(machine, &mut crate::progress::Unwatched)?);
         }
-        rounds.push(judged(measured, load));
+        rounds.push(round.judged(&found));
     }
-    Ok(Some(rounds))
+    Ok(Some(over_rounds(&rounds, load)))
 }
 
 /// Rounds of one machine and one load as one: medians, and in how many rounds the recommended candidate is among the best.

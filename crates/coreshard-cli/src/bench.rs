@@ -14,7 +14,7 @@ use clap::Subcommand;
 pub(crate) use destination::{Destination, ForceArgs, Growing, JOBS_MARK};
 pub(crate) use progress::Bar;
 pub(crate) use queue::{kernel, or_all, other_load, rung};
-pub(crate) use seeds::{DEFAULT_SEEDS, side_by_side};
+pub(crate) use seeds::DEFAULT_SEEDS;
 
 /// The options of `coreshard bench`.
 #[derive(Debug, clap::Args)]

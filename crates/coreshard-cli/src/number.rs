@@ -55,9 +55,12 @@ pub(crate) fn many<T: Whole>(text: &str) -> Result<T, String> {
     whole::<T, 1, 1_000_000_000_000>(text)
 }
 
+/// An hour.
+pub(crate) const MOST_MICROSECONDS: u64 = 3_600_000_000;
+
 /// Microseconds, up to an hour.
 pub(crate) fn microseconds<T: Whole, const LEAST: u64>(text: &str) -> Result<T, String> {
-    whole::<T, LEAST, 3_600_000_000>(text)
+    whole::<T, LEAST, MOST_MICROSECONDS>(text)
 }
 
 /// One number of many, by FNV-1a with 64 bits: equal ones have equal sums.

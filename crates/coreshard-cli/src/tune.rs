@@ -3,16 +3,15 @@
 mod load;
 
 use std::fmt::Write as _;
-use std::sync::Mutex;
 
 use coreshard::{Host, Scope};
-use coreshard_bench::{BenchMachine, TuneEffort, TuneLoad, over_rounds, tune, tune_rounds};
+use coreshard_bench::{BenchMachine, TuneEffort, TuneLoad, TuneRound, over_rounds, tune};
 use coreshard_results::{Load, Tuning};
-use coreshard_sim::{Sim, Simulation};
+use coreshard_sim::Simulation;
 use coreshard_topology::Usable;
 
-use crate::bench::simulated::{self, Shared, SimArgs, taken_out, unless_interrupted};
-use crate::bench::{Bar, DEFAULT_SEEDS, side_by_side};
+use crate::bench::simulated::{self, SimArgs, each_alone};
+use crate::bench::{Bar, DEFAULT_SEEDS};
 use crate::failure::interrupted;
 use crate::machine::{Machine, MachineArgs};
 use crate::number::whole;
@@ -38,7 +37,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", value_parser = whole::<u64, 1, 1_000_000_000>)]
     items: Option<u64>,
 
-    /// Rounds, in each of which every candidate has its turn [default: 5; simulated 1]
+    /// Rounds, in each of which every candidate has its turn; simulated, so many times the seeds [default: 5; simulated 1]
     #[arg(long, value_name = "N", value_parser = whole::<u32, 1, 10_000>)]
     rounds: Option<u32>,
 
@@ -57,11 +56,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         Some(machine) => {
             let bench_machine = simulated::bench_machine(&args.machine, &machine);
             let (load, load_name) = args.load.load(bench_machine.usable.len())?;
-            let (first, seeds) = (args.simulated.seed(), args.seeds.unwrap_or(DEFAULT_SEEDS));
-            let items = simulated_items(bench_machine.usable.len());
+            let first = args.simulated.seed();
+            let effort = effort(simulated_items(bench_machine.usable.len()), 1);
+            // A machine that is simulated anew with the same seed does the same: a round is a seed more.
+            let seeds = args.seeds.unwrap_or(DEFAULT_SEEDS) * effort.rounds as u64;
             let simulation =
                 |seed| args.simulated.simulation(&machine).seed(first.wrapping_add(seed));
-            let tuning = over_seeds(&bench_machine, seeds, effort(items, 1), load, simulation)?;
+            let tuning = over_seeds(&bench_machine, seeds, effort.items, load, simulation)?;
             let costs = args.simulated.costs();
             let name = format!(
                 "{}, simulated: costs {costs}, {seeds} seeds from {first} on",
@@ -124,25 +125,18 @@ pub(crate) fn simulated_items(cpus: usize) -> u64 {
     (40_000 / cpus.max(1) as u64).clamp(100, 400)
 }
 
-/// Simulates the machine with so many seeds, side by side; `None` where it was interrupted.
+/// Simulates the machine with so many seeds; `None` where it was interrupted.
 pub(crate) fn over_seeds<'machine>(
     bench_machine: &BenchMachine,
     seeds: u64,
-    effort: TuneEffort,
+    items: u64,
     load: TuneLoad,
     simulation: impl Fn(u64) -> Simulation<'machine> + Sync,
 ) -> anyhow::Result<Option<Tuning>> {
-    let bar = Mutex::new(Bar::new()?);
-    let runs = side_by_side(seeds as usize, |seed| {
-        let mut progress = Shared { bar: &bar, simulations: seeds as usize };
-        let tune = || tune_rounds::<Sim>(bench_machine, effort, load, &mut progress);
-        match unless_interrupted(simulation(seed as u64), tune) {
-            Some(run) => anyhow::Ok(taken_out(run?).value?),
-            None => Ok(None),
-        }
-    });
-    let rounds: Option<Vec<_>> = runs.into_iter().collect::<anyhow::Result<_>>()?;
-    Ok(rounds.map(|rounds: Vec<Vec<Tuning>>| over_rounds(&rounds.concat(), load)))
+    let round = TuneRound::new(bench_machine, items, load)?;
+    let found = each_alone(bench_machine, round.benches(), seeds as usize, simulation)?;
+    let rounds = |found: Vec<Vec<_>>| found.iter().map(|it| round.judged(it)).collect::<Vec<_>>();
+    Ok(found.map(|found| over_rounds(&rounds(found), load)))
 }
 
 /// What was tried, and on which machine.

@@ -280,3 +280,59 @@ fn a_sweep_says_what_it_did_and_its_steps_can_be_replayed() {
     let alone = coreshard(&["sim", "replay", "--seed", "3-0", "--kth", "wait:3:x1"]).assert();
     alone.code(2).stderr(predicate::str::contains("--program"));
 }
+
+/// A candidate's figure is what it is alone: whatever other loads are tried, and whichever command asks.
+#[test]
+fn a_candidates_figure_is_its_own() {
+    let json = |arguments: &[&str]| -> Value {
+        let output = coreshard(arguments).assert().success().get_output().stdout.clone();
+        serde_json::from_slice(&output).unwrap()
+    };
+    let even = |arguments: &[&str]| -> Vec<(String, f64)> {
+        let words = ["tune", "--machine", "core:4 pu:2", "--items", "30", "--seeds", "2", "--json"];
+        let tuning = json(&[&words, arguments].concat());
+        let candidates = tuning["candidates"].as_array().unwrap().iter();
+        let figure = |it: &Value| it["even"]["items_per_sec"].as_f64().unwrap();
+        candidates.map(|it| (it["scope"].as_str().unwrap().to_owned(), figure(it))).collect()
+    };
+    let alone = even(&[]);
+    assert!(alone.len() > 2, "{alone:?}");
+    for other in [&["--producers", "1"][..], &["--item-us", "9"]] {
+        assert_eq!(even(other), alone, "{other:?}");
+    }
+    for (scope, figure) in alone.iter().filter(|(scope, _)| scope != "cache_shard") {
+        let words = [
+            "bench",
+            "queue",
+            "--sim",
+            "--machine",
+            "core:4 pu:2",
+            "--items",
+            "30",
+            "--seeds",
+            "2",
+        ];
+        let own =
+            ["--wake", "coalesced", "--intake", "lock-free", "--json", "-", "--scopes", scope];
+        let results = json(&[&words[..], &own].concat());
+        assert_eq!(results["results"][0]["items_per_sec"].as_f64().unwrap(), *figure, "{scope}");
+    }
+    // A simulated round is a seed more.
+    let [two, four] =
+        [["--rounds", "2", "--seeds", "1"], ["--rounds", "1", "--seeds", "2"]].map(|it| {
+            json(&[&["tune", "--machine", "pocket", "--items", "5", "--json"], &it[..]].concat())
+        });
+    assert_eq!(two, four);
+}
+
+/// Threads of real time that have every CPU stop by themselves: nobody else comes to do so.
+#[test]
+fn wake_ups_that_cannot_be_kept_up_with_end() {
+    for machine in ["core:1 pu:1", "core:2 pu:1"] {
+        let cyclic = ["bench", "rt", "cyclic", "--sim", "--machine", machine, "--cycles", "20"];
+        let dense = ["--interval-us", "1", "--distance-us", "0", "--seeds", "1", "--json", "-"];
+        let output = coreshard(&[&cyclic[..], &dense].concat()).assert().success();
+        let results: Value = serde_json::from_slice(&output.get_output().stdout).unwrap();
+        assert_eq!(results["thread"]["0"]["cycles"], 20, "{results:#}");
+    }
+}

@@ -169,6 +169,9 @@ fn what_cannot_be_is_refused_with_a_reason_and_nothing_is_written_over() {
     assert_eq!(fs::read_dir(&theirs).unwrap().count(), 1, "in another's folder, too");
     plan(&place, "1");
     plan(&place, "1");
+    let twice = folder.path().join("twice").display().to_string();
+    let words = ["plan", &twice, "--machines", "pocket", "--machines", "pocket", "--scopes", "cpu"];
+    assert_eq!(said(&words), "5 runs\n", "of a machine that was named twice");
     refused(&["plan", &place, "--machines", "grace"], "has another study");
     refused(&["run", &place, "3", "8"], "runs 0 to 7");
     assert_eq!(missing(&place).len(), 8);

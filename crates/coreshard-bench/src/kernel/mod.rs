@@ -156,6 +156,38 @@ impl KernelBench {
         self.threads.map_or(cpus, NonZeroUsize::get).min(cpus)
     }
 
+    /// What a reader must know of the cases: settings that are scopes and have the same pods on a machine.
+    ///
+    /// ```
+    /// use coreshard_bench::BenchMachine;
+    /// use coreshard_bench::kernel::{KernelBench, KernelProgram};
+    /// use coreshard_topology::Topology;
+    ///
+    /// let machine = BenchMachine::whole("one cache", "sim", Topology::from_synthetic("l3:1 core:4 pu:1")?);
+    /// let bench = KernelBench::default();
+    /// let notes = bench.notes(&machine, &KernelBench::cases(KernelProgram::Workqueue))?;
+    /// assert!(notes[1].ends_with("cache = numa = system here: 1 pod; they differ by noise alone"), "{notes:?}");
+    /// assert!(bench.notes(&machine, &KernelBench::cases(KernelProgram::Scsi))?.is_empty());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Where the machine has no CPU of a pod.
+    pub fn notes(
+        &self,
+        machine: &BenchMachine,
+        cases: &[KernelCase],
+    ) -> Result<Vec<String>, BenchError> {
+        let mut scopes: Vec<Scope> =
+            cases.iter().filter_map(|it| it.setting.parse().ok()).collect();
+        scopes.dedup();
+        if scopes.is_empty() {
+            return Ok(Vec::new());
+        }
+        let queues = QueueBench { scopes, shard_size: self.shard_size, ..QueueBench::default() };
+        queues.same_pods(machine)
+    }
+
     /// Runs a case once.
     ///
     /// # Errors

@@ -179,6 +179,15 @@ impl QueueBench {
         Ok(results)
     }
 
+    /// Which of its scopes have the same pods on a machine, a sentence for each group.
+    ///
+    /// # Errors
+    /// Where the machine has no CPU of a pod.
+    pub(crate) fn same_pods(&self, machine: &BenchMachine) -> Result<Vec<String>, BenchError> {
+        let combinations = order::combinations(&self.scopes, &self.wakes, &self.intakes)?;
+        Ok(self.layouts(machine, &combinations)?.collapsed())
+    }
+
     fn layouts(
         &self,
         machine: &BenchMachine,

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use coreshard_platform::{AtomicInt, Lock, RealTime};
 use coreshard_results::{CyclicResults, CyclicThread};
-use coreshard_rt::{Overrun, Periodic, Urgency};
+use coreshard_rt::{Overrun, Periodic, PeriodicHandle, Urgency};
 use coreshard_topology::CpuSet;
 use hdrhistogram::Histogram;
 
@@ -46,6 +46,8 @@ struct Seen<P: RealTime> {
     faults: P::AtomicU64,
     first_ns: P::AtomicU64,
     last_ns: P::AtomicU64,
+    /// To stop itself: where threads of real time have all CPUs, nobody else comes to do so.
+    itself: Lock<P, Option<PeriodicHandle<P>>>,
 }
 
 impl CyclicBench {
@@ -67,6 +69,7 @@ impl CyclicBench {
                 faults: P::AtomicU64::new(0),
                 first_ns: P::AtomicU64::new(0),
                 last_ns: P::AtomicU64::new(0),
+                itself: Lock::new(None),
             });
             let task = Periodic {
                 urgency: Urgency::Fixed(priority),
@@ -98,8 +101,11 @@ impl CyclicBench {
                     theirs.is_done.store(1, Release);
                     P::wake_all(&raw const theirs.is_done);
                 }
+                let itself = if left == 0 { theirs.itself.lock().take() } else { None };
+                itself.map(PeriodicHandle::stop);
             })?;
-            running.push((cpu, handle, seen));
+            *seen.itself.lock() = Some(handle);
+            running.push((cpu, seen));
         }
         let mut all = Histogram::<u64>::new(3).expect("three digits are possible");
         let mut results = CyclicResults {
@@ -113,16 +119,16 @@ impl CyclicBench {
             notes,
             ..CyclicResults::default()
         };
-        let mut span_ns = [u64::MAX, 0];
-        for (number, (cpu, handle, seen)) in running.into_iter().enumerate() {
+        for (number, (cpu, seen)) in running.into_iter().enumerate() {
             while seen.is_done.load(Acquire) == 0 {
                 P::wait(&seen.is_done, 0, None);
             }
-            handle.stop();
+            let handle = seen.itself.lock().take();
+            handle.map(PeriodicHandle::stop);
             let histogram = seen.histogram.lock();
             all.add(&*histogram).expect("it grows as it must");
-            span_ns[0] = span_ns[0].min(seen.first_ns.load(Acquire));
-            span_ns[1] = span_ns[1].max(seen.last_ns.load(Acquire));
+            let span_ns = seen.last_ns.load(Acquire) - seen.first_ns.load(Acquire);
+            results.cycles_per_sec += per_sec(cycles, span_ns, self.interval);
             results.page_faults += seen.faults.load(Acquire);
             let node = machine.topology.cpu(cpu).and_then(|cpu| cpu.node).map_or(0, |node| node.0);
             results.thread.insert(number, thread(&histogram, cpu.0, node));
@@ -130,10 +136,13 @@ impl CyclicBench {
         let at = |quantile| all.value_at_quantile(quantile);
         (results.p50_ns, results.p99_ns, results.p99_9_ns) = (at(0.5), at(0.99), at(0.999));
         results.max_ns = all.max();
-        let span_ns = span_ns[1].saturating_sub(span_ns[0]).max(1);
-        results.cycles_per_sec = (cycles * threads as u64) as f64 * 1e9 / span_ns as f64;
         Ok(results)
     }
+}
+
+/// Wake-ups a second of a thread, of which the last was so long after the time of the first. Each has the interval after it.
+fn per_sec(cycles: u64, span_ns: u64, interval: Duration) -> f64 {
+    cycles as f64 * 1e9 / (span_ns as f64 + interval.as_nanos() as f64)
 }
 
 fn thread(histogram: &Histogram<u64>, cpu: u32, node: u32) -> CyclicThread {
@@ -151,5 +160,20 @@ fn thread(histogram: &Histogram<u64>, cpu: u32, node: u32) -> CyclicThread {
         node,
         p50_ns: histogram.value_at_quantile(0.5),
         p99_ns: histogram.value_at_quantile(0.99),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_more_wake_ups_are_counted_than_intervals_pass() {
+        let interval = Duration::from_millis(1);
+        assert_eq!(per_sec(1, 0, interval), 1000.0);
+        assert_eq!(per_sec(10, 9_000_000, interval), 1000.0);
+        // Those that were left out take their time.
+        assert_eq!(per_sec(10, 19_000_000, interval), 500.0);
+        assert!(per_sec(2, 1_004_000, interval) < 1000.0);
     }
 }

@@ -3,7 +3,7 @@
 
 use coreshard_advise::measure::Measured;
 use coreshard_advise::{Facts, emit};
-use coreshard_bench::{BenchMachine, TuneEffort, TuneLoad};
+use coreshard_bench::{BenchMachine, TuneLoad};
 use coreshard_sim::Simulation;
 use coreshard_topology::Scope;
 
@@ -29,10 +29,9 @@ pub(super) fn tuned(
     let topology = machine.topology().clone();
     let bench_machine = BenchMachine::whole(topology.name().to_owned(), "sim", topology);
     let busiest = seen_load(facts, measured);
-    let effort = TuneEffort { rounds: 1, items };
     let load = busiest.map_or(TuneLoad::Unknown, |(_, load)| TuneLoad::Seen(load));
     let simulation = |seed| Simulation::new(&machine).seed(seed);
-    let tuning = over_seeds(&bench_machine, DEFAULT_SEEDS, effort, load, simulation)?
+    let tuning = over_seeds(&bench_machine, DEFAULT_SEEDS, items, load, simulation)?
         .ok_or_else(|| interrupted("interrupted before every candidate had its turn"))?;
     let best = tuning.recommended();
     let worth = format!(

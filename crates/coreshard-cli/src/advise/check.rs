@@ -6,11 +6,13 @@ use std::time::Duration;
 use anyhow::Context;
 use coreshard_advise::measure::{Measured, MeasuredQueue};
 use coreshard_advise::{Facts, Simulated};
-use coreshard_bench::{BenchMachine, ScopeRatios, SeenLoad, compare_scopes};
-use coreshard_sim::{Machine, Profile, Sim, Simulation};
+use coreshard_bench::{BenchMachine, ScopeComparison, ScopeRatios, SeenLoad};
+use coreshard_sim::{Machine, Profile, Simulation};
 use coreshard_topology::{Scope, ShardSize};
 
-use crate::bench::{DEFAULT_SEEDS, side_by_side};
+use crate::bench::DEFAULT_SEEDS;
+use crate::bench::simulated::each_alone;
+use crate::failure::interrupted;
 use crate::machine::MachineArgs;
 
 /// One would do no more than tell of itself: with another one, the beginning is another.
@@ -55,13 +57,12 @@ pub(super) fn against_simulation(
     let size = ShardSize::new(size.unwrap_or(ShardSize::DEFAULT.cores()));
     let load = seen_load(facts, measured).map(|(_, load)| load);
     let items = NonZeroU64::new(items).context("no items")?;
-    let runs = side_by_side(SEEDS, |seed| {
-        let simulation = Simulation::new(&machine).profile(Profile::InKernel).seed(seed as u64);
-        let run = simulation
-            .run(|| compare_scopes::<Sim>(&bench_machine, (from, to), size, items, load))?;
-        anyhow::Ok(run.value?)
-    });
-    let runs: Vec<ScopeRatios> = runs.into_iter().collect::<anyhow::Result<_>>()?;
+    let compared = ScopeComparison::new(&bench_machine, (from, to), size, items, load);
+    let simulation = |seed| Simulation::new(&machine).profile(Profile::InKernel).seed(seed);
+    let found = each_alone(&bench_machine, compared.benches(), SEEDS, simulation)?;
+    let found =
+        found.ok_or_else(|| interrupted("interrupted before both scopes were simulated"))?;
+    let runs: Vec<ScopeRatios> = found.iter().map(|found| compared.ratios(found)).collect();
     let of = |ratio: fn(&ScopeRatios) -> f64| runs.iter().map(ratio).collect();
     let seen: Option<Vec<f64>> = runs.iter().map(|run| run.seen).collect();
     Ok(Simulated::over_seeds(

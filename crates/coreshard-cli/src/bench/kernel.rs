@@ -129,17 +129,19 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let runs: Vec<KernelRun> =
         runs.into_iter().map(|run| Ok(run??)).collect::<anyhow::Result<_>>()?;
     let by_case: Vec<_> = cases.iter().zip(runs.chunks(seeds.len())).collect();
+    let mut notes = vec![format!(
+        "simulated: costs in-kernel, seeds {} to {}; medians, and first to third quartile",
+        args.seed,
+        args.seed + (args.seeds - 1)
+    )];
+    notes.extend(bench.notes(&place, &cases)?);
     let results = KernelResults {
         machine: place.name.clone(),
         platform: place.platform.clone(),
         program: args.program.to_string(),
         threads: bench.threads_on(&place),
         operations_per_thread: bench.operations,
-        notes: vec![format!(
-            "simulated: costs in-kernel, seeds {} to {}; medians, and first to third quartile",
-            args.seed,
-            args.seed + (args.seeds - 1)
-        )],
+        notes,
         seeds,
         results: cells(&by_case),
     };

@@ -5,10 +5,12 @@ use std::ops::ControlFlow;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use coreshard_bench::{BenchMachine, Progress};
+use coreshard_bench::{BenchMachine, Progress, QueueBench, Unwatched};
+use coreshard_results::QueueResults;
 use coreshard_sim::{Machine, Profile, Run, Sim, SimError, Simulation, Summary};
 
 use super::progress::Bar;
+use super::seeds::side_by_side;
 use crate::interrupts::interrupts;
 use crate::machine::MachineArgs;
 use crate::number::{seed, sum_of};
@@ -68,6 +70,32 @@ pub(crate) fn unless_interrupted<R>(
         Err(SimError::Stopped) => None,
         done => Some(done),
     }
+}
+
+/// What each benchmark finds with each seed, each in a simulation of its own: by seed, and in the benchmarks' order. `None` where it was
+/// interrupted.
+pub(crate) fn each_alone<'machine>(
+    place: &BenchMachine,
+    benches: &[QueueBench],
+    seeds: usize,
+    simulation: impl Fn(u64) -> Simulation<'machine> + Sync,
+) -> anyhow::Result<Option<Vec<Vec<QueueResults>>>> {
+    let bar = Mutex::new(Bar::new()?);
+    bar.lock().expect("nobody panics with it held").begin(benches.len() * seeds);
+    let runs = side_by_side(benches.len() * seeds, |at| {
+        let (seed, bench) = (at / benches.len(), &benches[at % benches.len()]);
+        let what = format!("{}, seed {seed}", bench.scopes[0]);
+        if bar.lock().expect("nobody panics with it held").step(&what) == ControlFlow::Break(()) {
+            return Ok(None);
+        }
+        let run = || bench.run::<Sim>(place, &mut Unwatched);
+        match unless_interrupted(simulation(seed as u64), run) {
+            Some(run) => anyhow::Ok(Some(taken_out(run?).value?)),
+            None => Ok(None),
+        }
+    });
+    let found: Option<Vec<QueueResults>> = runs.into_iter().collect::<anyhow::Result<_>>()?;
+    Ok(found.map(|found| found.chunks(benches.len()).map(<[_]>::to_vec).collect()))
 }
 
 /// With results that are out of the simulation's memory: while anything is in it, all of it stays.

@@ -99,9 +99,17 @@ impl Study {
             machine.simulated()?;
             machine.lasting_name().map_err(bad_input)
         };
+        let mut machines: Vec<String> = Vec::new();
+        for name in &args.machines {
+            let name = machine(name)?;
+            // Each once, as elsewhere.
+            if !machines.contains(&name) {
+                machines.push(name);
+            }
+        }
         let study = Self {
             release: env!("CARGO_PKG_VERSION").to_owned(),
-            machines: args.machines.iter().map(machine).collect::<anyhow::Result<_>>()?,
+            machines,
             scopes: or_all(&args.scopes, &Scope::ALL),
             shard_sizes: args.shard_sizes.clone(),
             wakes: args.wake.clone(),

@@ -10,7 +10,7 @@ use coreshard_bench::{SeenLoad, TuneLoad};
 use coreshard_topology::input::{self, quoted};
 
 use crate::failure::bad_input;
-use crate::number::{few, microseconds};
+use crate::number::{MOST_MICROSECONDS, few, microseconds};
 
 /// A snapshot of a process with thousands of queues is smaller.
 const MOST_BYTES: u64 = 64 << 20;
@@ -41,6 +41,10 @@ impl LoadArgs {
     pub(super) fn load(&self, cpus: usize) -> anyhow::Result<(TuneLoad, String)> {
         let item_work = self.item_us.map(Duration::from_micros);
         let described = self.producers.is_some() || item_work.is_some();
+        if self.queue.is_some() && ["unknown", "even", "lopsided"].contains(&&*self.load) {
+            let problem = format!("--queue is one of a file's, and {} is none", quoted(&self.load));
+            return Err(bad_input(anyhow::Error::msg(problem)));
+        }
         let named = match self.load.as_str() {
             "unknown" if described => None,
             "unknown" => Some(TuneLoad::Unknown),
@@ -91,6 +95,11 @@ impl LoadArgs {
             format!("{shown}: the queue {} measures no times", quoted(&queue.name))
         })?;
         let name = format!("as the queue {} in {shown}", quoted(&queue.name));
+        let longest_ns = MOST_MICROSECONDS * 1_000;
+        if times.run.p50_ns > longest_ns {
+            let problem = "half of its items take longer than an hour";
+            return Err(anyhow::anyhow!("{shown}: the queue {}: {problem}", quoted(&queue.name)));
+        }
         Ok((Duration::from_nanos(times.run.p50_ns), name))
     }
 
@@ -131,6 +140,8 @@ mod tests {
         assert_eq!(described.load(8).unwrap().0, TuneLoad::Seen(seen));
         let both = LoadArgs { item_us: Some(7), ..args("lopsided") };
         assert!(both.load(8).unwrap_err().to_string().contains("--item-us"));
+        let of_none = LoadArgs { queue: Some("mail".to_owned()), ..args("even") };
+        assert!(of_none.load(8).unwrap_err().to_string().contains("--queue is one of a file's"));
         let neither = args("even-ish").load(8).unwrap_err();
         assert!(format!("{neither:#}").contains("neither unknown, even nor lopsided"));
     }
@@ -148,8 +159,12 @@ mod tests {
             queue
         };
         let mut snapshot = Snapshot::default();
-        snapshot.queues =
-            vec![queue("idle", 3, 900), queue("mail", 70, 4_000), queue("log", 99, 0)];
+        snapshot.queues = vec![
+            queue("idle", 3, 900),
+            queue("mail", 70, 4_000),
+            queue("log", 99, 0),
+            queue("slow", 1, u64::MAX),
+        ];
         let file = std::env::temp_dir().join(format!("coreshard-load-{}", std::process::id()));
         std::fs::write(&file, serde_json::to_string(&snapshot).unwrap()).unwrap();
         let of = |queue: Option<&str>| {
@@ -163,6 +178,7 @@ mod tests {
         assert_eq!(work(of(None).unwrap().0), 4_000);
         assert_eq!(work(of(Some("idle")).unwrap().0), 900);
         assert!(format!("{:#}", of(Some("log")).unwrap_err()).contains("measures no times"));
+        assert!(format!("{:#}", of(Some("slow")).unwrap_err()).contains("longer than an hour"));
         assert!(format!("{:#}", of(Some("x")).unwrap_err()).contains("there is no queue \"x\""));
         std::fs::remove_file(file).unwrap();
     }

@@ -9,8 +9,12 @@ pub(super) struct Contradiction {
     pub(super) problem: String,
 }
 
-/// The first contradiction of a machine's costs, and of its matrix of latencies if it has one.
-pub(super) fn of(costs: &Costs, matrix: Option<&[Ps]>) -> Option<Contradiction> {
+/// The first contradiction of a machine's costs, of which those keys are `given`, and of its matrix of latencies if it has one.
+pub(super) fn of(
+    costs: &Costs,
+    matrix: Option<&[Ps]>,
+    given: impl Fn(&str) -> bool,
+) -> Option<Contradiction> {
     let longest = match matrix {
         Some(matrix) => {
             ("the longest of latency_matrix", matrix.iter().copied().max().unwrap_or(0))
@@ -18,9 +22,18 @@ pub(super) fn of(costs: &Costs, matrix: Option<&[Ps]>) -> Option<Contradiction> 
         None => ("latency_llc", costs.latency_llc),
     };
     zeros(costs)
-        .or_else(|| distances(costs, matrix.is_none()))
+        .or_else(|| distances(costs, given))
+        .or_else(|| {
+            // A CPU is no way from itself.
+            let nearest = matrix?.iter().copied().filter(|latency| *latency > 0).min()?;
+            let nearest = ("the shortest of latency_matrix", nearest);
+            let found = less(nearest, ("l1_hit", costs.l1_hit), FARTHER_THAN_OWN)?;
+            Some(Contradiction { key: "latency_matrix", ..found })
+        })
         .or_else(|| costs.arbitration.and_then(|arbitration| contention(arbitration, longest)))
 }
+
+const FARTHER_THAN_OWN: &str = "another CPU's cache is farther than the own one";
 
 /// A cost and its key.
 type Cost = (&'static str, Ps);
@@ -47,8 +60,8 @@ fn zeros(costs: &Costs) -> Option<Contradiction> {
     Some(Contradiction { key, problem: format!("{key} is 0: {why}") })
 }
 
-/// Without a matrix there is a latency within an LLC; the others are where there is such a distance.
-fn distances(costs: &Costs, has_latency: bool) -> Option<Contradiction> {
+/// Of those that are given; which must be is for who reads the file to say.
+fn distances(costs: &Costs, given: impl Fn(&str) -> bool) -> Option<Contradiction> {
     let hit = ("l1_hit", costs.l1_hit);
     let near = ("memory_local", costs.memory_local);
     let latencies = [
@@ -57,7 +70,7 @@ fn distances(costs: &Costs, has_latency: bool) -> Option<Contradiction> {
         ("latency_package", costs.latency_package),
         ("latency_remote", costs.latency_remote),
     ];
-    let given = |cost: &Cost| cost.1 > 0 || cost.0 == "latency_llc" && has_latency;
+    let given = |cost: &Cost| given(cost.0);
     let farther = "what is farther takes no less";
     less(("atomic", costs.atomic), hit, "it loads and stores the same line")
         .or_else(|| less(near, hit, "memory is farther than the first cache"))
@@ -67,7 +80,7 @@ fn distances(costs: &Costs, has_latency: bool) -> Option<Contradiction> {
         })
         .or_else(|| {
             let mut all = latencies.iter().copied().filter(given);
-            all.find_map(|one| less(one, hit, "another CPU's cache is farther than the own one"))
+            all.find_map(|one| less(one, hit, FARTHER_THAN_OWN))
         })
         .or_else(|| {
             // A package's own LLCs may be as far from one another as two packages are.

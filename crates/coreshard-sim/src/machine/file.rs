@@ -434,7 +434,8 @@ impl MachineReader<'_> {
             let problem = "[costs] has no idle: give at least one [[costs.idle]]".to_owned();
             return Err(self.wrong(header, problem));
         }
-        match contradictions::of(&file.costs, file.matrix.as_deref()) {
+        let given = |key: &str| file.sources.contains_key(key);
+        match contradictions::of(&file.costs, file.matrix.as_deref(), given) {
             None => Ok(file),
             Some(found) => {
                 Err(self.wrong(line_of(table, found.key).unwrap_or(header), found.problem))

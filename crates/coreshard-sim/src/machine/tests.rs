@@ -97,6 +97,10 @@ fn numbers_that_contradict_one_another_are_told() {
         ("latency_llc", "5", "latency_llc is 5, less than latency_smt, 8: "),
         ("latency_package", "5", "latency_package is 5, less than latency_llc, 25: "),
         ("latency_remote", "5", "latency_remote is 5, less than latency_llc, 25: "),
+        ("latency_remote", "0", "latency_remote is 0, less than l1_hit, "),
+        ("latency_package", "0", "latency_package is 0, less than l1_hit, "),
+        ("latency_smt", "1e-300", "latency_smt is 0, less than l1_hit, "),
+        ("memory_remote", "0", "memory_remote is 0, less than memory_local, "),
     ] {
         let start = format!("{key} =");
         let text: String = RIGHT
