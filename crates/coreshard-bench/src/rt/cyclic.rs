@@ -3,12 +3,13 @@
 //! **Method**, that of cyclictest (rt-tests): a periodic task on each CPU sleeps until an absolute time,
 //! one interval after the last one, and takes the time when it runs again; the latency is the
 //! difference. Nothing else is done in the loop. Here the tasks are the executor's, so each activation
-//! also goes through its CPU's lock and the index, after the time was taken.
+//! also goes through its CPU's lock and the index, after the time was taken. What is counted begins when all of them are
+//! there, and all go on until the last one has its wake-ups: so each of them is one among all.
 
 use std::collections::BTreeMap;
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use std::time::Duration;
 
 use coreshard_platform::{AtomicInt, Lock, RealTime};
@@ -39,6 +40,12 @@ pub struct CyclicBench {
     pub distance: Duration,
 }
 
+/// How far all have come.
+struct Together<P: RealTime> {
+    begun: P::AtomicU32,
+    done: P::AtomicU32,
+}
+
 struct Seen<P: RealTime> {
     histogram: Lock<P, Histogram<u64>>,
     /// 1 once the thread has all its wake-ups.
@@ -60,6 +67,9 @@ impl CyclicBench {
         let (executor, notes) = executor::<P>(machine, self.executor, &[])?;
         let threads = self.threads.map_or(machine.usable.len(), NonZeroUsize::get);
         let cycles = self.cycles.get();
+        let together =
+            Arc::new(Together::<P> { begun: P::AtomicU32::new(0), done: P::AtomicU32::new(0) });
+        let all_of_them = u32::try_from(threads).unwrap_or(u32::MAX);
         let mut running = Vec::with_capacity(threads);
         for (number, cpu) in machine.usable.iter().cycle().take(threads).enumerate() {
             let histogram = Histogram::new_with_bounds(1, MAX_NS, 3).expect("the bounds are sound");
@@ -81,28 +91,38 @@ impl CyclicBench {
                 cpus: Some(CpuSet::from_iter([cpu])),
                 overrun: Overrun::Skip,
             };
-            let theirs = Arc::clone(&seen);
-            let mut left = cycles;
+            let (theirs, together) = (Arc::clone(&seen), Arc::clone(&together));
+            let (mut left, mut has_begun) = (cycles, false);
             let handle = executor.periodic(task, move |activation| {
                 let late_ns = activation.woke.ns_since(activation.wanted);
+                if !has_begun {
+                    has_begun = true;
+                    together.begun.fetch_add(1, AcqRel);
+                }
+                if together.begun.load(Acquire) < all_of_them {
+                    return;
+                }
+                if left > 0 {
+                    theirs.histogram.lock().saturating_record(late_ns);
+                }
                 if left == cycles {
                     // The first one has brought in what the loop needs.
-                    theirs.histogram.lock().saturating_record(late_ns);
                     theirs.faults.store(P::page_faults(), Release);
                     theirs.first_ns.store(activation.wanted.as_ns(), Release);
-                } else if left > 0 {
-                    theirs.histogram.lock().saturating_record(late_ns);
                 }
                 left = left.saturating_sub(1);
                 if left == 0 && theirs.is_done.load(Acquire) == 0 {
                     let faults = P::page_faults() - theirs.faults.load(Acquire);
                     theirs.faults.store(faults, Release);
                     theirs.last_ns.store(activation.woke.as_ns(), Release);
+                    together.done.fetch_add(1, AcqRel);
                     theirs.is_done.store(1, Release);
                     P::wake_all(&raw const theirs.is_done);
                 }
-                let itself = if left == 0 { theirs.itself.lock().take() } else { None };
-                itself.map(PeriodicHandle::stop);
+                if left == 0 && together.done.load(Acquire) == all_of_them {
+                    let itself = theirs.itself.lock().take();
+                    itself.map(PeriodicHandle::stop);
+                }
             })?;
             *seen.itself.lock() = Some(handle);
             running.push((cpu, seen));
