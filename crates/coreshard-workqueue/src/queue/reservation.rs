@@ -108,7 +108,7 @@ impl<P: Platform> Reservation<P> {
     /// use coreshard::CpuId;
     ///
     /// let queue = coreshard::workqueue()?.name("interrupts").capacity(64).build()?;
-    /// let cpu = coreshard::runtime()?.usable().cpus().first().unwrap_or(CpuId(0));
+    /// let cpu = coreshard::runtime()?.usable().first().unwrap_or(CpuId(0));
     /// block_on(queue.reserve_async())?.queue_on(cpu, || println!("near its device"))?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
