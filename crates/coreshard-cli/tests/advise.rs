@@ -218,7 +218,7 @@ fn the_keys_of_json_are_those_of_its_page() {
         keys
     };
     let recording = wide("7.1.3", "cache");
-    let advice = json(&["--machine", recording.path().to_str().unwrap(), "--items", "20"]);
+    let advice = json(&["--machine", recording.path().to_str().unwrap(), "--items", "100"]);
     assert_eq!(told(whole), printed(&advice));
     let found = finding(&advice, "default-scope");
     assert_eq!(told(of_finding), printed(found));
