@@ -207,7 +207,7 @@ def main():
             digits = 1 if truth >= 10 else 3
             print(f"  {row['at']:>24}  published {truth:>12,.{digits}f}  predicted {guess:>12,.{digits}f}  {guess / truth:.2f}")
         close = sum(abs(part) <= CLOSE for part in off)
-        order = {True: "right", False: "WRONG", None: "none"}[right]
+        order = word(right) if right is not False else "WRONG"
         print(f"  rank order {order}; {close} of {len(off)} ratios within 25 %")
         scores[name] = (table["used"], right, close, len(off))
         points += [(table["used"], truth, guess) for truth, guess in zip(published, predicted)]

@@ -1,10 +1,9 @@
 //! What is to be called, and how it ended.
 
+use coreshard::ProcessGeneration;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
-
-use coreshard::ProcessGeneration;
 
 use crate::process;
 use crate::waiting::or_never;

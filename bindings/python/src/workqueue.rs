@@ -122,6 +122,27 @@ impl Workqueue {
         &self.queue.handle
     }
 
+    /// Queues an item in the pod of `cpu`, or in the caller's; waits for room where the queue is full.
+    fn put(
+        &self,
+        py: Python<'_>,
+        cpu: Option<CpuId>,
+        item: impl FnOnce() + Send + 'static,
+    ) -> PyResult<()> {
+        let queue = |item| match cpu {
+            None => self.handle().queue(item),
+            Some(cpu) => self.handle().queue_on(cpu, item),
+        };
+        let queued = match (self.room(py)?, cpu) {
+            (Room::Reserved(room), None) => room.queue(item),
+            (Room::Reserved(room), Some(cpu)) => room.queue_on(cpu, item),
+            // Without a capacity it does not wait.
+            (Room::Any, _) => queue(item),
+            (Room::OnWorker, _) => waiting::without_lock(py, || queue(item)),
+        };
+        queued.map_err(runtime_error)
+    }
+
     /// Room for an item. Where the queue is full it is waited for, in line; a signal's handler may end that by raising.
     fn room(&self, py: Python<'_>) -> PyResult<Room> {
         if self.capacity().is_none() || !self.queue.made_in.is_current() {
@@ -268,15 +289,7 @@ impl Workqueue {
         args: &Bound<'_, PyTuple>,
         kwargs: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<()> {
-        let item = item(Call::new(r#fn, args, kwargs));
-        match self.room(py)? {
-            Room::Reserved(room) => room.queue(item).map_err(runtime_error),
-            // Without a capacity it does not wait.
-            Room::Any => self.handle().queue(item).map_err(runtime_error),
-            Room::OnWorker => {
-                waiting::without_lock(py, || self.handle().queue(item)).map_err(runtime_error)
-            }
-        }
+        self.put(py, None, item(Call::new(r#fn, args, kwargs)))
     }
 
     /// As `queue`, but False where the queue is full.
@@ -304,14 +317,7 @@ impl Workqueue {
         args: &Bound<'_, PyTuple>,
         kwargs: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<()> {
-        let (cpu, item) = (CpuId(cpu), item(Call::new(r#fn, args, kwargs)));
-        match self.room(py)? {
-            Room::Reserved(room) => room.queue_on(cpu, item).map_err(runtime_error),
-            Room::Any | Room::OnWorker => {
-                waiting::without_lock(py, || self.handle().queue_on(cpu, item))
-                    .map_err(runtime_error)
-            }
-        }
+        self.put(py, Some(CpuId(cpu)), item(Call::new(r#fn, args, kwargs)))
     }
 
     /// As `queue`, with a future of the result.
@@ -336,13 +342,7 @@ impl Workqueue {
                 sleepers.wake();
             }
         };
-        match self.room(py)? {
-            Room::Reserved(room) => room.queue(item).map_err(runtime_error)?,
-            Room::Any => self.handle().queue(item).map_err(runtime_error)?,
-            Room::OnWorker => {
-                waiting::without_lock(py, || self.handle().queue(item)).map_err(runtime_error)?;
-            }
-        }
+        self.put(py, None, item)?;
         Ok(made.unbind())
     }
 

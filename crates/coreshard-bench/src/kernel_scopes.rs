@@ -13,8 +13,8 @@ use coreshard_workqueue::{Intake, Wake};
 use crate::machine::BenchMachine;
 use crate::queue::QueueBench;
 
-/// How long an item of the lopsided load computes.
-const ITEM_WORK: Duration = Duration::from_micros(5);
+/// How long an item of the lopsided load computes, where nothing is known.
+pub(crate) const ITEM_WORK: Duration = Duration::from_micros(5);
 
 /// A load that was measured on the machine itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +35,27 @@ impl SeenLoad {
             ..like.clone()
         }
     }
+}
+
+/// A benchmark under the even load, of so many items for each CPU, the same under the lopsided one, whose one producer queues as many
+/// as all of them, and under one that was `seen`.
+pub(crate) fn under_each_load(
+    machine: &BenchMachine,
+    even: QueueBench,
+    item_work: Duration,
+    seen: Option<SeenLoad>,
+) -> impl Iterator<Item = QueueBench> {
+    let cpus = machine.usable.len() as u64;
+    let items = even.items_per_thread.map_or(0, NonZeroU64::get);
+    let lopsided = QueueBench {
+        threads: Some(NonZeroUsize::MIN),
+        items_per_thread: NonZeroU64::new(items.saturating_mul(cpus)),
+        outstanding: NonZeroU64::new(4 * cpus),
+        item_work,
+        ..even.clone()
+    };
+    let seen = seen.map(|load| load.bench(machine, &even));
+    [even, lopsided].into_iter().chain(seen)
 }
 
 /// Throughput with the second scope over that with the first.
@@ -66,7 +87,6 @@ impl ScopeComparison {
         items: NonZeroU64,
         seen: Option<SeenLoad>,
     ) -> Self {
-        let cpus = machine.usable.len() as u64;
         let even = QueueBench {
             wakes: vec![Wake::UnderLock],
             intakes: vec![Intake::Locked],
@@ -75,18 +95,10 @@ impl ScopeComparison {
             shard_size,
             ..QueueBench::default()
         };
-        let lopsided = QueueBench {
-            threads: Some(NonZeroUsize::MIN),
-            items_per_thread: NonZeroU64::new(items.get().saturating_mul(cpus)),
-            outstanding: NonZeroU64::new(4 * cpus),
-            item_work: ITEM_WORK,
-            ..even.clone()
-        };
-        let seen = seen.map(|load| load.bench(machine, &even));
         let of_both = |bench: QueueBench| {
             [from, to].map(|scope| QueueBench { scopes: vec![scope], ..bench.clone() })
         };
-        let loads = [even, lopsided].into_iter().chain(seen);
+        let loads = under_each_load(machine, even, ITEM_WORK, seen);
         Self { benches: loads.flat_map(of_both).collect() }
     }
 

@@ -21,14 +21,11 @@ use coreshard_topology::{Pods, Scope, ShardSize};
 use coreshard_workqueue::{Intake, Wake};
 
 use crate::error::BenchError;
-use crate::kernel_scopes::SeenLoad;
+use crate::kernel_scopes::{ITEM_WORK, SeenLoad, under_each_load};
 use crate::machine::BenchMachine;
 use crate::progress::Progress;
 use crate::queue::QueueBench;
 use crate::spread::{Quartiles, Spread};
-
-/// How long an item of the lopsided load computes.
-const ITEM_WORK: Duration = Duration::from_micros(5);
 
 /// What is known of the load that a scope is chosen for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -116,7 +113,6 @@ impl TuneRound {
     /// # Errors
     /// Where the machine has no CPU of a pod.
     pub fn new(machine: &BenchMachine, items: u64, load: TuneLoad) -> Result<Self, BenchError> {
-        let cpus = machine.usable.len() as u64;
         let (mut candidates, mut benches) = (Vec::new(), Vec::new());
         for (scope, candidate) in self::candidates(machine)? {
             let bench = QueueBench {
@@ -128,15 +124,7 @@ impl TuneRound {
                 shard_size: candidate.shard_cores.map_or(ShardSize::DEFAULT, ShardSize::new),
                 ..QueueBench::default()
             };
-            let bursts = QueueBench {
-                threads: NonZeroUsize::new(1),
-                items_per_thread: NonZeroU64::new(items * cpus),
-                outstanding: NonZeroU64::new(4 * cpus),
-                item_work: load.item_work(),
-                ..bench.clone()
-            };
-            let seen = load.seen().map(|load| load.bench(machine, &bench));
-            benches.extend([bench, bursts].into_iter().chain(seen));
+            benches.extend(under_each_load(machine, bench, load.item_work(), load.seen()));
             candidates.push(candidate);
         }
         Ok(Self { candidates, load, benches })

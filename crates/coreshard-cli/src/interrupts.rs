@@ -10,7 +10,7 @@ use signal_hook::flag;
 
 /// Ctrl-C, and how services and time limits end what they started. A terminal that is closed (SIGHUP) ends the
 /// command as ever, and one that `nohup` started goes on.
-const ENDING: [i32; 2] = [SIGINT, SIGTERM];
+pub(crate) const ENDING: [i32; 2] = [SIGINT, SIGTERM];
 
 /// The one that came last.
 static ENDED_BY: LazyLock<Arc<AtomicUsize>> =

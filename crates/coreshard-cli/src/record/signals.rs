@@ -3,12 +3,14 @@
 use std::io;
 use std::process::Child;
 
-use anyhow::{Context, anyhow};
+use anyhow::Context;
 use rustix::fs::{Mode, OFlags, open};
 use rustix::process::{Pid, Signal, getpgrp, kill_process};
 use rustix::termios::tcgetpgrp;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::SIGTERM;
 use signal_hook::iterator::Signals;
+
+use crate::interrupts::ENDING;
 
 /// What a signal asks for.
 #[derive(Debug)]
@@ -28,7 +30,7 @@ pub(super) struct Orders {
 impl Orders {
     /// From now on the command does not end by Ctrl-C or SIGTERM.
     pub(super) fn listen() -> anyhow::Result<Self> {
-        let signals = Signals::new([SIGINT, SIGTERM]);
+        let signals = Signals::new(ENDING);
         let signals = signals.context("cannot listen for Ctrl-C and SIGTERM")?;
         Ok(Self { signals, has_passed: false })
     }
@@ -59,7 +61,7 @@ fn has_terminal() -> bool {
 
 /// Sends it to a program that was not waited for.
 pub(super) fn pass_on(program: &Child, signal: Signal) -> anyhow::Result<()> {
-    let id = i32::try_from(program.id()).ok().and_then(Pid::from_raw);
-    let id = id.ok_or_else(|| anyhow!("{} is no process", program.id()))?;
-    kill_process(id, signal).map_err(io::Error::from).context("the program cannot be told to end")
+    kill_process(Pid::from_child(program), signal)
+        .map_err(io::Error::from)
+        .context("the program cannot be told to end")
 }
