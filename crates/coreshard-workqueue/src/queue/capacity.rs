@@ -29,9 +29,7 @@ use coreshard_platform::user::{self, Thrown};
 use coreshard_platform::{AtomicInt, Lock, LockGuard, Padded, Platform};
 
 use crate::base::error::RefusedReason;
-use crate::base::item::ItemBody;
 use crate::base::latch::Latch;
-use crate::base::returned::Returned;
 use crate::insight::trouble::say;
 use crate::pool::wait_for_workers;
 
@@ -435,37 +433,6 @@ impl<P: Platform> Drop for Permit<P> {
     }
 }
 
-/// An item with its permit, which it gives back as it begins, or is set aside.
-pub(super) struct Permitted<P: Platform, F> {
-    pub(super) permit: Permit<P>,
-    pub(super) work: F,
-}
-
-impl<P: Platform, F: ItemBody> ItemBody for Permitted<P, F> {
-    type Named = F::Named;
-    const IS_AWAITED: bool = F::IS_AWAITED;
-
-    fn name(&self) -> &'static str {
-        self.work.name()
-    }
-
-    fn is_void(&self) -> bool {
-        self.work.is_void()
-    }
-
-    fn run(self) {
-        let Self { permit, work } = self;
-        drop(permit);
-        work.run();
-    }
-
-    fn set_aside(self) -> Option<Returned> {
-        let Self { permit, work } = self;
-        drop(permit);
-        work.set_aside()
-    }
-}
-
 #[cfg(all(test, loom))]
 mod loom_tests {
     use coreshard_platform::Loom;
@@ -473,12 +440,6 @@ mod loom_tests {
     use super::*;
 
     type Word = <Loom as Platform>::AtomicU32;
-
-    fn check(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
-        let mut builder = loom::model::Builder::new();
-        builder.preemption_bound = Some(preemptions);
-        builder.check(model);
-    }
 
     /// Takes a permit, waits for it where there is none, and gives it back when the "item" begins.
     fn pass(capacity: &Arc<Capacity<Loom>>, inside: &Word) {
@@ -495,7 +456,7 @@ mod loom_tests {
     /// One permit between two producers: nobody waits for ever, and never two have it.
     #[test]
     fn loom_a_permit_is_handed_over() {
-        check(3, || {
+        Loom::check(3, || {
             let (capacity, inside) = (Capacity::<Loom>::new(1), Arc::new(Word::new(0)));
             let other = {
                 let (capacity, inside) = (Arc::clone(&capacity), Arc::clone(&inside));
@@ -510,7 +471,7 @@ mod loom_tests {
 
     /// A permit that is given back while a producer comes to wait is that producer's in the end.
     fn comes_while_one_is_given_back(looks_again: bool) {
-        check(3, move || {
+        Loom::check(3, move || {
             let capacity = Capacity::<Loom>::new(1);
             assert!(capacity.try_take());
             let producer = {
@@ -544,7 +505,7 @@ mod loom_tests {
     /// A producer that leaves, against the permit that is on its way to it: it is not lost.
     #[test]
     fn loom_who_leaves_gives_the_permit_on() {
-        check(3, || {
+        Loom::check(3, || {
             let capacity = Capacity::<Loom>::new(1);
             assert!(capacity.try_take());
             let waiting = capacity.wait_in_line(false).unwrap();
@@ -558,7 +519,7 @@ mod loom_tests {
     /// A producer against the queue's end: it hears of that, or has the permit.
     #[test]
     fn loom_who_waits_hears_of_the_end() {
-        check(3, || {
+        Loom::check(3, || {
             let capacity = Capacity::<Loom>::new(1);
             assert!(capacity.try_take());
             let closer = Arc::clone(&capacity);

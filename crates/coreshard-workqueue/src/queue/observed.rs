@@ -1,5 +1,5 @@
-//! An item of a queue that wants to know of its items: with the moment at which it was queued, and
-//! its span.
+//! An item of a queue that bounds its items or wants to know of them: with its permit, its span, and the moment at which it
+//! was queued.
 #![allow(unsafe_code)]
 
 use std::panic::Location;
@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use coreshard_platform::{AtomicInt, Platform, Time};
 use tracing::Span;
 
+use super::capacity::Permit;
 use super::pool_link::{COUNT, PoolLink};
 use crate::base::item::{Item, ItemBody};
 use crate::base::returned::Returned;
@@ -32,12 +33,18 @@ impl<P: Platform> PoolLink<P> {
         })
     }
 
-    /// Packs an item that was counted in by this pool link, with what the queue wants to know of it.
+    /// Packs an item that this pool link counted in, with its permit and with what the queue wants to know of it.
     #[track_caller]
-    pub(crate) fn pack<F: ItemBody>(&self, drawn: bool, label: Label, work: F) -> Item {
+    pub(super) fn pack<F: ItemBody>(
+        &self,
+        drawn: bool,
+        label: impl FnOnce() -> Label,
+        permit: Option<Permit<P>>,
+        work: F,
+    ) -> Item {
         let insight = &self.core.insight;
-        let spanned = match label {
-            _ if !insight.spans => None,
+        let labelled = if insight.spans { label() } else { Label::Part };
+        let spanned = match labelled {
             Label::Item(name) => Some((SpanKind::Item, name, Location::caller())),
             Label::Work(name, made_at) => Some((SpanKind::Work, name, made_at)),
             Label::Part => None,
@@ -45,54 +52,28 @@ impl<P: Platform> PoolLink<P> {
         let span = spanned.map(|(kind, name, place)| {
             span(&self.core.name, kind, name, size_of::<F::Named>(), place)
         });
-        match (drawn, span) {
-            (false, None) => Item::new(work),
-            (false, Some(span)) => Item::new(Spanned { span, work }),
-            (true, span) => {
-                let link = LinkPointer(NonNull::from(self));
-                Item::new(Measured { link, queued: P::now(), span, work })
-            }
+        let queued = drawn.then(P::now);
+        if permit.is_none() && span.is_none() && queued.is_none() {
+            return Item::new(work);
         }
+        let link = LinkPointer(NonNull::from(self));
+        Item::new(Observed { permit, span, queued, link, work })
     }
 }
 
-/// An item with a span.
-struct Spanned<F> {
-    span: Span,
-    work: F,
-}
-
-impl<F: ItemBody> ItemBody for Spanned<F> {
-    type Named = F::Named;
-    const IS_AWAITED: bool = F::IS_AWAITED;
-
-    fn name(&self) -> &'static str {
-        self.work.name()
-    }
-
-    fn is_void(&self) -> bool {
-        self.work.is_void()
-    }
-
-    fn run(self) {
-        let Self { span, work } = self;
-        span.in_scope(|| work.run());
-    }
-
-    fn set_aside(self) -> Option<Returned> {
-        self.work.set_aside()
-    }
-}
-
-/// An item whose times are measured, and that may have a span.
-struct Measured<P: Platform, F> {
+/// An item that is more than its function. One type for all of it: the compiler makes each of them for each function that
+/// a program queues.
+struct Observed<P: Platform, F> {
+    /// Given back as the item begins, or is set aside.
+    permit: Option<Permit<P>>,
+    span: Option<Span>,
+    /// When it was queued, if its times are measured.
+    queued: Option<Time>,
     link: LinkPointer<P>,
-    queued: Time,
-    span: Option<Span>,
     work: F,
 }
 
-impl<P: Platform, F: ItemBody> ItemBody for Measured<P, F> {
+impl<P: Platform, F: ItemBody> ItemBody for Observed<P, F> {
     type Named = F::Named;
     const IS_AWAITED: bool = F::IS_AWAITED;
 
@@ -105,28 +86,21 @@ impl<P: Platform, F: ItemBody> ItemBody for Measured<P, F> {
     }
 
     fn run(self) {
-        let Self { link, queued, span, work } = self;
-        // SAFETY: a pool link lives until all items that it counted in are told to it, which happens after this
-        // one has returned.
-        run_measured(unsafe { link.0.as_ref() }, queued, span, || work.run());
+        let Self { permit, span, queued, link, work } = self;
+        drop(permit);
+        let _record = queued.map(|queued| {
+            // SAFETY: a pool link lives until all items that it counted in are told to it, which happens after this
+            // one has returned.
+            Record { link: unsafe { link.0.as_ref() }, queued, begun: P::now() }
+        });
+        let _entered = span.as_ref().map(Span::enter);
+        work.run();
     }
 
     fn set_aside(self) -> Option<Returned> {
-        self.work.set_aside()
-    }
-}
-
-fn run_measured<P: Platform>(
-    link: &PoolLink<P>,
-    queued: Time,
-    span: Option<Span>,
-    work: impl FnOnce(),
-) {
-    let begun = P::now();
-    let _record = Record { link, queued, begun };
-    match span {
-        None => work(),
-        Some(span) => span.in_scope(work),
+        let Self { permit, work, .. } = self;
+        drop(permit);
+        work.set_aside()
     }
 }
 

@@ -22,7 +22,7 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire};
 use coreshard_platform::user::Thrown;
 use coreshard_platform::{AtomicInt, Padded, Platform, Reading, fields};
 
-use super::capacity::{Permit, Permitted};
+use super::capacity::Permit;
 use super::limiter::{Limiter, SendItem};
 use super::queue_core::QueueCore;
 use super::watched::WatchedItem;
@@ -259,14 +259,9 @@ impl<P: Platform> PoolLink<P> {
         if self.is_direct_unless_drawn && !drawn {
             return self.pool.push_indirectly(injector, Item::new(work), self.tag);
         }
-        let item = match &self.core.capacity {
-            None => self.make_item(drawn, label, work),
-            Some(capacity) => {
-                // SAFETY: the item keeps the pool link, and so the queue's core, until it is over.
-                let permit = unsafe { Permit::of(capacity) };
-                self.make_item(drawn, label, Permitted { permit, work })
-            }
-        };
+        // SAFETY: the item keeps the pool link, and so the queue's core, until it is over.
+        let permit = self.core.capacity.as_ref().map(|capacity| unsafe { Permit::of(capacity) });
+        let item = self.pack(drawn, label, permit, work);
         match &self.limiter {
             None => self.pool.push_indirectly(injector, item, self.tag),
             Some(limiter) => {
@@ -276,12 +271,6 @@ impl<P: Platform> PoolLink<P> {
                 }
             }
         }
-    }
-
-    /// Packs an item, with what the queue wants to know of it.
-    #[track_caller]
-    fn make_item<F: ItemBody>(&self, drawn: bool, label: impl FnOnce() -> Label, work: F) -> Item {
-        if self.core.insight.is_off() { Item::new(work) } else { self.pack(drawn, label(), work) }
     }
 
     /// Tells the pool where the pool link is. It does not move from here on.
