@@ -1,33 +1,43 @@
 #!/usr/bin/env bash
-# The loom models: every interleaving of the small cores whose memory orderings matter. They are compiled
-# with --cfg loom, which changes every crate, so they have a target folder of their own. At night also those that take
-# minutes.
+# The loom models: the interleavings of the small cores whose memory orderings matter. They are compiled with --cfg loom,
+# which changes every crate, so they have a target folder of their own.
+#
+# Three models take minutes: the merge check bounds their preemptions (`Loom::check_long`). They are checked in full at
+# night, and if a crate with models differs from CORESHARD_BASE, a commit.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+source ci/changed.sh
 
+readonly CRATES='coreshard-platform coreshard-workqueue coreshard-block coreshard-rt'
 # These take longer to compile with than the models gain by them.
 export CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 CARGO_PROFILE_RELEASE_DEBUG=0
 
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
-modelled=0
-all=()
-[ -z "${CORESHARD_NIGHTLY:-}" ] || all=(--include-ignored)
-for crate in coreshard-workqueue coreshard-rt coreshard-platform coreshard-block; do
+packages=() modelled=0
+for crate in $CRATES; do
   grep -rqs 'cfg(all(test, loom))' "crates/$crate/src" || continue
-  # The others' manifests turn it on where they are modelled.
-  features=()
-  [ "$crate" != coreshard-platform ] || features=(--features loom)
-  RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom \
-    cargo test -p "$crate" "${features[@]}" --release --lib loom -- "${all[@]}" 2>&1 | tee "$log"
-  # A filter that matches no test passes, and would hide that the models are gone.
-  if ! grep -Eq '^running [1-9]' "$log"; then
-    echo "ci/loom.sh: $crate has modules under cfg(all(test, loom)), but no test named *loom* ran" >&2
-    exit 1
-  fi
+  packages+=(-p "$crate")
   modelled=$((modelled + 1))
 done
 if [ "$modelled" -eq 0 ]; then
   echo "ci/loom.sh: no crate has a loom model; the workqueue's intake and its parking must have one" >&2
+  exit 1
+fi
+
+all=()
+if [ -n "${CORESHARD_NIGHTLY:-}" ]; then
+  all=(--include-ignored)
+  export CORESHARD_LONG_MODELS=1
+elif [ -n "${CORESHARD_BASE:-}" ] && changed_since "$CORESHARD_BASE" crates/coreshard-{platform,workqueue,block,rt}/src; then
+  export CORESHARD_LONG_MODELS=1
+fi
+
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom \
+  cargo test "${packages[@]}" --features coreshard-platform/loom --release --lib loom -- "${all[@]}" 2>&1 | tee "$log"
+# A filter that matches no test passes, and would hide that the models are gone.
+ran=$(grep -cE '^running [1-9]' "$log" || true)
+if [ "$ran" -ne "$modelled" ]; then
+  echo "ci/loom.sh: $modelled crates have modules under cfg(all(test, loom)), and tests named *loom* ran in $ran" >&2
   exit 1
 fi

@@ -23,6 +23,31 @@ std::thread_local! {
 }
 
 impl Loom {
+    /// Checks a model on every interleaving with at most so many preemptions, or on all there are.
+    ///
+    /// # Panics
+    /// If an interleaving breaks the model.
+    pub fn check(preemptions: impl Into<Option<usize>>, model: impl Fn() + Send + Sync + 'static) {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = preemptions.into();
+        builder.max_branches = 10_000;
+        builder.check(model);
+    }
+
+    /// Checks a model that takes minutes: with at most `quick` preemptions, or with `CORESHARD_LONG_MODELS` set on all
+    /// interleavings that [`check`](Self::check) tries.
+    ///
+    /// # Panics
+    /// If an interleaving breaks the model.
+    pub fn check_long(
+        preemptions: impl Into<Option<usize>>,
+        quick: usize,
+        model: impl Fn() + Send + Sync + 'static,
+    ) {
+        let is_long = std::env::var_os("CORESHARD_LONG_MODELS").is_some();
+        Self::check(if is_long { preemptions.into() } else { Some(quick) }, model);
+    }
+
     /// Checks a model in which sequentially consistent accesses to integers are acquiring and releasing
     /// ones. loom lets no sequentially consistent load see an old value, and so hides it where such a
     /// load, or one after it, also relies on an acquire; a model that needs no sequential consistency

@@ -9,12 +9,6 @@ use crate::{AtomicInt, Lock, Loom, Parker, Platform};
 
 type Word = <Loom as Platform>::AtomicU32;
 
-fn check(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(preemptions);
-    builder.check(model);
-}
-
 /// Two permits, of which the sleeper may take the first when it has been given the second as well. It
 /// sleeps again unless it sees what was written before the second: so either it sees that, or the second
 /// permit is still there.
@@ -23,7 +17,7 @@ fn check(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
 /// buffer while the sleeper looks, and then wipe out the second permit, unseen.
 #[test]
 fn loom_a_permit_is_taken_together_with_what_was_written_before_it() {
-    check(3, || {
+    Loom::check(3, || {
         let (parker, done) = (Arc::new(Parker::<Loom>::new()), Arc::new(Word::new(0)));
         let givers = [1, 2].map(|_| {
             let (parker, done) = (Arc::clone(&parker), Arc::clone(&done));
@@ -43,7 +37,7 @@ fn loom_a_permit_is_taken_together_with_what_was_written_before_it() {
 /// Fails where a park that times out wipes the permit out.
 #[test]
 fn loom_a_permit_that_comes_with_the_timeout_is_taken() {
-    check(3, || {
+    Loom::check(3, || {
         let (parker, done) = (Arc::new(Parker::<Loom>::new()), Arc::new(Word::new(0)));
         let giver = {
             let (parker, done) = (Arc::clone(&parker), Arc::clone(&done));
@@ -64,7 +58,7 @@ fn loom_a_permit_that_comes_with_the_timeout_is_taken() {
 /// unlock's `Release` made `Relaxed` (the next holder misses an addition).
 #[test]
 fn loom_a_lock_excludes_and_wakes_whoever_waits() {
-    check(3, || {
+    Loom::check(3, || {
         let lock = Arc::new(Lock::<Loom, ()>::new(()));
         let sum = Arc::new(Word::new(0));
         let adders = [1, 2].map(|addend| {
@@ -116,12 +110,12 @@ fn model_of_reading(barrier: fn()) -> impl Fn() + Send + Sync + 'static {
 
 #[test]
 fn loom_what_is_read_is_not_taken_away_meanwhile() {
-    check(3, model_of_reading(|| loom::sync::atomic::fence(SeqCst)));
+    Loom::check(3, model_of_reading(|| loom::sync::atomic::fence(SeqCst)));
 }
 
 /// The model sees it where the barriers are left out.
 #[test]
 #[should_panic(expected = "it was freed while it was read")]
 fn loom_what_is_read_is_taken_away_without_the_barriers() {
-    check(3, model_of_reading(|| ()));
+    Loom::check(3, model_of_reading(|| ()));
 }

@@ -262,7 +262,7 @@ mod loom_tests {
     /// command is completed without being taken.
     #[test]
     fn loom_a_buffer_comes_back_from_who_had_it() {
-        loom::model(|| {
+        Loom::check(None, || {
             let completions =
                 CompletionList { done: Lock::new(Vec::new()), parker: Arc::new(Parker::new()) };
             let (ownership, buffer) = (Ownership::new(), LoomCell::new(0));

@@ -28,9 +28,7 @@ fn completed() -> Completed {
 /// cancelled), and where `accepted` does not leave it (nothing is cancelled).
 #[test]
 fn loom_a_dropped_future_cancels_its_own_request_alone() {
-    let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(3);
-    model.check(|| {
+    Loom::check(3, || {
         let (cell, mailbox) = (FutureCell::new(), mailbox());
         let future = IoFuture::new(Arc::clone(&cell), Arc::clone(&mailbox));
         let dropper = loom::thread::spawn(move || drop(future));
@@ -62,9 +60,7 @@ impl Wake for Sleeper {
 /// poller sleeps for ever) where `poll` does not look again when it leaves its waker.
 #[test]
 fn loom_no_completion_is_missed() {
-    let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(3);
-    model.check(|| {
+    Loom::check(3, || {
         let cell = FutureCell::new();
         let mut future = pin!(IoFuture::new(Arc::clone(&cell), mailbox()));
         let queue = loom::thread::spawn(move || cell.complete(completed()).unwrap());

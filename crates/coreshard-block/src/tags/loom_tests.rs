@@ -8,12 +8,6 @@ use coreshard_platform::{DataCell, Platform, ThreadHandle, ThreadSpec};
 use super::{TagPolicy, TagPort, TagSet, TagSetSpec};
 use coreshard_platform::{Loom, LoomCell};
 
-fn check(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(preemptions);
-    builder.check(model);
-}
-
 struct Owned(Vec<LoomCell<u32>>);
 
 #[allow(unsafe_code)]
@@ -89,14 +83,14 @@ fn share(policy: TagPolicy, depth: u32, users: Users, ports: &[usize], rounds: u
 /// `fetch_and` in `put`, and with what `fetch_or` found not looked at in `take_in` (races).
 #[test]
 fn loom_one_tag_goes_back_and_forth() {
-    check(2, || share(TagPolicy::None, 1, Users::Idle(1), &[0, 0], 2));
+    Loom::check(2, || share(TagPolicy::None, 1, Users::Idle(1), &[0, 0], 2));
 }
 
 /// Three threads, one tag: two wait at once. Fails with the marks taken away after a hand-over while
 /// somebody is still in line (deadlock).
 #[test]
 fn loom_two_wait_in_line() {
-    check(1, || share(TagPolicy::None, 1, Users::Idle(1), &[0, 0, 0], 1));
+    Loom::check(1, || share(TagPolicy::None, 1, Users::Idle(1), &[0, 0, 0], 1));
 }
 
 /// A user's two threads may have one tag of two at a time, though the other is free. Fails with the
@@ -104,8 +98,8 @@ fn loom_two_wait_in_line() {
 #[test]
 fn loom_a_counted_limit_is_waited_for() {
     for policy in [TagPolicy::Packed, TagPolicy::Padded] {
-        check(2, move || share(policy, 2, Users::Busy(2), &[0, 0], 1));
-        check(1, move || share(policy, 2, Users::Idle(2), &[0, 0, 1], 1));
+        Loom::check(2, move || share(policy, 2, Users::Busy(2), &[0, 0], 1));
+        Loom::check(1, move || share(policy, 2, Users::Idle(2), &[0, 0, 1], 1));
     }
 }
 
@@ -114,8 +108,8 @@ fn loom_a_counted_limit_is_waited_for() {
 #[test]
 fn loom_a_window_is_waited_for() {
     let policy = TagPolicy::Windowed { shared_pct: 0 };
-    check(2, move || share(policy, 2, Users::Busy(2), &[0, 0], 1));
-    check(1, move || share(policy, 2, Users::Idle(2), &[0, 0, 1], 1));
+    Loom::check(2, move || share(policy, 2, Users::Busy(2), &[0, 0], 1));
+    Loom::check(1, move || share(policy, 2, Users::Idle(2), &[0, 0, 1], 1));
 }
 
 /// Nothing but a common part, of one tag, for two users. Fails with the common part not marked
@@ -123,7 +117,7 @@ fn loom_a_window_is_waited_for() {
 #[test]
 fn loom_the_common_part_is_waited_for() {
     let policy = TagPolicy::Windowed { shared_pct: 100 };
-    check(2, move || share(policy, 1, Users::Busy(2), &[0, 1], 1));
+    Loom::check(2, move || share(policy, 1, Users::Busy(2), &[0, 1], 1));
     let policy = TagPolicy::Windowed { shared_pct: 34 };
-    check(1, move || share(policy, 3, Users::Busy(2), &[0, 0, 0], 1));
+    Loom::check(1, move || share(policy, 3, Users::Busy(2), &[0, 0, 0], 1));
 }

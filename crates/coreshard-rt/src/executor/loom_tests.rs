@@ -13,7 +13,7 @@ use super::task_counts::TaskCounts;
 /// where the accepted ones are summed first.
 #[test]
 fn loom_all_is_over_only_when_what_tasks_have_begun_is_too() {
-    loom::model(|| {
+    Loom::check(None, || {
         let task_counts = Arc::new(TaskCounts::<Loom>::new(1));
         task_counts.accept().forget();
         let theirs = Arc::clone(&task_counts);
@@ -33,7 +33,7 @@ fn loom_all_is_over_only_when_what_tasks_have_begun_is_too() {
 fn loom_what_is_seen_to_be_over_has_run() {
     use coreshard_platform::{AtomicInt, Platform};
     use std::sync::atomic::Ordering::Relaxed;
-    loom::model(|| {
+    Loom::check(None, || {
         let task_counts = Arc::new(TaskCounts::<Loom>::new(1));
         let ran = Arc::new(<Loom as Platform>::AtomicU32::new(0));
         task_counts.accept().forget();

@@ -12,10 +12,8 @@ fn check(model: impl Fn(Rung) + Send + Sync + 'static) {
     let model = Arc::new(model);
     for rung in Rung::ALL {
         let model = Arc::clone(&model);
-        let mut builder = loom::model::Builder::new();
         // Two searches that take one another's doubt for their own need three.
-        builder.preemption_bound = Some(4);
-        builder.check(move || model(rung));
+        Loom::check(4, move || model(rung));
     }
 }
 

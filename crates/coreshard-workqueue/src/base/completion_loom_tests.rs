@@ -8,12 +8,6 @@ use coreshard_platform::{DataCell, Loom, Parker};
 
 use super::completion::Completion;
 
-fn check(model: impl Fn() + Send + Sync + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(3);
-    builder.check(model);
-}
-
 struct Unpark(Parker<Loom>);
 
 impl Wake for Unpark {
@@ -65,7 +59,7 @@ impl Model {
 /// `Release` (the opener reads a waker that it does not see).
 #[test]
 fn loom_whoever_polls_hears_of_the_opening_and_sees_what_came_before() {
-    check(|| {
+    Loom::check(3, || {
         let model = Model::new();
         let opener = model.open();
         // SAFETY: this is the holder.
@@ -78,7 +72,7 @@ fn loom_whoever_polls_hears_of_the_opening_and_sees_what_came_before() {
 /// The waker is left again, and taken back, while it opens: it is never the other one's.
 #[test]
 fn loom_a_waker_that_is_taken_back_is_not_woken() {
-    check(|| {
+    Loom::check(3, || {
         let model = Model::new();
         let opener = model.open();
         let never = Waker::noop();
@@ -98,7 +92,7 @@ fn loom_a_waker_that_is_taken_back_is_not_woken() {
 #[test]
 #[should_panic(expected = "deadlock")]
 fn loom_a_poll_that_does_not_look_again_is_found() {
-    check(|| {
+    Loom::check(3, || {
         let model = Model::new();
         let opener = model.open();
         block_on(|context| {

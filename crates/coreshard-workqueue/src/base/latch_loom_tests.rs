@@ -16,7 +16,7 @@ use super::latch::Latch;
 /// `wait_for_more` that sleeps on the state without it.
 #[test]
 fn loom_a_waker_is_handed_over_beside_a_helper_that_sleeps() {
-    loom::model(|| {
+    Loom::check(None, || {
         let (latch, other) = polled_and_opened();
         latch.begin_helping();
         while !latch.is_open() {
@@ -29,7 +29,7 @@ fn loom_a_waker_is_handed_over_beside_a_helper_that_sleeps() {
 /// As above, for one who helped, found nothing, and waits plainly.
 #[test]
 fn loom_a_waker_is_handed_over_beside_one_that_helped_and_sleeps() {
-    loom::model(|| {
+    Loom::check(None, || {
         let (latch, other) = polled_and_opened();
         latch.begin_helping();
         latch.stop_helping();
@@ -58,7 +58,7 @@ fn polled_and_opened() -> (Arc<Latch<Loom>>, loom::thread::JoinHandle<()>) {
 /// the work is announced by an exchange.)
 #[test]
 fn loom_who_waits_for_a_latch_is_woken_for_more() {
-    loom::model(|| {
+    Loom::check_long(None, 3, || {
         let latch = Arc::new(Latch::<Loom>::new());
         let work = Arc::new(<Loom as Platform>::AtomicU32::new(0));
         let other = {

@@ -12,12 +12,6 @@ use coreshard_platform::Loom;
 
 type Queue = SegmentQueue<Loom, Box<u32>, 2>;
 
-fn check(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(preemptions);
-    builder.check(model);
-}
-
 fn take_all(claim: &Claim<Loom, Box<u32>, 2>) -> Vec<u32> {
     (claim.start..claim.end)
         .map(|at| {
@@ -74,7 +68,7 @@ impl Model {
 /// with the swap made a load and a store (what was armed is overwritten unseen).
 #[test]
 fn loom_items_arrive_once_and_wake_the_worker() {
-    check(2, || {
+    Loom::check_long(2, 1, || {
         let (model, mut takers) = Model::new(1);
         let producers: Vec<_> = [vec![1, 2], vec![3]]
             .into_iter()
@@ -99,7 +93,7 @@ fn loom_items_arrive_once_and_wake_the_worker() {
 /// wakes nobody if an injector was marked.
 #[test]
 fn loom_an_armed_slot_of_either_injector_wakes_the_worker() {
-    check(2, || {
+    Loom::check(2, || {
         let (model, mut takers) = Model::new(2);
         let producers: Vec<_> = (0..2)
             .map(|injector| {
@@ -121,7 +115,7 @@ fn loom_an_armed_slot_of_either_injector_wakes_the_worker() {
 /// thread with a hint from the segment's last use): for that there is the argument in `README.md`.
 #[test]
 fn loom_segments_are_recycled_safely() {
-    check(2, || {
+    Loom::check(2, || {
         let (model, mut takers) = Model::new(1);
         let other = Arc::clone(&model);
         let producer = loom::thread::spawn(move || other.push(0, 9));
@@ -145,7 +139,7 @@ fn loom_segments_are_recycled_safely() {
 /// and a store, and with a thief that takes from a claim that is used up.
 #[test]
 fn loom_a_claim_is_shared_with_a_thief() {
-    check(3, || {
+    Loom::check(3, || {
         let (queue, mut taker) = Queue::new(None, 0);
         assert_eq!([1, 2].map(|item| queue.push(Box::new(item), 7)), [Tells::Nobody; 2]);
         let shared = Arc::new((queue, Range::<Loom, Box<u32>, 2>::new()));

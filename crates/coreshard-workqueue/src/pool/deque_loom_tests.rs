@@ -35,12 +35,6 @@ impl Job {
 
 type Stack = Deque<Loom, Job>;
 
-fn check(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(preemptions);
-    builder.check(model);
-}
-
 fn push(owner: &Owner, stack: &Stack, job: &Job) {
     assert_ne!(owner.push(stack, NonNull::from(job)), super::Pushed::Full);
 }
@@ -75,7 +69,7 @@ fn steal(stack: &Stack) -> bool {
 /// and with `pop` that does not take back what is shared.
 #[test]
 fn loom_a_job_is_run_by_its_owner_or_by_one_thief() {
-    check(3, || {
+    Loom::check(3, || {
         let stack = Arc::new(Stack::new());
         let thief = {
             let stack = Arc::clone(&stack);
@@ -101,7 +95,7 @@ fn loom_a_job_is_run_by_its_owner_or_by_one_thief() {
 /// Fails with a word that does not count how often places were taken back.
 #[test]
 fn loom_a_place_that_is_used_again_gives_its_thief_the_job_that_is_there_now() {
-    check(3, || {
+    Loom::check(3, || {
         let stack = Arc::new(Stack::new());
         let thieves: Vec<_> = (0..2)
             .map(|_| {
@@ -130,7 +124,7 @@ fn loom_a_place_that_is_used_again_gives_its_thief_the_job_that_is_there_now() {
 /// the word is read.
 #[test]
 fn loom_who_asks_for_a_part_gets_a_part_of_that() {
-    check(3, || {
+    Loom::check(3, || {
         let stack = Arc::new(Stack::new());
         let jobs = Arc::new([Job::new(), Job::new()]);
         let thief = {
@@ -160,7 +154,7 @@ fn loom_who_asks_for_a_part_gets_a_part_of_that() {
 /// Fails with `begins_with_part_of` that does not look from which place on parts are there.
 #[test]
 fn loom_what_was_there_before_is_no_part() {
-    check(3, || {
+    Loom::check(3, || {
         let stack = Arc::new(Stack::new());
         let jobs = Arc::new([Job::new(), Job::new()]);
         let thief = {
@@ -189,7 +183,7 @@ fn loom_what_was_there_before_is_no_part() {
 /// Fails with `pop_above` that takes off one stolen job alone.
 #[test]
 fn loom_spawned_parts_are_run_once_each() {
-    check(3, || {
+    Loom::check(3, || {
         let stack = Arc::new(Stack::new());
         let jobs = [Job::new(), Job::new(), Job::new()];
         let thief = {

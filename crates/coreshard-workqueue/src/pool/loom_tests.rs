@@ -17,13 +17,6 @@ use crate::spec::reactor::{Reactor, SharedReactor};
 use crate::spec::team::{OfTeam, TeamSpec};
 use coreshard_platform::Loom;
 
-fn check(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(preemptions);
-    builder.max_branches = 10_000;
-    builder.check(model);
-}
-
 fn pool(intake: Intake, wake: Wake, limit: usize) -> Arc<Pool<Loom>> {
     Loom::start_at_most(usize::MAX);
     pool_of(intake, wake, limit, MAX_WORKERS, None, Hooks::default())
@@ -120,28 +113,28 @@ fn two_items(pool: &Arc<Pool<Loom>>) {
 /// Fails with the designated waiter not posted in `lie_down` (nobody is told of the item).
 #[test]
 fn loom_a_sleeping_worker_is_woken_lock_free() {
-    check(2, || one_by_one(Intake::LockFree, Wake::AfterUnlock, 1));
+    Loom::check(2, || one_by_one(Intake::LockFree, Wake::AfterUnlock, 1));
 }
 
 /// Fails with the look at the list taken out of `lie_down` (an item that comes between the last
 /// claim and the sleep is stranded).
 #[test]
 fn loom_a_sleeping_worker_is_woken_locked() {
-    check(2, || one_by_one(Intake::Locked, Wake::AfterUnlock, 1));
+    Loom::check(2, || one_by_one(Intake::Locked, Wake::AfterUnlock, 1));
 }
 
 /// The coalesced rung leaves the chosen worker in the idle list. Fails with the test of `kicked`
 /// taken out of `may_leave`: the chosen worker is culled, and the item stranded.
 #[test]
 fn loom_a_chosen_worker_is_not_culled() {
-    check(1, || one_by_one(Intake::Locked, Wake::Coalesced, 2));
+    Loom::check(1, || one_by_one(Intake::Locked, Wake::Coalesced, 2));
 }
 
 /// With two workers, one of which may be culled while the other is chosen or named.
 /// Fails with `appoint_designated` taken out of `may_leave`.
 #[test]
 fn loom_the_last_sleeper_stays_lock_free() {
-    check(1, || one_by_one(Intake::LockFree, Wake::Coalesced, 2));
+    Loom::check(1, || one_by_one(Intake::LockFree, Wake::Coalesced, 2));
 }
 
 /// Two items at once, for two workers that may be asleep by then: the second item wakes the runner-up, which
@@ -151,7 +144,7 @@ fn loom_the_last_sleeper_stays_lock_free() {
 #[test]
 #[ignore = "takes minutes: at night"]
 fn loom_a_burst_wakes_the_runner_up() {
-    check(1, || {
+    Loom::check(1, || {
         let pool = pool(Intake::LockFree, Wake::AfterUnlock, 2);
         let link = PoolLink::bare(Arc::clone(&pool));
         let ran = Arc::new(Parker::<Loom>::new());
@@ -179,7 +172,7 @@ fn loom_a_burst_wakes_the_runner_up() {
 /// Fails with `stand_down` made to forget whom it takes off the wake word.
 #[test]
 fn loom_who_vouches_and_blocks_leaves_somebody_who_is_told() {
-    check(1, || {
+    Loom::check(1, || {
         let pool = trusting_pool(2);
         let link = PoolLink::bare(Arc::clone(&pool));
         let (blocks, ran) = (Arc::new(Parker::<Loom>::new()), Arc::new(Parker::<Loom>::new()));
@@ -235,24 +228,24 @@ fn a_stand_in_does_not_start(intake: Intake, wake: Wake) {
 
 #[test]
 fn loom_a_worker_that_lay_down_for_a_failed_start_is_woken_lock_free() {
-    check(2, || a_stand_in_does_not_start(Intake::LockFree, Wake::AfterUnlock));
+    Loom::check(2, || a_stand_in_does_not_start(Intake::LockFree, Wake::AfterUnlock));
 }
 
 #[test]
 fn loom_a_worker_that_lay_down_for_a_failed_start_is_woken_locked() {
-    check(2, || a_stand_in_does_not_start(Intake::Locked, Wake::AfterUnlock));
+    Loom::check(2, || a_stand_in_does_not_start(Intake::Locked, Wake::AfterUnlock));
 }
 
 #[test]
 fn loom_a_worker_that_lay_down_for_a_failed_start_is_woken_coalesced() {
-    check(2, || a_stand_in_does_not_start(Intake::LockFree, Wake::Coalesced));
+    Loom::check(2, || a_stand_in_does_not_start(Intake::LockFree, Wake::Coalesced));
 }
 
 /// One worker in all, which blocks, and a rescuer, which is called, runs the next item, and stands by when the
 /// worker has come back: the third item finds somebody.
 #[test]
 fn loom_a_reserve_leaves_somebody_who_is_told() {
-    check(1, || {
+    Loom::check_long(1, 0, || {
         Loom::start_at_most(usize::MAX);
         let pool = pool_of(Intake::LockFree, Wake::AfterUnlock, 1, 1, Some(1), Hooks::default());
         let link = PoolLink::bare(Arc::clone(&pool));
@@ -296,7 +289,7 @@ impl Reactor for Quiet {
 #[test]
 fn loom_a_worker_in_a_reactor_is_woken() {
     for intake in [Intake::LockFree, Intake::Locked] {
-        check(2, move || {
+        Loom::check(2, move || {
             Loom::start_at_most(usize::MAX);
             let hooks = Hooks::new().reactor(SharedReactor::new(Quiet(Parker::new())));
             two_items(&pool_of(intake, Wake::AfterUnlock, 1, MAX_WORKERS, None, hooks));
@@ -329,7 +322,7 @@ fn telling(told: &Arc<Parker<Loom>>) -> ListedJob<Loom> {
 /// ends. Fails with the look at the injected lists taken out of `has_forks`.
 #[test]
 fn loom_a_job_from_outside_wakes_a_member() {
-    check(2, || {
+    Loom::check(2, || {
         let pool = team(1);
         let ran = Arc::new(Parker::<Loom>::new());
         for _ in 0..2 {
@@ -345,7 +338,7 @@ fn loom_a_job_from_outside_wakes_a_member() {
 /// `choose_for_mail` taken out of `sleep`: the one that has no mail lies down, and the other one is not told.
 #[test]
 fn loom_mail_comes_to_its_member() {
-    check(1, || {
+    Loom::check(1, || {
         let pool = team(2);
         let ran = Arc::new(Parker::<Loom>::new());
         assert!(pool.mail(0, || telling(&ran)));

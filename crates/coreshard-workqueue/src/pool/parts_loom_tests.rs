@@ -27,9 +27,7 @@ impl Thing {
 /// the first is spawned in the body, by a ticket of the opener's, who then waits for what is left.
 #[test]
 fn loom_who_waits_for_parts_sees_all_of_them_done() {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(3);
-    builder.check(|| {
+    Loom::check(3, || {
         let thing =
             Arc::new(Thing { parts: Parts::new(), done: [DataCell::new(0), DataCell::new(0)] });
         let tickets = Tickets::none();

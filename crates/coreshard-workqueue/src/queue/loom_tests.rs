@@ -22,12 +22,6 @@ use crate::spec::attributes::{Attributes, Hooks, Place, Priority};
 use crate::spec::request::MaxActive;
 use coreshard_platform::Loom;
 
-fn check(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(preemptions);
-    builder.check(model);
-}
-
 /// A set of one pool without workers: what enters is counted, and never sent.
 fn unmanned(stack_bytes: usize) -> Lease<Loom> {
     let topology = Topology::from_synthetic("pack:1 l3:1 core:1 pu:1").unwrap();
@@ -105,7 +99,7 @@ impl Model {
 /// workers.
 #[test]
 fn loom_a_change_loses_nothing_and_leaves_nothing_without_workers() {
-    check(2, || {
+    Loom::check(2, || {
         let model = Model::new();
         let producer = Arc::clone(&model);
         let producer = loom::thread::spawn(move || {
@@ -131,7 +125,7 @@ fn loom_a_change_loses_nothing_and_leaves_nothing_without_workers() {
 /// later is counted elsewhere. Fails with the current generation left out of what is waited for.
 #[test]
 fn loom_a_flush_sees_what_came_before_it() {
-    check(2, || {
+    Loom::check(2, || {
         let model = Model::new();
         let producer = Arc::clone(&model);
         let producer = loom::thread::spawn(move || {
@@ -157,7 +151,7 @@ fn loom_a_flush_sees_what_came_before_it() {
 /// taken back where the pool link is closed, and with the look at `closed` left out.
 #[test]
 fn loom_what_is_accepted_beside_a_close_is_counted() {
-    check(2, || {
+    Loom::check(2, || {
         let model = Model::new();
         let producer = Arc::clone(&model);
         let producer = loom::thread::spawn(move || producer.enter());
@@ -182,7 +176,7 @@ fn loom_what_is_accepted_beside_a_close_is_counted() {
 #[test]
 #[allow(unsafe_code)]
 fn loom_an_item_that_its_waiter_runs_is_in_flight_until_it_is_over() {
-    check(3, || {
+    Loom::check(3, || {
         let model = Model::new();
         let entry = model.generations.enter_here(super::WhenFull::Wait).expect("the queue is open");
         let item = Arc::new(Claimable::new(&entry));
@@ -216,7 +210,7 @@ fn loom_an_item_that_its_waiter_runs_is_in_flight_until_it_is_over() {
 /// once.
 #[allow(unsafe_code)]
 fn cancel_beside_a_worker(cancel: fn(&Claimable<Loom>) -> bool) {
-    check(3, move || {
+    Loom::check(3, move || {
         let model = Model::new();
         let entry = model.generations.enter_here(super::WhenFull::Wait).expect("the queue is open");
         let item = Arc::new(Claimable::new(&entry));
@@ -260,7 +254,7 @@ type Bring = fn(&Generations<Loom>) -> Result<Entry<'_, Loom>, RefusedReason>;
 /// Room that is kept for an item, against the queue's end and a producer that waits for room: the item is counted in or
 /// comes back, the producer hears of it, and the room is free once in the end.
 fn room_beside_the_end(bring: Bring) {
-    check(2, move || {
+    Loom::check(2, move || {
         let capacity = Capacity::new(1);
         let model = Model::of(QueueCore::of_no_queue_with(Some(Arc::clone(&capacity))));
         assert!(capacity.try_take(), "the room that is kept");

@@ -18,12 +18,6 @@ use crate::queue::{ListedAt, Unclaimed, WaitingTask, WaitingTasks};
 
 type Word = <Loom as Platform>::AtomicU32;
 
-fn check(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(preemptions);
-    builder.check(model);
-}
-
 /// A queue: what was sent and not run.
 struct Queue {
     sent: Lock<Loom, Vec<Runnable<Loom>>>,
@@ -185,7 +179,7 @@ fn block_on_poll<T>(mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>) -> T {
 /// Fails with `wake` that does not write a word that has `SCHEDULED`.
 #[test]
 fn loom_a_wake_is_seen_by_a_later_poll_and_keeps_the_queue() {
-    check(3, || {
+    Loom::check(3, || {
         let Spawned { queue, left, ends, mut task } = spawn(true);
         queue.run_one();
         let waker = left.lock().take().expect("it has left its waker");
@@ -218,7 +212,7 @@ fn loom_a_wake_is_seen_by_a_later_poll_and_keeps_the_queue() {
 /// Fails with `suspend` that drops the last reference without a look.
 #[test]
 fn loom_a_task_that_nobody_can_wake_is_dropped() {
-    check(3, || {
+    Loom::check(3, || {
         let Spawned { queue, task, .. } = spawn(false);
         let worker = {
             let queue = Arc::clone(&queue);
@@ -235,7 +229,7 @@ fn loom_a_task_that_nobody_can_wake_is_dropped() {
 /// Fails with `drop_reference` that frees a task that is not done.
 #[test]
 fn loom_the_last_waker_closes_the_task() {
-    check(3, || {
+    Loom::check(3, || {
         let Spawned { queue, left, task, .. } = spawn(true);
         let worker = {
             let queue = Arc::clone(&queue);
@@ -258,7 +252,7 @@ fn loom_the_last_waker_closes_the_task() {
 /// Fails with `let_go` that takes no notice of `DONE`.
 #[test]
 fn loom_a_task_that_is_cancelled_ends_once() {
-    check(3, || {
+    Loom::check(3, || {
         let Spawned { queue, left, ends, task } = spawn(true);
         ends.store(1, Relaxed);
         let worker = {
@@ -277,7 +271,7 @@ fn loom_a_task_that_is_cancelled_ends_once() {
 /// Fails with `poll_outcome` that leaves its waker without looking for `DONE` after.
 #[test]
 fn loom_whoever_awaits_a_task_hears_of_its_end() {
-    check(3, || {
+    Loom::check(3, || {
         let Spawned { queue, ends, task, .. } = spawn(false);
         ends.store(1, Relaxed);
         let worker = {
@@ -292,7 +286,7 @@ fn loom_whoever_awaits_a_task_hears_of_its_end() {
 
 /// A task comes to wait while its queue is shut down at once: it is dropped, by the worker or by whoever shuts down.
 fn a_task_waits_beside_a_shutdown(close: fn(&WaitingTasks<Loom>)) {
-    check(3, move || {
+    Loom::check(3, move || {
         let waiting = Arc::new(WaitingTasks::new());
         let spawned = spawn_on(Queue::new(), Some(Arc::clone(&waiting)), true);
         let Spawned { queue, left, task, .. } = spawned;
@@ -325,7 +319,7 @@ fn loom_a_list_of_tasks_that_is_not_closed_is_found() {
 /// Aborted by reference while it is polled, or waits: it is dropped once, and its handle hears that.
 #[test]
 fn loom_a_task_that_is_aborted_ends_once() {
-    check(3, || {
+    Loom::check(3, || {
         let Spawned { queue, left, task, .. } = spawn(true);
         let abort = task.as_ref().unwrap().abort_handle();
         let worker = {
@@ -349,7 +343,7 @@ type PollNext =
 
 /// A set of two tasks that end on a worker, while the set is awaited.
 fn a_set_is_awaited(poll: PollNext) {
-    check(2, move || {
+    Loom::check(2, move || {
         let queue = Queue::new();
         // Kept where the model fails: what is dropped as a model unwinds ends the process.
         let mut set = ManuallyDrop::new(JoinSet::new());
@@ -387,7 +381,7 @@ fn loom_a_set_that_leaves_its_waker_late_is_found() {
 
 /// A token is cancelled while somebody waits for its child, or makes one.
 fn a_token_is_cancelled(cancel: fn(&CancellationToken<Loom>)) {
-    check(3, move || {
+    Loom::check(3, move || {
         let token = CancellationToken::<Loom>::new();
         let parent = token.clone();
         let canceller = loom::thread::spawn(move || cancel(&parent));

@@ -10,12 +10,6 @@ use super::state::{Begin, Number, WorkState};
 use crate::base::event::Event;
 use coreshard_platform::Loom;
 
-fn check(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(preemptions);
-    builder.check(model);
-}
-
 type Word = <Loom as Platform>::AtomicU32;
 
 /// An item whose pool is a list under a lock, as a worker and its callers see it.
@@ -126,7 +120,7 @@ impl Model {
 /// `end` made Relaxed, and with `PENDING` cleared by it instead of by `begin`.
 #[test]
 fn loom_an_item_never_runs_on_two_workers_at_once() {
-    check(3, || {
+    Loom::check(3, || {
         let model = Model::new();
         assert!(model.queue());
         let worker = Arc::clone(&model);
@@ -145,7 +139,7 @@ fn loom_an_item_never_runs_on_two_workers_at_once() {
 /// loom sees two in the cell at once.
 #[test]
 fn loom_a_worker_that_comes_upon_a_running_item_waits() {
-    check(3, || {
+    Loom::check(3, || {
         let model = Model::new();
         assert!(model.queue_in_turn());
         let worker = Arc::clone(&model);
@@ -162,7 +156,7 @@ fn loom_a_worker_that_comes_upon_a_running_item_waits() {
 /// and with `PENDING` cleared by `end` instead of `begin`.
 #[test]
 fn loom_the_coming_run_sees_what_was_written_before_a_refused_queueing() {
-    check(3, || {
+    Loom::check(3, || {
         let model = Model::new();
         assert!(model.queue());
         let worker = Arc::clone(&model);
@@ -179,7 +173,7 @@ fn loom_the_coming_run_sees_what_was_written_before_a_refused_queueing() {
 /// of the cancelled queueing starts the new one, which was queued elsewhere.
 #[test]
 fn loom_a_queueing_runs_once_or_is_cancelled() {
-    check(3, || {
+    Loom::check(3, || {
         let model = Model::new();
         assert!(model.queue());
         let worker = Arc::clone(&model);
@@ -199,7 +193,7 @@ fn loom_a_queueing_runs_once_or_is_cancelled() {
 /// `end`, and with `await_number` asking after it has looked.
 #[test]
 fn loom_a_flush_ends_after_the_run_that_it_waits_for() {
-    check(3, || {
+    Loom::check(3, || {
         let model = Model::new();
         assert!(model.queue());
         let worker = Arc::clone(&model);
@@ -213,7 +207,7 @@ fn loom_a_flush_ends_after_the_run_that_it_waits_for() {
 /// Of a flush whose queueing is cancelled by another. Fails with `awaited` not told by `cancel`.
 #[test]
 fn loom_a_flush_ends_when_its_queueing_is_cancelled() {
-    check(3, || {
+    Loom::check(3, || {
         let model = Model::new();
         assert!(model.queue());
         let other = Arc::clone(&model);
@@ -229,7 +223,7 @@ fn loom_a_flush_ends_when_its_queueing_is_cancelled() {
 /// and with `await_idle` always true.
 #[test]
 fn loom_a_disabled_item_does_not_begin() {
-    check(3, || {
+    Loom::check(3, || {
         let model = Model::new();
         assert!(model.queue());
         let other = Arc::clone(&model);
@@ -256,7 +250,7 @@ fn loom_a_disabled_item_does_not_begin() {
 /// number left out of `fire`.
 #[test]
 fn loom_a_delay_is_over_or_cancelled() {
-    check(3, || {
+    Loom::check(3, || {
         let model = Model::new();
         let first = model.state.claim(true).unwrap().number;
         let timer = Arc::clone(&model);

@@ -187,9 +187,7 @@ mod loom_tests {
     /// where its order is Relaxed, and where `prepare_to_wait` sleeps without reading the word.
     #[test]
     fn loom_no_notification_is_lost() {
-        let mut model = loom::model::Builder::new();
-        model.preemption_bound = Some(3);
-        model.check(|| {
+        Loom::check(3, || {
             let model = Arc::new(WakeModel {
                 state: WakeState::new(),
                 kernel: Parker::new(),

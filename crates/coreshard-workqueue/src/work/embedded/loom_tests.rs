@@ -14,12 +14,6 @@ use super::stripe::{KeptPlace, Run};
 use super::token::begin;
 use super::works::EmbeddedWorks;
 
-fn check(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(preemptions);
-    builder.check(model);
-}
-
 type Word = <Loom as Platform>::AtomicU32;
 
 unsafe extern "C-unwind" fn work(_: NonNull<EmbeddedWork>) {}
@@ -134,7 +128,7 @@ impl Model {
 #[test]
 fn loom_an_embedded_item_never_runs_on_two_workers_at_once() {
     for has_limit in [false, true] {
-        check(3, move || {
+        Loom::check(3, move || {
             let model = Model::new();
             assert!(model.queue(has_limit));
             let worker = Arc::clone(&model);
@@ -152,7 +146,7 @@ fn loom_an_embedded_item_never_runs_on_two_workers_at_once() {
 /// item before it looks whether its ticket is void, and with `make_void` leaving the ticket out of the list.
 #[test]
 fn loom_a_cancelled_embedded_item_may_be_freed() {
-    check(3, || {
+    Loom::check(3, || {
         let model = Model::new();
         assert!(model.queue(false));
         let worker = Arc::clone(&model);
@@ -170,7 +164,7 @@ fn loom_a_cancelled_embedded_item_may_be_freed() {
 /// Fails with a look at the flags before the lock is taken, which refuses what is pending.
 #[test]
 fn loom_the_coming_run_of_an_embedded_item_sees_what_was_written_before_a_refused_queueing() {
-    check(3, || {
+    Loom::check(3, || {
         let model = Model::new();
         assert!(model.queue(false));
         let worker = Arc::clone(&model);
@@ -187,7 +181,7 @@ fn loom_the_coming_run_of_an_embedded_item_sees_what_was_written_before_a_refuse
 /// `end` not taking them.
 #[test]
 fn loom_a_flush_of_an_embedded_item_ends_by_its_run_or_by_a_cancel() {
-    check(2, || {
+    Loom::check(2, || {
         let model = Model::new();
         assert!(model.queue(false));
         let [worker, canceller] = [Arc::clone(&model), Arc::clone(&model)];
