@@ -2,9 +2,18 @@
 # The architecture's invariants that a compiler does not check. ARCHITECTURE.md says why each holds; what
 # is printed here says how to mend a breach.
 #
-# Usage: ci/invariants.sh [FOLDER]    FOLDER is the workspace to check, this one by default.
+# Usage: ci/invariants.sh [FOLDER [CHECK...]]    FOLDER is the workspace to check, this one by default; CHECK is a
+#                                                function below, all of them by default.
 set -euo pipefail
 cd "${1:-$(dirname "$0")/..}"
+
+readonly CHECKS='check_arrows check_bindings check_modules check_seam check_quiet check_unsafe check_users_code check_edges
+  check_lean check_canaries check_testing check_tests check_words check_structure check_figures'
+
+# What several checks need is made once, in files here.
+scratch=$(mktemp -d)
+structure=''
+trap '[ -z "$structure" ] || kill "$structure" 2>/dev/null || true; rm -rf "$scratch"' EXIT
 
 # Which crates of ours each crate may depend on. Arrows point down only.
 arrows() {
@@ -17,7 +26,7 @@ coreshard-workqueue  coreshard-topology coreshard-platform
 coreshard-block      coreshard-topology coreshard-platform
 coreshard-rt         coreshard-topology coreshard-platform
 coreshard-sim        coreshard-topology coreshard-platform
-coreshard-bench      coreshard-topology coreshard-results coreshard-platform coreshard-workqueue coreshard-block coreshard-rt
+coreshard-bench      coreshard-topology coreshard-results coreshard-platform coreshard-workqueue coreshard-block coreshard-rt coreshard-sim
 coreshard-report     coreshard-topology coreshard-results
 coreshard-trace      coreshard-topology coreshard-sim
 coreshard            coreshard-topology coreshard-platform coreshard-workqueue coreshard-block coreshard-rt coreshard-sim
@@ -75,31 +84,31 @@ breach() {
   breaches=$((breaches + 1))
 }
 
-# The code of a Rust source: without comments, and without the tests, which stand last in their file.
-# Lines keep their numbers.
+# The code of the Rust sources that stdin names: without comments, and without the tests, which stand last in their
+# file. Lines keep their numbers. $1 is the file to write to, CRATE in it stands for the crate's name.
 code_of() {
-  awk -v file="$1" '
-    /^[[:space:]]*#\[cfg\((all\()?test/ { attribute = NR; next }
-    attribute == NR - 1 && /^[[:space:]]*(pub[^ ]* )?mod [a-z_]+ *\{/ { exit }
-    { sub(/^[[:space:]]*\/\/.*/, ""); sub(/[[:space:]]\/\/ .*/, "") }
-    /[^[:space:]]/ { print file ":" NR ": " $0 }
-  ' "$1"
+  LC_ALL=C xargs -r -d '\n' awk -v to="$1" '
+    FNR == 1 { split(FILENAME, part, "/"); out = to; sub(/CRATE/, part[2], out); attribute = -1; is_over = 0 }
+    is_over { next }
+    /^[[:space:]]*#\[cfg\((all\()?test/ { attribute = FNR; next }
+    attribute == FNR - 1 && /^[[:space:]]*(pub[^ ]* )?mod [a-z_]+ *\{/ { is_over = 1; next }
+    /\/\// { sub(/^[[:space:]]*\/\/.*/, ""); sub(/[[:space:]]\/\/ .*/, "") }
+    /[^[:space:]]/ { print FILENAME ":" FNR ": " $0 >>out }
+  '
 }
 
-# The code of a crate, without the files that hold nothing but tests.
-code_of_crate() {
-  local file
-  while IFS= read -r file; do
-    case "$file" in
-      */tests/* | */tests.rs | *_tests.rs | */loom_*.rs) ;;
-      *) code_of "$file" ;;
-    esac
-  done < <(find "crates/$1/src" -name '*.rs' | sort)
+# The code of every crate, without the files that hold nothing but tests.
+read_crates() {
+  mkdir "$scratch/code"
+  find crates -regex 'crates/[^/]*/src/.*\.rs' | sort |
+    { grep -vE '/tests/|/tests\.rs$|_tests\.rs$|/loom_.*\.rs$' || true; } |
+    code_of "$scratch/code/CRATE"
 }
 
 # The lines of code in crate $1 that match the extended regular expression $2.
 lines_with() {
-  code_of_crate "$1" | grep -E "$2" || true
+  # By bytes: several times as fast.
+  LC_ALL=C grep -asE -- "$2" "$scratch/code/$1" || true
 }
 
 # The crates that crate $1 is built from, one name a line; $2 are further options of cargo tree.
@@ -109,15 +118,45 @@ dependencies() {
     awk '{ print $1 }' | sort -u
 }
 
+# The crates of this workspace, one name a line.
+crates() {
+  find crates -mindepth 1 -maxdepth 1 -type d -printf '%f\n' | sort
+}
+
+# What all crates of the workspace are built from where it is built as one: `CRATE DEPTH DEPENDENCY` a line, DEPTH is 1 or
+# more. A crate has each feature there that any other turns on: this is more than it is built from alone, never less.
+all_dependencies() {
+  cargo tree --quiet --workspace -e normal,build --no-dedupe --prefix depth --format '{p}' |
+    awk '
+      !match($1, /^[0-9]+/) { next }
+      { depth = substr($1, 1, RLENGTH) + 0; name = substr($1, RLENGTH + 1) }
+      depth == 0 { root = name; print root, 0, root; next }
+      !seen[root, depth == 1, name]++ { print root, depth, name }
+    '
+}
+
 check_arrows() {
-  local crate allowed down wrong
-  for crate in $(find crates -mindepth 1 -maxdepth 1 -type d -exec basename {} \; | sort); do
-    if ! allowed=$(arrows | grep -E "^$crate( |$)"); then
+  local crate allowed depth name down wrong
+  local -A below=() known=() suspects=()
+  while read -r crate allowed; do below[$crate]="$crate $allowed"; done < <(arrows)
+  all_dependencies >"$scratch/dependencies"
+  while read -r crate depth name; do
+    known[$crate]=1
+    if [[ $depth -eq 1 && $name == coreshard* && " ${below[$crate]:-} " != *" $name "* ||
+      $depth -ge 1 && $name =~ ^($FOR_THE_COMMAND)$ ]]; then
+      suspects[$crate]=1
+    fi
+  done <"$scratch/dependencies"
+  for crate in $(crates); do
+    allowed=${below[$crate]:-}
+    if [ -z "$allowed" ]; then
       breach "crates/$crate has no place in the house" "arrows() in ci/invariants.sh does not name it" \
         "make it a module of a crate there is; or add a line to arrows() and a paragraph to ARCHITECTURE.md"
       continue
     fi
     case "$allowed" in *'*') continue ;; esac
+    # Only of a suspect, what it is built from alone.
+    [ -n "${suspects[$crate]:-}" ] || [ -z "${known[$crate]:-}" ] || continue
     down=$(dependencies "$crate" '--depth 1')
     wrong=$(grep -E '^coreshard' <<<"$down" | grep -vxF "$(tr ' ' '\n' <<<"$allowed" | grep .)" || true)
     if [ -n "$wrong" ]; then
@@ -154,24 +193,25 @@ check_modules() {
   local folder=crates/coreshard-workqueue/src module above file found
   [ -d "$folder" ] || return 0
   for file in "$folder"/*; do
-    module=$(basename "$file" .rs)
+    module=${file##*/}
+    module=${module%.rs}
     case "$module" in lib | README.md | *tests | loom_*) continue ;; esac
-    if ! grep -qw -- "$module" <<<"$WORKQUEUE_MODULES"; then
+    if [[ " $WORKQUEUE_MODULES " != *" $module "* ]]; then
       breach "a module of the workqueue has no place" "$file" \
         "say in WORKQUEUE_MODULES of ci/invariants.sh above which others it stands"
     fi
   done
-  above=" $(tr -s '[:space:]' ' ' <<<"$WORKQUEUE_MODULES") "
+  find "$folder" -name '*.rs' ! -name '*tests.rs' | sort | code_of "$scratch/workqueue"
+  above="$WORKQUEUE_MODULES "
   for module in $WORKQUEUE_MODULES; do
-    above=${above#* "$module" }
-    found=$(find "$folder/$module.rs" "$folder/$module" -name '*.rs' ! -name '*tests.rs' 2>/dev/null |
-      while read -r file; do code_of "$file"; done |
-      grep -E "\\bcrate::($(sed 's/ *$//; s/ /|/g' <<<"${above:-none}"))\\b" || true)
-    if [ -n "$found" ] && [ -n "${above// /}" ]; then
+    above=${above#"$module "}
+    [ -n "$above" ] || break
+    found=${above% }
+    found=$(LC_ALL=C grep -asE "^$folder/$module(\.rs:|/).*\\bcrate::(${found// /|})\\b" "$scratch/workqueue" || true)
+    if [ -n "$found" ]; then
       breach "$module uses a module above it" "$found" \
         "move what is needed down, or pass it in through a trait, a table of functions or a value; arrows point down only"
     fi
-    above=" $above"
   done
 }
 
@@ -198,9 +238,8 @@ check_seam() {
 }
 
 check_quiet() {
-  local folder crate found
-  for folder in crates/*/; do
-    crate=$(basename "$folder")
+  local crate found
+  for crate in $(crates); do
     [ "$crate" = coreshard-cli ] && continue
     found=$(lines_with "$crate" '\benv::args(_os)?\b|\bprocess::(exit|abort)\b|\be?print(ln)?!|\bio::(stdin|stdout|stderr)\(')
     if [ -n "$found" ]; then
@@ -221,7 +260,7 @@ check_unsafe() {
 
 # A panic that is caught by hand is lost, or thrown twice, or its payload panics where nobody expects it.
 check_users_code() {
-  local crate found='' path reason
+  local crate found='' path reason key excepted=''
   local nets='\b(catch_unwind|resume_unwind)\b'
   local wakers='\.wake_by_ref\(|\bWaker::wake(_by_ref)?\b|[Ww]aker[A-Za-z_]*(\(\))?\.wake\(\)'
   local kept='\bdyn Fn(Mut|Once)?\b'
@@ -235,14 +274,14 @@ check_users_code() {
   found=$(grep . <<<"$found" || true)
   while read -r path reason; do
     [ -e "$path" ] || continue
-    if [ -f "$path" ] && ! grep -qF -- "$path:" <<<"$found"; then
+    key=$path
+    case "$path" in */) ;; *) key+=: ;; esac
+    if [ -f "$path" ] && [[ $found != *"$key"* ]]; then
       breach "an exception that nothing needs" "$path  $reason" "take its line out of another_way() in ci/invariants.sh"
     fi
-    case "$path" in
-      */) found=$(grep -vF -- "$path" <<<"$found" || true) ;;
-      *) found=$(grep -vF -- "$path:" <<<"$found" || true) ;;
-    esac
+    excepted+=${excepted:+$'\n'}$key
   done < <(another_way)
+  [ -z "$excepted" ] || found=$(grep -vF -- "$excepted" <<<"$found" || true)
   if [ -n "$found" ]; then
     breach "users' code that goes another way than through the net" "$found" \
       "call it by coreshard_platform::user::call, wake by user::wake, drop by user::discard, rethrow by Thrown::resume, keep it as a user::User; or say in another_way() why this is right"
@@ -252,6 +291,7 @@ check_users_code() {
 # What is read from outside, and what is written there, passes one place each.
 check_edges() {
   local crate found line parsed
+  local -A fuzzed=()
   for crate in coreshard-topology coreshard-advise coreshard-results coreshard-sim coreshard-report coreshard-trace coreshard-cli; do
     [ -d "crates/$crate/src" ] || continue
     found=$(lines_with "$crate" '\bfs::read(_to_string)?\(|\bFile::open\b|\bread_to_(end|string)\(' |
@@ -268,13 +308,16 @@ check_edges() {
     fi
   done
   # Who reads words is fuzzed: its errors are short and steer no terminal, whatever the word.
+  while read -r parsed; do fuzzed[$parsed]=1; done < <(grep -ohsE '[A-Za-z0-9_]+' fuzz/src/targets.rs | sort -u)
   found=''
-  while IFS= read -r crate; do
+  for crate in $(crates); do
+    [ "$crate" = coreshard-cli ] && continue
     while IFS= read -r line; do
-      parsed=$(sed -E 's/.*\bFromStr for ([A-Za-z]+).*/\1/' <<<"$line")
-      grep -qw -- "$parsed" fuzz/src/targets.rs 2>/dev/null || found+=$line$'\n'
+      parsed=$line
+      [[ $line =~ .*[^A-Za-z0-9_]FromStr\ for\ ([A-Za-z]+) ]] && parsed=${BASH_REMATCH[1]}
+      [ -n "${fuzzed[$parsed]:-}" ] || found+=$line$'\n'
     done < <(lines_with "$crate" '\bFromStr for ')
-  done < <(find crates -mindepth 1 -maxdepth 1 -type d -not -name coreshard-cli -exec basename {} \; | sort)
+  done
   if [ -n "$found" ]; then
     breach "words that are parsed but not fuzzed" "${found%$'\n'}" "add the type to words() in fuzz/src/targets.rs"
   fi
@@ -294,7 +337,14 @@ check_lean() {
 
 # Bugs to plant are for the tests of those who search for bugs.
 check_canaries() {
-  local crate found
+  local crate found built=()
+  for crate in coreshard coreshard-cli; do
+    [ ! -d "crates/$crate" ] || built+=(-p "$crate")
+  done
+  [ "${#built[@]}" -gt 0 ] || return 0
+  # Together they have each feature that one of them turns on.
+  found=$(cargo tree --quiet "${built[@]}" -e normal,build,features | grep -F '"canaries"' || true)
+  [ -n "$found" ] || return 0
   for crate in coreshard coreshard-cli; do
     [ -d "crates/$crate" ] || continue
     found=$(cargo tree --quiet -p "$crate" -e normal,build,features | grep -F '"canaries"' | sort -u || true)
@@ -347,60 +397,74 @@ check_words() {
 
 # A test that hangs is one that fails, and one that is not run is counted: ci/testing has both.
 check_tests() {
-  local file folder part found='' unread=''
-  for file in {crates,examples,ci}/*/tests/{*.rs,*/main.rs} {judges,peers}/tests/{*.rs,*/main.rs}; do
+  local file folder part found unread='' named tested watched
+  found=$(grep -LsxF 'testing::watch!();' {crates,examples,lab,adapters,ci}/*/tests/{*.rs,*/main.rs} {judges,peers}/tests/{*.rs,*/main.rs} || true)
+  found+=${found:+$'\n'}
+  # The compiler says nothing of a file that no module names.
+  for file in {crates,examples,lab,adapters,ci}/*/tests/*/main.rs {judges,peers}/tests/*/main.rs; do
     [ -e "$file" ] || continue
-    grep -qxF 'testing::watch!();' "$file" || found+=$file$'\n'
-    # The compiler says nothing of a file that no module names.
-    [ "${file##*/}" = main.rs ] || continue
+    named=$(grep -owhE 'mod [A-Za-z0-9_]+;' "${file%/*}"/*.rs || true)
     for part in "${file%/*}"/*.rs; do
-      [ "$part" = "$file" ] || grep -qw "mod $(basename "$part" .rs);" "${file%/*}"/*.rs || unread+=$part$'\n'
+      folder=${part##*/}
+      [ "$part" = "$file" ] || [[ $'\n'$named$'\n' == *$'\n'"mod ${folder%.rs};"$'\n'* ]] || unread+=$part$'\n'
     done
   done
   if [ -n "$unread" ]; then
     breach "tests that are in no program" "${unread%$'\n'}" "write mod and the file's name into main.rs beside it"
   fi
+  tested=$(grep -rls '#\[test\]' {crates,examples,lab,ci}/*/src {judges,peers}/src || true)
+  watched=$(grep -lsxF 'testing::watch!();' {crates,examples,lab,ci}/*/src/{lib,main}.rs {judges,peers}/src/{lib,main}.rs || true)
   for folder in {crates,examples,lab,ci}/*/ judges/ peers/; do
-    grep -rqs '#\[test\]' "${folder}src" || continue
+    [[ $'\n'$tested == *$'\n'"${folder}src/"* ]] || continue
     # The helper itself has no root that could name it.
     [ "$folder" = ci/testing/ ] && continue
-    grep -qsxF 'testing::watch!();' "${folder}"src/{lib,main}.rs || found+=${folder}src$'\n'
+    [[ $'\n'$watched$'\n' == *$'\n'"${folder}src/"@(lib|main).rs$'\n'* ]] || found+=${folder}src$'\n'
   done
   if [ -n "$found" ]; then
     breach "tests that nobody ends if they hang" "${found%$'\n'}" \
       "write the line testing::watch!(); in the root of each test program (under #[cfg(test)] in that of a crate)"
   fi
-  found=$(grep -rnE --include=*.rs '\be?print(ln)?!\("(skipped|SKIPPED|left out|NOT RUN)\b' crates examples judges 2>/dev/null |
+  found=$(LC_ALL=C grep -rnE --include=*.rs '\be?print(ln)?!\("(skipped|SKIPPED|left out|NOT RUN)\b' crates examples judges 2>/dev/null |
     grep -E '/tests/|tests?\.rs:|skipped: no|left out, since' || true)
   if [ -n "$found" ]; then
     breach "a test that is left out and not counted" "$found" "say it by testing::skip"
   fi
 }
 
-check_arrows
-check_bindings
-check_modules
-check_seam
-check_quiet
-check_unsafe
-check_users_code
-check_edges
-check_lean
-check_canaries
-check_testing
-check_tests
-check_words
-
 # Circles of files and folders, modules of too many neighbours, and type names that a crate has twice: read as the
-# compiler reads them.
-if [ -d ci/structure ] && ! cargo run -q -p structure; then
-  breaches=$((breaches + 1))
-fi
+# compiler reads them, while the other checks run.
+start_structure() {
+  [ -d ci/structure ] || return 0
+  cargo run -q -p structure >"$scratch/structure" 2>"$scratch/structure.err" &
+  structure=$!
+}
+
+check_structure() {
+  [ -n "$structure" ] || return 0
+  wait "$structure" || breaches=$((breaches + 1))
+  structure=''
+  cat "$scratch/structure"
+  cat "$scratch/structure.err" >&2
+}
 
 # The README's figures are those of the last full run.
-if [ -e peers/speed.py ] && ! python3 peers/speed.py --check; then
-  breaches=$((breaches + 1))
-fi
+check_figures() {
+  [ -e peers/speed.py ] || return 0
+  python3 peers/speed.py --check || breaches=$((breaches + 1))
+}
+
+checks=("${@:2}")
+# shellcheck disable=SC2206 # the names are words
+[ "${#checks[@]}" -gt 0 ] || checks=($CHECKS)
+for check in "${checks[@]}"; do
+  if [[ " ${CHECKS//$'\n'/ } " != *" $check "* ]]; then
+    echo "ci/invariants.sh: there is no $check" >&2
+    exit 2
+  fi
+  [ "$check" != check_structure ] || start_structure
+done
+read_crates
+for check in "${checks[@]}"; do "$check"; done
 
 if [ "$breaches" -gt 0 ]; then
   printf 'ci/invariants.sh: %d broken\n' "$breaches" >&2

@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
 # Proves that ci/invariants.sh can fail: breaks each invariant in a small workspace made for it, and
-# expects the breach to be found and named; and expects peace where nothing is broken.
+# expects the breach to be found and named; and expects peace where nothing is broken. A case of a breach runs the one
+# check that is to find it; at the end, all of them run over a house in which each has something to find.
 set -euo pipefail
 CHECK=$(cd "$(dirname "$0")" && pwd)/invariants.sh
 readonly CHECK
 
-house=$(mktemp -d)
-trap 'rm -rf "$house"' EXIT
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+house=$scratch/house
 
 # crate NAME [DEPENDENCY...]: an empty crate with path dependencies
 crate() {
@@ -22,7 +24,12 @@ crate() {
 
 # A house in order, with the things that are allowed and look like breaches.
 build_house() {
-  rm -rf "${house:?}"/*
+  rm -rf "${house:?}"
+  if [ -d "$scratch/order" ]; then
+    cp -r "$scratch/order" "$house"
+    return
+  fi
+  mkdir "$house"
   printf '[workspace]\nresolver = "2"\nmembers = ["crates/*"]\n' >"$house/Cargo.toml"
   crate coreshard-topology
   crate coreshard-platform coreshard-topology
@@ -46,32 +53,38 @@ mod inline {
 }
 END
   echo 'use std::thread;' | tee "$house/crates/coreshard-workqueue/src/"{tests,loom_platform}.rs >/dev/null
+  cp -r "$house" "$scratch/order"
 }
 
 failures=0
 cases=0
 
-# expect OUTCOME NAME: runs the check over the house; OUTCOME is "peace" or a part of the breach's message
+# expect OUTCOME NAME [CHECK]: runs one check over the house, all by default; OUTCOME is "peace" or a part of the breach's
+# message
 expect() {
   local outcome=$1 name=$2 said status=0
   cases=$((cases + 1))
-  said=$(bash "$CHECK" "$house" 2>&1) || status=$?
+  said=$(bash "$CHECK" "$house" ${3:+"$3"} 2>&1) || status=$?
   if [ "$outcome" = peace ] && [ "$status" -eq 0 ]; then return; fi
-  if [ "$outcome" != peace ] && [ "$status" -eq 1 ] && grep -qF -- "$outcome" <<<"$said" &&
-    grep -q '1 broken' <<<"$said"; then return; fi
+  if [ "$outcome" != peace ] && [ "$status" -eq 1 ] && [[ $said == *"$outcome"* && $said == *': 1 broken'* ]]; then return; fi
   printf 'ci/invariants_test.sh: %s: expected "%s", got status %d and:\n%s\n' \
     "$name" "$outcome" "$status" "$said" >&2
   failures=$((failures + 1))
 }
 
-# breaks_when NAME MESSAGE FILE LINE: adds one line to a file of the house in order
+# add FILE LINE: begins a file of the house with a line
+add() {
+  local file=$house/$1 before=''
+  mkdir -p "${file%/*}"
+  [ ! -e "$file" ] || before=$(<"$file")
+  printf '%s\n' "$2" ${before:+"$before"} >"$file"
+}
+
+# breaks_when CHECK NAME MESSAGE FILE LINE: adds one line to a file of the house in order
 breaks_when() {
   build_house
-  printf '%s\n' "$4" >"$house/added"
-  cat "$house/$3" >>"$house/added" 2>/dev/null || true
-  mkdir -p "$(dirname "$house/$3")"
-  mv "$house/added" "$house/$3"
-  expect "$2" "$1"
+  add "$4" "$5"
+  expect "$3" "$2" "$1"
 }
 
 build_house
@@ -79,37 +92,37 @@ expect peace "a house in order"
 
 readonly QUEUE=crates/coreshard-workqueue/src
 readonly STD='coreshard-workqueue uses a thread, lock or clock of std'
-breaks_when "a spawned thread" "$STD" $QUEUE/lib.rs 'fn f() { std::thread::spawn(|| ()); }'
-breaks_when "an imported thread module" "$STD" $QUEUE/pool.rs 'use std::thread;'
-breaks_when "a thread-local" "$STD" $QUEUE/pool.rs 'thread_local! { static X: u8 = 1; }'
-breaks_when "a sleep" "$STD" $QUEUE/pool/worker.rs 'fn f() { thread::sleep(D); }'
-breaks_when "a lock" "$STD" $QUEUE/pool.rs 'static L: std::sync::Mutex<()> = x();'
-breaks_when "a lock among imports" "$STD" $QUEUE/pool.rs 'use std::sync::{Arc, Condvar};'
-breaks_when "a clock" "$STD" $QUEUE/pool.rs 'fn f() { let _ = Instant::now(); }'
-breaks_when "a platform by name" 'coreshard-workqueue names one platform' $QUEUE/pool.rs 'type Q = Queue<Host>;'
-breaks_when "a module that uses one above it" 'pool uses a module above it' $QUEUE/pool/worker.rs 'use crate::queue::Lane;'
-breaks_when "a module that nobody placed" 'a module of the workqueue has no place' $QUEUE/novel.rs 'fn f() {}'
+breaks_when check_seam "a spawned thread" "$STD" $QUEUE/lib.rs 'fn f() { std::thread::spawn(|| ()); }'
+breaks_when check_seam "an imported thread module" "$STD" $QUEUE/pool.rs 'use std::thread;'
+breaks_when check_seam "a thread-local" "$STD" $QUEUE/pool.rs 'thread_local! { static X: u8 = 1; }'
+breaks_when check_seam "a sleep" "$STD" $QUEUE/pool/worker.rs 'fn f() { thread::sleep(D); }'
+breaks_when check_seam "a lock" "$STD" $QUEUE/pool.rs 'static L: std::sync::Mutex<()> = x();'
+breaks_when check_seam "a lock among imports" "$STD" $QUEUE/pool.rs 'use std::sync::{Arc, Condvar};'
+breaks_when check_seam "a clock" "$STD" $QUEUE/pool.rs 'fn f() { let _ = Instant::now(); }'
+breaks_when check_seam "a platform by name" 'coreshard-workqueue names one platform' $QUEUE/pool.rs 'type Q = Queue<Host>;'
+breaks_when check_modules "a module that uses one above it" 'pool uses a module above it' $QUEUE/pool/worker.rs 'use crate::queue::Lane;'
+breaks_when check_modules "a module that nobody placed" 'a module of the workqueue has no place' $QUEUE/novel.rs 'fn f() {}'
 readonly LOUD='coreshard-topology prints, reads arguments or ends the process'
-breaks_when "a print" "$LOUD" crates/coreshard-topology/src/lib.rs 'fn f() { eprintln!("x"); }'
-breaks_when "an argument" "$LOUD" crates/coreshard-topology/src/a.rs 'fn f() { std::env::args_os(); }'
-breaks_when "an exit" "$LOUD" crates/coreshard-topology/src/a.rs 'fn f() { std::process::exit(1); }'
-breaks_when "a path of somebody's machine" "a path of somebody's own machine" docs/guide.md 'see /home/me/notes'
-breaks_when "a merge that was not finished" 'a merge that was not finished' docs/guide.md '<<<<<<< ours'
-breaks_when "a tool's left-over" "a tool's left-over" docs/guide.md.orig 'x'
+breaks_when check_quiet "a print" "$LOUD" crates/coreshard-topology/src/lib.rs 'fn f() { eprintln!("x"); }'
+breaks_when check_quiet "an argument" "$LOUD" crates/coreshard-topology/src/a.rs 'fn f() { std::env::args_os(); }'
+breaks_when check_quiet "an exit" "$LOUD" crates/coreshard-topology/src/a.rs 'fn f() { std::process::exit(1); }'
+breaks_when check_words "a path of somebody's machine" "a path of somebody's own machine" docs/guide.md 'see /home/me/notes'
+breaks_when check_words "a merge that was not finished" 'a merge that was not finished' docs/guide.md '<<<<<<< ours'
+breaks_when check_words "a tool's left-over" "a tool's left-over" docs/guide.md.orig 'x'
 
 build_house
 mkdir -p "$house/examples"
 printf '\177ELF\0\0\n' >"$house/examples/device"
-expect 'a file that is no text' "a program"
+expect 'a file that is no text' "a program" check_words
 
 readonly WILD="users' code that goes another way than through the net"
-breaks_when "a panic caught by hand" "$WILD" $QUEUE/queue/scope.rs 'fn f() { let _ = std::panic::catch_unwind(|| ()); }'
-breaks_when "a panic thrown on by hand" "$WILD" $QUEUE/queue/scope.rs 'fn f(p: P) { panic::resume_unwind(p) }'
-breaks_when "a waker that is woken" "$WILD" $QUEUE/timers/mod.rs 'fn f(waker: Waker) { waker.wake() }'
-breaks_when "wakers that are woken by name" "$WILD" $QUEUE/timers/mod.rs 'fn f() { all.for_each(Waker::wake); }'
-breaks_when "a poller that is woken" "$WILD" $QUEUE/timers/mod.rs 'fn f(c: &C) { c.waker().wake_by_ref(); }'
-breaks_when "a handler that is kept bare" "$WILD" $QUEUE/queue/pool_link.rs 'struct S { handler: Box<dyn Fn(u32) + Send> }'
-breaks_when "an exception that nothing needs" 'an exception that nothing needs' \
+breaks_when check_users_code "a panic caught by hand" "$WILD" $QUEUE/queue/scope.rs 'fn f() { let _ = std::panic::catch_unwind(|| ()); }'
+breaks_when check_users_code "a panic thrown on by hand" "$WILD" $QUEUE/queue/scope.rs 'fn f(p: P) { panic::resume_unwind(p) }'
+breaks_when check_users_code "a waker that is woken" "$WILD" $QUEUE/timers/mod.rs 'fn f(waker: Waker) { waker.wake() }'
+breaks_when check_users_code "wakers that are woken by name" "$WILD" $QUEUE/timers/mod.rs 'fn f() { all.for_each(Waker::wake); }'
+breaks_when check_users_code "a poller that is woken" "$WILD" $QUEUE/timers/mod.rs 'fn f(c: &C) { c.waker().wake_by_ref(); }'
+breaks_when check_users_code "a handler that is kept bare" "$WILD" $QUEUE/queue/pool_link.rs 'struct S { handler: Box<dyn Fn(u32) + Send> }'
+breaks_when check_users_code "an exception that nothing needs" 'an exception that nothing needs' \
   $QUEUE/task/yield_now.rs 'fn f() { /* nothing of a user here */ }'
 
 build_house
@@ -120,7 +133,7 @@ expect peace "an exception that is needed"
 build_house
 crate coreshard-platform coreshard-topology coreshard-report
 crate coreshard-report
-expect 'coreshard-platform depends on a crate that is not below it' "an arrow that points up"
+expect 'coreshard-platform depends on a crate that is not below it' "an arrow that points up" check_arrows
 
 build_house
 crate clap
@@ -130,7 +143,7 @@ sed -i 's/members.*/members = ["crates\/*"]\nexclude = ["outside"]/' "$house/Car
 crate coreshard-topology
 echo 'clap = { path = "../../outside/clap" }' >>"$house/crates/coreshard-topology/Cargo.toml"
 status=0
-said=$(bash "$CHECK" "$house" 2>&1) || status=$?
+said=$(bash "$CHECK" "$house" check_arrows 2>&1) || status=$?
 cases=$((cases + 1))
 # All three crates above it are built from clap, too.
 if [ "$status" -ne 1 ] || ! grep -qF 'coreshard-topology is below the command but depends on' <<<"$said"; then
@@ -140,12 +153,12 @@ fi
 
 build_house
 crate coreshard-helpers
-expect 'crates/coreshard-helpers has no place in the house' "a crate nobody planned"
+expect 'crates/coreshard-helpers has no place in the house' "a crate nobody planned" check_arrows
 
 build_house
 printf '[features]\ncanaries = []\n' >>"$house/crates/coreshard-workqueue/Cargo.toml"
 sed -i 's|coreshard-workqueue" }|coreshard-workqueue", features = ["canaries"] }|' "$house/crates/coreshard-cli/Cargo.toml"
-expect 'coreshard-cli is built with bugs that can be planted' "a planted bug in the command"
+expect 'coreshard-cli is built with bugs that can be planted' "a planted bug in the command" check_canaries
 
 build_house
 crate coreshard coreshard-workqueue
@@ -155,13 +168,13 @@ sed -i 's/members.*/members = ["crates\/*"]\nexclude = ["outside"]/' "$house/Car
 echo 'toml = { path = "../../outside/toml", optional = true }' >>"$house/crates/coreshard-workqueue/Cargo.toml"
 expect peace "a dependency that is a feature's"
 sed -i 's/, optional = true//' "$house/crates/coreshard-workqueue/Cargo.toml"
-expect 'queues alone bring one more crate along' "a dependency that queues can do without"
+expect 'queues alone bring one more crate along' "a dependency that queues can do without" check_lean
 
 build_house
 crate coreshard coreshard-topology
 printf '[features]\ntesting = []\n' >>"$house/crates/coreshard/Cargo.toml"
 printf 'coreshard = { path = "../coreshard", features = ["testing"] }\n' >>"$house/crates/coreshard-cli/Cargo.toml"
-expect 'turns on the feature testing of coreshard' "a feature for tests in the command"
+expect 'turns on the feature testing of coreshard' "a feature for tests in the command" check_testing
 
 build_house
 crate coreshard coreshard-topology
@@ -170,40 +183,96 @@ printf '%s\n' '[workspace]' '[package]' 'name = "coreshard-python"' 'version = "
   '[dependencies]' 'coreshard = { path = "../../crates/coreshard" }' >"$house/bindings/python/Cargo.toml"
 expect peace "a library for another language, a workspace of its own"
 echo 'coreshard-topology = { path = "../../crates/coreshard-topology" }' >>"$house/bindings/python/Cargo.toml"
-expect 'bindings/python depends on another crate of ours than coreshard' "one that goes past the public face"
+expect 'bindings/python depends on another crate of ours than coreshard' "one that goes past the public face" check_bindings
 
 build_house
 echo 'pub fn read() { std::fs::read_to_string("x").ok(); }' >>"$house/crates/coreshard-cli/src/lib.rs"
-expect 'coreshard-cli reads a file without a bound' "a file read without a bound"
+expect 'coreshard-cli reads a file without a bound' "a file read without a bound" check_edges
 
 build_house
 echo 'pub fn write() { std::fs::write("x", "y").ok(); }' >>"$house/crates/coreshard-cli/src/lib.rs"
-expect 'coreshard-cli writes a file on its own' "a file written past the one place"
+expect 'coreshard-cli writes a file on its own' "a file written past the one place" check_edges
 
 build_house
 echo 'impl std::str::FromStr for Word {}' >>"$house/crates/coreshard-topology/src/lib.rs"
-expect 'words that are parsed but not fuzzed' "a parser that nobody fuzzes"
+expect 'words that are parsed but not fuzzed' "a parser that nobody fuzzes" check_edges
 
 build_house
 echo '' >"$house/crates/coreshard-topology/src/lib.rs"
-expect 'coreshard-topology may hold unsafe code' "unsafe code in pure data"
+expect 'coreshard-topology may hold unsafe code' "unsafe code in pure data" check_unsafe
 
-breaks_when "a test program that hangs for ever" 'tests that nobody ends if they hang' \
+breaks_when check_tests "a test program that hangs for ever" 'tests that nobody ends if they hang' \
   crates/coreshard-topology/tests/parse.rs '#[test] fn f() {}'
-breaks_when "a crate's tests that hang for ever" 'tests that nobody ends if they hang' \
+breaks_when check_tests "a crate's tests that hang for ever" 'tests that nobody ends if they hang' \
   crates/coreshard-topology/src/parse.rs '#[cfg(test)] mod inline { #[test] fn f() {} }'
-breaks_when "a test program of several files that hangs for ever" 'tests that nobody ends if they hang' \
+breaks_when check_tests "a test program of several files that hangs for ever" 'tests that nobody ends if they hang' \
   crates/coreshard-topology/tests/all/main.rs '#[test] fn f() {}'
 build_house
 mkdir -p "$house/crates/coreshard-topology/tests/all"
 printf '%s\n' 'testing::watch!();' 'mod found;' >"$house/crates/coreshard-topology/tests/all/main.rs"
 touch "$house/crates/coreshard-topology/tests/all/"{found,lost}.rs
-expect 'tests that are in no program' "a file of tests that no program has"
+expect 'tests that are in no program' "a file of tests that no program has" check_tests
 build_house
 mkdir "$house/crates/coreshard-topology/tests"
 printf '%s\n' 'testing::watch!();' 'fn f() { eprintln!("left out, since there is none"); }' \
   >"$house/crates/coreshard-topology/tests/parse.rs"
-expect 'a test that is left out and not counted' "a test that says by itself that it is left out"
+expect 'a test that is left out and not counted' "a test that says by itself that it is left out" check_tests
+
+# Each check is called, and finds its own breach alone.
+build_house
+crate coreshard-helpers
+crate coreshard coreshard-workqueue
+mkdir -p "$house/bindings/python" "$house/outside/toml" "$house/ci/structure"
+cp -r "$house/crates/coreshard-topology/src" "$house/bindings/python"
+cp -r "$house/crates/coreshard-topology/src" "$house/outside/toml"
+printf '%s\n' '[workspace]' '[package]' 'name = "coreshard-python"' 'version = "0.1.0"' \
+  '[dependencies]' 'coreshard-topology = { path = "../../crates/coreshard-topology" }' >"$house/bindings/python/Cargo.toml"
+printf '[package]\nname = "toml"\nversion = "0.1.0"\n' >"$house/outside/toml/Cargo.toml"
+sed -i 's/members.*/members = ["crates\/*"]\nexclude = ["outside"]/' "$house/Cargo.toml"
+printf '%s\n' 'toml = { path = "../../outside/toml" }' '[features]' 'canaries = []' \
+  >>"$house/crates/coreshard-workqueue/Cargo.toml"
+printf '[features]\ntesting = []\n' >>"$house/crates/coreshard/Cargo.toml"
+sed -i 's|coreshard-workqueue" }|coreshard-workqueue", features = ["canaries"] }|' "$house/crates/coreshard-cli/Cargo.toml"
+printf 'coreshard = { path = "../coreshard", features = ["testing"] }\n' >>"$house/crates/coreshard-cli/Cargo.toml"
+echo 'pub fn read() { std::fs::read_to_string("x").ok(); }' >>"$house/crates/coreshard-cli/src/lib.rs"
+echo '' >"$house/crates/coreshard-topology/src/lib.rs"
+add $QUEUE/novel.rs 'fn f() {}'
+add $QUEUE/pool.rs 'fn f() { let _ = Instant::now(); }'
+add $QUEUE/queue/scope.rs 'fn f() { let _ = std::panic::catch_unwind(|| ()); }'
+add crates/coreshard-topology/src/a.rs 'fn f() { eprintln!("x"); }'
+add crates/coreshard-topology/tests/parse.rs '#[test] fn f() {}'
+add docs/guide.md.orig 'x'
+add peers/speed.py 'raise SystemExit("figures of another run")'
+status=0
+said=$(bash "$CHECK" "$house" 2>&1) || status=$?
+cases=$((cases + 1))
+while IFS= read -r message; do
+  if [[ $said != *"$message"* ]]; then
+    printf 'ci/invariants_test.sh: a house where all is broken: "%s" was not found\n' "$message" >&2
+    status=0
+  fi
+done <<'END'
+crates/coreshard-helpers has no place in the house
+bindings/python depends on another crate of ours than coreshard
+a module of the workqueue has no place
+coreshard-workqueue uses a thread, lock or clock of std
+coreshard-topology prints, reads arguments or ends the process
+coreshard-topology may hold unsafe code
+users' code that goes another way than through the net
+coreshard-cli reads a file without a bound
+queues alone bring one more crate along
+coreshard-cli is built with bugs that can be planted
+turns on the feature testing of coreshard
+tests that nobody ends if they hang
+a tool's left-over
+`structure`
+figures of another run
+END
+found=$(sed -nE 's/^ci\/invariants.sh: ([0-9]+) broken$/\1/p' <<<"$said")
+if [ "$status" -ne 1 ] || [ "$found" != "$(grep -c '^check_[a-z_]*() {$' "$CHECK")" ]; then
+  printf 'ci/invariants_test.sh: a house where all is broken: one breach of each check was expected, got:\n%s\n' "$said" >&2
+  failures=$((failures + 1))
+fi
 
 if [ "$failures" -gt 0 ]; then exit 1; fi
 echo "ci/invariants_test.sh: $cases cases as expected"

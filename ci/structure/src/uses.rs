@@ -24,8 +24,11 @@ pub(crate) fn of(read: &Crate, path: &ModulePath, module: &Module) -> Uses {
     let mut found = Visitor::default();
     module.items.iter().for_each(|item| found.visit_item(item));
     let mut words = BTreeSet::new();
-    let bodies = module.items.iter().filter(|item| !matches!(item, Item::Use(_)));
-    bodies.for_each(|item| collect_words(item.to_token_stream(), &mut words));
+    // Asked only of what is handed on; turning items into words takes a fifth of the whole run.
+    if found.imports.iter().any(|(_, _, is_re_export)| *is_re_export) {
+        let bodies = module.items.iter().filter(|item| !matches!(item, Item::Use(_)));
+        bodies.for_each(|item| collect_words(item.to_token_stream(), &mut words));
+    }
     let mut uses = Uses { imports: BTreeMap::new(), arrows: BTreeSet::new() };
     for (name, written, is_re_export) in found.imports {
         let Some(absolute) = from_root(read, path, &written) else { continue };
