@@ -138,8 +138,9 @@ if [ $# -eq 0 ]; then
   # Outside of the namespace, where root may have priorities and lock memory; but programs cannot start themselves.
   runner=CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER
   [ "$(uname -m)" = aarch64 ] || export $runner=qemu-aarch64
-  step privileged-platform tests env coreshard-platform 900
-  step privileged-rt tests env coreshard-rt 900 --skip an_executor_ends_whoever_drops_it
+  step privileged-platform tests env coreshard-platform 900 --skip forked_process::
+  step privileged-rt tests env coreshard-rt 900 --skip an_executor_ends_whoever_drops_it \
+    --skip forked_process:: --skip growth:: --skip undone::
   unset $runner
   step bench-queue emulated timeout --kill-after=10 900 "${cargo[@]}" run "${options[@]}" -p coreshard-cli -- \
     bench queue --items 200 --runs 1 --html target/aarch64/bench-queue.html

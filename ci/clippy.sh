@@ -1,16 +1,13 @@
 #!/usr/bin/env bash
-# No warning of the compiler or of clippy, in libraries, programs, tests, examples and benchmarks.
+# No warning of the compiler or of clippy. ci/test.sh compiles the workspace with these lints: libraries, programs, tests and
+# examples, with all features. Here are the crates as a program has them that asks for less.
+#
+# Usage: ci/clippy.sh [all]    all: the whole workspace as well
 set -euo pipefail
 cd "$(dirname "$0")/.."
+source ci/lints.sh
 
-if ! cargo clippy --version >/dev/null 2>&1; then
-  echo "ci/clippy.sh: clippy is not installed; run: rustup component add clippy" >&2
-  exit 1
-fi
-cargo clippy --workspace --all-targets -- -D warnings
-# With the features that are off by default.
-cargo clippy -p coreshard --all-targets --all-features -- -D warnings
-# Queues alone, as a program has them that asks for nothing else; and each of what the topology has by features.
-cargo clippy -p coreshard --no-default-features -- -D warnings
-cargo clippy -p coreshard-topology --features presets -- -D warnings
-cargo clippy -p coreshard-topology --features hwloc -- -D warnings
+cargo check -p coreshard -p coreshard-topology --no-default-features
+cargo check -p coreshard-topology --features presets
+cargo check -p coreshard-topology --features hwloc
+[ "${1:-}" != all ] || cargo test --workspace --no-run

@@ -10,4 +10,4 @@ cd "$(dirname "$0")/.."
 export CARGO_INCREMENTAL=0
 cargo build --quiet --release -p coreshard-cli
 CORESHARD_COMMAND=$PWD/target/release/coreshard CORESHARD_TEST_LIMIT=20000 \
-  cargo test -p coreshard-cli --test commands -- --ignored --nocapture
+  cargo test -p coreshard-cli --test all commands:: -- --ignored --nocapture

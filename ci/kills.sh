@@ -3,4 +3,4 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-CORESHARD_NIGHTLY=1 CORESHARD_TEST_LIMIT=7200 cargo test -p coreshard-block --test kills -- --nocapture
+CORESHARD_NIGHTLY=1 CORESHARD_TEST_LIMIT=7200 cargo test -p coreshard-block --test all kills:: -- --nocapture

@@ -6,7 +6,7 @@ limit_of() {
   case "$1${CORESHARD_NIGHTLY:+ at night}" in
     fmt*) echo 300 ;;
     limits_test* | invariants_test* | invariants*) echo 1800 ;;
-    clippy* | doc* | msrv* | adapter | c_binding | cpp_binding | python*) echo 5400 ;;
+    clippy* | doc* | msrv* | c_binding | cpp_binding | python*) echo 5400 ;;
     loom*) echo 7200 ;;
     torture) echo 3600 ;;
     test*) echo 10800 ;;

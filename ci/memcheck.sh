@@ -3,7 +3,7 @@
 # changed, dropped, panicked in and forked, under load; reusable items; forked jobs. A wrong access is an
 # error, and so is memory that nobody can reach any more. Nothing is suppressed.
 #
-# Usage: ci/memcheck.sh [TEST...]    the test files of coreshard-workqueue to run, by name.
+# Usage: ci/memcheck.sh [TEST...]    the modules of coreshard-workqueue's tests to run, by name.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -21,16 +21,10 @@ tests=("$@")
 # waits must not starve the one that it waits for.
 valgrind='valgrind --quiet --leak-check=full --show-leak-kinds=definite,indirect
   --errors-for-leak-kinds=definite,indirect --error-exitcode=1 --num-callers=30 --fair-sched=yes
-  --child-silent-after-fork=yes'
+  --child-silent-after-fork=yes --trace-children=yes'
 host=$(rustc -vV | sed -n 's/^host: //p' | tr 'a-z-' 'A-Z_')
 # Everything takes many times as long.
 export CORESHARD_TEST_LIMIT=${CORESHARD_TEST_LIMIT:-3600}
 export "CARGO_TARGET_${host}_RUNNER=${valgrind//$'\n'/}"
 
-# Some files are programs, others are modules of one.
-programs=() modules=()
-for test in "${tests[@]}"; do
-  if [ -e "crates/coreshard-workqueue/tests/together/$test.rs" ]; then modules+=("$test::"); else programs+=("--test=$test"); fi
-done
-[ ${#programs[@]} -eq 0 ] || cargo test -p coreshard-workqueue "${programs[@]}"
-[ ${#modules[@]} -eq 0 ] || cargo test -p coreshard-workqueue --test=together -- "${modules[@]}"
+cargo test -p coreshard-workqueue --test all -- "${tests[@]/%/::}"

@@ -1,19 +1,20 @@
 #!/usr/bin/env bash
-# What takes longer than a change can wait for: once a night, on main. Each step is a script that runs by
-# itself, too. A step that fails does not keep the others from running; the names of those that failed
-# stand at the end. Nor does one that hangs: each has its limit (ci/limits.sh).
+# What takes longer than a change can wait for: once a night, on main. Each step is a script that also runs by itself. A
+# step that fails, or that passes its limit (ci/limits.sh), does not keep the others from running. A table of all steps
+# stands at the end.
 #
-# Usage: ci/nightly.sh [STEP...]    all steps by default, as in: ci/nightly.sh sweep search
+# Usage: ci/nightly.sh [STEP...]                 all steps by default, as in: ci/nightly.sh sweep search
+#        CORESHARD_LONG=1 ci/nightly.sh          the long forms of fuzz, rayon, simulated, sweep and torture: a weekend
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source ci/limits.sh
 
-readonly STEPS='loom memcheck kills sweep search simulated predictions fuzz sanitizers c_sanitizers rayon python aarch64 msrv site commands release newcomer torture layouts traces hyperqueue'
+readonly STEPS='slow_tests loom kills msrv search sweep simulated predictions layouts traces torture memcheck commands site release python sanitizers c_sanitizers rayon aarch64 fuzz newcomer hyperqueue'
 
 # Steps that a change runs, too, in short, are long at night.
 export CORESHARD_NIGHTLY=1
 
-failed=()
+failed=() table=()
 for step in ${*:-$STEPS}; do
   if [ ! -x "ci/$step.sh" ]; then
     echo "ci/nightly.sh: there is no step ci/$step.sh; the steps are: $STEPS" >&2
@@ -23,11 +24,15 @@ for step in ${*:-$STEPS}; do
   started=$SECONDS
   if limited "$(limit_of "$step")" "ci/$step.sh"; then
     printf '=== ci/%s.sh passed in %d s\n' "$step" "$((SECONDS - started))"
+    table+=("| $step | passed | $((SECONDS - started)) |")
   else
     printf '=== ci/%s.sh FAILED after %d s\n' "$step" "$((SECONDS - started))"
     failed+=("$step")
+    table+=("| $step | FAILED | $((SECONDS - started)) |")
   fi
 done
+printf '\n| step | result | s |\n|---|---|--:|\n'
+printf '%s\n' "${table[@]}"
 if [ ${#failed[@]} -gt 0 ]; then
   printf '\nfailed: %s\n' "${failed[*]}" >&2
   exit 1

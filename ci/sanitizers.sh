@@ -64,9 +64,9 @@ for sanitizer in "${@:-thread address}"; do
     export ASAN_OPTIONS=detect_leaks=0 TSAN_OPTIONS=halt_on_error=1
     under "$sanitizer" -p coreshard-platform -p coreshard-workqueue -p coreshard-block --lib --tests -- "${skipped[@]}"
     case "$sanitizer" in
-      thread) real_time=(--lib --test executor --test growth --test stops --test thrown) ;;
-      address) real_time=(--lib --tests) ;;
+      thread) real_time=(--lib --test host) only=(executor:: growth:: stops:: thrown::) ;;
+      address) real_time=(--lib --tests) only=() ;;
     esac
-    under "$sanitizer" -p coreshard-rt "${real_time[@]}" -- "${skipped[@]}"
+    under "$sanitizer" -p coreshard-rt "${real_time[@]}" -- "${skipped[@]}" "${only[@]}"
   done
 done

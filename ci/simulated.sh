@@ -1,13 +1,20 @@
 #!/usr/bin/env bash
 # No combination of rungs is deadlocked on any whole machine, under either profile; none of those that are drawn from all
 # machines of up to 1,024 CPUs is; and programs that do nothing but fork end, however many workers look for jobs.
+# CORESHARD_LONG=1: a hundred items as well, more seeds, and half an hour of drawn combinations.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-cargo run --release -p coreshard-sim --example every_combination "${1:-1,10,100}" "${2:-2}"
-# The first CPUs of each machine, with twenty seeds.
-cargo run --release -p coreshard-sim --example every_combination 1,10,100 20 8
+
+items=1,10 seeds=1 seeds_of_first=5 seconds=200
+if [ -n "${CORESHARD_LONG:-}" ]; then items=1,10,100 seeds=2 seeds_of_first=20 seconds=1800; fi
+
+cargo build --quiet --release -p coreshard-sim --examples
+examples=target/release/examples
+"$examples/every_combination" "$items" "$seeds"
+# The first CPUs of each machine.
+"$examples/every_combination" "$items" "$seeds_of_first" 8
 # Each night others, of some millions: half of the machines whole, up to 1,000 items for each CPU.
-cargo run --release -p coreshard-sim --example drawn_combinations "${3:-1800}" "$(($(date +%s) / 86400 * 100000))"
-# A minute or two each, where they end.
-timeout --kill-after=10 600 cargo run --release -p coreshard-sim --example forks grace tree:10:200 8,72
-timeout --kill-after=10 600 cargo run --release -p coreshard-sim --example forks epyc-9654-2s tree:10:200 192 cache
+"$examples/drawn_combinations" "$seconds" "$(($(date +%s) / 86400 * 100000))"
+# A minute or two each, if they end.
+timeout --kill-after=10 600 "$examples/forks" grace tree:10:200 8,72
+timeout --kill-after=10 600 "$examples/forks" epyc-9654-2s tree:10:200 192 cache

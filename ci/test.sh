@@ -6,6 +6,7 @@
 #        CORESHARD_REQUIRE=io_uring,rt ci/test.sh    what the machine must have, in place of what is found by asking it
 set -euo pipefail
 cd "$(dirname "$0")/.."
+source ci/lints.sh
 
 # What this machine has, one name a line, found another way than the tests do: whoever looks wrongly there is seen.
 has() {
@@ -73,5 +74,8 @@ trap list_skips EXIT
 # With the feature testing all of the crate is on a machine that may be simulated, tower services as well. Its guide's programs run, too.
 cargo test -p coreshard --features testing,tower --test testing
 cargo test -p coreshard --features testing,tower --doc -- testing Testing deterministic
-# `judges` turns the other features of the library on.
-cargo test --workspace
+# rayon's interface with more threads than CPUs, and with a pool for each CPU.
+RAYON_NUM_THREADS=8 cargo test --workspace --test adapter -- join:: scope:: spawn:: broadcast:: thread_pool::
+CORESHARD_SCOPE=cpu cargo test --workspace --test adapter -- scope:: spawn:: broadcast:: thread_pool::
+# `judges` turns the other features of the library on. All that fails is listed, not the first alone.
+cargo test --workspace --no-fail-fast

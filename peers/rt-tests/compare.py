@@ -35,6 +35,9 @@ def marks(threads):
 
 
 def measure(command, path):
+    # Neither program writes over a file of the turn before.
+    if os.path.exists(path):
+        os.remove(path)
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(f"{' '.join(command)}: {done.stderr}")

@@ -7,6 +7,7 @@
 //! - [`NEVER`], [`wait_until`], [`spin_until`], [`within`]: waits with a deadline, for a test that would rather fail alone, with a
 //!   message of its own, while the others of its file go on.
 //! - [`forked`]: runs something in a forked process, and says how that ended.
+//! - [`own_process!`]: runs a test in a process of its own.
 //! - [`skip`]: says that a test has not tested what it is for, since the machine lacks something ([`Lack`]), and
 //!   fails where the machine is said to have it. What the machine has is asked of it ([`has_membarrier`]), not concluded
 //!   from something that may fail for another reason too.
@@ -24,6 +25,7 @@
 mod forks;
 mod kernel;
 mod lack;
+mod own_process;
 mod skips;
 mod wait;
 mod watchdog;
@@ -31,6 +33,7 @@ mod watchdog;
 pub use forks::{Child, Side, end, fork, forked};
 pub use kernel::has_membarrier;
 pub use lack::Lack;
+pub use own_process::is_own_process;
 pub use skips::skip;
 pub use wait::{NEVER, spin_until, wait_until, within};
 pub use watchdog::{limit, start};

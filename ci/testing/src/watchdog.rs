@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 const LIMIT: Duration = Duration::from_secs(300);
 
 /// The environment variable that says otherwise: seconds, or 0 for no limit, as under a debugger.
-const VARIABLE: &str = "CORESHARD_TEST_LIMIT";
+pub(crate) const VARIABLE: &str = "CORESHARD_TEST_LIMIT";
 
 /// How long those that hang have to say where they are.
 const LAST_WORDS: Duration = Duration::from_secs(20);
@@ -207,7 +207,7 @@ extern "C" fn tell(_: libc::c_int) {
 }
 
 /// Past the harness, which keeps what a test prints to itself, and past the lock of the standard library's.
-fn say(text: &str) {
+pub(crate) fn say(text: &str) {
     // SAFETY: it is not closed here, and whoever has closed it gets an error, or these words.
     let mut stderr = ManuallyDrop::new(unsafe { File::from_raw_fd(2) });
     let _ = stderr.write_all(text.as_bytes());

@@ -117,3 +117,25 @@ fn what_holds_at_last_was_waited_for() {
     });
     assert_eq!(within(testing::NEVER, || 7), 7);
 }
+
+#[test]
+fn a_test_with_a_process_of_its_own_is_alone_in_it() {
+    testing::own_process!();
+    let threads = std::fs::read_dir("/proc/self/task").unwrap();
+    let names = threads.map(|it| std::fs::read_to_string(it.unwrap().path().join("comm")).unwrap());
+    let tests: Vec<_> = names.filter(|name| name.starts_with("a_")).collect();
+    assert_eq!(tests.len(), 1, "{tests:?}");
+}
+
+#[test]
+fn a_failure_in_a_process_of_its_own_is_the_tests() {
+    let name = "a_failure_in_a_process_of_its_own_is_the_tests";
+    if is_alone(name) {
+        testing::own_process!();
+        panic!("words of the inner process");
+    }
+    let (code, stdout, _) = alone(name, &[]);
+    assert_eq!(code, Some(101));
+    assert!(stdout.contains("exit status: 101"), "{stdout}");
+    assert!(stdout.contains("words of the inner process"), "{stdout}");
+}

@@ -15,6 +15,8 @@
 mod block;
 mod calibration;
 mod error;
+#[cfg(all(debug_assertions, not(test)))]
+mod instances;
 pub mod kernel;
 mod kernel_scopes;
 mod machine;
@@ -32,6 +34,8 @@ pub use block::{
 };
 pub use calibration::{Effort, calibrate, contended, item_chains};
 pub use error::BenchError;
+#[cfg(all(debug_assertions, not(test)))]
+pub use instances::instances;
 pub use kernel_scopes::{ScopeComparison, ScopeRatios, SeenLoad};
 pub use machine::BenchMachine;
 pub use progress::{Progress, Unwatched};

@@ -145,6 +145,11 @@ fn run(Cli { command }: Cli) -> anyhow::Result<ExitCode> {
 }
 
 #[cfg(test)]
+#[allow(dead_code, reason = "the integration tests use the rest")]
+#[path = "../tests/all/shown.rs"]
+mod shown;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
@@ -289,6 +294,65 @@ mod tests {
             let Err(error) = parse([&words[..], &[given]].concat()) else { continue };
             let error = bounded(error).to_string();
             assert!(error.len() < 3_000 && !error.contains('\u{1b}'), "{words:?}: {error}");
+        }
+    }
+
+    /// What a page's words say of this command, where its values are names of files or stand for others.
+    fn is_understood(words: &[String]) -> Result<(), String> {
+        use clap::error::ErrorKind::{
+            DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion,
+            MissingRequiredArgument, ValueValidation,
+        };
+        let is_file =
+            |it: &String| it.contains(['.', '/']) || it.chars().all(|it| it.is_ascii_uppercase());
+        let named: Vec<&str> =
+            words.iter().map(|it| if it == "N" { "2" } else { it.as_str() }).collect();
+        match parse(named) {
+            Ok(_) => Ok(()),
+            Err(error) if matches!(error.kind(), DisplayHelp | DisplayVersion) => Ok(()),
+            // The name of a subcommand, in a sentence.
+            Err(error)
+                if words.len() == 2
+                    && matches!(
+                        error.kind(),
+                        DisplayHelpOnMissingArgumentOrSubcommand | MissingRequiredArgument
+                    ) =>
+            {
+                Ok(())
+            }
+            // The file is the page's, not this test's.
+            Err(error) if error.kind() == ValueValidation && words.iter().any(is_file) => Ok(()),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    #[test]
+    fn every_command_that_a_page_shows_is_understood() {
+        let (mut wrong, mut count) = (Vec::new(), 0);
+        for (page, command) in shown::everywhere() {
+            for words in shown::programs(&command) {
+                // A name, or a command with a gap.
+                let is_whole =
+                    words.len() > 1 && !words.iter().any(|it| it.contains(['…', '[', '<']));
+                if words[0] != "coreshard" || !is_whole {
+                    continue;
+                }
+                count += 1;
+                if let Err(what) = is_understood(&words) {
+                    wrong.push(format!("{}: {command}: {what}", page.display()));
+                }
+            }
+        }
+        assert!(count > 100, "{count} commands were found");
+        assert!(wrong.is_empty(), "{wrong:#?}");
+    }
+
+    #[test]
+    fn a_broken_option_is_caught() {
+        for broken in ["topo --jsons", "bench queues", "tune --machine", "top --pid x", "topos"] {
+            let words: Vec<_> =
+                std::iter::once("coreshard").chain(broken.split(' ')).map(str::to_owned).collect();
+            assert!(is_understood(&words).is_err(), "{broken}");
         }
     }
 }

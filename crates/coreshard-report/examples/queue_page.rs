@@ -7,7 +7,7 @@
 //!
 //! `two-cpus` in place of a file draws a small invented machine.
 
-#[path = "../tests/sample/mod.rs"]
+#[path = "../tests/all/sample.rs"]
 mod sample;
 
 use std::error::Error;

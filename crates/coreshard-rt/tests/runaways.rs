@@ -1,6 +1,8 @@
 //! Tasks of the highest priority that run away on every CPU at once: nothing of normal priority runs then,
 //! and only the watchdog helps.
 
+#[allow(dead_code, reason = "the other programs use the rest")]
+#[path = "host/support.rs"]
 mod support;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};

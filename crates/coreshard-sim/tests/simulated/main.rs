@@ -1,5 +1,6 @@
-//! The simulator's tests, in one program: the queues' code on its machines is compiled once. Two have programs of their
-//! own: `search`, which plants bugs in it, and `many_simulations`, which counts the process's mappings.
+//! The simulator's tests, in one program: the queues' code on its machines is compiled once.
+//! `search`, which plants bugs in it, and `many_simulations`, which counts the process's mappings, run in processes of
+//! their own.
 
 use coreshard_sim::SimAlloc;
 
@@ -20,10 +21,12 @@ mod homes;
 mod ledger;
 mod lines;
 mod looks;
+mod many_simulations;
 mod memory;
 mod preemption;
 mod ramp;
 mod runs;
+mod search;
 mod silent_device;
 mod store_buffers;
 mod sweep;

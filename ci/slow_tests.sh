@@ -1,0 +1,7 @@
+#!/usr/bin/env bash
+# The tests that take too long for each change: those whose names end in `_at_night`.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+source ci/lints.sh
+
+cargo test --workspace --tests -- --ignored _at_night

@@ -1,0 +1,77 @@
+//! Tests that need a process of their own: they count its threads, fork it, change its limits or its environment, or may
+//! end it.
+
+use std::process::{Command, Stdio};
+use std::{env, thread};
+
+use crate::watchdog;
+
+/// The environment variable that names the test a process was started for.
+const VARIABLE: &str = "CORESHARD_TEST_OWN_PROCESS";
+
+/// Runs the test it is the first statement of in a process of its own, so that one program can hold tests that share a
+/// process and tests that cannot.
+///
+/// ```no_run
+/// #[test]
+/// fn nothing_is_left() {
+///     testing::own_process!();
+///     // The only test of this process.
+/// }
+/// ```
+///
+/// # Panics
+/// If that process fails: the message has its exit status and what it printed.
+#[macro_export]
+macro_rules! own_process {
+    () => {
+        if !$crate::is_own_process({
+            fn here() {}
+            ::std::any::type_name_of_val(&here)
+        }) {
+            return;
+        }
+    };
+}
+
+/// Returns true in the process of the test that contains `place`, the path of a function inside that test. In the
+/// process of all tests, runs that process and returns false. [`own_process!`](crate::own_process) calls it.
+///
+/// # Panics
+/// If the process fails.
+#[doc(hidden)]
+#[must_use]
+pub fn is_own_process(place: &str) -> bool {
+    let name = name_of(place);
+    if env::var_os(VARIABLE).is_some_and(|it| it == *name) {
+        return true;
+    }
+    let mut child = Command::new(env::current_exe().expect("the test program has a path"));
+    child.args(["--exact", &name, "--nocapture", "--include-ignored"]).env(VARIABLE, &name);
+    // The child's watchdog reports first: it knows where the test hangs.
+    if let Some(limit) = watchdog::limit() {
+        child.env(watchdog::VARIABLE, (limit.as_secs() * 4 / 5).max(1).to_string());
+    }
+    let output = child.stdin(Stdio::null()).output().expect("a process can be started");
+    let printed =
+        [output.stdout, output.stderr].map(|it| String::from_utf8_lossy(&it).into_owned());
+    let [stdout, stderr] = printed;
+    let ran = stdout.contains("test result: ok. 1 passed");
+    assert!(output.status.success() && ran, "{name}: {}\n{stdout}{stderr}", output.status);
+    // Skips pass the harness here as they do in a test without a process of its own.
+    for line in stderr.lines().filter(|line| line.starts_with("SKIPPED ")) {
+        watchdog::say(&format!("{line}\n"));
+    }
+    false
+}
+
+/// Returns the harness's name of the test with a function at `place`: `program::module::test::here`.
+fn name_of(place: &str) -> String {
+    let path = place.strip_suffix("::here").unwrap_or(place);
+    let (_, name) = path.split_once("::").unwrap_or(("", path));
+    // With more than one thread the harness names each test's thread after it, which checks the path.
+    if let Some(thread) = thread::current().name().filter(|it| *it != "main") {
+        assert_eq!(thread, name, "own_process! must be called by the test itself");
+    }
+    name.to_owned()
+}

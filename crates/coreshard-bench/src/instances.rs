@@ -1,0 +1,49 @@
+//! The benchmarks compiled for both platforms, in builds without optimisation alone. Such builds share generic code: the
+//! programs and tests of the crates above link what is compiled here, where each of them would compile all of it again
+//! (the command 82 s, its tests 68, the simulator's tests and examples 140). An optimised build shares none.
+
+use coreshard_platform::Host;
+use coreshard_sim::Sim;
+
+use crate::kernel::KernelBench;
+use crate::rt::{Compression, Computing, CyclicBench, IndexBench, PiBench, TranscodeBench};
+use crate::{
+    BlockBench, HbaBench, LadderBench, QueueBench, QueueTrial, ScenarioTrial, calibrate, contended,
+    item_chains, tune,
+};
+
+/// Returns the addresses of all benchmarks, which has the compiler make them.
+// Inlined, it would be compiled by its callers, and there is none.
+#[doc(hidden)]
+#[inline(never)]
+#[must_use]
+pub fn instances() -> [*const (); 26] {
+    [
+        QueueBench::run::<Host> as *const (),
+        QueueBench::run::<Sim> as *const (),
+        QueueBench::run_scaling::<Host> as *const (),
+        QueueTrial::run::<Host> as *const (),
+        QueueTrial::run::<Sim> as *const (),
+        ScenarioTrial::run::<Sim> as *const (),
+        tune::<Host> as *const (),
+        BlockBench::run::<Host> as *const (),
+        LadderBench::run::<Host> as *const (),
+        LadderBench::run::<Sim> as *const (),
+        HbaBench::run::<Host> as *const (),
+        HbaBench::run::<Sim> as *const (),
+        calibrate::<Host> as *const (),
+        calibrate::<Sim> as *const (),
+        contended::<Sim> as *const (),
+        item_chains::<Host> as *const (),
+        item_chains::<Sim> as *const (),
+        KernelBench::run::<Sim> as *const (),
+        CyclicBench::run::<Host> as *const (),
+        CyclicBench::run::<Sim> as *const (),
+        IndexBench::run::<Host> as *const (),
+        IndexBench::run::<Sim> as *const (),
+        PiBench::run::<Host> as *const (),
+        PiBench::run::<Sim> as *const (),
+        TranscodeBench::run::<Host, Compression> as *const (),
+        TranscodeBench::run::<Sim, Computing> as *const (),
+    ]
+}

@@ -1,0 +1,46 @@
+//! `coreshard layout`: the command on the kernel's types and on what is no program.
+
+use std::path::Path;
+
+use assert_cmd::Command;
+use predicates::prelude::*;
+use testing::{Lack, skip};
+
+const KERNEL: &str = "/sys/kernel/btf/vmlinux";
+
+fn layout(arguments: &[&str]) -> assert_cmd::assert::Assert {
+    let mut command = Command::cargo_bin("coreshard").expect("the command is built");
+    command.arg("layout").args(arguments).assert()
+}
+
+/// `list_head` is two pointers in every kernel; without BTF, `own_types.rs` of the crate below tests the same reader.
+#[test]
+fn the_kernels_types_are_shown_in_each_form() {
+    if !Path::new(KERNEL).exists() {
+        return skip(Lack::Btf, "the kernel tells no types");
+    }
+    layout(&["--btf", KERNEL, "list_head"]).success().stdout(
+        predicate::str::contains("struct list_head: 16 bytes")
+            .and(predicate::str::contains("prev")),
+    );
+    let json = layout(&["--btf", KERNEL, "list_head", "--format", "json"]).success();
+    let json: serde_json::Value = serde_json::from_slice(&json.get_output().stdout).unwrap();
+    assert_eq!(json[0]["fields"][1]["offset_bytes"], 8);
+    layout(&["--btf", KERNEL, "list_head", "--format", "svg"]).success().stdout(
+        predicate::str::starts_with("<svg").and(predicate::str::contains("prev at 8, 8 bytes")),
+    );
+    layout(&["--btf", KERNEL, "no_such_type"]).code(2).stderr(predicate::str::contains("no type"));
+}
+
+#[test]
+fn what_is_no_program_is_told_with_the_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("cut");
+    std::fs::write(&file, b"\x7fELF\x02\x01\x01").unwrap();
+    layout(&[file.to_str().unwrap()]).code(2).stderr(predicate::str::contains("not an ELF file"));
+    layout(&["--btf", file.to_str().unwrap()])
+        .code(2)
+        .stderr(predicate::str::contains("BTF at offset 0"));
+    layout(&["/dev/zero"]).code(2).stderr(predicate::str::contains("is a device"));
+    layout(&[]).code(2).stderr(predicate::str::contains("a BINARY or --btf FILE is needed"));
+}

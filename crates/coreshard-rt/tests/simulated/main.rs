@@ -1,0 +1,12 @@
+//! Real time on a simulated machine, and what the compiler decides.
+
+mod at_rest;
+mod auto_traits;
+mod ceilings;
+mod deadlines;
+mod inversion;
+
+testing::watch!();
+
+#[global_allocator]
+static ALLOCATOR: coreshard_sim::SimAlloc = coreshard_sim::SimAlloc;

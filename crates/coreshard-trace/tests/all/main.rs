@@ -1,0 +1,9 @@
+//! Recordings, and this program's own types.
+
+mod damaged;
+mod own_types;
+mod plain_stores;
+mod read_and_written;
+mod unequal_loops;
+
+testing::watch!();

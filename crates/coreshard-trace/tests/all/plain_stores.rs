@@ -1,0 +1,79 @@
+//! Stores without atomics, on machines that go on past them.
+
+use coreshard_sim::Machine;
+use coreshard_trace::{About, Ending, Recording, RecordingWriter, ReplayOptions, Sharing, replay};
+
+const TIMES: usize = 5_000;
+const LINE: u64 = 0x7000;
+
+/// Kinds of access, as a recording has them.
+const LOAD: u8 = 0;
+const STORE: u8 = 1;
+const ATOMIC: u8 = 2 | 4;
+
+/// Two threads that do these accesses in turn, each to its own of two words.
+fn recording(accesses: &[u8], between_bytes: u64) -> Recording {
+    let mut file = Vec::new();
+    let mut writer = RecordingWriter::new(&mut file, &About::default()).unwrap();
+    for thread in 0..2u32 {
+        let mut events = Vec::new();
+        for (site, kind) in (0u16..).zip(accesses) {
+            events.extend((site << 4 | 5).to_le_bytes());
+            events.extend((0x40_0000 + u64::from(site)).to_le_bytes());
+            events.extend((LINE + u64::from(thread) * between_bytes).to_le_bytes());
+            events.extend([*kind, 8]);
+        }
+        for _ in 1..TIMES {
+            (0..accesses.len() as u16).for_each(|site| events.extend((site << 4).to_le_bytes()));
+        }
+        writer.chunk(thread + 1, 0, &events).unwrap();
+    }
+    writer.finish(&Ending::default()).unwrap();
+    Recording::from_bytes(file).unwrap()
+}
+
+fn machine(stores_ahead: u64) -> Machine {
+    let pocket = include_str!("../../../coreshard-sim/src/machine/pocket.toml");
+    let arbitration = format!(
+        "\n[costs.arbitration]\nloads_take_dirty_lines = true\nstores_ahead = {stores_ahead}\nsource = \"assumed\"\n"
+    );
+    Machine::from_toml("pocket", &format!("{pocket}{arbitration}")).unwrap()
+}
+
+fn virtual_ns(recording: &Recording, stores_ahead: u64) -> f64 {
+    let report = replay(recording, &machine(stores_ahead), &ReplayOptions::default()).unwrap();
+    assert_eq!(report.accesses % TIMES as u64, 0);
+    report.virtual_ns
+}
+
+#[test]
+fn the_more_stores_a_cpu_goes_on_past_the_less_a_shared_line_costs() {
+    let beside = recording(&[LOAD, STORE], 8);
+    let times: Vec<f64> = [4, 16, 64].map(|ahead| virtual_ns(&beside, ahead)).into();
+    assert!(times.is_sorted_by(|more, less| *more > 2.0 * less), "{times:?}");
+    // Never less than on lines of their own.
+    let apart = recording(&[LOAD, STORE], 64);
+    assert_eq!(virtual_ns(&apart, 0), virtual_ns(&apart, 64));
+    assert!(virtual_ns(&beside, 4_096) >= virtual_ns(&apart, 0));
+}
+
+#[test]
+fn a_line_changes_hands_once_for_as_many_stores_as_wait() {
+    let beside = recording(&[LOAD, STORE], 8);
+    let report = replay(&beside, &machine(16), &ReplayOptions::default()).unwrap();
+    let line = &report.lines[0];
+    assert_eq!((line.address, line.sharing), (LINE, Sharing::False));
+    let counts: u64 = line.words.iter().map(|word| word.count).sum();
+    assert_eq!(counts, 4 * TIMES as u64, "{line:#?}");
+    let misses: u64 = line.words.iter().map(|word| word.misses).sum();
+    let turns = 2 * TIMES as u64 / 16;
+    assert!((turns / 2..=2 * turns).contains(&misses), "{misses} of {turns}");
+}
+
+#[test]
+fn read_modify_writes_wait_for_stores_and_are_no_faster() {
+    let atomics = recording(&[ATOMIC], 8);
+    assert_eq!(virtual_ns(&atomics, 0), virtual_ns(&atomics, 64));
+    let mixed = recording(&[ATOMIC, STORE], 8);
+    assert!(virtual_ns(&mixed, 64) >= virtual_ns(&atomics, 0));
+}

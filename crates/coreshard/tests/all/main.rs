@@ -1,0 +1,16 @@
+//! The library as its users have it, with the features that the workspace turns on.
+
+mod configured;
+mod container;
+mod documentation;
+#[cfg(feature = "insight")]
+mod insight;
+mod join_all;
+#[cfg(feature = "metrics")]
+mod metrics;
+#[cfg(feature = "tokio")]
+mod tokio;
+#[cfg(feature = "tower")]
+mod tower;
+
+testing::watch!();
