@@ -1,11 +1,12 @@
-# For the steps that do less for what has not changed; they source it.
+# For scripts that do less for what has not changed; they source it.
 # shellcheck shell=bash
 
-# changed_since COMMIT PATH...: whether a file there differs from where this branch left COMMIT, commits and working tree
-# together. Succeeds as well if that cannot be told.
+# changed_since COMMIT [PATH...]: the files there that differ from where this branch left COMMIT, in commits or in the working
+# tree. Fails if HEAD and COMMIT have no commit in common.
 changed_since() {
   local base
-  base=$(git merge-base "$1" HEAD 2>/dev/null) || return 0
+  base=$(git merge-base "$1" HEAD) || return
   shift
-  [ -n "$(git diff --name-only "$base" -- "$@"; git ls-files --others --exclude-standard -- "$@")" ]
+  git diff --name-only "$base" -- "$@"
+  git ls-files --others --exclude-standard -- "$@"
 }

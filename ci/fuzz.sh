@@ -13,8 +13,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# At night: half a minute each without the sanitizer, then as long with it. CORESHARD_LONG=1: ten million inputs each, or as
-# many as two hours give.
+# At night: half a minute each under the sanitizer, then as long without it. CORESHARD_LONG=1: without it ten million inputs
+# each, or as many as two hours give.
 if [ -n "${CORESHARD_NIGHTLY:-}" ] && [ $# -eq 0 ]; then
   status=0
   ci/fuzz.sh 30 || status=1

@@ -27,8 +27,10 @@ all=()
 if [ -n "${CORESHARD_NIGHTLY:-}" ]; then
   all=(--include-ignored)
   export CORESHARD_LONG_MODELS=1
-elif [ -n "${CORESHARD_BASE:-}" ] && changed_since "$CORESHARD_BASE" crates/coreshard-{platform,workqueue,block,rt}/src; then
-  export CORESHARD_LONG_MODELS=1
+elif [ -n "${CORESHARD_BASE:-}" ]; then
+  # What cannot be told counts as changed.
+  changed=$(changed_since "$CORESHARD_BASE" crates/coreshard-{platform,workqueue,block,rt}/src) || changed=all
+  [ -z "$changed" ] || export CORESHARD_LONG_MODELS=1
 fi
 
 log=$(mktemp)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The tests that take too long for each change: those whose names end in `_at_night`.
+# The tests that take too long for each change: those whose names end in `_at_night`. ci/commands.sh runs the commands of pages.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source ci/lints.sh
 
-cargo test --workspace --tests -- --ignored _at_night
+cargo test --workspace --tests -- --ignored _at_night --skip commands::

@@ -12,7 +12,9 @@ export RUST_BACKTRACE=0
 ulimit -c 0
 # Others each night.
 seed=$(($(date +%s) / 86400 * 1000))
-runs=$((minutes / 5 + 1)) step=$((240 / minutes + 1))
+# In four hours 50 runs of each adversity in each build, and every call of each kind.
+runs=$((minutes * 50 / 240 + 1)) step=$((240 / minutes))
+[ "$step" -gt 0 ] || step=1
 
 cargo build --quiet -p torture
 target/debug/torture under all --runs "$runs" --seconds 2 --seed "$seed"

@@ -39,6 +39,7 @@
 //!
 //! They are read when the first pool is made. A value of Coreshard's that is not allowed is an error of
 //! [`ThreadPoolBuilder::build`], and a panic where the global pool is made without being asked for.
+#![warn(missing_debug_implementations)]
 
 mod broadcast;
 mod build_error;

@@ -266,6 +266,8 @@ fn a_broken_command_is_caught() {
         ("true; lab/compare.py A B", "no lab/compare.py"),
         ("ls | python3 'lab/compare.py' A", "no lab/compare.py"),
         ("lab/score.tsv", "cannot be executed"),
+        ("bindings/c/builds.sh --debug", "no bindings/c/builds.sh"),
+        ("adapters/rayon-core/checks.sh", "no adapters/rayon-core/checks.sh"),
     ] {
         let outcome: Result<(), String> = programs(command).iter().try_for_each(|it| resolve(it));
         let told = outcome.expect_err(command);

@@ -145,7 +145,7 @@ fn count(few: usize) -> usize {
 
 #[test]
 fn no_parser_breaks_a_promise() {
-    // One beside the other: a fifth of a second each, most of them. ci/fuzz.sh tries a million.
+    // One beside the other: a fifth of a second each, most of them. ci/fuzz.sh searches for longer.
     let searches = targets::TARGETS.map(|(name, target)| {
         let few = match name {
             // Writes files.

@@ -1,6 +1,7 @@
 //! The commands that pages show: which there are, and whether each could run: the program, the package, the target, the
 //! features, the script and its options exist. The command's unit tests include this file, since they can parse options.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
@@ -112,25 +113,34 @@ fn plain(command: &str) -> String {
     }
 }
 
+/// Every Markdown file below a folder, but for what was built or downloaded.
+pub(crate) fn pages_below(folder: &Path, found: &mut BTreeSet<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy();
+        if path.is_dir() {
+            if name != "target" && !name.starts_with('.') {
+                pages_below(&path, found);
+            }
+        } else if path.extension().is_some_and(|it| it == "md") {
+            found.insert(path);
+        }
+    }
+}
+
 /// Every command of the site, of the READMEs and of the guides, with the page that shows it.
 pub(crate) fn everywhere() -> Vec<(PathBuf, String)> {
-    let listed = Command::new("git").args(["ls-files", "*.md"]).current_dir(root()).output();
-    let listed = listed.map(|it| String::from_utf8_lossy(&it.stdout).into_owned());
-    let others = listed.unwrap_or_default();
-    let others = others.lines().filter(|it| {
-        !["CHANGELOG.md", "docs/", "fuzz/corpus", "fuzz/crashes"]
-            .iter()
-            .any(|no| it.starts_with(no))
-    });
-    let mut pages = pages();
-    pages.extend(others.map(|it| root().join(it)).filter(|it| it.is_file()));
-    pages.sort();
-    pages.dedup();
+    let mut found = BTreeSet::new();
+    pages_below(&root(), &mut found);
+    // The site has some of these; the others tell of the past, or are inputs.
+    let without = ["CHANGELOG.md", "docs", "fuzz/corpus", "fuzz/crashes"].map(|it| root().join(it));
+    found.retain(|page| !without.iter().any(|it| page.starts_with(it)));
+    found.extend(pages());
     let of_page = |page: PathBuf| {
         let commands = commands(&read(&page));
         commands.into_iter().map(move |command| (page.clone(), command))
     };
-    pages.into_iter().flat_map(of_page).collect()
+    found.into_iter().flat_map(of_page).collect()
 }
 
 /// The words of each program that a shell would start, in their order, without quotes, settings and redirections.
@@ -265,6 +275,13 @@ fn resolve_cargo(words: &[String]) -> Result<(), String> {
     Ok(())
 }
 
+/// Whether a program is a file of the repository by its path, and none that is built.
+fn is_of_repository(program: &str) -> bool {
+    let folder = program.split_once('/').map_or("", |(folder, _)| folder);
+    let is_built = program.split('/').any(|part| part == "target");
+    !is_built && !folder.is_empty() && folder != "." && root().join(folder).is_dir()
+}
+
 /// Whether the words name something that can be started here: what cargo finds, or a script that is there. Programs of
 /// others are not looked for.
 ///
@@ -278,7 +295,7 @@ pub(crate) fn resolve(words: &[String]) -> Result<(), String> {
             Some(script) if script.contains('/') => script,
             _ => return Ok(()),
         },
-        _ if SCRIPTS.iter().any(|folder| program.starts_with(folder)) => program,
+        _ if is_of_repository(program) => program,
         _ => return Ok(()),
     };
     let path = root().join(script);

@@ -9,28 +9,7 @@ use std::thread;
 
 use coreshard_topology::{Pods, Preset, Scope, ShardSize, Topology};
 
-fn root() -> PathBuf {
-    fs::canonicalize(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")).unwrap()
-}
-
-fn read(path: &Path) -> String {
-    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
-}
-
-/// Every Markdown file below a folder, but for what was built or downloaded.
-fn pages_below(folder: &Path, found: &mut BTreeSet<PathBuf>) {
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        let name = path.file_name().unwrap().to_string_lossy();
-        if path.is_dir() {
-            if name != "target" && !name.starts_with('.') {
-                pages_below(&path, found);
-            }
-        } else if path.extension().is_some_and(|it| it == "md") {
-            found.insert(path);
-        }
-    }
-}
+use crate::shown::{pages_below, read, root};
 
 /// A page without its programs, and those by themselves: each with the word after the fence.
 fn parted(text: &str) -> (String, Vec<(&str, String)>) {
