@@ -2,11 +2,12 @@
 # shellcheck shell=bash
 
 # changed_since COMMIT [PATH...]: the files there that differ from where this branch left COMMIT, in commits or in the working
-# tree. Fails if HEAD and COMMIT have no commit in common.
+# tree; of a file that was moved, both places. Fails if there is no such commit, or if it has none in common with HEAD.
 changed_since() {
   local base
-  base=$(git merge-base "$1" HEAD) || return
+  base=$(git rev-parse --verify --quiet --end-of-options "$1^{commit}") || return
+  base=$(git merge-base "$base" HEAD) || return
   shift
-  git diff --name-only "$base" -- "$@"
-  git ls-files --others --exclude-standard -- "$@"
+  git -c core.quotePath=false diff --no-renames --name-only "$base" -- "$@" || return
+  git -c core.quotePath=false ls-files --others --exclude-standard -- "$@"
 }

@@ -27,4 +27,10 @@ host=$(rustc -vV | sed -n 's/^host: //p' | tr 'a-z-' 'A-Z_')
 export CORESHARD_TEST_LIMIT=${CORESHARD_TEST_LIMIT:-3600}
 export "CARGO_TARGET_${host}_RUNNER=${valgrind//$'\n'/}"
 
+for test in "${tests[@]}"; do
+  if [ ! -e "crates/coreshard-workqueue/tests/all/$test.rs" ]; then
+    echo "ci/memcheck.sh: there are no tests '$test' in crates/coreshard-workqueue/tests/all" >&2
+    exit 2
+  fi
+done
 cargo test -p coreshard-workqueue --test all -- "${tests[@]/%/::}"

@@ -15,11 +15,13 @@ readonly STEPS='clippy slow_tests loom kills msrv search sweep simulated predict
 export CORESHARD_NIGHTLY=1
 
 failed=() table=()
-for step in ${*:-$STEPS}; do
-  if [ ! -x "ci/$step.sh" ]; then
-    echo "ci/nightly.sh: there is no step ci/$step.sh; the steps are: $STEPS" >&2
+for step in "$@"; do
+  if [[ " $STEPS " != *" $step "* ]]; then
+    echo "ci/nightly.sh: there is no step '$step'; the steps are: $STEPS" >&2
     exit 2
   fi
+done
+for step in ${*:-$STEPS}; do
   printf '\n=== ci/%s.sh\n' "$step"
   started=$SECONDS
   if limited "$(limit_of "$step")" "ci/$step.sh"; then

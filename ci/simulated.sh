@@ -9,7 +9,7 @@ items=1,10 seeds=1 seeds_of_first=5 seconds=200
 if [ -n "${CORESHARD_LONG:-}" ]; then items=1,10,100 seeds=2 seeds_of_first=20 seconds=1800; fi
 
 cargo build --quiet --release -p coreshard-sim --examples
-examples=target/release/examples
+examples=${CARGO_TARGET_DIR:-target}/release/examples
 "$examples/every_combination" "$items" "$seeds"
 # The first CPUs of each machine.
 "$examples/every_combination" "$items" "$seeds_of_first" 8

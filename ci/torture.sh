@@ -8,6 +8,10 @@ cd "$(dirname "$0")/.."
 
 minutes=${1:-${CORESHARD_LONG:+240}}
 minutes=${minutes:-15}
+if ! [[ $minutes =~ ^[1-9][0-9]*$ && $# -le 1 ]]; then
+  echo "ci/torture.sh: invalid MINUTES '$*': expected one whole number, at least 1" >&2
+  exit 2
+fi
 export RUST_BACKTRACE=0
 ulimit -c 0
 # Others each night.
@@ -17,9 +21,9 @@ runs=$((minutes * 50 / 240 + 1)) step=$((240 / minutes))
 [ "$step" -gt 0 ] || step=1
 
 cargo build --quiet -p torture
-target/debug/torture under all --runs "$runs" --seconds 2 --seed "$seed"
+"${CARGO_TARGET_DIR:-target}/debug/torture" under all --runs "$runs" --seconds 2 --seed "$seed"
 cargo build --quiet --release -p torture
-torture=target/release/torture
+torture=${CARGO_TARGET_DIR:-target}/release/torture
 "$torture" under all --runs "$runs" --seconds 2 --seed "$((seed + 500))"
 "$torture" kth all --up-to 2000 --step "$step"
 "$torture" kth all --up-to 2000 --step "$step" --in-a-row 10

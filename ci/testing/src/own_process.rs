@@ -1,8 +1,14 @@
 //! Tests that need a process of their own: they count its threads, fork it, change its limits or its environment, or may
 //! end it.
 
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "the harness keeps what a test prints"
+)]
+
 use std::process::{Command, Stdio};
-use std::{env, thread};
+use std::{env, process, thread};
 
 use crate::watchdog;
 
@@ -22,6 +28,10 @@ const VARIABLE: &str = "CORESHARD_TEST_OWN_PROCESS";
 ///
 /// # Panics
 /// If that process fails: the message has its exit status and what it printed.
+///
+/// # Aborts
+/// In a test that `should_panic`, whose verdict would be turned around, and anywhere else than on the test's own thread, whose
+/// panics nothing may catch.
 #[macro_export]
 macro_rules! own_process {
     () => {
@@ -56,8 +66,13 @@ pub fn is_own_process(place: &str) -> bool {
     let printed =
         [output.stdout, output.stderr].map(|it| String::from_utf8_lossy(&it).into_owned());
     let [stdout, stderr] = printed;
+    if stdout.contains(&format!("test {name} - should panic")) {
+        refuse(&format!("{name}: own_process! cannot be used in a test that should panic"));
+    }
     let ran = stdout.contains("test result: ok. 1 passed");
     assert!(output.status.success() && ran, "{name}: {}\n{stdout}{stderr}", output.status);
+    print!("{stdout}");
+    eprint!("{stderr}");
     // Skips pass the harness here as they do in a test without a process of its own.
     for line in stderr.lines().filter(|line| line.starts_with("SKIPPED ")) {
         watchdog::say(&format!("{line}\n"));
@@ -70,8 +85,15 @@ fn name_of(place: &str) -> String {
     let path = place.strip_suffix("::here").unwrap_or(place);
     let (_, name) = path.split_once("::").unwrap_or(("", path));
     // With more than one thread the harness names each test's thread after it, which checks the path.
-    if let Some(thread) = thread::current().name().filter(|it| *it != "main") {
-        assert_eq!(thread, name, "own_process! must be called by the test itself");
+    let thread = thread::current();
+    if !matches!(thread.name(), Some(it) if it == name || it == "main") {
+        refuse(&format!("{name}: own_process! must be called by the test itself"));
     }
     name.to_owned()
+}
+
+/// Ends the process: a panic could be caught, or be what a test expects.
+fn refuse(what: &str) -> ! {
+    watchdog::say(&format!("\n{what}\n"));
+    process::abort()
 }

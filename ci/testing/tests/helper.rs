@@ -128,6 +128,37 @@ fn a_test_with_a_process_of_its_own_is_alone_in_it() {
 }
 
 #[test]
+#[should_panic(expected = "right words")]
+#[ignore = "the next test runs it"]
+fn a_panic_that_is_expected_and_another_one_that_comes() {
+    testing::own_process!();
+    panic!("other words");
+}
+
+#[test]
+fn a_test_that_should_panic_gets_no_process_of_its_own() {
+    let name = "a_panic_that_is_expected_and_another_one_that_comes";
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    let output = command.args(["--exact", name, "--ignored"]).output().unwrap();
+    assert!(!output.status.success(), "{output:?}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(stderr.contains("cannot be used in a test that should panic"), "{stderr}");
+}
+
+#[test]
+fn a_process_of_its_own_on_another_thread_is_refused() {
+    let name = "a_process_of_its_own_on_another_thread_is_refused";
+    if is_alone(name) {
+        let place = "helper::a_process_of_its_own_on_another_thread_is_refused::here";
+        drop(std::thread::spawn(move || testing::is_own_process(place)).join());
+        return;
+    }
+    let (code, _, stderr) = alone(name, &[]);
+    assert_eq!(code, None, "{stderr}");
+    assert!(stderr.contains("must be called by the test itself"), "{stderr}");
+}
+
+#[test]
 fn a_failure_in_a_process_of_its_own_is_the_tests() {
     let name = "a_failure_in_a_process_of_its_own_is_the_tests";
     if is_alone(name) {

@@ -11,7 +11,9 @@ use std::{env, fs, thread};
 
 use serde::Deserialize;
 
-use crate::shown::{commands, everywhere, pages, programs, read, resolve, root};
+use crate::shown::{
+    commands, everywhere, markdown, named_scripts, pages, programs, read, resolve, root,
+};
 
 /// With each number that is a word by itself as `N`: an entry of the list may be about any of them.
 fn of_any_count(command: &str) -> String {
@@ -250,7 +252,15 @@ fn every_command_that_a_page_shows_can_be_resolved() {
             }
         }
     }
-    assert!(count > 200, "{count} programs are started");
+    for page in markdown() {
+        for script in named_scripts(&read(&page)) {
+            count += 1;
+            if !root().join(&script).exists() {
+                wrong.push(format!("{}: there is no {script}", page.display()));
+            }
+        }
+    }
+    assert!(count > 300, "{count} programs and scripts are named");
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
@@ -267,6 +277,10 @@ fn a_broken_command_is_caught() {
         ("ls | python3 'lab/compare.py' A", "no lab/compare.py"),
         ("lab/score.tsv", "cannot be executed"),
         ("bindings/c/builds.sh --debug", "no bindings/c/builds.sh"),
+        ("timeout 10 nice -n 5 ./ci/quik HEAD", "no ./ci/quik"),
+        ("python3 -u lab/compare.py", "no lab/compare.py"),
+        ("CORE2=1 cargo +nightly -q test -p nosuch", "no package nosuch"),
+        ("cargo tset", "no command tset"),
         ("adapters/rayon-core/checks.sh", "no adapters/rayon-core/checks.sh"),
     ] {
         let outcome: Result<(), String> = programs(command).iter().try_for_each(|it| resolve(it));
@@ -276,6 +290,9 @@ fn a_broken_command_is_caught() {
     let right =
         "A=1 chrt -r 1 cargo test -p coreshard-rt --test host executor:: > file && ci/fmt.sh";
     programs(right).iter().for_each(|words| resolve(words).unwrap());
+    let text =
+        "Run `ci/quik`, not; `ci/fmt.sh` and `lab/nosuch.py`; `x.sh` and `ci/fmt.sh x` are none.";
+    assert_eq!(named_scripts(text), ["ci/quik", "ci/fmt.sh", "lab/nosuch.py"]);
     assert_eq!(of_any_count("lab/count.py A 300 b4"), "lab/count.py A N b4");
 }
 

@@ -26,10 +26,12 @@ fn every_answer_leads_to_a_file_that_has_it() {
     let mut answers = 0;
     for line in table.lines().filter(|line| line.starts_with("| ")) {
         let words: Vec<_> = line.split('|').skip(2).flat_map(quoted).collect();
-        let [path, anchor] = words[..] else { continue };
+        let [path, anchors @ ..] = &words[..] else { continue };
         let text = text_of(path).unwrap_or_else(|| panic!("there is no {path}"));
-        assert!(text.contains(anchor), "{path} has no {anchor}");
-        answers += 1;
+        for anchor in anchors {
+            assert!(text.contains(anchor), "{path} has no {anchor}");
+            answers += 1;
+        }
     }
     assert!(answers >= 20, "{answers} answers were read");
 }

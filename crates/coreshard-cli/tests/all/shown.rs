@@ -1,5 +1,5 @@
 //! The commands that pages show: which there are, and whether each could run: the program, the package, the target, the
-//! features, the script and its options exist. The command's unit tests include this file, since they can parse options.
+//! features and the script exist. What a script makes of its options is not looked at. The command's unit tests include this file, since they can parse options.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -64,7 +64,7 @@ pub(crate) fn commands(text: &str) -> Vec<String> {
             continue;
         }
         let is_code = match fence.as_deref() {
-            Some("sh" | "console") => true,
+            Some("sh" | "bash" | "console") => true,
             Some(_) => false,
             None => {
                 let is_indented = line.starts_with("    ");
@@ -128,19 +128,23 @@ pub(crate) fn pages_below(folder: &Path, found: &mut BTreeSet<PathBuf>) {
     }
 }
 
-/// Every command of the site, of the READMEs and of the guides, with the page that shows it.
-pub(crate) fn everywhere() -> Vec<(PathBuf, String)> {
+/// Every Markdown file that is for readers: what tells of the past and what is generated is left out, and so are inputs.
+pub(crate) fn markdown() -> BTreeSet<PathBuf> {
     let mut found = BTreeSet::new();
     pages_below(&root(), &mut found);
-    // The site has some of these; the others tell of the past, or are inputs.
     let without = ["CHANGELOG.md", "docs", "fuzz/corpus", "fuzz/crashes"].map(|it| root().join(it));
     found.retain(|page| !without.iter().any(|it| page.starts_with(it)));
     found.extend(pages());
+    found
+}
+
+/// Every command that they show, with the page.
+pub(crate) fn everywhere() -> Vec<(PathBuf, String)> {
     let of_page = |page: PathBuf| {
         let commands = commands(&read(&page));
         commands.into_iter().map(move |command| (page.clone(), command))
     };
-    found.into_iter().flat_map(of_page).collect()
+    markdown().into_iter().flat_map(of_page).collect()
 }
 
 /// The words of each program that a shell would start, in their order, without quotes, settings and redirections.
@@ -165,8 +169,8 @@ pub(crate) fn programs(command: &str) -> Vec<Vec<String>> {
         }
     }
     let is_setting = |word: &String| {
-        let name = word.split_once('=').map(|(name, _)| name);
-        name.is_some_and(|it| it.chars().all(|it| it.is_ascii_uppercase() || it == '_'))
+        let is_part = |it: char| it.is_ascii_uppercase() || it.is_ascii_digit() || it == '_';
+        word.split_once('=').is_some_and(|(name, _)| name.chars().all(is_part))
     };
     for words in &mut programs {
         if let Some(at) = words.iter().position(|word| word.starts_with(['>', '<'])) {
@@ -175,10 +179,14 @@ pub(crate) fn programs(command: &str) -> Vec<Vec<String>> {
         while words.first().is_some_and(is_setting) {
             words.remove(0);
         }
-        // Programs that start the one that counts.
-        while matches!(words.first().map(String::as_str), Some("time" | "chrt" | "sudo" | "env")) {
-            let of_chrt = if words[0] == "chrt" { 3 } else { 1 };
-            words.drain(..of_chrt.min(words.len()));
+        // Programs that start another one: their options and numbers are dropped.
+        while let Some("time" | "sudo" | "env" | "nice" | "chrt" | "timeout") =
+            words.first().map(String::as_str)
+        {
+            words.remove(0);
+            let is_of_it = |it: &&String| it.starts_with('-') || it.parse::<f64>().is_ok();
+            let count = words.iter().take_while(is_of_it).count();
+            words.drain(..count);
         }
     }
     programs.retain(|words| !words.is_empty());
@@ -217,9 +225,24 @@ fn resolve_cargo(words: &[String]) -> Result<(), String> {
         }
         found
     };
-    let verb = own.get(1).copied().unwrap_or_default();
-    if !["run", "test", "build", "check", "doc", "clippy"].contains(&verb) {
+    // Options of cargo itself stand in front of the verb, some with a value of their own.
+    let takes_value = |it: &str| ["--config", "--color", "-C", "-Z"].contains(&it);
+    let mut front = own.iter().skip(1);
+    let verb = loop {
+        match front.next() {
+            None => return Ok(()),
+            Some(word) if takes_value(word) => _ = front.next(),
+            Some(word) if word.starts_with(['-', '+']) => {}
+            Some(word) => break *word,
+        }
+    };
+    if ["add", "audit", "deny", "fmt", "fuzz", "init", "install", "metadata", "tree", "update"]
+        .contains(&verb)
+    {
         return Ok(());
+    }
+    if !["bench", "build", "check", "clippy", "doc", "package", "run", "test"].contains(&verb) {
+        return Err(format!("cargo has no command {verb}"));
     }
     let manifest = values(&["--manifest-path"]).pop().unwrap_or_else(|| "Cargo.toml".to_owned());
     let path = root().join(&manifest);
@@ -275,8 +298,19 @@ fn resolve_cargo(words: &[String]) -> Result<(), String> {
     Ok(())
 }
 
+/// The scripts that a page names without a command line: a word in backticks that is a path in `ci/`, or ends as
+/// scripts do.
+pub(crate) fn named_scripts(text: &str) -> Vec<String> {
+    let is_script = |it: &&str| {
+        let is_named_so = it.starts_with("ci/") || it.ends_with(".sh") || it.ends_with(".py");
+        is_named_so && !it.contains([' ', '*', '\n']) && is_of_repository(it)
+    };
+    text.split('`').filter(is_script).map(str::to_owned).collect()
+}
+
 /// Whether a program is a file of the repository by its path, and none that is built.
 fn is_of_repository(program: &str) -> bool {
+    let program = program.strip_prefix("./").unwrap_or(program);
     let folder = program.split_once('/').map_or("", |(folder, _)| folder);
     let is_built = program.split('/').any(|part| part == "target");
     !is_built && !folder.is_empty() && folder != "." && root().join(folder).is_dir()
@@ -291,8 +325,8 @@ pub(crate) fn resolve(words: &[String]) -> Result<(), String> {
     let [program, rest @ ..] = words else { return Ok(()) };
     let script = match program.as_str() {
         "cargo" => return resolve_cargo(words),
-        "python3" | "bash" | "sh" => match rest.first() {
-            Some(script) if script.contains('/') => script,
+        "python3" | "bash" | "sh" => match rest.iter().find(|it| !it.starts_with('-')) {
+            Some(script) if is_of_repository(script) => script,
             _ => return Ok(()),
         },
         _ if is_of_repository(program) => program,
