@@ -7,7 +7,7 @@
 set -euo pipefail
 cd "${1:-$(dirname "$0")/..}"
 
-readonly CHECKS='check_arrows check_bindings check_modules check_seam check_quiet check_unsafe check_users_code check_edges
+readonly CHECKS='check_arrows check_bindings check_modules check_seam check_quiet check_unsafe check_unchecked check_users_code check_edges
   check_lean check_canaries check_testing check_tests check_words check_structure check_figures'
 
 # What several checks need is made once, in files here.
@@ -256,6 +256,42 @@ check_unsafe() {
     grep -qxF '#![forbid(unsafe_code)]' "crates/$crate/src/lib.rs" ||
       breach "$crate may hold unsafe code" "crates/$crate/src/lib.rs" "begin it with #![forbid(unsafe_code)]"
   done
+}
+
+# Files with unchecked indices, conversions or pointer arithmetic, or sizes that could wrap, and why each is sound. A file that
+# does not need its line is a breach, too.
+unchecked() {
+  cat <<'END'
+crates/coreshard-block/src/backend/command.rs            start and count of one list of pieces, by the contract of Channel::start
+crates/coreshard-block/src/backend/memory.rs             as in command.rs; `parts` stays within the piece
+crates/coreshard-block/src/backend/ring/setup.rs         `build` bounds the depth
+crates/coreshard-block/src/buffer.rs                     `BufferPool::new` checks stride * count; lengths come from a Vec or a checked layout
+crates/coreshard-block/src/node_slice.rs                 `new` checks length * size
+crates/coreshard-platform/src/platform/node_memory.rs    offsets within the checked length
+crates/coreshard-sim/src/space/allocator.rs              the caller of realloc promises a valid layout
+crates/coreshard-workqueue/src/fork/spread.rs            a small multiple of a pool's workers
+crates/coreshard-workqueue/src/insight/sampling.rs       bounded by MAX_ITEMS_PER_SAMPLE
+crates/coreshard-workqueue/src/task/cell.rs              a task's own address, and its pinned future
+crates/coreshard-workqueue/src/timers/timeout.rs         pin projection
+crates/coreshard-workqueue/src/work/embedded/works.rs    `leak` bounds the number of stripes
+bindings/python/src/pools.rs                             bounded by MOST_WORKERS
+END
+}
+
+check_unchecked() {
+  local path reason listed='' found
+  local unsound='_unchecked(_mut)?\(|from_raw_parts|\bunsafe \{ .*\.(add|sub|offset|byte_add|byte_sub|byte_offset)\(|\.next_power_of_two\('
+  found=$(grep -rlE --include=*.rs "$unsound" crates/*/src bindings/*/src adapters/*/src 2>/dev/null | grep -vE '(^|/)tests?\.rs$|_tests\.rs$|/tests/' | sort || true)
+  while read -r path reason; do
+    listed+=$path$'\n'
+    [ ! -e "$path" ] || grep -qxF "$path" <<<"$found" ||
+      breach "an unchecked operation that is not there" "$path  $reason" "take its line out of unchecked() in ci/invariants.sh"
+  done < <(unchecked)
+  found=$(grep -vxF "$listed" <<<"$found" | grep . || true)
+  if [ -n "$found" ]; then
+    breach "unchecked arithmetic without a reason" "$found" \
+      "check it (checked_*, a slice's get, TryFrom), or say in unchecked() why it cannot go wrong"
+  fi
 }
 
 # A panic that is caught by hand is lost, or thrown twice, or its payload panics where nobody expects it.

@@ -117,6 +117,9 @@ expect 'a file that is no text' "a program" check_words
 
 readonly WILD="users' code that goes another way than through the net"
 breaks_when check_users_code "a panic caught by hand" "$WILD" $QUEUE/queue/scope.rs 'fn f() { let _ = std::panic::catch_unwind(|| ()); }'
+breaks_when check_unchecked "an index without a bound" 'unchecked arithmetic without a reason' $QUEUE/pool.rs 'fn f(a: &[u8], at: usize) -> u8 { unsafe { *a.get_unchecked(at) } }'
+breaks_when check_unchecked "a size that may wrap" 'unchecked arithmetic without a reason' $QUEUE/pool.rs 'fn f(size: usize) -> usize { size.next_power_of_two() }'
+breaks_when check_unchecked "a reason for nothing" 'an unchecked operation that is not there' $QUEUE/task/cell.rs 'fn f() {}'
 breaks_when check_users_code "a panic thrown on by hand" "$WILD" $QUEUE/queue/scope.rs 'fn f(p: P) { panic::resume_unwind(p) }'
 breaks_when check_users_code "a waker that is woken" "$WILD" $QUEUE/timers/mod.rs 'fn f(waker: Waker) { waker.wake() }'
 breaks_when check_users_code "wakers that are woken by name" "$WILD" $QUEUE/timers/mod.rs 'fn f() { all.for_each(Waker::wake); }'
@@ -239,6 +242,7 @@ echo '' >"$house/crates/coreshard-topology/src/lib.rs"
 add $QUEUE/novel.rs 'fn f() {}'
 add $QUEUE/pool.rs 'fn f() { let _ = Instant::now(); }'
 add $QUEUE/queue/scope.rs 'fn f() { let _ = std::panic::catch_unwind(|| ()); }'
+add $QUEUE/work/mod.rs 'fn f(size: usize) -> usize { size.next_power_of_two() }'
 add crates/coreshard-topology/src/a.rs 'fn f() { eprintln!("x"); }'
 add crates/coreshard-topology/tests/parse.rs '#[test] fn f() {}'
 add docs/guide.md.orig 'x'

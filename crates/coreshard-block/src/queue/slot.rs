@@ -122,6 +122,10 @@ impl<P: Platform> ActiveRequest<P> {
     }
 }
 
+/// The last generation of a slot. The slot is not used again after it, so no two commands of a queue have equal ids. Ids are
+/// below 2⁶³.
+const LAST_GENERATION: u32 = u32::MAX >> 1;
+
 /// A place for a request. The generation tells its completion from that of an earlier request there.
 struct Slot<P: Platform> {
     generation: u32,
@@ -151,7 +155,7 @@ impl<P: Platform> Slots<P> {
     pub(super) fn put(&mut self, make: impl FnOnce() -> ActiveRequest<P>) -> u32 {
         let index = self.free.pop().unwrap_or_else(|| self.grow());
         let slot = &mut self.slots[index as usize];
-        slot.generation = (slot.generation + 1) & (u32::MAX >> 1);
+        slot.generation += 1;
         // A free slot has no request: the compiler does not know that there is nothing to drop.
         mem::forget(slot.request.replace(make()));
         index
@@ -172,7 +176,9 @@ impl<P: Platform> Slots<P> {
         let finished = request.take();
         // All that owns something was taken out: the compiler does not know that there is nothing to drop.
         mem::forget(slot.request.take());
-        self.free.push(index);
+        if slot.generation < LAST_GENERATION {
+            self.free.push(index);
+        }
         finished
     }
 

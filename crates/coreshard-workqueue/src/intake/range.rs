@@ -7,9 +7,9 @@
 //!
 //! | bits | meaning | changed by |
 //! |---|---|---|
-//! | 63–32 | epoch, one more for every claim | the owner |
-//! | 31–16 | end: the place after the last | the owner; a thief lowers it |
-//! | 15–0 | next: the next place to take; may pass `end` by one | the owner |
+//! | 63–16 | epoch, one more for every claim | the owner |
+//! | 15–8 | end: the place after the last | the owner; a thief lowers it |
+//! | 7–0 | next: the next place to take; may pass `end` by one | the owner |
 #![allow(unsafe_code)]
 
 use std::ptr;
@@ -19,8 +19,8 @@ use coreshard_platform::{AtomicInt, AtomicPointer, Platform, fields};
 
 use super::segments::{Claim, Segment};
 
-const NEXT_BITS: u32 = 16;
-const END_BITS: u32 = 16;
+const NEXT_BITS: u32 = 8;
+const END_BITS: u32 = 8;
 const FIELD: u64 = (1 << NEXT_BITS) - 1;
 
 fn next_of(word: u64) -> usize {

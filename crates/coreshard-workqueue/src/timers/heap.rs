@@ -10,6 +10,10 @@ use coreshard_platform::Time;
 
 const CHILDREN: usize = 4;
 
+/// The last epoch of a place. A place that has reached it is not used again, so no two entries ever have equal keys. Unit
+/// tests use places up quickly.
+const LAST_EPOCH: u32 = if cfg!(test) { 7 } else { u32::MAX };
+
 /// Names an entry until it is taken out; a key to an entry that is gone finds nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Key {
@@ -59,16 +63,16 @@ impl<T> Heap<T> {
         self.nodes.len()
     }
 
-    /// Adds an entry; it comes back where 2³² − 1 are there.
+    /// Adds an entry; it comes back if there is no place for it, of which there are 2³² − 1.
     pub(crate) fn insert(&mut self, deadline: Time, entry: T) -> Result<Key, T> {
-        let Some(at) = u32::try_from(self.nodes.len()).ok().filter(|at| *at != u32::MAX) else {
-            return Err(entry);
-        };
+        let at = self.nodes.len() as u32;
         let place = match self.free.pop() {
             Some(place) => place,
             None => {
+                let next = u32::try_from(self.places.len()).ok().filter(|next| *next != u32::MAX);
+                let Some(next) = next else { return Err(entry) };
                 self.places.push(HeapSlot { epoch: 0, at, entry: None });
-                at
+                next
             }
         };
         let home = &mut self.places[place as usize];
@@ -127,8 +131,10 @@ impl<T> Heap<T> {
             self.sink(at);
         }
         let home = &mut self.places[node.place as usize];
-        home.epoch = home.epoch.wrapping_add(1);
-        self.free.push(node.place);
+        home.epoch += 1;
+        if home.epoch < LAST_EPOCH {
+            self.free.push(node.place);
+        }
         home.entry.take()
     }
 
@@ -242,6 +248,19 @@ mod tests {
                 let first = oracle.first().map(|(first, _)| Time::from_ns(*first));
                 prop_assert_eq!(heap.first(), first);
             }
+        }
+    }
+
+    /// Fails if a place is used again after its last epoch.
+    #[test]
+    fn no_two_entries_have_equal_keys() {
+        let mut heap = Heap::new();
+        let first = heap.insert(Time::from_ns(1), 0).unwrap();
+        for entry in 0..100 {
+            assert_eq!(heap.pop_due(Time::from_ns(1)), Some(entry));
+            let key = heap.insert(Time::from_ns(1), entry + 1).unwrap();
+            assert_ne!(key, first);
+            assert_eq!(heap.remove(first), None);
         }
     }
 

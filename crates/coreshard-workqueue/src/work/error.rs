@@ -35,6 +35,9 @@ pub enum WorkErrorReason {
     NotDisabled,
     /// It is disabled as often as can be counted.
     TooManyDisables,
+    /// An [`EmbeddedWork`](crate::EmbeddedWork) only: 262,144 queueings were cancelled and are still in queues that do not
+    /// get to them, because they are frozen or busy. Try again when they have.
+    TooManyCancelled,
     /// It was made of zeros, and not set up.
     NotSetUp,
     /// It was pending when this process was forked from the one that queued it, so it never runs here. Cancel it, or make
@@ -53,6 +56,7 @@ pub(super) enum WorkErrorKind {
     BehindCaller,
     NotDisabled,
     TooManyDisables,
+    TooManyCancelled,
     NotSetUp,
     PendingAtFork,
 }
@@ -76,6 +80,7 @@ impl WorkError {
             }
             WorkErrorKind::NotDisabled => WorkErrorReason::NotDisabled,
             WorkErrorKind::TooManyDisables => WorkErrorReason::TooManyDisables,
+            WorkErrorKind::TooManyCancelled => WorkErrorReason::TooManyCancelled,
             WorkErrorKind::NotSetUp => WorkErrorReason::NotSetUp,
             WorkErrorKind::PendingAtFork => WorkErrorReason::PendingAtFork,
         }
@@ -121,6 +126,10 @@ impl fmt::Display for WorkError {
             WorkErrorKind::TooManyDisables => {
                 write!(f, "it is disabled {MAX_DISABLES} times, and no more can be counted")
             }
+            WorkErrorKind::TooManyCancelled => f.write_str(
+                "too many cancelled queueings are still in queues that are frozen or busy; thaw the queues, or retry \
+                 when they have caught up",
+            ),
             WorkErrorKind::NotSetUp => {
                 f.write_str("it was not set up; make it with `EmbeddedWork::new`, or call `set_up`")
             }

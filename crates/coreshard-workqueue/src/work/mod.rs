@@ -9,6 +9,8 @@
 
 mod embedded;
 mod error;
+#[cfg(all(test, not(loom)))]
+mod number_tests;
 mod operations;
 mod periodic;
 mod state;

@@ -21,7 +21,10 @@ const PARKED: u64 = 1 << 3;
 const AWAITED: u64 = 1 << 4;
 const ONE_DISABLE: u64 = 1 << 8;
 const DISABLES: u64 = 0xffff_ff00;
-const NUMBER_SHIFT: u32 = 32;
+/// The number has the upper bits of the word, so that it wraps without a carry. Unit tests and models have few.
+const NUMBER_BITS: u32 = if cfg!(any(test, loom)) { 3 } else { 32 };
+const NUMBER_SHIFT: u32 = u64::BITS - NUMBER_BITS;
+const NUMBERS: Number = Number::MAX >> (Number::BITS - NUMBER_BITS);
 
 /// How deep `disable` nests at most.
 pub(crate) const MAX_DISABLES: u32 = (1 << 24) - 1;
@@ -34,7 +37,8 @@ fn number_of(word: u64) -> Number {
 }
 
 fn is_after(one: Number, other: Number) -> bool {
-    one.wrapping_sub(other).cast_signed() > 0
+    // In the upper bits, so that the sign is the number's.
+    (one.wrapping_sub(other) << (Number::BITS - NUMBER_BITS)).cast_signed() > 0
 }
 
 /// A queueing: its number is its owner's proof.
@@ -292,7 +296,7 @@ impl<P: Platform> WorkState<P> {
         }
         // The run that goes on began with the latest queueing, or with the one before it where
         // the latest has not begun.
-        let running = number_of(seen).wrapping_sub(u32::from(pending));
+        let running = number_of(seen).wrapping_sub(u32::from(pending)) & NUMBERS;
         seen & RUNNING == 0 || is_after(running, number)
     }
 

@@ -511,3 +511,13 @@ fn a_target_that_goes_before_its_time_loses_nothing() {
     wait_until("it runs elsewhere", || job.runs() == 1);
     assert!(to(3, Duration::from_millis(1)).is_err());
 }
+
+/// Fails in release builds if the number is rounded up without a check: to 0, so that every lock lies out of bounds.
+#[test]
+fn more_stripes_than_can_be_are_refused() {
+    for too_many in [EmbeddedWorks::<Host>::MAX_STRIPES + 1, usize::MAX / 2 + 2, usize::MAX] {
+        let refused = std::panic::catch_unwind(|| EmbeddedWorks::<Host>::leak(too_many));
+        let message = *refused.unwrap_err().downcast::<String>().unwrap();
+        assert!(message.contains(&too_many.to_string()), "{message}");
+    }
+}

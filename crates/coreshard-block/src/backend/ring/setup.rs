@@ -116,6 +116,8 @@ pub(super) fn setups(options: RingOptions) -> Vec<RingSetup> {
 }
 
 pub(super) fn build(setup: RingSetup, depth: u32) -> io::Result<IoUring> {
+    // The kernel clamps what is above its own limits, which are far below this.
+    let depth = depth.min(1 << 20);
     let mut builder = IoUring::builder();
     builder.dontfork().setup_clamp().setup_cqsize((depth * 2 + 16).next_power_of_two());
     if setup.single_issuer {

@@ -243,18 +243,29 @@ impl fmt::Debug for FunctionName {
 #[repr(transparent)]
 pub(super) struct QueueingTicket(u64);
 
-/// Bits of an address of a program's, without the lowest three, which are 0 for an item.
+/// Bits of a user-space address, without the lowest three, which are 0 for an item.
 const ADDRESS_BITS: u32 = 45;
 const ADDRESS: u64 = (1 << ADDRESS_BITS) - 1;
+/// Bits of a queueing's number. Unit tests and models have few, so that they see numbers wrap.
+const NUMBER_BITS: u32 = if cfg!(any(test, loom)) { 3 } else { u64::BITS - ADDRESS_BITS };
+/// How many tickets of a stripe may be void and still on their way: half of the numbers, so that another number is
+/// found in two attempts on average.
+pub(super) const MAX_VOIDS: usize = 1 << (NUMBER_BITS - 1);
 
 impl QueueingTicket {
     pub(super) const NONE: Self = Self(0);
 
-    /// The next number. Numbers wrap after half a million queueings of a stripe. Nothing is lost if two that are alive are the
-    /// same: one stands for the other.
+    /// The next number. Numbers wrap, so the caller checks that no ticket that is still in use has it.
     #[inline(always)]
     pub(super) fn next(self) -> Self {
-        Self(self.0.wrapping_add(1 << ADDRESS_BITS))
+        self.ahead(1)
+    }
+
+    /// The number `steps` further.
+    #[inline(always)]
+    pub(super) fn ahead(self, steps: u64) -> Self {
+        let number = (self.0 >> ADDRESS_BITS).wrapping_add(steps) & ((1 << NUMBER_BITS) - 1);
+        Self(number << ADDRESS_BITS)
     }
 
     /// A number, with its item.

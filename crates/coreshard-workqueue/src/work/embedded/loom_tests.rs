@@ -68,7 +68,7 @@ impl Model {
             return false;
         }
         item.flags = READY | PENDING;
-        item.ticket = state.draw(place);
+        item.ticket = state.draw(place, item.ticket).expect("few tickets are void");
         let ticket = item.ticket;
         if let Some(run) = state.run_of(place)
             && !has_limit

@@ -8,7 +8,7 @@ use std::time::Duration;
 use coreshard_platform::{LockGuard, Platform, Time};
 
 use super::delayed::DelayedEmbedded;
-use super::item::{DELAYED, EmbeddedWork, Fields, FunctionName, PENDING, READY};
+use super::item::{DELAYED, EmbeddedWork, Fields, FunctionName, PENDING, QueueingTicket, READY};
 use super::stripe::{Afterwards, RunWaiter, Stripe, StripeState};
 use super::token::dispatch;
 use super::works::EmbeddedWorks;
@@ -54,14 +54,15 @@ impl<P: Platform> EmbeddedWorks<P> {
         queue: &Workqueue<P>,
     ) -> Option<bool> {
         let stripe = self.stripe(work);
-        let state = stripe.lock();
+        let mut state = stripe.lock();
         // SAFETY: by this function's contract, as in `send`.
         let item = unsafe { EmbeddedWork::fields(work) };
         if !item.is_free() {
             return if item.is_pending_in(self.pending) { Some(false) } else { None };
         }
+        let ticket = state.draw(work, item.ticket)?;
         let entry = queue.enter_beyond(Target::Here).ok()?;
-        self.bring(stripe, state, work, item, entry);
+        self.bring(stripe, state, work, item, entry, ticket);
         Some(true)
     }
 
@@ -93,7 +94,7 @@ impl<P: Platform> EmbeddedWorks<P> {
         target: Target,
     ) -> Result<bool, WorkError> {
         let stripe = self.stripe(work);
-        let state = stripe.lock();
+        let mut state = stripe.lock();
         // SAFETY: by this function's contract, until it is sent: the lock is freed no sooner.
         let item = unsafe { EmbeddedWork::fields(work) };
         if !item.is_free() {
@@ -105,11 +106,14 @@ impl<P: Platform> EmbeddedWorks<P> {
             };
             return Err(error(work, kind));
         }
+        let Some(ticket) = state.draw(work, item.ticket) else {
+            return Err(error(work, WorkErrorKind::TooManyCancelled));
+        };
         let entry = match queue.enter_beyond(target) {
             Ok(entry) => entry,
             Err(reason) => return Err(error(work, WorkErrorKind::Refused(reason))),
         };
-        self.bring(stripe, state, work, item, entry);
+        self.bring(stripe, state, work, item, entry, ticket);
         Ok(true)
     }
 
@@ -134,7 +138,7 @@ impl<P: Platform> EmbeddedWorks<P> {
             return unsafe { self.send(work, queue, target) };
         };
         let stripe = self.stripe(work);
-        let state = stripe.lock();
+        let mut state = stripe.lock();
         // SAFETY: by this function's contract, under the lock.
         let item = unsafe { EmbeddedWork::fields(work) };
         if self.is_pending_here(work, item)? {
@@ -144,7 +148,10 @@ impl<P: Platform> EmbeddedWorks<P> {
             return Err(error(work, WorkErrorKind::Disabled));
         }
         check_target(work, queue, target)?;
-        self.arm(stripe, state, work, queue, target, deadline).map(|()| true)
+        let Some(ticket) = state.draw(work, item.ticket) else {
+            return Err(error(work, WorkErrorKind::TooManyCancelled));
+        };
+        self.arm(state, work, queue, target, deadline, ticket).map(|()| true)
     }
 
     /// As [`Work::modify_to`](crate::Work::modify_to): a queueing that has not begun is replaced; true if there
@@ -171,7 +178,10 @@ impl<P: Platform> EmbeddedWorks<P> {
         if item.disables != 0 {
             return Err(error(work, WorkErrorKind::Disabled));
         }
-        // A queueing that is pending stays as it is where the queue takes no other.
+        // A queueing that is pending stays as it is if the queue takes no other.
+        let Some(ticket) = state.draw(work, item.ticket) else {
+            return Err(error(work, WorkErrorKind::TooManyCancelled));
+        };
         let way = match deadline {
             None => Ok(queue
                 .enter_beyond(target)
@@ -189,11 +199,11 @@ impl<P: Platform> EmbeddedWorks<P> {
         let queued = match way {
             Ok(entry) => {
                 item.flags |= self.pending;
-                item.ticket = state.draw(work);
+                item.ticket = ticket;
                 dispatch(stripe, state, work, item, entry);
                 Ok(())
             }
-            Err(deadline) => self.arm(stripe, state, work, queue, target, deadline),
+            Err(deadline) => self.arm(state, work, queue, target, deadline, ticket),
         };
         afterwards.see_to_it();
         queued.map(|()| was_pending)
@@ -448,30 +458,31 @@ impl<P: Platform> EmbeddedWorks<P> {
     fn bring(
         &self,
         stripe: &'static Stripe<P>,
-        mut state: LockGuard<'_, P, StripeState<P>>,
+        state: LockGuard<'_, P, StripeState<P>>,
         work: Place,
         item: &mut Fields,
         entry: Entry<'_, P>,
+        ticket: QueueingTicket,
     ) {
         item.flags = self.queued;
-        item.ticket = state.draw(work);
+        item.ticket = ticket;
         dispatch(stripe, state, work, item, entry);
     }
 
     /// Leaves a queueing with the timers.
     #[cold]
     fn arm(
-        &self,
-        stripe: &'static Stripe<P>,
-        mut state: LockGuard<'_, P, StripeState<P>>,
+        &'static self,
+        state: LockGuard<'_, P, StripeState<P>>,
         work: Place,
         queue: &Workqueue<P>,
         target: Target,
         deadline: Time,
+        ticket: QueueingTicket,
     ) -> Result<(), WorkError> {
-        let ticket = state.draw(work);
         // SAFETY: the caller has the lock, and the item is there by its contract.
         let item = unsafe { EmbeddedWork::fields(work) };
+        let stripe = self.stripe(work);
         let due = Due::new(DelayedEmbedded::new(stripe, ticket, queue.clone(), target));
         match queue.timers().add(deadline, due) {
             Ok(key) => {

@@ -3,14 +3,14 @@
 #![allow(unsafe_code)]
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use coreshard_platform::{AtomicInt, Lock, LockGuard, Platform, Time};
 
-use super::item::{DELAYED, EmbeddedWork, Fields, PENDING, QueueingTicket};
+use super::item::{DELAYED, EmbeddedWork, Fields, MAX_VOIDS, PENDING, QueueingTicket};
 use crate::queue::PoolLink;
 use crate::timers::{Due, Timers};
 
@@ -24,8 +24,8 @@ pub(super) struct StripeState<P: Platform> {
     latest: QueueingTicket,
     /// The runs that go on.
     runs: *const Run<P>,
-    /// Tickets that were made void and are still on their way, and how many of each.
-    voids: BTreeMap<QueueingTicket, u32>,
+    /// Tickets that were made void and are still on their way.
+    voids: BTreeSet<QueueingTicket>,
     waiters: *const RunWaiter<P>,
 }
 
@@ -146,7 +146,7 @@ impl<P: Platform> Stripe<P> {
         let state = StripeState {
             latest: QueueingTicket::NONE,
             runs: ptr::null(),
-            voids: BTreeMap::new(),
+            voids: BTreeSet::new(),
             waiters: ptr::null(),
         };
         Self { state: Lock::new(state) }
@@ -159,11 +159,43 @@ impl<P: Platform> Stripe<P> {
 }
 
 impl<P: Platform> StripeState<P> {
-    /// The ticket of one more queueing.
+    /// The ticket of one more queueing of an item whose last one has the ticket `last`. No other ticket in use is equal to
+    /// it. `None` if [`MAX_VOIDS`] tickets are void and still on their way.
     #[inline(always)]
-    pub(super) fn draw(&mut self, work: NonNull<EmbeddedWork>) -> QueueingTicket {
+    pub(super) fn draw(
+        &mut self,
+        work: NonNull<EmbeddedWork>,
+        last: QueueingTicket,
+    ) -> Option<QueueingTicket> {
         self.latest = self.latest.next();
-        self.latest.of(work)
+        if self.voids.is_empty() && !self.has_runs() {
+            return Some(self.latest.of(work));
+        }
+        self.draw_unused(work, last)
+    }
+
+    #[inline(never)]
+    fn draw_unused(
+        &mut self,
+        work: NonNull<EmbeddedWork>,
+        last: QueueingTicket,
+    ) -> Option<QueueingTicket> {
+        if self.voids.len() >= MAX_VOIDS {
+            return None;
+        }
+        let running = self.run_of(work).map(|run| run.ticket);
+        let mut steps = 1;
+        loop {
+            let ticket = self.latest.of(work);
+            let is_used = self.voids.contains(&ticket) || ticket == last || Some(ticket) == running;
+            if !is_used {
+                return Some(ticket);
+            }
+            // Void tickets often have numbers in a row: a step that grows leaves them behind soon. Triangular numbers
+            // modulo a power of two reach every number.
+            self.latest = self.latest.ahead(steps);
+            steps += 1;
+        }
     }
 
     /// True if a run of any of its items goes on.
@@ -216,21 +248,11 @@ impl<P: Platform> StripeState<P> {
     /// True if this ticket is void; it is not on its way any more.
     #[inline(always)]
     pub(super) fn take_void(&mut self, ticket: QueueingTicket) -> bool {
-        !self.voids.is_empty() && self.take_void_of_many(ticket)
-    }
-
-    #[cold]
-    fn take_void_of_many(&mut self, ticket: QueueingTicket) -> bool {
-        let Some(count) = self.voids.get_mut(&ticket) else { return false };
-        *count -= 1;
-        if *count == 0 {
-            self.voids.remove(&ticket);
-        }
-        true
+        !self.voids.is_empty() && self.voids.remove(&ticket)
     }
 
     pub(super) fn is_void(&self, ticket: QueueingTicket) -> bool {
-        self.voids.contains_key(&ticket)
+        self.voids.contains(&ticket)
     }
 
     /// Makes the queueing that is pending void.
@@ -243,7 +265,8 @@ impl<P: Platform> StripeState<P> {
         let (timers, key) = armed.map_or((None, None), |(timers, key)| (Some(timers), Some(key)));
         let due = timers.as_ref().zip(key).and_then(|(timers, key)| timers.remove(key));
         if due.is_none() {
-            *self.voids.entry(ticket).or_insert(0) += 1;
+            let is_new = self.voids.insert(ticket);
+            debug_assert!(is_new, "two tickets in use are equal");
         }
         if !is_delayed {
             P::item_is_taken();

@@ -50,9 +50,20 @@ pub struct EmbeddedWorks<P: Platform> {
 }
 
 impl<P: Platform> EmbeddedWorks<P> {
-    /// One with so many locks, rounded up to a power of two, that items are spread over by their addresses: many
-    /// times the number of CPUs, so that two seldom meet at one. It is there for good.
+    /// The most locks that [`leak`](Self::leak) makes.
+    pub const MAX_STRIPES: usize = 1 << 20;
+
+    /// Makes one that is never freed, with `stripes` locks, rounded up to a power of two. Items are spread over the locks by
+    /// their addresses: choose many times the number of CPUs, so that two threads seldom meet at one.
+    ///
+    /// # Panics
+    /// If `stripes` is above [`MAX_STRIPES`](Self::MAX_STRIPES).
     pub fn leak(stripes: usize) -> &'static Self {
+        assert!(
+            stripes <= Self::MAX_STRIPES,
+            "invalid number of stripes {stripes}: expected at most {}",
+            Self::MAX_STRIPES
+        );
         let stripes = stripes.next_power_of_two();
         let mask = stripes - 1;
         let stripes = (0..stripes).map(|_| Padded::new(Stripe::new())).collect();
@@ -73,7 +84,7 @@ impl<P: Platform> EmbeddedWorks<P> {
         // Fibonacci hashing (Knuth, The Art of Computer Programming 6.4): addresses are multiples of what the
         // program's structures measure, and their lowest three bits are 0.
         let hash = (work.as_ptr().addr() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 35;
-        // SAFETY: the mask is one less than their number, which is a power of two.
+        // SAFETY: `leak` makes `mask + 1` of them, a power of two of at most `MAX_STRIPES`, which cannot have wrapped to 0.
         let stripe = unsafe { self.stripes.get_unchecked(hash as usize & self.mask) };
         in_one_register(stripe)
     }
