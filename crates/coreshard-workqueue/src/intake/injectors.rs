@@ -292,9 +292,25 @@ impl<P: Platform, T, const LEN: usize> Injectors<P, T, LEN> {
         }
     }
 
+    /// The first marked injector that has an item whose tag is sought, and how many items stand in front of it there. Looks at
+    /// `most` items of each.
+    #[cold]
+    pub(crate) fn look_for(
+        &self,
+        takers: &mut Takers<P, T, LEN>,
+        most: usize,
+        is_sought: impl Fn(u16) -> bool,
+    ) -> Option<(usize, usize)> {
+        marked(self.sleepers.wake_word.load(Acquire)).find_map(|injector| {
+            let queue = &self.queues[injector];
+            let before = queue.look_for(&mut takers.takers[injector], most, &is_sought)?;
+            Some((injector, before))
+        })
+    }
+
     /// Claims at this injector, and has the next one's turn come.
     #[inline]
-    fn claim_at(
+    pub(crate) fn claim_at(
         &self,
         takers: &mut Takers<P, T, LEN>,
         injector: usize,

@@ -459,6 +459,39 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
         Some(Claim { segment: taker.segment, start, end: start + ready })
     }
 
+    /// How many items stand in front of the first whose tag is sought, among the first `most`. Only those are looked at that
+    /// could be claimed.
+    pub(super) fn look_for(
+        &self,
+        taker: &mut Taker<P, T, LEN>,
+        most: usize,
+        is_sought: impl Fn(u16) -> bool,
+    ) -> Option<usize> {
+        if !self.enter_segment(taker) {
+            return None;
+        }
+        let mut segment = taker.segment;
+        for before in 0..most {
+            let ticket = taker.head + before as u64;
+            if before > 0 && Self::slot_of(ticket) == 0 {
+                // It is not recycled before its items are taken, which needs the taker.
+                segment = self.segment(segment).links.next.load(Acquire);
+                if segment.is_null() {
+                    return None;
+                }
+            }
+            // Acquire as in `claim`.
+            let state = self.segment(segment).slots[Self::slot_of(ticket)].state.load(Acquire);
+            if !is_filled(state, Self::number_of(ticket)) {
+                return None;
+            }
+            if is_sought(state as u16) {
+                return Some(before);
+            }
+        }
+        None
+    }
+
     /// True if an item stands ready at the head.
     pub(crate) fn ready(&self, taker: &mut Taker<P, T, LEN>) -> bool {
         let number = Self::number_of(taker.head);

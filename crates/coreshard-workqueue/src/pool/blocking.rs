@@ -136,7 +136,8 @@ impl<P: Platform> State<P> {
 
     /// After a worker was blocked: who takes its place, and does what is left or what comes.
     pub(super) fn find_stand_in(&mut self, pool: &Pool<P>) -> (Option<Kick>, Option<usize>) {
-        let left = self.has_work(pool);
+        self.tell_of_thieves(pool);
+        let left = self.has_work_for(pool, 1);
         let kick = self.pass_on(pool, left);
         let spare = if kick.is_none() { self.reserve_spare(pool) } else { None };
         (kick.or_else(|| self.call_rescuer()), spare)
@@ -145,6 +146,11 @@ impl<P: Platform> State<P> {
     /// True if a worker is there that does not wait inside an item, or is on its way.
     fn goes_on(&self) -> bool {
         self.active() > 0 || self.idle_count() > 0 || self.starting > 0
+    }
+
+    /// True if something waits that one of so many more workers would do.
+    pub(super) fn has_work_for(&mut self, pool: &Pool<P>, more: usize) -> bool {
+        self.items_wait(pool) || self.may_steal(pool, more) && pool.has_forks()
     }
 
     /// True if an item waits, in the intake or in a claim, or a forked job.

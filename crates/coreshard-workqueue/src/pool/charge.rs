@@ -9,6 +9,7 @@ use coreshard_platform::{AtomicInt, Platform};
 use super::accounts::{Account, Charged};
 use super::links::LinkTag;
 use super::pool::Pool;
+use super::slot::STEALS;
 use crate::insight::Tally;
 
 impl<P: Platform> Pool<P> {
@@ -89,7 +90,7 @@ impl<P: Platform> Pool<P> {
     /// The pool link of the item that the worker had last, and how many it has begun.
     fn latest(&self, worker: usize) -> (Option<LinkTag>, u64) {
         let slot = self.slot(worker);
-        let tag = slot.link.load(Relaxed).checked_sub(1).map(|tag| LinkTag(tag as u16));
+        let tag = (slot.link.load(Relaxed) & !STEALS).checked_sub(1).map(|tag| LinkTag(tag as u16));
         (tag, slot.begun.load(Relaxed))
     }
 }

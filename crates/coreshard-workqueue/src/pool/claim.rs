@@ -71,17 +71,27 @@ impl<P: Platform> Worker<'_, P> {
             pool.lookouts.store(0, Release);
         }
         state.rejoin(self.index);
+        // Only this worker writes it.
+        self.slot.looks.store(self.slot.looks.load(Relaxed).wrapping_add(1), Relaxed);
         if self.repatriated > 0 {
             state.cold_mut().counters.repatriated += std::mem::take(&mut self.repatriated);
         }
+        let mut aside = None;
+        if state.has_aside {
+            state.end_loans();
+            let is_excess = state.active() > pool.place.limit;
+            aside = state.take_aside(is_excess);
+        }
         self.excess = state.active() > pool.place.limit;
-        if self.excess {
+        if self.excess && aside.is_none() {
             return None;
         }
+        self.may_steal = state.may_steal(pool, 0);
         let home = pool.place.injector_here::<P>();
         state.placement.runs_at(self.index, home);
         let mut more = 0;
         let (item, claim) = match (&mut state.worklist, &pool.queue) {
+            _ if aside.is_some() => (aside, None),
             (Worklist::Locked(list), _) => {
                 P::touch_read(&raw const *list.front()?);
                 (list.pop_front(), None)
@@ -102,7 +112,7 @@ impl<P: Platform> Worker<'_, P> {
                         (None, Some(claim))
                     }
                     None => {
-                        if !pool.is_team() && pool.forking.load(Relaxed) > 0 {
+                        if !pool.is_team() && self.may_steal && pool.forking.load(Relaxed) > 0 {
                             self.begin_to_steal(state);
                             return None;
                         }
@@ -148,7 +158,7 @@ impl<P: Platform> Worker<'_, P> {
         if std::mem::take(&mut self.just_woke)
             && !vouches
             && let Some((other, comes)) = state.placement.other_at(self.index, home)
-            && (left && !comes || self.patience.are_worth_counting() && state.has_work(pool))
+            && (left && !comes || self.patience.are_worth_counting() && state.has_work_for(pool, 1))
             && let Some(free) = state.placement.send_elsewhere(other, &pool.place)
         {
             // Under the lock, so that it cannot end meanwhile.
@@ -163,7 +173,7 @@ impl<P: Platform> Worker<'_, P> {
             state.stand_down(pool);
             None
         } else {
-            left |= state.can_kick(pool) && state.has_work(pool);
+            left |= state.can_kick(pool) && state.has_work_for(pool, 1);
             let kick = state.pass_on(pool, left).or_else(|| state.call_rescuer());
             if left && state.is_worth_another(pool, &self.patience) {
                 another = state.choose_another(pool);
@@ -263,7 +273,7 @@ impl<P: Platform> Worker<'_, P> {
         let mut state = pool.lock();
         state.cold_mut().counters.stolen += 1;
         // Published before the lock was taken: whoever goes to sleep after this sees it.
-        let left = state.can_kick(pool) && state.has_work(pool);
+        let left = state.can_kick(pool) && state.has_work_for(pool, 1);
         let kick = state.pass_on(pool, left);
         pool.unlock_and_kick(state, kick);
         item

@@ -19,7 +19,7 @@ use super::jobs::{JobList, ListedJob};
 use super::placement::{BusyCpus, FreeCpus};
 use super::pool::{Neighbours, Pool, PoolGuard};
 use super::sizes::Injectors;
-use super::slot::WorkerSlot;
+use super::slot::{STEALS, WorkerSlot};
 use super::state::{Kick, State, Worklist};
 use super::worker::Worker;
 use crate::base::rungs::Wake;
@@ -266,7 +266,7 @@ impl<P: Platform> Worker<'_, P> {
     /// told of what is left and of what comes, before.
     pub(super) fn run_fork(&mut self) -> bool {
         let (pool, worker) = (self.pool, CurrentWorker { context: self.context });
-        if self.excess {
+        if self.excess || !self.may_steal {
             return false;
         }
         if self.pool.is_team() {
@@ -285,7 +285,7 @@ impl<P: Platform> Worker<'_, P> {
         if self.looked_ns == 0 {
             let mut state = pool.lock();
             let spare = state.reserve_spare(pool);
-            let left = state.can_kick(pool) && state.has_work(pool);
+            let left = state.can_kick(pool) && state.has_work_for(pool, 1);
             let kick = state.pass_on(pool, left);
             self.looked_ns = P::rough_ns();
             pool.unlock_and_kick(state, kick);
@@ -294,6 +294,7 @@ impl<P: Platform> Worker<'_, P> {
             }
         }
         pool.monitor.notice_work();
+        self.slot.link.store(self.slot.link.load(Relaxed) | STEALS, Relaxed);
         worker.run_found(job);
         true
     }
@@ -436,6 +437,10 @@ impl<P: Platform> Pool<P> {
 
     /// Wakes a worker of this pool that sleeps, if one more may run, beside those `busy` CPUs.
     pub(super) fn call_thief(&self, busy: Option<BusyCpus>) -> bool {
+        // Who shares writes the job first, and who stops running looks for jobs after it has told of itself.
+        if self.refuses_thieves.load(Relaxed) != 0 {
+            return false;
+        }
         match &self.queue {
             Some(queue) => {
                 let sleeper = queue.designated().and_then(|_| queue.recall());
@@ -464,7 +469,7 @@ impl<P: Platform> Pool<P> {
     #[cold]
     fn choose_another_thief(&self, busy: Option<BusyCpus>) -> bool {
         self.choose_under_lock(busy, |state| {
-            let may_run = state.active_soon() < self.place.limit;
+            let may_run = state.active_soon() < self.place.limit && state.may_steal(self, 1);
             let kick = if may_run { state.choose_unnamed(self) } else { None };
             if kick.is_none() {
                 self.has_more_sleepers.store(0, Relaxed);
@@ -509,7 +514,7 @@ impl<P: Platform> Pool<P> {
     #[cold]
     fn choose_thief(&self, busy: Option<BusyCpus>) -> bool {
         self.choose_under_lock(busy, |state| {
-            let kick = state.choose_kick(self);
+            let kick = if state.may_steal(self, 1) { state.choose_kick(self) } else { None };
             if kick.is_none() || state.idle.is_empty() {
                 // Nobody sleeps so, or nobody more may run: whoever is next to lie down posts itself.
                 self.queue.iter().for_each(|queue| queue.set_unposted(false));

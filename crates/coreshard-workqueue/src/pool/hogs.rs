@@ -15,6 +15,8 @@ use crate::insight::trouble::Watchdog;
 pub(super) const SCAN_EVERY: Duration = Duration::from_millis(4);
 /// A worker that used less than this share of the time between two scans waits for something.
 const IDLE_SHARE: u32 = 8;
+/// A worker that used less than this share of the threshold in an item that has lasted for longer was given no CPU.
+const STARVED_SHARE: u32 = 10;
 /// Times the threshold that a pool has begun nothing, before one more hog is replaced than CPUs ask for.
 const PATIENT_THRESHOLDS: u32 = 50;
 /// The same where forked jobs alone wait: nothing that the hogs' own halves do not come to, unless they spin for one another.
@@ -68,14 +70,31 @@ impl MayHog {
 pub(super) enum Verdict {
     Fine,
     Blocked,
-    Hog { cpu_time: Duration, is_news: bool },
+    /// It has not looked for an item for as long as makes a hog: it has computed for less, or it goes from one part of a
+    /// loop to the next inside its item. *Starved* if it has hardly had a CPU in that time.
+    Long {
+        is_starved: bool,
+    },
+    Hog {
+        cpu_time: Duration,
+        is_news: bool,
+    },
 }
 
 impl<P: Platform> State<P> {
-    /// Workers that have a CPU, or would if there were enough.
-    pub(super) fn running(&self) -> usize {
-        let hogs = self.blocked_as.iter().filter(|blocked| **blocked == Blocked::Hog).count();
-        self.active() + hogs
+    /// Whether forked jobs are for so many more workers, too. A hog still has its CPU, and whoever stands in for it is there for
+    /// items. (A stand-in that stole would be inside a loop for as long as that lasts, and the next item would wait for the
+    /// next stand-in.)
+    pub(super) fn may_steal(&self, pool: &Pool<P>, more: usize) -> bool {
+        self.may_steal_beside_hogs(pool.place.limit, more)
+    }
+
+    /// Tells those who share forked jobs whether another thief may come. Called when a worker stops running.
+    pub(super) fn tell_of_thieves(&self, pool: &Pool<P>) {
+        let refused = u32::from(!self.may_steal(pool, 1));
+        if pool.refuses_thieves.load(Relaxed) != refused {
+            pool.refuses_thieves.store(refused, Relaxed);
+        }
     }
 
     /// For how long items wait and none has begun.
@@ -116,12 +135,22 @@ impl<P: Platform> State<P> {
         let is_same = before.begun == begun && before.since.is_some();
         let since = if is_same { before.since } else { cpu_time.map(|cpu_time| (now, cpu_time)) };
         let hog_told = is_same && before.hog_told;
-        self.cold_mut().seen[worker] = Seen { begun, cpu_time, scan, since, hog_told };
+        self.cold_mut().seen[worker] = Seen { begun, cpu_time, scan, since, hog_told, ..before };
+        let used = match (since, cpu_time) {
+            (Some((_, at_first)), Some(now)) if is_same => Some(now.saturating_sub(at_first)),
+            _ => None,
+        };
+        let fine = match watch.cpu_intensive.filter(|it| self.is_long(slot, worker, now, *it)) {
+            Some(threshold) => Verdict::Long {
+                is_starved: used.is_some_and(|used| used < threshold / STARVED_SHARE),
+            },
+            None => Verdict::Fine,
+        };
         let (Some(cpu_before), Some(cpu_now)) = (before.cpu_time, cpu_time) else {
-            return Verdict::Fine;
+            return fine;
         };
         if !is_same {
-            return Verdict::Fine;
+            return fine;
         }
         if before.scan + 1 == scan
             && cpu_now.saturating_sub(cpu_before) < SCAN_EVERY / IDLE_SHARE
@@ -130,13 +159,31 @@ impl<P: Platform> State<P> {
         {
             return Verdict::Blocked;
         }
-        let used = cpu_now.saturating_sub(since.map_or(cpu_now, |(_, at_first)| at_first));
-        match watch.cpu_intensive {
-            Some(threshold) if used >= threshold => {
+        match (watch.cpu_intensive, used) {
+            (Some(threshold), Some(used)) if used >= threshold => {
                 // Who has begun nothing yet has no function to be told of.
                 Verdict::Hog { cpu_time: used, is_news: begun != 0 && !hog_told }
             }
-            _ => Verdict::Fine,
+            _ => fine,
+        }
+    }
+
+    /// True if the worker has not looked for an item for as long as makes a hog, as far as the monitor has seen.
+    fn is_long(
+        &mut self,
+        slot: &WorkerSlot<P>,
+        worker: usize,
+        now: Time,
+        threshold: Duration,
+    ) -> bool {
+        let looks = slot.looks.load(Relaxed);
+        let seen = &mut self.cold_mut().seen[worker];
+        match seen.looks {
+            Some((before, since)) if before == looks => now - since >= threshold,
+            _ => {
+                seen.looks = Some((looks, now));
+                false
+            }
         }
     }
 }

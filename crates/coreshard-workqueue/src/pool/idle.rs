@@ -70,6 +70,7 @@ impl<P: Platform> Worker<'_, P> {
             }
             Rest::Sleep => {
                 state.tell_of_more(pool);
+                state.tell_of_thieves(pool);
                 let (kick, ending) = (state.choose_for_mail(pool), state.ending);
                 pool.unlock_and_kick(state, kick);
                 if ending {
@@ -119,7 +120,9 @@ impl<P: Platform> Worker<'_, P> {
             state.idle.insert(0, self.index);
             return Rest::Sleep;
         }
-        if (state.has_work(pool) || self.slot.mail.has_jobs()) && !planted(Canary::LostWakeup) {
+        if (state.has_work_for(pool, 0) || self.slot.mail.has_jobs())
+            && !planted(Canary::LostWakeup)
+        {
             return Rest::None;
         }
         if state.stopping || self.is_rescuer() && state.idle_count() > 0 {
@@ -140,7 +143,10 @@ impl<P: Platform> Worker<'_, P> {
                 // A job that was shared since the look at `has_work`, by a worker that saw no
                 // designated waiter yet: it calls nobody. If another call was quicker, that one brings
                 // the permit, and the look.
-                if pool.has_forks() && state.recall_designated(pool).is_some() {
+                if state.may_steal(pool, 1)
+                    && pool.has_forks()
+                    && state.recall_designated(pool).is_some()
+                {
                     return Rest::None;
                 }
                 state.appoint_runner_ups(pool, self.patience.runner_ups());

@@ -11,9 +11,12 @@ use crate::base::rungs::Wake;
 use crate::intake::ItemWaits;
 
 impl<P: Platform> State<P> {
-    /// True if an item waits in the intake.
+    /// True if an item waits in the intake, or was taken out and has not begun.
     #[inline]
     pub(super) fn has_queued(&mut self, pool: &Pool<P>) -> bool {
+        if self.has_aside && self.cold().aside.has_items() {
+            return true;
+        }
         match &mut self.worklist {
             Worklist::Locked(list) => !list.is_empty(),
             Worklist::LockFree(taker) => {

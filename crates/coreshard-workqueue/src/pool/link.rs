@@ -60,7 +60,13 @@ impl<P: Platform> LinkHead<P> {
     #[inline]
     pub(super) unsafe fn is_stopped(link: NonNull<Self>) -> bool {
         // SAFETY: by this function's contract.
-        unsafe { link.as_ref() }.flags.load(Relaxed) & STOPPED != 0
+        unsafe { link.as_ref() }.stopped()
+    }
+
+    /// True once what has not begun is set aside.
+    #[inline]
+    pub(crate) fn stopped(&self) -> bool {
+        self.flags.load(Relaxed) & STOPPED != 0
     }
 
     /// # Safety

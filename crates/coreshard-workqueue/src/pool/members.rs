@@ -134,7 +134,7 @@ impl<P: Platform> Pool<P> {
             // Its first worker: the pool is not there.
             state.stopping |= state.alive == 0;
             state.spare_refused = true;
-            let left = state.has_work(self);
+            let left = state.has_work_for(self, 1);
             kick = state.pass_on(self, left);
         }
         state.starting -= 1;

@@ -7,6 +7,7 @@
 //! `react`, `cull`, `forks`, `run`); who sees to it all (`hogs`, `scan`, `monitor`, `members`, `set`).
 
 mod accounts;
+mod aside;
 mod blocking;
 mod charge;
 mod check;
@@ -17,6 +18,7 @@ mod cull;
 mod deque;
 #[cfg(all(test, loom))]
 mod deque_loom_tests;
+mod expedite;
 mod forks;
 mod frame;
 mod header;

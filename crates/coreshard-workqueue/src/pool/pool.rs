@@ -80,6 +80,8 @@ pub(crate) struct Pool<P: Platform> {
     pub(super) lookouts: Padded<P::AtomicU32>,
     /// A: thieves to be steered away from who wakes them, since the kernel drew one there.
     pub(super) drawn: Padded<P::AtomicU32>,
+    /// A: 1 while the hogs and those who stand in for them leave no CPU to another thief; Relaxed.
+    pub(super) refuses_thieves: P::AtomicU32,
     /// A: 1 if workers may sleep beside the designated waiter; Relaxed: a hint for who calls several.
     pub(super) has_more_sleepers: Padded<P::AtomicU32>,
     /// Its own lock: the other pools of the set, which also have this one among theirs, until the
@@ -101,7 +103,7 @@ pub(crate) struct Pool<P: Platform> {
 }
 fields!(Pool<P: Platform> {
     id, place, attributes, event, monitor, measure_lock, idle_timeout, may_spin, most_workers, trusts_at_once,
-    queue, slots, slot_count, open_claims, is_team, injected, uses_lists, is_ending, open_waits, outside_watch, outside_crowd, mailed, forking, lookouts, drawn, has_more_sleepers, neighbours, watchers, links, ran, wakeups,
+    queue, slots, slot_count, open_claims, is_team, injected, uses_lists, is_ending, open_waits, outside_watch, outside_crowd, mailed, forking, lookouts, drawn, refuses_thieves, has_more_sleepers, neighbours, watchers, links, ran, wakeups,
     look_is_due, accounts, state,
 });
 
@@ -189,6 +191,7 @@ impl<P: Platform> Pool<P> {
             forking: Padded::new(P::AtomicU32::new(0)),
             lookouts: Padded::new(P::AtomicU32::new(0)),
             drawn: Padded::new(P::AtomicU32::new(0)),
+            refuses_thieves: P::AtomicU32::new(0),
             has_more_sleepers: Padded::new(P::AtomicU32::new(0)),
             neighbours: Lock::new(None),
             watchers: Padded::new(P::AtomicU32::new(0)),

@@ -70,16 +70,17 @@ impl<P: Platform> Pool<P> {
             found.is_busy = true;
             return found;
         }
-        if state.active() == 0 && state.idle_count() > 0 {
+        if state.active() == 0 && state.idle_count() > 0 && !state.has_hogs() {
             state.cold_mut().progress = Progress::default();
             return found;
         }
         let has_work = state.has_work(self) || self.has_mail();
         // Whoever has nobody to be told of the next item has the monitor.
-        found.is_busy = has_work || state.active() > 0 || state.is_unattended();
+        let is_unattended = state.is_unattended();
+        found.is_busy = has_work || state.active() > 0 || state.has_hogs() || is_unattended;
         let now = P::now();
         found.stalled_for = state.note_progress(self, has_work, now, watch.stall_after);
-        if self.is_team() && state.is_unattended() {
+        if self.is_team() && is_unattended {
             found.is_busy = has_work;
             let stood_still = state.stands_still_for(now);
             drop(state);
@@ -87,7 +88,7 @@ impl<P: Platform> Pool<P> {
             return found;
         }
         let may_run_one_more = state.active() < self.place.limit && state.idle_count() == 0;
-        if may_run_one_more && has_work && !self.is_team() {
+        if may_run_one_more && !self.is_team() && state.has_work_for(self, 1) {
             // Whoever saw to it could not start a worker, and nobody may come by for long.
             let spare = state.reserve_spare(self);
             found.refused = state.spare_refused.then_some(state.cold().counters.refused_workers);
@@ -98,7 +99,10 @@ impl<P: Platform> Pool<P> {
             }
             return found;
         }
-        if has_work && state.can_kick(self) && state.kicked.is_none() {
+        if state.can_kick(self)
+            && state.kicked.is_none()
+            && (state.has_work_for(self, 1) || self.has_mail())
+        {
             // Whoever left it behind saw nobody to send, or a kick on its way that took something else.
             let kick = state.pass_on(self, true);
             self.unlock_and_kick(state, kick);
@@ -111,16 +115,33 @@ impl<P: Platform> Pool<P> {
             state = self.lock();
         }
         let has_work = state.has_work(self) || self.has_mail();
+        let items_wait = state.items_wait(self) || self.has_mail();
+        if has_work && !items_wait && !state.may_steal(self, 1) {
+            // Forked jobs wait, and the hogs hold all places. They take the jobs back, unless they spin for one another.
+            if hogs.take(false, state.stands_still_for(now), watch) {
+                state.allow_one_more_thief();
+                let (kick, spare) = state.find_stand_in(self);
+                self.unlock_and_kick(state, kick);
+                spare.into_iter().for_each(|spare| self.start_spare(spare));
+                return found;
+            }
+        }
         // Nobody stands in for a member: that one is blocked is told by those who wait for it.
         let is_full =
             state.active() >= self.place.limit || self.is_team() && state.idle_count() == 0;
         if !is_full || !has_work {
             return found;
         }
-        let items_wait = state.items_wait(self) || self.has_mail();
+        // Those that have not looked for an item for long, and count among those that run.
+        let (mut counted, mut starved) = (Vec::new(), Vec::new());
         for worker in 0..state.cold().threads.len() {
             let blocked = match state.judge(self.slot(worker), worker, scan, now, watch) {
                 Verdict::Fine => continue,
+                Verdict::Long { is_starved } => {
+                    counted.push(worker);
+                    starved.extend(is_starved.then_some(worker));
+                    continue;
+                }
                 Verdict::Blocked if !state.may_presume(self, worker, now) => continue,
                 Verdict::Blocked => {
                     state.cold_mut().counters.presumed_blocked += 1;
@@ -135,12 +156,16 @@ impl<P: Platform> Pool<P> {
                         found.hogs.push((self.slot(worker).function(), cpu_time));
                     }
                     if !hogs.take(items_wait, state.stands_still_for(now), watch) {
+                        counted.push(worker);
                         continue;
                     }
                     Blocked::Hog
                 }
             };
             state.set_blocked(worker, blocked);
+            if !items_wait {
+                state.allow_one_more_thief();
+            }
             self.slot(worker).is_called_back.store(1, Relaxed);
             let (kick, spare) = state.find_stand_in(self);
             self.unlock_and_kick(state, kick);
@@ -151,6 +176,21 @@ impl<P: Platform> Pool<P> {
                 self.start_spare(spare);
             }
             state = self.lock();
+        }
+        if items_wait && !counted.is_empty() && !self.is_team() {
+            let expedited = state.expedite(self, &starved);
+            if expedited > 0 {
+                // More may run than the limit, since loans have ended.
+                let beyond = state.active().saturating_sub(self.place.limit);
+                let places = beyond + expedited;
+                counted.into_iter().take(places).for_each(|hog| state.lend_place(hog));
+            }
+            for _ in 0..expedited {
+                let (kick, spare) = state.find_stand_in(self);
+                self.unlock_and_kick(state, kick);
+                spare.into_iter().for_each(|spare| self.start_spare(spare));
+                state = self.lock();
+            }
         }
         found
     }

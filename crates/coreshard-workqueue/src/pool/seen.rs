@@ -13,6 +13,8 @@ pub(super) struct Seen {
     /// When it was first seen in that item, and with how much CPU time.
     pub(super) since: Option<(Time, Duration)>,
     pub(super) hog_told: bool,
+    /// How often it had looked for items, and when that was first seen.
+    pub(super) looks: Option<(u32, Time)>,
 }
 
 /// Whether a pool gets on.

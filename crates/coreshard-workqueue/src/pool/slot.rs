@@ -16,6 +16,9 @@ use crate::base::latch::Latch;
 const KIND_SHIFT: u32 = 16;
 const ITEM_COUNT: u64 = (1 << KIND_SHIFT) - 1;
 
+/// Set in a worker's `link` while it runs a stolen job, which is no item of that link.
+pub(super) const STEALS: u32 = 1 << 31;
+
 /// A worker's words that others touch. Made with the first worker that takes the index, freed
 /// with the pool, so an index is always good to wake.
 pub(super) struct WorkerSlot<P: Platform> {
@@ -38,8 +41,10 @@ pub(super) struct WorkerSlot<P: Platform> {
     /// A: of a team: 1 where it waits for another team, and does what comes from outside meanwhile.
     pub(super) waits_elsewhere: P::AtomicU32,
     /// A: one more than the tag of the pool link of the item that the worker had last, 0 before its
-    /// first; written by the worker alone.
+    /// first, and [`STEALS`]; written by the worker alone.
     pub(super) link: Padded<P::AtomicU32>,
+    /// A: how often the worker has looked for items under the lock; wraps.
+    pub(super) looks: P::AtomicU32,
     /// A: what the worker has begun last; written by the worker alone. The address of the item's
     /// kind in the upper 48 bits, and the number of items it has begun in the lower 16.
     pub(super) begun: Padded<P::AtomicU64>,
@@ -53,7 +58,7 @@ pub(super) struct WorkerSlot<P: Platform> {
     pub(super) called_from: P::AtomicU32,
 }
 fields!(WorkerSlot<P: Platform> {
-    parker, ranges, deque, listed, mail, waits_at, is_called_back, is_last_resort, waits_elsewhere, link, begun, function, thread, slept_at, called_from,
+    parker, ranges, deque, listed, mail, waits_at, is_called_back, is_last_resort, waits_elsewhere, link, looks, begun, function, thread, slept_at, called_from,
 });
 
 impl<P: Platform> WorkerSlot<P> {
@@ -69,6 +74,7 @@ impl<P: Platform> WorkerSlot<P> {
             is_last_resort: P::AtomicU32::new(0),
             waits_elsewhere: P::AtomicU32::new(0),
             link: Padded::new(P::AtomicU32::new(0)),
+            looks: P::AtomicU32::new(0),
             begun: Padded::new(P::AtomicU64::new(0)),
             function: P::AtomicPtr::new(std::ptr::null_mut()),
             thread: P::AtomicU32::new(0),

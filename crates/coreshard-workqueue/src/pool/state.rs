@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use coreshard_platform::{Platform, fields};
 
+use super::aside::Aside;
 use super::links::LinkTag;
 use super::patience::SHORT_CLAIMS;
 use super::placement::{FreeCpus, Placement};
@@ -136,9 +137,13 @@ pub(super) struct Cold<P: Platform> {
     pub(super) counters: Counters,
     /// Of a team: the thread that made it has ended, and was a member.
     pub(super) has_lost_maker: bool,
+    /// What `has_aside` is about.
+    pub(super) aside: Aside,
+    /// Workers that may steal beyond the limit, since the hogs may wait for forked jobs. 0 without hogs.
+    extra_thieves: u16,
 }
 fields!(Cold<P: Platform> {
-    seen, declared, progress, worker_count, counted, threads, free, free_counters, broken_rules, counters, has_lost_maker,
+    seen, declared, progress, worker_count, counted, threads, free, free_counters, broken_rules, counters, has_lost_maker, aside, extra_thieves,
 });
 
 /// All of it is `L:`. What whoever holds the lock needs most often comes first.
@@ -161,6 +166,10 @@ pub(super) struct State<P: Platform> {
     pub(super) stopping: bool,
     /// Of a team: workers go when all have nothing to do.
     pub(super) ending: bool,
+    /// Workers that are blocked as hogs.
+    hogs: u16,
+    /// Items were taken out of the worklist and have not begun, or hogs' places are on loan.
+    pub(super) has_aside: bool,
     pub(super) worklist: Worklist<P>,
     /// Workers that exist, or are being started.
     pub(super) alive: usize,
@@ -188,8 +197,8 @@ pub(super) struct State<P: Platform> {
     cold: Box<Cold<P>>,
 }
 fields!(State<P: Platform> {
-    idle, designated, kicked, runner_ups, starting, stopping, ending, worklist, alive, blocked, queued, since_long, kicks, coalesced_kicks, blocked_as,
-    spare_missed, spare_refused, rescuer, in_reactor, placement, cold,
+    idle, designated, kicked, runner_ups, starting, stopping, ending, worklist, alive, blocked, queued, since_long, kicks, coalesced_kicks, blocked_as, hogs,
+    has_aside, spare_missed, spare_refused, rescuer, in_reactor, placement, cold,
 });
 
 impl<P: Platform> State<P> {
@@ -206,6 +215,8 @@ impl<P: Platform> State<P> {
             broken_rules: 0,
             counters: Counters::default(),
             has_lost_maker: false,
+            aside: Aside::default(),
+            extra_thieves: 0,
         };
         Self {
             idle: Vec::new(),
@@ -220,6 +231,8 @@ impl<P: Platform> State<P> {
             kicks: 0,
             coalesced_kicks: 0,
             blocked_as: Vec::new(),
+            hogs: 0,
+            has_aside: false,
             stopping: false,
             ending: false,
             starting: 0,
@@ -269,10 +282,38 @@ impl<P: Platform> State<P> {
         self.alive - self.blocked - self.idle_count()
     }
 
+    /// Workers that have a CPU, or would if there were enough.
+    pub(super) fn running(&self) -> usize {
+        self.active() + usize::from(self.hogs)
+    }
+
+    pub(super) fn has_hogs(&self) -> bool {
+        self.hogs > 0
+    }
+
+    /// Forked jobs are for as many workers as the pool has CPUs, `limit`, hogs included, and for those who may steal beyond.
+    pub(super) fn may_steal_beside_hogs(&self, limit: usize, more: usize) -> bool {
+        self.hogs == 0 || self.running() + more <= limit + usize::from(self.cold().extra_thieves)
+    }
+
+    /// The hogs may wait for what nobody may steal: one more may.
+    pub(super) fn allow_one_more_thief(&mut self) {
+        if self.hogs > 0 {
+            let cold = self.cold_mut();
+            cold.extra_thieves = cold.extra_thieves.saturating_add(1);
+        }
+    }
+
     /// Counts a worker as blocked, or not, or as blocked for another reason.
     pub(super) fn set_blocked(&mut self, worker: usize, blocked: Blocked) {
-        self.blocked -= usize::from(self.blocked_as[worker] != Blocked::No);
+        let before = self.blocked_as[worker];
+        self.blocked -= usize::from(before != Blocked::No);
         self.blocked += usize::from(blocked != Blocked::No);
+        self.hogs -= u16::from(before == Blocked::Hog);
+        self.hogs += u16::from(blocked == Blocked::Hog);
+        if self.hogs == 0 && before == Blocked::Hog {
+            self.cold_mut().extra_thieves = 0;
+        }
         if blocked != Blocked::No {
             self.placement.rests(worker);
         }

@@ -328,7 +328,7 @@ impl<P: Platform> Worker<'_, P> {
     pub(super) fn tell_team(&self, mut state: PoolGuard<'_, P>) {
         let pool = self.pool;
         self.slot.is_called_back.store(0, Relaxed);
-        let left = state.can_kick(pool) && state.has_work(pool);
+        let left = state.can_kick(pool) && state.has_work_for(pool, 1);
         let kick = state.pass_on(pool, left);
         pool.unlock_and_kick(state, kick);
         pool.monitor.notice_work();

@@ -94,7 +94,7 @@ impl<P: Platform> Worker<'_, P> {
         if pool.attributes.hooks.reactor.as_ref().is_some_and(|reactor| !reactor.is_taken()) {
             return false;
         }
-        if !self.is_member && pool.forking.load(Relaxed) > 0 {
+        if !self.is_member && self.may_steal && pool.forking.load(Relaxed) > 0 {
             return self.watch_for_forks();
         }
         let Some(places) = self.next_slots.take() else {

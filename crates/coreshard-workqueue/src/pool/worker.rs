@@ -109,6 +109,8 @@ pub(super) struct Worker<'pool, P: Platform> {
     /// When it last looked at the intake under the lock, and saw to it that somebody is told of what comes; 0 where it is
     /// to do so next.
     pub(super) looked_ns: u64,
+    /// Forked jobs are for it, too: as at its last look under the lock.
+    pub(super) may_steal: bool,
     /// Of those that steal, it is the one that looks after an item.
     pub(super) is_lookout: bool,
     /// How long not to look at all; learned too.
@@ -159,6 +161,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
             lead: Lead::NONE,
             saw_forks: false,
             looked_ns: 0,
+            may_steal: true,
             is_lookout: false,
             watched: false,
             yielded: false,

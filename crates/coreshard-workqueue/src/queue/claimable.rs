@@ -20,13 +20,12 @@
 #![allow(unsafe_code)]
 
 use std::ptr::NonNull;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::time::Duration;
 
-use coreshard_platform::{AtomicInt, Platform, user};
+use coreshard_platform::{AtomicInt, Platform, Reading, user};
 
-use super::limiter::Limiter;
+use super::limiter::Claim;
 use super::pool_link::{Entry, PoolLink, inside};
 use crate::pool::{CurrentWorker, Inside, SpawnPlace, inside_item, is_waited_for_by};
 
@@ -59,8 +58,8 @@ pub(crate) struct Claimable<P: Platform> {
     queue: u64,
     /// It waits for a turn before it goes to its pool, and there are not turns for all.
     takes_turns: bool,
-    /// Its queue was frozen: it may not begin before the thaw.
-    freeze: Option<Arc<Limiter<P>>>,
+    /// Its waiter is inside a scope, an install or a loop, which has begun: a queue that is shut down at once runs it.
+    is_part: bool,
     /// Nothing of its queue may go before anything else.
     is_ordered: bool,
 }
@@ -148,7 +147,7 @@ impl Waiter {
     /// How it may wait for an item that was counted in.
     pub(crate) fn wait_for<P: Platform>(&self, entry: &Entry<'_, P>) -> Wait {
         let (link, _) = entry.place();
-        let takes_turns = link.takes_turns() && link.freeze().is_none();
+        let takes_turns = link.takes_turns() && !link.only_freezes();
         let takes_turns = takes_turns.then_some(link.core.is_ordered);
         self.wait(link.pool.crew(), link.pool.set(), takes_turns)
     }
@@ -192,9 +191,8 @@ pub(crate) enum Wait {
 
 impl<P: Platform> Claimable<P> {
     /// For the item that was counted in, and is sent next.
-    pub(crate) fn new(entry: &Entry<'_, P>) -> Self {
+    pub(crate) fn new(entry: &Entry<'_, P>, is_part: bool) -> Self {
         let (link, injector) = entry.place();
-        let freeze = link.freeze().cloned();
         Self {
             state: P::AtomicU32::new(QUEUED),
             injector: injector as u16,
@@ -202,8 +200,8 @@ impl<P: Platform> Claimable<P> {
             crew: link.pool.crew(),
             set: link.pool.set(),
             queue: link.queue_id(),
-            takes_turns: link.takes_turns() && freeze.is_none(),
-            freeze,
+            takes_turns: link.takes_turns() && !link.only_freezes(),
+            is_part,
             is_ordered: link.core.is_ordered,
         }
     }
@@ -211,11 +209,6 @@ impl<P: Platform> Claimable<P> {
     /// True if only another item's waiter can run it, while that one waits.
     pub(crate) fn needs_lent_turn(&self) -> bool {
         self.takes_turns
-    }
-
-    /// True while its queue is frozen: nobody may begin it.
-    pub(crate) fn is_frozen(&self) -> bool {
-        self.freeze.as_ref().is_some_and(|limiter| limiter.holds_back())
     }
 
     /// True if nobody has it.
@@ -273,15 +266,21 @@ impl<P: Platform> Claimable<P> {
         }
     }
 
-    /// The waiter takes it. True if nobody has begun it: the caller calls [`Self::run`]. Not while it
-    /// [is frozen](Self::is_frozen).
-    pub(crate) fn claim(&self) -> bool {
+    /// The waiter takes it, if its queue's gate lets it begin: then the caller calls [`Self::run`].
+    pub(crate) fn claim(&self) -> Claim {
+        let _reading = Reading::<P>::begin();
+        if !self.is_queued() {
+            return Claim::Begun;
+        }
+        // SAFETY: the link counts the item, which had not begun within this section, and so is there until its end.
+        let link = unsafe { self.link.as_ref() };
         // Relaxed: what the item holds came with the handle.
-        let is_claimed = self.state.compare_exchange(QUEUED, WAITER, Relaxed, Relaxed).is_ok();
-        if is_claimed {
+        let claim = || self.state.compare_exchange(QUEUED, WAITER, Relaxed, Relaxed).is_ok();
+        let claimed = link.begin_beside_pool(self.is_part, claim);
+        if claimed == Claim::Claimed {
             P::item_is_taken();
         }
-        is_claimed
+        claimed
     }
 
     /// Whoever has its handle takes it back, on whatever thread. True if nobody has begun it, nor will.

@@ -324,7 +324,7 @@ impl<P: Platform> Generations<P> {
         }
         let queue = self.queue_id();
         let holds_turn = |link: &PoolLink<P>| {
-            link.queue_id() == queue && link.takes_turns() && link.freeze().is_none()
+            link.queue_id() == queue && link.takes_turns() && !link.only_freezes()
         };
         let is_relieved = !runs_item_of::<P>(holds_turn) && {
             let is_own = |worker| self.current(&Reading::begin()).set.has(worker);

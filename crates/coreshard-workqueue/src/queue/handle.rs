@@ -10,6 +10,7 @@ use coreshard_platform::user::{self, Thrown};
 use coreshard_platform::{Platform, Time};
 
 use super::claimable::{Claimable, PATIENCE, Wait};
+use super::limiter::Claim;
 use super::panics::{Panic, Unclaimed};
 use super::pool_link::Entry;
 use crate::base::completion::Completion;
@@ -84,7 +85,7 @@ impl<P: Platform, F, T> Submitted<P, F, T> {
     #[inline]
     fn new(entry: &Entry<'_, P>, work: F) -> Arc<Self> {
         Arc::new(Self {
-            claimable: Claimable::new(entry),
+            claimable: Claimable::new(entry, false),
             over: Completion::new(),
             slot: UnsafeCell::new(Submission::Work(work)),
         })
@@ -187,10 +188,6 @@ pub(crate) fn wait_for<P: Platform, T>(
     }
     if wait == Wait::Help {
         let claimable = item.claimable();
-        // Nobody tells of a thaw.
-        while claimable.is_queued() && claimable.is_frozen() {
-            blocking::<P, _>(|| over.wait_timeout(PATIENCE));
-        }
         // On a stack that is used up, only if nobody else can go on. Others may fall asleep later, so it
         // is asked again and again.
         if !claimable.needs_lent_turn()
@@ -199,9 +196,21 @@ pub(crate) fn wait_for<P: Platform, T>(
             let sleep = || over.wait_timeout(PATIENCE);
             while claimable.is_queued() && blocking_if_relieved::<P, _>(sleep).is_some() {}
         }
-        if claimable.claim() {
-            // SAFETY: claimed just now.
-            return Some(unsafe { item.run() });
+        loop {
+            match claimable.claim() {
+                // SAFETY: claimed just now.
+                Claim::Claimed => return Some(unsafe { item.run() }),
+                Claim::Begun => break,
+                // Nobody tells of a thaw.
+                Claim::Frozen => drop(blocking::<P, _>(|| over.wait_timeout(PATIENCE))),
+                // Another worker sets it aside, if there is one.
+                Claim::Stopped => {
+                    let sleep = || over.wait_timeout(PATIENCE);
+                    if blocking_if_relieved::<P, _>(sleep).is_none() && claimable.cancel() {
+                        return Some(Err(Thrown::new(Box::new(Dropped))));
+                    }
+                }
+            }
         }
     }
     let is_open = match CurrentWorker::<P>::here() {

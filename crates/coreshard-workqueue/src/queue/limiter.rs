@@ -124,6 +124,19 @@ impl<P: Platform> Limits<P> {
     }
 }
 
+/// What came of a waiter's attempt to take an item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Claim {
+    /// It is the waiter's to run.
+    Claimed,
+    /// Another thread has it, or it was cancelled.
+    Begun,
+    /// Its queue is frozen.
+    Frozen,
+    /// Its queue was shut down at once: a worker sets it aside.
+    Stopped,
+}
+
 /// All items of a limited queue (or of its pods on a node) pass one lock, in and out: the count is
 /// exact, and items wait in the order in which they came. A queue without a limit has none of it.
 pub(crate) struct Limiter<P: Platform> {
@@ -227,9 +240,15 @@ impl<P: Platform> Limiter<P> {
         self.turns.lock().only_freezes
     }
 
-    /// True if nothing may begin, or not all that would.
-    pub(crate) fn holds_back(&self) -> bool {
-        self.turns.lock().most != usize::MAX
+    /// See [`PoolLink::begin_beside_pool`](super::pool_link::PoolLink::begin_beside_pool).
+    pub(super) fn begin_beside_pool(&self, claim: impl FnOnce() -> bool) -> Claim {
+        let turns = self.turns.lock();
+        // Only a freeze sets it to 0.
+        match turns.most {
+            0 => Claim::Frozen,
+            _ if claim() => Claim::Claimed,
+            _ => Claim::Begun,
+        }
     }
 
     fn set_most(&self, most: usize, only_freezes: bool) {

@@ -10,6 +10,7 @@ use coreshard_topology::{CpuSet, Pods, Scope, ShardSize, Topology};
 use super::capacity::Capacity;
 use super::claimable::Claimable;
 use super::generations::{Closed, Generations, Origin};
+use super::limiter::Claim;
 use super::queue_core::QueueCore;
 use super::{Entry, PoolLink};
 use crate::base::error::RefusedReason;
@@ -179,7 +180,7 @@ fn loom_an_item_that_its_waiter_runs_is_in_flight_until_it_is_over() {
     Loom::check(3, || {
         let model = Model::new();
         let entry = model.generations.enter_here(super::WhenFull::Wait).expect("the queue is open");
-        let item = Arc::new(Claimable::new(&entry));
+        let item = Arc::new(Claimable::new(&entry, false));
         let (link, injector) = entry.keep();
         let place = Kept(link, injector);
         let worker = {
@@ -193,7 +194,7 @@ fn loom_an_item_that_its_waiter_runs_is_in_flight_until_it_is_over() {
                 model.check();
             })
         };
-        if item.claim() {
+        if item.claim() == Claim::Claimed {
             model.run();
             item.end_in_model();
             model.check();
@@ -213,7 +214,7 @@ fn cancel_beside_a_worker(cancel: fn(&Claimable<Loom>) -> bool) {
     Loom::check(3, move || {
         let model = Model::new();
         let entry = model.generations.enter_here(super::WhenFull::Wait).expect("the queue is open");
-        let item = Arc::new(Claimable::new(&entry));
+        let item = Arc::new(Claimable::new(&entry, false));
         let (link, injector) = entry.keep();
         let place = Kept(link, injector);
         let worker = {

@@ -23,7 +23,7 @@ use coreshard_platform::user::Thrown;
 use coreshard_platform::{AtomicInt, Padded, Platform, Reading, fields};
 
 use super::capacity::Permit;
-use super::limiter::{Limiter, SendItem};
+use super::limiter::{Claim, Limiter, SendItem};
 use super::queue_core::QueueCore;
 use super::watched::WatchedItem;
 use crate::base::item::{Item, ItemBody, Plain};
@@ -336,9 +336,24 @@ impl<P: Platform> PoolLink<P> {
         self.limiter.is_some()
     }
 
-    /// The limiter of a queue without a limit, which was frozen when this pool link was made.
-    pub(crate) fn freeze(&self) -> Option<&Arc<Limiter<P>>> {
-        self.limiter.as_ref().filter(|limiter| limiter.only_freezes())
+    /// True if its queue has no limit, and was frozen when this pool link was made.
+    pub(crate) fn only_freezes(&self) -> bool {
+        self.limiter.as_ref().is_some_and(|limiter| limiter.only_freezes())
+    }
+
+    /// The gate for an item that its waiter is to run in place of a worker: takes it by `claim`, which says whether it had not
+    /// begun, unless the queue is frozen or was shut down at once. A part of what has begun passes in the latter case.
+    ///
+    /// A freeze and this call are serialized by the limiter's lock, so no item begins after a freeze has returned.
+    pub(super) fn begin_beside_pool(&self, is_part: bool, claim: impl FnOnce() -> bool) -> Claim {
+        if !is_part && self.head.stopped() {
+            return Claim::Stopped;
+        }
+        match &self.limiter {
+            Some(limiter) => limiter.begin_beside_pool(claim),
+            None if claim() => Claim::Claimed,
+            None => Claim::Begun,
+        }
     }
 
     /// True if its limiter lets one item go at a time.

@@ -22,6 +22,7 @@ use coreshard_platform::user::{self, Thrown};
 use coreshard_platform::{AtomicInt, Lock, Platform};
 
 use super::claimable::{Claimable, PATIENCE, Wait, Waiter};
+use super::limiter::Claim;
 use super::pool_link::Entry;
 use super::workqueue::Workqueue;
 use crate::base::error::{Forked, Refused, RefusedReason};
@@ -178,7 +179,7 @@ impl<P: Platform> ScopeState<P> {
         work: impl FnOnce() + Send + 'scope,
     ) {
         let item = Arc::new(Offered {
-            claimable: Claimable::new(&entry),
+            claimable: Claimable::new(&entry, true),
             work: UnsafeCell::new(Some(work)),
         });
         let offer: Arc<dyn Offer<P> + 'scope> = Arc::clone(&item) as _;
@@ -218,14 +219,10 @@ impl<P: Platform> ScopeState<P> {
         let mut offers = self.offers.lock();
         let mut has_frozen = false;
         for at in (0..offers.items.len()).rev() {
-            let claimable = offers.items[at].claimable();
-            if claimable.is_queued() && claimable.is_frozen() {
-                has_frozen = true;
-                continue;
-            }
-            let offer = offers.items.remove(at);
-            if offer.claimable().claim() {
-                return Ok(offer);
+            match offers.items[at].claimable().claim() {
+                Claim::Frozen => has_frozen = true,
+                Claim::Claimed => return Ok(offers.items.remove(at)),
+                Claim::Begun | Claim::Stopped => drop(offers.items.remove(at)),
             }
         }
         Err(has_frozen)

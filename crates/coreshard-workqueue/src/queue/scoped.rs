@@ -246,7 +246,7 @@ impl<'scope, P: Platform> WorkScope<'scope, '_, P> {
     {
         let (entry, wait) = self.enter(Target::Here)?;
         let item = Arc::new(ScopedItem {
-            claimable: Claimable::new(&entry),
+            claimable: Claimable::new(&entry, true),
             over: Latch::new(),
             value: P::AtomicU32::new(BOTH),
             slot: UnsafeCell::new(ScopedSlot::Work(work)),

@@ -148,7 +148,7 @@ impl<P: Platform> Shared<P> {
 
     /// True if the caller is inside an item of the queue that has one of its turns.
     pub(super) fn holds_turn(&self) -> bool {
-        runs_item_of::<P>(|link| self.owns(link) && link.takes_turns() && link.freeze().is_none())
+        runs_item_of::<P>(|link| self.owns(link) && link.takes_turns() && !link.only_freezes())
     }
 
     /// Workers that may run at once.

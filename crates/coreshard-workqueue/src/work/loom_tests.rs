@@ -6,7 +6,7 @@ use std::sync::Arc;
 use coreshard_platform::{AtomicInt, DataCell, Lock, Platform};
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
-use super::state::{Begin, Number, WorkState};
+use super::state::{Begin, Claimed, Number, WorkState};
 use crate::base::event::Event;
 use coreshard_platform::Loom;
 
@@ -47,15 +47,34 @@ impl Model {
     /// As `Work::queue`.
     fn queue(&self) -> bool {
         let Ok(claimed) = self.state.claim(false) else { return false };
+        self.bring(claimed);
+        true
+    }
+
+    /// As `Work::modify_delay` without a delay.
+    fn requeue(&self) -> bool {
+        let claimed = self.state.reclaim(false).expect("it is not disabled");
+        if claimed.replaced.is_some_and(|voided| voided.awaited) {
+            self.over.notify();
+        }
+        self.bring(claimed);
+        claimed.replaced.is_some()
+    }
+
+    /// As `Token::send_while_running`.
+    fn bring(&self, claimed: Claimed) {
         if claimed.running {
             let mut kept = self.kept.lock();
-            if kept.is_none() && self.state.park() {
-                *kept = Some(claimed.number);
-                return true;
+            match *kept {
+                None if !self.state.park() => {}
+                Some(kept) if self.state.is_to_run(kept) => return,
+                _ => {
+                    *kept = Some(claimed.number);
+                    return;
+                }
             }
         }
         self.tokens.lock().push(claimed.number);
-        true
     }
 
     /// As `Work::queue` on a queue with a limit, whose turns are taken at once.
@@ -72,7 +91,9 @@ impl Model {
             match self.state.begin(number) {
                 Begin::Run => break,
                 Begin::Void => return true,
-                Begin::Busy => drop(self.over.wait_until(None, || self.state.await_idle())),
+                Begin::Busy => {
+                    drop(self.over.wait_until(None, || self.state.await_turn(number)));
+                }
             }
         }
         self.first_runs.fetch_add(u32::from(number == 1), Relaxed);
@@ -114,6 +135,24 @@ impl Model {
             self.over.wait_until(None, || self.state.await_number(number));
         }
     }
+}
+
+/// Two threads that each queue an item anew while it may run. Fails with `bring` replacing a kept queueing that is pending, as
+/// a later one is that was quicker.
+#[test]
+fn loom_an_item_that_is_queued_anew_by_two_threads_runs_once_for_each_queueing_that_is_not_replaced()
+ {
+    Loom::check(2, || {
+        let model = Model::new();
+        assert!(model.queue());
+        let [worker, other] = [Arc::clone(&model), Arc::clone(&model)];
+        let worker = loom::thread::spawn(move || worker.work_until_idle());
+        let other = loom::thread::spawn(move || u32::from(other.requeue()));
+        let replaced = u32::from(model.requeue()) + other.join().unwrap();
+        worker.join().unwrap();
+        model.work_until_idle();
+        assert_eq!(model.runs.load(SeqCst), 3 - replaced);
+    });
 }
 
 /// Two workers, and an item that is queued again while it runs: its place is kept. Fails with

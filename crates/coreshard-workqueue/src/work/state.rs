@@ -304,6 +304,12 @@ impl<P: Platform> WorkState<P> {
     pub(crate) fn await_idle(&self) -> bool {
         self.word.fetch_or(AWAITED, AcqRel) & RUNNING == 0
     }
+
+    /// As [`Self::await_idle`]; true also once queueing `number` is void.
+    pub(crate) fn await_turn(&self, number: Number) -> bool {
+        let seen = self.word.fetch_or(AWAITED, AcqRel);
+        seen & RUNNING == 0 || seen & PENDING == 0 || number_of(seen) != number
+    }
 }
 
 /// `disable` was nested too deep.

@@ -39,6 +39,14 @@ pub(super) struct Token<P: Platform> {
 }
 
 impl<P: Platform> Parked<P> {
+    /// Gives the place of a queueing up that is void.
+    fn abandon(self) {
+        // SAFETY: as in `send`.
+        let entry = unsafe { Entry::resume(self.link, self.injector) };
+        let _pool = entry.pool();
+        entry.abandon();
+    }
+
     /// Brings the queueing to its place, now that the run is over.
     fn send(self, core: &Arc<WorkCore<P>>) {
         let token = Token { core: Arc::clone(core), number: self.number };
@@ -201,16 +209,28 @@ impl<P: Platform> Token<P> {
     /// Where the item runs at this moment: the place is kept until that run is over, so that no
     /// other worker comes upon it. But a place in a queue with a limit is taken in turn.
     pub(super) fn send_while_running(self, entry: Entry<'_, P>) {
-        if !entry.waits_for_turn() {
-            let core = Arc::clone(&self.core);
-            let mut slot = core.slot.lock();
-            if slot.parked.is_none() && core.state.park() {
+        if entry.waits_for_turn() {
+            return self.send(entry);
+        }
+        let core = Arc::clone(&self.core);
+        let mut slot = core.slot.lock();
+        match &slot.parked {
+            None if !core.state.park() => {
+                drop(slot);
+                self.send(entry);
+            }
+            // A later queueing was quicker, so this one is void.
+            Some(parked) if core.state.is_to_run(parked.number) => {
+                drop(slot);
+                entry.abandon();
+            }
+            _ => {
                 let (link, injector) = entry.keep();
-                slot.parked = Some(Parked { link, injector, number: self.number });
-                return;
+                let void = slot.parked.replace(Parked { link, injector, number: self.number });
+                drop(slot);
+                void.into_iter().for_each(Parked::abandon);
             }
         }
-        self.send(entry);
     }
 
     /// On a worker.
@@ -222,9 +242,12 @@ impl<P: Platform> Token<P> {
                 Begin::Run => break,
                 Begin::Void => return,
                 Begin::Busy => {
-                    // It was queued while it ran, here in a queue with a limit. Its turn has come,
-                    // and is kept.
-                    blocking::<P, _>(|| core.over.wait_until(None, || core.state.await_idle()));
+                    // It was queued while it ran, here in a queue with a limit. Its turn has come, and is kept until that
+                    // run ends, or another queueing takes the place of this one.
+                    let number = self.number;
+                    blocking::<P, _>(|| {
+                        core.over.wait_until(None, || core.state.await_turn(number));
+                    });
                 }
             }
         }

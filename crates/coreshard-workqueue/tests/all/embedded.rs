@@ -521,3 +521,36 @@ fn more_stripes_than_can_be_are_refused() {
         assert!(message.contains(&too_many.to_string()), "{message}");
     }
 }
+
+/// As with a `Work`: fails if each call leaves one more worker waiting for the run to end.
+#[test]
+fn an_item_that_is_queued_anew_while_it_runs_occupies_one_worker_at_most() {
+    let runtime = runtime();
+    for is_limited in [false, true] {
+        let builder = runtime.workqueue();
+        let builder = if is_limited { builder.max_active(2) } else { builder };
+        let queue = builder.build().unwrap();
+        let other = runtime.workqueue().build().unwrap();
+        let workers = other.stats().total().workers;
+        let job = Job::new(count);
+        job.go.store(false, SeqCst);
+        assert!(job.queue(&queue));
+        wait_until("it runs", || job.inside.load(SeqCst) == 1);
+        for call in 0..200 {
+            // SAFETY: the item is there until the queue is shut down.
+            unsafe {
+                if call % 2 == 1 {
+                    works().cancel(job.place());
+                }
+                works().modify_to(job.place(), &queue, Target::Here, Duration::ZERO).unwrap();
+            }
+            // Workers come by, and find what was queued.
+            other.submit(|| ()).unwrap().join().unwrap();
+        }
+        let total = other.stats().total();
+        assert!(total.workers <= workers.max(total.worker_limit) + 3, "{total:?}");
+        job.go.store(true, SeqCst);
+        queue.shutdown(Duration::from_secs(30)).unwrap();
+        assert_eq!(job.runs.load(SeqCst), 2);
+    }
+}

@@ -616,3 +616,55 @@ fn a_wait_for_an_item_that_waits_for_the_caller_is_an_error() {
         assert!(told.recv_timeout(NEVER).unwrap());
     });
 }
+
+/// Fails if a waiter's way to an item knows the freeze of queues without a limit alone.
+#[test]
+fn a_freeze_holds_for_items_of_a_limited_queue_that_their_waiters_could_run() {
+    within(NEVER, || {
+        for limit in [2, 4] {
+            let runtime = small(FEW);
+            let queue = runtime.workqueue().max_active(limit).build().unwrap();
+            let here = queue.clone();
+            let (begins, begun) = mpsc::channel();
+            let (waits, is_waiting) = mpsc::channel();
+            let outer = queue
+                .submit(move || {
+                    here.freeze().unwrap();
+                    let inner = here.submit(move || begins.send(()).unwrap()).unwrap();
+                    waits.send(()).unwrap();
+                    inner.join().unwrap();
+                })
+                .unwrap();
+            is_waiting.recv().unwrap();
+            let early = begun.recv_timeout(Duration::from_millis(50));
+            assert_eq!(early, Err(mpsc::RecvTimeoutError::Timeout), "it began while frozen");
+            queue.thaw().unwrap();
+            outer.join().unwrap();
+            assert_eq!(begun.recv(), Ok(()));
+        }
+    });
+}
+
+/// Fails if a waiter runs what a worker would set aside. There is no other worker here.
+#[test]
+fn what_a_queue_that_is_shut_down_at_once_has_not_begun_does_not_begin_in_a_join() {
+    within(NEVER, || {
+        let runtime = small(1);
+        let queue = runtime.workqueue().build().unwrap();
+        let here = queue.clone();
+        let (submits, submitted) = mpsc::channel();
+        let (stops, stopped) = mpsc::channel();
+        let outer = queue
+            .submit(move || {
+                let inner = here.submit(|| panic!("it has begun")).unwrap();
+                submits.send(()).unwrap();
+                stopped.recv().unwrap();
+                inner.join().unwrap_err().is_dropped()
+            })
+            .unwrap();
+        submitted.recv().unwrap();
+        drop(queue.shutdown_now(Duration::ZERO));
+        stops.send(()).unwrap();
+        assert!(outer.join().unwrap(), "the one who joins it hears that it was dropped");
+    });
+}

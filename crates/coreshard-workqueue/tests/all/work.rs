@@ -582,3 +582,45 @@ fn a_target_that_goes_before_its_time_loses_nothing() {
     wait_until("both have run", || ran.load(SeqCst) == 2);
     assert!(work().queue_to(&queue, target, LONG).is_err(), "it is gone by now");
 }
+
+/// Fails if each call leaves one more worker waiting for the run to end.
+#[test]
+fn an_item_that_is_queued_anew_while_it_runs_occupies_one_worker_at_most() {
+    let runtime = runtime();
+    for is_limited in [false, true] {
+        let builder = runtime.workqueue();
+        let builder = if is_limited { builder.max_active(2) } else { builder };
+        let queue = builder.build().unwrap();
+        let other = runtime.workqueue().build().unwrap();
+        let workers = other.stats().total().workers;
+        let (begun, go) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+        let (begins, goes_on) = (Arc::clone(&begun), Arc::clone(&go));
+        let runs = Arc::new(AtomicUsize::new(0));
+        let counter = Arc::clone(&runs);
+        let work = Work::new(move |_| {
+            begins.store(true, SeqCst);
+            while !goes_on.load(SeqCst) {
+                std::thread::yield_now();
+            }
+            counter.fetch_add(1, SeqCst);
+        });
+        work.queue(&queue).unwrap();
+        wait_until("it runs", || begun.load(SeqCst));
+        for call in 0..200 {
+            if call % 2 == 0 {
+                work.modify_delay(&queue, Duration::ZERO).unwrap();
+            } else {
+                work.cancel();
+                work.queue(&queue).unwrap();
+            }
+            // Workers come by, and find what was queued.
+            other.submit(|| ()).unwrap().join().unwrap();
+        }
+        let total = other.stats().total();
+        assert!(total.workers <= workers.max(total.worker_limit) + 3, "{total:?}");
+        go.store(true, SeqCst);
+        work.flush().unwrap();
+        queue.shutdown(Duration::from_secs(30)).unwrap();
+        assert_eq!(runs.load(SeqCst), 2);
+    }
+}

@@ -72,9 +72,9 @@ impl Model {
         let ticket = item.ticket;
         if let Some(run) = state.run_of(place)
             && !has_limit
-            && !run.keeps_a_place()
         {
-            run.park(KeptPlace { link: NonNull::dangling(), injector: 0, ticket });
+            let void = run.park(KeptPlace { link: NonNull::dangling(), injector: 0, ticket });
+            void.into_iter().for_each(|void| assert!(state.take_void(void.ticket)));
             return true;
         }
         drop(state);
@@ -159,6 +159,30 @@ fn loom_a_cancelled_embedded_item_may_be_freed() {
         assert_eq!(model.runs.load(SeqCst), u32::from(!cancelled));
         assert!(model.is_untouched(), "what lies there now is changed");
     });
+}
+
+/// An item that is queued, cancelled and queued again while it runs. Fails with `park` keeping the void place, and with
+/// `begin` waiting for the run alone where the queue has a limit, since there is one worker less then.
+#[test]
+fn loom_an_embedded_item_that_is_queued_anew_while_it_runs_occupies_no_worker() {
+    for has_limit in [false, true] {
+        Loom::check(2, move || {
+            let model = Model::new();
+            assert!(model.queue(has_limit));
+            let worker = Arc::clone(&model);
+            let worker = loom::thread::spawn(move || worker.work_until_idle());
+            let mut runs = 1;
+            for _ in 0..2 {
+                runs += u32::from(model.queue(has_limit));
+                // SAFETY: the item is there.
+                runs -= u32::from(unsafe { model.works.cancel(model.place()) });
+            }
+            model.work_until_idle();
+            worker.join().unwrap();
+            model.work_until_idle();
+            assert_eq!(model.runs.load(SeqCst), runs, "each queueing runs once, or is cancelled");
+        });
+    }
 }
 
 /// Fails with a look at the flags before the lock is taken, which refuses what is pending.

@@ -63,21 +63,17 @@ impl<P: Platform> Run<P> {
         }
     }
 
-    pub(super) fn keeps_a_place(&self) -> bool {
-        let parked = self.parked.take();
-        let keeps = parked.is_some();
-        self.parked.set(parked);
-        keeps
-    }
-
-    pub(super) fn park(&self, parked: KeptPlace<P>) {
-        self.parked.set(Some(parked));
+    /// Keeps a place. Returns the one that was kept before, whose queueing is void by now.
+    pub(super) fn park(&self, parked: KeptPlace<P>) -> Option<KeptPlace<P>> {
+        self.parked.replace(Some(parked))
     }
 }
 
 /// A thread that waits until a queueing is over, or void; on its stack.
 pub(super) struct RunWaiter<P: Platform> {
     ticket: Cell<QueueingTicket>,
+    /// A queueing whose cancellation ends the wait as well; `NONE` for none.
+    own: Cell<QueueingTicket>,
     next: Cell<*const Self>,
     /// 1 once it is over: from then on nobody else knows of the waiter.
     is_over: P::AtomicU32,
@@ -87,6 +83,7 @@ impl<P: Platform> RunWaiter<P> {
     pub(super) fn new() -> Self {
         Self {
             ticket: Cell::new(QueueingTicket::NONE),
+            own: Cell::new(QueueingTicket::NONE),
             next: Cell::new(ptr::null()),
             is_over: P::AtomicU32::new(0),
         }
@@ -281,7 +278,7 @@ impl<P: Platform> StripeState<P> {
         Afterwards { over: self.tell_void(work.ticket), due: None, timers }
     }
 
-    /// Who waits for a queueing that is void waits for the run that goes on, if there is one.
+    /// Who waits for a queueing that is void waits for the run that goes on, if there is one, unless the queueing is its own.
     fn tell_void(&mut self, ticket: QueueingTicket) -> *const RunWaiter<P> {
         let Some(run) = self.run_of(ticket.work()) else { return self.take_waiters(ticket) };
         run.behind.store(0, Relaxed);
@@ -294,7 +291,18 @@ impl<P: Platform> StripeState<P> {
             }
             waiter = found.next.get();
         }
-        ptr::null()
+        self.take_waiters_if(|waiter| waiter.own.get() == ticket)
+    }
+
+    /// As [`Self::await_end`] of the run that goes on, by a worker that holds the queueing `own`.
+    pub(super) fn await_turn(
+        &mut self,
+        running: QueueingTicket,
+        own: QueueingTicket,
+        waiter: &RunWaiter<P>,
+    ) {
+        waiter.own.set(own);
+        self.await_end(running, waiter);
     }
 
     /// Puts a waiter on the list, which takes it off when that queueing is over or void.
@@ -323,9 +331,13 @@ impl<P: Platform> StripeState<P> {
     /// Those who wait for this queueing, off the list and in one of their own.
     #[cold]
     fn take_waiters_of_many(&mut self, ticket: QueueingTicket) -> *const RunWaiter<P> {
+        self.take_waiters_if(|found| found.ticket.get() == ticket)
+    }
+
+    fn take_waiters_if(&mut self, is_over: impl Fn(&RunWaiter<P>) -> bool) -> *const RunWaiter<P> {
         let mut taken: *const RunWaiter<P> = ptr::null();
         self.keep_waiters(|found| {
-            let is_over = found.ticket.get() == ticket;
+            let is_over = is_over(found);
             if is_over {
                 found.next.set(taken);
                 taken = found;

@@ -45,7 +45,7 @@ pub(super) fn dispatch<P: Platform>(
 /// Where the item may run, or has to wait for its turn, or the queue looks at it.
 #[inline(never)]
 fn dispatch_in_turn<P: Platform>(
-    state: LockGuard<'_, P, StripeState<P>>,
+    mut state: LockGuard<'_, P, StripeState<P>>,
     place: NonNull<EmbeddedWork>,
     work: &mut Fields,
     entry: Entry<'_, P>,
@@ -54,9 +54,15 @@ fn dispatch_in_turn<P: Platform>(
     work.limiter = entry.limiter_id();
     if let Some(run) = state.run_of(place) {
         run.behind.store(entry.queue_id(), Relaxed);
-        if !entry.waits_for_turn() && !run.keeps_a_place() {
+        if !entry.waits_for_turn() {
             let (link, injector) = entry.keep();
-            run.park(KeptPlace { link, injector, ticket: token.ticket });
+            let void = run.park(KeptPlace { link, injector, ticket: token.ticket });
+            if let Some(void) = void {
+                let is_void = state.take_void(void.ticket);
+                debug_assert!(is_void, "this queueing is the one that is pending");
+                drop(state);
+                void.abandon();
+            }
             return;
         }
     }
@@ -79,7 +85,7 @@ pub(super) fn begin<P: Platform>(
         if let Some(running) = state.run_of(ticket.work()).map(|run| run.ticket) {
             // It was queued while it ran, in a queue with a limit. Its turn has come, and is kept.
             let waiter = RunWaiter::new();
-            state.await_end(running, &waiter);
+            state.await_turn(running, ticket, &waiter);
             drop(state);
             blocking::<P, _>(|| waiter.wait_until(None));
             continue;
@@ -123,6 +129,16 @@ impl<P: Platform> EmbeddedToken<P> {
         if let Err(thrown) = called {
             thrown.resume();
         }
+    }
+}
+
+impl<P: Platform> KeptPlace<P> {
+    /// Gives the place of a queueing up that is void.
+    fn abandon(self) {
+        // SAFETY: as in `send_parked`.
+        let entry = unsafe { Entry::resume(self.link, self.injector) };
+        let _pool = entry.pool();
+        entry.abandon();
     }
 }
 
