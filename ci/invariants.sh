@@ -7,7 +7,7 @@
 set -euo pipefail
 cd "${1:-$(dirname "$0")/..}"
 
-readonly CHECKS='check_arrows check_bindings check_modules check_seam check_quiet check_unsafe check_users_code check_edges
+readonly CHECKS='check_arrows check_bindings check_modules check_seam check_usable check_quiet check_unsafe check_users_code check_edges
   check_lean check_canaries check_testing check_tests check_words check_structure check_figures'
 
 # What several checks need is made once, in files here.
@@ -233,6 +233,24 @@ check_seam() {
     found=$(lines_with "$crate" '\b(Host|Sim)\b' | grep -vE 'assert!\(.*(size|align)_of::<' || true)
     if [ -n "$found" ]; then
       breach "$crate names one platform" "$found" "be generic over P: Platform; the crate coreshard chooses Host"
+    fi
+  done
+}
+
+# A runtime that takes the machine's CPUs leaves the cpuset and undoes the user's taskset.
+check_usable() {
+  local crate found line
+  for crate in coreshard-workqueue coreshard-rt; do
+    [ -d "crates/$crate/src" ] || continue
+    found=''
+    while IFS= read -r line; do
+      # These name the online CPUs in an error.
+      [[ $line == *src/queue/machine.rs:* || $line == *src/error.rs:* ]] && continue
+      grep -q 'P::process_cpus()' "${line%%:*}" || found+=$line$'\n'
+    done < <(lines_with "$crate" '\bonline(\(\))?\.clone\(\)')
+    if [ -n "$found" ]; then
+      breach "$crate uses CPUs because they are online" "${found%$'\n'}" \
+        "intersect them with P::process_cpus(): a process may use fewer"
     fi
   done
 }

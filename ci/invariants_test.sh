@@ -100,6 +100,7 @@ breaks_when check_seam "a lock" "$STD" $QUEUE/pool.rs 'static L: std::sync::Mute
 breaks_when check_seam "a lock among imports" "$STD" $QUEUE/pool.rs 'use std::sync::{Arc, Condvar};'
 breaks_when check_seam "a clock" "$STD" $QUEUE/pool.rs 'fn f() { let _ = Instant::now(); }'
 breaks_when check_seam "a platform by name" 'coreshard-workqueue names one platform' $QUEUE/pool.rs 'type Q = Queue<Host>;'
+breaks_when check_usable "CPUs that are online" 'coreshard-workqueue uses CPUs because they are online' $QUEUE/pool.rs 'fn f(t: &Topology) { run_on(t.online().clone()) }'
 breaks_when check_modules "a module that uses one above it" 'pool uses a module above it' $QUEUE/pool/worker.rs 'use crate::queue::Lane;'
 breaks_when check_modules "a module that nobody placed" 'a module of the workqueue has no place' $QUEUE/novel.rs 'fn f() {}'
 readonly LOUD='coreshard-topology prints, reads arguments or ends the process'

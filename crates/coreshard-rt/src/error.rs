@@ -32,6 +32,10 @@ enum Kind {
         most: usize,
     },
     NoCpu,
+    NoUsableCpu {
+        online: CpuSet,
+        allowed: CpuSet,
+    },
     OutsideCpus {
         given: CpuSet,
         allowed: CpuSet,
@@ -92,6 +96,10 @@ impl RtError {
 
     pub(crate) fn no_cpu() -> Self {
         Self { kind: Kind::NoCpu }
+    }
+
+    pub(crate) fn no_usable_cpu(online: &CpuSet, allowed: &CpuSet) -> Self {
+        Self { kind: Kind::NoUsableCpu { online: online.clone(), allowed: allowed.clone() } }
     }
 
     pub(crate) fn outside_cpus(given: &CpuSet, allowed: &CpuSet) -> Self {
@@ -162,6 +170,11 @@ impl fmt::Display for RtError {
                 write!(f, "{given} CPUs are too many for a priority index; allowed are 1 to {most}")
             }
             Kind::NoCpu => f.write_str("the set of allowed CPUs is empty; at least one is needed"),
+            Kind::NoUsableCpu { online, allowed } => write!(
+                f,
+                "this process may run on CPUs {allowed}, and none of them is online in the given topology, \
+                 which has CPUs {online}; allowed are CPUs that are in both, or a set that names others"
+            ),
             Kind::OutsideCpus { given, allowed } => {
                 write!(f, "CPUs {given} are not among the allowed ones, which are {allowed}")
             }

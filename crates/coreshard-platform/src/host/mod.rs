@@ -96,6 +96,10 @@ impl Platform for Host {
         set_affinity(cpus)
     }
 
+    fn process_cpus() -> Option<CpuSet> {
+        affinity::affinity_of(std::process::id() as libc::pid_t).ok()
+    }
+
     fn allocate(bytes: usize, node: Option<NodeId>) -> Result<NodeMemory, NodeMemoryError> {
         // The little that may lie anywhere: to map it, and to take the mapping away from all CPUs, takes longer than most of its users do.
         if node.is_none() && bytes <= HEAP_BYTES {
