@@ -74,7 +74,7 @@ pub(super) fn set_affinity_of(thread: ThreadId, cpus: impl Iterator<Item = CpuId
     ask(thread, &words)
 }
 
-fn ask(ThreadId(thread): ThreadId, words: &[u64]) -> bool {
+pub(super) fn ask(ThreadId(thread): ThreadId, words: &[u64]) -> bool {
     // SAFETY: the buffer is live and as long as is said.
     let rc = unsafe {
         libc::syscall(libc::SYS_sched_setaffinity, thread, size_of_val(words), words.as_ptr())
@@ -82,7 +82,7 @@ fn ask(ThreadId(thread): ThreadId, words: &[u64]) -> bool {
     rc == 0
 }
 
-fn words_of(cpus: &CpuSet) -> Vec<u64> {
+pub(super) fn words_of(cpus: &CpuSet) -> Vec<u64> {
     let mut words = vec![0_u64; 1];
     for cpu in cpus.iter() {
         let word = cpu.index() / WORD_BITS;

@@ -3,6 +3,7 @@
 mod affinity;
 mod atfork;
 mod cell;
+mod child;
 mod cpu;
 mod fork;
 mod futex;
@@ -22,6 +23,7 @@ use coreshard_topology::{CpuId, CpuSet, NodeId};
 
 pub use affinity::{affinity, set_affinity};
 pub use cell::HostCell;
+pub use child::ChildCommand;
 pub use cpu::{CpuClock, stack_pointer, thread_cpu_time};
 pub use privilege::is_privileged;
 pub use thread::HostThread;
