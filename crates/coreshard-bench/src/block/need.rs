@@ -31,17 +31,22 @@ pub(super) fn check(job: &BlockJob, size: u64) -> Result<(), String> {
 }
 
 fn verdict(job: &BlockJob, size: u64, available: u64) -> Result<(), String> {
+    // A request of any size may be in any place.
+    let buffers: u64 =
+        job.split().iter().map(|(bytes, _)| u64::from(*bytes).next_multiple_of(4096)).sum();
     let mut parts = vec![(
         "buffers (numjobs, iodepth and bs)",
         u64::from(job.numjobs)
             .saturating_mul(u64::from(job.iodepth))
-            .saturating_mul(u64::from(job.bs).next_multiple_of(4096) + REQUEST_BYTES),
+            .saturating_mul(buffers + REQUEST_BYTES),
     )];
     if job.ioengine == IoEngine::Memory {
         parts.push(("the device in memory (size)", size));
     }
     if job.verify {
-        parts.push(("the order of what is verified (size and bs)", size / u64::from(job.bs) * 8));
+        let blocks = size / u64::from(job.smallest_bs());
+        let sets = (blocks / 8).saturating_mul(u64::from(job.numjobs));
+        parts.push(("the list of what is verified (numjobs, size and bs)", sets));
     }
     let needed = parts.iter().fold(0_u64, |sum, part| sum.saturating_add(part.1));
     if needed <= available {
@@ -101,6 +106,6 @@ mod tests {
         let memory = BlockJob { ioengine: IoEngine::Memory, ..job.clone() };
         assert!(verdict(&memory, 1 << 62, 1 << 34).unwrap_err().contains("in memory (size)"));
         let verifies = BlockJob { verify: true, bs: 1, ..job };
-        assert!(verdict(&verifies, 1 << 40, 1 << 34).unwrap_err().contains("verified"));
+        assert!(verdict(&verifies, 1 << 40, 1 << 30).unwrap_err().contains("verified"));
     }
 }

@@ -84,7 +84,7 @@ fn bad_input_is_one_sentence_with_a_remedy_and_status_2() {
         (vec![jobs.as_str()], "bad.fio: line 3: zonemode: there is no such key"),
         (vec!["no-such.fio"], "the job file no-such.fio cannot be read"),
         (vec!["--bs=4q"], "--bs: \"4q\" is no number of bytes"),
-        (vec!["--ioengine=libaio"], "io_uring, psync"),
+        (vec!["--ioengine=mmap"], "io_uring, psync"),
         (vec!["--rw=randread"], "give a filename"),
         (vec!["--filename", &missing], "missing cannot be opened: No such file"),
         (vec!["--filename", &target], "is a folder"),
