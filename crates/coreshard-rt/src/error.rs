@@ -65,6 +65,8 @@ enum Kind {
         limit: f64,
     },
     Thread(SpawnError),
+    /// The watchdog cannot be above the tasks.
+    Watchdog(Box<RtError>),
     MemoryLock(MemoryLockError),
 }
 
@@ -142,6 +144,10 @@ impl RtError {
         Self { kind: Kind::Thread(error) }
     }
 
+    pub(crate) fn watchdog(error: Self) -> Self {
+        Self { kind: Kind::Watchdog(Box::new(error)) }
+    }
+
     pub(crate) fn memory_lock(error: MemoryLockError) -> Self {
         Self { kind: Kind::MemoryLock(error) }
     }
@@ -212,6 +218,11 @@ impl fmt::Display for RtError {
                  its time; at most {limit:.3} is allowed"
             ),
             Kind::Thread(error) => error.fmt(f),
+            Kind::Watchdog(error) => write!(
+                f,
+                "{error}; without it the watchdog is not above all tasks, which build_degraded accepts, and \
+                 watchdog_period(None) needs no watchdog"
+            ),
             Kind::MemoryLock(error) => error.fmt(f),
         }
     }
@@ -221,6 +232,7 @@ impl std::error::Error for RtError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match &self.kind {
             Kind::Thread(error) => Some(error),
+            Kind::Watchdog(error) => error.source(),
             Kind::MemoryLock(error) => Some(error),
             _ => None,
         }

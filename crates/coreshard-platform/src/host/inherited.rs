@@ -19,7 +19,8 @@ use std::{fs, ptr};
 
 use coreshard_topology::CpuSet;
 
-use super::affinity::{affinity_of, ask, set_affinity_of, words_of};
+use super::cpu_mask::{affinity_of, ask, set_affinity_of, words_of};
+use super::limits::nice_of;
 use crate::ThreadId;
 
 /// The calling thread, for calls that take a thread.
@@ -209,13 +210,6 @@ fn policy_of(thread: libc::pid_t) -> Option<(i32, i32)> {
         (policy >= 0 && libc::syscall(libc::SYS_sched_getparam, thread, &raw mut priority) == 0)
             .then_some((policy as i32, priority))
     }
-}
-
-/// A thread's nice value.
-pub(super) fn nice_of(thread: libc::pid_t) -> Option<i32> {
-    // SAFETY: plain integers. The raw call answers 20 − nice, so that no answer looks like an error.
-    let answer = unsafe { libc::syscall(libc::SYS_getpriority, libc::PRIO_PROCESS, thread) };
-    (answer > 0).then(|| 20 - answer as i32)
 }
 
 fn blocked_here() -> Option<libc::sigset_t> {

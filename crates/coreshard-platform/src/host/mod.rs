@@ -2,13 +2,16 @@
 
 mod affinity;
 mod atfork;
+mod cause;
 mod cell;
 mod child;
 mod cpu;
+mod cpu_mask;
 mod fork;
 mod futex;
 mod generation;
 mod inherited;
+mod limits;
 mod locals;
 mod privilege;
 mod readers;
@@ -91,7 +94,7 @@ impl Platform for Host {
     }
 
     fn set_affinity_of(thread: ThreadId, cpus: impl Iterator<Item = CpuId>) -> bool {
-        affinity::set_affinity_of(thread, cpus)
+        cpu_mask::set_affinity_of(thread, cpus)
     }
 
     fn set_affinity(cpus: &CpuSet) -> Result<(), AffinityError> {
@@ -99,7 +102,7 @@ impl Platform for Host {
     }
 
     fn process_cpus() -> Option<CpuSet> {
-        affinity::affinity_of(std::process::id() as libc::pid_t).ok()
+        cpu_mask::affinity_of(std::process::id() as libc::pid_t).ok()
     }
 
     fn allocate(bytes: usize, node: Option<NodeId>) -> Result<NodeMemory, NodeMemoryError> {

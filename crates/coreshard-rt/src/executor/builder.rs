@@ -175,11 +175,8 @@ impl<P: RealTime> ExecutorBuilder<P> {
         let (executor, degradations) = self.build_degraded()?;
         match degradations.into_iter().next() {
             None => Ok(executor),
-            Some(
-                Degradation::Priorities(error)
-                | Degradation::MemoryLock(error)
-                | Degradation::Watchdog(error),
-            ) => Err(error),
+            Some(Degradation::Priorities(error) | Degradation::MemoryLock(error)) => Err(error),
+            Some(Degradation::Watchdog(error)) => Err(RtError::watchdog(error)),
         }
     }
 

@@ -67,6 +67,18 @@ fn stays_on(machine: &Topology, cpu: CpuId) {
     drop(executor);
     let (executor, _) = builder().priorities([priority]).build_degraded().unwrap();
     assert_eq!(executor.snapshot().len(), 1);
+    let has_priorities = executor.has_priorities();
+    drop(executor);
+    // The watchdog needs SCHED_DEADLINE, which is for threads that may run on all CPUs.
+    match builder().priorities([priority]).build() {
+        Err(error) if has_priorities => {
+            let error = error.to_string();
+            let says = format!("may run on CPUs {one}, and the kernel gives this policy");
+            assert!(error.contains(&says) && error.contains("watchdog_period(None)"), "{error}");
+            assert!(!error.contains("RLIMIT"), "{error}");
+        }
+        built => assert!(!has_priorities || machine.online().len() == 1, "{built:?}"),
+    }
 }
 
 #[test]
