@@ -30,6 +30,24 @@ pub(super) fn check(job: &BlockJob, size: u64) -> Result<(), String> {
     }
 }
 
+/// Why buffers cannot be registered, where they are more than the limit on locked memory.
+pub(super) fn locked(job: &BlockJob) -> Option<String> {
+    let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max locked memory"))?;
+    // Without a limit it is no number.
+    locked_verdict(job, line.split_whitespace().next()?.parse().ok()?)
+}
+
+fn locked_verdict(job: &BlockJob, limit: u64) -> Option<String> {
+    let each = u64::from(job.bs).next_multiple_of(4096);
+    let needed = u64::from(job.numjobs).saturating_mul(u64::from(job.iodepth)).saturating_mul(each);
+    (needed > limit).then(|| {
+        format!(
+            "RLIMIT_MEMLOCK is {limit} bytes (ulimit -l), and numjobs, iodepth and bs need {needed}"
+        )
+    })
+}
+
 fn verdict(job: &BlockJob, size: u64, available: u64) -> Result<(), String> {
     // A request of any size may be in any place.
     let buffers: u64 =
@@ -91,6 +109,14 @@ mod tests {
         assert_eq!(available(meminfo, &group("50000\n", "20000\n")), Some(30_000));
         assert_eq!(available(meminfo, &group("50000\n", "60000\n")), Some(0));
         assert_eq!(available("", &group("", "")), None);
+    }
+
+    #[test]
+    fn registered_buffers_are_explained_by_a_limit_that_they_exceed() {
+        let job = BlockJob { iodepth: 16, numjobs: 2, ..BlockJob::default() };
+        let cause = locked_verdict(&job, 65_536).unwrap();
+        assert!(cause.contains("is 65536 bytes") && cause.contains("need 131072"), "{cause}");
+        assert_eq!(locked_verdict(&job, 131_072), None);
     }
 
     #[test]

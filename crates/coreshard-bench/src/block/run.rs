@@ -196,19 +196,16 @@ fn lay_out(
         return Ok(ControlFlow::Continue(()));
     }
     let failed = |error: &io::Error| {
-        let remedy = match error.kind() {
-            io::ErrorKind::StorageFull => "free space, or give a smaller size",
-            io::ErrorKind::NotFound => "make its folder first",
-            // It is not there, and yet its name is taken.
-            io::ErrorKind::AlreadyExists => {
-                "it is a link to what is not there: make that, or remove the link"
-            }
-            _ => "name a file that may be written",
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let cause = if path.is_symlink() && !path.exists() {
+            "; it is a link to what is not there: make that, or remove the link"
+        } else if folder.is_some_and(|folder| !folder.exists()) {
+            "; make its folder first"
+        } else {
+            ""
         };
-        let problem = format!(
-            "{} cannot be laid out with {size} bytes: {error}; {remedy}",
-            input::path(path)
-        );
+        let problem =
+            format!("{} cannot be laid out with {size} bytes: {error}{cause}", input::path(path));
         match error.kind() {
             io::ErrorKind::StorageFull => BenchError::failed_job(problem),
             _ => BenchError::bad_job(problem),

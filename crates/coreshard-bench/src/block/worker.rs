@@ -9,6 +9,7 @@ use coreshard_platform::{Lock, Platform, Time};
 use super::course::{Course, Transfer};
 use super::extent::Extent;
 use super::job::BlockJob;
+use super::need;
 use super::overwrite;
 use super::pattern;
 use super::tally::{DirectionTally, WINDOW_NS};
@@ -156,15 +157,10 @@ impl<P: Platform> Worker<P> {
                 .and_then(|places| BufferPool::new(places, job.smallest_bs() as usize))
                 .and_then(|pool| queue.register(&pool).map(|_| pool))
                 .map_err(|error| {
-                    let remedy = match error.kind() {
-                        std::io::ErrorKind::OutOfMemory => {
-                            "; this user may lock too little memory: raise that limit (ulimit -l), or \
-                             give a smaller iodepth, numjobs or bs, or fixedbufs=0"
-                        }
-                        _ => "",
-                    };
+                    let cause = need::locked(job).map(|cause| format!(": {cause}"));
                     BenchError::bad_job(format!(
-                        "fixedbufs: buffers cannot be registered: {error}{remedy}"
+                        "fixedbufs: buffers cannot be registered: {error}{}; allowed is fixedbufs=0",
+                        cause.unwrap_or_default()
                     ))
                 })?;
             buffers.extend((0..places).map(|_| pool.take()));
