@@ -7,7 +7,7 @@
 set -euo pipefail
 cd "${1:-$(dirname "$0")/..}"
 
-readonly CHECKS='check_arrows check_bindings check_modules check_seam check_quiet check_unsafe check_unchecked check_users_code check_edges
+readonly CHECKS='check_arrows check_bindings check_modules check_seam check_usable check_causes check_quiet check_unsafe check_unchecked check_users_code check_edges
   check_lean check_canaries check_testing check_tests check_words check_structure check_figures'
 
 # What several checks need is made once, in files here.
@@ -235,6 +235,54 @@ check_seam() {
       breach "$crate names one platform" "$found" "be generic over P: Platform; the crate coreshard chooses Host"
     fi
   done
+}
+
+# A runtime that takes the machine's CPUs leaves the cpuset and undoes the user's taskset.
+check_usable() {
+  local crate found line
+  for crate in coreshard-workqueue coreshard-rt; do
+    [ -d "crates/$crate/src" ] || continue
+    found=''
+    while IFS= read -r line; do
+      # These name the online CPUs in an error.
+      [[ $line == *src/queue/machine.rs:* || $line == *src/error.rs:* ]] && continue
+      grep -q 'P::process_cpus()' "${line%%:*}" || found+=$line$'\n'
+    done < <(lines_with "$crate" '\bonline(\(\))?\.clone\(\)')
+    if [ -n "$found" ]; then
+      breach "$crate uses CPUs because they are online" "${found%$'\n'}" \
+        "intersect them with P::process_cpus(): a process may use fewer"
+    fi
+  done
+}
+
+# An errno has several causes: a text that names one looks it up, in a file that is for that.
+check_causes() {
+  local crate found line all='' path reason
+  local -A excepted=()
+  while read -r path reason; do excepted[$path]=1; done <<'END'
+crates/coreshard-platform/src/host/cause.rs          looks causes up
+crates/coreshard-block/src/cause.rs                  looks causes up
+crates/coreshard-block/src/request/io_error.rs       says what the layer itself did after a time limit of its own
+crates/coreshard-block/src/tags/spec.rs              an ErrorKind of its own
+crates/coreshard-cli/src/bench/destination.rs        looks whether it is a pipe
+crates/coreshard-cli/src/output.rs                   nothing is said: whoever reads has gone
+crates/coreshard-advise/src/measure/tracefs.rs       looks which user it is
+END
+  for crate in $(crates); do
+    [ -s "$scratch/code/$crate" ] || continue
+    found=$(LC_ALL=C awk '
+      $0 ~ /(libc::E[A-Z0-9]+|Errno::[A-Z]+|[^A-Za-z]ErrorKind::[A-Z][A-Za-z]+|Some\(E[A-Z]+\))[^=]*=>/ { left = 2; arm = $0 }
+      left > 0 && /"/ { print arm; left = 0 }
+      left > 0 { left-- }
+    ' "$scratch/code/$crate")
+    while IFS= read -r line; do
+      [ -z "$line" ] || [ -n "${excepted[${line%%:*}]:-}" ] || all+=$line$'\n'
+    done <<<"$found"
+  done
+  if [ -n "$all" ]; then
+    breach "an errno that is translated into a text" "${all%$'\n'}" \
+      "give the plain error, or look the cause up and name it with what was found; then say so in check_causes"
+  fi
 }
 
 check_quiet() {

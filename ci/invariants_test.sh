@@ -100,6 +100,8 @@ breaks_when check_seam "a lock" "$STD" $QUEUE/pool.rs 'static L: std::sync::Mute
 breaks_when check_seam "a lock among imports" "$STD" $QUEUE/pool.rs 'use std::sync::{Arc, Condvar};'
 breaks_when check_seam "a clock" "$STD" $QUEUE/pool.rs 'fn f() { let _ = Instant::now(); }'
 breaks_when check_seam "a platform by name" 'coreshard-workqueue names one platform' $QUEUE/pool.rs 'type Q = Queue<Host>;'
+breaks_when check_causes "a guess" 'an errno that is translated into a text' $QUEUE/pool.rs 'fn f(e: i32) -> &'"'"'static str { match e { libc::EPERM => "be root", _ => "" } }'
+breaks_when check_usable "CPUs that are online" 'coreshard-workqueue uses CPUs because they are online' $QUEUE/pool.rs 'fn f(t: &Topology) { run_on(t.online().clone()) }'
 breaks_when check_modules "a module that uses one above it" 'pool uses a module above it' $QUEUE/pool/worker.rs 'use crate::queue::Lane;'
 breaks_when check_modules "a module that nobody placed" 'a module of the workqueue has no place' $QUEUE/novel.rs 'fn f() {}'
 readonly LOUD='coreshard-topology prints, reads arguments or ends the process'
@@ -107,8 +109,7 @@ breaks_when check_quiet "a print" "$LOUD" crates/coreshard-topology/src/lib.rs '
 breaks_when check_quiet "an argument" "$LOUD" crates/coreshard-topology/src/a.rs 'fn f() { std::env::args_os(); }'
 breaks_when check_quiet "an exit" "$LOUD" crates/coreshard-topology/src/a.rs 'fn f() { std::process::exit(1); }'
 breaks_when check_words "a path of somebody's machine" "a path of somebody's own machine" docs/guide.md 'see /home/me/notes'
-breaks_when check_words "a merge that was not finished" 'a merge that was not finished' docs/guide.md '<<<<<<< ours'
-breaks_when check_words "a tool's left-over" "a tool's left-over" docs/guide.md.orig 'x'
+breaks_when check_words "a merge that was not finished" 'a merge that was not finished' docs/guide.md 'breaks_when check_words "a tool's left-over" "a tool's left-over" docs/guide.md.orig 'x'
 
 build_house
 mkdir -p "$house/examples"
@@ -242,7 +243,10 @@ echo '' >"$house/crates/coreshard-topology/src/lib.rs"
 add $QUEUE/novel.rs 'fn f() {}'
 add $QUEUE/pool.rs 'fn f() { let _ = Instant::now(); }'
 add $QUEUE/queue/scope.rs 'fn f() { let _ = std::panic::catch_unwind(|| ()); }'
+<<<<<<< HEAD
 add $QUEUE/work/mod.rs 'fn f(size: usize) -> usize { size.next_power_of_two() }'
+add $QUEUE/queue/all.rs 'fn f(t: &Topology) { run_on(t.online().clone()) }'
+add $QUEUE/queue/why.rs 'fn f(e: i32) -> &'"'"'static str { match e { libc::EPERM => "be root", _ => "" } }'
 add crates/coreshard-topology/src/a.rs 'fn f() { eprintln!("x"); }'
 add crates/coreshard-topology/tests/parse.rs '#[test] fn f() {}'
 add docs/guide.md.orig 'x'
@@ -260,6 +264,8 @@ crates/coreshard-helpers has no place in the house
 bindings/python depends on another crate of ours than coreshard
 a module of the workqueue has no place
 coreshard-workqueue uses a thread, lock or clock of std
+coreshard-workqueue uses CPUs because they are online
+an errno that is translated into a text
 coreshard-topology prints, reads arguments or ends the process
 coreshard-topology may hold unsafe code
 users' code that goes another way than through the net

@@ -9,7 +9,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 source ci/limits.sh
 
-readonly STEPS='clippy slow_tests loom kills msrv search sweep simulated predictions layouts traces torture memcheck commands site release python sanitizers c_sanitizers rayon aarch64 fuzz newcomer hyperqueue'
+readonly STEPS='clippy slow_tests loom kills msrv search sweep simulated predictions layouts traces torture memcheck commands site release python sanitizers c_sanitizers rayon aarch64 fuzz newcomer hyperqueue fio_words'
 
 # Steps that a change runs, too, in short, are long at night.
 export CORESHARD_NIGHTLY=1

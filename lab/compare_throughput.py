@@ -39,7 +39,7 @@ BENCHMARKS = {
               "scope · wake · intake", of_queue),
     "rt-index": (["rt", "index", "--runs", "1"], ["--rounds", "1000000"], "rung", of_index),
     "block-null": (["block", "--ioengine", "null", "--rw", "randread"],
-                   ["--size", "1g", "--number_ios", "4000000", "--iodepth", "32"], "job", of_block),
+                   ["--size", "16g", "--number_ios", "4000000", "--iodepth", "32"], "job", of_block),
 }
 
 

@@ -728,7 +728,7 @@ int cs_destroy_workqueue(struct cs_workqueue *queue);
 struct cs_workqueue *cs_system_workqueue(int which);
 
 /*
- An executor on the CPUs that are named ("2-5"; null for all). Where `degraded` is not 0, what the machine does not grant is
+ An executor on the CPUs that are named ("2-5"; null for those that the process may use). Where `degraded` is not 0, what the machine does not grant is
  done without, and `cs_rt_lacking` tells how many things that are; else it is an error. Null, and errno, then.
  */
 struct cs_rt_executor *cs_rt_executor(const char *mask,

@@ -86,7 +86,7 @@ fn priority(given: c_int) -> Outcome<Priority> {
     })
 }
 
-/// An executor on the CPUs that are named ("2-5"; null for all). Where `degraded` is not 0, what the machine does not grant is
+/// An executor on the CPUs that are named ("2-5"; null for those that the process may use). Where `degraded` is not 0, what the machine does not grant is
 /// done without, and `cs_rt_lacking` tells how many things that are; else it is an error. Null, and errno, then.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_rt_executor(mask: *const c_char, degraded: c_int) -> *mut CsRtExecutor {

@@ -29,7 +29,7 @@ mod trial;
 mod tune;
 
 pub use block::{
-    BlockBench, BlockJob, HbaBench, HbaRung, IoEngine, JOB_KEYS, JobFileError, LadderBench,
+    Amount, BlockBench, BlockJob, HbaBench, HbaRung, IoEngine, JOB_KEYS, JobFileError, LadderBench,
     Pattern, jain, parse_job_file,
 };
 pub use calibration::{Effort, calibrate, contended, item_chains};

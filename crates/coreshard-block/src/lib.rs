@@ -42,7 +42,7 @@
 
 mod backend;
 mod buffer;
-
+mod cause;
 mod counters;
 mod device_memory;
 mod host;

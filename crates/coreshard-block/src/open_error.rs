@@ -17,13 +17,39 @@ pub struct OpenError {
 
 #[derive(Debug)]
 pub(crate) enum OpenErrorKind {
-    File { path: PathBuf, reason: io::Error, writing: bool, direct: bool },
-    NoSize { path: PathBuf },
-    Folder { path: PathBuf },
-    Ring { name: String, steps: Vec<String>, errno: Option<i32> },
-    Channel { name: String, reason: io::Error },
-    NoThread { name: String, thread: usize, threads: usize },
-    TooManyThreads { name: String, given: usize, most: usize },
+    /// With a cause that was found out.
+    File {
+        path: PathBuf,
+        reason: io::Error,
+        writing: bool,
+        cause: Option<String>,
+    },
+    NoSize {
+        path: PathBuf,
+    },
+    Folder {
+        path: PathBuf,
+    },
+    /// With a cause that was found out.
+    Ring {
+        name: String,
+        steps: Vec<String>,
+        cause: Option<String>,
+    },
+    Channel {
+        name: String,
+        reason: io::Error,
+    },
+    NoThread {
+        name: String,
+        thread: usize,
+        threads: usize,
+    },
+    TooManyThreads {
+        name: String,
+        given: usize,
+        most: usize,
+    },
     Tags(TagSetError),
     Memory(NodeMemoryError),
 }
@@ -56,24 +82,10 @@ impl From<NodeMemoryError> for OpenError {
 impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.kind {
-            OpenErrorKind::File { path, reason, writing, direct } => {
+            OpenErrorKind::File { path, reason, writing, cause } => {
                 let verb = if *writing { "opened for reading and writing" } else { "opened" };
-                write!(f, "{} cannot be {verb}: {reason}; ", input::path(path))?;
-                match (reason.kind(), direct) {
-                    (io::ErrorKind::NotFound, _) if path.starts_with("/dev") => {
-                        f.write_str("name a device that is there (lsblk lists them)")
-                    }
-                    (io::ErrorKind::NotFound, _) => f.write_str("create it, or give a size"),
-                    (io::ErrorKind::ResourceBusy, _) => f.write_str(
-                        "it is mounted, here or in another namespace, or in use by another program; \
-                         give another one",
-                    ),
-                    (io::ErrorKind::PermissionDenied, _) => f.write_str("give this user the right"),
-                    (io::ErrorKind::InvalidInput, true) => {
-                        f.write_str("its file system has no direct I/O: do without (direct=0)")
-                    }
-                    _ => f.write_str("see to it that it is a file or block device"),
-                }
+                write!(f, "{} cannot be {verb}: {reason}", input::path(path))?;
+                cause.iter().try_for_each(|cause| write!(f, "; {cause}"))
             }
             OpenErrorKind::NoSize { path } => write!(
                 f,
@@ -83,26 +95,10 @@ impl fmt::Display for OpenError {
             OpenErrorKind::Folder { path } => {
                 write!(f, "{} is a folder; give a file or a block device", input::path(path))
             }
-            OpenErrorKind::Ring { name, steps, errno } => {
-                let remedy = match *errno {
-                    Some(libc::ENOMEM) => {
-                        "this user may lock too little memory for it: raise that limit (ulimit -l, \
-                         RLIMIT_MEMLOCK), have fewer requests in flight"
-                    }
-                    Some(libc::EMFILE | libc::ENFILE) => {
-                        "too many files are open: raise that limit (ulimit -n, RLIMIT_NOFILE)"
-                    }
-                    _ => {
-                        "allow it (sysctl kernel.io_uring_disabled=0, and the container's seccomp \
-                         profile)"
-                    }
-                };
-                write!(
-                    f,
-                    "{name}: no io_uring can be had ({}); {remedy}, or use another engine (sync, \
-                     threads)",
-                    steps.join("; ")
-                )
+            OpenErrorKind::Ring { name, steps, cause } => {
+                write!(f, "{name}: no io_uring can be had ({})", steps.join("; "))?;
+                cause.iter().try_for_each(|cause| write!(f, ": {cause}"))?;
+                f.write_str("; allowed are other engines (sync, threads)")
             }
             OpenErrorKind::Channel { name, reason } => {
                 write!(f, "{name}: no queue can be had: {reason}")

@@ -151,6 +151,10 @@ impl Platform for Faulty {
         Host::set_affinity_of(thread, cpus)
     }
 
+    fn process_cpus() -> Option<CpuSet> {
+        Host::process_cpus()
+    }
+
     fn allocate(bytes: usize, node: Option<NodeId>) -> Result<NodeMemory, NodeMemoryError> {
         Host::allocate(bytes, node)
     }

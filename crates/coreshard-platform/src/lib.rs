@@ -45,8 +45,8 @@ pub use counter::PerCpuCounter;
 pub use faulty::{Faults, Faulty, Start};
 pub use fields::Fields;
 pub use host::{
-    CpuClock, Host, HostCell, HostThread, affinity, is_privileged, set_affinity, stack_pointer,
-    thread_cpu_time,
+    ChildCommand, CpuClock, Host, HostCell, HostThread, affinity, is_privileged, set_affinity,
+    stack_pointer, thread_cpu_time,
 };
 pub use lock::{Lock, LockGuard, SleepingLock};
 #[cfg(loom)]

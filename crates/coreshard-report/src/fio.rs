@@ -35,11 +35,14 @@ fn job_text(text: &mut String, job: &JobResult, repeats: Option<&Repeats>) {
     let option = |key: &str| job.options.get(key).map_or("", String::as_str);
     let _ = writeln!(
         text,
-        "{}: (g={}): rw={}, bs={}B, ioengine={}, iodepth={}",
+        "{}: (g={}): rw={}, {}, ioengine={}, iodepth={}",
         job.jobname,
         job.groupid,
         option("rw"),
-        option("bs"),
+        match option("bssplit") {
+            "" => format!("bs={}B", option("bs")),
+            split => format!("bssplit={split}"),
+        },
         option("ioengine"),
         option("iodepth")
     );

@@ -32,6 +32,10 @@ enum Kind {
         most: usize,
     },
     NoCpu,
+    NoUsableCpu {
+        online: CpuSet,
+        allowed: CpuSet,
+    },
     OutsideCpus {
         given: CpuSet,
         allowed: CpuSet,
@@ -61,6 +65,8 @@ enum Kind {
         limit: f64,
     },
     Thread(SpawnError),
+    /// The watchdog cannot be above the tasks.
+    Watchdog(Box<RtError>),
     MemoryLock(MemoryLockError),
 }
 
@@ -92,6 +98,10 @@ impl RtError {
 
     pub(crate) fn no_cpu() -> Self {
         Self { kind: Kind::NoCpu }
+    }
+
+    pub(crate) fn no_usable_cpu(online: &CpuSet, allowed: &CpuSet) -> Self {
+        Self { kind: Kind::NoUsableCpu { online: online.clone(), allowed: allowed.clone() } }
     }
 
     pub(crate) fn outside_cpus(given: &CpuSet, allowed: &CpuSet) -> Self {
@@ -134,6 +144,10 @@ impl RtError {
         Self { kind: Kind::Thread(error) }
     }
 
+    pub(crate) fn watchdog(error: Self) -> Self {
+        Self { kind: Kind::Watchdog(Box::new(error)) }
+    }
+
     pub(crate) fn memory_lock(error: MemoryLockError) -> Self {
         Self { kind: Kind::MemoryLock(error) }
     }
@@ -162,6 +176,11 @@ impl fmt::Display for RtError {
                 write!(f, "{given} CPUs are too many for a priority index; allowed are 1 to {most}")
             }
             Kind::NoCpu => f.write_str("the set of allowed CPUs is empty; at least one is needed"),
+            Kind::NoUsableCpu { online, allowed } => write!(
+                f,
+                "this process may run on CPUs {allowed}, and none of them is online in the given topology, \
+                 which has CPUs {online}; allowed are CPUs that are in both, or a set that names others"
+            ),
             Kind::OutsideCpus { given, allowed } => {
                 write!(f, "CPUs {given} are not among the allowed ones, which are {allowed}")
             }
@@ -199,6 +218,11 @@ impl fmt::Display for RtError {
                  its time; at most {limit:.3} is allowed"
             ),
             Kind::Thread(error) => error.fmt(f),
+            Kind::Watchdog(error) => write!(
+                f,
+                "{error}; without it the watchdog is not above all tasks, which build_degraded accepts, and \
+                 watchdog_period(None) needs no watchdog"
+            ),
             Kind::MemoryLock(error) => error.fmt(f),
         }
     }
@@ -208,6 +232,7 @@ impl std::error::Error for RtError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match &self.kind {
             Kind::Thread(error) => Some(error),
+            Kind::Watchdog(error) => error.source(),
             Kind::MemoryLock(error) => Some(error),
             _ => None,
         }

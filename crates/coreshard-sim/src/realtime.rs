@@ -39,7 +39,7 @@ impl RealTime for Sim {
             return Ok(());
         }
         let reason = io::Error::new(io::ErrorKind::NotFound, "there is no such thread");
-        Err(PolicyError::refused(policy, reason, 99))
+        Err(PolicyError::refused(policy, reason, None))
     }
 
     fn policy() -> Policy {

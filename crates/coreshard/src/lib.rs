@@ -101,7 +101,7 @@ pub use aliases::{
     ScopedJoinHandle, Sleep, Team, TeamBuilder, TeamScope, Timeout, WaitForCancellation, Work,
     WorkScope, Workqueue, blocking, consume_budget, current, yield_item,
 };
-pub use coreshard_platform::Host;
+pub use coreshard_platform::{ChildCommand, Host};
 pub use coreshard_topology as topology;
 pub use coreshard_topology::{CpuId, CpuSet, NodeId, PodId, Scope, Topology};
 pub use coreshard_workqueue::{

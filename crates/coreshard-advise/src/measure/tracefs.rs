@@ -38,7 +38,7 @@ pub fn measure(
     let instance = match place {
         Some(place) => Instance::new(place)?,
         // A folder that may not be looked into is not seen to hold anything.
-        None => return Err(MeasureError(Problem::NoTracefs)),
+        None => return Err(MeasureError(Problem::NoTracefs { mounted_at: mounted_at() })),
     };
     let mut tally = Tally::new(topology, hog_us);
     let mut pipe = instance.start()?;
@@ -138,41 +138,73 @@ impl Lines {
     }
 }
 
+/// Where tracefs is mounted.
+fn mounted_at() -> Option<PathBuf> {
+    let mounts = fs::read_to_string("/proc/self/mounts").ok()?;
+    mounts.lines().find_map(|line| {
+        let fields: Vec<&str> = line.split(' ').collect();
+        let [_, place, "tracefs", ..] = fields[..] else { return None };
+        Some(PathBuf::from(place))
+    })
+}
+
+/// The number of the user that this process acts as, if that is not root.
+fn user() -> Option<String> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    line.split_whitespace().nth(1).filter(|user| *user != "0").map(str::to_owned)
+}
+
 /// Why nothing was measured.
 #[derive(Debug)]
 pub struct MeasureError(Problem);
 
 #[derive(Debug)]
 enum Problem {
-    NoTracefs,
+    /// Or it may not be looked into, where it is mounted.
+    NoTracefs {
+        mounted_at: Option<PathBuf>,
+    },
     NoEvents(PathBuf),
-    Io { path: PathBuf, error: io::Error },
+    Io {
+        path: PathBuf,
+        error: io::Error,
+        /// The user, if that is not root.
+        user: Option<String>,
+    },
 }
 
 impl MeasureError {
     fn io(path: &Path, error: io::Error) -> Self {
-        Self(Problem::Io { path: path.to_owned(), error })
+        Self(Problem::Io { path: path.to_owned(), error, user: user() })
     }
 }
 
 impl fmt::Display for MeasureError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Problem::NoTracefs => f.write_str(
-                "tracefs is not mounted, or may not be looked into: as root, \
-                 mount -t tracefs tracefs /sys/kernel/tracing",
+            Problem::NoTracefs { mounted_at: None } => f.write_str(
+                "tracefs is not mounted: as root, mount -t tracefs tracefs /sys/kernel/tracing",
+            ),
+            Problem::NoTracefs { mounted_at: Some(place) } => write!(
+                f,
+                "tracefs is mounted at {}, but has no instances that this process may look into; \
+                 measure as root",
+                input::path(place)
             ),
             Problem::NoEvents(tracefs) => write!(
                 f,
                 "{} has no events of workqueues: this kernel was built without them",
                 input::path(tracefs)
             ),
-            Problem::Io { path, error } => {
+            Problem::Io { path, error, user } => {
                 write!(f, "cannot use {}: {error}", input::path(path))?;
-                if error.kind() == ErrorKind::PermissionDenied {
-                    f.write_str("; measuring needs root's rights")?;
+                match user {
+                    Some(user) if error.kind() == ErrorKind::PermissionDenied => {
+                        write!(f, "; this process is of user {user}, and root may measure")
+                    }
+                    _ => Ok(()),
                 }
-                Ok(())
             }
         }
     }

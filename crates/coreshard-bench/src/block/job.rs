@@ -10,6 +10,8 @@ use coreshard_topology::{
     input::{self, quoted},
 };
 
+use super::amount::Amount;
+
 /// What a job reads and writes, as fio's `rw`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pattern {
@@ -64,6 +66,8 @@ pub enum IoEngine {
     /// `auto`: io_uring where it can be had, else other threads.
     #[default]
     Auto,
+    /// `libaio`: as `auto`, which takes the place of that older interface.
+    Libaio,
     /// `io_uring`.
     IoUring,
     /// `psync`: system calls on the job's own thread.
@@ -77,8 +81,9 @@ pub enum IoEngine {
 }
 
 impl IoEngine {
-    const NAMES: [(&'static str, Self); 7] = [
+    const NAMES: [(&'static str, Self); 8] = [
         ("auto", Self::Auto),
+        ("libaio", Self::Libaio),
         ("io_uring", Self::IoUring),
         ("psync", Self::Sync),
         ("sync", Self::Sync),
@@ -113,16 +118,33 @@ pub struct BlockJob {
     pub rwmixread: u8,
     /// `bs`: bytes of a request.
     pub bs: u32,
-    /// `size`: bytes of the file that are used, from its start; all where `None`.
-    pub size: Option<u64>,
+    /// `bssplit`: sizes of requests, and how many per cent have each, in place of `bs`; none where empty. Ascending
+    /// multiples of the first.
+    pub bssplit: Vec<(u32, u8)>,
+    /// `size`: how much of the file is used, from `offset` on; all where `None`.
+    pub size: Option<Amount>,
+    /// `offset`: where in the file that begins.
+    pub offset: Amount,
+    /// `io_size`: how much each thread transfers before it is done; as much as `size` where `None`.
+    pub io_size: Option<Amount>,
+    /// `loops`: how often each thread does that.
+    pub loops: u32,
     /// `iodepth`: requests in flight, each thread.
     pub iodepth: u32,
     /// `numjobs`: threads.
     pub numjobs: u32,
-    /// `runtime`.
+    /// `runtime`: the longest that it runs.
     pub runtime: Option<Duration>,
-    /// `number_ios`: requests, each thread.
+    /// `time_based`: it runs that long, however much it transfers.
+    pub time_based: bool,
+    /// `ramp_time`: how long it runs before it is measured, and before `runtime` begins.
+    pub ramp_time: Duration,
+    /// `number_ios`: requests of each thread in each of its `loops`, at most.
     pub number_ios: Option<u64>,
+    /// `rate_iops`: requests a second of each thread, at most: reads, and writes.
+    pub rate_iops: Option<[u32; 2]>,
+    /// `norandommap`: blocks by the dice, some of them several times before others come once.
+    pub norandommap: bool,
     /// `direct`: past the page cache.
     pub direct: bool,
     /// `ioengine`.
@@ -135,8 +157,10 @@ pub struct BlockJob {
     pub sqthread_poll: bool,
     /// `hipri`: completions are polled for.
     pub hipri: bool,
-    /// `randseed`: where the dice begin.
-    pub randseed: u64,
+    /// `randseed`: where the dice begin; 0 where `None`.
+    pub randseed: Option<u64>,
+    /// `randrepeat`: without a `randseed`, the dice begin there in each run.
+    pub randrepeat: bool,
     /// `cpus_allowed`: the CPUs that threads are pinned to, each to one, in turn.
     pub cpus_allowed: Option<CpuSet>,
     /// `tags`: how the host's tags are accounted.
@@ -162,18 +186,27 @@ impl Default for BlockJob {
             rw: Pattern::default(),
             rwmixread: 50,
             bs: 4096,
+            bssplit: Vec::new(),
             size: None,
+            offset: Amount::Bytes(0),
+            io_size: None,
+            loops: 1,
             iodepth: 1,
             numjobs: 1,
             runtime: None,
+            time_based: false,
+            ramp_time: Duration::ZERO,
             number_ios: None,
+            rate_iops: None,
+            norandommap: false,
             direct: false,
             ioengine: IoEngine::default(),
             verify: false,
             fixedbufs: false,
             sqthread_poll: false,
             hipri: false,
-            randseed: 0,
+            randseed: None,
+            randrepeat: true,
             cpus_allowed: None,
             tags: TagPolicy::default(),
             tag_depth: None,
@@ -194,11 +227,20 @@ pub const JOB_KEYS: &[&str] = &[
     "rwmixread",
     "bs",
     "blocksize",
+    "bssplit",
     "size",
+    "offset",
+    "io_size",
+    "io_limit",
+    "loops",
     "iodepth",
     "numjobs",
     "runtime",
+    "time_based",
+    "ramp_time",
     "number_ios",
+    "rate_iops",
+    "norandommap",
     "direct",
     "ioengine",
     "verify",
@@ -206,6 +248,7 @@ pub const JOB_KEYS: &[&str] = &[
     "sqthread_poll",
     "hipri",
     "randseed",
+    "randrepeat",
     "cpus_allowed",
     "tags",
     "tag_depth",
@@ -214,10 +257,8 @@ pub const JOB_KEYS: &[&str] = &[
     "allow_overwrite",
     "allow_mounted_write",
     // What this benchmark does in any case, so that job files need not be changed.
-    "time_based",
     "thread",
     "group_reporting",
-    "norandommap",
     "registerfiles",
     "stonewall",
     "cpus_allowed_policy",
@@ -231,14 +272,22 @@ impl BlockJob {
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
         match key {
             "name" => self.name = value.to_owned(),
-            "filename" => self.filename = Some(PathBuf::from(given(value)?)),
+            "filename" => self.filename = Some(one_file(given(value)?)?),
             "rw" | "readwrite" => self.rw = named(&Pattern::NAMES, value)?,
             "rwmixread" => self.rwmixread = number(value, 0, 100)? as u8,
             "bs" | "blocksize" => self.bs = bytes_between(value, 1, 1 << 30)? as u32,
-            "size" => self.size = Some(bytes_between(value, 1, 1 << 62)?),
+            "bssplit" => self.bssplit = split(value)?,
+            "size" => self.size = Some(amount(value, 1)?),
+            "offset" => self.offset = amount(value, 0)?,
+            "io_size" | "io_limit" => self.io_size = Some(amount(value, 1)?),
+            "loops" => self.loops = number(value, 1, u64::from(u32::MAX))? as u32,
             "iodepth" => self.iodepth = number(value, 1, 65_536)? as u32,
             "numjobs" => self.numjobs = number(value, 1, 4_096)? as u32,
             "runtime" => self.runtime = Some(duration(value)?),
+            "time_based" => self.time_based = switch(value)?,
+            "ramp_time" => self.ramp_time = duration(value)?,
+            "rate_iops" => self.rate_iops = Some(rates(value)?),
+            "norandommap" => self.norandommap = switch(value)?,
             "number_ios" => self.number_ios = Some(number(value, 1, u64::MAX)?),
             "direct" => self.direct = switch(value)?,
             "ioengine" => self.ioengine = named(&IoEngine::NAMES, value)?,
@@ -248,7 +297,8 @@ impl BlockJob {
             "fixedbufs" => self.fixedbufs = switch(value)?,
             "sqthread_poll" => self.sqthread_poll = switch(value)?,
             "hipri" => self.hipri = switch(value)?,
-            "randseed" => self.randseed = number(value, 0, u64::MAX)?,
+            "randseed" => self.randseed = Some(number(value, 0, u64::MAX)?),
+            "randrepeat" => self.randrepeat = switch(value)?,
             "cpus_allowed" => {
                 let cpus: CpuSet = value.parse().map_err(|error| format!("{error}"))?;
                 if cpus.is_empty() {
@@ -262,14 +312,48 @@ impl BlockJob {
             "memory" => self.memory = value.parse().map_err(|error| format!("{error}"))?,
             "allow_overwrite" => self.allow_overwrite = switch(value)?,
             "allow_mounted_write" => self.allow_mounted_write = switch(value)?,
-            "time_based" | "thread" | "group_reporting" | "norandommap" | "registerfiles"
-            | "stonewall" => {
-                switch(value)?;
+            "thread" => always(value, "jobs are threads")?,
+            "group_reporting" => {
+                always(value, "the threads of a job are reported together")?;
             }
+            "registerfiles" => {
+                always(value, "a ring's file is registered if it serves reads at once")?
+            }
+            "stonewall" => always(value, "jobs run one after another")?,
             "cpus_allowed_policy" => named(&[("split", ())], value)?,
             _ => return Err(format!("there is no such key; known are {}", JOB_KEYS.join(", "))),
         }
         Ok(())
+    }
+
+    /// The sizes of requests, ascending, and how many per cent have each.
+    pub(super) fn split(&self) -> Vec<(u32, u8)> {
+        if self.bssplit.is_empty() { vec![(self.bs, 100)] } else { self.bssplit.clone() }
+    }
+
+    /// The size of the smallest request.
+    pub(super) fn smallest_bs(&self) -> u32 {
+        self.bssplit.first().map_or(self.bs, |(bytes, _)| *bytes)
+    }
+
+    /// Whether it ends by time alone.
+    pub(super) fn lasts(&self) -> bool {
+        self.time_based && self.runtime.is_some()
+    }
+
+    /// What a reader must know of how its words are taken.
+    pub(super) fn notes(&self) -> Vec<String> {
+        let name = input::plain(&self.name);
+        let mut notes = Vec::new();
+        if self.ioengine == IoEngine::Libaio {
+            notes.push(format!(
+                "{name}: ioengine=libaio is done as ioengine=auto does it; the line \"engine\" says how"
+            ));
+        }
+        if self.time_based && self.runtime.is_none() {
+            notes.push(format!("{name}: time_based has no effect without runtime, as in fio"));
+        }
+        notes
     }
 
     /// Whether the words go together.
@@ -291,8 +375,98 @@ impl BlockJob {
                 input::plain(&self.name)
             ));
         }
+        if self.fixedbufs && self.bssplit.len() > 1 {
+            return Err(format!(
+                "job {}: fixedbufs registers buffers of one size, but bssplit has {}; give one bs, or \
+                 fixedbufs=0",
+                input::plain(&self.name),
+                self.bssplit.len()
+            ));
+        }
         Ok(())
     }
+}
+
+/// A switch that is on in any case.
+fn always(value: &str, why: &str) -> Result<(), String> {
+    if switch(value)? {
+        Ok(())
+    } else {
+        Err(format!("0 is not supported: {why}; leave the word out"))
+    }
+}
+
+/// A file's name; in fio a colon parts several, and one with a backslash before it is a colon.
+fn one_file(value: &str) -> Result<PathBuf, String> {
+    let escaped = value.replace("\\:", "\0");
+    if escaped.contains(':') {
+        return Err(format!(
+            "{} names several files, and a job has one; give one file, and write \\: for a colon in its name",
+            quoted(value)
+        ));
+    }
+    Ok(PathBuf::from(escaped.replace('\0', ":")))
+}
+
+/// Bytes, or per cent.
+fn amount(value: &str, least: u64) -> Result<Amount, String> {
+    match value.strip_suffix('%') {
+        None => bytes_between(value, least, 1 << 62).map(Amount::Bytes),
+        Some(percent) => number(percent, least, 100)
+            .map(|percent| Amount::Percent(percent as u8))
+            .map_err(|_| format!("{} is no percentage from {least}% to 100%", quoted(value))),
+    }
+}
+
+/// `4k/60:64k/40`; sizes without a percentage share what the others leave.
+fn split(value: &str) -> Result<Vec<(u32, u8)>, String> {
+    let wanted = |what: &str| {
+        format!(
+            "{} {what}; give sizes with their percentages, such as 4k/60:64k/40, of which the larger are \
+             multiples of the smallest",
+            quoted(value)
+        )
+    };
+    if value.contains(',') {
+        return Err(wanted(
+            "has different sizes for reads and for writes, which a job cannot have",
+        ));
+    }
+    let mut parts = Vec::new();
+    for part in value.split(':') {
+        let (bytes, percent) = part.split_once('/').unwrap_or((part, ""));
+        let bytes = bytes_between(bytes, 1, 1 << 30)? as u32;
+        let percent = if percent.is_empty() { None } else { Some(number(percent, 1, 100)?) };
+        parts.push((bytes, percent));
+    }
+    let given: u64 = parts.iter().filter_map(|(_, percent)| *percent).sum();
+    let open = parts.iter().filter(|(_, percent)| percent.is_none()).count() as u64;
+    let left = 100_u64.checked_sub(given).filter(|left| *left >= open && (open > 0 || *left == 0));
+    let left = left.ok_or_else(|| wanted("has percentages that do not add up to 100"))?;
+    let mut number = 0;
+    let mut split: Vec<(u32, u8)> = Vec::new();
+    parts.sort_unstable();
+    for (bytes, percent) in parts {
+        let percent = percent.unwrap_or_else(|| {
+            number += 1;
+            left * number / open - left * (number - 1) / open
+        }) as u8;
+        match split.last_mut() {
+            Some(last) if last.0 == bytes => last.1 += percent,
+            _ => split.push((bytes, percent)),
+        }
+    }
+    if split.iter().any(|(bytes, _)| bytes % split[0].0 != 0) {
+        return Err(wanted("has sizes that do not fit one another"));
+    }
+    Ok(split)
+}
+
+/// `1000`, or `1000,500` for reads and writes.
+fn rates(value: &str) -> Result<[u32; 2], String> {
+    let (reads, writes) = value.split_once(',').unwrap_or((value, value));
+    let rate = |text: &str| number(text, 1, 1_000_000_000).map(|rate| rate as u32);
+    Ok([rate(reads)?, rate(writes)?])
 }
 
 fn given(value: &str) -> Result<&str, String> {
@@ -382,7 +556,8 @@ mod tests {
         ] {
             job.set(key, value).unwrap();
         }
-        assert_eq!((job.rw, job.bs, job.size), (Pattern::RandMixed, 8192, Some(1 << 30)));
+        let size = Some(Amount::Bytes(1 << 30));
+        assert_eq!((job.rw, job.bs, job.size), (Pattern::RandMixed, 8192, size));
         assert_eq!(job.runtime, Some(Duration::from_millis(1500)));
         assert!(job.direct && job.verify);
         assert_eq!(job.tags, TagPolicy::Windowed { shared_pct: 25 });
@@ -402,7 +577,23 @@ mod tests {
             ("runtime", "0", "above 0"),
             ("iodepth", "0", "from 1 to 65536"),
             ("rw", "readd", "randwrite"),
-            ("ioengine", "libaio", "io_uring"),
+            ("ioengine", "mmap", "io_uring"),
+            ("size", "101%", "from 1% to 100%"),
+            ("offset", "x%", "from 0% to 100%"),
+            ("io_size", "0", "4096, 4k or 1g"),
+            ("loops", "0", "from 1 to"),
+            ("rate_iops", "0", "from 1 to"),
+            ("rate_iops", "1,2,3", "no whole number"),
+            ("bssplit", "4k/50:16k/40", "do not add up to 100"),
+            ("bssplit", "4k/60:16k/60", "do not add up to 100"),
+            ("bssplit", "4k/100:16k", "do not add up to 100"),
+            ("bssplit", "4k/50:6k/50", "do not fit one another"),
+            ("bssplit", "4k/100,8k/100", "different sizes for reads"),
+            ("group_reporting", "0", "reported together; leave the word out"),
+            ("thread", "0", "jobs are threads"),
+            ("stonewall", "0", "one after another"),
+            ("registerfiles", "0", "registered"),
+            ("filename", "/a:/b", "names several files"),
             ("direct", "yes", "none of"),
             ("filename", "", "a value is needed"),
             ("iodept", "1", "there is no such key"),
@@ -413,6 +604,21 @@ mod tests {
             assert!(error.contains(says), "{key}={value}: {error}");
         }
         assert_eq!(job, BlockJob::default());
+    }
+
+    #[test]
+    fn splits_are_shared_as_fio_does() {
+        for (value, expected) in [
+            ("4k", vec![(4096, 100)]),
+            ("16k/40:4k/60", vec![(4096, 60), (16384, 40)]),
+            ("4k:16k", vec![(4096, 50), (16384, 50)]),
+            ("8k/20:16k/:32k/", vec![(8192, 20), (16384, 40), (32768, 40)]),
+            ("4k/33:8k:4k", vec![(4096, 66), (8192, 34)]),
+        ] {
+            assert_eq!(split(value), Ok(expected), "{value}");
+        }
+        assert_eq!(rates("10,20"), Ok([10, 20]));
+        assert_eq!(one_file("/a\\:b"), Ok("/a:b".into()));
     }
 
     #[test]

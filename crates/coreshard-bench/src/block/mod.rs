@@ -8,7 +8,10 @@
 //! **Check.** The number of requests in flight is added up over time, at each change; by Little's law
 //! its mean is throughput times latency. Both are reported, and their ratio.
 
+mod amount;
 mod bins;
+mod course;
+mod extent;
 mod hba;
 mod job;
 mod job_file;
@@ -16,6 +19,7 @@ mod ladder;
 mod need;
 mod overwrite;
 mod pattern;
+mod permutation;
 mod run;
 mod tally;
 #[cfg(test)]
@@ -23,6 +27,7 @@ mod tests;
 mod usage;
 mod worker;
 
+pub use amount::Amount;
 pub use hba::{HbaBench, HbaRung};
 pub use job::{BlockJob, IoEngine, JOB_KEYS, Pattern};
 pub use job_file::{JobFileError, parse_job_file};

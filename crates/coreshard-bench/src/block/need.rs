@@ -30,18 +30,41 @@ pub(super) fn check(job: &BlockJob, size: u64) -> Result<(), String> {
     }
 }
 
+/// Why buffers cannot be registered, where they are more than the limit on locked memory.
+pub(super) fn locked(job: &BlockJob) -> Option<String> {
+    let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max locked memory"))?;
+    // Without a limit it is no number.
+    locked_verdict(job, line.split_whitespace().next()?.parse().ok()?)
+}
+
+fn locked_verdict(job: &BlockJob, limit: u64) -> Option<String> {
+    let each = u64::from(job.bs).next_multiple_of(4096);
+    let needed = u64::from(job.numjobs).saturating_mul(u64::from(job.iodepth)).saturating_mul(each);
+    (needed > limit).then(|| {
+        format!(
+            "RLIMIT_MEMLOCK is {limit} bytes (ulimit -l), and numjobs, iodepth and bs need {needed}"
+        )
+    })
+}
+
 fn verdict(job: &BlockJob, size: u64, available: u64) -> Result<(), String> {
+    // A request of any size may be in any place.
+    let buffers: u64 =
+        job.split().iter().map(|(bytes, _)| u64::from(*bytes).next_multiple_of(4096)).sum();
     let mut parts = vec![(
         "buffers (numjobs, iodepth and bs)",
         u64::from(job.numjobs)
             .saturating_mul(u64::from(job.iodepth))
-            .saturating_mul(u64::from(job.bs).next_multiple_of(4096) + REQUEST_BYTES),
+            .saturating_mul(buffers + REQUEST_BYTES),
     )];
     if job.ioengine == IoEngine::Memory {
         parts.push(("the device in memory (size)", size));
     }
     if job.verify {
-        parts.push(("the order of what is verified (size and bs)", size / u64::from(job.bs) * 8));
+        let blocks = size / u64::from(job.smallest_bs());
+        let sets = (blocks / 8).saturating_mul(u64::from(job.numjobs));
+        parts.push(("the list of what is verified (numjobs, size and bs)", sets));
     }
     let needed = parts.iter().fold(0_u64, |sum, part| sum.saturating_add(part.1));
     if needed <= available {
@@ -89,6 +112,14 @@ mod tests {
     }
 
     #[test]
+    fn registered_buffers_are_explained_by_a_limit_that_they_exceed() {
+        let job = BlockJob { iodepth: 16, numjobs: 2, ..BlockJob::default() };
+        let cause = locked_verdict(&job, 65_536).unwrap();
+        assert!(cause.contains("is 65536 bytes") && cause.contains("need 131072"), "{cause}");
+        assert_eq!(locked_verdict(&job, 131_072), None);
+    }
+
+    #[test]
     fn jobs_that_need_too_much_are_told_what_for() {
         let job = BlockJob::default();
         verdict(&job, 1 << 40, 1 << 20).unwrap();
@@ -101,6 +132,6 @@ mod tests {
         let memory = BlockJob { ioengine: IoEngine::Memory, ..job.clone() };
         assert!(verdict(&memory, 1 << 62, 1 << 34).unwrap_err().contains("in memory (size)"));
         let verifies = BlockJob { verify: true, bs: 1, ..job };
-        assert!(verdict(&verifies, 1 << 40, 1 << 34).unwrap_err().contains("verified"));
+        assert!(verdict(&verifies, 1 << 40, 1 << 30).unwrap_err().contains("verified"));
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, Write};
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
@@ -18,6 +19,8 @@ use coreshard_results::{BlockResults, Direction, JobResult, LittlesLaw, Repeats}
 use coreshard_topology::{CpuId, input};
 use coreshard_workqueue::Runtime;
 
+use super::amount::Amount;
+use super::extent::Extent;
 use super::job::{BlockJob, IoEngine};
 use super::need;
 use super::overwrite::{self, Consent, Held, LaidOut};
@@ -59,12 +62,12 @@ impl BlockBench {
         for job in &self.jobs {
             job.check().map_err(BenchError::bad_job)?;
         }
+        let mut notes: Vec<String> = self.jobs.iter().flat_map(BlockJob::notes).collect();
         let repeat = self.repeat.get();
         let mut laid_out = LaidOut::default();
         progress.begin(self.jobs.len() * repeat);
         let mut last: Vec<Option<JobResult>> = self.jobs.iter().map(|_| None).collect();
         let mut iops: Vec<Vec<f64>> = vec![Vec::new(); self.jobs.len()];
-        let mut notes = Vec::new();
         'runs: for _ in 0..repeat {
             for (at, job) in self.jobs.iter().enumerate() {
                 if progress.step(&job.name).is_break() {
@@ -107,8 +110,8 @@ fn note_on(result: &JobResult) -> Option<String> {
     })
 }
 
-/// A device's backend, and the bytes of it that are used.
-type Used<P> = (Arc<dyn Backend<P>>, u64);
+/// A device's backend, and the part of it that is used.
+type Used<P> = (Arc<dyn Backend<P>>, Extent);
 
 /// What a job reads and writes; a break where `progress` ended the run.
 fn backend<P: Platform>(
@@ -117,19 +120,27 @@ fn backend<P: Platform>(
     progress: &mut dyn Progress,
     laid_out: &mut LaidOut,
 ) -> Result<ControlFlow<(), Used<P>>, BenchError> {
-    let in_memory = job.size.unwrap_or(DEFAULT_MEMORY_BYTES);
+    // What is made for the job has room for it.
+    let made = match job.size {
+        Some(Amount::Bytes(size)) => size.saturating_add(job.offset.of(0)),
+        _ => DEFAULT_MEMORY_BYTES,
+    };
     let is_host = machine.platform == "host";
     let enough = |size| if is_host { need::check(job, size) } else { Ok(()) };
     let engine = match job.ioengine {
-        IoEngine::Null => {
-            enough(in_memory).map_err(BenchError::bad_job)?;
-            return Ok(ControlFlow::Continue((Arc::new(Null::new(in_memory)), in_memory)));
+        IoEngine::Null | IoEngine::Memory => {
+            enough(made).map_err(BenchError::bad_job)?;
+            let backend: Arc<dyn Backend<P>> = match job.ioengine {
+                IoEngine::Null => Arc::new(Null::new(made)),
+                _ => Arc::new(Memory::new(made)),
+            };
+            let extent = Extent::new(job, made);
+            let extent = extent.map_err(|problem| {
+                BenchError::bad_job(format!("the device in memory {problem}"))
+            })?;
+            return Ok(ControlFlow::Continue((backend, extent)));
         }
-        IoEngine::Memory => {
-            enough(in_memory).map_err(BenchError::bad_job)?;
-            return Ok(ControlFlow::Continue((Arc::new(Memory::new(in_memory)), in_memory)));
-        }
-        IoEngine::Auto => Engine::Auto,
+        IoEngine::Auto | IoEngine::Libaio => Engine::Auto,
         IoEngine::IoUring => Engine::IoUring,
         IoEngine::Sync => Engine::Sync,
         IoEngine::Threads => Engine::Threads,
@@ -141,14 +152,15 @@ fn backend<P: Platform>(
         true => overwrite::check(path, consent, laid_out).map_err(BenchError::bad_job)?,
         false => None,
     };
-    enough(job.size.unwrap_or(0)).map_err(BenchError::bad_job)?;
-    if let Some(size) = job.size
-        && lay_out(path, size, progress, laid_out)?.is_break()
-    {
-        return Ok(ControlFlow::Break(()));
+    if let Some(Amount::Bytes(size)) = job.size {
+        enough(size).map_err(BenchError::bad_job)?;
+        // Of a file that is not there, an offset in per cent is of nothing.
+        if lay_out(path, made, progress, laid_out)?.is_break() {
+            return Ok(ControlFlow::Break(()));
+        }
     }
     let executor = match job.ioengine {
-        IoEngine::Auto | IoEngine::Threads => Some(executor::<P>(machine)?),
+        IoEngine::Auto | IoEngine::Libaio | IoEngine::Threads => Some(executor::<P>(machine)?),
         _ => None,
     };
     let ring = RingOptions {
@@ -166,15 +178,10 @@ fn backend<P: Platform>(
             .map_err(BenchError::bad_job)?;
     }
     let bytes = Backend::<P>::geometry(&file).bytes;
-    let size = job.size.unwrap_or(bytes);
-    if size > bytes {
-        return Err(BenchError::bad_job(format!(
-            "{} has {bytes} bytes, but size={size}; give a smaller size",
-            input::path(path)
-        )));
-    }
-    enough(size).map_err(BenchError::bad_job)?;
-    Ok(ControlFlow::Continue((Arc::new(file), size)))
+    let extent = Extent::new(job, bytes)
+        .map_err(|problem| BenchError::bad_job(format!("{} {problem}", input::path(path))))?;
+    enough(extent.bytes).map_err(BenchError::bad_job)?;
+    Ok(ControlFlow::Continue((Arc::new(file), extent)))
 }
 
 /// Makes a file that is not there, as fio does; a file that is too small is the user's own. A break where
@@ -189,19 +196,16 @@ fn lay_out(
         return Ok(ControlFlow::Continue(()));
     }
     let failed = |error: &io::Error| {
-        let remedy = match error.kind() {
-            io::ErrorKind::StorageFull => "free space, or give a smaller size",
-            io::ErrorKind::NotFound => "make its folder first",
-            // It is not there, and yet its name is taken.
-            io::ErrorKind::AlreadyExists => {
-                "it is a link to what is not there: make that, or remove the link"
-            }
-            _ => "name a file that may be written",
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let cause = if path.is_symlink() && !path.exists() {
+            "; it is a link to what is not there: make that, or remove the link"
+        } else if folder.is_some_and(|folder| !folder.exists()) {
+            "; make its folder first"
+        } else {
+            ""
         };
-        let problem = format!(
-            "{} cannot be laid out with {size} bytes: {error}; {remedy}",
-            input::path(path)
-        );
+        let problem =
+            format!("{} cannot be laid out with {size} bytes: {error}{cause}", input::path(path));
         match error.kind() {
             io::ErrorKind::StorageFull => BenchError::failed_job(problem),
             _ => BenchError::bad_job(problem),
@@ -268,27 +272,22 @@ fn run_job<P: Platform>(
     progress: &mut dyn Progress,
     laid_out: &mut LaidOut,
 ) -> Result<ControlFlow<(), JobResult>, BenchError> {
-    let (backend, size) = match backend::<P>(job, machine, progress, laid_out)? {
+    let (backend, extent) = match backend::<P>(job, machine, progress, laid_out)? {
         ControlFlow::Continue(used) => used,
         ControlFlow::Break(()) => return Ok(ControlFlow::Break(())),
     };
-    if size < u64::from(job.bs) {
-        return Err(BenchError::bad_job(format!(
-            "{} has {size} bytes, which is less than one block of {} (bs); give a smaller bs, or a \
-             larger file",
-            backend.name(),
-            job.bs
-        )));
-    }
     let geometry = backend.geometry();
-    if !job.bs.is_multiple_of(geometry.block_bytes) {
-        return Err(BenchError::bad_job(format!(
-            "bs={} is no multiple of {} bytes, which direct I/O on {} needs; give such a bs, or \
-             direct=0",
-            job.bs,
-            geometry.block_bytes,
-            backend.name()
-        )));
+    // Larger requests are multiples of the smallest.
+    let [bs, offset] = [("bs", u64::from(job.smallest_bs())), ("offset", extent.start)];
+    for (word, given) in [bs, offset] {
+        if !given.is_multiple_of(u64::from(geometry.block_bytes)) {
+            return Err(BenchError::bad_job(format!(
+                "{word}={given} is no multiple of {} bytes, which direct I/O on {} needs; give such a \
+                 {word}, or direct=0",
+                geometry.block_bytes,
+                backend.name()
+            )));
+        }
     }
     let threads = job.numjobs as usize;
     let adapter = HostAdapter::<P>::new(HostOptions {
@@ -305,9 +304,11 @@ fn run_job<P: Platform>(
     let run = Arc::new(JobRun {
         job: job.clone(),
         device,
-        size,
+        extent,
+        seed: seed(job),
         gate: Gate::new(threads),
         measures_usage: is_host,
+        usage_after_ramp: Lock::new(None),
         found: Lock::new(Vec::new()),
     });
     let pins: Vec<CpuId> = match (&job.cpus_allowed, is_host) {
@@ -320,11 +321,22 @@ fn run_job<P: Platform>(
     let before = Usage::of_process();
     run.gate.open();
     run.gate.wait_until_left();
+    let before = run.usage_after_ramp.lock().take().unwrap_or(before);
     let used = Usage::of_process().since(before);
     spawned.into_iter().for_each(ThreadHandle::join);
     let found: Result<Vec<Found>, BenchError> =
         std::mem::take(&mut *run.found.lock()).into_iter().collect();
     Ok(ControlFlow::Continue(summary(&run, &found?, used)))
+}
+
+/// Where the dice begin.
+fn seed(job: &BlockJob) -> u64 {
+    match job.randseed {
+        Some(seed) => seed,
+        None if job.randrepeat => 0,
+        // Below 2³², so that the files which are written are known again. The standard library's hashes begin at random.
+        None => RandomState::new().build_hasher().finish() & u64::from(u32::MAX),
+    }
 }
 
 fn spawn<P: Platform>(run: &Arc<JobRun<P>>, pins: &[CpuId]) -> Result<Vec<P::Thread>, BenchError> {
@@ -370,8 +382,8 @@ fn summary<P: Platform>(run: &JobRun<P>, found: &[Found], used: Usage) -> JobRes
         error: 0,
         elapsed: elapsed_ns.div_ceil(1_000_000_000),
         options: options(&run.job),
-        read: read.direction(elapsed_ns, run.job.bs),
-        write: write.direction(elapsed_ns, run.job.bs),
+        read: read.direction(elapsed_ns),
+        write: write.direction(elapsed_ns),
         trim: Direction::default(),
         job_runtime: job_ns / 1_000_000,
         usr_cpu: usage.user_ns / job_ns.max(1) as f64 * 100.0,
@@ -399,7 +411,12 @@ fn options(job: &BlockJob) -> BTreeMap<String, String> {
         add("filename", path.display().to_string());
     }
     add("rw", job.rw.to_string());
-    add("bs", job.bs.to_string());
+    if job.bssplit.is_empty() {
+        add("bs", job.bs.to_string());
+    } else {
+        let part = |(bytes, percent): &(u32, u8)| format!("{bytes}/{percent}");
+        add("bssplit", job.bssplit.iter().map(part).collect::<Vec<_>>().join(":"));
+    }
     add("iodepth", job.iodepth.to_string());
     add("numjobs", job.numjobs.to_string());
     add("ioengine", job.ioengine.to_string());
@@ -409,6 +426,26 @@ fn options(job: &BlockJob) -> BTreeMap<String, String> {
     add("memory", job.memory.to_string());
     if let Some(size) = job.size {
         add("size", size.to_string());
+    }
+    if job.offset != Amount::Bytes(0) {
+        add("offset", job.offset.to_string());
+    }
+    if let Some(io_size) = job.io_size {
+        add("io_size", io_size.to_string());
+    }
+    if job.loops > 1 {
+        add("loops", job.loops.to_string());
+    }
+    if !job.ramp_time.is_zero() {
+        add("ramp_time", format!("{:?}", job.ramp_time));
+    }
+    if let Some([reads, writes]) = job.rate_iops {
+        add("rate_iops", format!("{reads},{writes}"));
+    }
+    for (key, is_on) in [("time_based", job.time_based), ("norandommap", job.norandommap)] {
+        if is_on {
+            add(key, "1".to_owned());
+        }
     }
     if let Some(runtime) = job.runtime {
         add("runtime", format!("{:?}", runtime));

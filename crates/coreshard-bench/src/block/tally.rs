@@ -130,7 +130,7 @@ impl DirectionTally {
         }
     }
 
-    pub(super) fn direction(&self, elapsed_ns: u64, block_bytes: u32) -> Direction {
+    pub(super) fn direction(&self, elapsed_ns: u64) -> Direction {
         if self.ios == 0 {
             return Direction::default();
         }
@@ -148,7 +148,7 @@ impl DirectionTally {
         let (min, max) = per_second
             .iter()
             .fold((f64::INFINITY, 0.0_f64), |(min, max), ios| (min.min(*ios), max.max(*ios)));
-        let kib = f64::from(block_bytes) / 1024.0;
+        let kib = self.bytes as f64 / self.ios as f64 / 1024.0;
         let bw_bytes = (self.bytes as f64 / seconds) as u64;
         Direction {
             io_bytes: self.bytes,

@@ -18,12 +18,12 @@ fn run(job: BlockJob) -> Result<BlockResults, BenchError> {
 }
 
 fn job(ioengine: IoEngine) -> BlockJob {
-    BlockJob { ioengine, iodepth: 8, number_ios: Some(500), ..BlockJob::default() }
+    BlockJob { ioengine, iodepth: 8, number_ios: Some(200), ..BlockJob::default() }
 }
 
 fn on_file(path: &Path, ioengine: IoEngine) -> BlockJob {
     let filename = Some(path.to_owned());
-    BlockJob { filename, size: Some(1 << 20), ..job(ioengine) }
+    BlockJob { filename, size: Some(Amount::Bytes(1 << 20)), ..job(ioengine) }
 }
 
 #[test]
@@ -37,9 +37,9 @@ fn every_engine_counts_what_it_does_and_little_s_law_holds() {
             let job = BlockJob { rw, numjobs: 2, ..on_file(&path, engine) };
             let results = run(job).unwrap();
             let job = &results.jobs[0];
-            assert_eq!(job.read.total_ios + job.write.total_ios, 1_000, "{engine} {rw}");
-            assert_eq!((job.issued, job.done, job.errors), (1_000, 1_000, 0));
-            assert_eq!(job.read.io_bytes + job.write.io_bytes, 4_096_000);
+            assert_eq!(job.read.total_ios + job.write.total_ios, 400, "{engine} {rw}");
+            assert_eq!((job.issued, job.done, job.errors), (400, 400, 0));
+            assert_eq!(job.read.io_bytes + job.write.io_bytes, 400 * 4096);
             assert_eq!(job.write.total_ios > 0, rw.writes());
             let law = job.littles_law;
             assert!((law.ratio - 1.0).abs() < 0.02, "{engine} {rw}: {law:?}");
@@ -56,7 +56,7 @@ fn every_engine_counts_what_it_does_and_little_s_law_holds() {
 fn runs_are_compared_and_end_in_time() {
     let timed = BlockJob {
         runtime: Some(Duration::from_millis(30)),
-        number_ios: None,
+        time_based: true,
         ..job(IoEngine::Null)
     };
     let bench = BlockBench { jobs: vec![timed], repeat: NonZeroUsize::new(3).unwrap() };
@@ -79,8 +79,10 @@ fn what_was_written_is_verified() {
         let job =
             BlockJob { rw, verify: true, numjobs: 2, number_ios: None, ..on_file(&path, engine) };
         let results = run(job).unwrap();
-        assert_eq!(results.jobs[0].verified_bytes, 1 << 20, "{engine}");
-        assert_eq!(results.jobs[0].write.total_ios, 256);
+        // Each thread writes all of the file, as in fio, and reads it back.
+        assert_eq!(results.jobs[0].verified_bytes, 2 << 20, "{engine}");
+        assert_eq!(results.jobs[0].write.total_ios, 512);
+        assert_eq!(results.notes, [""; 0], "{engine}");
     }
     // A device that keeps nothing is found out: a buffer holds what it held last, of another block.
     let job = BlockJob { rw: Pattern::RandWrite, verify: true, ..job(IoEngine::Null) };
@@ -100,10 +102,14 @@ fn jobs_that_cannot_be_are_told_with_a_remedy() {
         (BlockJob { filename: Some(folder.path().join("no")), ..bare.clone() }, "create it"),
         (BlockJob { filename: Some(folder.path().to_owned()), ..bare.clone() }, "is a folder"),
         (BlockJob { bs: 8192, ..bare.clone() }, "give a smaller bs"),
-        (BlockJob { size: Some(10_000), ..bare.clone() }, "give a smaller size"),
+        (BlockJob { size: Some(Amount::Bytes(10_000)), ..bare.clone() }, "give a smaller size"),
         (BlockJob { bs: 1000, direct: true, ..bare.clone() }, "direct=0"),
         (
-            BlockJob { filename: Some("/no/such/folder/f".into()), size: Some(1), ..bare.clone() },
+            BlockJob {
+                filename: Some("/no/such/folder/f".into()),
+                size: Some(Amount::Bytes(1)),
+                ..bare.clone()
+            },
             "make its folder first",
         ),
     ] {

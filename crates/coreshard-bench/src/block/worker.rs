@@ -1,12 +1,15 @@
 //! One thread of a job: keeps its requests in flight, and takes the time.
 
-use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use coreshard_block::{Buffer, BufferPool, Completed, Device, Queue, QueueOptions, Request};
 use coreshard_platform::{Lock, Platform, Time};
 
-use super::job::{BlockJob, Pattern};
+use super::course::{Course, Transfer};
+use super::extent::Extent;
+use super::job::BlockJob;
+use super::need;
 use super::overwrite;
 use super::pattern;
 use super::tally::{DirectionTally, WINDOW_NS};
@@ -18,10 +21,14 @@ use crate::queue::gate::Gate;
 pub(super) struct JobRun<P: Platform> {
     pub(super) job: BlockJob,
     pub(super) device: Arc<Device<P>>,
-    /// Bytes of the device that are used.
-    pub(super) size: u64,
+    /// The part of the device that is used.
+    pub(super) extent: Extent,
+    /// Where the dice begin.
+    pub(super) seed: u64,
     pub(super) gate: Gate<P>,
     pub(super) measures_usage: bool,
+    /// What the process had used when the first thread's `ramp_time` was over.
+    pub(super) usage_after_ramp: Lock<P, Option<Usage>>,
     pub(super) found: Lock<P, Vec<Result<Found, BenchError>>>,
 }
 
@@ -29,6 +36,7 @@ pub(super) struct JobRun<P: Platform> {
 pub(super) struct Found {
     pub(super) read: DirectionTally,
     pub(super) write: DirectionTally,
+    /// Later by the time that was spent on verifying, or before the `ramp_time` was over.
     pub(super) started_at: Time,
     pub(super) ended_at: Time,
     /// Requests in flight times nanoseconds.
@@ -38,92 +46,50 @@ pub(super) struct Found {
     pub(super) verified_bytes: u64,
 }
 
-/// What to do next, and where.
-struct Course {
-    pattern: Pattern,
-    rwmixread: u8,
-    bs: u64,
-    /// The thread's own blocks where it writes what it will verify, else all.
-    blocks: Range<u64>,
-    next: u64,
-    dice: fastrand::Rng,
-    /// The order of blocks, each once, where what was written is verified.
-    order: Option<Vec<u64>>,
-    left: u64,
-    /// Buffers of a file are read into and written in turn.
-    is_mixed: bool,
+/// When the next request may be made, by `rate_iops`.
+struct Rates {
+    /// Nanoseconds for each read, and for each write.
+    each_ns: [u64; 2],
+    due: [Time; 2],
 }
 
-impl Course {
-    fn new(job: &BlockJob, size: u64, thread: usize) -> Self {
-        let bs = u64::from(job.bs);
-        let all = size / bs;
-        let mut dice = fastrand::Rng::with_seed(job.randseed ^ (thread as u64 + 1) << 32);
-        let (mut blocks, mut order) = (0..all, None);
-        if job.verify && job.rw.writes() {
-            let each = (all / u64::from(job.numjobs)).max(1);
-            let start = (thread as u64 * each).min(all);
-            blocks = start..(start + each).min(all);
-            let mut list: Vec<u64> = blocks.clone().collect();
-            if job.rw.is_random() {
-                dice.shuffle(&mut list);
+impl Rates {
+    fn new(per_second: [u32; 2]) -> Self {
+        let each_ns = per_second.map(|rate| 1_000_000_000 / u64::from(rate));
+        Self { each_ns, due: [Time::default(); 2] }
+    }
+
+    fn begin(&mut self, now: Time) {
+        self.due = [now; 2];
+    }
+
+    /// Whether to write now; else when something may be done. Where both are, and `writes` has to wait, the other one
+    /// may go before it, as in fio.
+    fn allow(&mut self, writes: bool, is_mixed: bool, now: Time) -> Result<bool, Time> {
+        let both = [writes, !writes];
+        let allowed = if is_mixed { &both[..] } else { &both[..1] };
+        match allowed.iter().find(|writes| self.due[usize::from(**writes)] <= now) {
+            Some(writes) => {
+                let at = usize::from(*writes);
+                self.due[at] = self.due[at] + Duration::from_nanos(self.each_ns[at]);
+                Ok(*writes)
             }
-            order = Some(list);
-        }
-        let whole = order.as_ref().map_or(all, |order| order.len() as u64);
-        let left = match (job.number_ios, job.runtime) {
-            (Some(ios), _) => ios,
-            (None, Some(_)) => u64::MAX,
-            (None, None) => whole,
-        };
-        let left = if order.is_some() { left.min(whole) } else { left };
-        // Threads that go through the whole file begin at different places.
-        let next = blocks.start + all * thread as u64 / u64::from(job.numjobs) % all.max(1);
-        let next = if order.is_some() { 0 } else { next };
-        let is_mixed =
-            matches!(job.rw, Pattern::Mixed | Pattern::RandMixed) && job.ioengine.has_file();
-        Self {
-            pattern: job.rw,
-            rwmixread: job.rwmixread,
-            bs,
-            blocks,
-            next,
-            dice,
-            order,
-            left,
-            is_mixed,
+            None => Err(allowed
+                .iter()
+                .map(|writes| self.due[usize::from(*writes)])
+                .min()
+                .unwrap_or(now)),
         }
     }
+}
 
-    /// Whether to write, and where.
-    #[inline]
-    fn step(&mut self) -> (bool, u64) {
-        self.left -= 1;
-        if let Some(order) = &self.order {
-            let block = order[self.next as usize];
-            self.next += 1;
-            return (true, block * self.bs);
-        }
-        let block = if self.pattern.is_random() {
-            self.dice.u64(self.blocks.clone())
-        } else {
-            let block = self.next;
-            self.next = if block + 1 == self.blocks.end { self.blocks.start } else { block + 1 };
-            block
-        };
-        let write = match self.pattern {
-            Pattern::Read | Pattern::RandRead => false,
-            Pattern::Write | Pattern::RandWrite => true,
-            Pattern::Mixed | Pattern::RandMixed => self.dice.u8(..100) >= self.rwmixread,
-        };
-        (write, block * self.bs)
-    }
-
-    /// Turns to reading back what was written.
-    fn back_to_start(&mut self) {
-        self.left = self.next;
-        self.next = 0;
-    }
+/// What a worker does next.
+enum Next {
+    Do(Transfer),
+    /// Nothing until then.
+    Later(Time),
+    /// Nothing.
+    End,
 }
 
 /// A request in flight.
@@ -131,22 +97,38 @@ impl Course {
 struct Stamp {
     began_at: Time,
     slat_ns: u64,
-    writes: bool,
+    transfer: Transfer,
+    /// Its time counts: it does not verify, and began after the `ramp_time`.
+    counts: bool,
 }
 
 struct Worker<P: Platform> {
     run: Arc<JobRun<P>>,
     queue: Queue<P>,
     course: Course,
-    /// By place; a place is free while its buffer is here.
+    rates: Option<Rates>,
+    /// By place, of each size; a place is free while its buffers are here.
     buffers: Vec<Option<Buffer>>,
+    /// By buffer: it holds what was read, which belongs to another place.
+    was_read: Vec<bool>,
+    /// It must not be written elsewhere: what is in a file is to be known again later.
+    marks: bool,
+    sizes: usize,
     free: Vec<u32>,
     stamps: Vec<Stamp>,
     found: Found,
     /// Until when `found.in_flight_ns` was added up.
     added_up_to: Time,
     in_flight: u32,
-    verifies: bool,
+    /// Of these, those that count.
+    counted_in_flight: u32,
+    /// Until when nothing counts.
+    ramp: Option<Time>,
+    /// The last moment to begin a request.
+    end: Option<Time>,
+    usage_before: Usage,
+    /// Where the search for the next block to verify goes on, while one is made.
+    verifies: Option<u64>,
 }
 
 /// The body of a job's thread.
@@ -167,27 +149,26 @@ impl<P: Platform> Worker<P> {
         let options = QueueOptions { depth: job.iodepth, ..QueueOptions::default() };
         let mut queue = run.device.queue(thread, options)?;
         let places = job.iodepth as usize;
-        let mut buffers: Vec<Option<Buffer>> = Vec::with_capacity(places);
+        let split = job.split();
+        let mut buffers: Vec<Option<Buffer>> = Vec::with_capacity(places * split.len());
         if job.fixedbufs {
             let pool = u16::try_from(places)
                 .map_err(std::io::Error::other)
-                .and_then(|places| BufferPool::new(places, job.bs as usize))
+                .and_then(|places| BufferPool::new(places, job.smallest_bs() as usize))
                 .and_then(|pool| queue.register(&pool).map(|_| pool))
                 .map_err(|error| {
-                    let remedy = match error.kind() {
-                        std::io::ErrorKind::OutOfMemory => {
-                            "; this user may lock too little memory: raise that limit (ulimit -l), or \
-                             give a smaller iodepth, numjobs or bs, or fixedbufs=0"
-                        }
-                        _ => "",
-                    };
+                    let cause = need::locked(job).map(|cause| format!(": {cause}"));
                     BenchError::bad_job(format!(
-                        "fixedbufs: buffers cannot be registered: {error}{remedy}"
+                        "fixedbufs: buffers cannot be registered: {error}{}; allowed is fixedbufs=0",
+                        cause.unwrap_or_default()
                     ))
                 })?;
             buffers.extend((0..places).map(|_| pool.take()));
         } else {
-            buffers.extend((0..places).map(|_| Some(Buffer::aligned(job.bs as usize))));
+            for _ in 0..places {
+                buffers
+                    .extend(split.iter().map(|(bytes, _)| Some(Buffer::aligned(*bytes as usize))));
+            }
         }
         if job.rw.writes() {
             // What is written, where it is not verified, is known as the benchmark's own later.
@@ -197,8 +178,12 @@ impl<P: Platform> Worker<P> {
         Ok(Self {
             run: Arc::clone(run),
             queue,
-            course: Course::new(job, run.size, thread),
+            course: Course::new(job, run.extent, run.seed, thread),
+            rates: job.rate_iops.map(Rates::new),
+            was_read: vec![false; buffers.len()],
+            marks: job.rw.writes() && job.ioengine.has_file(),
             buffers,
+            sizes: split.len(),
             free: (0..job.iodepth).rev().collect(),
             stamps: vec![Stamp::default(); places],
             found: Found {
@@ -213,40 +198,93 @@ impl<P: Platform> Worker<P> {
             },
             added_up_to: Time::default(),
             in_flight: 0,
-            verifies: false,
+            counted_in_flight: 0,
+            ramp: None,
+            end: None,
+            usage_before: Usage::default(),
+            verifies: None,
         })
     }
 
     fn go(&mut self) -> Result<(), BenchError> {
-        let measures = self.run.measures_usage;
-        let before = if measures { Usage::of_thread() } else { Usage::default() };
+        let (loops, verify, ramp_time, runtime) = {
+            let job = &self.run.job;
+            (job.loops, job.verify && job.rw.writes(), job.ramp_time, job.runtime)
+        };
+        self.usage_before = self.usage();
         let start = P::now();
         self.found.started_at = start;
-        let end = self.run.job.runtime.map(|runtime| start + runtime);
-        self.pump(start, end)?;
-        if measures {
-            self.found.usage = Usage::of_thread().since(before);
+        self.ramp = (!ramp_time.is_zero()).then(|| start + ramp_time);
+        self.end = runtime.map(|runtime| start + ramp_time + runtime);
+        if let Some(rates) = &mut self.rates {
+            rates.begin(start);
         }
-        if self.course.order.is_some() {
-            self.course.back_to_start();
-            self.verifies = true;
-            self.pump(P::now(), None)?;
+        let mut now = start;
+        for _ in 0..loops {
+            self.course.begin_pass();
+            // As if no time had passed since the last pass, which was verified meanwhile.
+            self.skip(now - self.found.ended_at.max(start));
+            now = self.pump(now)?;
+            self.found.usage = self.found.usage.and(self.usage().since(self.usage_before));
+            self.found.ended_at = now;
+            if verify {
+                now = self.verify(now)?;
+            }
+            self.usage_before = self.usage();
+            if self.end.is_some_and(|end| now >= end) {
+                break;
+            }
         }
         Ok(())
     }
 
-    /// Keeps requests in flight until the course is over, or until `end`.
-    fn pump(&mut self, start: Time, end: Option<Time>) -> Result<(), BenchError> {
+    fn usage(&self) -> Usage {
+        if self.run.measures_usage { Usage::of_thread() } else { Usage::default() }
+    }
+
+    /// Reads back what the pass has written.
+    fn verify(&mut self, start: Time) -> Result<Time, BenchError> {
+        self.verifies = Some(0);
+        let now = self.pump(start)?;
+        self.verifies = None;
+        Ok(now)
+    }
+
+    fn skip(&mut self, spent: Duration) {
+        self.found.started_at = self.found.started_at + spent;
+        if let Some(rates) = &mut self.rates {
+            rates.due = rates.due.map(|due| due + spent);
+        }
+    }
+
+    /// Keeps requests in flight until the pass is over, or until `end`. Returns when that was.
+    fn pump(&mut self, start: Time) -> Result<Time, BenchError> {
         let mut now = start;
         self.added_up_to = start;
         loop {
-            while self.course.left > 0
-                && let Some(place) = self.free.pop()
-            {
-                now = self.issue(place, now)?;
+            let mut later = None;
+            while let Some(place) = self.free.last().copied() {
+                match self.next(now) {
+                    Next::Do(transfer) => {
+                        self.free.pop();
+                        now = self.issue(place, transfer, now)?;
+                    }
+                    Next::Later(due) => {
+                        later = Some(due);
+                        break;
+                    }
+                    Next::End => break,
+                }
             }
-            if self.queue.wait(None) == 0 && self.in_flight == 0 {
-                break;
+            match later {
+                None if self.in_flight == 0 => return Ok(now),
+                // Nothing is outstanding that a wait could be for.
+                Some(due) if self.in_flight == 0 => {
+                    P::sleep(self.end.map_or(due, |end| due.min(end)) - now);
+                }
+                _ => {
+                    self.queue.wait(later.map(|due| due - now));
+                }
             }
             now = P::now();
             self.add_up(now);
@@ -254,50 +292,83 @@ impl<P: Platform> Worker<P> {
             while let Some(completed) = self.queue.next() {
                 self.take(completed, now, window)?;
             }
-            if end.is_some_and(|end| now >= end) {
-                self.course.left = 0;
-            }
-            if self.in_flight == 0 && self.course.left == 0 {
-                break;
+            if self.verifies.is_none() {
+                if self.ramp.is_some_and(|ramp| now >= ramp) {
+                    self.end_ramp(now);
+                }
+                if self.end.is_some_and(|end| now >= end) {
+                    self.course.stop();
+                }
             }
         }
-        if !self.verifies {
-            self.found.ended_at = now;
+    }
+
+    #[inline]
+    fn next(&mut self, now: Time) -> Next {
+        if let Some(from) = self.verifies {
+            return self.course.to_verify(from).map_or(Next::End, |(from, transfer)| {
+                self.verifies = Some(from);
+                Next::Do(transfer)
+            });
         }
-        Ok(())
+        if self.course.is_over() {
+            return Next::End;
+        }
+        let writes = self.course.direction();
+        let writes = match &mut self.rates {
+            None => writes,
+            Some(rates) => match rates.allow(writes, self.course.is_mixed(), now) {
+                Ok(writes) => writes,
+                Err(due) => return Next::Later(due),
+            },
+        };
+        Next::Do(self.course.transfer(writes))
+    }
+
+    /// Forgets what was measured so far. What is in flight does not count.
+    fn end_ramp(&mut self, now: Time) {
+        self.ramp = None;
+        (self.found.read, self.found.write) = (DirectionTally::new(), DirectionTally::new());
+        self.found.in_flight_ns = 0.0;
+        self.found.started_at = now;
+        self.stamps.iter_mut().for_each(|stamp| stamp.counts = false);
+        self.counted_in_flight = 0;
+        self.found.usage = Usage::default();
+        self.usage_before = self.usage();
+        self.run.usage_after_ramp.lock().get_or_insert_with(Usage::of_process);
     }
 
     #[inline]
     fn add_up(&mut self, now: Time) {
         let passed = now.ns_since(self.added_up_to);
-        self.found.in_flight_ns += passed as f64 * f64::from(self.in_flight);
+        self.found.in_flight_ns += passed as f64 * f64::from(self.counted_in_flight);
         self.added_up_to = now;
     }
 
     /// Submits a request; returns when it was.
     #[inline]
-    fn issue(&mut self, place: u32, now: Time) -> Result<Time, BenchError> {
-        let (writes, offset) = self.course.step();
-        let mut buffer = self.buffers[place as usize].take().expect("a free place has its buffer");
-        let writes = writes && !self.verifies;
+    fn issue(&mut self, place: u32, transfer: Transfer, now: Time) -> Result<Time, BenchError> {
+        let Transfer { writes, offset, size } = transfer;
+        let at = place as usize * self.sizes + size;
+        let mut buffer = self.buffers[at].take().expect("a free place has its buffers");
         if writes && self.run.job.verify {
-            pattern::fill(&mut buffer, offset, self.run.job.randseed);
-        } else if writes && self.course.is_mixed && !self.stamps[place as usize].writes {
-            // What was read into it belongs to another place, where it would not be known again.
+            pattern::fill(&mut buffer, offset, self.run.seed);
+        } else if writes && self.marks && self.was_read[at] {
             overwrite::fill(&mut buffer);
         }
+        self.was_read[at] = !writes;
         let request =
             if writes { Request::write(offset, buffer) } else { Request::read(offset, buffer) };
         if let Err(refused) = self.queue.submit(request, u64::from(place)) {
             return Err(BenchError::failed_job(refused.error().to_string()));
         }
-        if !self.verifies {
-            self.add_up(now);
-        }
+        self.add_up(now);
         self.in_flight += 1;
+        let counts = self.verifies.is_none();
+        self.counted_in_flight += u32::from(counts);
         let after = P::now();
         let slat_ns = after.ns_since(now);
-        self.stamps[place as usize] = Stamp { began_at: now, slat_ns, writes };
+        self.stamps[place as usize] = Stamp { began_at: now, slat_ns, transfer, counts };
         Ok(after)
     }
 
@@ -307,21 +378,22 @@ impl<P: Platform> Worker<P> {
         let bytes = result?;
         let buffer = payload.into_one().expect("each request has one buffer");
         self.in_flight -= 1;
-        if self.verifies {
-            if let Some(wrong) = pattern::first_wrong(&buffer, offset, self.run.job.randseed) {
+        let Stamp { began_at, slat_ns, transfer, counts } = self.stamps[cookie as usize];
+        if self.verifies.is_some() {
+            if let Some(wrong) = pattern::first_wrong(&buffer, offset, self.run.seed) {
                 return Err(BenchError::failed_job(format!(
                     "verify: {}: the byte at {wrong} is not what was written",
                     self.run.device.name()
                 )));
             }
             self.found.verified_bytes += bytes as u64;
-        } else {
-            let Stamp { began_at, slat_ns, writes } = self.stamps[cookie as usize];
-            let tally = if writes { &mut self.found.write } else { &mut self.found.read };
+        } else if counts {
+            self.counted_in_flight -= 1;
+            let tally = if transfer.writes { &mut self.found.write } else { &mut self.found.read };
             tally.record(slat_ns, now.ns_since(began_at).max(slat_ns), bytes, window);
             tally.short += u64::from(bytes < buffer.len());
         }
-        self.buffers[cookie as usize] = Some(buffer);
+        self.buffers[cookie as usize * self.sizes + transfer.size] = Some(buffer);
         self.free.push(cookie as u32);
         Ok(())
     }

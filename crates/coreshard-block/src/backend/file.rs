@@ -15,6 +15,7 @@ use super::channel::{Backend, Channel, Geometry};
 use super::pool::{Executor, PoolChannel};
 use super::ring::{Refusals, RingChannel, RingOptions};
 use super::sync;
+use crate::cause::{self, Opening};
 use crate::open_error::{OpenError, OpenErrorKind};
 
 /// How a file's requests are done.
@@ -69,11 +70,6 @@ impl File {
     /// # Errors
     /// Where it is not there, is something else, or cannot be opened as asked.
     pub fn open(path: &Path, options: FileOptions) -> Result<Self, OpenError> {
-        let failed = |reason: io::Error| {
-            let (writing, direct) = (options.write, options.direct);
-            let path = path.to_owned();
-            OpenError::new(OpenErrorKind::File { path, reason, writing, direct })
-        };
         let mut flags = libc::O_CLOEXEC | libc::O_NONBLOCK;
         if options.direct {
             flags |= libc::O_DIRECT;
@@ -83,6 +79,12 @@ impl File {
         if takes {
             flags |= libc::O_EXCL;
         }
+        let failed = |reason: io::Error| {
+            let opening = Opening { writing: options.write, direct: options.direct, takes };
+            let cause = cause::of_opening(path, &reason, opening);
+            let (path, writing) = (path.to_owned(), options.write);
+            OpenError::new(OpenErrorKind::File { path, reason, writing, cause })
+        };
         let folder = || OpenError::new(OpenErrorKind::Folder { path: path.to_owned() });
         let opened =
             OpenOptions::new().read(true).write(options.write).custom_flags(flags).open(path);
@@ -196,8 +198,8 @@ impl<P: Platform> Backend<P> for File {
         let executor = self.options.executor.as_ref();
         let refused = |refusals: Refusals| {
             let name = self.name.clone();
-            let errno = refusals.errno();
-            OpenError::new(OpenErrorKind::Ring { name, steps: refusals.texts(), errno })
+            let cause = cause::of_ring(refusals.errno());
+            OpenError::new(OpenErrorKind::Ring { name, steps: refusals.texts(), cause })
         };
         let ring = || RingChannel::<P>::new(file(), depth, self.options.ring);
         match (&self.options.engine, executor) {

@@ -84,17 +84,29 @@ job_options! {
     rwmixread: "PERCENT";
     /// Bytes of a request [default: 4k]
     bs: "BYTES";
-    /// Bytes of the file that are used, from its start [default: all]
-    size: "BYTES";
+    /// Sizes of requests with their percentages, such as 4k/60:64k/40, in place of bs
+    bssplit: "SPLIT";
+    /// How much of the file is used, in bytes or per cent [default: all]
+    size: "BYTES|PERCENT%";
+    /// Where in the file that begins [default: 0]
+    offset: "BYTES|PERCENT%";
+    /// How much each thread transfers before it is done [default: as much as size]
+    io_size: "BYTES|PERCENT%";
+    /// How often each thread does that [default: 1]
+    loops: "N";
     /// Requests in flight, each thread [default: 1]
     iodepth: "N";
     /// Threads [default: 1]
     numjobs: "N";
-    /// How long it runs, in seconds or with a unit [default: until the size was gone through once]
+    /// The longest that it runs, in seconds or with a unit [default: until io_size was transferred]
     runtime: "TIME";
-    /// Requests, each thread
+    /// How long it runs before it is measured, and before runtime begins [default: 0]
+    ramp_time: "TIME";
+    /// Requests of each thread in each of its loops, at most
     number_ios: "N";
-    /// auto, io_uring, psync, threads, null or memory [default: auto]
+    /// Requests a second of each thread, at most: of reads and of writes
+    rate_iops: "N[,N]";
+    /// auto, io_uring, psync, threads, null, memory, or libaio, which means auto [default: auto]
     ioengine: "ENGINE";
     /// pattern: what was written is read back and compared
     verify: "none|pattern";
@@ -119,14 +131,16 @@ job_options! {
     sqthread_poll;
     /// Completions are polled for
     hipri;
-    /// Taken for fio's sake
+    /// Runs as long as runtime says, however much is transferred
     time_based;
-    /// Taken for fio's sake
-    thread;
-    /// Taken for fio's sake
-    group_reporting;
-    /// Taken for fio's sake
+    /// Picks random blocks without a record: some come again before others come once
     norandommap;
+    /// Without a randseed, the dice begin at the same place in each run [default: 1]
+    randrepeat;
+    /// Taken for fio's sake; threads are what runs in any case
+    thread;
+    /// Taken for fio's sake; threads are reported together in any case
+    group_reporting;
 }
 
 /// The options of `coreshard bench block`.

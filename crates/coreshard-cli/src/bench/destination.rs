@@ -440,8 +440,10 @@ fn stream(path: &Path) -> anyhow::Result<File> {
     const ENXIO: i32 = 6;
     // Opening a pipe would wait until somebody reads it: for ever, maybe.
     let trial = OpenOptions::new().write(true).custom_flags(O_NONBLOCK).open(path);
+    let is_pipe = || path.metadata().is_ok_and(|found| found.file_type().is_fifo());
     let trial = trial.map_err(|error| match error.raw_os_error() {
-        Some(ENXIO) => anyhow!("it is a pipe that nobody reads"),
+        // Of a device it would mean something else.
+        Some(ENXIO) if is_pipe() => anyhow!("it is a pipe that nobody reads"),
         _ => error.into(),
     })?;
     let stream = OpenOptions::new().write(true).open(path)?;

@@ -4,6 +4,7 @@ mod advise;
 mod advise_handed_over;
 mod bench_block;
 mod bench_block_overwrite;
+mod bench_block_words;
 mod bench_queue;
 mod bench_rt;
 mod commands;

@@ -19,7 +19,8 @@ use std::{fs, ptr};
 
 use coreshard_topology::CpuSet;
 
-use super::affinity::{affinity_of, set_affinity_of};
+use super::cpu_mask::{affinity_of, ask, set_affinity_of, words_of};
+use super::limits::nice_of;
 use crate::ThreadId;
 
 /// The calling thread, for calls that take a thread.
@@ -65,7 +66,39 @@ impl Legacy {
     }
 }
 
+/// What a child process gets from the process, ready to be given by a child that must not allocate.
+pub(super) struct ForChild {
+    /// As sched_setaffinity(2) takes it.
+    cpus: Option<Vec<u64>>,
+    nice: Option<i32>,
+    policy: Option<(i32, i32)>,
+}
+
+impl ForChild {
+    /// Gives it to the calling thread. Async-signal-safe: makes system calls, and nothing else.
+    pub(super) fn apply(&self) {
+        if let Some(policy) = self.policy {
+            set_policy(policy);
+        }
+        if let Some(nice) = self.nice {
+            set_nice(nice);
+        }
+        if let Some(words) = &self.cpus {
+            ask(ThreadId(0), words);
+        }
+    }
+}
+
 impl Inherited {
+    pub(super) fn for_child() -> ForChild {
+        let of_process = Self::of_process().of_process;
+        ForChild {
+            cpus: of_process.cpus.as_ref().map(words_of),
+            nice: of_process.nice,
+            policy: of_process.policy,
+        }
+    }
+
     /// Asked by the creator, before it makes a thread. What is not told stays as it is inherited. The main thread,
     /// who changes it, sees what is; others may see what was 10 ms ago.
     pub(super) fn of_process() -> Legacy {
@@ -123,19 +156,12 @@ impl Inherited {
         if let Some(wanted) = self.policy
             && policy_of(CALLER) != Some(wanted)
         {
-            let (policy, priority) = wanted;
-            // SAFETY: the structure is plain integers, and live.
-            unsafe {
-                let mut param: libc::sched_param = std::mem::zeroed();
-                param.sched_priority = priority;
-                libc::sched_setscheduler(CALLER, policy, &raw const param);
-            }
+            set_policy(wanted);
         }
         if let Some(nice) = self.nice.filter(|_| !sets_nice)
             && nice_of(CALLER) != Some(nice)
         {
-            // SAFETY: plain integers.
-            unsafe { libc::setpriority(libc::PRIO_PROCESS, CALLER as libc::id_t, nice) };
+            set_nice(nice);
         }
         if let Some(cpus) = self.cpus.as_ref().filter(|_| !sets_cpus)
             && affinity_of(CALLER).ok().as_ref() != Some(cpus)
@@ -152,6 +178,21 @@ impl Inherited {
     }
 }
 
+/// Gives the calling thread a policy and its fixed priority, where that is allowed.
+fn set_policy((policy, priority): (i32, i32)) {
+    // The raw call, which every C library leaves to the kernel; its parameter is one integer.
+    // SAFETY: the parameter is live.
+    unsafe {
+        libc::syscall(libc::SYS_sched_setscheduler, CALLER, policy, &raw const priority);
+    }
+}
+
+/// Gives the calling thread a nice value, where that is allowed.
+fn set_nice(nice: i32) {
+    // SAFETY: plain integers.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, CALLER as libc::id_t, nice) };
+}
+
 /// Not in every libc.
 const SCHED_DEADLINE: i32 = 6;
 
@@ -161,20 +202,14 @@ fn is_reset(policy: i32) -> bool {
 
 /// A thread's policy, with its flag, and its fixed priority.
 fn policy_of(thread: libc::pid_t) -> Option<(i32, i32)> {
-    let mut param = MaybeUninit::<libc::sched_param>::uninit();
-    // SAFETY: the structure is live; the kernel writes it where it answers 0.
+    let mut priority: libc::c_int = 0;
+    // The raw calls, as in `set_policy`.
+    // SAFETY: the parameter is live.
     unsafe {
-        let policy = libc::sched_getscheduler(thread);
-        (policy >= 0 && libc::sched_getparam(thread, param.as_mut_ptr()) == 0)
-            .then(|| (policy, param.assume_init().sched_priority))
+        let policy = libc::syscall(libc::SYS_sched_getscheduler, thread);
+        (policy >= 0 && libc::syscall(libc::SYS_sched_getparam, thread, &raw mut priority) == 0)
+            .then_some((policy as i32, priority))
     }
-}
-
-/// A thread's nice value.
-pub(super) fn nice_of(thread: libc::pid_t) -> Option<i32> {
-    // SAFETY: plain integers. The raw call answers 20 − nice, so that no answer looks like an error.
-    let answer = unsafe { libc::syscall(libc::SYS_getpriority, libc::PRIO_PROCESS, thread) };
-    (answer > 0).then(|| 20 - answer as i32)
 }
 
 fn blocked_here() -> Option<libc::sigset_t> {

@@ -2,12 +2,16 @@
 
 mod affinity;
 mod atfork;
+mod cause;
 mod cell;
+mod child;
 mod cpu;
+mod cpu_mask;
 mod fork;
 mod futex;
 mod generation;
 mod inherited;
+mod limits;
 mod locals;
 mod privilege;
 mod readers;
@@ -22,6 +26,7 @@ use coreshard_topology::{CpuId, CpuSet, NodeId};
 
 pub use affinity::{affinity, set_affinity};
 pub use cell::HostCell;
+pub use child::ChildCommand;
 pub use cpu::{CpuClock, stack_pointer, thread_cpu_time};
 pub use privilege::is_privileged;
 pub use thread::HostThread;
@@ -89,11 +94,15 @@ impl Platform for Host {
     }
 
     fn set_affinity_of(thread: ThreadId, cpus: impl Iterator<Item = CpuId>) -> bool {
-        affinity::set_affinity_of(thread, cpus)
+        cpu_mask::set_affinity_of(thread, cpus)
     }
 
     fn set_affinity(cpus: &CpuSet) -> Result<(), AffinityError> {
         set_affinity(cpus)
+    }
+
+    fn process_cpus() -> Option<CpuSet> {
+        cpu_mask::affinity_of(std::process::id() as libc::pid_t).ok()
     }
 
     fn allocate(bytes: usize, node: Option<NodeId>) -> Result<NodeMemory, NodeMemoryError> {

@@ -9,7 +9,8 @@ use std::sync::{Mutex, Once, PoisonError};
 use std::time::Duration;
 use std::{fs, io, ptr};
 
-use super::{Host, HostThread, cpu, thread};
+use super::limits::{CAP_IPC_LOCK, CAP_SYS_NICE, field_of, has_capability, soft_limit};
+use super::{Host, HostThread, cause, cpu, thread};
 use crate::{
     InheritError, LockedMemory, MemoryLockError, Policy, PolicyError, RealTime, RealTimeLimits,
     SpawnError, ThreadHandle, ThreadId, ThreadSpec, Throttle, Time,
@@ -19,8 +20,6 @@ const SCHED_DEADLINE: u32 = 6;
 const SCHED_FLAG_RESET_ON_FORK: u64 = 1;
 /// futex(2), since Linux 5.14: like FUTEX_LOCK_PI, with the monotonic clock.
 const FUTEX_LOCK_PI2: i32 = 13;
-const CAP_IPC_LOCK: u32 = 14;
-const CAP_SYS_NICE: u32 = 23;
 
 /// How much of a new thread's stack is used once, where it cannot be asked for: less than any stack.
 const FALLBACK_BYTES: usize = 16 << 10;
@@ -107,8 +106,9 @@ fn set_policy(thread: u32, policy: Policy, resets: bool) -> Result<(), PolicyErr
         // SAFETY: the structure is live and says its own size.
         _ => unsafe { libc::syscall(libc::SYS_sched_setattr, thread, &raw const attr, 0) },
     };
-    let refused = |reason| {
-        PolicyError::refused(policy, reason, soft_limit(libc::RLIMIT_RTPRIO).unwrap_or(99) as u8)
+    let refused = |reason: io::Error| {
+        let cause = cause::of_policy(policy, reason.raw_os_error(), ThreadId(thread));
+        PolicyError::refused(policy, reason, cause)
     };
     if rc != 0 {
         return Err(refused(io::Error::last_os_error()));
@@ -118,34 +118,6 @@ fn set_policy(thread: u32, policy: Policy, resets: bool) -> Result<(), PolicyErr
         return Ok(());
     }
     Err(PolicyError::read_back(policy, found.policy()))
-}
-
-/// What names a limit: glibc has an unsigned type of its own for it, musl takes an int.
-#[cfg(target_env = "gnu")]
-type Resource = libc::__rlimit_resource_t;
-#[cfg(not(target_env = "gnu"))]
-type Resource = libc::c_int;
-
-/// The limit in force; `None` for no limit.
-fn soft_limit(resource: Resource) -> Option<u64> {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the structure is live for the kernel to fill.
-    let rc = unsafe { libc::getrlimit(resource, &raw mut limit) };
-    (rc == 0 && limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
-}
-
-/// Whether the calling thread has a capability; false where that cannot be told.
-fn has_capability(number: u32) -> bool {
-    field_of("/proc/thread-self/status", "CapEff:")
-        .and_then(|text| u64::from_str_radix(&text, 16).ok())
-        .is_some_and(|set| set & (1 << number) != 0)
-}
-
-/// The first word after `key`, at the beginning of a line of a file.
-fn field_of(path: &str, key: &str) -> Option<String> {
-    let text = fs::read_to_string(path).ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix(key))?;
-    line.split_whitespace().next().map(str::to_owned)
 }
 
 fn status_bytes(key: &str) -> u64 {
@@ -387,7 +359,8 @@ impl RealTime for Host {
             if rc != 0 {
                 let reason = io::Error::last_os_error();
                 let limit = Self::real_time_limits().locked_bytes;
-                return Err(MemoryLockError::new(status_bytes("VmSize:"), limit, reason));
+                let cause = cause::of_memory_lock(status_bytes("VmSize:"), limit);
+                return Err(MemoryLockError::new(reason, cause));
             }
             memory.1 = locked_before;
         }

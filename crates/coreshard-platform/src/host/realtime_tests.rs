@@ -59,18 +59,19 @@ fn a_thread_has_its_policy_or_there_is_an_error_with_the_limit() {
 }
 
 #[test]
-fn a_limit_is_named_where_that_is_the_reason_alone() {
-    let policy = Policy::Deadline { runtime: Duration::ZERO, period: Duration::from_secs(1) };
-    let of = |errno| {
-        PolicyError::refused(policy, std::io::Error::from_raw_os_error(errno), 0).to_string()
-    };
-    assert!(of(libc::EPERM).contains("RLIMIT_RTPRIO is 0, and CAP_SYS_NICE is needed"));
-    assert!(of(libc::EBUSY).contains("is promised already"));
-    for errno in [libc::EPERM, libc::EBUSY, libc::EINVAL] {
-        let error = of(errno);
-        assert!(error.starts_with("SCHED_DEADLINE 0 of 1000000 µs was refused ("), "{error}");
-        assert_eq!(error.contains("RLIMIT_RTPRIO"), errno == libc::EPERM, "{error}");
+fn the_deadline_policy_is_refused_to_a_pinned_thread_for_its_affinity() {
+    let cpus = crate::affinity().unwrap();
+    if cpus.len() < 2 || !has_capability(CAP_SYS_NICE) {
+        return skip(Lack::Rt, "the affinity is not the reason here");
     }
+    let spec =
+        ThreadSpec { affinity: Some(cpus.iter().take(1).collect()), ..ThreadSpec::default() };
+    let policy =
+        Policy::Deadline { runtime: Duration::from_millis(1), period: Duration::from_millis(100) };
+    let error = Host::spawn_as(spec, policy, Box::new(|| {})).unwrap_err().to_string();
+    let says =
+        format!("may run on CPUs {}, and the kernel gives this policy", cpus.first().unwrap());
+    assert!(error.contains(&says) && !error.contains("RLIMIT"), "{error}");
 }
 
 #[test]

@@ -6,7 +6,9 @@ use std::io;
 use std::sync::mpsc;
 
 use super::affinity::set_affinity;
-use super::inherited::{Inherited, nice_of};
+use super::cause;
+use super::inherited::Inherited;
+use super::limits::nice_of;
 use crate::platform::errors::SpawnErrorKind;
 use crate::{SpawnError, ThreadHandle, ThreadSpec};
 
@@ -127,12 +129,15 @@ fn set_nice(asked: i8) -> Result<(), SpawnErrorKind> {
     // SAFETY: plain system calls with integers; 0 means the calling thread.
     let rc = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, i32::from(asked)) };
     if rc != 0 {
-        return Err(SpawnErrorKind::Nice { asked, found: Err(io::Error::last_os_error()) });
+        let error = io::Error::last_os_error();
+        let cause = cause::of_nice(asked, error.raw_os_error());
+        return Err(SpawnErrorKind::Nice { asked, found: Err(error), cause });
     }
+    let differs = |found| SpawnErrorKind::Nice { asked, found, cause: None };
     match nice_of(0) {
         Some(found) if found == i32::from(asked) => Ok(()),
-        Some(found) => Err(SpawnErrorKind::Nice { asked, found: Ok(found) }),
-        None => Err(SpawnErrorKind::Nice { asked, found: Err(io::Error::last_os_error()) }),
+        Some(found) => Err(differs(Ok(found))),
+        None => Err(differs(Err(io::Error::last_os_error()))),
     }
 }
 

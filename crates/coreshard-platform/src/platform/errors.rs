@@ -9,6 +9,7 @@ use coreshard_topology::CpuSet;
 pub struct AffinityError {
     asked: Option<CpuSet>,
     kind: AffinityErrorKind,
+    cause: Option<String>,
 }
 
 #[derive(Debug)]
@@ -20,17 +21,22 @@ enum AffinityErrorKind {
 impl AffinityError {
     /// An error for a platform that refuses `asked`.
     pub fn refused(asked: CpuSet, reason: io::Error) -> Self {
-        Self { asked: Some(asked), kind: AffinityErrorKind::Refused(reason) }
+        Self { asked: Some(asked), kind: AffinityErrorKind::Refused(reason), cause: None }
     }
 
     /// Where the affinity that a thread has is not told.
     pub(crate) fn not_told(reason: io::Error) -> Self {
-        Self { asked: None, kind: AffinityErrorKind::Refused(reason) }
+        Self { asked: None, kind: AffinityErrorKind::Refused(reason), cause: None }
     }
 
     /// Where `found` was set in place of `asked`.
     pub(crate) fn read_back(asked: CpuSet, found: CpuSet) -> Self {
-        Self { asked: Some(asked), kind: AffinityErrorKind::ReadBack(found) }
+        Self { asked: Some(asked), kind: AffinityErrorKind::ReadBack(found), cause: None }
+    }
+
+    /// With a cause that was found out.
+    pub(crate) fn because(self, cause: Option<String>) -> Self {
+        Self { cause, ..self }
     }
 }
 
@@ -38,20 +44,17 @@ impl fmt::Display for AffinityError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.asked, &self.kind) {
             (Some(asked), AffinityErrorKind::Refused(error)) => {
-                write!(f, "the kernel refused to let a thread run on CPUs {asked}: {error}")
+                write!(f, "the kernel refused to let a thread run on CPUs {asked}: {error}")?;
             }
             (None, AffinityErrorKind::Refused(error)) => {
-                write!(f, "the kernel does not tell a thread's affinity: {error}")
+                write!(f, "the kernel does not tell a thread's affinity: {error}")?;
             }
             (asked, AffinityErrorKind::ReadBack(found)) => {
                 let asked = asked.as_ref().map(ToString::to_string).unwrap_or_default();
-                write!(
-                    f,
-                    "a thread was to run on CPUs {asked}, but the kernel set {found}: \
-                     a cpuset or an offline CPU stands between"
-                )
+                write!(f, "a thread was to run on CPUs {asked}, but the kernel set {found}")?;
             }
         }
+        self.cause.iter().try_for_each(|cause| write!(f, "; {cause}"))
     }
 }
 
@@ -67,48 +70,54 @@ impl std::error::Error for AffinityError {
 /// Why a thread could not be had as asked for.
 #[derive(Debug)]
 pub struct SpawnError {
-    thread: String,
-    kind: SpawnErrorKind,
+    // Small where all goes well.
+    inner: Box<(String, SpawnErrorKind)>,
 }
 
 #[derive(Debug)]
 pub(crate) enum SpawnErrorKind {
     Create(io::Error),
     Affinity(AffinityError),
-    Nice { asked: i8, found: Result<i32, io::Error> },
+    /// With a cause that was found out.
+    Nice {
+        asked: i8,
+        found: Result<i32, io::Error>,
+        cause: Option<String>,
+    },
 }
 
 impl SpawnError {
     pub(crate) fn new(thread: String, kind: SpawnErrorKind) -> Self {
-        Self { thread, kind }
+        Self { inner: Box::new((thread, kind)) }
     }
 
     /// An error for a platform that cannot make threads, or is told to behave so.
     pub fn refused(thread: impl Into<String>, reason: io::Error) -> Self {
-        Self { thread: thread.into(), kind: SpawnErrorKind::Create(reason) }
+        Self::new(thread.into(), SpawnErrorKind::Create(reason))
     }
 
     /// An error for a platform that cannot give a thread its affinity.
     pub fn affinity(thread: impl Into<String>, reason: AffinityError) -> Self {
-        Self { thread: thread.into(), kind: SpawnErrorKind::Affinity(reason) }
+        Self::new(thread.into(), SpawnErrorKind::Affinity(reason))
     }
 }
 
 impl fmt::Display for SpawnError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "thread {:?} cannot be started: ", self.thread)?;
-        match &self.kind {
+        let (thread, kind) = &*self.inner;
+        write!(f, "thread {thread:?} cannot be started: ")?;
+        match kind {
             SpawnErrorKind::Create(error) => write!(f, "{error}"),
             SpawnErrorKind::Affinity(error) => write!(f, "{error}"),
-            SpawnErrorKind::Nice { asked, found: Err(error) } => {
+            SpawnErrorKind::Nice { asked, found: Err(error), cause } => {
+                write!(f, "nice {asked} was refused ({error})")?;
+                cause.iter().try_for_each(|cause| write!(f, ": {cause}"))
+            }
+            SpawnErrorKind::Nice { asked, found: Ok(found), .. } => {
                 write!(
                     f,
-                    "nice {asked} was refused ({error}); allowed are -20 to 19, and below the \
-                     current value only with CAP_SYS_NICE or RLIMIT_NICE"
+                    "nice {asked} was asked for, but the kernel set {found}; allowed are -20 to 19"
                 )
-            }
-            SpawnErrorKind::Nice { asked, found: Ok(found) } => {
-                write!(f, "nice {asked} was asked for, but the kernel set {found}")
             }
         }
     }
@@ -116,7 +125,7 @@ impl fmt::Display for SpawnError {
 
 impl std::error::Error for SpawnError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match &self.kind {
+        match &self.inner.1 {
             SpawnErrorKind::Create(error) | SpawnErrorKind::Nice { found: Err(error), .. } => {
                 Some(error)
             }

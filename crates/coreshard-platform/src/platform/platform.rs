@@ -97,6 +97,15 @@ pub trait Platform: fmt::Debug + Sized + Send + Sync + 'static {
         false
     }
 
+    /// Returns the CPUs that this process may use: those that are left to its main thread by what started
+    /// the process (taskset, a cpuset) and by the thread itself. `None` if nothing limits them, or the
+    /// platform cannot tell.
+    ///
+    /// A runtime uses no others unless the program names them.
+    fn process_cpus() -> Option<CpuSet> {
+        None
+    }
+
     /// Memory on `node`, zeroed and touched, or anywhere where the node is unknown.
     ///
     /// # Errors

@@ -117,44 +117,30 @@ impl fmt::Display for Policy {
 pub struct PolicyError {
     asked: Policy,
     found: Result<Policy, io::Error>,
-    highest: u8,
+    cause: Option<String>,
 }
 
 impl PolicyError {
-    /// The platform refused `asked`; without privilege, priorities up to `highest` are allowed.
-    pub fn refused(asked: Policy, reason: io::Error, highest: u8) -> Self {
-        Self { asked, found: Err(reason), highest }
+    /// The platform refused `asked`. `cause` is for a cause that was found out, and what would help; without one the
+    /// reason stands alone.
+    pub fn refused(asked: Policy, reason: io::Error, cause: Option<String>) -> Self {
+        Self { asked, found: Err(reason), cause }
     }
 
     /// The platform set another policy than the one asked for.
     pub fn read_back(asked: Policy, found: Policy) -> Self {
-        Self { asked, found: Ok(found), highest: 0 }
+        Self { asked, found: Ok(found), cause: None }
     }
 }
 
 impl fmt::Display for PolicyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { asked, found, highest } = self;
+        let Self { asked, found, cause } = self;
         match found {
-            Ok(found) => write!(f, "{asked} was asked for, but the kernel set {found}"),
-            Err(reason) => {
-                write!(f, "{asked} was refused ({reason})")?;
-                match reason.kind() {
-                    io::ErrorKind::PermissionDenied => {
-                        write!(f, ": RLIMIT_RTPRIO is {highest}, and ")?;
-                        match asked.priority() {
-                            Some(priority) => write!(f, "{priority} or CAP_SYS_NICE is needed"),
-                            None => f.write_str("CAP_SYS_NICE is needed"),
-                        }?;
-                        f.write_str("; a control group without real-time runtime refuses it too")
-                    }
-                    io::ErrorKind::ResourceBusy => {
-                        f.write_str(": too much of the CPUs' time is promised already")
-                    }
-                    _ => Ok(()),
-                }
-            }
+            Ok(found) => write!(f, "{asked} was asked for, but the kernel set {found}")?,
+            Err(reason) => write!(f, "{asked} was refused ({reason})")?,
         }
+        cause.iter().try_for_each(|cause| write!(f, ": {cause}"))
     }
 }
 
@@ -229,26 +215,21 @@ impl Drop for LockedMemory {
 /// Why memory cannot be locked.
 #[derive(Debug)]
 pub struct MemoryLockError {
-    needed_bytes: u64,
-    limit_bytes: Option<u64>,
     reason: io::Error,
+    cause: Option<String>,
 }
 
 impl MemoryLockError {
-    /// The process has `needed_bytes` to lock, and the platform refused.
-    pub fn new(needed_bytes: u64, limit_bytes: Option<u64>, reason: io::Error) -> Self {
-        Self { needed_bytes, limit_bytes, reason }
+    /// The platform refused. `cause` is for a cause that was found out, and what would help.
+    pub fn new(reason: io::Error, cause: Option<String>) -> Self {
+        Self { reason, cause }
     }
 }
 
 impl fmt::Display for MemoryLockError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "memory cannot be locked ({}): ", self.reason)?;
-        match self.limit_bytes {
-            Some(limit) => write!(f, "RLIMIT_MEMLOCK is {limit} bytes, and ")?,
-            None => write!(f, "RLIMIT_MEMLOCK is unlimited; ")?,
-        }
-        write!(f, "{} bytes or CAP_IPC_LOCK are needed", self.needed_bytes)
+        write!(f, "memory cannot be locked ({})", self.reason)?;
+        self.cause.iter().try_for_each(|cause| write!(f, ": {cause}"))
     }
 }
 

@@ -97,7 +97,9 @@ impl<P: RealTime> ExecutorBuilder<P> {
         }
     }
 
-    /// The CPUs to use; all that are online by default.
+    /// Sets the CPUs to use. By default these are the CPUs of the topology that the process may use:
+    /// those in the affinity mask of its main thread, which taskset and cpusets limit. A program that was
+    /// started with fewer CPUs, and isolates others for its real-time tasks, names them here.
     #[must_use]
     pub fn cpus(mut self, cpus: CpuSet) -> Self {
         self.cpus = Some(cpus);
@@ -173,11 +175,8 @@ impl<P: RealTime> ExecutorBuilder<P> {
         let (executor, degradations) = self.build_degraded()?;
         match degradations.into_iter().next() {
             None => Ok(executor),
-            Some(
-                Degradation::Priorities(error)
-                | Degradation::MemoryLock(error)
-                | Degradation::Watchdog(error),
-            ) => Err(error),
+            Some(Degradation::Priorities(error) | Degradation::MemoryLock(error)) => Err(error),
+            Some(Degradation::Watchdog(error)) => Err(RtError::watchdog(error)),
         }
     }
 
@@ -190,7 +189,17 @@ impl<P: RealTime> ExecutorBuilder<P> {
     pub fn build_degraded(self) -> Result<(Executor<P>, Vec<Degradation>), RtError> {
         let Self { topology, cpus, rung, lock_memory, priorities, mut options, .. } = self;
         options.check()?;
-        let cpus = cpus.unwrap_or_else(|| topology.online().clone());
+        let cpus = match (cpus, P::process_cpus()) {
+            (Some(named), _) => named,
+            (None, None) => topology.online().clone(),
+            (None, Some(allowed)) => {
+                let usable = topology.online() & &allowed;
+                if usable.is_empty() {
+                    return Err(RtError::no_usable_cpu(topology.online(), &allowed));
+                }
+                usable
+            }
+        };
         let (index, writers) = PriorityIndex::new(rung, &topology, &cpus)?;
         let mut degradations = Vec::new();
         let highest = priorities.iter().max().copied().unwrap_or(Priority::MIN);

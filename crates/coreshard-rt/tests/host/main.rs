@@ -3,6 +3,7 @@
 mod executor;
 mod forked_process;
 mod growth;
+mod limits;
 mod stops;
 mod support;
 mod thrown;

@@ -119,6 +119,8 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
 
     /// Whether workers may never leave their pod. Default: no: a worker starts in its pod and is
     /// brought back to it, for 5 ms at least, but the kernel may move it out while the pod is full.
+    /// A process that an item starts inherits the CPUs of its worker, unless the item calls
+    /// [`ChildCommand::inherit_from_process`](coreshard_platform::ChildCommand::inherit_from_process).
     ///
     /// # Examples
     /// ```

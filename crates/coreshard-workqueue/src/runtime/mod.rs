@@ -72,7 +72,8 @@ impl<P: Platform> fmt::Debug for RuntimeBuilder<P> {
 }
 
 impl<P: Platform> RuntimeBuilder<P> {
-    /// The CPUs of the topology that may be used. Default: all of them.
+    /// The CPUs of the topology that may be used. Default: those that the process may use, by its main
+    /// thread's affinity; all of them on a simulated machine, and on one that is [laid over](Self::laid_over) others.
     ///
     /// # Examples
     /// ```
@@ -399,7 +400,20 @@ impl<P: Platform> RuntimeBuilder<P> {
     pub fn build(self) -> Result<Runtime<P>, BuildError> {
         let what = || format!("runtime on {}", self.topology.name());
         let online = self.topology.online();
-        let usable = self.usable.unwrap_or_else(|| online.clone());
+        let usable = match self.usable {
+            Some(named) => named,
+            // Workers of an emulated machine run on the CPUs that it is laid over.
+            None if self.laid_over.is_some() => online.clone(),
+            None => match P::process_cpus() {
+                Some(allowed) if online.is_disjoint(&allowed) => {
+                    let kind =
+                        BuildErrorKind::CpusNotUsable { cpus: online.clone(), usable: allowed };
+                    return Err(BuildError::new(what(), kind));
+                }
+                Some(allowed) => online.intersection(&allowed),
+                None => online.clone(),
+            },
+        };
         let laid_over: Option<Vec<CpuId>> = self.laid_over.map(|cpus| cpus.iter().collect());
         if usable.is_empty() || laid_over.as_ref().is_some_and(Vec::is_empty) {
             return Err(BuildError::new(what(), BuildErrorKind::EmptyMask));

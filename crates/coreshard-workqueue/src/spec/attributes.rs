@@ -21,7 +21,8 @@ pub enum Priority {
     Normal,
     /// Pools of their own, whose workers have nice −20 unless the queue says otherwise, so that
     /// items neither wait behind normal ones nor for their CPU time. As the kernel's
-    /// `WQ_HIGHPRI`.
+    /// `WQ_HIGHPRI`. A process that an item starts inherits the nice value, unless the item calls
+    /// [`ChildCommand::inherit_from_process`](coreshard_platform::ChildCommand::inherit_from_process).
     High,
 }
 

@@ -127,11 +127,9 @@ impl fmt::Display for InsightError {
                     input::path(path)
                 )
             }
-            InsightErrorKind::Connect { path, error } => write!(
-                f,
-                "the socket {} cannot be opened: {error}; only the user that it belongs to may",
-                input::path(path)
-            ),
+            InsightErrorKind::Connect { path, error } => {
+                write!(f, "the socket {} cannot be opened: {error}", input::path(path))
+            }
             InsightErrorKind::StrangeServer { path, user, own } => write!(
                 f,
                 "the socket {} is served by user {user} and you are user {own}; what it says is \

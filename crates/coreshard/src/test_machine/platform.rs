@@ -125,6 +125,10 @@ impl Platform for TestMachine {
         on!(set_affinity_of(thread, cpus))
     }
 
+    fn process_cpus() -> Option<CpuSet> {
+        on!(process_cpus())
+    }
+
     fn allocate(bytes: usize, node: Option<NodeId>) -> Result<NodeMemory, NodeMemoryError> {
         // Simulated memory is the same wherever it lies; and it may be there for longer than a simulation.
         Host::allocate(bytes, node.filter(|_| !Sim::is_running()))

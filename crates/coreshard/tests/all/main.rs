@@ -1,5 +1,6 @@
 //! The library as its users have it, with the features that the workspace turns on.
 
+mod children;
 mod configured;
 mod container;
 mod documentation;

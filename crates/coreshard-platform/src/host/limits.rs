@@ -1,0 +1,42 @@
+//! Limits, capabilities and nice values, as they are.
+#![allow(unsafe_code)]
+
+use std::fs;
+
+pub(super) const CAP_IPC_LOCK: u32 = 14;
+pub(super) const CAP_SYS_NICE: u32 = 23;
+
+/// What names a limit: glibc has an unsigned type of its own for it, musl takes an int.
+#[cfg(target_env = "gnu")]
+type Resource = libc::__rlimit_resource_t;
+#[cfg(not(target_env = "gnu"))]
+type Resource = libc::c_int;
+
+/// The limit in force; `None` for no limit.
+pub(super) fn soft_limit(resource: Resource) -> Option<u64> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the structure is live for the kernel to fill.
+    let rc = unsafe { libc::getrlimit(resource, &raw mut limit) };
+    (rc == 0 && limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
+}
+
+/// Whether the calling thread has a capability; false where that cannot be told.
+pub(super) fn has_capability(number: u32) -> bool {
+    field_of("/proc/thread-self/status", "CapEff:")
+        .and_then(|text| u64::from_str_radix(&text, 16).ok())
+        .is_some_and(|set| set & (1 << number) != 0)
+}
+
+/// The first word after `key`, at the beginning of a line of a file.
+pub(super) fn field_of(path: &str, key: &str) -> Option<String> {
+    let text = fs::read_to_string(path).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix(key))?;
+    line.split_whitespace().next().map(str::to_owned)
+}
+
+/// A thread's nice value.
+pub(super) fn nice_of(thread: libc::pid_t) -> Option<i32> {
+    // SAFETY: plain integers. The raw call answers 20 − nice, so that no answer looks like an error.
+    let answer = unsafe { libc::syscall(libc::SYS_getpriority, libc::PRIO_PROCESS, thread) };
+    (answer > 0).then(|| 20 - answer as i32)
+}
