@@ -183,6 +183,16 @@ check_bindings() {
       breach "${folder%/} depends on another crate of ours than coreshard" "$wrong" \
         "lean on the public face, as a user's program does; what is missing there is to be added there"
     fi
+    # Native threads use objects that Python's collector may take for garbage.
+    [ -d "${folder}src" ] || continue
+    wrong=$(find "${folder}src" -name '*.rs' -exec awk '
+      /#\[pyclass/ && !says { print FILENAME ":" FNR ": " $0 }
+      { says = /^ *\/\/ Collector: / || (says && /^ *\/\/ /) }' {} + | sort)
+    if [ -n "$wrong" ]; then
+      breach "a Python class does not say what its native threads may use" "$wrong" \
+        "write \"// Collector: ...\" above #[pyclass]: which Python objects a native thread reaches through it, and why the \
+collector cannot clear them meanwhile"
+    fi
   done
 }
 

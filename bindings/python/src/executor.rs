@@ -14,6 +14,7 @@ use crate::process::classes;
 use crate::{threads, waiting};
 
 /// The compiled half of `coreshard.Executor`.
+// Collector: runners use the initializer, which is shown only while there is no runner. Calls that wait own their futures.
 #[pyclass(subclass, frozen, module = "coreshard._native")]
 pub(crate) struct ExecutorCore {
     /// Set by `__init__`.

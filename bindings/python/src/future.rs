@@ -39,6 +39,7 @@ const STATE: u32 = 7;
 const WAITED: u32 = 8;
 
 /// The compiled half of `coreshard.Future`.
+// Collector: an item or an intake that will run the call owns a reference to this future, which no object shows.
 #[pyclass(subclass, frozen, module = "coreshard._native")]
 pub(crate) struct FutureCore {
     word: AtomicU32,

@@ -358,7 +358,6 @@ impl Intake {
     }
 
     pub(crate) fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
-        // While a runner is there, it may need what this holds, so nobody may take it for garbage.
         let is_idle = self.state.try_lock().is_ok_and(|state| state.runners == 0);
         match &self.settings.initializer {
             Some(initializer) if is_idle => initializer.traverse(visit),
