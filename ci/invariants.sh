@@ -174,6 +174,15 @@ check_arrows() {
 # The libraries for other languages have no logic of their own.
 check_bindings() {
   local folder down wrong
+  # A forked process inherits its parent's statics, and their locks as they are at that moment.
+  for folder in adapters/*/; do
+    [ -d "${folder}src" ] || continue
+    wrong=$(grep -rnE 'static [A-Z_]+: *([a-z_]+::)*(Once|OnceLock|LazyLock|Mutex|RwLock|Condvar)\b' "${folder}src" || true)
+    if [ -n "$wrong" ]; then
+      breach "${folder%/} has a static that a forked process shares with its parent" "$wrong" \
+        "wrap it in coreshard_platform::PerProcess"
+    fi
+  done
   for folder in bindings/*/; do
     [ -e "${folder}Cargo.toml" ] || continue
     # By its manifest: some are workspaces of their own.

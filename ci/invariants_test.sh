@@ -191,6 +191,13 @@ printf '%s\n' '// A comment.' '#[pyclass]' 'struct B;' >>"$house/bindings/python
 expect 'a Python class does not say what its native threads may use' "a Python class that says nothing" check_bindings
 
 build_house
+mkdir -p "$house/adapters/other/src"
+echo 'static KNOWN: PerProcess<OnceLock<u8>> = PerProcess::new();' >"$house/adapters/other/src/lib.rs"
+expect peace "an adapter's static that each process has anew"
+echo '    static KNOWN: OnceLock<u8> = OnceLock::new();' >>"$house/adapters/other/src/lib.rs"
+expect 'adapters/other has a static that a forked process shares with its parent' "an adapter's static that is inherited" check_bindings
+
+build_house
 echo 'pub fn read() { std::fs::read_to_string("x").ok(); }' >>"$house/crates/coreshard-cli/src/lib.rs"
 expect 'coreshard-cli reads a file without a bound' "a file read without a bound" check_edges
 
