@@ -343,7 +343,12 @@ impl Workqueue {
                 sleepers.wake();
             }
         };
-        self.put(py, None, item)?;
+        let submitted = match self.room(py)? {
+            Room::Reserved(room) => room.submit(item),
+            Room::Any => self.handle().submit(item),
+            Room::OnWorker => waiting::without_lock(py, || self.handle().submit(item)),
+        };
+        future.get().set_item(submitted.map_err(runtime_error)?);
         Ok(made.unbind())
     }
 

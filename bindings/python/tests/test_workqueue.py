@@ -42,6 +42,41 @@ class Queues(unittest.TestCase):
                 queue.queue(seen.append, n)
         self.assertEqual(seen, list(range(2000)))
 
+    def test_an_ordered_item_that_waits_for_one_behind_it_is_told_so(self):
+        with coreshard.Workqueue("log", ordered=True) as queue:
+
+            def wait(timeout=None):
+                behind = queue.submit(int)
+                told = []
+                for _ in range(2):
+                    with self.assertRaisesRegex(RuntimeError, "log.*behind|behind.*log|one at a time"):
+                        told.append(behind.result(timeout))
+                    with self.assertRaises(RuntimeError):
+                        behind.exception(timeout)
+                return behind
+
+            for timeout in None, 60:
+                behind = queue.submit(wait, timeout).result()
+                # It runs all the same, in its turn.
+                self.assertEqual(behind.result(), 0)
+
+            own = queue.submit(lambda: own.result())
+            with self.assertRaisesRegex(RuntimeError, "itself"):
+                own.result()
+
+    def test_an_item_that_waits_for_another_one_lends_its_turn(self):
+        with coreshard.Workqueue("turns", max_active=1) as queue:
+
+            def deep(depth):
+                return 0 if depth == 0 else 1 + queue.submit(deep, depth - 1).result()
+
+            self.assertEqual(queue.submit(deep, 20).result(), 20)
+
+    def test_an_item_waits_for_another_queue(self):
+        with coreshard.Workqueue("first", ordered=True) as first, coreshard.Workqueue("second", ordered=True) as second:
+            self.assertEqual(first.submit(lambda: second.submit(sum, [1, 2]).result()).result(), 3)
+            self.assertEqual(first.submit(lambda: second.submit(sum, [1, 2]).result(60)).result(), 3)
+
     def test_submit_gives_a_future(self):
         with coreshard.Workqueue("sums", scope="system", max_active=2) as queue:
             self.assertEqual(queue.submit(sum, [1, 2, 3]).result(), 6)
