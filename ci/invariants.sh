@@ -174,6 +174,15 @@ check_arrows() {
 # The libraries for other languages have no logic of their own.
 check_bindings() {
   local folder down wrong
+  # A forked process inherits its parent's statics, and their locks as they are at that moment.
+  for folder in adapters/*/; do
+    [ -d "${folder}src" ] || continue
+    wrong=$(grep -rnE 'static [A-Z_]+: *([a-z_]+::)*(Once|OnceLock|LazyLock|Mutex|RwLock|Condvar)\b' "${folder}src" || true)
+    if [ -n "$wrong" ]; then
+      breach "${folder%/} has a static that a forked process shares with its parent" "$wrong" \
+        "wrap it in coreshard_platform::PerProcess"
+    fi
+  done
   for folder in bindings/*/; do
     [ -e "${folder}Cargo.toml" ] || continue
     # By its manifest: some are workspaces of their own.
@@ -182,6 +191,16 @@ check_bindings() {
     if [ -n "$wrong" ]; then
       breach "${folder%/} depends on another crate of ours than coreshard" "$wrong" \
         "lean on the public face, as a user's program does; what is missing there is to be added there"
+    fi
+    # Native threads use objects that Python's collector may take for garbage.
+    [ -d "${folder}src" ] || continue
+    wrong=$(find "${folder}src" -name '*.rs' -exec awk '
+      /#\[pyclass/ && !says { print FILENAME ":" FNR ": " $0 }
+      { says = /^ *\/\/ Collector: / || (says && /^ *\/\/ /) }' {} + | sort)
+    if [ -n "$wrong" ]; then
+      breach "a Python class does not say what its native threads may use" "$wrong" \
+        "write \"// Collector: ...\" above #[pyclass]: which Python objects a native thread reaches through it, and why the \
+collector cannot clear them meanwhile"
     fi
   done
 }

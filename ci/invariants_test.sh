@@ -188,6 +188,18 @@ printf '%s\n' '[workspace]' '[package]' 'name = "coreshard-python"' 'version = "
 expect peace "a library for another language, a workspace of its own"
 echo 'coreshard-topology = { path = "../../crates/coreshard-topology" }' >>"$house/bindings/python/Cargo.toml"
 expect 'bindings/python depends on another crate of ours than coreshard' "one that goes past the public face" check_bindings
+sed -i '$d' "$house/bindings/python/Cargo.toml"
+printf '%s\n' '// Collector: it holds no Python object, and' '// nothing else.' '#[pyclass(frozen)]' 'struct A;' >>"$house/bindings/python/src/lib.rs"
+expect peace "a Python class that says what its native threads use"
+printf '%s\n' '// A comment.' '#[pyclass]' 'struct B;' >>"$house/bindings/python/src/lib.rs"
+expect 'a Python class does not say what its native threads may use' "a Python class that says nothing" check_bindings
+
+build_house
+mkdir -p "$house/adapters/other/src"
+echo 'static KNOWN: PerProcess<OnceLock<u8>> = PerProcess::new();' >"$house/adapters/other/src/lib.rs"
+expect peace "an adapter's static that each process has anew"
+echo '    static KNOWN: OnceLock<u8> = OnceLock::new();' >>"$house/adapters/other/src/lib.rs"
+expect 'adapters/other has a static that a forked process shares with its parent' "an adapter's static that is inherited" check_bindings
 
 build_house
 echo 'pub fn read() { std::fs::read_to_string("x").ok(); }' >>"$house/crates/coreshard-cli/src/lib.rs"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # All that bindings/python is held to: for each interpreter a wheel, the package's tests, the interpreter's own tests of
-# executors, joblib's tests with the backend, the notebook, and the types. Needs the network, for Python's packages.
+# executors, joblib's tests with the backend, Dask's with the executor, the notebook, and the types. Needs the network, for Python's packages.
 #
 # Usage: bindings/python/check.sh [INTERPRETER...]    python3 by default
 set -euo pipefail
@@ -37,6 +37,11 @@ for interpreter in "${@:-python3}"; do
     # Two of them have the backend's name used in processes of joblib's: it is registered there, too.
     (cd "$work" && PYTHONPATH=$OLDPWD/tests:$OLDPWD/tests/joblib_children "$python" -m pytest -q -p joblib_plug -p no:cacheprovider \
       --pyargs joblib.test.test_parallel -k coreshard)
+  fi
+  if has dask && has pytest; then
+    # Left out are those that fail with a ThreadPoolExecutor as pool, too: they ask what Dask does without one.
+    (cd "$work" && PYTHONPATH=$OLDPWD/tests "$python" -m pytest -q -p dask_plug -p no:cacheprovider \
+      -k 'not (test_contextvars or array_bag or test_get_scheduler or test_num_workers_config or test_temporary_directory)' --pyargs dask.tests.test_threaded dask.tests.test_delayed dask.tests.test_base dask.bag.tests.test_bag)
   fi
   if has mypy; then "$python" -m mypy --strict tests/types_of_users.py; fi
   if has nbclient; then "$python" docs/execute.py; fi

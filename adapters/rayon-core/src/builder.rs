@@ -1,8 +1,11 @@
 //! What is asked of a pool.
 
 use std::any::Any;
+use std::cell::RefCell;
 use std::fmt;
 use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use crate::build_error::ThreadPoolBuildError;
@@ -39,11 +42,11 @@ type ThreadName = dyn FnMut(usize) -> String;
 pub struct ThreadPoolBuilder<S = DefaultSpawn> {
     num_threads: usize,
     use_current_thread: bool,
-    panic_handler: Option<Box<PanicHandler>>,
+    panic_handler: Option<Arc<PanicHandler>>,
     get_thread_name: Option<Box<ThreadName>>,
     stack_size: Option<usize>,
-    start_handler: Option<Box<ThreadHook>>,
-    exit_handler: Option<Box<ThreadHook>>,
+    start_handler: Option<Arc<ThreadHook>>,
+    exit_handler: Option<Arc<ThreadHook>>,
     spawn_handler: S,
     breadth_first: bool,
 }
@@ -133,6 +136,34 @@ impl<S: ThreadSpawn> ThreadPoolBuilder<S> {
         global::make(self)
     }
 
+    /// Makes a team of this name, and says what another process needs to make it again.
+    pub(crate) fn start_again(
+        mut self,
+        name: String,
+    ) -> (Result<Team, ThreadPoolBuildError>, Recipe) {
+        let names = Rc::new(RefCell::new(Vec::new()));
+        if let Some(mut name_of) = self.get_thread_name.take() {
+            let names = Rc::clone(&names);
+            self.get_thread_name = Some(Box::new(move |index| {
+                let name = name_of(index);
+                names.borrow_mut().push((index, name.clone()));
+                name
+            }));
+        }
+        let recipe = Recipe {
+            num_threads: self.num_threads,
+            panic_handler: self.panic_handler.clone(),
+            thread_names: Vec::new(),
+            stack_size: self.stack_size,
+            start_handler: self.start_handler.clone(),
+            exit_handler: self.exit_handler.clone(),
+            breadth_first: self.breadth_first,
+        };
+        let team = self.start(name);
+        let thread_names = names.take();
+        (team, Recipe { thread_names, ..recipe })
+    }
+
     /// Makes a team of this name.
     pub(crate) fn start(self, name: String) -> Result<Team, ThreadPoolBuildError> {
         let settings = settings::get()?;
@@ -154,15 +185,51 @@ impl<S: ThreadSpawn> ThreadPoolBuilder<S> {
             team = team.stack_bytes(bytes);
         }
         if let Some(hook) = self.start_handler {
-            team = team.on_start(hook);
+            team = team.on_start(move |index| hook(index));
         }
         if let Some(hook) = self.exit_handler {
-            team = team.on_exit(hook);
+            team = team.on_exit(move |index| hook(index));
         }
         if self.breadth_first {
             team = team.breadth_first();
         }
         self.spawn_handler.start(team).map_err(ThreadPoolBuildError::of)
+    }
+}
+
+/// What is left of a builder after its team was made, for a process that is forked later. Closures that were called once for each thread
+/// are replaced by their results: the threads' names, and threads of the runtime's own.
+#[derive(Default)]
+pub(crate) struct Recipe {
+    num_threads: usize,
+    panic_handler: Option<Arc<PanicHandler>>,
+    thread_names: Vec<(usize, String)>,
+    stack_size: Option<usize>,
+    start_handler: Option<Arc<ThreadHook>>,
+    exit_handler: Option<Arc<ThreadHook>>,
+    breadth_first: bool,
+}
+
+impl Recipe {
+    /// Returns a builder of such a team.
+    pub(crate) fn builder(&self) -> ThreadPoolBuilder {
+        let names = self.thread_names.clone();
+        let name_of = move |index| {
+            let named = names.iter().find(|(named, _)| *named == index);
+            named.map(|(_, name)| name.clone()).unwrap_or_default()
+        };
+        let name_of: Box<ThreadName> = Box::new(name_of);
+        ThreadPoolBuilder {
+            num_threads: self.num_threads,
+            use_current_thread: false,
+            panic_handler: self.panic_handler.clone(),
+            get_thread_name: (!self.thread_names.is_empty()).then_some(name_of),
+            stack_size: self.stack_size,
+            start_handler: self.start_handler.clone(),
+            exit_handler: self.exit_handler.clone(),
+            spawn_handler: DefaultSpawn,
+            breadth_first: self.breadth_first,
+        }
     }
 }
 
@@ -228,7 +295,7 @@ impl<S> ThreadPoolBuilder<S> {
     where
         H: Fn(Box<dyn Any + Send>) + Send + Sync + 'static,
     {
-        self.panic_handler = Some(Box::new(panic_handler));
+        self.panic_handler = Some(Arc::new(panic_handler));
         self
     }
 
@@ -250,7 +317,7 @@ impl<S> ThreadPoolBuilder<S> {
     where
         H: Fn(usize) + Send + Sync + 'static,
     {
-        self.start_handler = Some(Box::new(start_handler));
+        self.start_handler = Some(Arc::new(start_handler));
         self
     }
 
@@ -259,7 +326,7 @@ impl<S> ThreadPoolBuilder<S> {
     where
         H: Fn(usize) + Send + Sync + 'static,
     {
-        self.exit_handler = Some(Box::new(exit_handler));
+        self.exit_handler = Some(Arc::new(exit_handler));
         self
     }
 }

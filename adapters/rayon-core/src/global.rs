@@ -2,35 +2,58 @@
 
 use std::sync::OnceLock;
 
+use coreshard_platform::PerProcess;
+
 use crate::build_error::ThreadPoolBuildError;
-use crate::builder::ThreadPoolBuilder;
+use crate::builder::{Recipe, ThreadPoolBuilder};
 use crate::current::Team;
 use crate::thread_builder::ThreadSpawn;
 
 /// What it is called in reports.
 const NAME: &str = "rayon";
 
-/// Made once, for better or worse: who failed to make it is not followed by another with other settings.
-static GLOBAL: OnceLock<Result<Team, String>> = OnceLock::new();
+/// Made once in each process: if that fails, it is not tried again with other settings. A forked process makes its own, since the parent's
+/// threads are not there.
+static GLOBAL: PerProcess<OnceLock<Global>> = PerProcess::new();
 
-/// The global team, which is made with default settings where nobody made it yet.
+struct Global {
+    team: Result<Team, String>,
+    recipe: Recipe,
+}
+
+impl Global {
+    fn start<S: ThreadSpawn>(
+        builder: ThreadPoolBuilder<S>,
+    ) -> (Self, Result<(), ThreadPoolBuildError>) {
+        let (team, recipe) = builder.start_again(NAME.to_owned());
+        let (team, outcome) = match team {
+            Ok(team) => (Ok(team), Ok(())),
+            Err(error) => (Err(error.to_string()), Err(error)),
+        };
+        (Self { team, recipe }, outcome)
+    }
+}
+
+/// The global team. If it was not made yet, it is made with default settings; in a forked process with the parent's.
 ///
 /// # Panics
-/// Where it cannot be made, or could not be by who was first.
+/// If it cannot be made, or could not be when it was first needed.
 #[inline]
 pub(crate) fn team() -> &'static Team {
-    match GLOBAL.get() {
-        Some(Ok(team)) => team,
+    match GLOBAL.here().get() {
+        Some(Global { team: Ok(team), .. }) => team,
         _ => make_default(),
     }
 }
 
 #[cold]
 fn make_default() -> &'static Team {
-    let made = GLOBAL.get_or_init(|| {
-        ThreadPoolBuilder::new().start(NAME.to_owned()).map_err(|error| error.to_string())
+    let made = GLOBAL.here().get_or_init(|| {
+        let parents = GLOBAL.inherited().and_then(OnceLock::get);
+        let builder = parents.map(|parents| parents.recipe.builder()).unwrap_or_default();
+        Global::start(builder).0
     });
-    match made {
+    match &made.team {
         Ok(team) => team,
         Err(why) => panic!("The global thread pool has not been initialized: {why}"),
     }
@@ -41,16 +64,10 @@ pub(crate) fn make<S: ThreadSpawn>(
     builder: ThreadPoolBuilder<S>,
 ) -> Result<(), ThreadPoolBuildError> {
     let mut outcome = Err(ThreadPoolBuildError::global_exists());
-    GLOBAL.get_or_init(|| match builder.start(NAME.to_owned()) {
-        Ok(team) => {
-            outcome = Ok(());
-            Ok(team)
-        }
-        Err(error) => {
-            let why = error.to_string();
-            outcome = Err(error);
-            Err(why)
-        }
+    GLOBAL.here().get_or_init(|| {
+        let (global, made) = Global::start(builder);
+        outcome = made;
+        global
     });
     outcome
 }

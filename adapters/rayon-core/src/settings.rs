@@ -8,6 +8,7 @@ use std::sync::OnceLock;
 
 use coreshard::topology::input::quoted;
 use coreshard::{Intake, Scope, Wake};
+use coreshard_platform::PerProcess;
 use coreshard_workqueue::TeamBuilder;
 
 use crate::build_error::ThreadPoolBuildError;
@@ -25,8 +26,8 @@ pub(crate) struct Settings {
 
 /// As the environment was at the first call.
 pub(crate) fn get() -> Result<&'static Settings, ThreadPoolBuildError> {
-    static SETTINGS: OnceLock<Result<Settings, String>> = OnceLock::new();
-    let read = SETTINGS.get_or_init(|| Settings::read(|name| env::var_os(name)));
+    static SETTINGS: PerProcess<OnceLock<Result<Settings, String>>> = PerProcess::new();
+    let read = SETTINGS.here().get_or_init(|| Settings::read(|name| env::var_os(name)));
     let settings = read.as_ref().map_err(|why| ThreadPoolBuildError::invalid(why.clone()))?;
     if settings.is_shown {
         show()?;

@@ -76,9 +76,14 @@ struct cs_work;
 #define CS_WQ_HIGHPRI_IF_ALLOWED (1 << 3)
 
 /*
- A work runs on the CPU that it was queued on: the scope `cpu`, strictly.
+ A work runs on the CPU that it was queued on: the scope `cpu`, strictly. `max_active` is of each CPU.
  */
 #define CS_WQ_PERCPU (1 << 4)
+
+/*
+ As `max_active` of `cs_change_workqueue`: the limit stays as it is.
+ */
+#define CS_MAX_ACTIVE_KEPT -1
 
 /*
  Which CPUs share a pool of workers.
@@ -116,6 +121,10 @@ enum cs_system_workqueue_kind {
    In pods of the scope `numa`: few workers, awake together.
    */
   CS_SYSTEM_WORKQUEUE_KIND_POWER_EFFICIENT = 3,
+  /*
+   As `Percpu`, with `CS_WQ_HIGHPRI` where that is allowed.
+   */
+  CS_SYSTEM_WORKQUEUE_KIND_PERCPU_HIGHPRI = 4,
 };
 
 /*
@@ -319,7 +328,7 @@ struct cs_workqueue_attrs {
    */
   int strict;
   /*
-   So many works run at once, in the whole queue; 0 for no limit.
+   So many works run at once, in the whole queue, or with `CS_WQ_PERCPU` on each CPU; 0 for no limit.
    */
   int max_active;
   /*
@@ -682,7 +691,13 @@ int cs_change_workqueue(struct cs_workqueue *queue,
                         const struct cs_workqueue_attrs *attrs);
 
 /*
- Another limit on how many works run at once, 0 for none; what waits may go at once. -EINVAL of an ordered queue.
+ 1 if the queue was made, or changed last, with `CS_WQ_PERCPU`, else 0.
+ */
+int cs_workqueue_is_percpu(struct cs_workqueue *queue);
+
+/*
+ Another limit on how many works run at once, in the queue or with `CS_WQ_PERCPU` on each CPU, 0 for none; what waits may go at
+ once. -EINVAL of an ordered queue.
  */
 int cs_workqueue_set_max_active(struct cs_workqueue *queue,
                                 int max_active);

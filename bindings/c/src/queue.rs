@@ -3,11 +3,11 @@
 use std::ffi::{CStr, c_char, c_int, c_uint};
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
-use std::sync::atomic::AtomicPtr;
-use std::sync::atomic::Ordering::{AcqRel, Acquire};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicPtr};
 use std::time::Duration;
 
-use coreshard::{Builder, CpuSet, Priority, ProcessGeneration, Scope, Workqueue};
+use coreshard::{Builder, Change, CpuSet, Priority, ProcessGeneration, Scope, Workqueue};
 
 use crate::check;
 use crate::error::{Failure, Outcome, guard, guard_pointer};
@@ -18,6 +18,8 @@ pub struct CsWorkqueue {
     /// For `cs_workqueue_name`.
     name: std::ffi::CString,
     made_in: ProcessGeneration,
+    /// Made, or changed last, with `CS_WQ_PERCPU`: its limit is of each CPU.
+    is_per_cpu: AtomicBool,
 }
 
 impl CsWorkqueue {
@@ -50,8 +52,10 @@ pub const CS_WQ_MEM_RECLAIM: c_uint = 1 << 1;
 pub const CS_WQ_HIGHPRI: c_uint = 1 << 2;
 /// With `CS_WQ_HIGHPRI`: where that is not allowed, the queue is as any other.
 pub const CS_WQ_HIGHPRI_IF_ALLOWED: c_uint = 1 << 3;
-/// A work runs on the CPU that it was queued on: the scope `cpu`, strictly.
+/// A work runs on the CPU that it was queued on: the scope `cpu`, strictly. `max_active` is of each CPU.
 pub const CS_WQ_PERCPU: c_uint = 1 << 4;
+/// As `max_active` of `cs_change_workqueue`: the limit stays as it is.
+pub const CS_MAX_ACTIVE_KEPT: c_int = -1;
 const ALL_FLAGS: c_uint =
     CS_WQ_ORDERED | CS_WQ_MEM_RECLAIM | CS_WQ_HIGHPRI | CS_WQ_HIGHPRI_IF_ALLOWED | CS_WQ_PERCPU;
 
@@ -101,7 +105,7 @@ pub struct CsWorkqueueAttrs {
     pub shard_size: c_uint,
     /// Workers stay in their pod; 0 for no.
     pub strict: c_int,
-    /// So many works run at once, in the whole queue; 0 for no limit.
+    /// So many works run at once, in the whole queue, or with `CS_WQ_PERCPU` on each CPU; 0 for no limit.
     pub max_active: c_int,
     /// As `max_active`, shared out among the nodes; 0 for no limit.
     pub max_active_by_node: c_int,
@@ -220,7 +224,10 @@ unsafe fn build(
         builder = builder.cpu_mask(cpus);
     }
     if let Some(most) = count(attributes.max_active, "max_active")? {
-        builder = builder.max_active(most);
+        builder = match is_per_cpu {
+            true => builder.max_active_of_each_pod(most),
+            false => builder.max_active(most),
+        };
     }
     if let Some(most) = count(attributes.max_active_by_node, "max_active_by_node")? {
         builder = builder.max_active_by_node(most);
@@ -232,6 +239,7 @@ unsafe fn build(
         queue: builder.build()?,
         name,
         made_in: ProcessGeneration::current(),
+        is_per_cpu: AtomicBool::new(is_per_cpu),
     }))
 }
 
@@ -282,6 +290,24 @@ pub unsafe extern "C" fn cs_alloc_workqueue_attrs(
     guard_pointer(|| unsafe { alloc(name, &attributes(attrs)?) })
 }
 
+/// With this limit, of the queue or of each CPU.
+fn limited(change: Change, is_per_cpu: bool, most: Option<usize>) -> Change {
+    match most {
+        Some(most) if is_per_cpu => change.max_active_of_each_pod(most),
+        most => change.max_active(most),
+    }
+}
+
+/// With the limit that the queue has.
+fn kept(change: Change, queue: &CsWorkqueue, is_per_cpu: bool) -> Outcome<Change> {
+    if is_per_cpu == queue.is_per_cpu.load(Relaxed) {
+        return Ok(change);
+    }
+    Err(Failure::invalid(
+        "max_active is CS_MAX_ACTIVE_KEPT and CS_WQ_PERCPU changes, so the limit would be of something else; it is 0, for no limit, or above",
+    ))
+}
+
 /// Changes a queue while it is used: what runs goes on as it was, what comes is as the attributes say, all of them. Whether
 /// it is ordered stays; so do `CS_WQ_MEM_RECLAIM`, the stacks and the name.
 #[unsafe(no_mangle)]
@@ -311,15 +337,24 @@ pub unsafe extern "C" fn cs_change_workqueue(
         if given.flags & CS_WQ_ORDERED == 0 {
             change = match count(given.max_active_by_node, "max_active_by_node")? {
                 Some(most) => change.max_active_by_node(most),
-                None => change.max_active(count(given.max_active, "max_active")?),
+                None if given.max_active == CS_MAX_ACTIVE_KEPT => kept(change, queue, is_per_cpu)?,
+                None => limited(change, is_per_cpu, count(given.max_active, "max_active")?),
             };
         }
         change.apply()?;
+        queue.is_per_cpu.store(is_per_cpu, Relaxed);
         Ok(0)
     })
 }
 
-/// Another limit on how many works run at once, 0 for none; what waits may go at once. -EINVAL of an ordered queue.
+/// 1 if the queue was made, or changed last, with `CS_WQ_PERCPU`, else 0.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cs_workqueue_is_percpu(queue: *mut CsWorkqueue) -> c_int {
+    guard(|| Ok(CsWorkqueue::of(queue)?.is_per_cpu.load(Relaxed).into()))
+}
+
+/// Another limit on how many works run at once, in the queue or with `CS_WQ_PERCPU` on each CPU, 0 for none; what waits may go at
+/// once. -EINVAL of an ordered queue.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_workqueue_set_max_active(
     queue: *mut CsWorkqueue,
@@ -327,7 +362,8 @@ pub unsafe extern "C" fn cs_workqueue_set_max_active(
 ) -> c_int {
     guard(|| {
         let most = count(max_active, "max_active")?;
-        CsWorkqueue::of(queue)?.queue.change().max_active(most).apply()?;
+        let queue = CsWorkqueue::of(queue)?;
+        limited(queue.queue.change(), queue.is_per_cpu.load(Relaxed), most).apply()?;
         Ok(0)
     })
 }
@@ -433,20 +469,23 @@ pub enum CsSystemWorkqueue {
     Percpu = 2,
     /// In pods of the scope `numa`: few workers, awake together.
     PowerEfficient = 3,
+    /// As `Percpu`, with `CS_WQ_HIGHPRI` where that is allowed.
+    PercpuHighpri = 4,
 }
 
 /// Those that were made, by [`CsSystemWorkqueue`].
-static SYSTEM: [AtomicPtr<CsWorkqueue>; 4] = [const { AtomicPtr::new(std::ptr::null_mut()) }; 4];
+static SYSTEM: [AtomicPtr<CsWorkqueue>; 5] = [const { AtomicPtr::new(std::ptr::null_mut()) }; 5];
 
 /// A queue of the process's own (`enum cs_system_workqueue_kind`), made with the first call, and never destroyed. Null, and
 /// errno, where it cannot be had.
 #[unsafe(no_mangle)]
 pub extern "C" fn cs_system_workqueue(which: c_int) -> *mut CsWorkqueue {
-    const KINDS: [(&CStr, c_uint, c_int); 4] = [
+    const KINDS: [(&CStr, c_uint, c_int); 5] = [
         (c"system", 0, 0),
         (c"system-highpri", CS_WQ_HIGHPRI | CS_WQ_HIGHPRI_IF_ALLOWED, 0),
         (c"system-percpu", CS_WQ_PERCPU, 0),
         (c"system-power-efficient", 0, 5),
+        (c"system-percpu-highpri", CS_WQ_PERCPU | CS_WQ_HIGHPRI | CS_WQ_HIGHPRI_IF_ALLOWED, 0),
     ];
     let kind = usize::try_from(which).ok().and_then(|kind| Some((KINDS.get(kind)?, &SYSTEM[kind])));
     let Some((&(name, flags, scope), place)) = kind else {

@@ -230,7 +230,7 @@ static void of_a_queue(struct cs_workqueue *of)
 	struct cs_workqueue_attrs attrs = CS_WORKQUEUE_ATTRS_INIT;
 	struct cs_workqueue_stats stats;
 
-	CHECK(strlen(cs_workqueue_name(of)) > 0);
+	CHECK(strlen(cs_workqueue_name(of)) > 0 && cs_workqueue_is_percpu(of) == 0);
 	CHECK(cs_workqueue_stats(of, &stats, sizeof(stats)) == 0);
 	CHECK(cs_queue_call(of, &call, 1, 2) == -ECHILD && cs_queue_call_on(of, 0, &call, 1, 2) == -ECHILD);
 	CHECK(cs_call_on(of, count_call, NULL) == -ECHILD && cs_for_range(of, 0, 100, count_range, NULL) == -ECHILD);
@@ -252,7 +252,7 @@ static void the_processes_own_queues(void)
 	int kind;
 
 	CHECK(cs_queue_call(system_queue, &call, 1, 2) == -ECHILD);
-	for (kind = CS_SYSTEM_WORKQUEUE_KIND_DEFAULT; kind <= CS_SYSTEM_WORKQUEUE_KIND_POWER_EFFICIENT; kind++) {
+	for (kind = CS_SYSTEM_WORKQUEUE_KIND_DEFAULT; kind <= CS_SYSTEM_WORKQUEUE_KIND_PERCPU_HIGHPRI; kind++) {
 		struct cs_workqueue *own = cs_system_workqueue(kind);
 
 		CHECK(own && own != system_queue && own == cs_system_workqueue(kind));

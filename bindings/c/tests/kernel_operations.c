@@ -89,6 +89,83 @@ static void declared_works_need_no_setting_up(void)
 	flush_scheduled_work();
 }
 
+static DECLARE_DEFERRABLE_WORK(declared_deferrable, count_declared);
+static struct work_struct initialized = __WORK_INITIALIZER(initialized, count_declared);
+static struct delayed_work initialized_delayed = __DELAYED_WORK_INITIALIZER(initialized_delayed, count_declared, 0);
+
+static void count_prepared(struct work_struct *work)
+{
+	(void)work;
+	atomic_fetch_add(&declared_runs, 100);
+}
+
+static void run_delayed(struct delayed_work *work)
+{
+	CHECK(schedule_delayed_work(work, LONG_DELAY));
+	CHECK(flush_delayed_work(work) && !delayed_work_pending(work));
+}
+
+static void each_way_to_set_a_work_up_runs_its_function(void)
+{
+	const work_func_t function = count_declared;
+	struct delayed_work here, deferrable, deferrable_here;
+
+	declared_runs = 0;
+	INIT_DELAYED_WORK_ONSTACK(&here, function);
+	INIT_DEFERRABLE_WORK(&deferrable, function);
+	INIT_DEFERRABLE_WORK_ONSTACK(&deferrable_here, function);
+	run_delayed(&here);
+	run_delayed(&deferrable);
+	run_delayed(&deferrable_here);
+	run_delayed(&declared_deferrable);
+	run_delayed(&initialized_delayed);
+	CHECK(schedule_work(&initialized));
+	flush_work(&initialized);
+	CHECK(declared_runs == 6);
+	PREPARE_WORK(&initialized, count_prepared);
+	PREPARE_DELAYED_WORK(&here, count_prepared);
+	CHECK(schedule_work(&initialized));
+	flush_work(&initialized);
+	run_delayed(&here);
+	CHECK(declared_runs == 206);
+	/* Without a delay, mod_delayed_work_on queues it at once. */
+	CHECK(!mod_delayed_work_on(WORK_CPU_UNBOUND, system_wq, &here, LONG_DELAY));
+	CHECK(mod_delayed_work_on(WORK_CPU_UNBOUND, system_wq, &here, 0));
+	flush_delayed_work(&here);
+	CHECK(declared_runs == 306);
+	CHECK(!disable_work(&initialized) && !queue_work(system_wq, &initialized));
+	CHECK(enable_work(&initialized) && queue_work(system_wq, &initialized));
+	flush_work(&initialized);
+	CHECK(declared_runs == 406);
+	destroy_delayed_work_on_stack(&here);
+	destroy_delayed_work_on_stack(&deferrable_here);
+}
+
+static void the_constants_are_what_they_are_said_to_be(void)
+{
+	const enum wq_flags none = (enum wq_flags)0;
+	const enum wq_consts most = WQ_MAX_ACTIVE;
+	const enum work_bits_of_busy both = (enum work_bits_of_busy)(WORK_BUSY_PENDING | WORK_BUSY_RUNNING);
+	struct workqueue_struct *wq = alloc_workqueue("rows", __WQ_LEGACY | __WQ_ORDERED | WQ_UNBOUND, 1);
+	struct workqueue_attrs *attrs = alloc_workqueue_attrs();
+
+	CHECK(none == 0 && both == 3 && most == 2048);
+	CHECK(WQ_UNBOUND_MAX_ACTIVE == WQ_MAX_ACTIVE && WQ_DFL_ACTIVE == WQ_MAX_ACTIVE / 2 && WQ_DFL_MIN_ACTIVE == 8);
+	CHECK(WORKER_DESC_LEN == 32 && attrs->affn_scope == WQ_AFFN_DFL);
+	/* An ordered queue keeps its order, and has no other limit. */
+	warnings = 0;
+	workqueue_set_min_active(wq, 4);
+	CHECK(warnings == 0);
+	workqueue_set_max_active(wq, 4);
+	CHECK(warnings == 1);
+	set_worker_desc("%s", "no effect");
+	__flush_workqueue(wq);
+	CHECK(system_dfl_long_wq == system_unbound_wq);
+	CHECK(system_freezable_power_efficient_wq == system_power_efficient_wq);
+	free_workqueue_attrs(attrs);
+	destroy_workqueue(wq);
+}
+
 static void a_work_may_lie_on_the_stack(void)
 {
 	struct job job = { 0 };
@@ -248,6 +325,35 @@ static void a_bound_work_runs_on_its_cpu(void)
 	CHECK(!queue_work_node(60000, wq, &work) && warnings == 2);
 	CHECK(queue_work_node(-1, wq, &work));
 	destroy_workqueue(wq);
+}
+
+static void the_processes_bound_queues_run_works_on_their_cpu(void)
+{
+	struct workqueue_struct *const bound[] = { system_wq,		system_percpu_wq,  system_long_wq,	system_freezable_wq,
+						   system_highpri_wq,	system_bh_wq,	   system_bh_highpri_wq };
+	DECLARE_WORK(work, note_cpu);
+	DECLARE_DELAYED_WORK(delayed, note_cpu);
+	cpu_set_t usable;
+	size_t queue;
+	int cpu;
+
+	CHECK(sched_getaffinity(0, sizeof(usable), &usable) == 0);
+	for (cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+		if (!CPU_ISSET(cpu, &usable))
+			continue;
+		for (queue = 0; queue < sizeof(bound) / sizeof(*bound); queue++) {
+			CHECK(bound[queue] && queue_work_on(cpu, bound[queue], &work));
+			flush_work(&work);
+			CHECK(atomic_load(&where) == cpu);
+		}
+		CHECK(schedule_work_on(cpu, &work));
+		flush_work(&work);
+		CHECK(atomic_load(&where) == cpu);
+		atomic_store(&where, -1);
+		CHECK(schedule_delayed_work_on(cpu, &delayed, 1));
+		flush_delayed_work(&delayed);
+		CHECK(atomic_load(&where) == cpu);
+	}
 }
 
 static void a_function_runs_on_each_cpu(void)
@@ -461,7 +567,7 @@ static void all_kinds_of_queues_run_works(void)
 	}
 	CHECK(system_wq && system_highpri_wq && system_long_wq && system_unbound_wq && system_freezable_wq &&
 	      system_power_efficient_wq && system_dfl_wq && system_percpu_wq && system_bh_wq);
-	CHECK(system_unbound_wq == system_long_wq);
+	CHECK(system_unbound_wq == system_dfl_wq && system_wq == system_percpu_wq);
 }
 
 #ifndef WITHOUT_FORKS
@@ -585,6 +691,208 @@ static void max_active_is_never_exceeded_and_can_be_changed(void)
 	flush_workqueue(wq);
 	CHECK(most_at_once == 1);
 	destroy_workqueue(wq);
+}
+
+/* The first two CPUs that this process may use; false if there is one. */
+static bool two_cpus(int cpus[2])
+{
+	cpu_set_t usable;
+	int cpu, found = 0;
+
+	CHECK(sched_getaffinity(0, sizeof(usable), &usable) == 0);
+	for (cpu = 0; cpu < CPU_SETSIZE && found < 2; cpu++) {
+		if (CPU_ISSET(cpu, &usable))
+			cpus[found++] = cpu;
+	}
+	return found == 2;
+}
+
+/* Works that hold their turns: as many as may be begin on a CPU, and more on another one. Then the limit is raised and lowered. */
+static void hold_turns(struct workqueue_struct *wq)
+{
+	struct job *here[4], *there[2];
+	int cpus[2], number;
+	size_t job;
+
+	CHECK(wq);
+	if (!two_cpus(cpus)) {
+		printf("SKIPPED for lack of CPUs: 2\n");
+		destroy_workqueue(wq);
+		return;
+	}
+	for (job = 0; job < 4; job++) {
+		here[job] = new_job(wq);
+		atomic_store(&here[job]->hold, 1);
+		CHECK(queue_work_on(cpus[0], wq, &here[job]->work));
+	}
+	WAIT_UNTIL(here[0]->begun == 1);
+	/* The other CPU's turns are its own. */
+	for (job = 0; job < 2; job++) {
+		there[job] = new_job(wq);
+		CHECK(queue_work_on(cpus[1], wq, &there[job]->work));
+		flush_work(&there[job]->work);
+		CHECK(there[job]->runs == 1);
+	}
+	CHECK(workqueue_congested(cpus[0], wq));
+	CHECK(here[1]->begun + here[2]->begun + here[3]->begun == 0);
+	workqueue_set_max_active(wq, 2);
+	WAIT_UNTIL(here[1]->begun == 1);
+	CHECK(workqueue_congested(cpus[0], wq) && here[2]->begun + here[3]->begun == 0);
+	workqueue_set_max_active(wq, 1);
+	atomic_store(&here[0]->hold, 0);
+	flush_work(&here[0]->work);
+	/* One has its turn, which is all there are. */
+	CHECK(here[1]->begun == 1 && here[2]->begun == 0 && workqueue_congested(cpus[0], wq));
+	workqueue_set_max_active(wq, 0);
+	WAIT_UNTIL(here[2]->begun == 1 && here[3]->begun == 1);
+	CHECK(!workqueue_congested(cpus[0], wq));
+	for (number = 1; number < 4; number++)
+		atomic_store(&here[number]->hold, 0);
+	destroy_workqueue(wq);
+	for (job = 0; job < 4; job++)
+		free(here[job]);
+	for (job = 0; job < 2; job++)
+		free(there[job]);
+}
+
+static void a_limit_of_a_bound_queue_is_of_each_cpu(void)
+{
+	hold_turns(alloc_workqueue("rows", WQ_PERCPU, 1));
+	/* Without WQ_UNBOUND it is bound, too. */
+	hold_turns(alloc_workqueue("rows", 0, 1));
+	hold_turns(alloc_workqueue("rows", WQ_CPU_INTENSIVE | WQ_FREEZABLE, 1));
+}
+
+static void a_legacy_queue_runs_one_work_on_each_cpu(void)
+{
+	hold_turns(create_workqueue("rows"));
+}
+
+static void flush_other(struct work_struct *work)
+{
+	struct job *job = job_of(work);
+
+	flush_work(&job->other->work);
+	CHECK(job->other->runs == 1);
+	atomic_fetch_add(&job->runs, 1);
+}
+
+/* It has no turn that the other one needs. */
+static void a_bound_work_may_wait_for_one_of_another_cpu(void)
+{
+	struct workqueue_struct *wq = create_workqueue("rows");
+	struct job *waits = new_job(wq), *other = new_job(wq);
+	int cpus[2];
+
+	if (two_cpus(cpus)) {
+		INIT_WORK(&waits->work, flush_other);
+		waits->other = other;
+		atomic_store(&other->hold, 1);
+		warnings = 0;
+		CHECK(queue_work_on(cpus[1], wq, &other->work) && queue_work_on(cpus[0], wq, &waits->work));
+		WAIT_UNTIL(other->begun == 1);
+		atomic_store(&other->hold, 0);
+		flush_work(&waits->work);
+		CHECK(waits->runs == 1 && warnings == 0);
+	}
+	destroy_workqueue(wq);
+	free(waits);
+	free(other);
+}
+
+static void attributes_leave_the_limit(void)
+{
+	struct workqueue_struct *wq = new_queue(WQ_UNBOUND, 1), *bound = new_queue(WQ_PERCPU, 1);
+	struct workqueue_attrs *attrs = alloc_workqueue_attrs();
+	struct job *first = new_job(wq), *second = new_job(wq);
+
+	attrs->affn_scope = WQ_AFFN_SYSTEM;
+	atomic_store(&first->hold, 1);
+	CHECK(queue_work(wq, &first->work));
+	WAIT_UNTIL(first->begun == 1);
+	CHECK(apply_workqueue_attrs(wq, attrs) == 0);
+	CHECK(queue_work(wq, &second->work));
+	CHECK(workqueue_congested(WORK_CPU_UNBOUND, wq) && second->begun == 0);
+	atomic_store(&first->hold, 0);
+	flush_work(&second->work);
+	CHECK(first->runs == 1 && second->runs == 1);
+	warnings = 0;
+	CHECK(apply_workqueue_attrs(bound, attrs) == -EINVAL && warnings == 1);
+	free_workqueue_attrs(attrs);
+	destroy_workqueue(wq);
+	destroy_workqueue(bound);
+	free(first);
+	free(second);
+}
+
+static void delays_are_rounded_up_to_jiffies(void)
+{
+	CHECK(msecs_to_jiffies(0) == 0 && msecs_to_jiffies(1) == 1 && msecs_to_jiffies(1500) == 1500);
+	CHECK(usecs_to_jiffies(0) == 0 && usecs_to_jiffies(1) == 1 && usecs_to_jiffies(1001) == 2);
+	CHECK(secs_to_jiffies(0) == 0 && secs_to_jiffies(3) == 3 * HZ);
+	CHECK(msecs_to_jiffies((unsigned int)-1) == MAX_JIFFY_OFFSET);
+	CHECK(msecs_to_jiffies(INT_MAX) == INT_MAX && secs_to_jiffies(UINT_MAX) <= MAX_JIFFY_OFFSET);
+	CHECK(jiffies_to_msecs(1500) == 1500 && jiffies_to_msecs(msecs_to_jiffies(77)) == 77);
+	/* By other sizes of a jiffy. */
+	CHECK(cs_jiffies_of(999, 1000) == 999 && cs_jiffies_of(UINT64_MAX, 1) == MAX_JIFFY_OFFSET);
+}
+
+static void memory_is_had_and_given_back(void)
+{
+	static const gfp_t kinds[] = { GFP_KERNEL, GFP_ATOMIC, GFP_NOWAIT, GFP_NOIO, GFP_NOFS };
+	size_t kind, byte;
+	char *memory;
+
+	for (kind = 0; kind < sizeof(kinds) / sizeof(*kinds); kind++) {
+		memory = (char *)kmalloc(100, kinds[kind]);
+		CHECK(memory && memset(memory, 1, 100));
+		kfree(memory);
+		memory = (char *)kcalloc(10, 10, kinds[kind]);
+		for (byte = 0; byte < 100; byte++)
+			CHECK(memory[byte] == 0);
+		kfree(memory);
+		memory = (char *)kmalloc(64, kinds[kind] | __GFP_ZERO);
+		CHECK(memory && memory[63] == 0);
+		kfree(memory);
+	}
+	memory = (char *)kzalloc(0, GFP_KERNEL);
+	CHECK(memory);
+	kfree(memory);
+	kfree(NULL);
+	CHECK(!kmalloc_array(SIZE_MAX / 2, 3, GFP_KERNEL) && !kcalloc(SIZE_MAX / 2, 3, GFP_KERNEL));
+}
+
+struct message {
+	int before;
+	struct work_struct work;
+	int text, is_there, answer;
+};
+
+/* The writer's other half. */
+static void answer(struct work_struct *work)
+{
+	struct message *message = container_of(work, struct message, work);
+
+	WAIT_UNTIL(smp_load_acquire(&message->is_there));
+	CHECK(message->text == 17);
+	WRITE_ONCE(message->answer, READ_ONCE(message->text) + 1);
+}
+
+static void what_is_published_is_seen_by_a_work(void)
+{
+	struct message message = { 1, { NULL, NULL, { 0 } }, 0, 0, 0 };
+
+	INIT_WORK(&message.work, answer);
+	CHECK(container_of(&message.work, struct message, work) == &message);
+	CHECK(schedule_work(&message.work));
+	message.text = 17;
+	smp_store_release(&message.is_there, 1);
+	flush_work(&message.work);
+	smp_mb();
+	smp_rmb();
+	smp_wmb();
+	barrier();
+	CHECK(READ_ONCE(message.answer) == 18);
 }
 
 static pthread_barrier_t together;
@@ -838,6 +1146,8 @@ int main(int argc, char **argv)
 		ROW(a_rescuer_knows_that_it_is_one),
 #endif
 		ROW(declared_works_need_no_setting_up),
+		ROW(each_way_to_set_a_work_up_runs_its_function),
+		ROW(the_constants_are_what_they_are_said_to_be),
 		ROW(a_work_may_lie_on_the_stack),
 		ROW(a_pending_work_is_not_queued_again),
 		ROW(what_was_written_before_a_refused_queueing_is_seen),
@@ -845,6 +1155,7 @@ int main(int argc, char **argv)
 		ROW(a_work_may_queue_itself),
 		ROW(a_work_may_free_itself),
 		ROW(a_bound_work_runs_on_its_cpu),
+		ROW(the_processes_bound_queues_run_works_on_their_cpu),
 		ROW(a_function_runs_on_each_cpu),
 		ROW(a_call_in_process_context_is_a_call),
 		ROW(a_delay_can_be_changed_cancelled_and_brought_forward),
@@ -856,11 +1167,18 @@ int main(int argc, char **argv)
 		ROW(all_kinds_of_queues_run_works),
 		ROW(an_ordered_queue_runs_one_work_at_a_time_in_order),
 		ROW(max_active_is_never_exceeded_and_can_be_changed),
+		ROW(a_limit_of_a_bound_queue_is_of_each_cpu),
+		ROW(a_legacy_queue_runs_one_work_on_each_cpu),
+		ROW(a_bound_work_may_wait_for_one_of_another_cpu),
 		ROW(eight_works_that_wait_for_one_another_go_on),
 		ROW(a_flush_waits_for_what_was_queued_before_and_not_for_what_comes_after),
 		ROW(a_drain_takes_works_from_the_queue_itself_alone),
 		ROW(a_frozen_queue_begins_nothing_and_loses_nothing),
 		ROW(attributes_change_under_load),
+		ROW(attributes_leave_the_limit),
+		ROW(delays_are_rounded_up_to_jiffies),
+		ROW(memory_is_had_and_given_back),
+		ROW(what_is_published_is_seen_by_a_work),
 		ROW(a_destroyed_queue_has_run_all),
 		ROW(operations_at_once_lose_and_duplicate_nothing),
 #ifndef WITHOUT_FORKS

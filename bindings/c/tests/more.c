@@ -146,7 +146,7 @@ static void the_processs_queues_cannot_be_destroyed(void)
 	static struct cs_work work = CS_WORK_INITIALIZER(nothing);
 	int which;
 
-	for (which = CS_SYSTEM_WORKQUEUE_KIND_DEFAULT; which <= CS_SYSTEM_WORKQUEUE_KIND_POWER_EFFICIENT; which++) {
+	for (which = CS_SYSTEM_WORKQUEUE_KIND_DEFAULT; which <= CS_SYSTEM_WORKQUEUE_KIND_PERCPU_HIGHPRI; which++) {
 		struct cs_workqueue *queue = cs_system_workqueue(which);
 
 		CHECK(queue && cs_destroy_workqueue(queue) == -EINVAL && strstr(cs_last_error(), "cannot be destroyed"));

@@ -65,6 +65,7 @@ static void give_nulls(struct cs_workqueue *queue, struct cs_work *work)
 	REFUSED(cs_for_range(NULL, 0, 9, nothing_of_range, NULL));
 
 	REFUSED(cs_workqueue_set_max_active(NULL, 1));
+	REFUSED(cs_workqueue_is_percpu(NULL));
 	CHECK(*cs_workqueue_name(NULL) == '\0');
 	REFUSED(cs_flush_workqueue(NULL));
 	REFUSED(cs_drain_workqueue(NULL));

@@ -44,15 +44,6 @@ impl Call {
         }
     }
 
-    /// The same call, by references of its own: whoever looks for garbage sees that somebody outside has it.
-    pub(crate) fn held(&self, py: Python<'_>) -> Self {
-        Self {
-            function: self.function.clone_ref(py),
-            args: self.args.clone_ref(py),
-            kwargs: self.kwargs.as_ref().map(|kwargs| kwargs.clone_ref(py)),
-        }
-    }
-
     pub(crate) fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.function)?;
         visit.call(&self.args)?;

@@ -14,6 +14,7 @@ use crate::process::classes;
 use crate::{threads, waiting};
 
 /// The compiled half of `coreshard.Executor`.
+// Collector: runners use the initializer, which is shown only while there is no runner. Calls that wait own their futures.
 #[pyclass(subclass, frozen, module = "coreshard._native")]
 pub(crate) struct ExecutorCore {
     /// Set by `__init__`.
@@ -90,12 +91,7 @@ impl ExecutorCore {
 
     /// The call that this thread is inside of is about to wait: another one may run meanwhile. Nothing elsewhere.
     fn _lend(&self, py: Python<'_>) -> PyResult<bool> {
-        let intake = self.intake()?;
-        let is_here = intake.is_here();
-        if is_here {
-            intake.lend(py);
-        }
-        Ok(is_here)
+        Ok(self.intake()?.lend(py))
     }
 
     /// Waits for the place that was lent.
@@ -103,9 +99,19 @@ impl ExecutorCore {
         self.intake()?.reclaim(py)
     }
 
+    /// A call that runs goes on without its place: another one may run beside it.
+    fn _abandon(&self, py: Python<'_>, future: &Bound<'_, FutureCore>) -> PyResult<()> {
+        self.intake()?.lend_until_end(py, future.get());
+        Ok(())
+    }
+
+    /// Dask asks for this at the begin of each computation, on the thread that then waits for it. Where that is one of this executor's, it
+    /// lends its place until its call ends: nested computations would otherwise wait for one another's places.
     #[getter]
-    fn _max_workers(&self) -> PyResult<usize> {
-        Ok(self.intake()?.max_workers())
+    fn _max_workers(&self, py: Python<'_>) -> PyResult<usize> {
+        let intake = self.intake()?;
+        intake.lend_this_until_end(py);
+        Ok(intake.max_workers())
     }
 
     #[getter]

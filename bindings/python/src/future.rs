@@ -16,7 +16,7 @@ use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use coreshard::ProcessGeneration;
+use coreshard::{JoinHandle, ProcessGeneration};
 use pyo3::exceptions::{PyException, PyRuntimeError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::intern;
@@ -25,7 +25,7 @@ use pyo3::types::{PyList, PyString};
 
 use crate::call::Call;
 use crate::intake::Intake;
-use crate::process::{self, classes, lock, raised};
+use crate::process::{self, classes, lock, raised, runtime_error};
 use crate::waiting::{self, Deadline};
 
 const PENDING: u32 = 0;
@@ -37,8 +37,13 @@ const FINISHED: u32 = 4;
 const STATE: u32 = 7;
 /// Somebody sleeps on the word, or is about to.
 const WAITED: u32 = 8;
+/// Its executor has lent its place to another call until it ends. Stays.
+const LENT: u32 = 16;
+/// It has lent its place while it waits.
+const LENDS: u32 = 32;
 
 /// The compiled half of `coreshard.Future`.
+// Collector: an item or an intake that will run the call owns a reference to this future, which no object shows.
 #[pyclass(subclass, frozen, module = "coreshard._native")]
 pub(crate) struct FutureCore {
     word: AtomicU32,
@@ -53,6 +58,8 @@ struct Inner {
     call: Option<Call>,
     /// Whose it is; until it is over.
     intake: Option<Arc<Intake>>,
+    /// Its item, if it is a queue's; until it is over, or a worker waits for it.
+    item: Option<JoinHandle<()>>,
     outcome: Option<Outcome>,
     callbacks: Vec<Py<PyAny>>,
     condition: Option<Py<PyAny>>,
@@ -104,6 +111,41 @@ impl FutureCore {
         lock(&self.inner).call = Some(call);
     }
 
+    /// What will run the call.
+    pub(crate) fn set_item(&self, item: JoinHandle<()>) {
+        let mut inner = lock(&self.inner);
+        if self.state_now() < CANCELLED {
+            inner.item = Some(item);
+        }
+    }
+
+    /// Has its place lent to another call until it ends. False if it does not run, or that was done before.
+    pub(crate) fn set_lent(&self) -> bool {
+        let lent = self.word.fetch_update(AcqRel, Acquire, |word| {
+            (word & STATE == RUNNING && word & LENT == 0).then_some(word | LENT)
+        });
+        lent.is_ok()
+    }
+
+    /// Says whether it lends its place while it waits; returns whether it did before.
+    pub(crate) fn set_lending(&self, is_lending: bool) -> bool {
+        let word = if is_lending {
+            self.word.fetch_or(LENDS, AcqRel)
+        } else {
+            self.word.fetch_and(!LENDS, AcqRel)
+        };
+        word & LENDS != 0
+    }
+
+    pub(crate) fn is_lending(&self) -> bool {
+        self.word.load(Acquire) & LENDS != 0
+    }
+
+    /// Whether its place was lent until its end.
+    pub(crate) fn is_lent(&self) -> bool {
+        self.word.load(Acquire) & LENT != 0
+    }
+
     fn state_now(&self) -> u32 {
         self.word.load(Acquire) & STATE
     }
@@ -112,7 +154,7 @@ impl FutureCore {
     fn step(&self, from: u32, to: u32) -> Result<(), u32> {
         self.word
             .fetch_update(AcqRel, Acquire, |word| {
-                (word & STATE == from).then_some(to | word & WAITED)
+                (word & STATE == from).then_some(to | word & !STATE)
             })
             .map(|_| ())
             .map_err(|word| word & STATE)
@@ -188,9 +230,10 @@ impl FutureCore {
         inner.outcome = Some(outcome);
         let callbacks = mem::take(&mut inner.callbacks);
         // What was never begun and is set from outside.
-        let unused = (inner.call.take(), inner.intake.take());
+        let unused = (inner.call.take(), inner.intake.take(), inner.item.take());
         let waiters = inner.waiters.as_ref().map(|waiters| waiters.clone_ref(py));
-        let word = future.word.swap(FINISHED, AcqRel);
+        let finished = |word: u32| Some(FINISHED | word & LENT);
+        let word = future.word.fetch_update(AcqRel, Acquire, finished).unwrap_or_else(|word| word);
         drop(inner);
         drop(unused);
         if held.0.is_some() {
@@ -295,11 +338,14 @@ impl FutureCore {
         if deadline.is_never() {
             // A worker that waits for a call of its own executor runs it, if nobody else has begun it.
             let intake = lock(&future.inner).intake.clone();
-            if intake.is_some_and(|intake| intake.is_here())
-                && let Some(sleepers) = Self::run(slf)
+            if let Some(intake) = intake.filter(|intake| intake.is_here())
+                && let Some(sleepers) = intake.run_call(slf)
             {
                 sleepers.wake();
             }
+        }
+        if coreshard::current().is_some() {
+            Self::wait_on_worker(slf, deadline)?;
         }
         loop {
             let word = future.word.load(Acquire);
@@ -325,6 +371,26 @@ impl FutureCore {
                     Err(raised(py, &classes(py)?.timeout_error, None))
                 };
             }
+        }
+    }
+
+    /// On a worker: waits for a queue's item by the queue's own means, unless it has a deadline. That may run the item here. Fails if
+    /// the item is behind the one that this thread is inside of.
+    fn wait_on_worker(slf: &Bound<'_, Self>, deadline: Deadline) -> PyResult<()> {
+        let future = slf.get();
+        // Where two wait, the other one sleeps on the word.
+        let Some(item) = lock(&future.inner).item.take() else { return Ok(()) };
+        if let Err(deadlock) = item.check_join() {
+            future.set_item(item);
+            return Err(runtime_error(deadlock));
+        }
+        if !deadline.is_never() {
+            future.set_item(item);
+            return Ok(());
+        }
+        match waiting::without_lock(slf.py(), || item.join()) {
+            Err(panic) if future.state_now() < CANCELLED => Err(runtime_error(panic)),
+            _ => Ok(()),
         }
     }
 
@@ -358,7 +424,7 @@ impl FutureCore {
             Err(state) => return Ok(matches!(state, CANCELLED | CANCELLED_AND_NOTIFIED)),
         }
         let callbacks = mem::take(&mut inner.callbacks);
-        let unused = (inner.call.take(), inner.intake.take());
+        let unused = (inner.call.take(), inner.intake.take(), inner.item.take());
         drop(inner);
         drop(unused);
         Self::tell(slf, &held, None, intern!(slf.py(), "add_cancelled"))?;

@@ -7,7 +7,9 @@
 //!    nobody up, and short calls wake no further thread, which could only wait for the lock.
 //! 3. A runner leaves when it finds nothing. Both are decided under the lock of `state`: whoever puts a call there
 //!    sees either a runner that will look again, or starts one.
-//! 4. `state` is locked for a few instructions, without a call of Python's.
+//! 4. A runner whose call waits may lend its place, until it wants it back (`lend`, `reclaim`) or until the call ends (`lend_until_end`).
+//!    So more runners than `max_workers` may be there, and a runner that comes back to too many leaves.
+//! 5. `state` is locked for a few instructions, without a call of Python's.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -54,7 +56,7 @@ struct State {
     /// Runners that are there, and the one that arrives.
     runners: usize,
     arriving: bool,
-    /// Runners whose call waits and has lent its place.
+    /// Runners whose call has lent its place.
     lent: usize,
     /// Those of them who want it back.
     reclaiming: usize,
@@ -62,9 +64,23 @@ struct State {
     is_broken: bool,
 }
 
+impl State {
+    /// Runners that have a place.
+    fn placed(&self) -> usize {
+        self.runners.saturating_sub(self.lent)
+    }
+}
+
+/// The call that this thread is inside of.
+fn call_here(py: Python<'_>) -> Option<Bound<'_, FutureCore>> {
+    CALL.with_borrow(|call| call.as_ref().map(|call| call.bind(py).clone()))
+}
+
 thread_local! {
     /// Whose call this thread is inside of.
     static HERE: Cell<*const Intake> = const { Cell::new(ptr::null()) };
+    /// That call.
+    static CALL: RefCell<Option<Py<FutureCore>>> = const { RefCell::new(None) };
     /// Whose initializer this thread is inside of.
     static INITIALIZING: Cell<*const Intake> = const { Cell::new(ptr::null()) };
     /// Whose initializer this thread has called.
@@ -140,7 +156,7 @@ impl Intake {
             }
         };
         match refused {
-            Refusal::Broken => Err(raised(py, &classes(py)?.broken_executor, Some(BROKEN))),
+            Refusal::Broken => Err(raised(py, &classes(py)?.broken_thread_pool, Some(BROKEN))),
             Refusal::Of(why) => Err(PyRuntimeError::new_err(why)),
         }
     }
@@ -149,7 +165,7 @@ impl Intake {
     fn wants_runner(&self, state: &mut State) -> bool {
         let wants = !state.pending.is_empty()
             && !state.arriving
-            && state.runners - state.lent < self.settings.max_workers;
+            && state.placed() < self.settings.max_workers;
         if wants {
             state.arriving = true;
             state.runners += 1;
@@ -201,7 +217,7 @@ impl Intake {
                 if let Some(sleepers) = sleepers.take() {
                     sleepers.wake();
                 }
-                sleepers = FutureCore::run(future.bind(py));
+                sleepers = self.run_call(future.bind(py));
             }
             HERE.set(before);
             sleepers
@@ -212,12 +228,50 @@ impl Intake {
         }
     }
 
+    /// Runs a call on this thread, unless it was begun or cancelled. The sleepers are the caller's to wake.
+    pub(crate) fn run_call(&self, future: &Bound<'_, FutureCore>) -> Option<Sleepers> {
+        let outer = CALL.replace(Some(future.clone().unbind()));
+        let sleepers = FutureCore::run(future);
+        CALL.set(outer);
+        if future.get().is_lent() {
+            lock(&self.state).lent -= 1;
+        }
+        sleepers
+    }
+
+    /// A call that runs lends its place until it ends, if it has not done so before.
+    pub(crate) fn lend_until_end(self: &Arc<Self>, py: Python<'_>, future: &FutureCore) {
+        let starts = {
+            let mut state = lock(&self.state);
+            // Under the lock: `run_call` takes back what it sees lent.
+            if !future.set_lent() {
+                return;
+            }
+            state.lent += usize::from(!future.is_lending());
+            if state.reclaiming > 0 {
+                self.tell();
+            }
+            self.wants_runner(&mut state)
+        };
+        if starts {
+            self.start_runner(py);
+        }
+    }
+
+    /// The same for the call that this thread is inside of. Nothing elsewhere.
+    pub(crate) fn lend_this_until_end(self: &Arc<Self>, py: Python<'_>) {
+        if let Some(call) = call_here(py).filter(|_| self.is_here()) {
+            self.lend_until_end(py, call.get());
+        }
+    }
+
     /// The next call; nothing where this runner has left.
     fn next(self: &Arc<Self>, py: Python<'_>) -> Option<Py<FutureCore>> {
         let (next, starts) = {
             let mut state = lock(&self.state);
-            let has_place = state.reclaiming == 0
-                || state.runners - state.lent <= self.settings.max_workers.saturating_sub(1);
+            // One of the places is kept for a call that wants its own back.
+            let kept = usize::from(state.reclaiming > 0);
+            let has_place = state.placed() + kept <= self.settings.max_workers;
             let next = if has_place { state.pending.pop_front() } else { None };
             if next.is_none() {
                 self.leave(&mut state);
@@ -281,7 +335,7 @@ impl Intake {
             std::mem::take(&mut state.pending)
         };
         for future in pending {
-            match classes(py).map(|classes| raised(py, &classes.broken_executor, Some(BROKEN))) {
+            match classes(py).map(|classes| raised(py, &classes.broken_thread_pool, Some(BROKEN))) {
                 Ok(broken) => FutureCore::fail(future.bind(py), broken.into_value(py).into_any()),
                 Err(error) => error.write_unraisable(py, None),
             }
@@ -321,44 +375,48 @@ impl Intake {
         }
     }
 
-    /// The call that this thread is inside of is about to wait: another one may run meanwhile.
-    pub(crate) fn lend(self: &Arc<Self>, py: Python<'_>) {
+    /// The call that this thread is inside of is about to wait: another one may run meanwhile. False elsewhere, and if it has lent its
+    /// place already.
+    pub(crate) fn lend(self: &Arc<Self>, py: Python<'_>) -> bool {
+        let Some(call) = call_here(py).filter(|_| self.is_here()) else { return false };
         let starts = {
             let mut state = lock(&self.state);
-            state.lent += 1;
+            if call.get().set_lending(true) {
+                return false;
+            }
+            state.lent += usize::from(!call.get().is_lent());
             self.wants_runner(&mut state)
         };
         if starts {
             self.start_runner(py);
         }
+        true
     }
 
-    /// It goes on when it has its place back: before any call that has not begun.
+    /// It goes on when it has its place back, before any call that has not begun; at once if its place is lent until its end.
     pub(crate) fn reclaim(&self, py: Python<'_>) -> PyResult<()> {
+        let Some(call) = call_here(py) else { return Ok(()) };
         let mut is_waiting = false;
+        let mut waited = Ok(true);
         loop {
             let seen = self.changes.load(Acquire);
             {
                 let mut state = lock(&self.state);
-                if state.runners - state.lent < self.settings.max_workers {
-                    state.lent -= 1;
+                let is_lent = call.get().is_lent();
+                if is_lent || waited.is_err() || state.placed() < self.settings.max_workers {
+                    call.get().set_lending(false);
+                    state.lent -= usize::from(!is_lent);
                     state.reclaiming -= usize::from(is_waiting);
-                    return Ok(());
+                    return waited.map(drop);
                 }
                 state.reclaiming += usize::from(!is_waiting);
                 is_waiting = true;
             }
-            if let Err(error) = waiting::wait(py, &self.changes, seen, Deadline::NEVER) {
-                let mut state = lock(&self.state);
-                state.lent -= 1;
-                state.reclaiming -= 1;
-                return Err(error);
-            }
+            waited = waiting::wait(py, &self.changes, seen, Deadline::NEVER);
         }
     }
 
     pub(crate) fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
-        // While a runner is there, it may need what this holds, so nobody may take it for garbage.
         let is_idle = self.state.try_lock().is_ok_and(|state| state.runners == 0);
         match &self.settings.initializer {
             Some(initializer) if is_idle => initializer.traverse(visit),

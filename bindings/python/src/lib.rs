@@ -45,6 +45,7 @@ mod _native {
 
     #[pymodule_init]
     fn init(_module: &Bound<'_, PyModule>) -> PyResult<()> {
+        crate::process::check_interpreter()?;
         // Before there is a thread that uses the package, and might be the first while another one forks.
         coreshard::ProcessGeneration::current();
         crate::threads::hooks();

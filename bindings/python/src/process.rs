@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicPtr, AtomicU8};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use coreshard::ProcessGeneration;
-use pyo3::exceptions::PyRuntimeError;
+use pyo3::exceptions::{PyImportError, PyRuntimeError};
+use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 
@@ -136,6 +137,7 @@ pub(crate) struct Classes {
     pub(crate) timeout_error: Py<PyAny>,
     pub(crate) invalid_state_error: Py<PyAny>,
     pub(crate) broken_executor: Py<PyAny>,
+    pub(crate) broken_thread_pool: Py<PyAny>,
     pub(crate) condition: Py<PyAny>,
     pub(crate) no_condition: Py<PyAny>,
     pub(crate) logger: Py<PyAny>,
@@ -154,10 +156,12 @@ pub(crate) fn set_classes(
     timeout_error: Py<PyAny>,
     invalid_state_error: Py<PyAny>,
     broken_executor: Py<PyAny>,
+    broken_thread_pool: Py<PyAny>,
     condition: Py<PyAny>,
     no_condition: Py<PyAny>,
     logger: Py<PyAny>,
-) {
+) -> PyResult<()> {
+    check_interpreter()?;
     // Where it is there, the module was imported anew: the classes of the first time stay.
     let _ = CLASSES.set(
         py,
@@ -167,11 +171,25 @@ pub(crate) fn set_classes(
             timeout_error,
             invalid_state_error,
             broken_executor,
+            broken_thread_pool,
             condition,
             no_condition,
             logger,
         },
     );
+    Ok(())
+}
+
+/// Fails in an interpreter that is not the process's first. From CPython 3.12 on, the interpreter itself refuses the compiled half there.
+pub(crate) fn check_interpreter() -> PyResult<()> {
+    // SAFETY: the caller has Python's lock, so there is a current interpreter.
+    let number = unsafe { ffi::PyInterpreterState_GetID(ffi::PyInterpreterState_Get()) };
+    if number == 0 {
+        return Ok(());
+    }
+    Err(PyImportError::new_err(format!(
+        "coreshard works in a process's main interpreter alone, and this is subinterpreter {number}: its workers belong to the process"
+    )))
 }
 
 pub(crate) fn classes(py: Python<'_>) -> PyResult<&'static Classes> {

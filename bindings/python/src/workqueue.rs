@@ -3,19 +3,19 @@
 
 use std::mem::ManuallyDrop;
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::atomic::{AtomicBool, AtomicU32};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use coreshard::{
     CpuId, MissedTick, Priority, ProcessGeneration, RefusedReason, Reservation, Scope,
 };
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::{PyDict, PyTuple, PyWeakrefMethods, PyWeakrefReference};
 
 use crate::call::Call;
 use crate::future::FutureCore;
@@ -112,6 +112,7 @@ fn shut_down(py: Python<'_>, queue: &Queue, deadline: Deadline) -> PyResult<bool
 }
 
 /// A queue of calls, which run on the workers of pools that follow the machine's caches.
+// Collector: this holds no Python object. Items own their calls, by references that no object shows.
 #[pyclass(frozen, weakref, module = "coreshard")]
 pub(crate) struct Workqueue {
     queue: Arc<Queue>,
@@ -342,7 +343,12 @@ impl Workqueue {
                 sleepers.wake();
             }
         };
-        self.put(py, None, item)?;
+        let submitted = match self.room(py)? {
+            Room::Reserved(room) => room.submit(item),
+            Room::Any => self.handle().submit(item),
+            Room::OnWorker => waiting::without_lock(py, || self.handle().submit(item)),
+        };
+        future.get().set_item(submitted.map_err(runtime_error)?);
         Ok(made.unbind())
     }
 
@@ -388,7 +394,7 @@ impl Workqueue {
         args: &Bound<'_, PyTuple>,
         missed: &str,
         kwargs: Option<&Bound<'_, PyDict>>,
-    ) -> PyResult<Periodic> {
+    ) -> PyResult<Py<Periodic>> {
         let missed = match missed {
             "burst" => MissedTick::Burst,
             "skip" => MissedTick::Skip,
@@ -398,24 +404,28 @@ impl Workqueue {
                 return Err(PyValueError::new_err(message));
             }
         };
-        let call = Arc::new(Call::new(r#fn, args, kwargs));
-        let called = Arc::clone(&call);
+        let period = seconds("period", period)?;
         let is_stopped = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&is_stopped);
+        let call = Call::new(r#fn, args, kwargs);
+        let periodic = Bound::new(r#fn.py(), Periodic { call, ticks: OnceLock::new() })?;
+        let called = PyWeakrefReference::new(&periodic)?.unbind();
         let tick = move || {
-            threads::on_worker(|py| {
-                // It may have waited for Python's lock, which whoever stopped it had.
-                if !stopped.load(Acquire) {
-                    called.held(py).run_and_report(py);
+            threads::on_worker(|py| match called.bind(py).upgrade_as::<Periodic>() {
+                // It may have waited for Python's lock while another thread, which had it, stopped the ticks.
+                Ok(Some(periodic)) if !stopped.load(Acquire) => {
+                    periodic.get().call.run_and_report(py);
                 }
+                Ok(_) => {}
+                Err(error) => error.write_unraisable(py, None),
             });
         };
-        let period = seconds("period", period)?;
         let ticks = coreshard::Periodic::start(self.handle(), period, missed, tick);
         let ticks = ticks.map_err(value_error)?;
-        let ticks = Arc::new(Ticks { ticks, call, is_stopped, _queue: Arc::clone(&self.queue) });
+        let ticks = Arc::new(Ticks { ticks, is_stopped, _queue: Arc::clone(&self.queue) });
         process::ends_before_interpreter(&ticks);
-        Ok(Periodic { ticks })
+        periodic.get().ticks.get_or_init(|| ticks);
+        Ok(periodic.unbind())
     }
 
     /// Waits for what was queued before.
@@ -494,6 +504,8 @@ impl Ends for Queued {
 }
 
 /// A call that is queued as often as one likes: pending once at most, and never on two workers at once.
+// Collector: workers use the call while this is pending or runs, and it is shown at no other time. Only code that holds Python's lock can
+// queue it, which garbage does no later than in a finalizer; the collector visits again after those.
 #[pyclass(frozen, weakref, module = "coreshard")]
 pub(crate) struct Work {
     work: Arc<Queued>,
@@ -566,14 +578,12 @@ impl Work {
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        // While it may run, nobody may take what it calls for garbage.
         if self.is_pending() || self.is_running() { Ok(()) } else { self.call.traverse(&visit) }
     }
 }
 
 struct Ticks {
     ticks: coreshard::Periodic,
-    call: Arc<Call>,
     is_stopped: Arc<AtomicBool>,
     /// So that the ticks' own handle is not the last one.
     _queue: Arc<Queue>,
@@ -601,31 +611,39 @@ impl Ends for Ticks {
 }
 
 /// A call that is made at a fixed rate until this is stopped or collected.
+// Collector: ticks reach the call through a weak reference to this object. The collector clears it before it clears the call.
 #[pyclass(frozen, weakref, module = "coreshard")]
 pub(crate) struct Periodic {
-    ticks: Arc<Ticks>,
+    call: Call,
+    /// Set by `every`, before it returns.
+    ticks: OnceLock<Arc<Ticks>>,
+}
+
+impl Periodic {
+    fn ticks(&self) -> PyResult<&Arc<Ticks>> {
+        self.ticks.get().ok_or_else(|| PyRuntimeError::new_err("the first tick is not set up yet"))
+    }
 }
 
 #[pymethods]
 impl Periodic {
     /// No tick begins any more; a run goes on.
-    fn stop(&self) {
-        self.ticks.stop();
+    fn stop(&self) -> PyResult<()> {
+        self.ticks().map(|ticks| ticks.stop())
     }
 
     /// The same, and waits for a run to be over.
     fn stop_and_wait(&self, py: Python<'_>) -> PyResult<()> {
-        self.ticks.end(py)
+        self.ticks()?.end(py)
     }
 
     #[getter]
-    fn skipped_ticks(&self) -> u64 {
-        self.ticks.ticks.skipped_ticks()
+    fn skipped_ticks(&self) -> PyResult<u64> {
+        self.ticks().map(|ticks| ticks.ticks.skipped_ticks())
     }
 
-    /// A tick that runs has references of its own to what it calls.
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        self.ticks.call.traverse(&visit)
+        self.call.traverse(&visit)
     }
 
     fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
@@ -634,6 +652,6 @@ impl Periodic {
 
     #[pyo3(signature = (*_exception))]
     fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyTuple>) -> PyResult<()> {
-        self.ticks.end(py)
+        self.stop_and_wait(py)
     }
 }

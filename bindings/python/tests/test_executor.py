@@ -4,6 +4,7 @@ import asyncio
 import concurrent.futures
 import ctypes
 import gc
+import itertools
 import re
 import sys
 import threading
@@ -44,6 +45,41 @@ class Calls(unittest.TestCase):
                 self.assertEqual(sorted(wait.result() for wait in waits), list(range(executors * workers)))
                 for executor in made:
                     executor.shutdown()
+
+    def test_map_reads_no_more_than_its_buffer(self):
+        read = []
+
+        def numbers():
+            for n in itertools.count():
+                read.append(n)
+                yield n
+
+        with coreshard.Executor(4) as executor:
+            results = executor.map(pow, numbers(), itertools.repeat(2), buffersize=3)
+            self.assertEqual(read, [0, 1, 2])
+            for n in range(20):
+                self.assertEqual(next(results), n * n)
+                self.assertEqual(len(read), n + 4)
+            results.close()
+            self.assertEqual(list(executor.map(abs, range(5), buffersize=100)), list(range(5)))
+            self.assertEqual(list(executor.map(abs, [], buffersize=1)), [])
+            failing = executor.map(divmod, [1, 1], [1, 0], buffersize=2)
+            self.assertEqual(next(failing), (1, 0))
+            with self.assertRaises(ZeroDivisionError):
+                next(failing)
+            go_on = threading.Event()
+            with self.assertRaises(concurrent.futures.TimeoutError):
+                list(executor.map(lambda _: go_on.wait(60), range(8), buffersize=6, timeout=0.05))
+            go_on.set()
+            for wrong, error in ((0, ValueError), (-1, ValueError), ("1", TypeError), (1.5, TypeError)):
+                with self.subTest(buffersize=wrong), self.assertRaisesRegex(error, "buffersize=.*at least 1"):
+                    executor.map(abs, [1], buffersize=wrong)
+        # Nobody has the executor any more: what was submitted comes, and no more.
+        executor = coreshard.Executor(1)
+        results = executor.map(abs, itertools.count(), buffersize=2)
+        del executor
+        gc.collect()
+        self.assertEqual(list(results), [0, 1])
 
     def test_subclasses_have_arguments_of_their_own(self):
         class Named(coreshard.Executor):
@@ -376,6 +412,22 @@ class Arguments(unittest.TestCase):
             with self.assertRaisesRegex(TypeError, re.escape("number of seconds")):
                 executor.submit(time.sleep, 0.2).result(timeout="soon")
             self.assertEqual(future.result(None), 0)
+
+    def test_an_initializer_that_fails_breaks_the_executor(self):
+        from concurrent.futures.thread import BrokenThreadPool
+
+        def fail():
+            raise LookupError
+
+        logger = concurrent.futures._base.LOGGER
+        with self.assertLogs(logger, "CRITICAL"):
+            executor = coreshard.Executor(2, initializer=fail)
+            future = executor.submit(int)
+            with self.assertRaisesRegex(BrokenThreadPool, "initializer"):
+                future.result()
+        with self.assertRaisesRegex(BrokenThreadPool, "initializer"):
+            executor.submit(int)
+        executor.shutdown()
 
     def test_shutdown_inside_of_an_initializer_is_refused(self):
         refused = []

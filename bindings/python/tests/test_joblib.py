@@ -1,6 +1,7 @@
 """The backend of joblib, and Dask's `pool=`. Left out where joblib or Dask is not installed."""
 
 import importlib.util
+import multiprocessing
 import os
 import threading
 import time
@@ -83,6 +84,64 @@ class Backend(unittest.TestCase):
                 self.assertEqual(parallel(delayed(abs)(n) for n in range(20)), list(range(20)))
 
 
+    def test_the_calls_of_a_loop_that_timed_out_hold_no_places(self):
+        from joblib import Parallel, delayed
+
+        import coreshard.joblib
+
+        go_on, begun, running = threading.Event(), [], coreshard.joblib._shared_executor()
+
+        def wait(n):
+            begun.append(n)
+            go_on.wait(600)
+
+        cpus = len(os.sched_getaffinity(0))
+        # More often than once: places do not get lost, nor too many.
+        for _ in range(3):
+            with self.assertRaises(multiprocessing.TimeoutError):
+                Parallel(n_jobs=cpus + 2, backend="coreshard", timeout=0.2, pre_dispatch="all")(
+                    delayed(wait)(n) for n in range(cpus + 20)
+                )
+            self.assertEqual(
+                Parallel(n_jobs=cpus + 2, backend="coreshard")(delayed(abs)(n) for n in range(50)), list(range(50))
+            )
+        count = len(begun)
+        go_on.set()
+        # As many run at once as before.
+        lock, now, most = threading.Lock(), 0, 0
+
+        def count_most(_):
+            nonlocal now, most
+            with lock:
+                now += 1
+                most = max(most, now)
+            time.sleep(0.002)
+            with lock:
+                now -= 1
+
+        while any(future.running() for future in [running.submit(int)]):
+            time.sleep(0.001)
+        Parallel(n_jobs=cpus + 2, backend="coreshard")(delayed(count_most)(n) for n in range(50))
+        self.assertLessEqual(most, cpus)
+        # None of those that had not begun has begun since.
+        self.assertEqual(len(begun), count)
+
+    def test_a_nested_loop_times_out_inside_of_one_that_goes_on(self):
+        from joblib import Parallel, delayed
+
+        go_on = threading.Event()
+
+        def outer(n):
+            try:
+                Parallel(n_jobs=2, backend="coreshard", timeout=0.1)(delayed(go_on.wait)(600) for _ in range(4))
+            except multiprocessing.TimeoutError:
+                return n
+
+        found = Parallel(n_jobs=4, backend="coreshard")(delayed(outer)(n) for n in range(4))
+        go_on.set()
+        self.assertEqual(found, list(range(4)))
+
+
 @unittest.skipUnless(HAS_DASK, "SKIPPED: dask is not installed")
 class Dask(unittest.TestCase):
     def test_pool(self):
@@ -92,6 +151,34 @@ class Dask(unittest.TestCase):
             names = [dask.delayed(lambda _: threading.current_thread().name)(n) for n in range(20)]
             for name in dask.compute(*names, scheduler="threads"):
                 self.assertRegex(name, "^dask_")
+
+    def test_a_computation_inside_of_one(self):
+        import dask
+
+        def nested(depth, width):
+            if depth == 0:
+                return 1
+            parts = [dask.delayed(nested)(depth - 1, width) for _ in range(width)]
+            return sum(dask.compute(*parts, scheduler="threads"))
+
+        for workers in 1, 3:
+            with coreshard.Executor(workers) as executor, dask.config.set(pool=executor):
+                for _ in range(3):
+                    self.assertEqual(nested(3, 4), 64)
+                # The places that were lent are back.
+                lock, now, most = threading.Lock(), 0, 0
+
+                def count_most(_):
+                    nonlocal now, most
+                    with lock:
+                        now += 1
+                        most = max(most, now)
+                    time.sleep(0.002)
+                    with lock:
+                        now -= 1
+
+                list(executor.map(count_most, range(50)))
+                self.assertLessEqual(most, workers)
 
 
 if __name__ == "__main__":

@@ -299,26 +299,33 @@ if __name__ == "__main__":
 """)
         self.assertEqual((out, err), ("[45, 190]\n0\n", ""))
 
-    @unittest.skipIf(sys.version_info < (3, 12), "what makes them is another module there")
     def test_a_further_interpreter_is_refused_with_a_sentence(self):
-        out, _err = self.of("""
-import coreshard
+        for first in "main", "other":
+            with self.subTest(first=first):
+                out, _err = self.of(f"""
 try:
     import _interpreters as interpreters
 except ImportError:
     import _xxsubinterpreters as interpreters
+if {first == "main"}:
+    import coreshard
 other = interpreters.create()
 program = '''
-try:
-    import coreshard
-except ImportError as error:
-    print("refused:", error, flush=True)
+for _ in range(2):
+    try:
+        import coreshard
+    except ImportError as error:
+        print("refused:", error, flush=True)
 '''
 failure = interpreters.run_string(other, program)
 assert not failure, failure
 interpreters.destroy(other)
+import coreshard
+print(coreshard.Executor().submit(int).result())
 """)
-        self.assertIn("refused: coreshard works in a process's main interpreter alone", out)
+                refused, _, rest = out.rpartition("\n0\n")
+                self.assertEqual(refused.count("refused: coreshard works in a process's main interpreter alone"), 2, out)
+                self.assertEqual((refused.count("\n"), rest), (1, ""))
 
 
 if __name__ == "__main__":

@@ -42,6 +42,41 @@ class Queues(unittest.TestCase):
                 queue.queue(seen.append, n)
         self.assertEqual(seen, list(range(2000)))
 
+    def test_an_ordered_item_that_waits_for_one_behind_it_is_told_so(self):
+        with coreshard.Workqueue("log", ordered=True) as queue:
+
+            def wait(timeout=None):
+                behind = queue.submit(int)
+                told = []
+                for _ in range(2):
+                    with self.assertRaisesRegex(RuntimeError, "log.*behind|behind.*log|one at a time"):
+                        told.append(behind.result(timeout))
+                    with self.assertRaises(RuntimeError):
+                        behind.exception(timeout)
+                return behind
+
+            for timeout in None, 60:
+                behind = queue.submit(wait, timeout).result()
+                # It runs all the same, in its turn.
+                self.assertEqual(behind.result(), 0)
+
+            own = queue.submit(lambda: own.result())
+            with self.assertRaisesRegex(RuntimeError, "itself"):
+                own.result()
+
+    def test_an_item_that_waits_for_another_one_lends_its_turn(self):
+        with coreshard.Workqueue("turns", max_active=1) as queue:
+
+            def deep(depth):
+                return 0 if depth == 0 else 1 + queue.submit(deep, depth - 1).result()
+
+            self.assertEqual(queue.submit(deep, 20).result(), 20)
+
+    def test_an_item_waits_for_another_queue(self):
+        with coreshard.Workqueue("first", ordered=True) as first, coreshard.Workqueue("second", ordered=True) as second:
+            self.assertEqual(first.submit(lambda: second.submit(sum, [1, 2]).result()).result(), 3)
+            self.assertEqual(first.submit(lambda: second.submit(sum, [1, 2]).result(60)).result(), 3)
+
     def test_submit_gives_a_future(self):
         with coreshard.Workqueue("sums", scope="system", max_active=2) as queue:
             self.assertEqual(queue.submit(sum, [1, 2, 3]).result(), 6)
@@ -243,6 +278,108 @@ class Later(unittest.TestCase):
             queue.drain()
             gc.collect()
             self.assertIsNone(gone())
+
+
+class Collected(unittest.TestCase):
+    """Garbage that a native thread may still call. The collector clears it object by object, and a weak reference's callback runs
+    other threads in between."""
+
+    def of(self, definitions):
+        program = (
+            """
+import coreshard, gc, threading, time, weakref
+queue = coreshard.Workqueue("calls")
+# Their callbacks run while the collector clears what refers to them.
+pauses = []
+def pause_in_the_middle(function):
+    others = [coreshard.Workqueue("other") for _ in range(3)]
+    pauses.extend(weakref.ref(other, lambda _: (paused.set(), time.sleep(0.02))) for other in others)
+    others.append(others)
+    function.others = others
+def scope():
+    found = {"coreshard": coreshard, "pause_in_the_middle": pause_in_the_middle, "queue": queue, "called": called}
+    exec(DEFINITIONS, found)
+    return weakref.ref(found["make"]())
+for _ in range(10):
+    called, paused = threading.Event(), threading.Event()
+    gone = scope()
+    while gone() is not None:
+        gc.collect()
+        time.sleep(0.001)
+    assert paused.is_set()
+    queue.flush()
+print("collected", called.is_set())
+""".replace("DEFINITIONS", repr(definitions))
+        )
+        return support.run_program(program)
+
+    def test_ticks_while_their_call_is_collected(self):
+        out = self.of("""
+def make():
+    def tick():
+        called.set()
+        len(str(others))
+    others = []
+    pause_in_the_middle(tick)
+    kept = [queue.every(0.0005, tick)]
+    kept.append(kept)
+    tick.name = "tick"
+    called.wait(60)
+    return tick
+""")
+        self.assertEqual(out, (0, "collected True\n", ""))
+
+    def test_work_that_a_finalizer_queues(self):
+        out = self.of("""
+class Service:
+    def __init__(self):
+        self.work = queue.work(self.run)
+        self.again = 3
+        self.own = [self]
+        pause_in_the_middle(self)
+    def run(self):
+        called.set()
+        len(str(self.again))
+    def __del__(self):
+        self.work.queue()
+def make():
+    return Service()
+""")
+        self.assertEqual(out, (0, "collected True\n", ""))
+
+    def test_an_initializer_whose_executor_a_finalizer_uses(self):
+        out = self.of("""
+class Service:
+    def __init__(self):
+        self.executor = coreshard.Executor(2, initializer=self.begin)
+        self.own = [self]
+        pause_in_the_middle(self)
+    def begin(self):
+        called.set()
+        len(str(self.own))
+    def __del__(self):
+        self.executor.submit(self.begin)
+def make():
+    return Service()
+""")
+        self.assertEqual(out, (0, "collected True\n", ""))
+
+    def test_a_future_that_a_finalizer_makes(self):
+        out = self.of("""
+class Service:
+    def __init__(self):
+        self.own = [self]
+        pause_in_the_middle(self)
+    def run(self):
+        called.set()
+        len(str(self.own))
+    def __del__(self):
+        self.future = queue.submit(self.run)
+        self.future.add_done_callback(lambda future: len(str(self.own)))
+def make():
+    return Service()
+""")
+        self.assertEqual(out, (0, "collected True\n", ""))
 
 
 if __name__ == "__main__":

@@ -35,6 +35,7 @@ mod loom_platform;
 mod loom_tests;
 mod padded;
 mod parker;
+mod per_process;
 mod platform;
 mod reading;
 pub mod user;
@@ -53,6 +54,7 @@ pub use lock::{Lock, LockGuard, SleepingLock};
 pub use loom_platform::{Loom, LoomAtomic, LoomCell, LoomThread};
 pub use padded::{LINE_PAIR_BYTES, Padded};
 pub use parker::Parker;
+pub use per_process::PerProcess;
 pub use platform::{
     AffinityError, AtomicInt, AtomicPointer, ByteAtomics, DataCell, ForkHook, InheritError,
     LocalKey, LockedMemory, MemoryLockError, NodeMemory, NodeMemoryError, Placement, Platform,

@@ -3,6 +3,7 @@
 mod abort;
 mod adversity;
 mod beside_queues;
+mod bridge;
 mod broadcast;
 mod coreshard_environment;
 mod current_thread;

@@ -1,5 +1,6 @@
 //! Work that is done while a caller waits for something of its own.
 
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::mpsc::channel;
 
 use crate::support::{in_global_pool, next, pool};
@@ -57,4 +58,22 @@ fn what_comes_from_outside() {
         assert_eq!(yield_now(), Some(Yield::Executed));
     });
     assert_eq!(hear.try_recv(), Ok(22));
+}
+
+/// Jobs that have begun wait for all others: who yields runs those that have not, on its stack.
+#[test]
+fn jobs_that_wait_for_one_another_by_yields_end() {
+    for threads in [1, 4] {
+        let begun = AtomicUsize::new(0);
+        pool(threads).scope(|scope| {
+            for _ in 0..64 {
+                scope.spawn(|_| {
+                    begun.fetch_add(1, SeqCst);
+                    while begun.load(SeqCst) < 64 {
+                        yield_now();
+                    }
+                });
+            }
+        });
+    }
 }

@@ -1,13 +1,16 @@
 /*
  * The Linux kernel's names for Coreshard's work queues, for kernel-style C in user space: written from the kernel's
- * documentation (Documentation/core-api/workqueue.rst) and the behaviour that it describes.
+ * documentation (Documentation/core-api/workqueue.rst) and the behaviour that it describes. KERNEL-NAMES.md of this library has each
+ * name, what it keeps, and its test.
  *
  * docs/KERNEL-OPERATIONS.md of Coreshard has each operation, what differs, and why; in short:
  *
  * - A delay is in jiffies of HZ a second: the program's HZ where it was defined before, else 1000.
- * - WQ_UNBOUND queues have the affinity scope cache_shard, and max_active is of the whole queue; 0 is no limit. WQ_PERCPU
- *   queues run works where they are queued, max_active on each CPU at most. WQ_HIGHPRI asks for nice -20, and goes
- *   without where that is not allowed.
+ * - WQ_UNBOUND queues have the affinity scope cache_shard, and max_active is of the whole queue; 0 is no limit. All others, WQ_PERCPU
+ *   or not, run works on the CPU where they are queued, max_active on each CPU at most. WQ_HIGHPRI asks for nice -20, and goes
+ *   without where that is not allowed. WQ_MEM_RECLAIM keeps a worker in reserve in each pool, so on each CPU of a queue that is not
+ *   WQ_UNBOUND.
+ * - Memory comes from malloc; gfp flags other than __GFP_ZERO mean nothing.
  * - A wait that could never end (a work that flushes itself) warns and returns, where the kernel hangs.
  * - There is no softirq and no RCU: WQ_BH queues are WQ_HIGHPRI ones, and struct rcu_work is not there.
  * - alloc_workqueue() fails, with NULL and errno, where the machine's CPUs cannot be read, or no thread can be had.
@@ -29,7 +32,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "../coreshard.h"
 
@@ -46,6 +48,116 @@ extern "C" {
 #ifndef CORESHARD_KERNEL_WARN
 #define CORESHARD_KERNEL_WARN(text) ((void)fprintf(stderr, "coreshard: %s\n", (text)))
 #endif
+
+/* ---- what work functions use besides ---- */
+
+#ifndef container_of
+#define container_of(pointer, type, member) cs_container_of(pointer, type, member)
+#endif
+
+/* One access, whole, that the compiler neither repeats nor leaves out. */
+#ifndef READ_ONCE
+#define READ_ONCE(x) (*(const volatile __typeof__(x) *)&(x))
+#endif
+#ifndef WRITE_ONCE
+#define WRITE_ONCE(x, value) ((void)(*(volatile __typeof__(x) *)&(x) = (value)))
+#endif
+#ifndef barrier
+#define barrier() __asm__ __volatile__("" ::: "memory")
+#endif
+#ifndef smp_mb
+#define smp_mb() __atomic_thread_fence(__ATOMIC_SEQ_CST)
+#endif
+#ifndef smp_rmb
+#define smp_rmb() __atomic_thread_fence(__ATOMIC_ACQ_REL)
+#endif
+#ifndef smp_wmb
+#define smp_wmb() __atomic_thread_fence(__ATOMIC_ACQ_REL)
+#endif
+#ifndef smp_load_acquire
+#define smp_load_acquire(pointer) __atomic_load_n((pointer), __ATOMIC_ACQUIRE)
+#endif
+#ifndef smp_store_release
+#define smp_store_release(pointer, value) __atomic_store_n((pointer), (value), __ATOMIC_RELEASE)
+#endif
+
+typedef unsigned int gfp_t;
+
+#ifndef __GFP_ZERO
+#define __GFP_ZERO 0x100u
+#endif
+#ifndef GFP_KERNEL
+#define GFP_KERNEL 0u
+#endif
+#ifndef GFP_ATOMIC
+#define GFP_ATOMIC 0u
+#endif
+#ifndef GFP_NOWAIT
+#define GFP_NOWAIT 0u
+#endif
+#ifndef GFP_NOIO
+#define GFP_NOIO 0u
+#endif
+#ifndef GFP_NOFS
+#define GFP_NOFS 0u
+#endif
+
+/* Not null for 0 bytes, either. */
+static inline void *kmalloc(size_t size, gfp_t flags)
+{
+	size_t bytes = size ? size : 1;
+
+	return flags & __GFP_ZERO ? calloc(1, bytes) : malloc(bytes);
+}
+
+static inline void *kzalloc(size_t size, gfp_t flags) { return kmalloc(size, flags | __GFP_ZERO); }
+
+/* Null where the product overflows. */
+static inline void *kmalloc_array(size_t count, size_t size, gfp_t flags)
+{
+	return size && count > SIZE_MAX / size ? NULL : kmalloc(count * size, flags);
+}
+
+static inline void *kcalloc(size_t count, size_t size, gfp_t flags)
+{
+	return kmalloc_array(count, size, flags | __GFP_ZERO);
+}
+
+static inline void kfree(const void *memory) { free((void *)(uintptr_t)memory); }
+
+/* ---- time ---- */
+
+#ifndef MAX_JIFFY_OFFSET
+#define MAX_JIFFY_OFFSET ((unsigned long)(LONG_MAX / 2 - 1))
+#endif
+
+static inline unsigned long cs_jiffies_of(uint64_t count, uint64_t of_a_second)
+{
+	uint64_t whole = count / of_a_second, rest = count % of_a_second;
+
+	if (whole > MAX_JIFFY_OFFSET / CORESHARD_KERNEL_HZ - 1)
+		return MAX_JIFFY_OFFSET;
+	return (unsigned long)(whole * CORESHARD_KERNEL_HZ +
+			       (rest * CORESHARD_KERNEL_HZ + of_a_second - 1) / of_a_second);
+}
+
+/* Rounded up, so that no wait is too short. What is negative as an int is the longest there is. */
+static inline unsigned long msecs_to_jiffies(const unsigned int milliseconds)
+{
+	return (int)milliseconds < 0 ? MAX_JIFFY_OFFSET : cs_jiffies_of(milliseconds, 1000);
+}
+
+static inline unsigned long usecs_to_jiffies(const unsigned int microseconds)
+{
+	return cs_jiffies_of(microseconds, 1000000);
+}
+
+static inline unsigned long secs_to_jiffies(const unsigned int seconds) { return cs_jiffies_of(seconds, 1); }
+
+static inline unsigned int jiffies_to_msecs(const unsigned long count)
+{
+	return (unsigned int)(count / CORESHARD_KERNEL_HZ * 1000 + count % CORESHARD_KERNEL_HZ * 1000 / CORESHARD_KERNEL_HZ);
+}
 
 /* ---- works ---- */
 
@@ -200,19 +312,11 @@ struct workqueue_attrs {
 	bool affn_strict;
 	enum wq_affn_scope affn_scope;
 	bool ordered;
-	unsigned int cs_flags;
-	int cs_max_active;
 };
 
 static inline struct cs_workqueue *cs_of_queue(struct workqueue_struct *wq)
 {
 	return (struct cs_workqueue *)(void *)wq;
-}
-
-static inline int cs_online_cpus(void)
-{
-	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-	return cpus < 1 ? 1 : (int)cpus;
 }
 
 static inline struct workqueue_struct *cs_kernel_alloc(unsigned int flags, int max_active, const char *format,
@@ -230,13 +334,11 @@ static inline struct workqueue_struct *cs_kernel_alloc(unsigned int flags, int m
 		attrs.flags |= CS_WQ_MEM_RECLAIM;
 	if (flags & (WQ_HIGHPRI | WQ_BH))
 		attrs.flags |= CS_WQ_HIGHPRI | CS_WQ_HIGHPRI_IF_ALLOWED;
-	if ((flags & WQ_PERCPU) && !(flags & __WQ_ORDERED)) {
-		attrs.flags |= CS_WQ_PERCPU;
-		/* There it is a limit of each CPU. */
-		attrs.max_active = max_active > INT_MAX / cs_online_cpus() ? 0 : max_active * cs_online_cpus();
-	} else if (flags & WQ_POWER_EFFICIENT) {
+	/* Unbound as if the kernel's parameter workqueue.power_efficient were set. */
+	if (flags & WQ_POWER_EFFICIENT)
 		attrs.scope = CS_SCOPE_NUMA;
-	}
+	else if (!(flags & (WQ_UNBOUND | __WQ_ORDERED)))
+		attrs.flags |= CS_WQ_PERCPU;
 	return (struct workqueue_struct *)(void *)cs_alloc_workqueue_attrs(name, &attrs);
 }
 
@@ -264,7 +366,7 @@ alloc_ordered_workqueue(const char *fmt, unsigned int flags, ...)
 	return wq;
 }
 
-#define create_workqueue(name) alloc_workqueue("%s", __WQ_LEGACY | WQ_MEM_RECLAIM, 1, (name))
+#define create_workqueue(name) alloc_workqueue("%s", WQ_PERCPU | __WQ_LEGACY | WQ_MEM_RECLAIM, 1, (name))
 #define create_freezable_workqueue(name) \
 	alloc_workqueue("%s", __WQ_LEGACY | WQ_FREEZABLE | WQ_UNBOUND | WQ_MEM_RECLAIM, 1, (name))
 #define create_singlethread_workqueue(name) alloc_ordered_workqueue("%s", __WQ_LEGACY | WQ_MEM_RECLAIM, (name))
@@ -319,18 +421,22 @@ static inline struct workqueue_attrs *alloc_workqueue_attrs(void)
 
 static inline void free_workqueue_attrs(struct workqueue_attrs *attrs) { free(attrs); }
 
-/* 0, or a negative errno. */
+/* Of an unbound queue, whose max_active stays. 0, or a negative errno. */
 static inline int apply_workqueue_attrs(struct workqueue_struct *wq, const struct workqueue_attrs *attrs)
 {
 	struct cs_workqueue_attrs wanted = CS_WORKQUEUE_ATTRS_INIT;
 
-	wanted.flags = attrs->cs_flags | (attrs->ordered ? CS_WQ_ORDERED : 0u);
+	if (cs_workqueue_is_percpu(cs_of_queue(wq)) > 0) {
+		CORESHARD_KERNEL_WARN("apply_workqueue_attrs: the queue was made without WQ_UNBOUND; only unbound queues have attributes");
+		return -EINVAL;
+	}
+	wanted.flags = attrs->ordered ? CS_WQ_ORDERED : 0u;
 	wanted.scope = attrs->affn_scope;
 	wanted.strict = attrs->affn_strict;
 	wanted.has_nice = attrs->nice != 0;
 	wanted.nice = attrs->nice;
 	wanted.cpus = attrs->cpumask;
-	wanted.max_active = attrs->cs_max_active;
+	wanted.max_active = CS_MAX_ACTIVE_KEPT;
 	return cs_change_workqueue(cs_of_queue(wq), &wanted);
 }
 
@@ -412,14 +518,14 @@ static inline struct workqueue_struct *cs_kernel_system(int which)
 
 #define system_wq cs_kernel_system(CS_SYSTEM_WORKQUEUE_KIND_PERCPU)
 #define system_percpu_wq cs_kernel_system(CS_SYSTEM_WORKQUEUE_KIND_PERCPU)
-#define system_long_wq cs_kernel_system(CS_SYSTEM_WORKQUEUE_KIND_DEFAULT)
+#define system_long_wq cs_kernel_system(CS_SYSTEM_WORKQUEUE_KIND_PERCPU)
 #define system_unbound_wq cs_kernel_system(CS_SYSTEM_WORKQUEUE_KIND_DEFAULT)
 #define system_dfl_wq cs_kernel_system(CS_SYSTEM_WORKQUEUE_KIND_DEFAULT)
 #define system_dfl_long_wq cs_kernel_system(CS_SYSTEM_WORKQUEUE_KIND_DEFAULT)
-#define system_freezable_wq cs_kernel_system(CS_SYSTEM_WORKQUEUE_KIND_DEFAULT)
-#define system_highpri_wq cs_kernel_system(CS_SYSTEM_WORKQUEUE_KIND_HIGHPRI)
-#define system_bh_wq cs_kernel_system(CS_SYSTEM_WORKQUEUE_KIND_HIGHPRI)
-#define system_bh_highpri_wq cs_kernel_system(CS_SYSTEM_WORKQUEUE_KIND_HIGHPRI)
+#define system_freezable_wq cs_kernel_system(CS_SYSTEM_WORKQUEUE_KIND_PERCPU)
+#define system_highpri_wq cs_kernel_system(CS_SYSTEM_WORKQUEUE_KIND_PERCPU_HIGHPRI)
+#define system_bh_wq cs_kernel_system(CS_SYSTEM_WORKQUEUE_KIND_PERCPU_HIGHPRI)
+#define system_bh_highpri_wq cs_kernel_system(CS_SYSTEM_WORKQUEUE_KIND_PERCPU_HIGHPRI)
 #define system_power_efficient_wq cs_kernel_system(CS_SYSTEM_WORKQUEUE_KIND_POWER_EFFICIENT)
 #define system_freezable_power_efficient_wq cs_kernel_system(CS_SYSTEM_WORKQUEUE_KIND_POWER_EFFICIENT)
 

@@ -1,7 +1,11 @@
 """The executor: compiled where calls go by, Python's own where they do not."""
 
+import collections
 import concurrent.futures
+import itertools
 import os
+import time
+import weakref
 
 from . import _future  # noqa: F401  (it introduces the classes to the compiled half)
 from ._native import ExecutorCore
@@ -44,3 +48,45 @@ class Executor(ExecutorCore, concurrent.futures.Executor):
             cpus = _usable_cpus()
             max_workers = cpus if computes else min(32, cpus + 4)
         self._set_up(max_workers, thread_name_prefix or "coreshard", initializer, tuple(initargs), computes)
+
+    def map(self, fn, *iterables, timeout=None, chunksize=1, buffersize=None):
+        """The results of `fn` on each item, in order, as `concurrent.futures.Executor.map`.
+
+        buffersize: how many calls are submitted before their results are asked for; by default all. The rest of the iterables is
+            read as results are taken, so they may be long or infinite.
+        """
+        if buffersize is None:
+            return super().map(fn, *iterables, timeout=timeout, chunksize=chunksize)
+        if not isinstance(buffersize, int):
+            raise TypeError(f"buffersize={buffersize!r}: expected an int, at least 1, or None")
+        if buffersize < 1:
+            raise ValueError(f"buffersize={buffersize}: expected an int, at least 1, or None")
+        end = None if timeout is None else time.monotonic() + timeout
+        rest = zip(*iterables)
+        ahead = collections.deque(self.submit(fn, *args) for args in itertools.islice(rest, buffersize))
+        return _results(ahead, weakref.ref(self), fn, rest, end)
+
+
+def _results(ahead, executor, fn, rest, end):
+    """The results of the calls ahead, each of which makes room for one of the rest. An executor that nobody has any more takes none."""
+    try:
+        while ahead:
+            taker = executor()
+            args = None if taker is None else next(rest, None)
+            if args is not None:
+                ahead.append(taker.submit(fn, *args))
+            # Not kept while the caller has the result.
+            del taker, args
+            yield _take(ahead.popleft(), end)
+    finally:
+        for future in ahead:
+            future.cancel()
+
+
+def _take(future, end):
+    try:
+        return future.result(None if end is None else end - time.monotonic())
+    finally:
+        future.cancel()
+        # The exception's traceback leads here.
+        del future

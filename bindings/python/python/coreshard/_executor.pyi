@@ -1,5 +1,5 @@
 import concurrent.futures
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ParamSpec, TypeVar
 
 from ._future import Future
@@ -19,3 +19,11 @@ class Executor(concurrent.futures.Executor):
     ) -> None: ...
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]: ...
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None: ...
+    def map(
+        self,
+        fn: Callable[..., T],
+        *iterables: Iterable[Any],
+        timeout: float | None = None,
+        chunksize: int = 1,
+        buffersize: int | None = None,
+    ) -> Iterator[T]: ...

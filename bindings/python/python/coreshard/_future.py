@@ -3,6 +3,7 @@
 import concurrent.futures
 import threading
 from concurrent.futures import _base
+from concurrent.futures.thread import BrokenThreadPool
 
 try:
     from . import _native
@@ -65,6 +66,7 @@ _native._set_classes(
     concurrent.futures.TimeoutError,
     concurrent.futures.InvalidStateError,
     concurrent.futures.BrokenExecutor,
+    BrokenThreadPool,
     threading.Condition,
     _NoCondition(),
     _base.LOGGER,

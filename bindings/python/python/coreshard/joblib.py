@@ -88,7 +88,8 @@ class CoreshardBackend(PoolManagerMixin, ParallelBackendBase):
         return call.promise
 
     def _start(self, call):
-        _shared_executor().submit(call.func).add_done_callback(lambda future: self._over(call, future))
+        call.future = _shared_executor().submit(call.func)
+        call.future.add_done_callback(lambda future: self._over(call, future))
 
     def _over(self, call, future):
         with self._state:
@@ -104,8 +105,9 @@ class CoreshardBackend(PoolManagerMixin, ParallelBackendBase):
         return out.result()
 
     def abort_everything(self, ensure_ready=True):
-        """What is held back never begins; what runs goes on, unheard."""
+        """What has not begun never begins; what runs goes on, unheard, and beside the calls of other loops."""
         self.terminate()
+        self._let_running_go(cancels=True)
         # joblib, as of 1.6, keeps what it took from the iterator and has not dispatched, and would give it to the next call of
         # the same Parallel, whose results would be among this one's.
         undispatched = getattr(self.parallel, "_ready_batches", None)
@@ -114,6 +116,15 @@ class CoreshardBackend(PoolManagerMixin, ParallelBackendBase):
                 undispatched.get_nowait()
             except queue.Empty:
                 break
+
+    def _let_running_go(self, *, cancels):
+        """What runs lends its places to the calls of other loops until it ends."""
+        with self._state:
+            running = [call.future for call in self._running]
+        for future in running:
+            # None for a call that another thread is about to start.
+            if future is not None and not (cancels and future.cancel()):
+                _shared_executor()._abandon(future)
 
     def terminate(self):
         with self._state:
@@ -131,6 +142,10 @@ class CoreshardBackend(PoolManagerMixin, ParallelBackendBase):
         lent = executor._lend()
         try:
             yield
+        except BaseException:
+            # joblib aborts the loop after this. By then, the place below would be waited for, and the loop's own calls may have them all.
+            self._let_running_go(cancels=False)
+            raise
         finally:
             if lent:
                 executor._reclaim()
@@ -139,16 +154,20 @@ class CoreshardBackend(PoolManagerMixin, ParallelBackendBase):
 class _Held:
     """A call of a Parallel, and the future that joblib has of it."""
 
-    __slots__ = ("func", "promise")
+    __slots__ = ("func", "future", "promise")
 
     def __init__(self, func, promise, callback):
         self.func = func
+        # On the executor, once it is there.
+        self.future = None
         self.promise = promise
         if callback is not None:
             promise.add_done_callback(callback)
 
     def end(self, future):
         self.func = None
+        if future.cancelled():
+            self.promise.cancel()
         if not self.promise.set_running_or_notify_cancel():
             return
         error = future.exception()

@@ -192,6 +192,11 @@ impl<P: Platform> Latch<P> {
         let state = unsafe { &raw const (*latch).state };
         // Release publishes what was done before; pairs with the Acquire of `is_open`. Acquire: the waker that
         // was left, see `set_polled`.
+        //
+        // Not SeqCst: a waiter announces its sleep in this very word, by an exchange (`await_for`, `wait_for_more`). Its partner is
+        // this exchange, and one of the two comes first in the word's own order. Either this one reads the announcement and
+        // wakes the waiter, or the waiter reads `OPEN` and does not sleep. SeqCst would order this word with others; only `nudge`
+        // needs that, and it does not open.
         // SAFETY: alive until this exchange.
         let before = unsafe { (*state).swap(OPEN, AcqRel) } & STATES;
         if before == CLOSED {

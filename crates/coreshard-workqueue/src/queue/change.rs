@@ -75,6 +75,11 @@ impl<P: Platform> Change<P> {
         self.with(move |request| request.max_active = MaxActive::ByNode(items))
     }
 
+    /// As [`max_active`](Self::max_active), but of each pod.
+    pub fn max_active_of_each_pod(self, items: usize) -> Self {
+        self.with(move |request| request.max_active = MaxActive::EachPod(items))
+    }
+
     /// How many items may wait to begin, for a queue that was built with a
     /// [`capacity`](crate::Builder::capacity). Items that wait already stay, also where they are more.
     pub fn capacity(self, items: usize) -> Self {

@@ -58,6 +58,8 @@ pub(crate) struct Claimable<P: Platform> {
     queue: u64,
     /// It waits for a turn before it goes to its pool, and there are not turns for all.
     takes_turns: bool,
+    /// Which gives that turn, see [`PoolLink::limiter_id`].
+    limiter: u64,
     /// Its waiter is inside a scope, an install or a loop, which has begun: a queue that is shut down at once runs it.
     is_part: bool,
     /// Nothing of its queue may go before anything else.
@@ -80,6 +82,8 @@ pub(crate) struct Waiter {
     pub(crate) place: Inside,
     /// That item has a turn, and there is no other one.
     turn: Turn,
+    /// Which gave it, see [`PoolLink::limiter_id`].
+    limiter: u64,
     /// Nobody else does anything of that item meanwhile.
     is_alone: bool,
     /// It is inside an item of that queue, which looks at none of its items: what it begins for the queue may
@@ -107,7 +111,7 @@ impl Waiter {
         if at.queue == queue {
             // What that looks at nothing of is known: so it is quicker.
             let place = if at.is_here { Inside::Here } else { Inside::Elsewhere };
-            let (turn, is_alone, is_waited_for) = (Turn::None, false, false);
+            let (turn, limiter, is_alone, is_waited_for) = (Turn::None, 0, false, false);
             let may_spawn = true;
             return Some(Self {
                 queue,
@@ -115,16 +119,18 @@ impl Waiter {
                 set,
                 place,
                 turn,
+                limiter,
                 is_alone,
                 may_spawn,
                 is_waited_for,
             });
         }
-        let (mut turn, mut may_spawn) = (Turn::None, false);
+        let (mut turn, mut limiter, mut may_spawn) = (Turn::None, 0, false);
         let place = inside::<P>(|link| {
             let of_queue = link.queue_id() == queue;
             if of_queue {
                 may_spawn = link.is_direct();
+                limiter = link.limiter_id();
                 turn = match (link.takes_turns(), link.has_only_turn()) {
                     (false, _) => Turn::None,
                     (true, false) => Turn::One,
@@ -135,7 +141,7 @@ impl Waiter {
         });
         let is_alone = place == Inside::Here && !worker.has_forked();
         let is_waited_for = is_waited_for_by::<P>(queue);
-        Some(Self { queue, crew, set, place, turn, is_alone, may_spawn, is_waited_for })
+        Some(Self { queue, crew, set, place, turn, limiter, is_alone, may_spawn, is_waited_for })
     }
 
     /// Where it is, if items for the queue may be parts of what it is inside of.
@@ -149,7 +155,7 @@ impl Waiter {
         let (link, _) = entry.place();
         let takes_turns = link.takes_turns() && !link.only_freezes();
         let takes_turns = takes_turns.then_some(link.core.is_ordered);
-        self.wait(link.pool.crew(), link.pool.set(), takes_turns)
+        self.wait(link.pool.crew(), link.pool.set(), takes_turns, link.limiter_id())
     }
 
     /// `takes_turns` says whether the item waits for its turn, and if so, whether nothing may go before
@@ -163,14 +169,15 @@ impl Waiter {
     /// Where the queue has moved to other pools since the waiter's item began, the item may run with that
     /// one, which is still where the queue was: items of the past and of the present could else wait for one
     /// another until no worker is left on either side.
-    fn wait(&self, crew: usize, set: usize, takes_turns: Option<bool>) -> Wait {
+    fn wait(&self, crew: usize, set: usize, takes_turns: Option<bool>, limiter: u64) -> Wait {
         let has_moved = self.place == Inside::Here && set != self.set;
         let runs_here = crew == self.crew || has_moved;
         match takes_turns {
             None if runs_here => Wait::Help,
             None => Wait::Sleep,
             Some(true) if self.is_waited_for => Wait::Never,
-            Some(_) if self.turn == Turn::None => Wait::Sleep,
+            // No turn is needed that this item has.
+            Some(_) if self.turn == Turn::None || self.limiter != limiter => Wait::Sleep,
             Some(false) if runs_here && (self.is_alone || self.turn == Turn::One) => Wait::Help,
             Some(is_ordered) if is_ordered || self.turn == Turn::Only => Wait::Never,
             Some(_) => Wait::Sleep,
@@ -201,6 +208,7 @@ impl<P: Platform> Claimable<P> {
             set: link.pool.set(),
             queue: link.queue_id(),
             takes_turns: link.takes_turns() && !link.only_freezes(),
+            limiter: link.limiter_id(),
             is_part,
             is_ordered: link.core.is_ordered,
         }
@@ -222,7 +230,8 @@ impl<P: Platform> Claimable<P> {
             return Wait::Sleep;
         }
         let Some(waiter) = Waiter::here::<P>(self.queue) else { return Wait::Sleep };
-        let wait = waiter.wait(self.crew, self.set, self.takes_turns.then_some(self.is_ordered));
+        let takes_turns = self.takes_turns.then_some(self.is_ordered);
+        let wait = waiter.wait(self.crew, self.set, takes_turns, self.limiter);
         // If it has not begun by now, the addresses have been right.
         if self.is_queued() { wait } else { Wait::Sleep }
     }

@@ -18,12 +18,14 @@ pub(super) enum Admission {
     Free,
     One,
     OnePerNode,
+    OnePerPod,
 }
 
 impl Admission {
     pub(super) fn of<P: Platform>(limits: &Limits<P>) -> Self {
         match limits.asked() {
             MaxActive::ByNode(_) => Self::OnePerNode,
+            MaxActive::EachPod(_) => Self::OnePerPod,
             _ if limits.limits() => Self::One,
             _ => Self::Free,
         }
@@ -53,7 +55,7 @@ impl<P: Platform> Generation<P> {
             .pools()
             .zip(set.pods.iter())
             .map(|(pool, pod)| {
-                let limiter = (admission != Admission::Free).then(|| limits.limiter(pod.node));
+                let limiter = (admission != Admission::Free).then(|| limits.limiter(pod));
                 PoolLink::new(Arc::clone(pool), Arc::clone(core), limiter)
             })
             .collect::<Option<_>>()?;

@@ -280,6 +280,29 @@ impl<P: Platform, T> JoinHandle<P, T> {
         self.item.over().is_open()
     }
 
+    /// Checks whether [`join`](Self::join) would refuse to wait here. For a caller that waits for the item's end by means of its own.
+    ///
+    /// # Errors
+    /// [`WouldDeadlock`], as `join`.
+    ///
+    /// # Examples
+    /// ```
+    /// use coreshard::WouldDeadlock;
+    ///
+    /// let queue = coreshard::workqueue()?.name("log").ordered().build()?;
+    /// let log = queue.clone();
+    /// let first = queue.submit(move || {
+    ///     let behind = log.submit(|| ()).unwrap();
+    ///     behind.check_join().is_err()
+    /// })?;
+    /// assert!(first.check_join().is_ok(), "this thread is inside no item");
+    /// assert!(first.join()?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn check_join(&self) -> Result<(), WouldDeadlock> {
+        self.deadlock(self.item.claimable().wait()).map_or(Ok(()), Err)
+    }
+
     /// Waits until the item is over.
     ///
     /// ```

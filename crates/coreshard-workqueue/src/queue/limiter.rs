@@ -5,7 +5,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use coreshard_platform::{Lock, Platform, Reading, fields};
-use coreshard_topology::NodeId;
+use coreshard_topology::{CpuSet, NodeId, Pod};
 
 use crate::base::item::Item;
 use crate::pool::LinkHead;
@@ -34,14 +34,23 @@ unsafe impl<P: Platform> Send for CountedIn<P> {}
 /// Sends an item that has its turn now, by the pool link that counted it in.
 pub(super) type SendItem<P> = unsafe fn(NonNull<LinkHead<P>>, Item);
 
-/// A queue's limiters: one, or one a node.
+/// Whose items a limiter counts.
+#[derive(Clone, PartialEq, Eq)]
+enum Share {
+    All,
+    OfNode(NodeId),
+    /// Of the pod with these CPUs, in whichever set of pools.
+    OfPod(CpuSet),
+}
+
+/// A queue's limiters: one, or one a node, or one a pod.
 pub(super) struct Limits<P: Platform> {
     send: SendItem<P>,
     asked: MaxActive,
     is_frozen: bool,
     /// With the CPUs of the node that the queue uses; those of no one node (a pod that spans
     /// several) are limited by the whole.
-    limiters: Vec<(Option<NodeId>, usize, Arc<Limiter<P>>)>,
+    limiters: Vec<(Share, usize, Arc<Limiter<P>>)>,
 }
 
 impl<P: Platform> Limits<P> {
@@ -62,11 +71,15 @@ impl<P: Platform> Limits<P> {
         self.is_frozen
     }
 
-    /// The limiter of a pod on `node`. It stays the same while the queue lives, so that the count
+    /// The limiter of a pod. It stays the same while the queue lives, so that the count
     /// of what is active does, whatever pods come and go.
-    pub(super) fn limiter(&mut self, node: Option<NodeId>) -> Arc<Limiter<P>> {
-        let name = if matches!(self.asked, MaxActive::ByNode(_)) { node } else { None };
-        if let Some((_, _, known)) = self.limiters.iter().find(|(node, ..)| *node == name) {
+    pub(super) fn limiter(&mut self, pod: &Pod) -> Arc<Limiter<P>> {
+        let name = match self.asked {
+            MaxActive::EachPod(_) => Share::OfPod(pod.cpus.clone()),
+            MaxActive::ByNode(_) => pod.node.map_or(Share::All, Share::OfNode),
+            _ => Share::All,
+        };
+        if let Some((_, _, known)) = self.limiters.iter().find(|(share, ..)| *share == name) {
             return Arc::clone(known);
         }
         let limiter = Arc::new(Limiter::new(self.send));
@@ -93,21 +106,24 @@ impl<P: Platform> Limits<P> {
 
     /// Says how many CPUs of each node the queue uses, and splits anew.
     pub(super) fn set_cpus(&mut self, cpus_of: impl Fn(NodeId) -> usize) {
-        for (node, cpus, _) in &mut self.limiters {
-            *cpus = node.map_or(0, &cpus_of);
+        for (share, cpus, _) in &mut self.limiters {
+            *cpus = if let Share::OfNode(node) = share { cpus_of(*node) } else { 0 };
         }
         self.apply();
     }
 
     fn apply(&self) {
         let all_cpus = self.limiters.iter().map(|(_, cpus, _)| cpus).sum();
-        for (node, cpus, limiter) in &self.limiters {
-            let most = match (self.asked, node) {
+        for (share, cpus, limiter) in &self.limiters {
+            let most = match (self.asked, share) {
                 _ if self.is_frozen => 0,
                 (MaxActive::Unlimited, _) => usize::MAX,
                 (MaxActive::Ordered, _) => 1,
-                (MaxActive::Total(most), _) | (MaxActive::ByNode(most), None) => most,
-                (MaxActive::ByNode(most), Some(_)) => share_of(most, *cpus, all_cpus),
+                (MaxActive::ByNode(most), Share::OfNode(_)) => share_of(most, *cpus, all_cpus),
+                (
+                    MaxActive::Total(most) | MaxActive::ByNode(most) | MaxActive::EachPod(most),
+                    _,
+                ) => most,
             };
             limiter.set_most(most, self.asked == MaxActive::Unlimited);
         }

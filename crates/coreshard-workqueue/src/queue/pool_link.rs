@@ -218,7 +218,7 @@ impl<P: Platform> Entry<'_, P> {
 
     /// Names the limiter that the item must pass; 0 for none.
     pub(crate) fn limiter_id(&self) -> u64 {
-        self.link().limiter.as_ref().map_or(0, |limiter| Arc::as_ptr(limiter).addr() as u64)
+        self.link().limiter_id()
     }
 }
 
@@ -318,12 +318,15 @@ impl<P: Platform> PoolLink<P> {
         link
     }
 
+    /// A name for the limiter that its items pass; 0 where they pass none.
+    pub(crate) fn limiter_id(&self) -> u64 {
+        self.limiter.as_ref().map_or(0, |limiter| Arc::as_ptr(limiter).addr() as u64)
+    }
+
     /// True if the limiter that this names lets one item go at a time, and an item of this pool link
     /// has that turn.
     pub(crate) fn has_only_turn_of(&self, limiter_id: u64) -> bool {
-        self.limiter.as_ref().is_some_and(|limiter| {
-            Arc::as_ptr(limiter).addr() as u64 == limiter_id && limiter.most() == 1
-        })
+        self.limiter_id() == limiter_id && self.has_only_turn()
     }
 
     /// True if items go to the pool as they are.

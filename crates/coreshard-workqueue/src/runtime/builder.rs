@@ -208,6 +208,21 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
         self.limit(MaxActive::ByNode(items))
     }
 
+    /// As [`max_active`](Self::max_active), but of each pod: with [`Scope::Cpu`](crate::Scope::Cpu) and [`strict`](Self::strict), of each CPU.
+    /// Items of other pods do not wait for their turn, and share no line of memory with this pod's for it.
+    ///
+    /// # Examples
+    /// ```
+    /// use coreshard::Scope;
+    ///
+    /// let queue = coreshard::workqueue()?.scope(Scope::Cpu).strict(true).max_active_of_each_pod(1).build()?;
+    /// queue.queue(|| println!("the only one on this CPU"))?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn max_active_of_each_pod(self, items: usize) -> Self {
+        self.limit(MaxActive::EachPod(items))
+    }
+
     /// One item at a time, in the order in which they were queued, whatever pools they run in.
     ///
     /// # Examples

@@ -59,10 +59,12 @@ pub(crate) enum MaxActive {
     Ordered,
     /// Split among the nodes, as the kernel does it.
     ByNode(usize),
+    /// So many items of each pod.
+    EachPod(usize),
 }
 
 impl MaxActive {
     pub(crate) fn is_zero(self) -> bool {
-        matches!(self, Self::Total(0) | Self::ByNode(0))
+        matches!(self, Self::Total(0) | Self::ByNode(0) | Self::EachPod(0))
     }
 }

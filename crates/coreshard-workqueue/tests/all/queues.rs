@@ -109,6 +109,69 @@ fn a_limit_by_node_leaves_eight_interdependent_items_to_each_node() {
     assert!(most.load(SeqCst) <= 10, "40 by four nodes: {most:?}");
 }
 
+/// One item in each pod: more wait for their turn, and those of other pods do not.
+#[test]
+fn a_limit_of_each_pod_is_that_pods_own() {
+    let runtime = virtual_machine();
+    let builder = runtime.workqueue().scope(Scope::Numa).max_active_of_each_pod(1);
+    let queue = builder.build().unwrap();
+    let (go_on, waits) = mpsc::channel::<()>();
+    let (tell, told) = mpsc::channel();
+    let hold = {
+        let tell = tell.clone();
+        move || {
+            tell.send("held").unwrap();
+            blocking::<Host, _>(|| waits.recv().unwrap());
+        }
+    };
+    queue.queue_on(CpuId(0), hold).unwrap();
+    assert_eq!(told.recv_timeout(NEVER), Ok("held"));
+    let behind = {
+        let tell = tell.clone();
+        move || tell.send("behind").unwrap()
+    };
+    queue.queue_on(CpuId(0), behind).unwrap();
+    for cpu in [4, 8, 12] {
+        let tell = tell.clone();
+        queue.queue_on(CpuId(cpu), move || tell.send("beside").unwrap()).unwrap();
+        assert_eq!(told.recv_timeout(NEVER), Ok("beside"));
+    }
+    assert_eq!(queue.stats().waiting, 1);
+    // Another limit is of each pod, too.
+    queue.change().max_active_of_each_pod(2).apply().unwrap();
+    assert_eq!(told.recv_timeout(NEVER), Ok("behind"));
+    go_on.send(()).unwrap();
+    queue.flush().unwrap();
+}
+
+/// The other pod's item needs no turn that the waiter has.
+#[test]
+fn an_item_may_wait_for_one_of_another_pod_under_a_limit_of_one() {
+    let runtime = runtime();
+    let usable: Vec<CpuId> = runtime.usable().iter().take(2).collect();
+    // With one CPU there is one pod.
+    let [here, there] = usable[..] else { return };
+    let builder = runtime.workqueue().scope(Scope::Cpu).strict(true).max_active_of_each_pod(1);
+    let queue = builder.build().unwrap();
+    let (give, given) = mpsc::channel();
+    let (go_on, waits) = mpsc::channel::<()>();
+    let (tell, told) = mpsc::channel();
+    let maker = queue.clone();
+    let make = move || {
+        give.send(maker.submit(|| 7).unwrap()).unwrap();
+        blocking::<Host, _>(|| waits.recv().unwrap());
+    };
+    queue.queue_on(there, make).unwrap();
+    let wait = move || {
+        let behind_the_other = given.recv().unwrap();
+        let is_allowed = behind_the_other.check_join().is_ok();
+        go_on.send(()).unwrap();
+        tell.send((is_allowed, behind_the_other.join().unwrap())).unwrap();
+    };
+    queue.queue_on(here, wait).unwrap();
+    assert_eq!(told.recv_timeout(NEVER), Ok((true, 7)));
+}
+
 #[test]
 fn eight_interdependent_items_make_progress_under_any_limit_of_eight_or_more() {
     let runtime = runtime();
