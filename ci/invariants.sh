@@ -8,7 +8,7 @@ set -euo pipefail
 cd "${1:-$(dirname "$0")/..}"
 
 readonly CHECKS='check_arrows check_bindings check_modules check_seam check_quiet check_unsafe check_users_code check_edges
-  check_lean check_canaries check_testing check_tests check_words check_structure check_figures'
+  check_lean check_canaries check_testing check_tests check_clocks check_words check_structure check_figures'
 
 # What several checks need is made once, in files here.
 scratch=$(mktemp -d)
@@ -369,6 +369,30 @@ check_testing() {
 # The files of the project: what git tracks, or everything where this is no checkout of its own.
 project_files() {
   if [ -e .git ]; then git ls-files -z; else find . -type f -not -path './target/*' -print0; fi
+}
+
+# A reading of the clock that is used after a wait as if it were the time then: added to, or handed on. What has passed since it
+# is asked of it by subtraction.
+check_clocks() {
+  local found
+  found=$(cat "$scratch"/code/* | awk '
+    { file = $0; sub(/:[0-9]+: .*/, "", file); line = $0; sub(/^[^:]*:[0-9]+: /, "", line) }
+    file != last || line ~ /(^| )fn [a-z_]/ { split("", waited); last = file }
+    match(line, /let (mut )?[a-z_]+ = [A-Za-z:]+::now\(\);/) {
+      name = line; sub(/.*let (mut )?/, "", name); sub(/ = .*/, "", name); waited[name] = 0; next
+    }
+    {
+      for (name in waited) {
+        if (!waited[name]) continue
+        use = line
+        gsub("- " name "[,)]|(since|or)\\(" name "\\)|mut " name "[^a-z_]|[.]" name, "", use)
+        if (use ~ "(^|[^A-Za-z_0-9.\"])" name "( \\+|[,)])") print $0
+      }
+    }
+    line ~ /(^|[^a-z_])(poll|(wait|park|sleep|recv)(_[a-z]+)?|accept)\(/ { for (name in waited) waited[name] = 1 }')
+  if [ -n "$found" ]; then
+    breach "a time from before a wait is used after it" "$found" "read the clock after the wait"
+  fi
 }
 
 check_words() {
