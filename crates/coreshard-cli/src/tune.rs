@@ -185,7 +185,7 @@ fn text(
         text,
         "even: every CPU queues one item and waits for it; lopsided: one CPU queues bursts of items of \
          {:.1} µs, which so many\nCPUs can help with as it queues items while one runs: where items take \
-         another time, say which (--load, --item-us)\nin a program: runtime.workqueue().scope(Scope::{:?}){shard}",
+         another time, say which (--load, --item-us)\nin a program: coreshard::workqueue()?.scope(coreshard::Scope::{:?}){shard}.build()?",
         load.item_work().as_nanos() as f64 / 1e3,
         best.scope.parse::<Scope>()?
     )?;
