@@ -8,7 +8,7 @@ set -euo pipefail
 cd "${1:-$(dirname "$0")/..}"
 
 readonly CHECKS='check_arrows check_bindings check_modules check_seam check_quiet check_unsafe check_users_code check_edges
-  check_lean check_canaries check_testing check_tests check_clocks check_words check_structure check_figures'
+  check_lean check_canaries check_testing check_tests check_clocks check_errors check_words check_structure check_figures'
 
 # What several checks need is made once, in files here.
 scratch=$(mktemp -d)
@@ -392,6 +392,24 @@ check_clocks() {
     line ~ /(^|[^a-z_])(poll|(wait|park|sleep|recv)(_[a-z]+)?|accept)\(/ { for (name in waited) waited[name] = 1 }')
   if [ -n "$found" ]; then
     breach "a time from before a wait is used after it" "$found" "read the clock after the wait"
+  fi
+}
+
+# A main that returns an error shows it by Debug.
+check_errors() {
+  local found
+  found=$(cat "$scratch"/code/* | awk '
+    { file = $0; sub(/:[0-9]+: .*/, "", file); line = $0; sub(/^[^:]*:[0-9]+: /, "", line); split(file, part, "/") }
+    line ~ /readable_debug!\(/ {
+      name = line; sub(/.*readable_debug!\((<[^>]*> )?/, "", name); sub(/[^A-Za-z0-9_].*/, "", name); readable[part[2], name] = 1
+    }
+    line ~ /^impl(<.*>)? ([a-z_]+::)*Error for [A-Z]/ && part[2] != "coreshard-cli" {
+      name = line; sub(/.* for /, "", name); sub(/[^A-Za-z0-9_].*/, "", name); errors[part[2], name] = $0
+    }
+    END { for (it in errors) if (!(it in readable)) print errors[it] }' | sort)
+  if [ -n "$found" ]; then
+    breach "an error that main shows in the form of its fields" "$found" \
+      "take Debug out of its derive, and write coreshard_topology::readable_debug!(ITS NAME);"
   fi
 }
 

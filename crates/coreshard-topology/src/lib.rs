@@ -35,6 +35,7 @@ pub mod input;
 mod pods;
 #[cfg(feature = "presets")]
 mod preset;
+mod readable;
 mod restrict;
 mod scope;
 mod shard;
@@ -50,6 +51,8 @@ pub use id::{CoreId, CpuId, LlcId, NodeId, PackageId, PodId};
 pub use pods::{Pod, Pods, PodsError};
 #[cfg(feature = "presets")]
 pub use preset::Preset;
+#[doc(hidden)]
+pub use readable::readable;
 pub use scope::{ParseScopeError, Scope};
 pub use shard::ShardSize;
 pub use topology::{Cpu, CpuKind, Llc, Topology};

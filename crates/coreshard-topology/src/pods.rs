@@ -243,7 +243,7 @@ impl<'a> Layout<'a> {
 }
 
 /// Why no pods can be laid out.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct PodsError {
     kind: PodsErrorKind,
 }
@@ -266,6 +266,8 @@ impl fmt::Display for PodsError {
         }
     }
 }
+
+crate::readable_debug!(PodsError);
 
 impl std::error::Error for PodsError {}
 

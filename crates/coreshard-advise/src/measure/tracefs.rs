@@ -139,7 +139,6 @@ impl Lines {
 }
 
 /// Why nothing was measured.
-#[derive(Debug)]
 pub struct MeasureError(Problem);
 
 #[derive(Debug)]
@@ -177,6 +176,8 @@ impl fmt::Display for MeasureError {
         }
     }
 }
+
+coreshard_topology::readable_debug!(MeasureError);
 
 impl std::error::Error for MeasureError {}
 

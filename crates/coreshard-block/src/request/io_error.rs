@@ -8,7 +8,6 @@ use super::op::Op;
 use super::unfit::Unfit;
 
 /// How a request failed. Its text names the device, the request, and the remedy where there is one.
-#[derive(Debug)]
 pub struct IoError {
     // Small where all goes well.
     inner: Box<Inner>,
@@ -102,6 +101,8 @@ impl fmt::Display for IoError {
         }
     }
 }
+
+coreshard_topology::readable_debug!(IoError);
 
 impl std::error::Error for IoError {}
 

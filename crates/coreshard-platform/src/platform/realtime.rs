@@ -113,7 +113,6 @@ impl fmt::Display for Policy {
 }
 
 /// Why a thread cannot be scheduled as asked for.
-#[derive(Debug)]
 pub struct PolicyError {
     asked: Policy,
     found: Result<Policy, io::Error>,
@@ -157,6 +156,8 @@ impl fmt::Display for PolicyError {
         }
     }
 }
+
+coreshard_topology::readable_debug!(PolicyError);
 
 impl std::error::Error for PolicyError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
@@ -227,7 +228,6 @@ impl Drop for LockedMemory {
 }
 
 /// Why memory cannot be locked.
-#[derive(Debug)]
 pub struct MemoryLockError {
     needed_bytes: u64,
     limit_bytes: Option<u64>,
@@ -251,6 +251,8 @@ impl fmt::Display for MemoryLockError {
         write!(f, "{} bytes or CAP_IPC_LOCK are needed", self.needed_bytes)
     }
 }
+
+coreshard_topology::readable_debug!(MemoryLockError);
 
 impl std::error::Error for MemoryLockError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {

@@ -7,7 +7,6 @@ use std::time::Duration;
 use crate::{Panic, RefusedReason, SleepError};
 
 /// Why a service on a queue has no response; `E` is the service's own error. It names the queue.
-#[derive(Debug)]
 pub struct ServiceError<E> {
     queue: Arc<str>,
     kind: Kind<E>,
@@ -124,6 +123,8 @@ impl<E: fmt::Display> fmt::Display for ServiceError<E> {
         }
     }
 }
+
+coreshard_topology::readable_debug!(<E: std::error::Error> ServiceError<E>);
 
 impl<E: std::error::Error + 'static> std::error::Error for ServiceError<E> {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
