@@ -13,6 +13,7 @@ use coreshard_topology::Usable;
 use crate::bench::simulated::{self, SimArgs, each_alone};
 use crate::bench::{Bar, DEFAULT_SEEDS};
 use crate::failure::interrupted;
+use crate::json::{self, JsonArgs};
 use crate::machine::{Machine, MachineArgs};
 use crate::number::whole;
 use crate::output;
@@ -41,13 +42,13 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", value_parser = whole::<u32, 1, 10_000>)]
     rounds: Option<u32>,
 
-    /// Print JSON, for programs
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    json: JsonArgs,
 }
 
 /// Runs the subcommand.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    let json_output = args.json.open()?;
     let effort = |items, rounds| TuneEffort {
         items: args.items.unwrap_or(items),
         rounds: args.rounds.unwrap_or(rounds) as usize,
@@ -91,12 +92,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let Some(tuning) = tuning else {
         return Err(interrupted("interrupted before every candidate had its turn"));
     };
-    if args.json {
-        return output::print(
-            &(serde_json::to_string_pretty(&Named { machine: &name, tuning: &tuning })? + "\n"),
-        );
-    }
-    output::print(&text(&name, rounds, load, &tuning)?)
+    json_output.print(
+        || json::pretty(&Named { machine: &name, tuning: &tuning }),
+        || text(&name, rounds, load, &tuning),
+    )
 }
 
 /// Where the rounds are from, and so why they may differ.

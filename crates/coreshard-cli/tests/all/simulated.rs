@@ -246,7 +246,7 @@ fn tuning_tries_scopes_and_recommends_one_with_the_evidence() {
     let is_best = |line: &&str| line.trim_start().starts_with("* ");
     assert_eq!(text.lines().filter(is_best).count(), 1, "{text}");
     assert_eq!(text.lines().nth(2).unwrap().matches("quartiles").count(), 3, "{text}");
-    assert!(text.contains("Recommended: ") && text.contains(".scope(Scope::"), "{text}");
+    assert!(text.contains("Recommended: ") && text.contains(".scope(coreshard::Scope::"), "{text}");
     assert_eq!(coreshard(&tune).output().unwrap().stdout, output, "equal seeds, equal advice");
     coreshard(&["tune", "--machine", "graec"]).assert().code(2);
     coreshard(&["tune", "--seed", "1"]).assert().code(2);

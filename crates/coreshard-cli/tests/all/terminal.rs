@@ -17,6 +17,8 @@ use crate::common::Ending;
 pub(crate) struct Terminal {
     keys: File,
     screen: Arc<Mutex<vt100::Parser>>,
+    /// Ends when no program has the terminal open any more.
+    reader: Option<thread::JoinHandle<()>>,
     command: Ending,
 }
 
@@ -46,14 +48,13 @@ impl Terminal {
         let keys = File::from(keys);
         let screen = Arc::new(Mutex::new(vt100::Parser::new(rows, columns, 0)));
         let (mut shown, parser) = (keys.try_clone().unwrap(), Arc::clone(&screen));
-        thread::spawn(move || {
+        let reader = thread::spawn(move || {
             let mut buffer = [0; 4 << 10];
-            // An error says that no program has the terminal open any more.
             while let Ok(bytes @ 1..) = shown.read(&mut buffer) {
                 parser.lock().unwrap().process(&buffer[..bytes]);
             }
         });
-        Self { keys, screen, command: Ending(command) }
+        Self { keys, screen, reader: Some(reader), command: Ending(command) }
     }
 
     /// The lines of the screen. Panics if the command has failed.
@@ -63,6 +64,15 @@ impl Terminal {
             assert!(status.success(), "{status}: {text}");
         }
         text
+    }
+
+    /// The lines that were too long for the terminal, of a command that has ended.
+    pub(crate) fn wrapped(&mut self) -> Vec<String> {
+        self.reader.take().unwrap().join().unwrap();
+        let parser = self.screen.lock().unwrap();
+        let screen = parser.screen();
+        let rows = screen.rows(0, screen.size().1).enumerate();
+        rows.filter(|(row, _)| screen.row_wrapped(*row as u16)).map(|(_, text)| text).collect()
     }
 
     pub(crate) fn press(&mut self, keys: &str) {
