@@ -32,6 +32,7 @@ mod flat;
 mod hwloc_xml;
 mod id;
 pub mod input;
+mod kinds;
 mod pods;
 #[cfg(feature = "presets")]
 mod preset;

@@ -182,6 +182,7 @@ fn recording() -> tempfile::TempDir {
         write(&format!("{folder}/cache/index0/type"), "Unified");
         write(&format!("{folder}/cache/index0/shared_cpu_list"), "0-3");
     }
+    write("sys/devices/system/node/node2/cpulist", "\n");
     write("sys/devices/cpu_core/cpus", "0-1");
     write("sys/devices/cpu_atom/cpus", "2-3");
     write("proc/self/status", "Cpus_allowed_list:\t0-2\n");
@@ -201,7 +202,11 @@ fn a_recorded_process_is_limited_as_it_was() {
     assert_eq!((&found["cpu_quota"], &found["worker_limit"]), (&1.5.into(), &2.into()));
     assert_eq!((&found["performance"], &found["efficiency"]), (&"1".into(), &"2".into()));
     assert_eq!(found["cpus"], 2);
-    assert_eq!(lists(&found, "cache_shard"), ["1-2"]);
+    assert_eq!(lists(&found, "cache_shard"), ["1", "2"], "cores of one kind");
+    assert_eq!(lists(&found, "cache"), ["1-2"]);
+    assert_eq!(found["memory_only_nodes"], serde_json::json!([2]));
+    let mut text = coreshard(&["topo", "--machine", root.path().to_str().unwrap()]);
+    text.assert().stdout(contains("and 1 with memory only"));
     assert_eq!(found["scopes"]["numa"]["pods"][0]["node"], Value::Null);
 }
 
