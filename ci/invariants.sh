@@ -295,13 +295,13 @@ check_edges() {
   for crate in coreshard-topology coreshard-advise coreshard-results coreshard-sim coreshard-report coreshard-trace coreshard-cli; do
     [ -d "crates/$crate/src" ] || continue
     found=$(lines_with "$crate" '\bfs::read(_to_string)?\(|\bFile::open\b|\bread_to_(end|string)\(' |
-      grep -vE '^crates/coreshard-(topology/src/input|cli/src/bench/destination|advise/src/measure/tracefs)\.rs:' || true)
+      grep -vE '^crates/coreshard-(topology/src/input|cli/src/results/destination|advise/src/measure/tracefs)\.rs:' || true)
     if [ -n "$found" ]; then
       breach "$crate reads a file without a bound" "$found" \
         "use coreshard_topology::input, which refuses pipes and devices and says how long a file may be"
     fi
     found=$(lines_with "$crate" '\bfs::(write|rename|copy)\(|\bFile::create|\bOpenOptions\b' |
-      grep -vE '^crates/coreshard-(cli/src/(bench/(destination|rt/latency)|record/(engine|library))|advise/src/measure/tracefs)\.rs:' || true)
+      grep -vE '^crates/coreshard-(cli/src/(results/destination|bench/rt/latency|record/(engine|library))|advise/src/measure/tracefs)\.rs:' || true)
     if [ -n "$found" ]; then
       breach "$crate writes a file on its own" "$found" \
         "use Destination, which writes over nothing that the command did not make"
@@ -400,8 +400,8 @@ check_errors() {
   local found
   found=$(cat "$scratch"/code/* | awk '
     { file = $0; sub(/:[0-9]+: .*/, "", file); line = $0; sub(/^[^:]*:[0-9]+: /, "", line); split(file, part, "/") }
-    line ~ /readable_debug!\(/ {
-      name = line; sub(/.*readable_debug!\((<[^>]*> )?/, "", name); sub(/[^A-Za-z0-9_].*/, "", name); readable[part[2], name] = 1
+    line ~ /readable_debug!\(|^impl(<.*>)? ([a-z_]+::)*Debug for/ {
+      name = line; sub(/.*(readable_debug!\((<[^>]*> )?|Debug for )/, "", name); sub(/[^A-Za-z0-9_].*/, "", name); readable[part[2], name] = 1
     }
     line ~ /^impl(<.*>)? ([a-z_]+::)*Error for [A-Z]/ && part[2] != "coreshard-cli" {
       name = line; sub(/.* for /, "", name); sub(/[^A-Za-z0-9_].*/, "", name); errors[part[2], name] = $0

@@ -17,10 +17,10 @@ use advice::Advice;
 
 use crate::bench::Bar;
 use crate::failure::bad_input;
-use crate::json::JsonArgs;
 use crate::machine::MachineArgs;
 use crate::number::whole;
 use crate::output;
+use crate::results::JsonArgs;
 use crate::tune::simulated_items;
 
 /// Shown after the options.

@@ -9,11 +9,11 @@ use coreshard::{Intake, Scope, Wake};
 use coreshard_bench::{QueueBench, Unwatched};
 use coreshard_sim::{LineReport, LineSummary, Sim};
 
-use crate::bench::Destination;
 use crate::bench::simulated::{self, SimArgs};
-use crate::json::JsonArgs;
 use crate::machine::MachineArgs;
 use crate::number::{few, many};
+use crate::results::Destination;
+use crate::results::JsonArgs;
 
 /// The options of `coreshard c2c`.
 #[derive(Debug, clap::Args)]

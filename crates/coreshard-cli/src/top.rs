@@ -1,6 +1,5 @@
 //! `coreshard top`: a running process's queues and pools.
 
-pub(crate) mod figures;
 mod fit;
 mod rates;
 mod screen;
@@ -18,8 +17,8 @@ use coreshard_topology::input;
 use terminal_size::{Width, terminal_size};
 
 use crate::failure;
-use crate::json::{self, JsonArgs};
 use crate::number::whole;
+use crate::results::{self, JsonArgs};
 use rates::Rates;
 use screen::Screen;
 
@@ -99,7 +98,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 fn print_once(args: &Args, snapshot: &Snapshot) -> anyhow::Result<()> {
-    args.json.open()?.print(|| json::pretty(snapshot), || Ok(text(args, snapshot)))
+    args.json.open()?.print(|| results::pretty(snapshot), || Ok(text(args, snapshot)))
 }
 
 fn text(args: &Args, snapshot: &Snapshot) -> String {

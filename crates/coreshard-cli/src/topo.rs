@@ -6,10 +6,10 @@ mod svg;
 mod table;
 mod view;
 
-use crate::json::JsonArgs;
 use crate::machine::MachineArgs;
 use crate::number::whole;
 use crate::output;
+use crate::results::JsonArgs;
 use view::View;
 
 /// The options of `coreshard topo`.

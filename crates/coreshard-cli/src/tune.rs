@@ -13,10 +13,10 @@ use coreshard_topology::Usable;
 use crate::bench::simulated::{self, SimArgs, each_alone};
 use crate::bench::{Bar, DEFAULT_SEEDS};
 use crate::failure::interrupted;
-use crate::json::{self, JsonArgs};
 use crate::machine::{Machine, MachineArgs};
 use crate::number::whole;
 use crate::output;
+use crate::results::{self, JsonArgs};
 
 /// The options of `coreshard tune`.
 #[derive(Debug, clap::Args)]
@@ -95,7 +95,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let optimised_for = objective(load.0);
     json_output.print(
         || {
-            json::pretty(&Named {
+            results::pretty(&Named {
                 machine: &name,
                 optimised_for,
                 fastest_even: tuning.fastest(|it| it.even).to_string(),

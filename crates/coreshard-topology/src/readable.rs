@@ -22,8 +22,8 @@ pub fn readable(error: &dyn Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! readable_debug {
-    (<$parameter:ident $(: $bound:path)?> $error:ty) => {
-        impl<$parameter $(: $bound + 'static)?> ::std::fmt::Debug for $error {
+    (<$parameter:ident> $error:ty) => {
+        impl<$parameter> ::std::fmt::Debug for $error {
             fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
                 $crate::readable(self, f)
             }

@@ -20,11 +20,10 @@ use super::queue::Site;
 use super::seeds::{SeedsArgs, side_by_side};
 use super::simulated::{self, Shared, SimArgs};
 use crate::failure::{bad_input, interrupted};
-use crate::json::JsonArgs;
-use crate::json::JsonOutput;
 use crate::machine::{Machine, MachineArgs};
 use crate::number::{few, whole};
 use crate::output;
+use crate::results::{JsonArgs, JsonOutput};
 
 /// Declares the options that are words of a job, with the one place that knows what they mean:
 /// [`BlockJob::set`].

@@ -14,15 +14,14 @@ use coreshard_results::QueueResults;
 use coreshard_sim::{Machine as Simulated, Sim};
 use coreshard_topology::{ShardSize, Usable, input};
 
-use super::destination::Destination;
 use super::progress::Bar;
 use super::seeds::{SeedsArgs, side_by_side};
 use super::simulated::{self, Shared, SimArgs};
 use crate::failure::{bad_input, interrupted};
-use crate::json::{self, JsonArgs, JsonOutput};
 use crate::machine::{Machine, MachineArgs};
 use crate::number::{many, whole};
 use crate::output;
+use crate::results::{self, Destination, JsonArgs, JsonOutput};
 
 /// Where the page goes if nothing was said of where results go.
 const DEFAULT_PAGE: &str = "./coreshard-bench.html";
@@ -195,7 +194,7 @@ impl Destinations {
 
     fn write(self, results: &QueueResults) -> anyhow::Result<()> {
         let table = || Ok(table::queue(results, output::columns()));
-        self.json.print(|| json::pretty(results), table)?;
+        self.json.print(|| results::pretty(results), table)?;
         if let Some(file) = self.csv {
             let path = file.path().to_owned();
             file.write(|out| csv::write_queue(results, out))?;

@@ -13,11 +13,11 @@ use coreshard_trace::{
 };
 
 use crate::failure::bad_input;
-use crate::json::{self, JsonArgs};
 use crate::machine::MachineArgs;
 use crate::number::few;
 use crate::output;
 use crate::replay::PlacementArgs;
+use crate::results::{self, JsonArgs};
 
 /// Of a file with BTF; the kernel's has 6 MB, and one of all modules some 30.
 const MOST_BTF_BYTES: u64 = 1 << 30;
@@ -122,7 +122,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         LayoutFormat::Table => layouts.iter().map(table::layout).collect::<Vec<_>>().join("\n"),
         LayoutFormat::Svg => svg::layouts(&layouts),
     };
-    args.json.open()?.print(|| json::pretty(&layouts), || Ok(text()))
+    args.json.open()?.print(|| results::pretty(&layouts), || Ok(text()))
 }
 
 /// Proposals for the types of a recording.
@@ -138,7 +138,7 @@ fn propose(args: &Args, file: &Path) -> anyhow::Result<()> {
         if args.format == LayoutFormat::Svg {
             return Err(bad_input(anyhow!("latent sharing is shown as a table or as JSON")));
         }
-        return output.print(|| json::pretty(&latent), || Ok(table::latent(&latent)));
+        return output.print(|| results::pretty(&latent), || Ok(table::latent(&latent)));
     }
     let proposals = propose_layouts(&recording, &machine, &options).map_err(wrong)?;
     let has = |name: &String| {
@@ -157,7 +157,7 @@ fn propose(args: &Args, file: &Path) -> anyhow::Result<()> {
         LayoutFormat::Table => table::proposals(&proposals),
         LayoutFormat::Svg => svg::proposals(&proposals),
     };
-    output.print(|| json::pretty(&proposals), || Ok(text()))
+    output.print(|| results::pretty(&proposals), || Ok(text()))
 }
 
 /// What to say where a type is not found.
@@ -201,7 +201,7 @@ fn lists(args: &Args, types: &TypeTable, name: &str) -> anyhow::Result<()> {
     let wasted = most_wasteful(types, args.line_bytes, args.most.get());
     let mixed = most_mixed(types, args.line_bytes, args.most.get());
     let both =
-        || json::pretty(&serde_json::json!({ "most_wasteful": wasted, "most_mixed": mixed }));
+        || results::pretty(&serde_json::json!({ "most_wasteful": wasted, "most_mixed": mixed }));
     let table = || Ok(table::lists(name, types.records().count(), &wasted, &mixed));
     args.json.open()?.print(both, table)
 }

@@ -11,10 +11,10 @@ use std::process::ExitCode;
 
 use anyhow::anyhow;
 
-use crate::bench::{Destination, ForceArgs};
 use crate::failure::bad_input;
 use crate::number::many;
 use crate::output;
+use crate::results::{Destination, ForceArgs};
 use engine::{Engine, Language};
 use follow::Windows;
 

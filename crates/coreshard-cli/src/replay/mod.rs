@@ -13,12 +13,12 @@ use coreshard_sim::{Machine, Placement};
 use coreshard_topology::{CpuSet, input};
 use coreshard_trace::{Recording, ReplayOptions, replay};
 
-use crate::bench::Destination;
 use crate::failure::bad_input;
-use crate::json::{self, JsonArgs};
 use crate::machine::MachineArgs;
 use crate::number::few;
 use crate::output;
+use crate::results::Destination;
+use crate::results::{self, JsonArgs};
 
 /// Where threads of a recording go on a machine; for all commands that replay.
 #[derive(Debug, clap::Args)]
@@ -119,7 +119,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let shown = table::Shown { is_c2c: args.c2c, all_lines: args.lines.is_some() };
     args.json
         .output(json)
-        .print(|| json::pretty(&report), || Ok(table::report(&report, &recording, shown)))
+        .print(|| results::pretty(&report), || Ok(table::report(&report, &recording, shown)))
 }
 
 /// Opens a recording.

@@ -12,9 +12,9 @@ use std::path::PathBuf;
 use clap::Subcommand;
 use coreshard_topology::input;
 
-use crate::json::{self, JsonArgs};
 use crate::number::whole;
 use crate::output;
+use crate::results::{self, JsonArgs};
 use folder::Folder;
 use study::{Study, StudyArgs};
 
@@ -129,7 +129,7 @@ fn status(args: &StatusArgs) -> anyhow::Result<()> {
     }
     let there = runs - missing.len() as u64;
     args.json.open()?.print(
-        || json::pretty(&StudyStatus { runs, missing }),
+        || results::pretty(&StudyStatus { runs, missing }),
         || Ok(format!("{there} of {runs} runs have their results\n")),
     )
 }

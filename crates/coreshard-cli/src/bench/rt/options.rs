@@ -11,16 +11,15 @@ use coreshard_rt::{Priority, Rung};
 use coreshard_sim::{Machine, Run};
 use coreshard_topology::Topology;
 
-use super::super::destination::Destination;
 use super::super::queue::{Site, other_load, rung};
 use super::super::seeds::{SeedsArgs, each_with_each_seed};
 use super::super::simulated::{self, SimArgs};
 use super::latency;
 use crate::failure::{bad_input, interrupted};
-use crate::json::{self, JsonArgs, JsonOutput};
 use crate::machine::{self, MachineArgs};
 use crate::number::{few, whole};
 use crate::output;
+use crate::results::{self, Destination, JsonArgs, JsonOutput};
 
 /// Where the benchmark runs, and how much of that it uses; without a machine, on this one.
 #[derive(Debug, clap::Args)]
@@ -318,7 +317,7 @@ impl Output {
         table: &str,
         page: impl FnOnce() -> String,
     ) -> anyhow::Result<()> {
-        self.json.print(|| json::pretty(results), || Ok(table.to_owned()))?;
+        self.json.print(|| results::pretty(results), || Ok(table.to_owned()))?;
         if let Some(file) = self.html {
             let path = file.path().to_owned();
             file.write(|out| out.write_all(page().as_bytes()))?;

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::bench::{Destination, ForceArgs};
+use super::destination::{Destination, ForceArgs};
 use crate::output;
 
 /// The option of commands that have results for programs.
