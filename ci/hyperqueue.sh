@@ -48,7 +48,7 @@ for worker in 1 2; do
   started+=($!)
 done
 "$hq" job submit-file "$("$coreshard" sweep hyperqueue other)"
-half=$(("$("$coreshard" sweep status one --json | grep -o '"runs":[0-9]*' | cut -d: -f2)" / 2))
+half=$(("$("$coreshard" sweep status one --json | grep -o '"runs": *[0-9]*' | cut -d: -f2)" / 2))
 until [ "$(find other/runs -name '*.json' | wc -l)" -ge "$half" ]; do sleep 0.02; done
 kill -KILL "${started[1]}"
 "$coreshard" sweep status other

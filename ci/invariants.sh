@@ -8,7 +8,7 @@ set -euo pipefail
 cd "${1:-$(dirname "$0")/..}"
 
 readonly CHECKS='check_arrows check_bindings check_modules check_seam check_usable check_causes check_quiet check_unsafe check_unchecked check_users_code check_edges
-  check_lean check_canaries check_testing check_tests check_words check_structure check_figures'
+  check_lean check_canaries check_testing check_tests check_clocks check_errors check_words check_structure check_figures'
 
 # What several checks need is made once, in files here.
 scratch=$(mktemp -d)
@@ -283,7 +283,7 @@ crates/coreshard-platform/src/host/cause.rs          looks causes up
 crates/coreshard-block/src/cause.rs                  looks causes up
 crates/coreshard-block/src/request/io_error.rs       says what the layer itself did after a time limit of its own
 crates/coreshard-block/src/tags/spec.rs              an ErrorKind of its own
-crates/coreshard-cli/src/bench/destination.rs        looks whether it is a pipe
+crates/coreshard-cli/src/results/destination.rs      looks whether it is a pipe
 crates/coreshard-cli/src/output.rs                   nothing is said: whoever reads has gone
 crates/coreshard-advise/src/measure/tracefs.rs       looks which user it is
 END
@@ -398,13 +398,13 @@ check_edges() {
   for crate in coreshard-topology coreshard-advise coreshard-results coreshard-sim coreshard-report coreshard-trace coreshard-cli; do
     [ -d "crates/$crate/src" ] || continue
     found=$(lines_with "$crate" '\bfs::read(_to_string)?\(|\bFile::open\b|\bread_to_(end|string)\(' |
-      grep -vE '^crates/coreshard-(topology/src/input|cli/src/bench/destination|advise/src/measure/tracefs)\.rs:' || true)
+      grep -vE '^crates/coreshard-(topology/src/input|cli/src/results/destination|advise/src/measure/tracefs)\.rs:' || true)
     if [ -n "$found" ]; then
       breach "$crate reads a file without a bound" "$found" \
         "use coreshard_topology::input, which refuses pipes and devices and says how long a file may be"
     fi
     found=$(lines_with "$crate" '\bfs::(write|rename|copy)\(|\bFile::create|\bOpenOptions\b' |
-      grep -vE '^crates/coreshard-(cli/src/(bench/(destination|rt/latency)|record/(engine|library))|advise/src/measure/tracefs)\.rs:' || true)
+      grep -vE '^crates/coreshard-(cli/src/(results/destination|bench/rt/latency|record/(engine|library))|advise/src/measure/tracefs)\.rs:' || true)
     if [ -n "$found" ]; then
       breach "$crate writes a file on its own" "$found" \
         "use Destination, which writes over nothing that the command did not make"
@@ -472,6 +472,48 @@ check_testing() {
 # The files of the project: what git tracks, or everything where this is no checkout of its own.
 project_files() {
   if [ -e .git ]; then git ls-files -z; else find . -type f -not -path './target/*' -print0; fi
+}
+
+# A reading of the clock that is used after a wait as if it were the time then: added to, or handed on. What has passed since it
+# is asked of it by subtraction.
+check_clocks() {
+  local found
+  found=$(cat "$scratch"/code/* | awk '
+    { file = $0; sub(/:[0-9]+: .*/, "", file); line = $0; sub(/^[^:]*:[0-9]+: /, "", line) }
+    file != last || line ~ /(^| )fn [a-z_]/ { split("", waited); last = file }
+    match(line, /let (mut )?[a-z_]+ = [A-Za-z:]+::now\(\);/) {
+      name = line; sub(/.*let (mut )?/, "", name); sub(/ = .*/, "", name); waited[name] = 0; next
+    }
+    {
+      for (name in waited) {
+        if (!waited[name]) continue
+        use = line
+        gsub("- " name "[,)]|(since|or)\\(" name "\\)|mut " name "[^a-z_]|[.]" name, "", use)
+        if (use ~ "(^|[^A-Za-z_0-9.\"])" name "( \\+|[,)])") print $0
+      }
+    }
+    line ~ /(^|[^a-z_])(poll|(wait|park|sleep|recv)(_[a-z]+)?|accept)\(/ { for (name in waited) waited[name] = 1 }')
+  if [ -n "$found" ]; then
+    breach "a time from before a wait is used after it" "$found" "read the clock after the wait"
+  fi
+}
+
+# A main that returns an error shows it by Debug.
+check_errors() {
+  local found
+  found=$(cat "$scratch"/code/* | awk '
+    { file = $0; sub(/:[0-9]+: .*/, "", file); line = $0; sub(/^[^:]*:[0-9]+: /, "", line); split(file, part, "/") }
+    line ~ /readable_debug!\(|^impl(<.*>)? ([a-z_]+::)*Debug for/ {
+      name = line; sub(/.*(readable_debug!\((<[^>]*> )?|Debug for )/, "", name); sub(/[^A-Za-z0-9_].*/, "", name); readable[part[2], name] = 1
+    }
+    line ~ /^impl(<.*>)? ([a-z_]+::)*Error for [A-Z]/ && part[2] != "coreshard-cli" {
+      name = line; sub(/.* for /, "", name); sub(/[^A-Za-z0-9_].*/, "", name); errors[part[2], name] = $0
+    }
+    END { for (it in errors) if (!(it in readable)) print errors[it] }' | sort)
+  if [ -n "$found" ]; then
+    breach "an error that main shows in the form of its fields" "$found" \
+      "take Debug out of its derive, and write coreshard_topology::readable_debug!(ITS NAME);"
+  fi
 }
 
 check_words() {

@@ -44,6 +44,13 @@ mod tests;
 pub struct Hooks { on_start: Arc<User<dyn Fn(u32) + Send>> } // not a bare dyn Fn()
 pub fn f(monitor: &Monitor) { monitor.wake() }
 pub type Outcome = std::thread::Result<()>; // not thread::spawn
+coreshard_topology::readable_debug!(<F> Empty<F>);
+impl<F> std::error::Error for Empty<F> {}
+pub fn waits() -> u64 {
+    let began = P::now();
+    park();
+    P::now().ns_since(began)
+}
 const _: () = assert!(std::mem::size_of::<Item<platform::Host>>() == 56);
 pub fn url() -> &'static str { "https://example.org/work/in/a/link" }
 #[cfg(test)]
@@ -108,6 +115,10 @@ readonly LOUD='coreshard-topology prints, reads arguments or ends the process'
 breaks_when check_quiet "a print" "$LOUD" crates/coreshard-topology/src/lib.rs 'fn f() { eprintln!("x"); }'
 breaks_when check_quiet "an argument" "$LOUD" crates/coreshard-topology/src/a.rs 'fn f() { std::env::args_os(); }'
 breaks_when check_quiet "an exit" "$LOUD" crates/coreshard-topology/src/a.rs 'fn f() { std::process::exit(1); }'
+readonly STALE='a time from before a wait is used after it'
+breaks_when check_clocks "a deadline from before a wait" "$STALE" $QUEUE/a.rs $'fn f() {\n    let now = Instant::now();\n    self.wait(now);\n    self.accept(now);\n}'
+breaks_when check_clocks "a time added to after a wait" "$STALE" $QUEUE/a.rs $'fn f() {\n    let now = P::now();\n    poll(&mut all);\n    self.until = now + TIMEOUT;\n}'
+breaks_when check_errors "an error with fields" 'an error that main shows in the form of its fields' $QUEUE/a.rs 'impl std::error::Error for Full {}'
 breaks_when check_words "a path of somebody's machine" "a path of somebody's own machine" docs/guide.md 'see /home/me/notes'
 breaks_when check_words "a merge that was not finished" 'a merge that was not finished' docs/guide.md 'breaks_when check_words "a tool's left-over" "a tool's left-over" docs/guide.md.orig 'x'
 
@@ -255,12 +266,13 @@ echo '' >"$house/crates/coreshard-topology/src/lib.rs"
 add $QUEUE/novel.rs 'fn f() {}'
 add $QUEUE/pool.rs 'fn f() { let _ = Instant::now(); }'
 add $QUEUE/queue/scope.rs 'fn f() { let _ = std::panic::catch_unwind(|| ()); }'
-<<<<<<< HEAD
 add $QUEUE/work/mod.rs 'fn f(size: usize) -> usize { size.next_power_of_two() }'
 add $QUEUE/queue/all.rs 'fn f(t: &Topology) { run_on(t.online().clone()) }'
 add $QUEUE/queue/why.rs 'fn f(e: i32) -> &'"'"'static str { match e { libc::EPERM => "be root", _ => "" } }'
 add crates/coreshard-topology/src/a.rs 'fn f() { eprintln!("x"); }'
 add crates/coreshard-topology/tests/parse.rs '#[test] fn f() {}'
+add $QUEUE/pool/a.rs $'fn f() {\n    let now = P::now();\n    park();\n    g(now);\n}'
+add $QUEUE/pool/b.rs 'impl Error for Full {}'
 add docs/guide.md.orig 'x'
 add peers/speed.py 'raise SystemExit("figures of another run")'
 status=0
@@ -286,6 +298,8 @@ queues alone bring one more crate along
 coreshard-cli is built with bugs that can be planted
 turns on the feature testing of coreshard
 tests that nobody ends if they hang
+a time from before a wait is used after it
+an error that main shows in the form of its fields
 a tool's left-over
 `structure`
 figures of another run

@@ -93,7 +93,7 @@ def main():
     wrong = 0
     for file in sys.argv[2:]:
         option = ["--btf"] if file.startswith("/sys/kernel/btf") else []
-        layouts = subprocess.run([sys.argv[1], "layout", *option, file, "--all", "--format", "json"],
+        layouts = subprocess.run([sys.argv[1], "layout", *option, file, "--all", "--json"],
                                  check=True, capture_output=True).stdout
         ours = {}
         for layout in json.loads(layouts):

@@ -198,7 +198,7 @@ def predicted(command, folder, program, file):
     """Time as it is and with the best proposal."""
     found = []
     for trace in recordings(command, folder, program, "it"):
-        types = json.loads(run([command, "layout", "--replay", trace, "--machine", file, "--format", "json"]))
+        types = json.loads(run([command, "layout", "--replay", trace, "--machine", file, "--json"]))
         if not types:
             raise SystemExit(f"{program}: nothing was proposed")
         found.append((types[0]["name"], types[0]["before_ns"], types[0]["proposals"][0]["after_ns"]))

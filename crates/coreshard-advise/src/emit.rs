@@ -206,7 +206,7 @@ fn udev_match(path: &str) -> Option<(&'static str, &str, &str)> {
 ///
 /// let lines = emit::builder(Scope::CacheShard, Some(16), "as simulated");
 /// assert!(lines.starts_with("// as simulated\n"));
-/// assert!(lines.ends_with("runtime.workqueue().scope(Scope::CacheShard).shard_size(16).build()?;\n"));
+/// assert!(lines.ends_with(".scope(Scope::CacheShard).shard_size(16).build()?;\n"));
 /// ```
 #[must_use]
 pub fn builder(scope: Scope, shard_cores: Option<usize>, reason: &str) -> String {
@@ -222,8 +222,8 @@ pub fn builder(scope: Scope, shard_cores: Option<usize>, reason: &str) -> String
     }
     let shard = shard_cores.map_or_else(String::new, |cores| format!(".shard_size({cores})"));
     text + &format!(
-        "{line}\nuse coreshard::Scope;\n\nlet runtime = coreshard::Runtime::new()?;\n\
-         let queue = runtime.workqueue().scope(Scope::{scope:?}){shard}.build()?;\n"
+        "{line}\nuse coreshard::Scope;\n\n\
+         let queue = coreshard::workqueue()?.scope(Scope::{scope:?}){shard}.build()?;\n"
     )
 }
 

@@ -9,7 +9,6 @@ use coreshard_topology::PodsError;
 use coreshard_workqueue::BuildError;
 
 /// Why a benchmark could not be run. Its text names what is missing.
-#[derive(Debug)]
 pub struct BenchError {
     kind: Kind,
 }
@@ -125,6 +124,8 @@ impl fmt::Display for BenchError {
         }
     }
 }
+
+coreshard_topology::readable_debug!(BenchError);
 
 impl std::error::Error for BenchError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {

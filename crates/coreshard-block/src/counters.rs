@@ -41,7 +41,7 @@ impl fmt::Display for CounterLayout {
 }
 
 /// Why a text is no [`CounterLayout`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct ParseCounterLayoutError {
     /// As it is shown: in quotes, shortened.
     given: String,
@@ -52,6 +52,8 @@ impl fmt::Display for ParseCounterLayoutError {
         write!(f, "{} is no counter layout; there are packed, padded and per-cpu", self.given)
     }
 }
+
+coreshard_topology::readable_debug!(ParseCounterLayoutError);
 
 impl std::error::Error for ParseCounterLayoutError {}
 

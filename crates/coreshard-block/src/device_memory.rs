@@ -31,7 +31,7 @@ impl fmt::Display for DeviceMemory {
 }
 
 /// Why a text is no [`DeviceMemory`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct ParseDeviceMemoryError {
     /// As it is shown: in quotes, shortened.
     given: String,
@@ -42,6 +42,8 @@ impl fmt::Display for ParseDeviceMemoryError {
         write!(f, "{} is no device memory; there are any-node and node-local", self.given)
     }
 }
+
+coreshard_topology::readable_debug!(ParseDeviceMemoryError);
 
 impl std::error::Error for ParseDeviceMemoryError {}
 

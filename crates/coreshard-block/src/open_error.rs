@@ -10,7 +10,6 @@ use coreshard_topology::input;
 use crate::tags::TagSetError;
 
 /// Why a host, device or queue cannot be had. Its text names the file, and the remedy.
-#[derive(Debug)]
 pub struct OpenError {
     kind: OpenErrorKind,
 }
@@ -120,6 +119,8 @@ impl fmt::Display for OpenError {
         }
     }
 }
+
+coreshard_topology::readable_debug!(OpenError);
 
 impl std::error::Error for OpenError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {

@@ -20,6 +20,7 @@ use crate::failure::bad_input;
 use crate::machine::MachineArgs;
 use crate::number::whole;
 use crate::output;
+use crate::results::JsonArgs;
 use crate::tune::simulated_items;
 
 /// Shown after the options.
@@ -59,12 +60,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", value_parser = whole::<u64, 1, 1_000_000>, conflicts_with = "no_check")]
     items: Option<u64>,
 
-    /// Print JSON, for programs
-    #[arg(long, conflicts_with = "emit")]
-    json: bool,
+    #[command(flatten)]
+    json: JsonArgs,
 
     /// Print what sets the machine so, in place of words
-    #[arg(long, value_name = "WHAT")]
+    #[arg(long, value_name = "WHAT", conflicts_with = "json")]
     emit: Option<Emit>,
 }
 
@@ -154,6 +154,7 @@ fn check(
 
 /// Runs the subcommand.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    let json_output = args.json.open()?;
     let facts = facts(args)?;
     let mut lacking = Vec::new();
     let measured = measured(args, &facts, &mut lacking)?;
@@ -165,8 +166,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let text = match args.emit {
         None => {
             let advice = Advice { facts, measured, findings, lacking };
-            let text = if args.json { json::render(&advice)? } else { text::render(&advice) };
-            return output::print(&text);
+            return json_output.print(|| json::render(&advice), || Ok(text::render(&advice)));
         }
         Some(Emit::Sysfs) => emit::sysfs(&findings),
         Some(Emit::Boot) => emit::boot_parameters(&findings),

@@ -1,7 +1,6 @@
 //! `coreshard bench`: measures the rungs of a ladder.
 
 mod block;
-mod destination;
 mod kernel;
 mod progress;
 mod queue;
@@ -11,7 +10,6 @@ pub(crate) mod simulated;
 
 use clap::Subcommand;
 
-pub(crate) use destination::{Destination, ForceArgs, Growing, JOBS_MARK};
 pub(crate) use progress::Bar;
 pub(crate) use queue::{kernel, or_all, other_load, rung};
 pub(crate) use seeds::DEFAULT_SEEDS;

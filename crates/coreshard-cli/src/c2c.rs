@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 use std::num::{NonZeroU64, NonZeroUsize};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::Context;
 use coreshard::{Intake, Scope, Wake};
@@ -10,10 +10,10 @@ use coreshard_bench::{QueueBench, Unwatched};
 use coreshard_sim::{LineReport, LineSummary, Sim};
 
 use crate::bench::simulated::{self, SimArgs};
-use crate::bench::{Destination, ForceArgs};
 use crate::machine::MachineArgs;
 use crate::number::{few, many};
-use crate::output;
+use crate::results::Destination;
+use crate::results::JsonArgs;
 
 /// The options of `coreshard c2c`.
 #[derive(Debug, clap::Args)]
@@ -45,24 +45,18 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value = "10", value_parser = few)]
     lines: NonZeroUsize,
 
-    /// Write all rows as JSON; with "-" to standard output, and nothing else there
-    #[arg(long, value_name = "FILE|-")]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    json: JsonArgs,
 
     /// Write what each CPU ran when, for ui.perfetto.dev
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
-
-    #[command(flatten)]
-    force: ForceArgs,
 }
 
 /// Runs the subcommand.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    args.force.apply();
     let machine = args.machine.simulated()?.context("no machine was given")?;
-    let json_file = args.json.as_deref().filter(|path| *path != Path::new("-"));
-    let [json, trace] = Destination::open_all([json_file, args.trace.as_deref()])?;
+    let [json, trace] = Destination::open_all([args.json.file(), args.trace.as_deref()])?;
     let bench = QueueBench {
         scopes: vec![args.scope],
         wakes: vec![args.wake],
@@ -84,12 +78,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     if let (Some(file), Some(timeline)) = (trace, &run.timeline) {
         file.write(|out| out.write_all(timeline.to_trace_json().as_bytes()))?;
     }
-    match json {
-        Some(file) => file.write(|out| out.write_all(report.rows_json().as_bytes()))?,
-        None if args.json.is_some() => return output::print(&(report.rows_json() + "\n")),
-        None => {}
-    }
-    output::print(&text(args, &bench_machine.name, &report)?)
+    args.json
+        .output(json)
+        .print(|| Ok(report.rows_json() + "\n"), || text(args, &bench_machine.name, &report))
 }
 
 /// What the benchmark itself has: where a producer learns that its item ran, and what it was asked to do.

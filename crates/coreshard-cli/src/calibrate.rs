@@ -15,10 +15,11 @@ use coreshard_results::{Calibration, Contended, Figure};
 use coreshard_sim::{Machine, Sim, Simulation};
 use coreshard_topology::{CpuId, CpuSet, Usable, input};
 
-use crate::bench::{Bar, Destination, ForceArgs, other_load};
+use crate::bench::{Bar, other_load};
 use crate::failure::{bad_input, interrupted};
 use crate::number::whole;
 use crate::output;
+use crate::results::{Destination, ForceArgs};
 use file::Compute;
 
 /// The options of `coreshard calibrate`.

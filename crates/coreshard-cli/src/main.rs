@@ -17,6 +17,7 @@ mod number;
 mod output;
 mod record;
 mod replay;
+mod results;
 mod sim;
 mod sweep;
 mod top;
@@ -26,7 +27,7 @@ mod tune;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::error::{ContextKind, ContextValue};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use coreshard_topology::input::quoted;
 
@@ -84,6 +85,47 @@ enum Command {
     Generate(generate::Args),
 }
 
+/// Columns of a list in a message of the parser.
+const TIP_COLUMNS: usize = 72;
+
+/// Names the options that the command has, if it was given one that it has not.
+fn with_known_options(mut error: clap::Error, words: &[OsString]) -> clap::Error {
+    let given = error.get(ContextKind::InvalidArg).map(ToString::to_string);
+    if error.kind() != ErrorKind::UnknownArgument || !given.is_some_and(|it| it.starts_with('-')) {
+        return error;
+    }
+    let whole = command_line();
+    let mut command = &whole;
+    let mut name = whole.get_name().to_owned();
+    for word in &words[1..] {
+        let inner = command.get_subcommands().find(|it| word == it.get_name());
+        let Some(inner) = inner else { continue };
+        name = format!("{name} {}", inner.get_name());
+        command = inner;
+    }
+    let mut tip = format!("the options of {name} are");
+    let mut columns = tip.len();
+    let options = command.get_arguments().filter(|it| !it.is_hide_set());
+    let mut options = options.filter_map(|it| it.get_long()).chain(["help"]).peekable();
+    while let Some(option) = options.next() {
+        let end = if options.peek().is_some() { "," } else { "" };
+        let word = format!("--{option}{end}");
+        if columns + 1 + word.len() > TIP_COLUMNS {
+            // Under the first word, which stands behind "  tip: ".
+            tip += "\n      ";
+            columns = 0;
+        }
+        columns += 1 + word.len();
+        tip = tip + " " + &word;
+    }
+    let mut tips = vec![tip.into()];
+    if let Some(ContextValue::StyledStrs(others)) = error.get(ContextKind::Suggested) {
+        tips = [others, &tips[..]].concat();
+    }
+    error.insert(ContextKind::Suggested, ContextValue::StyledStrs(tips));
+    error
+}
+
 /// Shortens what was given, and escapes what steers a terminal: clap gives it back as it is.
 fn bounded(mut error: clap::Error) -> clap::Error {
     let given = |(kind, value): (ContextKind, &ContextValue)| match value {
@@ -113,7 +155,10 @@ fn command_line() -> clap::Command {
 fn parse<W: Into<OsString> + Clone>(
     words: impl IntoIterator<Item = W>,
 ) -> Result<Cli, clap::Error> {
-    Cli::from_arg_matches(&command_line().try_get_matches_from(words)?)
+    let words: Vec<OsString> = words.into_iter().map(Into::into).collect();
+    let matches = command_line().try_get_matches_from(&words);
+    let matches = matches.map_err(|error| with_known_options(error, &words))?;
+    Cli::from_arg_matches(&matches)
 }
 
 fn main() -> ExitCode {
@@ -179,6 +224,80 @@ mod tests {
             helps(&Cli::command(), option, &mut found);
             assert_eq!(found.len(), commands, "--{option}");
             assert!(found.windows(2).all(|two| two[0] == two[1]), "{found:#?}");
+        }
+    }
+
+    /// Each command, with the words that lead to it.
+    fn commands_of(command: &clap::Command, words: &str, found: &mut Vec<(String, clap::Command)>) {
+        let words = format!("{words} {}", command.get_name()).trim_start().to_owned();
+        if !command.has_subcommands() {
+            found.push((words, command.clone()));
+            return;
+        }
+        for inner in command.get_subcommands() {
+            commands_of(inner, &words, found);
+        }
+    }
+
+    /// Commands that print or make something other than results.
+    const WITHOUT_RESULTS: [&str; 12] = [
+        "calibrate",
+        "record",
+        "sim search",
+        "sim replay",
+        "sweep plan",
+        "sweep run",
+        "sweep hyperqueue",
+        "sweep gather",
+        "generate completions",
+        "generate man",
+        "generate man-pages",
+        "generate reference",
+    ];
+
+    #[test]
+    fn json_is_one_option_with_one_meaning_in_every_command_with_results() {
+        let mut all = Vec::new();
+        commands_of(&Cli::command(), "", &mut all);
+        let mut helps = std::collections::BTreeSet::new();
+        for (words, command) in all {
+            let json = command.get_arguments().find(|it| it.get_long() == Some("json"));
+            let has_results = !WITHOUT_RESULTS.iter().any(|it| words == format!("coreshard {it}"));
+            assert_eq!(json.is_some(), has_results, "{words}");
+            let Some(json) = json else { continue };
+            assert_eq!(json.get_num_args(), Some((0..=1).into()), "{words}");
+            helps.insert(json.get_help().map(ToString::to_string));
+            let formats = command.get_arguments().find(|it| it.get_long() == Some("format"));
+            let formats = formats.map(|it| it.get_possible_values()).unwrap_or_default();
+            assert!(formats.iter().all(|it| it.get_name() != "json"), "{words}: two ways");
+        }
+        assert_eq!(helps.len(), 1, "{helps:#?}");
+    }
+
+    #[test]
+    fn an_unknown_option_is_answered_with_the_known_ones() {
+        let mut all = Vec::new();
+        commands_of(&Cli::command(), "", &mut all);
+        for (words, command) in all {
+            let given = words.split(' ').chain(["--no-such-option"]);
+            let error = bounded(parse(given).unwrap_err()).to_string();
+            for option in command.get_arguments().filter_map(|it| it.get_long()) {
+                assert!(error.contains(&format!(" --{option}")), "{words}: --{option}: {error}");
+            }
+            assert!(
+                error.lines().all(|line| line.len() <= 80 || line.starts_with("Usage")),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_program_is_recorded_with_all_that_stands_behind_it() {
+        for before in [&["record", "-o", "it"][..], &["record", "-o", "it", "--"]] {
+            let program = ["./it", "-o", "x", "--json", "--", "y"];
+            let words = ["coreshard"].iter().chain(before).chain(&program);
+            let Some(Command::Record(args)) = parse(words).unwrap().command else { panic!() };
+            assert_eq!(args.program(), program);
         }
     }
 

@@ -1,5 +1,7 @@
 //! Numbers on the command line: what was given wrongly is told in words, with what is allowed.
 
+pub(crate) mod figures;
+
 use std::num::{NonZeroU64, NonZeroUsize};
 
 /// A type that an option's number may have.

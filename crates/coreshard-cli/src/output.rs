@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::io::{self, ErrorKind, Write, stderr, stdout};
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context;
@@ -10,19 +11,19 @@ use coreshard_topology::input;
 /// Writes to standard output. A reader that went away (`coreshard topo | head`) is no failure.
 pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     let mut out = stdout().lock();
-    written(out.write_all(harmless(text).as_bytes()).and_then(|()| out.flush()))
+    ignoring_closed_pipe(out.write_all(harmless(text).as_bytes()).and_then(|()| out.flush()))
 }
 
 /// Tells what the parser has to tell: help or the version, to standard output, or what is wrong with the options.
 pub(crate) fn answer(told: &clap::Error) -> anyhow::Result<ExitCode> {
     let done = told.print().and_then(|()| stdout().flush());
     if !told.use_stderr() {
-        written(done)?;
+        ignoring_closed_pipe(done)?;
     }
     Ok(ExitCode::from(u8::try_from(told.exit_code()).unwrap_or(1)))
 }
 
-fn written(done: io::Result<()>) -> anyhow::Result<()> {
+fn ignoring_closed_pipe(done: io::Result<()>) -> anyhow::Result<()> {
     match done {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         done => done.context("cannot write to standard output"),
@@ -32,6 +33,11 @@ fn written(done: io::Result<()>) -> anyhow::Result<()> {
 /// Writes a line to standard error. That this fails cannot be told anywhere, so it is let go.
 pub(crate) fn warn(line: &str) {
     let _ = writeln!(stderr().lock(), "{}", harmless(line));
+}
+
+/// Says where a report went.
+pub(crate) fn written(path: &Path) {
+    warn(&format!("report written to {}", input::path(path)));
 }
 
 /// The text without what steers a terminal: names of machines, CPUs and queues come from outside.

@@ -1,6 +1,5 @@
 //! `coreshard top`: a running process's queues and pools.
 
-pub(crate) mod figures;
 mod fit;
 mod rates;
 mod screen;
@@ -17,8 +16,9 @@ use coreshard::insight::{InsightClient, Snapshot};
 use coreshard_topology::input;
 use terminal_size::{Width, terminal_size};
 
+use crate::failure;
 use crate::number::whole;
-use crate::{failure, output};
+use crate::results::{self, JsonArgs};
 use rates::Rates;
 use screen::Screen;
 
@@ -36,7 +36,7 @@ Examples:
 
 /// The arguments of `coreshard top`.
 #[derive(Debug, ClapArgs)]
-#[command(after_help = NOTES)]
+#[command(after_help = NOTES, mut_arg("json", |json| json.requires("once")))]
 pub(crate) struct Args {
     /// The process
     #[arg(value_name = "PID", required_unless_present = "socket", conflicts_with = "socket",
@@ -59,9 +59,8 @@ pub(crate) struct Args {
     #[arg(long)]
     once: bool,
 
-    /// Print JSON, for scripts
-    #[arg(long, requires = "once")]
-    json: bool,
+    #[command(flatten)]
+    json: JsonArgs,
 }
 
 fn process(text: &str) -> Result<u32, String> {
@@ -99,9 +98,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 fn print_once(args: &Args, snapshot: &Snapshot) -> anyhow::Result<()> {
-    if args.json {
-        return output::print(&(serde_json::to_string_pretty(snapshot)? + "\n"));
-    }
+    args.json.open()?.print(|| results::pretty(snapshot), || Ok(text(args, snapshot)))
+}
+
+fn text(args: &Args, snapshot: &Snapshot) -> String {
     // A file or a pipe has any width.
     let width = terminal_size().map_or(usize::MAX, |(Width(columns), _)| usize::from(columns));
     let mut text = sheets::head(snapshot) + "\n";
@@ -113,5 +113,5 @@ fn print_once(args: &Args, snapshot: &Snapshot) -> anyhow::Result<()> {
             text.push('\n');
         }
     }
-    output::print(&text)
+    text
 }

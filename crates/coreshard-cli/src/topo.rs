@@ -9,6 +9,7 @@ mod view;
 use crate::machine::MachineArgs;
 use crate::number::whole;
 use crate::output;
+use crate::results::JsonArgs;
 use view::View;
 
 /// The options of `coreshard topo`.
@@ -25,14 +26,15 @@ pub(crate) struct Args {
     /// How to show it
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
+
+    #[command(flatten)]
+    json: JsonArgs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Format {
     /// For people
     Table,
-    /// For programs
-    Json,
     /// A drawing
     Svg,
 }
@@ -40,15 +42,14 @@ enum Format {
 /// Runs the subcommand.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let view = View::new(args.machine.read()?, args.shard_size)?;
-    let text = match args.format {
-        Format::Table => table::render(&view),
-        Format::Json => json::render(&view)?,
-        Format::Svg => svg::render(&view),
-    };
-    if args.format != Format::Table {
+    if args.json.is_stdout() || args.format != Format::Table {
         for note in &view.notes {
             output::warn(&format!("note: {note}"));
         }
     }
-    output::print(&text)
+    let text = || match args.format {
+        Format::Table => table::render(&view, output::columns()),
+        Format::Svg => svg::render(&view),
+    };
+    args.json.open()?.print(|| json::render(&view), || Ok(text()))
 }

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use coreshard::{Host, Scope};
 use coreshard_bench::{BenchMachine, TuneEffort, TuneLoad, TuneRound, over_rounds, tune};
-use coreshard_results::{Load, Tuning};
+use coreshard_results::{Candidate, Load, Tuning};
 use coreshard_sim::Simulation;
 use coreshard_topology::Usable;
 
@@ -16,6 +16,7 @@ use crate::failure::interrupted;
 use crate::machine::{Machine, MachineArgs};
 use crate::number::whole;
 use crate::output;
+use crate::results::{self, JsonArgs};
 
 /// The options of `coreshard tune`.
 #[derive(Debug, clap::Args)]
@@ -41,13 +42,13 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", value_parser = whole::<u32, 1, 10_000>)]
     rounds: Option<u32>,
 
-    /// Print JSON, for programs
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    json: JsonArgs,
 }
 
 /// Runs the subcommand.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    let json_output = args.json.open()?;
     let effort = |items, rounds| TuneEffort {
         items: args.items.unwrap_or(items),
         rounds: args.rounds.unwrap_or(rounds) as usize,
@@ -91,12 +92,56 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let Some(tuning) = tuning else {
         return Err(interrupted("interrupted before every candidate had its turn"));
     };
-    if args.json {
-        return output::print(
-            &(serde_json::to_string_pretty(&Named { machine: &name, tuning: &tuning })? + "\n"),
-        );
+    let optimised_for = objective(load.0);
+    json_output.print(
+        || {
+            results::pretty(&Named {
+                machine: &name,
+                optimised_for,
+                fastest_even: tuning.fastest(|it| it.even).to_string(),
+                fastest_lopsided: tuning.fastest(|it| it.lopsided).to_string(),
+                tuning: &tuning,
+            })
+        },
+        || text(&name, rounds, load, &tuning),
+    )
+}
+
+/// What the recommended candidate is the best at.
+fn objective(load: TuneLoad) -> &'static str {
+    match load {
+        TuneLoad::Unknown => "the least loss if the load is not known",
+        TuneLoad::Even => "the even load",
+        TuneLoad::Lopsided => "the lopsided load",
+        TuneLoad::Seen(_) => "the load that was given",
     }
-    output::print(&text(&name, rounds, load, &tuning)?)
+}
+
+/// What the recommended candidate reaches of the best rate under each load, and which candidate reaches more.
+fn compared(tuning: &Tuning) -> String {
+    let best = tuning.recommended();
+    type Under = fn(&Candidate) -> Load;
+    let named: [(&str, &str, Under); 2] = [
+        ("even", "every CPU queues and waits", |it| it.even),
+        ("lopsided", "one CPU queues bursts", |it| it.lopsided),
+    ];
+    let mut text = String::new();
+    for (name, what, under) in named {
+        let fastest = tuning.fastest(under);
+        let (rate, most) = (under(best).items_per_sec, under(fastest).items_per_sec);
+        let share = if most > 0.0 { rate / most * 100.0 } else { 100.0 };
+        // Writing to a string cannot fail.
+        let _ = write!(text, "  {name} ({what}): {share:.0} % of the best rate");
+        let _ = match fastest == best {
+            true => writeln!(text, ", which is its own"),
+            false => writeln!(
+                text,
+                "; {fastest} reaches {:.1} times as much (--load {name})",
+                most / rate
+            ),
+        };
+    }
+    text
 }
 
 /// Where the rounds are from, and so why they may differ.
@@ -143,6 +188,11 @@ pub(crate) fn over_seeds<'machine>(
 #[derive(serde::Serialize)]
 struct Named<'a> {
     machine: &'a str,
+    /// What the recommended candidate is the best at.
+    optimised_for: &'a str,
+    /// The candidates with the highest rates under each load, by name.
+    fastest_even: String,
+    fastest_lopsided: String,
     #[serde(flatten)]
     tuning: &'a Tuning,
 }
@@ -157,21 +207,15 @@ fn text(
     writeln!(text, "{name}; load {load_name}\n")?;
     text += &coreshard_report::tuning::table(tuning, output::columns());
     let best = tuning.recommended();
+    let objective = objective(load);
     let shard = best.shard_cores.map_or_else(String::new, |cores| format!(".shard_size({cores})"));
-    let why = match load {
-        TuneLoad::Unknown => "Under the load that suits it less it still reaches",
-        TuneLoad::Even => {
-            "It does best under the even load. Under the one that suits it less it reaches"
-        }
-        TuneLoad::Lopsided => {
-            "It does best under the lopsided load. Under the one that suits it less it reaches"
-        }
-        TuneLoad::Seen(_) => {
-            "It does best under this load. Under that of the other two that suits it less it reaches"
-        }
-    };
-    writeln!(text, "\nRecommended: {best}. {why} {:.0} % of the best.", best.worth * 100.0)?;
-    writeln!(text, "So do {} of {} rounds, each for itself.", tuning.agreeing, tuning.rounds)?;
+    writeln!(text, "\nRecommended for {objective}: {best}")?;
+    text += &compared(tuning);
+    writeln!(
+        text,
+        "The same is recommended by {} of {} rounds, each taken by itself.",
+        tuning.agreeing, tuning.rounds
+    )?;
     if !tuning.as_good.is_empty() {
         let others = tuning.as_good.iter().map(|at| tuning.candidates[*at].to_string());
         let others: Vec<String> = others.collect();
@@ -185,7 +229,7 @@ fn text(
         text,
         "even: every CPU queues one item and waits for it; lopsided: one CPU queues bursts of items of \
          {:.1} µs, which so many\nCPUs can help with as it queues items while one runs: where items take \
-         another time, say which (--load, --item-us)\nin a program: runtime.workqueue().scope(Scope::{:?}){shard}",
+         another time, say which (--load, --item-us)\nin a program: coreshard::workqueue()?.scope(coreshard::Scope::{:?}){shard}.build()?",
         load.item_work().as_nanos() as f64 / 1e3,
         best.scope.parse::<Scope>()?
     )?;
@@ -194,7 +238,33 @@ fn text(
 
 #[cfg(test)]
 mod tests {
-    use super::Rounds;
+    use super::*;
+
+    fn candidate(scope: &str, even: f64, lopsided: f64) -> Candidate {
+        let load = |items_per_sec| Load { items_per_sec, ..Load::default() };
+        let (even, lopsided) = (load(even), load(lopsided));
+        Candidate { scope: scope.to_owned(), even, lopsided, ..Candidate::default() }
+    }
+
+    #[test]
+    fn a_recommendation_says_what_it_is_for_and_what_is_faster_for_what() {
+        let candidates = vec![
+            candidate("cpu", 50.0, 1.0),
+            candidate("cache", 10.0, 4.0),
+            candidate("system", 2.0, 8.0),
+        ];
+        let tuning = Tuning { candidates, best: 1, rounds: 5, agreeing: 5, ..Tuning::default() };
+        let said =
+            text("it", Rounds::Simulated, (TuneLoad::Unknown, "unknown".to_owned()), &tuning)
+                .unwrap();
+        for line in [
+            "Recommended for the least loss if the load is not known: cache",
+            "  even (every CPU queues and waits): 20 % of the best rate; cpu reaches 5.0 times as much (--load even)",
+            "  lopsided (one CPU queues bursts): 50 % of the best rate; system reaches 2.0 times as much (--load lopsided)",
+        ] {
+            assert!(said.lines().any(|it| it == line), "{line}: {said}");
+        }
+    }
 
     #[test]
     fn a_simulated_machine_is_not_said_to_be_without_rest() {

@@ -87,6 +87,25 @@ impl Tuning {
         &self.candidates[self.best]
     }
 
+    /// The candidate with the highest rate under a load: the one to take if that load is what a program has.
+    ///
+    /// ```
+    /// use coreshard_results::{Candidate, Load, Tuning};
+    ///
+    /// let candidate = |items_per_sec| Candidate { even: Load { items_per_sec, ..Load::default() }, ..Candidate::default() };
+    /// let tuning = Tuning { candidates: vec![candidate(1.0), candidate(3.0)], ..Tuning::default() };
+    /// assert_eq!(tuning.fastest(|it| it.even).even.items_per_sec, 3.0);
+    /// ```
+    ///
+    /// # Panics
+    /// If there is no candidate, which no tuning has.
+    #[must_use]
+    pub fn fastest(&self, under: impl Fn(&Candidate) -> Load) -> &Candidate {
+        let rate = |it: &Candidate| under(it).items_per_sec;
+        let fastest = self.candidates.iter().max_by(|a, b| rate(a).total_cmp(&rate(b)));
+        fastest.expect("there is a candidate")
+    }
+
     /// A line for each candidate, for a table.
     ///
     /// ```

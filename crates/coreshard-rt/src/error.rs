@@ -8,7 +8,6 @@ use coreshard_platform::{MemoryLockError, SpawnError};
 use coreshard_topology::{CpuSet, input::quoted};
 
 /// Why something cannot be had as asked for.
-#[derive(Debug)]
 pub struct RtError {
     kind: Kind,
 }
@@ -227,6 +226,8 @@ impl fmt::Display for RtError {
         }
     }
 }
+
+coreshard_topology::readable_debug!(RtError);
 
 impl std::error::Error for RtError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {

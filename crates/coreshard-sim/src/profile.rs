@@ -49,7 +49,7 @@ impl fmt::Display for Profile {
 }
 
 /// Why a text is no [`Profile`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct ParseProfileError {
     /// As it is shown: in quotes, shortened.
     given: String,
@@ -60,6 +60,8 @@ impl fmt::Display for ParseProfileError {
         write!(f, "{} is no cost profile; there are futex and in-kernel", self.given)
     }
 }
+
+coreshard_topology::readable_debug!(ParseProfileError);
 
 impl std::error::Error for ParseProfileError {}
 

@@ -25,6 +25,8 @@ pub(crate) struct RawCpu {
     pub(crate) node: Option<NodeId>,
     pub(crate) package: u64,
     pub(crate) kind: CpuKind,
+    /// As `core`, for cores that share an L2 cache; `None` if the source tells of no such cache.
+    pub(crate) cluster: Option<u64>,
     pub(crate) os_core: Option<u32>,
     pub(crate) os_package: Option<u32>,
 }
@@ -74,6 +76,7 @@ impl Parts {
         self.note_caches_that_span_nodes();
 
         let (mut cores, mut llcs, mut packages) = (Dense::new(), Dense::new(), Dense::new());
+        let mut clusters = Dense::new();
         let mut place_of = vec![None; highest.index() + 1];
         let mut cpus = Vec::with_capacity(self.cpus.len());
         for (place, raw) in (0_u32..).zip(&self.cpus) {
@@ -85,6 +88,8 @@ impl Parts {
                 node: raw.node,
                 package: PackageId(packages.number(raw.package)),
                 kind: raw.kind,
+                // A core of its own has a key that no cluster has.
+                cluster: clusters.number(raw.cluster.unwrap_or(!raw.core)),
                 os_core: raw.os_core,
                 os_package: raw.os_package,
             });
@@ -136,6 +141,7 @@ impl Parts {
                 }
                 (cpu.llc, cpu.node, cpu.package) = (first.llc, first.node, first.package);
             }
+            cpu.cluster = first.cluster;
         }
         self.note_more_cores(corrected);
     }

@@ -10,7 +10,6 @@ use crate::{CpuSet, MAX_CPU, ParseCpuSetError};
 ///
 /// Its text is one sentence that names the file or string, the place in it, what was found and what
 /// is allowed.
-#[derive(Debug)]
 pub struct TopologyError {
     // Boxed, so that the happy path does not carry its size.
     kind: Box<TopologyErrorKind>,
@@ -206,6 +205,8 @@ impl fmt::Display for TopologyError {
         }
     }
 }
+
+crate::readable_debug!(TopologyError);
 
 impl std::error::Error for TopologyError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {

@@ -22,6 +22,7 @@ impl Topology {
             node: None,
             package: 0,
             kind: CpuKind::Unknown,
+            cluster: None,
             os_core: None,
             os_package: None,
         }));

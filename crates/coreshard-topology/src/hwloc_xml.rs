@@ -15,10 +15,15 @@ use roxmltree::{Document, Node, ParsingOptions};
 use crate::assembly::{Parts, RawCpu};
 use crate::error::beyond_max_cpu;
 use crate::input::{self, NODES, XML_BYTES, XML_ELEMENTS, plain, quoted};
+use crate::kinds;
 use crate::{CpuId, CpuKind, CpuSet, MAX_CPU, NodeId, Topology, TopologyError};
 
 /// Elements, and the texts between them.
 const MAX_NODES: u32 = 3 * XML_ELEMENTS as u32;
+
+/// What tells kinds of CPUs apart, as an attribute of the kind or one of its infos: the higher, the faster.
+const FIGURES: [&str; 5] =
+    ["efficiency", "forced_efficiency", "LinuxCapacity", "FrequencyBaseMHz", "FrequencyMaxMHz"];
 
 /// Kinds of CPUs that a file may tell of; hwloc knows two or three.
 const MAX_KINDS: usize = 64;
@@ -62,6 +67,12 @@ impl Topology {
     }
 }
 
+/// What an element says under a name.
+fn info<'a>(element: Node<'a, '_>, name: &str) -> Option<&'a str> {
+    let mut infos = element.children().filter(|node| node.has_tag_name("info"));
+    infos.find(|info| info.attribute("name") == Some(name))?.attribute("value")
+}
+
 fn file_at(path: &Path, (line, column): (u32, u32), problem: String) -> TopologyError {
     TopologyError::file_at(path, Some(line as usize), Some(column as usize), problem)
 }
@@ -79,6 +90,8 @@ struct Inside {
     core: Option<(u64, Option<u32>)>,
     /// Rank (unified before data, then level) and key.
     cache: Option<((bool, u32), u64)>,
+    /// The key of the L2 cache.
+    level_2: Option<u64>,
 }
 
 /// A NUMA node and the CPUs it is local to.
@@ -144,6 +157,9 @@ impl XmlReader<'_, '_> {
                         if let Some(rank) = self.cache_rank(object, kind)? {
                             let size = self.number(object, "cache_size")?.filter(|size| *size > 0);
                             parts.caches.insert(key, (Some(rank.1), size));
+                            if rank.1 == 2 {
+                                inside.level_2 = Some(key);
+                            }
                             if inside.cache.is_none_or(|(best, _)| best < rank) {
                                 inside.cache = Some((rank, key));
                             }
@@ -176,6 +192,7 @@ impl XmlReader<'_, '_> {
             node: None,
             package,
             kind: CpuKind::Unknown,
+            cluster: inside.level_2,
             os_core: inside.core.and_then(|(_, number)| number),
             os_package: inside.package.and_then(|(_, number)| number),
         });
@@ -232,24 +249,43 @@ impl XmlReader<'_, '_> {
         }
     }
 
-    /// `cpukind` elements of hwloc 2.4 and later.
+    /// `cpukind` elements of hwloc 2.4 and later: by Intel's name for the type of the core, else by the first of [`FIGURES`]
+    /// that all kinds have.
     fn kinds(&self, root: Node<'_, '_>, parts: &mut Parts) -> Result<(), TopologyError> {
         let elements = root.children().filter(|node| node.has_tag_name("cpukind"));
+        let mut all = Vec::new();
         for (number, element) in elements.enumerate() {
             if number == MAX_KINDS {
                 let problem = format!("there are more than {MAX_KINDS} kinds of CPUs");
                 return Err(self.fail(element, problem));
             }
-            let infos = element.children().filter(|node| node.has_tag_name("info"));
-            let mut types = infos.filter(|info| info.attribute("name") == Some("CoreType"));
-            let kind = match types.next().and_then(|info| info.attribute("value")) {
-                Some("IntelCore") => CpuKind::Performance,
-                Some("IntelAtom") => CpuKind::Efficiency,
-                _ => continue,
-            };
             let cpus = self.cpuset(element, "cpuset")?.unwrap_or_default();
-            for cpu in parts.cpus.iter_mut().filter(|cpu| cpus.contains(cpu.id)) {
-                cpu.kind = kind;
+            all.push((element, cpus));
+        }
+        let of_type = |wanted: &str| {
+            let its = all.iter().filter(|(element, _)| info(*element, "CoreType") == Some(wanted));
+            its.flat_map(|(_, cpus)| cpus).collect::<CpuSet>()
+        };
+        let (fast, thrifty) = (of_type("IntelCore"), of_type("IntelAtom"));
+        if !fast.is_empty() || !thrifty.is_empty() {
+            kinds::set(parts, &fast, &thrifty);
+            return Ok(());
+        }
+        for name in FIGURES {
+            let figure = |(element, cpus): &(Node<'_, '_>, CpuSet)| {
+                let text = element.attribute(name).or_else(|| info(*element, name))?;
+                let figure = text.parse::<u64>().ok()?;
+                // Ranks begin at 0 and differ by 1: each is another kind.
+                let figure =
+                    if name.ends_with("efficiency") { 1 << figure.min(62) } else { figure };
+                Some(cpus.iter().map(move |cpu| (figure, cpu)).collect::<Vec<_>>())
+            };
+            let figures: Option<Vec<_>> = all.iter().map(figure).collect();
+            let figures = figures.map(|figures| figures.concat()).unwrap_or_default();
+            if let Some((fast, thrifty)) = kinds::split(figures) {
+                kinds::set(parts, &fast, &thrifty);
+                parts.notes.push(kinds::note(name));
+                return Ok(());
             }
         }
         Ok(())

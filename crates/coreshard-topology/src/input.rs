@@ -192,7 +192,6 @@ fn kind(found: &std::fs::Metadata) -> &'static str {
 }
 
 /// Why a file was not read. Its text names the file, what was found and what is allowed.
-#[derive(Debug)]
 pub struct InputError {
     path: PathBuf,
     problem: InputProblem,
@@ -242,6 +241,8 @@ impl fmt::Display for InputError {
 }
 
 // The text of an `io::Error` is in this one's.
+crate::readable_debug!(InputError);
+
 impl std::error::Error for InputError {}
 
 /// Whether a character is one to be read, and not one that steers a terminal, turns the order of a line

@@ -32,9 +32,11 @@ mod flat;
 mod hwloc_xml;
 mod id;
 pub mod input;
+mod kinds;
 mod pods;
 #[cfg(feature = "presets")]
 mod preset;
+mod readable;
 mod restrict;
 mod scope;
 mod shard;
@@ -50,6 +52,8 @@ pub use id::{CoreId, CpuId, LlcId, NodeId, PackageId, PodId};
 pub use pods::{Pod, Pods, PodsError};
 #[cfg(feature = "presets")]
 pub use preset::Preset;
+#[doc(hidden)]
+pub use readable::readable;
 pub use scope::{ParseScopeError, Scope};
 pub use shard::ShardSize;
 pub use topology::{Cpu, CpuKind, Llc, Topology};

@@ -18,6 +18,10 @@
 //! and each pod lies within one pod of every coarser scope. A core always lies in one cell, because
 //! [`Topology`] gives all its CPUs one LLC and one node.
 //!
+//! **What a shard keeps together.** A shard has cores of one kind: an item that meets a performance core in one run and an
+//! efficiency core in the next takes twice as long for no reason that a program can see. It also does not cut a cluster, the cores
+//! that share an L2 cache, unless the cluster alone has more cores than are wanted in a shard. Linux knows neither rule.
+//!
 //! **The mask comes first.** Pods are laid over the CPUs of the mask as if there were no others, so
 //! that a process confined to 12 cores of an LLC gets shards of 6 and 6, not the ruins of larger ones.
 //!
@@ -26,7 +30,7 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use crate::{CoreId, CpuId, CpuSet, LlcId, NodeId, PodId, Scope, ShardSize, Topology};
+use crate::{CoreId, CpuId, CpuKind, CpuSet, LlcId, NodeId, PodId, Scope, ShardSize, Topology};
 
 /// The CPUs that share one pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -160,6 +164,36 @@ const fn cell(cpu: &crate::Cpu) -> Cell {
     (cpu.llc, cpu.node)
 }
 
+/// The cores of one kind in a cell, by cluster, in the order of first sight.
+#[derive(Default)]
+struct Group {
+    place_of_cluster: HashMap<u32, usize>,
+    clusters: Vec<Vec<CoreId>>,
+}
+
+impl Group {
+    fn add(&mut self, cpu: &crate::Cpu) {
+        let place = *self.place_of_cluster.entry(cpu.cluster).or_insert_with(|| {
+            self.clusters.push(Vec::new());
+            self.clusters.len() - 1
+        });
+        self.clusters[place].push(cpu.core);
+    }
+
+    /// What no shard cuts: clusters, and the cores of a cluster that is larger than a shard.
+    fn units(self, size: ShardSize) -> Vec<Vec<CoreId>> {
+        let mut units = Vec::new();
+        for cluster in self.clusters {
+            if cluster.len() > size.cores() {
+                units.extend(cluster.into_iter().map(|core| vec![core]));
+            } else {
+                units.push(cluster);
+            }
+        }
+        units
+    }
+}
+
 /// Pods while they are being laid out.
 struct Layout<'a> {
     topology: &'a Topology,
@@ -192,28 +226,30 @@ impl<'a> Layout<'a> {
         }
     }
 
-    /// One pod for each shard: cells first, then the cores of each cell, then their CPUs.
+    /// One pod for each shard: cells first, then each kind of core in a cell, then the units that stay whole, then their cores.
     fn by_shard(&mut self, size: ShardSize) {
-        let mut place_of_cell: HashMap<Cell, usize> = HashMap::new();
-        let mut cells: Vec<Vec<CoreId>> = Vec::new();
+        let mut place_of_group: HashMap<(Cell, CpuKind), usize> = HashMap::new();
+        let mut groups: Vec<Group> = Vec::new();
         let mut seen = vec![false; self.topology.cores()];
         for cpu in self.cpus() {
             if std::mem::replace(&mut seen[cpu.core.index()], true) {
                 continue;
             }
-            let place = *place_of_cell.entry(cell(cpu)).or_insert_with(|| {
-                cells.push(Vec::new());
-                cells.len() - 1
+            let place = *place_of_group.entry((cell(cpu), cpu.kind)).or_insert_with(|| {
+                groups.push(Group::default());
+                groups.len() - 1
             });
-            cells[place].push(cpu.core);
+            groups[place].add(cpu);
         }
 
         let mut pod_of_core: Vec<Option<PodId>> = vec![None; self.topology.cores()];
-        for cores in &cells {
-            let mut rest = cores.iter();
-            for shard_cores in size.divide(cores.len()) {
+        for group in groups {
+            let units = group.units(size);
+            let sizes: Vec<usize> = units.iter().map(Vec::len).collect();
+            let mut rest = units.into_iter();
+            for shard_units in size.divide_units(&sizes) {
                 let pod = self.new_pod();
-                for core in rest.by_ref().take(shard_cores) {
+                for core in rest.by_ref().take(shard_units).flatten() {
                     pod_of_core[core.index()] = Some(pod);
                 }
             }
@@ -221,7 +257,7 @@ impl<'a> Layout<'a> {
 
         for cpu in self.cpus() {
             let pod = pod_of_core[cpu.core.index()];
-            self.place(cpu, pod.expect("the shards of a cell hold all its cores"));
+            self.place(cpu, pod.expect("the shards of a group hold all its cores"));
         }
     }
 
@@ -243,7 +279,7 @@ impl<'a> Layout<'a> {
 }
 
 /// Why no pods can be laid out.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct PodsError {
     kind: PodsErrorKind,
 }
@@ -266,6 +302,8 @@ impl fmt::Display for PodsError {
         }
     }
 }
+
+crate::readable_debug!(PodsError);
 
 impl std::error::Error for PodsError {}
 

@@ -22,6 +22,8 @@ impl Topology {
         parts.offline = self.offline.clone();
         parts.notes.clone_from(&self.notes);
         parts.is_described = self.is_described;
+        // They lose no CPU.
+        parts.nodes.extend(&self.memory_only_nodes);
         for llc in &self.llcs {
             parts.caches.insert(u64::from(llc.id.0), (llc.level, llc.size_bytes));
         }
@@ -33,6 +35,7 @@ impl Topology {
             node: cpu.node,
             package: u64::from(cpu.package.0),
             kind: cpu.kind,
+            cluster: Some(u64::from(cpu.cluster)),
             os_core: cpu.os_core,
             os_package: cpu.os_package,
         }));

@@ -62,7 +62,7 @@ impl FromStr for Scope {
 }
 
 /// A text that names no [`Scope`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct ParseScopeError {
     text: String,
 }
@@ -73,6 +73,8 @@ impl fmt::Display for ParseScopeError {
         f.write_str(&Scope::ALL.map(Scope::name).join(", "))
     }
 }
+
+crate::readable_debug!(ParseScopeError);
 
 impl std::error::Error for ParseScopeError {}
 

@@ -65,6 +65,31 @@ impl ShardSize {
         (0..shards).map(move |shard| if shard < large_shards { small + 1 } else { small })
     }
 
+    /// How many of the units, each of so many cores, each shard has. As many shards as [`divide`](Self::divide) makes of the
+    /// cores, and as near to their sizes as is possible without cutting a unit.
+    pub(crate) fn divide_units(self, units: &[usize]) -> Vec<usize> {
+        let mut left: usize = units.iter().sum();
+        let mut shards = if left == 0 { 0 } else { self.shards_of(left).min(units.len()) };
+        let mut rest = units;
+        let mut divided = Vec::with_capacity(shards);
+        while shards > 0 {
+            let goal = left.div_ceil(shards);
+            // Each of the others has one at least.
+            let most = rest.len() - (shards - 1);
+            let (mut taken, mut cores) = (0, 0);
+            // One more as long as at most half of it is beyond the goal.
+            while taken < most && (taken == 0 || 2 * cores + rest[taken] <= 2 * goal) {
+                cores += rest[taken];
+                taken += 1;
+            }
+            divided.push(taken);
+            rest = &rest[taken..];
+            left -= cores;
+            shards -= 1;
+        }
+        divided
+    }
+
     /// `cores / size`, rounded to the nearest whole number, halves up, but at least 1.
     const fn shards_of(self, cores: usize) -> usize {
         let size = self.cores.get();

@@ -30,6 +30,8 @@ pub struct Cpu {
     pub package: PackageId,
     /// Performance or efficiency, where known.
     pub kind: CpuKind,
+    /// Equal for the cores that share an L2 cache, as the efficiency cores of some machines do; else its core's own.
+    pub(crate) cluster: u32,
     /// The number that firmware gave its core, unique within a package or a die at most.
     pub os_core: Option<u32>,
     /// The number that firmware gave its package.

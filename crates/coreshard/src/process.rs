@@ -15,7 +15,6 @@ use crate::ProcessGeneration;
 use crate::aliases::{Builder, Runtime, RuntimeBuilder, TeamBuilder, Timeout, Workqueue};
 
 /// Why the process has no runtime of its own, or cannot [`configure`] it.
-#[derive(Debug)]
 pub struct RuntimeError {
     kind: RuntimeErrorKind,
 }
@@ -41,6 +40,8 @@ impl fmt::Display for RuntimeError {
         }
     }
 }
+
+coreshard_topology::readable_debug!(RuntimeError);
 
 impl std::error::Error for RuntimeError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {

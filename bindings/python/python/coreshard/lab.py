@@ -70,7 +70,7 @@ def options(**given):
 
 def topology(machine=None, *, scope=None, shard_size=None, frame=None):
     """A machine's pods, a row each: scope, pod, cpus, node. Of one scope, or of all."""
-    found = json.loads(run("topo", "--format", "json", *options(machine=machine, shard_size=shard_size)))
+    found = json.loads(run("topo", "--json", *options(machine=machine, shard_size=shard_size)))
     rows = [
         {"scope": name, "pod": pod["id"], "cpus": pod["cpus"], "node": pod["node"]}
         for name, of_scope in found["scopes"].items()

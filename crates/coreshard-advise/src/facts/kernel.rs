@@ -70,7 +70,7 @@ impl FromStr for KernelVersion {
 }
 
 /// A text that is no kernel's release.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct ParseKernelVersionError {
     given: String,
 }
@@ -80,6 +80,8 @@ impl fmt::Display for ParseKernelVersionError {
         write!(f, "{} is no kernel's release; give one such as 7.1 or 6.18.44-generic", self.given)
     }
 }
+
+coreshard_topology::readable_debug!(ParseKernelVersionError);
 
 impl std::error::Error for ParseKernelVersionError {}
 

@@ -133,7 +133,7 @@ impl FromStr for ScopeSetting {
 }
 
 /// A text that is no setting of a scope.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct ParseScopeSettingError {
     given: String,
 }
@@ -148,6 +148,8 @@ impl fmt::Display for ParseScopeSettingError {
         )
     }
 }
+
+coreshard_topology::readable_debug!(ParseScopeSettingError);
 
 impl std::error::Error for ParseScopeSettingError {}
 

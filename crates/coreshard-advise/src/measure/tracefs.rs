@@ -156,7 +156,6 @@ fn user() -> Option<String> {
 }
 
 /// Why nothing was measured.
-#[derive(Debug)]
 pub struct MeasureError(Problem);
 
 #[derive(Debug)]
@@ -209,6 +208,8 @@ impl fmt::Display for MeasureError {
         }
     }
 }
+
+coreshard_topology::readable_debug!(MeasureError);
 
 impl std::error::Error for MeasureError {}
 

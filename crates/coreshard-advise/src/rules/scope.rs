@@ -56,27 +56,30 @@ impl Layouts {
         let topology = &facts.topology;
         let size = facts.workqueues.cache_shard_size.unwrap_or(8);
         let size = ShardSize::new(usize::try_from(size).unwrap_or(usize::MAX));
-        let pods = Scope::ALL.map(|scope| Pods::new(topology, topology.online(), scope, size).ok());
-        let [_, _, shards, caches, nodes, _] = &pods;
-        let largest = |pods: &Option<Pods>| {
-            pods.iter().flat_map(Pods::iter).map(|pod| pod.cores).max().unwrap_or(1)
+        let cores_of = |scope| -> Vec<usize> {
+            let pods = Pods::new(topology, topology.online(), scope, size).ok();
+            pods.iter().flat_map(Pods::iter).map(|pod| pod.cores).collect()
         };
-        let (cores, node_cores) = (largest(caches), largest(nodes));
+        let caches = cores_of(Scope::Cache);
+        // The kernel's shards: they mix kinds of cores, and cut clusters.
+        let shards: Vec<usize> = caches.iter().flat_map(|cores| size.divide(*cores)).collect();
+        let pods = Scope::ALL.map(|scope| match scope {
+            Scope::CacheShard => shards.clone(),
+            scope => cores_of(scope),
+        });
+        let largest = |pods: &[usize]| pods.iter().copied().max().unwrap_or(1);
+        let (cores, node_cores) = (largest(&caches), largest(&pods[Self::index(Scope::Numa)]));
         let has = |kind| topology.cpus().iter().any(|cpu| cpu.kind == kind);
         let is_mixed = has(CpuKind::Performance) && has(CpuKind::Efficiency);
-        let is_divided = shards != caches;
-        let are_equal = pods.each_ref().map(|pods| {
-            let mut cores = pods.iter().flat_map(Pods::iter).map(|pod| pod.cores);
-            let first = cores.next();
-            cores.all(|it| Some(it) == first)
-        });
+        let is_divided = shards.len() != caches.len();
+        let are_equal = pods.each_ref().map(|pods| pods.windows(2).all(|two| two[0] == two[1]));
         Self {
             cores,
             node_cores,
             are_equal,
             shard_cores: size.cores(),
             is_mixed: is_mixed && is_divided,
-            pods: pods.map(|pods| pods.map_or(1, |pods| pods.len())),
+            pods: pods.map(|pods| pods.len().max(1)),
         }
     }
 

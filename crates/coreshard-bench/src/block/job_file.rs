@@ -7,7 +7,7 @@ use coreshard_topology::input::{self, quoted};
 use super::job::BlockJob;
 
 /// What is wrong with a job file. Its text names the line.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct JobFileError {
     line: usize,
     problem: String,
@@ -28,6 +28,8 @@ impl fmt::Display for JobFileError {
         }
     }
 }
+
+coreshard_topology::readable_debug!(JobFileError);
 
 impl std::error::Error for JobFileError {}
 

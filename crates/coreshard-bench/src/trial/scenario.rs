@@ -123,7 +123,7 @@ impl fmt::Display for Scenario {
 }
 
 /// Why a text is no [`Scenario`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct ParseScenarioError {
     /// As it is shown: in quotes, shortened.
     given: String,
@@ -135,6 +135,8 @@ impl fmt::Display for ParseScenarioError {
         write!(f, "{} is no program of a sweep; there are {}", self.given, all.join(", "))
     }
 }
+
+coreshard_topology::readable_debug!(ParseScenarioError);
 
 impl std::error::Error for ParseScenarioError {}
 

@@ -8,7 +8,6 @@ use super::op::Op;
 use super::unfit::Unfit;
 
 /// How a request failed. Its text names the device, the request, the kernel's reason, and what became of the device.
-#[derive(Debug)]
 pub struct IoError {
     // Small where all goes well.
     inner: Box<Inner>,
@@ -97,6 +96,8 @@ impl fmt::Display for IoError {
         }
     }
 }
+
+coreshard_topology::readable_debug!(IoError);
 
 impl std::error::Error for IoError {}
 

@@ -6,7 +6,6 @@ use super::io_error::IoError;
 use super::request::Request;
 
 /// A request that was not accepted, and why. Nothing happened, and the payload is here.
-#[derive(Debug)]
 pub struct Refused {
     pub(crate) request: Request,
     pub(crate) error: IoError,
@@ -33,6 +32,8 @@ impl fmt::Display for Refused {
         write!(f, "not accepted: {}", self.error)
     }
 }
+
+coreshard_topology::readable_debug!(Refused);
 
 impl std::error::Error for Refused {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {

@@ -60,7 +60,7 @@ impl fmt::Display for TagPolicy {
 }
 
 /// Why a text is no [`TagPolicy`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct ParseTagPolicyError {
     /// As it is shown: in quotes, shortened.
     given: String,
@@ -76,6 +76,8 @@ impl fmt::Display for ParseTagPolicyError {
         )
     }
 }
+
+coreshard_topology::readable_debug!(ParseTagPolicyError);
 
 impl std::error::Error for ParseTagPolicyError {}
 

@@ -46,7 +46,6 @@ impl Default for TagSetSpec {
 }
 
 /// Why there is no tag set.
-#[derive(Debug)]
 pub struct TagSetError {
     pub(super) kind: ErrorKind,
 }
@@ -72,6 +71,8 @@ impl fmt::Display for TagSetError {
         }
     }
 }
+
+coreshard_topology::readable_debug!(TagSetError);
 
 impl std::error::Error for TagSetError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {

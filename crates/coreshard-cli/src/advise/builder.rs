@@ -35,8 +35,10 @@ pub(super) fn tuned(
         .ok_or_else(|| interrupted("interrupted before every candidate had its turn"))?;
     let best = tuning.recommended();
     let worth = format!(
-        "under the less suitable of two loads (every CPU queues and waits; one CPU queues bursts) it has {:.0} % of the best one's throughput; {} of {} seeds find the same",
+        "under the less suitable of two loads (every CPU queues and waits; one CPU queues bursts) it has {:.0} % of the best one's throughput; the best under the first alone is {}, under the second {}; {} of {} seeds find the same",
         best.worth * 100.0,
+        tuning.fastest(|it| it.even),
+        tuning.fastest(|it| it.lopsided),
         tuning.agreeing,
         tuning.rounds
     );

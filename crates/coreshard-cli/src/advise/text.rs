@@ -6,7 +6,7 @@ use coreshard_advise::measure::{Measured, MeasuredQueue};
 use coreshard_advise::{Finding, Setting, Verdict};
 
 use super::advice::Advice;
-use crate::top::figures;
+use crate::number::figures;
 
 /// Characters of a line.
 const WIDTH: usize = 100;

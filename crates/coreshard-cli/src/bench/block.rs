@@ -1,7 +1,7 @@
 //! `coreshard bench block`: the block layer, in fio's words.
 
 use std::num::NonZeroUsize;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Mutex;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -15,7 +15,6 @@ use coreshard_results::{BlockResults, Interrupts};
 use coreshard_sim::{Machine as Simulated, Profile, Sim};
 use coreshard_topology::input;
 
-use super::destination::{Destination, ForceArgs};
 use super::progress::Bar;
 use super::queue::Site;
 use super::seeds::{SeedsArgs, side_by_side};
@@ -24,6 +23,7 @@ use crate::failure::{bad_input, interrupted};
 use crate::machine::{Machine, MachineArgs};
 use crate::number::{few, whole};
 use crate::output;
+use crate::results::{JsonArgs, JsonOutput};
 
 /// Declares the options that are words of a job, with the one place that knows what they mean:
 /// [`BlockJob::set`].
@@ -147,7 +147,8 @@ job_options! {
 #[derive(Debug, clap::Args)]
 #[command(mut_arg("machine", |machine| machine.requires("ladder")))]
 pub(crate) struct Args {
-    /// A job file of fio's; its sections run one after another. Options hold for all of them
+    /// A job file of fio's; its sections run one after another. Options hold for all of them. Without a job, memory is read
+    /// for 2 s: no file or device is touched
     #[arg(value_name = "JOBFILE")]
     job_file: Option<PathBuf>,
 
@@ -191,12 +192,9 @@ pub(crate) struct Args {
     #[arg(long, visible_alias = "allow_mounted_write")]
     allow_mounted_write: bool,
 
-    /// Write the results as fio's JSON; with "-" to standard output, and nothing else there
-    #[arg(long, value_name = "FILE|-")]
-    json: Option<PathBuf>,
-
+    // The JSON is fio's.
     #[command(flatten)]
-    force: ForceArgs,
+    json: JsonArgs,
 
     /// As fio's: json writes to standard output where --json names no file, and json+ also tells how
     /// often each latency was seen
@@ -214,10 +212,34 @@ enum OutputFormat {
     JsonPlus,
 }
 
+/// The words of the job that runs if none is given. It touches no file and no device, and ends soon.
+const HARMLESS: [(&str, &str); 7] = [
+    ("name", "memory"),
+    ("ioengine", "memory"),
+    ("rw", "randread"),
+    ("size", "64M"),
+    ("iodepth", "16"),
+    ("runtime", "2"),
+    ("time_based", "1"),
+];
+
 impl Args {
+    /// True if no job is given, in a file or by options.
+    fn is_without_job(&self) -> bool {
+        self.job_file.is_none() && self.job.given().is_empty()
+    }
+
     fn jobs(&self) -> anyhow::Result<Vec<BlockJob>> {
         let mut jobs = match &self.job_file {
-            None => vec![BlockJob::default()],
+            None => {
+                let mut job = BlockJob::default();
+                if self.is_without_job() {
+                    for (word, value) in HARMLESS {
+                        job.set(word, value).map_err(anyhow::Error::msg)?;
+                    }
+                }
+                vec![job]
+            }
             Some(path) => {
                 let text = input::text(path, input::JOBS_BYTES)
                     .with_context(|| format!("the job file {} cannot be read", input::path(path)))
@@ -235,39 +257,26 @@ impl Args {
         Ok(jobs)
     }
 
-    /// Where the JSON goes, found to be writable; `None` where it goes nowhere, or to standard
-    /// output.
-    fn destination(&self) -> anyhow::Result<Option<Destination>> {
-        self.force.apply();
-        let path = self.json.as_deref().filter(|_| !self.json_to_stdout());
-        path.map(Destination::open).transpose()
-    }
-
-    fn json_to_stdout(&self) -> bool {
-        match self.json.as_deref() {
-            Some(path) => path == Path::new("-"),
-            None => self.output_format != OutputFormat::Normal,
+    /// Where the JSON goes, checked to be writable.
+    fn destination(&self) -> anyhow::Result<JsonOutput> {
+        if !self.json.is_given() && self.output_format != OutputFormat::Normal {
+            return Ok(JsonOutput::to_stdout());
         }
+        self.json.open()
     }
 
     fn finish(
         &self,
-        destination: Option<Destination>,
+        destination: JsonOutput,
         text: &str,
         write_json: impl Fn(&mut dyn std::io::Write) -> std::io::Result<()>,
     ) -> anyhow::Result<()> {
-        if self.json_to_stdout() {
+        let json = || {
             let mut json = Vec::new();
             write_json(&mut json)?;
-            output::print(&String::from_utf8(json)?)?;
-        } else {
-            output::print(text)?;
-        }
-        if let Some(file) = destination {
-            let path = file.path().to_owned();
-            file.write(write_json)?;
-            output::warn(&format!("report written to {}", input::path(&path)));
-        }
+            Ok(String::from_utf8(json)?)
+        };
+        destination.print(json, || Ok(text.to_owned()))?;
         if Bar::was_interrupted() {
             return Err(interrupted("interrupted: the results hold what was measured until then"));
         }
@@ -283,7 +292,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let bench = BlockBench { jobs: args.jobs()?, repeat: args.repeat };
     let site = Site::here(Machine::here()?);
     let destination = args.destination()?;
-    if let Some(destination) = &destination {
+    if let Some(destination) = destination.file() {
         let inputs = bench.jobs.iter().filter_map(|job| job.filename.as_deref());
         inputs.chain(args.job_file.as_deref()).try_for_each(|file| destination.is_not(file))?;
     }
@@ -293,6 +302,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     results.timestamp =
         SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     results.notes.extend(site.notes);
+    if args.is_without_job() {
+        results.notes.push(
+            "no job was given: random reads of 64 MiB of memory for 2 s, which is the speed of the block layer \
+             itself; measure a file or a device with --filename"
+                .to_owned(),
+        );
+    }
     nothing_measured(&results)?;
     if args.output_format != OutputFormat::JsonPlus {
         results = results.without_bins();

@@ -9,12 +9,11 @@ use std::sync::Mutex;
 use anyhow::{Context, bail};
 use coreshard::{CpuSet, Host, Intake, Scope, Topology, Wake};
 use coreshard_bench::{BenchMachine, QueueBench, over_seeds, with_curves};
-use coreshard_report::{csv, html, json, table};
+use coreshard_report::{csv, html, table};
 use coreshard_results::QueueResults;
 use coreshard_sim::{Machine as Simulated, Sim};
 use coreshard_topology::{ShardSize, Usable, input};
 
-use super::destination::{Destination, ForceArgs};
 use super::progress::Bar;
 use super::seeds::{SeedsArgs, side_by_side};
 use super::simulated::{self, Shared, SimArgs};
@@ -22,6 +21,7 @@ use crate::failure::{bad_input, interrupted};
 use crate::machine::{Machine, MachineArgs};
 use crate::number::{many, whole};
 use crate::output;
+use crate::results::{self, Destination, JsonArgs, JsonOutput};
 
 /// Where the page goes if nothing was said of where results go.
 const DEFAULT_PAGE: &str = "./coreshard-bench.html";
@@ -83,9 +83,8 @@ pub(crate) struct Args {
           value_parser = whole::<usize, 1, 65_536>)]
     shard_size: usize,
 
-    /// Write the results as JSON; with "-" to standard output, and nothing else there
-    #[arg(long, value_name = "FILE|-")]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    json: JsonArgs,
 
     /// Write the results as CSV
     #[arg(long, value_name = "FILE")]
@@ -95,9 +94,6 @@ pub(crate) struct Args {
     /// is asked for]
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-
-    #[command(flatten)]
-    force: ForceArgs,
 }
 
 /// Numbers of CPUs.
@@ -181,54 +177,36 @@ impl Args {
 
 /// Where the results go, found to be writable.
 struct Destinations {
-    json: Option<Destination>,
-    json_to_stdout: bool,
+    json: JsonOutput,
     csv: Option<Destination>,
     html: Option<Destination>,
 }
 
 impl Destinations {
     fn open(args: &Args) -> anyhow::Result<Self> {
-        args.force.apply();
-        let json_to_stdout = args.json.as_deref() == Some(Path::new("-"));
-        let json = args.json.as_deref().filter(|_| !json_to_stdout);
         let (csv, mut html) = (args.csv.as_deref(), args.html.as_deref());
-        if args.json.is_none() && csv.is_none() && html.is_none() {
+        if !args.json.is_given() && csv.is_none() && html.is_none() {
             html = Some(Path::new(DEFAULT_PAGE));
         }
-        let [json, csv, html] = Destination::open_all([json, csv, html])?;
-        Ok(Self { json, json_to_stdout, csv, html })
+        let [json, csv, html] = Destination::open_all([args.json.file(), csv, html])?;
+        Ok(Self { json: args.json.output(json), csv, html })
     }
 
     fn write(self, results: &QueueResults) -> anyhow::Result<()> {
-        if self.json_to_stdout {
-            let mut text = Vec::new();
-            json::write_queue(results, &mut text)?;
-            output::print(&String::from_utf8(text)?)?;
-        } else {
-            output::print(&table::queue(results, output::columns()))?;
-        }
-        if let Some(file) = self.json {
-            let path = file.path().to_owned();
-            file.write(|out| json::write_queue(results, out))?;
-            said(&path);
-        }
+        let table = || Ok(table::queue(results, output::columns()));
+        self.json.print(|| results::pretty(results), table)?;
         if let Some(file) = self.csv {
             let path = file.path().to_owned();
             file.write(|out| csv::write_queue(results, out))?;
-            said(&path);
+            output::written(&path);
         }
         if let Some(file) = self.html {
             let path = file.path().to_owned();
             file.write(|out| out.write_all(html::queue_page(results).as_bytes()))?;
-            said(&path);
+            output::written(&path);
         }
         Ok(())
     }
-}
-
-pub(super) fn said(path: &Path) {
-    output::warn(&format!("report written to {}", input::path(path)));
 }
 
 /// What the benchmark stands on, and what to say of it.

@@ -11,13 +11,13 @@ use coreshard_trace::{
     Binary, DebugSource, Layout, TypeTable, latent_sharing, most_mixed, most_wasteful,
     propose_layouts,
 };
-use serde_json::json;
 
 use crate::failure::bad_input;
 use crate::machine::MachineArgs;
 use crate::number::few;
 use crate::output;
 use crate::replay::PlacementArgs;
+use crate::results::{self, JsonArgs};
 
 /// Of a file with BTF; the kernel's has 6 MB, and one of all modules some 30.
 const MOST_BTF_BYTES: u64 = 1 << 30;
@@ -71,14 +71,15 @@ pub(crate) struct Args {
     /// How to show it
     #[arg(long, value_enum, default_value_t = LayoutFormat::Table)]
     format: LayoutFormat,
+
+    #[command(flatten)]
+    json: JsonArgs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum LayoutFormat {
     /// For people
     Table,
-    /// For programs
-    Json,
     /// A drawing of the lines
     Svg,
 }
@@ -117,30 +118,27 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     }
     let layouts: Vec<_> =
         layouts.into_iter().filter_map(|id| Layout::of(&types, id, args.line_bytes)).collect();
-    let text = match args.format {
+    let text = || match args.format {
         LayoutFormat::Table => layouts.iter().map(table::layout).collect::<Vec<_>>().join("\n"),
-        LayoutFormat::Json => serde_json::to_string_pretty(&layouts)? + "\n",
         LayoutFormat::Svg => svg::layouts(&layouts),
     };
-    output::print(&text)
+    args.json.open()?.print(|| results::pretty(&layouts), || Ok(text()))
 }
 
 /// Proposals for the types of a recording.
 fn propose(args: &Args, file: &Path) -> anyhow::Result<()> {
     let machine = args.machine.simulated()?.context("no machine was given")?;
+    let output = args.json.open()?;
     let recording = crate::replay::open(file)?;
     let mut options = args.placement.options_on(&machine, args.most.get())?;
     options.pinned.clone_from(&args.pinned);
     let wrong = |error| bad_input(anyhow!("{}: {error}", input::path(file)));
     if args.latent {
         let latent = latent_sharing(&recording, &machine, &options).map_err(wrong)?;
-        return match args.format {
-            LayoutFormat::Table => output::print(&table::latent(&latent)),
-            LayoutFormat::Json => output::print(&(serde_json::to_string_pretty(&latent)? + "\n")),
-            LayoutFormat::Svg => {
-                Err(bad_input(anyhow!("latent sharing is shown as a table or as JSON")))
-            }
-        };
+        if args.format == LayoutFormat::Svg {
+            return Err(bad_input(anyhow!("latent sharing is shown as a table or as JSON")));
+        }
+        return output.print(|| results::pretty(&latent), || Ok(table::latent(&latent)));
     }
     let proposals = propose_layouts(&recording, &machine, &options).map_err(wrong)?;
     let has = |name: &String| {
@@ -155,11 +153,11 @@ fn propose(args: &Args, file: &Path) -> anyhow::Result<()> {
             input::plain(&all.join(", "))
         )));
     }
-    match args.format {
-        LayoutFormat::Table => output::print(&table::proposals(&proposals)),
-        LayoutFormat::Json => output::print(&(serde_json::to_string_pretty(&proposals)? + "\n")),
-        LayoutFormat::Svg => output::print(&svg::proposals(&proposals)),
-    }
+    let text = || match args.format {
+        LayoutFormat::Table => table::proposals(&proposals),
+        LayoutFormat::Svg => svg::proposals(&proposals),
+    };
+    output.print(|| results::pretty(&proposals), || Ok(text()))
 }
 
 /// What to say where a type is not found.
@@ -202,12 +200,8 @@ fn read(args: &Args) -> anyhow::Result<(TypeTable, String, Option<&str>)> {
 fn lists(args: &Args, types: &TypeTable, name: &str) -> anyhow::Result<()> {
     let wasted = most_wasteful(types, args.line_bytes, args.most.get());
     let mixed = most_mixed(types, args.line_bytes, args.most.get());
-    let text = match args.format {
-        LayoutFormat::Table => table::lists(name, types.records().count(), &wasted, &mixed),
-        _ => {
-            let both = json!({ "most_wasteful": wasted, "most_mixed": mixed });
-            serde_json::to_string_pretty(&both)? + "\n"
-        }
-    };
-    output::print(&text)
+    let both =
+        || results::pretty(&serde_json::json!({ "most_wasteful": wasted, "most_mixed": mixed }));
+    let table = || Ok(table::lists(name, types.records().count(), &wasted, &mixed));
+    args.json.open()?.print(both, table)
 }

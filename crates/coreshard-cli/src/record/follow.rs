@@ -9,9 +9,9 @@ use coreshard_trace::{About, Ending, Lack, RecordingWriter, Spool};
 
 use super::engine::{Engine, RecordedCommand};
 use super::signals::{self, Order, Orders};
-use crate::bench::Growing;
 use crate::failure::bad_input;
 use crate::output;
+use crate::results::Growing;
 
 /// How long to wait where nothing is there to be taken.
 const PAUSE: Duration = Duration::from_micros(500);

@@ -11,18 +11,18 @@ use std::process::ExitCode;
 
 use anyhow::anyhow;
 
-use crate::bench::{Destination, ForceArgs};
 use crate::failure::bad_input;
 use crate::number::many;
 use crate::output;
+use crate::results::{Destination, ForceArgs};
 use engine::{Engine, Language};
 use follow::Windows;
 
 const EXAMPLES: &str = "\
 Examples:
   gcc $(coreshard record --flags c) -o program program.c
-  coreshard record -o program.trace -- ./program --its options
-  coreshard record --engine qemu -o program.trace -- ./any-program
+  coreshard record -o program.trace ./program --its options
+  coreshard record --engine qemu -o program.trace ./any-program
   coreshard replay program.trace --machine epyc-9654-2s";
 
 /// The options of `coreshard record`.
@@ -62,8 +62,15 @@ pub(crate) struct Args {
     force: ForceArgs,
 
     /// The program, and its arguments
-    #[arg(last = true, value_name = "PROGRAM")]
+    #[arg(value_name = "PROGRAM", trailing_var_arg = true)]
     program: Vec<String>,
+}
+
+impl Args {
+    #[cfg(test)]
+    pub(crate) fn program(&self) -> &[String] {
+        &self.program
+    }
 }
 
 /// A time of a program: a year at most.
@@ -87,7 +94,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     if args.program.is_empty() {
         return Err(bad_input(anyhow!(
-            "which program? Write it after --, as in: coreshard record -- ./program"
+            "expected a program, as in: coreshard record ./program --its options"
         )));
     }
     if args.to.is_some_and(|to| to <= args.from) {

@@ -11,13 +11,14 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, anyhow};
 use coreshard_sim::{Machine, Placement};
 use coreshard_topology::{CpuSet, input};
-use coreshard_trace::{Recording, ReplayOptions, ReplayReport, replay};
+use coreshard_trace::{Recording, ReplayOptions, replay};
 
-use crate::bench::{Destination, ForceArgs};
 use crate::failure::bad_input;
 use crate::machine::MachineArgs;
 use crate::number::few;
 use crate::output;
+use crate::results::Destination;
+use crate::results::{self, JsonArgs};
 
 /// Where threads of a recording go on a machine; for all commands that replay.
 #[derive(Debug, clap::Args)]
@@ -91,25 +92,19 @@ pub(crate) struct Args {
     #[arg(long)]
     c2c: bool,
 
-    /// Write everything as JSON; with "-" to standard output, and nothing else there
-    #[arg(long, value_name = "FILE|-")]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    json: JsonArgs,
 
     /// Write a page for browsers
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-
-    #[command(flatten)]
-    force: ForceArgs,
 }
 
 /// Runs the subcommand.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    args.force.apply();
     let machine = args.machine.simulated()?.context("no machine was given")?;
     let recording = open(&args.file)?;
-    let json_file = args.json.as_deref().filter(|path| *path != Path::new("-"));
-    let [json, html] = Destination::open_all([json_file, args.html.as_deref()])?;
+    let [json, html] = Destination::open_all([args.json.file(), args.html.as_deref()])?;
     for destination in [&json, &html].into_iter().flatten() {
         destination.is_not(&args.file)?;
     }
@@ -121,20 +116,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     if let Some(file) = html {
         file.write(|out| out.write_all(page::page(&report, &recording).as_bytes()))?;
     }
-    match json {
-        Some(file) => {
-            let text = json_of(&report)?;
-            file.write(|out| out.write_all(text.as_bytes()))?;
-        }
-        None if args.json.is_some() => return output::print(&(json_of(&report)? + "\n")),
-        None => {}
-    }
     let shown = table::Shown { is_c2c: args.c2c, all_lines: args.lines.is_some() };
-    output::print(&table::report(&report, &recording, shown))
-}
-
-fn json_of(report: &ReplayReport) -> anyhow::Result<String> {
-    Ok(serde_json::to_string_pretty(report)?)
+    args.json
+        .output(json)
+        .print(|| results::pretty(&report), || Ok(table::report(&report, &recording, shown)))
 }
 
 /// Opens a recording.

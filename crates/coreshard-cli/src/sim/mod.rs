@@ -14,11 +14,11 @@ use coreshard_bench::{Ledger, QueueTrial, Scenario};
 use coreshard_sim::search::{Failure, Plan, ReplaySeed, Subject, attempt};
 use coreshard_sim::{Machine, Sim, Summary, View};
 
-use crate::bench::{Destination, ForceArgs};
 use crate::failure::bad_input;
 use crate::machine::MachineArgs;
 use crate::number::{many, seed, whole};
 use crate::output;
+use crate::results::{Destination, ForceArgs};
 use sweep::{Kind, Kth, Step, Sweep};
 
 /// The options of `coreshard sim`.

@@ -8,8 +8,8 @@ use coreshard_results::StudyRow;
 use coreshard_topology::input;
 
 use super::study::{PlannedRun, Study};
-use crate::bench::Destination;
 use crate::failure::bad_input;
+use crate::results::Destination;
 
 /// The longest study: of thousands of machines.
 const STUDY_BYTES: u64 = 16 << 20;

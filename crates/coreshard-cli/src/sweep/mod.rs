@@ -14,6 +14,7 @@ use coreshard_topology::input;
 
 use crate::number::whole;
 use crate::output;
+use crate::results::{self, JsonArgs};
 use folder::Folder;
 use study::{Study, StudyArgs};
 
@@ -82,9 +83,8 @@ struct StatusArgs {
     #[arg(long, conflicts_with = "json")]
     missing: bool,
 
-    /// Print JSON, for programs
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    json: JsonArgs,
 }
 
 /// How far a study has come, for programs.
@@ -122,16 +122,16 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
 fn status(args: &StatusArgs) -> anyhow::Result<()> {
     let folder = Folder::open(&args.folder.folder)?;
     let (runs, missing) = (folder.study().runs(), folder.missing());
-    if args.json {
-        return output::print(&(serde_json::to_string(&StudyStatus { runs, missing })? + "\n"));
-    }
     if args.missing {
         return output::print(
             &missing.iter().map(|number| format!("{number}\n")).collect::<String>(),
         );
     }
     let there = runs - missing.len() as u64;
-    output::print(&format!("{there} of {runs} runs have their results\n"))
+    args.json.open()?.print(
+        || results::pretty(&StudyStatus { runs, missing }),
+        || Ok(format!("{there} of {runs} runs have their results\n")),
+    )
 }
 
 fn written(path: &std::path::Path) -> anyhow::Result<()> {

@@ -13,10 +13,10 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Clear, Paragraph};
 
-use super::figures;
 use super::fit;
 use super::rates::Rates;
 use super::sheets::{self, Sheet};
+use crate::number::figures;
 
 const KEYS: [(&str, &str); 7] = [
     ("q", "quit"),

@@ -4,9 +4,9 @@ use std::cmp::Ordering;
 
 use coreshard::insight::{PoolSnapshot, QueueSnapshot, Snapshot};
 
-use super::figures::{self, ABSENT};
 use super::fit;
 use super::rates::{self, Rates};
+use crate::number::figures::{self, ABSENT};
 
 /// A column of a table whose rows are made of `Row`.
 struct Column<Row> {

@@ -32,6 +32,7 @@ struct Document<'a> {
     notes: &'a [String],
     /// What the machine has, usable or not.
     machine_has: Counts,
+    memory_only_nodes: Vec<u32>,
 }
 
 #[derive(Serialize)]
@@ -91,6 +92,7 @@ pub(super) fn render(view: &View) -> anyhow::Result<String> {
             nodes: whole.nodes(),
             packages: whole.packages(),
         },
+        memory_only_nodes: topology.memory_only_nodes().iter().map(|node| node.0).collect(),
     };
     Ok(serde_json::to_string_pretty(&document)? + "\n")
 }

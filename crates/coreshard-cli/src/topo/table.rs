@@ -7,7 +7,8 @@ use coreshard_topology::{CpuKind, LlcId, Pods, Usable};
 
 use super::view::{View, counted};
 
-pub(super) fn render(view: &View) -> String {
+/// The table, in so many columns.
+pub(super) fn render(view: &View, columns: usize) -> String {
     let mut text = format!("{}\n\n", view.title());
     summary(view, &mut text);
     scopes(view, &mut text);
@@ -18,13 +19,31 @@ pub(super) fn render(view: &View) -> String {
     for note in &view.notes {
         row(&mut text, &format!("note: {note}"));
     }
-    text
+    text.lines().flat_map(|line| folded(line, columns)).map(|line| line + "\n").collect()
 }
 
 /// One line; writing to a String cannot fail.
 fn row(text: &mut String, line: &str) {
     text.push_str(line.trim_end());
     text.push('\n');
+}
+
+/// A line in pieces of at most so many columns. It breaks behind spaces and the commas of lists. What follows stands below the last
+/// column of the line, which is where its text begins after the last wide gap.
+fn folded(line: &str, columns: usize) -> Vec<String> {
+    let gap = line.rfind("  ").map_or(0, |at| at + 2);
+    let indent = if gap > 0 { line[..gap].chars().count() } else { 2 };
+    let indent = " ".repeat(indent.min(columns / 2));
+    let mut lines = vec![String::new()];
+    for piece in line.split_inclusive([' ', ',']) {
+        let last = lines.last_mut().expect("there is always one");
+        let width = last.chars().count() + piece.trim_end().chars().count();
+        if width > columns && !last.trim().is_empty() {
+            lines.push(indent.clone());
+        }
+        lines.last_mut().expect("there is always one").push_str(piece);
+    }
+    lines.into_iter().map(|line| line.trim_end().to_owned()).collect()
 }
 
 fn summary(view: &View, text: &mut String) {
@@ -172,6 +191,17 @@ mod tests {
         assert_eq!(size(32 << 20), "32 MiB");
         assert_eq!(size(1280 << 10), "1.2 MiB");
         assert_eq!(size(1 << 30), "1 GiB");
+    }
+
+    #[test]
+    fn a_long_line_goes_on_below_its_last_column() {
+        let line = "  CPUs      480 (2 per core): 0-2,4-6,8-10,12-14,16-18";
+        let expected = ["  CPUs      480 (2 per core): 0-2,", "            4-6,8-10,12-14,16-18"];
+        assert_eq!(folded(line, 34), expected);
+        assert_eq!(folded(line, 80), [line]);
+        assert_eq!(folded("", 80), [""]);
+        let note = "note: a machine that nobody has seen";
+        assert_eq!(folded(note, 20), ["note: a machine that", "  nobody has seen"]);
     }
 
     #[test]

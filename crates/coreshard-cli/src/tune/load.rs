@@ -18,7 +18,7 @@ const MOST_BYTES: u64 = 64 << 20;
 /// What is known of the load.
 #[derive(Debug, clap::Args)]
 pub(super) struct LoadArgs {
-    /// The load to choose for: unknown (the scope that is regretted least), even, lopsided, or a file that
+    /// The load to choose for: unknown (the scope that loses least under the worse of even and lopsided), even, lopsided, or a file that
     /// `coreshard top --once --json` has written
     #[arg(long, value_name = "NAME|FILE", default_value = "unknown")]
     load: String,

@@ -1,6 +1,7 @@
-//! What `coreshard advise --emit` prints is handed to whom it is for: tuned applies its profile to a recorded tree and takes it
-//! back, and udev matches its rules with devices of this machine and finds the files that they write. Both in mount namespaces where
-//! this machine's own files are read-only.
+//! What `coreshard advise --emit` prints is handed to the program that reads it. tuned applies its profile to a recorded tree and
+//! takes it back. udev matches its rules with devices of this machine and finds the files that they write. A shell runs the
+//! lines for root on a recorded tree. These run in mount namespaces where this machine's own files are read-only. The compiler
+//! checks the lines of a program, and parameters are read by the rules of the kernel.
 #![allow(clippy::print_stdout, reason = "a test that is skipped says why")]
 
 use std::fs;
@@ -8,7 +9,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use coreshard_topology::Topology;
+use coreshard_advise::emit;
+use coreshard_topology::{Scope, Topology};
 use testing::{Lack, skip};
 
 #[allow(unreachable_pub, reason = "it is a module of other test programs, too")]
@@ -59,6 +61,166 @@ fn in_a_namespace(script: &str, folder: &Path) -> Option<Output> {
         .arg(folder)
         .output();
     output.ok().filter(|output| output.stdout.starts_with(b"covered\n"))
+}
+
+/// The text of a form on a machine that has all settings, for whom a test is still to be found: a new form fails here.
+#[test]
+fn every_form_has_a_test_with_its_reader() {
+    let help =
+        Command::new(env!("CARGO_BIN_EXE_coreshard")).args(["advise", "--emit", "?"]).output();
+    let said = String::from_utf8(help.unwrap().stderr).unwrap();
+    let forms = said.split_once("[possible values: ").and_then(|(_, rest)| rest.split_once(']'));
+    let (forms, _) = forms.unwrap_or_else(|| panic!("{said}"));
+    let tests = [
+        ("sysfs", "a_shell_sets_the_machine_and_undoes_it"),
+        ("boot", "parameters_are_what_the_kernel_reads"),
+        ("tuned", "tuned_applies_its_profile_and_takes_it_back"),
+        ("udev", "udev_matches_its_rules_with_devices_and_finds_the_files"),
+        ("builder", "the_compiler_takes_the_lines_of_a_program"),
+    ];
+    assert_eq!(forms.split(", ").collect::<Vec<_>>(), tests.map(|(form, _)| form));
+    let source = include_str!("advise_handed_over.rs");
+    for (form, test) in tests {
+        assert!(source.contains(&format!("\nfn {test}()")), "{form}: {test}");
+    }
+}
+
+/// The newest builds of the library first: one of them is the one that this test is linked with.
+fn libraries() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_BIN_EXE_coreshard")).with_file_name("deps");
+    let made = |path: &PathBuf| fs::metadata(path).and_then(|it| it.modified()).ok();
+    let mut found: Vec<PathBuf> =
+        fs::read_dir(folder).unwrap().flatten().map(|it| it.path()).collect();
+    found.retain(|path| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        name.starts_with("libcoreshard-") && name.ends_with(".rlib")
+    });
+    found.sort_by_key(|path| std::cmp::Reverse(made(path)));
+    found
+}
+
+/// Checks lines that stand in a function which returns errors, as the documentation shows them.
+fn compile(programs: &[String]) {
+    let functions = programs.iter().enumerate().map(|(at, lines)| {
+        format!("pub fn program_{at}() -> Result<(), Box<dyn std::error::Error>> {{\n{lines}\nqueue.drain()?;\nOk(())\n}}\n")
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let source = folder.path().join("emitted.rs");
+    fs::write(&source, functions.collect::<String>()).unwrap();
+    let mut said = Vec::new();
+    for library in libraries() {
+        let output = Command::new("rustc")
+            .args(["--edition", "2024", "--crate-type", "lib", "--emit", "metadata", "-L"])
+            .arg(format!("dependency={}", library.parent().unwrap().display()))
+            .arg("--extern")
+            .arg(format!("coreshard={}", library.display()))
+            .args(["-D", "warnings", "--out-dir"])
+            .args([folder.path(), &source])
+            .output()
+            .unwrap();
+        if output.status.success() {
+            return;
+        }
+        said.push(String::from_utf8_lossy(&output.stderr).into_owned());
+    }
+    panic!("{}", said.first().map_or("the library was not found", String::as_str));
+}
+
+fn printed(arguments: &[&str]) -> String {
+    let command = Command::new(env!("CARGO_BIN_EXE_coreshard")).args(arguments).output().unwrap();
+    assert!(command.status.success(), "{}", String::from_utf8_lossy(&command.stderr));
+    String::from_utf8(command.stdout).unwrap()
+}
+
+#[test]
+fn the_compiler_takes_the_lines_of_a_program() {
+    let mut programs =
+        vec![printed(&["advise", "--emit", "builder", "--no-check", "--machine", "grace"])];
+    for scope in Scope::ALL {
+        for cores in [None, Some(16)] {
+            programs.push(emit::builder(
+                scope,
+                cores,
+                "a reason that is longer than a line, ".repeat(9).trim(),
+            ));
+        }
+    }
+    // `coreshard tune` shows its choice as such lines, too.
+    let tuned = printed(&["tune", "--machine", "pocket", "--seeds", "1", "--items", "20"]);
+    let shown = tuned.lines().find_map(|line| line.strip_prefix("in a program: "));
+    programs.push(format!("let queue = {};", shown.unwrap_or_else(|| panic!("{tuned}"))));
+    compile(&programs);
+}
+
+/// The parameters of a command line as the kernel splits it: at spaces outside of quotes. A parameter of a module is
+/// `module.name=value`; see "The kernel's command-line parameters" in its documentation.
+fn parameters(line: &str) -> Vec<(String, String)> {
+    let (mut words, mut is_quoted) = (vec![String::new()], false);
+    for letter in line.chars() {
+        match letter {
+            '"' => is_quoted = !is_quoted,
+            ' ' if !is_quoted => words.push(String::new()),
+            letter => words.last_mut().unwrap().push(letter),
+        }
+    }
+    assert!(!is_quoted, "a quote is not closed: {line}");
+    let words = words.into_iter().filter(|word| !word.is_empty());
+    let split = |word: String| match word.split_once('=') {
+        Some((name, value)) => (name.to_owned(), value.to_owned()),
+        None => (word, String::new()),
+    };
+    words.map(split).collect()
+}
+
+#[test]
+fn parameters_are_what_the_kernel_reads() {
+    let recording = recording("vdz");
+    let text = emitted(&recording, "boot");
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    let found: Vec<_> = lines.flat_map(parameters).collect();
+    let names: Vec<&str> = found.iter().map(|(name, _)| name.as_str()).collect();
+    assert!(names.contains(&"workqueue.power_efficient"), "{text}");
+    let parameters = recording.path().join("sys/module");
+    for (name, value) in &found {
+        let is_name = |part: &str| part.chars().all(|it| it.is_ascii_alphanumeric() || it == '_');
+        assert!(!value.is_empty() && name.split('.').all(is_name), "{name}={value}: {text}");
+        // A module's parameter is one that the machine has.
+        if let Some((module, name)) = name.split_once('.') {
+            assert!(parameters.join(module).join("parameters").join(name).exists(), "{text}");
+        }
+    }
+}
+
+#[test]
+fn a_shell_sets_the_machine_and_undoes_it() {
+    let recording = recording("vdz");
+    let lines = emitted(&recording, "sysfs");
+    let undone = lines.lines().filter_map(|line| line.strip_prefix("# undo: "));
+    let undone = undone.collect::<Vec<_>>().join("\n");
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("set"), &lines).unwrap();
+    fs::write(folder.path().join("undo"), &undone).unwrap();
+    let places = [
+        "module/workqueue/parameters/default_affinity_scope",
+        "devices/virtual/workqueue/writeback/affinity_scope",
+        "block/vdz/queue/rq_affinity",
+    ];
+    // Only the recorded tree can be written: a line with another path fails.
+    let script = format!(
+        "cp -r {sys} \"$1/sys\"; cd \"$1\"; mount --bind sys /sys; \
+         show() {{ for file in {places}; do cat /sys/$file; done; }}; \
+         sh -eu ./set >&2; show; sh -eu ./undo >&2; echo and back; show",
+        sys = recording.path().join("sys").display(),
+        places = places.join(" "),
+    );
+    let Some(output) = in_a_namespace(&script, folder.path()) else {
+        skip(Lack::Root, "lines for root's shell: a mount namespace cannot be had");
+        return;
+    };
+    let said = String::from_utf8_lossy(&output.stderr);
+    let shown =
+        String::from_utf8_lossy(&output.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert_eq!(shown, "covered cache_shard default 1 and back cache system 0", "{lines}{said}");
 }
 
 #[test]

@@ -49,6 +49,19 @@ fn a_job_of_options_prints_fio_s_lines_and_json() {
 }
 
 #[test]
+fn without_a_job_memory_is_read_and_nothing_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let assert = coreshard().current_dir(&folder).args(["--json"]).assert().success();
+    let json: Value = serde_json::from_slice(&assert.get_output().stdout).unwrap();
+    let job = &json["jobs"][0];
+    assert_eq!(job["job options"]["ioengine"], "memory");
+    assert!(job["read"]["total_ios"].as_u64().unwrap() > 0);
+    assert_eq!(job["write"]["total_ios"], 0);
+    assert!(json.to_string().contains("measure a file or a device with --filename"), "{json}");
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
+}
+
+#[test]
 fn a_job_file_runs_its_sections_with_the_options_on_top() {
     let folder = tempfile::tempdir().unwrap();
     let jobs = folder.path().join("two.fio");

@@ -311,3 +311,34 @@ fn commands_are_found_wherever_they_stand() {
     ];
     assert_eq!(found, expected);
 }
+
+/// JSON takes the place of the text, or goes to a file beside it; and the command knows its own file again.
+#[test]
+fn json_goes_to_standard_output_or_to_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |command: &str, json: &[&str]| {
+        let mut words = assert_cmd::Command::cargo_bin("coreshard").unwrap();
+        let output =
+            words.current_dir(&folder).args(command.split(' ')).args(json).assert().success();
+        String::from_utf8(output.get_output().stdout.clone()).unwrap()
+    };
+    let is_json = |text: &str| serde_json::from_str::<serde_json::Value>(text).is_ok();
+    for command in [
+        "topo --machine pocket",
+        "tune --machine pocket --seeds 1 --items 5",
+        "advise --machine grace --kernel 6.12 --no-check",
+        "c2c --machine pocket --items 2",
+        "bench queue --sim --machine pocket --items 2 --runs 1 --scopes cache",
+        "bench rt index --machine pocket --rounds 2 --seeds 1",
+        "bench block --ioengine memory --size 64k --number_ios 2",
+    ] {
+        for json in [&["--json"][..], &["--json", "-"], &["--json=-"]] {
+            assert!(is_json(&run(command, json)), "{command} {json:?}");
+        }
+        for _ in 0..2 {
+            let text = run(command, &["--json", "it.json"]);
+            assert!(!text.is_empty() && !is_json(&text), "{command}: {text}");
+            assert!(is_json(&std::fs::read_to_string(folder.path().join("it.json")).unwrap()));
+        }
+    }
+}

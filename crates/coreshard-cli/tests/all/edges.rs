@@ -125,8 +125,8 @@ fn help_is_a_word_too() {
         .assert()
         .success()
         .stdout(contains("--outstanding").and(contains("--force")));
-    // It writes no file.
-    coreshard(folder.path(), &["topo", "--help"])
+    // It writes to its own folder alone.
+    coreshard(folder.path(), &["sweep", "gather", "--help"])
         .assert()
         .success()
         .stdout(contains("--force").not());
@@ -227,18 +227,18 @@ fn a_recorded_machine_is_told_whole_and_steers_no_terminal() {
     write("proc/self/cgroup", "0::/\n");
     write("proc/self/mountinfo", "1 2 0:3 / /cg rw - cgroup2 cgroup2 rw\n");
     write("cg/cpuset.cpus.effective", "0-1\n");
-    for format in ["table", "json", "svg"] {
-        let args = ["topo", "--machine", "a\u{1b}]m", "--format", format];
+    for format in ["--format=table", "--json", "--format=svg"] {
+        let args = ["topo", "--machine", "a\u{1b}]m", format];
         let output = coreshard(folder.path(), &args).assert().success().get_output().stdout.clone();
         let text = String::from_utf8(output).unwrap();
         let steers = |letter: char| letter.is_control() && letter != '\n' || letter == '\u{202e}';
         assert!(!text.contains(steers), "{text:?}");
-        if format == "table" {
+        if format == "--format=table" {
             assert!(
                 text.contains("packages  1 of 2") && text.contains("2 of 4 (1 per core): 0-1"),
                 "{text}"
             );
-        } else if format == "json" {
+        } else if format == "--json" {
             let found: serde_json::Value = serde_json::from_str(&text).unwrap();
             assert_eq!(found["machine_has"]["cpus"], 4);
             assert_eq!((&found["cpus"], &found["online"]), (&2.into(), &"0-3".into()));

@@ -23,7 +23,7 @@ fn the_kernels_types_are_shown_in_each_form() {
         predicate::str::contains("struct list_head: 16 bytes")
             .and(predicate::str::contains("prev")),
     );
-    let json = layout(&["--btf", KERNEL, "list_head", "--format", "json"]).success();
+    let json = layout(&["--btf", KERNEL, "list_head", "--json"]).success();
     let json: serde_json::Value = serde_json::from_slice(&json.get_output().stdout).unwrap();
     assert_eq!(json[0]["fields"][1]["offset_bytes"], 8);
     layout(&["--btf", KERNEL, "list_head", "--format", "svg"]).success().stdout(

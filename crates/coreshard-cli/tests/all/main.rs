@@ -22,6 +22,7 @@ mod simulated;
 mod simulated_delays;
 mod site;
 mod sweep;
+mod terminal;
 mod top;
 mod topo;
 

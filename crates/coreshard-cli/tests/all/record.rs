@@ -383,8 +383,7 @@ fn a_proposed_layout_is_worth_more_than_what_is_there() {
     let place = Place::new();
     let program = place.compile("counters", &[]);
     assert_eq!(place.record(&program, &[]), Some(7));
-    let arguments =
-        ["layout", "--replay", "it.trace", "--machine", "epyc-9654-2s", "--format", "json"];
+    let arguments = ["layout", "--replay", "it.trace", "--machine", "epyc-9654-2s", "--json"];
     let done = place.coreshard().args(arguments).output().unwrap();
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     let types: Value = serde_json::from_slice(&done.stdout).unwrap();
@@ -398,8 +397,7 @@ fn a_proposed_layout_is_worth_more_than_what_is_there() {
 impl Place {
     /// What `coreshard layout --replay` says, with these options.
     fn layouts(&self, machine: &str, options: &[&str]) -> Value {
-        let arguments =
-            ["layout", "--replay", "it.trace", "--machine", machine, "--format", "json"];
+        let arguments = ["layout", "--replay", "it.trace", "--machine", machine, "--json"];
         let done = self.coreshard().args(arguments).args(options).output().unwrap();
         assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
         serde_json::from_slice(&done.stdout).unwrap()

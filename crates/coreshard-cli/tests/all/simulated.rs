@@ -246,7 +246,10 @@ fn tuning_tries_scopes_and_recommends_one_with_the_evidence() {
     let is_best = |line: &&str| line.trim_start().starts_with("* ");
     assert_eq!(text.lines().filter(is_best).count(), 1, "{text}");
     assert_eq!(text.lines().nth(2).unwrap().matches("quartiles").count(), 3, "{text}");
-    assert!(text.contains("Recommended: ") && text.contains(".scope(Scope::"), "{text}");
+    assert!(
+        text.contains("Recommended for ") && text.contains(".scope(coreshard::Scope::"),
+        "{text}"
+    );
     assert_eq!(coreshard(&tune).output().unwrap().stdout, output, "equal seeds, equal advice");
     coreshard(&["tune", "--machine", "graec"]).assert().code(2);
     coreshard(&["tune", "--seed", "1"]).assert().code(2);
@@ -255,7 +258,7 @@ fn tuning_tries_scopes_and_recommends_one_with_the_evidence() {
 #[test]
 fn tuning_measures_this_machine_where_no_other_is_named() {
     coreshard(&["tune", "--items", "20", "--rounds", "2"]).assert().success().stdout(
-        predicate::str::contains("measured").and(predicate::str::contains("Recommended: ")),
+        predicate::str::contains("measured").and(predicate::str::contains("Recommended for ")),
     );
 }
 
@@ -277,6 +280,44 @@ fn a_sweep_says_what_it_did_and_its_steps_can_be_replayed() {
     error.stderr(predicate::str::contains("\"stat\" is no kind of call that can fail"));
     let alone = coreshard(&["sim", "replay", "--seed", "3-0", "--kth", "wait:3:x1"]).assert();
     alone.code(2).stderr(predicate::str::contains("--program"));
+}
+
+/// A sweep by `bench queue` over all candidates finds no faster one than `tune` names for the even load.
+#[test]
+fn the_fastest_candidate_is_that_of_a_sweep() {
+    const MACHINE: [&str; 2] = ["--machine", "l3:1 core:12 pu:1"];
+    let json = |words: &[&str]| -> Value {
+        let words = [words, &MACHINE, &["--items", "20", "--seeds", "3", "--json"]].concat();
+        let output = coreshard(&words).assert().success().get_output().stdout.clone();
+        serde_json::from_slice(&output).unwrap()
+    };
+    let tuning = json(&["tune", "--load", "even"]);
+    let candidates = tuning["candidates"].as_array().unwrap();
+    let name = |it: &Value| match it["shard_cores"].as_u64() {
+        Some(cores) => format!("{} of {cores}", it["scope"].as_str().unwrap()),
+        None => it["scope"].as_str().unwrap().to_owned(),
+    };
+    let swept = candidates.iter().map(|candidate| {
+        let cores = candidate["shard_cores"].as_u64().unwrap_or(8).to_string();
+        let scope = candidate["scope"].as_str().unwrap();
+        let rungs = ["--wake", "coalesced", "--intake", "lock-free", "--runs", "1"];
+        let one = ["bench", "queue", "--sim", "--scopes", scope, "--shard-size", &cores];
+        let found = json(&[&one[..], &rungs].concat());
+        (found["results"][0]["items_per_sec"].as_f64().unwrap(), name(candidate))
+    });
+    let swept: Vec<(f64, String)> = swept.collect();
+    assert!(swept.len() > 3, "{swept:?}");
+    let (most, fastest) = swept.iter().max_by(|a, b| a.0.total_cmp(&b.0)).unwrap();
+    assert_eq!(tuning["fastest_even"], **fastest, "{swept:?}");
+    assert_eq!(tuning["optimised_for"], "the even load");
+    // Those that are as good are told apart by their pools.
+    let best = name(&candidates[tuning["best"].as_u64().unwrap() as usize]);
+    let (rate, _) = swept.iter().find(|(_, name)| *name == best).unwrap();
+    assert!(*rate >= 0.97 * most, "{best}: {swept:?}");
+    // Without a load the advice is another, and says so.
+    let unknown = json(&["tune"]);
+    assert_eq!(unknown["fastest_even"], **fastest);
+    assert_eq!(unknown["optimised_for"], "the least loss if the load is not known");
 }
 
 /// A candidate's figure is what it is alone: whatever other loads are tried, and whichever command asks.

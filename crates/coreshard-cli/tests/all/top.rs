@@ -3,8 +3,11 @@
 use std::fs;
 use std::io::Write;
 use std::os::unix::net::UnixListener;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::thread;
+use std::time::Duration;
 
 use assert_cmd::Command;
 use coreshard::insight::InsightServer;
@@ -12,7 +15,10 @@ use coreshard::{CpuSet, Runtime, Sampling, Scope, Topology, Workqueue};
 use predicates::prelude::*;
 use predicates::str::contains;
 use serde_json::Value;
-use testing::{Lack, skip};
+use testing::{Lack, NEVER, skip};
+
+use crate::common::wait_until;
+use crate::terminal::Terminal;
 
 fn top(args: &[&str]) -> Command {
     let mut command = Command::cargo_bin("coreshard").unwrap();
@@ -23,7 +29,7 @@ fn top(args: &[&str]) -> Command {
 /// A process that serves, which is this one.
 struct Served {
     folder: tempfile::TempDir,
-    _queue: Workqueue,
+    queue: Workqueue,
     _server: InsightServer,
 }
 
@@ -40,7 +46,7 @@ impl Served {
         }
         queue.drain().unwrap();
         let server = InsightServer::bind_at(&runtime, folder.path().join("it.sock")).unwrap();
-        Self { folder, _queue: queue, _server: server }
+        Self { folder, queue, _server: server }
     }
 
     fn socket(&self) -> String {
@@ -70,6 +76,53 @@ fn a_person_gets_tables() {
         .stdout(contains("QUEUE ").and(contains("requests")).and(contains("POOL ")))
         // They need two looks.
         .stdout(contains("RATE/S").not());
+}
+
+/// The rate of items that the screen shows, if it is known already.
+fn shown_rate(terminal: &mut Terminal) -> Option<String> {
+    let screen = terminal.screen();
+    let (rate, _) = screen.lines().find_map(|line| line.split_once(" items/s, "))?;
+    (rate != "-").then(|| rate.to_owned())
+}
+
+/// As a person uses it: a look now and then at a program that runs for a while.
+#[test]
+fn it_is_opened_three_times_in_a_terminal_and_its_rates_change() {
+    let served = Served::new();
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let busy = scope.spawn(|| {
+            for items in 1.. {
+                if is_over.load(SeqCst) {
+                    break;
+                }
+                for _ in 0..items * 10 {
+                    served.queue.queue(|| ()).unwrap();
+                }
+                thread::sleep(Duration::from_millis(100));
+            }
+        });
+        let looks = catch_unwind(AssertUnwindSafe(|| {
+            for _ in 0..3 {
+                // Longer than a client is granted.
+                thread::sleep(Duration::from_millis(1_100));
+                let mut terminal = Terminal::of(24, 80, &["top", "--socket", &served.socket()]);
+                let first = wait_until("it shows a rate", NEVER, || shown_rate(&mut terminal));
+                wait_until("the rate changes", NEVER, || {
+                    shown_rate(&mut terminal).filter(|rate| *rate != first)
+                });
+                let screen = terminal.screen();
+                assert!(screen.contains("requests") && screen.contains("Pools"), "{screen}");
+                let last = screen.lines().nth(23).unwrap_or_default();
+                assert!(last.contains("quit") && last.contains("columns"), "{screen}");
+                terminal.press("q");
+                assert_eq!(terminal.exit_code(), Some(0), "{}", terminal.screen());
+            }
+        }));
+        is_over.store(true, SeqCst);
+        busy.join().unwrap();
+        looks.unwrap_or_else(|panic| resume_unwind(panic));
+    });
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use assert_cmd::Command;
+use coreshard_topology::{Preset, Topology};
 use predicates::prelude::*;
 use predicates::str::contains;
 use serde_json::Value;
@@ -19,7 +20,7 @@ fn coreshard(args: &[&str]) -> Command {
 }
 
 fn json(args: &[&str]) -> Value {
-    let mut all = vec!["topo", "--format", "json"];
+    let mut all = vec!["topo", "--json"];
     all.extend(args);
     let output = coreshard(&all).assert().success().get_output().stdout.clone();
     serde_json::from_slice(&output).unwrap()
@@ -181,6 +182,7 @@ fn recording() -> tempfile::TempDir {
         write(&format!("{folder}/cache/index0/type"), "Unified");
         write(&format!("{folder}/cache/index0/shared_cpu_list"), "0-3");
     }
+    write("sys/devices/system/node/node2/cpulist", "\n");
     write("sys/devices/cpu_core/cpus", "0-1");
     write("sys/devices/cpu_atom/cpus", "2-3");
     write("proc/self/status", "Cpus_allowed_list:\t0-2\n");
@@ -200,7 +202,11 @@ fn a_recorded_process_is_limited_as_it_was() {
     assert_eq!((&found["cpu_quota"], &found["worker_limit"]), (&1.5.into(), &2.into()));
     assert_eq!((&found["performance"], &found["efficiency"]), (&"1".into(), &"2".into()));
     assert_eq!(found["cpus"], 2);
-    assert_eq!(lists(&found, "cache_shard"), ["1-2"]);
+    assert_eq!(lists(&found, "cache_shard"), ["1", "2"], "cores of one kind");
+    assert_eq!(lists(&found, "cache"), ["1-2"]);
+    assert_eq!(found["memory_only_nodes"], serde_json::json!([2]));
+    let mut text = coreshard(&["topo", "--machine", root.path().to_str().unwrap()]);
+    text.assert().stdout(contains("and 1 with memory only"));
     assert_eq!(found["scopes"]["numa"]["pods"][0]["node"], Value::Null);
 }
 
@@ -223,7 +229,7 @@ fn malformed_files_and_descriptions_end_with_status_2() {
     bad(&["--shard-size", "0"], &["--shard-size", "at least 1"]);
     bad(&["--shard-size", "-1"], &["--shard-size"]);
     bad(&["--shard-size", "many"], &["--shard-size"]);
-    bad(&["--format", "yaml"], &["json"]);
+    bad(&["--format", "yaml"], &["svg"]);
 
     let root = recording();
     let path = root.path().to_str().unwrap();
@@ -305,11 +311,23 @@ fn a_quota_of_half_a_cpu_leaves_one_worker() {
     };
     let binary = assert_cmd::cargo::cargo_bin("coreshard");
     let enter = format!(
-        "echo $$ > {} && exec \"$0\" topo --format json",
+        "echo $$ > {} && exec \"$0\" topo --json",
         group.folder.join(group.members).display()
     );
     let output = Command::new("sh").arg("-c").arg(enter).arg(&binary).output().unwrap();
     let found: Value = serde_json::from_slice(&output.stdout)
         .unwrap_or_else(|error| panic!("{error}: {output:?}"));
     assert_eq!((&found["cpu_quota"], &found["worker_limit"]), (&0.5.into(), &1.into()));
+}
+
+/// As a person sees it in a terminal of the usual width.
+#[test]
+fn every_machine_fits_in_80_columns() {
+    let presets = Topology::presets().unwrap();
+    for machine in presets.iter().map(Preset::name).chain(["core:4096 pu:1"]) {
+        let mut terminal = crate::terminal::Terminal::of(400, 80, &["topo", "--machine", machine]);
+        assert_eq!(terminal.exit_code(), Some(0), "{machine}");
+        let wrapped = terminal.wrapped();
+        assert!(wrapped.is_empty(), "{machine}: {wrapped:#?}");
+    }
 }

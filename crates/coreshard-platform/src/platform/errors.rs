@@ -5,7 +5,6 @@ use std::{fmt, io};
 use coreshard_topology::CpuSet;
 
 /// Why an affinity could not be had.
-#[derive(Debug)]
 pub struct AffinityError {
     asked: Option<CpuSet>,
     kind: AffinityErrorKind,
@@ -58,6 +57,8 @@ impl fmt::Display for AffinityError {
     }
 }
 
+coreshard_topology::readable_debug!(AffinityError);
+
 impl std::error::Error for AffinityError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match &self.kind {
@@ -68,7 +69,6 @@ impl std::error::Error for AffinityError {
 }
 
 /// Why a thread could not be had as asked for.
-#[derive(Debug)]
 pub struct SpawnError {
     // Small where all goes well.
     inner: Box<(String, SpawnErrorKind)>,
@@ -122,6 +122,8 @@ impl fmt::Display for SpawnError {
         }
     }
 }
+
+coreshard_topology::readable_debug!(SpawnError);
 
 impl std::error::Error for SpawnError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {

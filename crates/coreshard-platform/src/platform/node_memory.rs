@@ -53,7 +53,6 @@ impl fmt::Display for Placement {
 }
 
 /// Why no memory could be had at all.
-#[derive(Debug)]
 pub struct NodeMemoryError {
     bytes: usize,
     reason: io::Error,
@@ -71,6 +70,8 @@ impl fmt::Display for NodeMemoryError {
         write!(f, "{} bytes of memory cannot be mapped: {}", self.bytes, self.reason)
     }
 }
+
+coreshard_topology::readable_debug!(NodeMemoryError);
 
 impl std::error::Error for NodeMemoryError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {

@@ -113,7 +113,6 @@ impl fmt::Display for Policy {
 }
 
 /// Why a thread cannot be scheduled as asked for.
-#[derive(Debug)]
 pub struct PolicyError {
     asked: Policy,
     found: Result<Policy, io::Error>,
@@ -143,6 +142,8 @@ impl fmt::Display for PolicyError {
         cause.iter().try_for_each(|cause| write!(f, ": {cause}"))
     }
 }
+
+coreshard_topology::readable_debug!(PolicyError);
 
 impl std::error::Error for PolicyError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
@@ -213,7 +214,6 @@ impl Drop for LockedMemory {
 }
 
 /// Why memory cannot be locked.
-#[derive(Debug)]
 pub struct MemoryLockError {
     reason: io::Error,
     cause: Option<String>,
@@ -232,6 +232,8 @@ impl fmt::Display for MemoryLockError {
         self.cause.iter().try_for_each(|cause| write!(f, ": {cause}"))
     }
 }
+
+coreshard_topology::readable_debug!(MemoryLockError);
 
 impl std::error::Error for MemoryLockError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {

@@ -41,11 +41,7 @@ impl fmt::Display for TaskPanic {
     }
 }
 
-impl fmt::Debug for TaskPanic {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
+coreshard_topology::readable_debug!(TaskPanic);
 
 impl std::error::Error for TaskPanic {}
 

@@ -76,10 +76,6 @@ impl<G> fmt::Display for LockError<G> {
     }
 }
 
-impl<G> fmt::Debug for LockError<G> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "LockError({self})")
-    }
-}
+coreshard_topology::readable_debug!(<G> LockError<G>);
 
 impl<G> std::error::Error for LockError<G> {}

@@ -65,7 +65,7 @@ impl fmt::Display for Call {
 }
 
 /// Why a text is no [`Call`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct ParseCallError {
     /// As it is shown: in quotes, shortened.
     given: String,
@@ -77,6 +77,8 @@ impl fmt::Display for ParseCallError {
         write!(f, "{} is no kind of call that can fail; there are {}", self.given, all.join(", "))
     }
 }
+
+coreshard_topology::readable_debug!(ParseCallError);
 
 impl std::error::Error for ParseCallError {}
 
@@ -126,7 +128,7 @@ impl fmt::Display for Failing {
 }
 
 /// Why a text is no [`Failing`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct ParseFailingError {
     /// As it is shown: in quotes, shortened.
     given: String,
@@ -146,6 +148,8 @@ impl fmt::Display for ParseFailingError {
         }
     }
 }
+
+coreshard_topology::readable_debug!(ParseFailingError);
 
 impl std::error::Error for ParseFailingError {}
 

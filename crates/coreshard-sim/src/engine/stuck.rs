@@ -10,7 +10,6 @@ use crate::machine::NS;
 use crate::memory::Place;
 
 /// Why a simulation came to no end.
-#[derive(Debug)]
 pub enum SimError {
     /// The simulation cannot be set up.
     Setup(io::Error),
@@ -74,6 +73,8 @@ impl fmt::Display for SimError {
         }
     }
 }
+
+coreshard_topology::readable_debug!(SimError);
 
 impl std::error::Error for SimError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {

@@ -7,7 +7,6 @@ use coreshard_topology::input::{InputError, plain};
 
 /// Why a machine's file cannot be used. Its text is a sentence that names the machine or file, the
 /// line and the key where there is one, what was found and what is allowed.
-#[derive(Debug)]
 pub struct MachineError {
     machine: String,
     line: Option<usize>,
@@ -54,6 +53,8 @@ impl fmt::Display for MachineError {
         }
     }
 }
+
+coreshard_topology::readable_debug!(MachineError);
 
 impl std::error::Error for MachineError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {

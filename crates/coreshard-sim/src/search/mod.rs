@@ -38,7 +38,7 @@ pub trait Subject {
 }
 
 /// A run that failed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Failure {
     /// Brings it about again.
     pub replay: ReplaySeed,
@@ -53,6 +53,8 @@ impl fmt::Display for Failure {
         write!(f, "{}\nschedule and faults: {}", self.what, self.plan)
     }
 }
+
+coreshard_topology::readable_debug!(Failure);
 
 impl std::error::Error for Failure {}
 

@@ -38,7 +38,7 @@ impl fmt::Display for ReplaySeed {
 }
 
 /// Why a text names no run of this search.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct ParseReplaySeedError {
     /// As it is shown: in quotes, shortened.
     given: String,
@@ -62,6 +62,8 @@ impl fmt::Display for ParseReplaySeedError {
         }
     }
 }
+
+coreshard_topology::readable_debug!(ParseReplaySeedError);
 
 impl std::error::Error for ParseReplaySeedError {}
 

@@ -188,7 +188,7 @@ impl<'a> Cursor<'a> {
 }
 
 /// Why a text is not a set of CPUs, and at which column.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct ParseCpuSetError {
     /// The text, escaped and cut: a whole file may have been given.
     shown: String,
@@ -251,5 +251,7 @@ impl fmt::Display for ParseCpuSetError {
         }
     }
 }
+
+crate::readable_debug!(ParseCpuSetError);
 
 impl std::error::Error for ParseCpuSetError {}

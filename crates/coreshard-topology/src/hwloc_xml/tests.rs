@@ -246,3 +246,70 @@ fn foreign_words_in_a_document_are_shown_harmlessly() {
     let machine = Topology::from_hwloc_xml_text("a\u{1b}.xml", &document(model)).unwrap();
     assert_eq!((machine.model(), machine.name()), (Some("\u{fffd}A\u{fffd}"), "a\u{fffd}.xml"));
 }
+
+/// Four small cores that share an L2 cache, and two large ones, with what `kinds` says of them.
+fn big_and_little(kinds: &str) -> Topology {
+    let core = |cpu: u32| {
+        format!(
+            r#"<object type="Core" os_index="{cpu}" cpuset="{0:#x}"><object type="PU" os_index="{cpu}" cpuset="{0:#x}"/></object>"#,
+            1 << cpu
+        )
+    };
+    let level_2 = |cpus: std::ops::Range<u32>| {
+        let cores: String = cpus.map(core).collect();
+        format!(
+            r#"<object type="L2Cache" cache_size="1" depth="2" cache_type="0">{cores}</object>"#
+        )
+    };
+    let caches = [level_2(0..4), level_2(4..5), level_2(5..6)].concat();
+    read(&format!(
+        r#"<topology version="2.0"><object type="Machine" cpuset="0x3f"><object type="Package" os_index="0" cpuset="0x3f">
+        <object type="L3Cache" cache_size="1" depth="3" cache_type="0">{caches}</object></object></object>{kinds}</topology>"#
+    ))
+    .unwrap()
+}
+
+#[test]
+fn kinds_are_told_by_efficiency_or_capacity_where_intels_names_are_not() {
+    let kinds = |attribute: &str, [small, large]: [&str; 2]| {
+        format!(
+            r#"<cpukind cpuset="0x0f" {attribute}="{small}"/><cpukind cpuset="0x30" {attribute}="{large}"/>"#
+        )
+    };
+    let infos = |name: &str, [small, large]: [&str; 2]| {
+        format!(
+            r#"<cpukind cpuset="0x0f"><info name="{name}" value="{small}"/></cpukind>
+            <cpukind cpuset="0x30"><info name="{name}" value="{large}"/></cpukind>"#
+        )
+    };
+    for (name, text) in [
+        ("efficiency", kinds("efficiency", ["0", "1"])),
+        ("forced_efficiency", kinds("forced_efficiency", ["0", "1"])),
+        ("LinuxCapacity", infos("LinuxCapacity", ["446", "1024"])),
+        ("FrequencyMaxMHz", infos("FrequencyMaxMHz", ["1800", "2400"])),
+    ] {
+        let machine = big_and_little(&text);
+        let of = |kind| {
+            let its = machine.cpus().iter().filter(|cpu| cpu.kind == kind);
+            its.map(|cpu| cpu.id).collect::<CpuSet>().to_string()
+        };
+        assert_eq!(
+            (of(CpuKind::Efficiency), of(CpuKind::Performance)),
+            ("0-3".into(), "4-5".into())
+        );
+        let note = format!("told apart by {name}");
+        assert!(machine.notes().iter().any(|it| it.ends_with(&note)), "{:?}", machine.notes());
+        let shards = crate::Pods::new(
+            &machine,
+            machine.online(),
+            crate::Scope::CacheShard,
+            crate::ShardSize::DEFAULT,
+        );
+        let lists: Vec<_> = shards.unwrap().iter().map(|pod| pod.cpus.to_string()).collect();
+        assert_eq!(lists, ["0-3", "4-5"]);
+    }
+    for alike in ["", &infos("LinuxCapacity", ["1000", "1024"]), &kinds("efficiency", ["1", "1"])] {
+        let machine = big_and_little(alike);
+        assert!(machine.cpus().iter().all(|cpu| cpu.kind == CpuKind::Unknown), "{alike}");
+    }
+}

@@ -187,3 +187,53 @@ proptest! {
         }
     }
 }
+
+/// Performance cores with two CPUs each, and efficiency cores in clusters of four, behind one cache.
+fn hybrid(fast: u32, quads: u32) -> Topology {
+    let mut parts = crate::assembly::Parts::new("hybrid".to_owned());
+    parts.cpus.extend((0..2 * fast + 4 * quads).map(|cpu| {
+        let is_fast = cpu < 2 * fast;
+        crate::assembly::RawCpu {
+            id: CpuId(cpu),
+            core: u64::from(if is_fast { cpu / 2 * 2 } else { cpu }),
+            llc: 0,
+            node: None,
+            package: 0,
+            kind: if is_fast { CpuKind::Performance } else { CpuKind::Efficiency },
+            cluster: (!is_fast).then(|| u64::from((cpu - 2 * fast) / 4)),
+            os_core: None,
+            os_package: None,
+        }
+    }));
+    parts.assemble().unwrap()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    #[test]
+    fn no_shard_mixes_kinds_or_cuts_a_cluster(
+        fast in 1_u32..9, quads in 1_u32..6, size in 1_usize..12, hidden in 0_u32..16,
+    ) {
+        let machine = hybrid(fast, quads);
+        let mask: CpuSet = machine.online().iter().filter(|cpu| cpu.0 != hidden).collect();
+        for machine in [machine.restrict(&mask).unwrap(), machine] {
+            let shards = Pods::new(&machine, &mask, Scope::CacheShard, ShardSize::new(size)).unwrap();
+            let cpus = |of: fn(&crate::Cpu) -> u32, it: u32| -> Vec<&crate::Cpu> {
+                machine.cpus().iter().filter(|cpu| mask.contains(cpu.id) && of(cpu) == it).collect()
+            };
+            for shard in &shards {
+                let kinds = shard.cpus.iter().map(|cpu| machine.cpu(cpu).unwrap().kind);
+                let kinds: std::collections::BTreeSet<_> = kinds.collect();
+                prop_assert_eq!(kinds.len(), 1, "{}", shard);
+            }
+            for cpu in machine.cpus().iter().filter(|cpu| mask.contains(cpu.id)) {
+                let cluster = cpus(|it| it.cluster, cpu.cluster);
+                let cores: std::collections::BTreeSet<_> = cluster.iter().map(|it| it.core).collect();
+                let pods: std::collections::BTreeSet<_> =
+                    cluster.iter().map(|it| shards.pod_of(it.id)).collect();
+                prop_assert!(pods.len() == 1 || cores.len() > size, "{:?}", pods);
+            }
+        }
+    }
+}

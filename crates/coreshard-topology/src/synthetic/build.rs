@@ -22,6 +22,7 @@ pub(super) fn topology(machine: &Machine) -> Result<Topology, TopologyError> {
     let package = machine.level(Type::Package);
     let core = machine.level(Type::Core);
     let cache = machine.last_cache();
+    let level_2 = machine.data_cache(2);
     if package.is_none() {
         parts.notes.push("no package is described; the whole machine is taken as one".into());
     }
@@ -49,6 +50,7 @@ pub(super) fn topology(machine: &Machine) -> Result<Topology, TopologyError> {
             node: nodes.of_cpu(place, total),
             package: package_object as u64,
             kind: CpuKind::Unknown,
+            cluster: level_2.is_some().then(|| object(level_2) as u64),
             os_core: core_numbers.as_ref().map(|numbers| numbers[object(core)]),
             os_package: package_numbers.as_ref().map(|numbers| numbers[package_object]),
         });

@@ -136,6 +136,14 @@ impl Machine {
         self.levels.iter().filter(|level| rank(level).is_some()).max_by_key(|level| rank(level))
     }
 
+    /// The caches of a level that hold data.
+    pub(super) fn data_cache(&self, wanted: u32) -> Option<&Level> {
+        self.levels.iter().find(|level| match level.kind {
+            Type::Cache { level, holds } => level == wanted && holds != CacheHolds::Instructions,
+            _ => false,
+        })
+    }
+
     /// The number of CPUs.
     pub(super) fn cpus(&self) -> usize {
         self.levels.last().map_or(0, |pu| pu.width)

@@ -64,6 +64,20 @@ pub(super) fn online(folder: &Folder, parts: &mut Parts) -> Result<CpuSet, Topol
     Ok(online)
 }
 
+/// The CPUs that share an L2 cache with this one: the kernel's cluster since 5.16, else the cache itself.
+fn cluster(folder: &Folder, id: CpuId) -> Result<Option<CpuSet>, TopologyError> {
+    let folder = folder.folder(format!("cpu{id}"));
+    if let Some(cpus) =
+        folder.folder("topology").first_set(&["cluster_cpus_list", "cluster_cpus"])?
+    {
+        return Ok(Some(cpus));
+    }
+    // Level 1 has two.
+    let cache = folder.folder("cache/index2");
+    let is_level_2 = cache.number("level")? == Some(2);
+    if is_level_2 { cache.first_set(&["shared_cpu_list", "shared_cpu_map"]) } else { Ok(None) }
+}
+
 /// Reads the core and package of each CPU online, and puts the CPUs into `parts`.
 pub(super) fn read(
     folder: &Folder,
@@ -72,6 +86,7 @@ pub(super) fn read(
 ) -> Result<(), TopologyError> {
     let mut said: HashMap<CpuId, SharersHash> = HashMap::new();
     let mut core_by_number: HashMap<(u64, Option<u32>, u32), u64> = HashMap::new();
+    let mut cluster_of: HashMap<CpuId, u64> = HashMap::new();
     let (mut coreless, mut packageless) = (CpuSet::new(), CpuSet::new());
     for id in online {
         let topology = folder.folder(format!("cpu{id}/topology"));
@@ -106,6 +121,11 @@ pub(super) fn read(
                 u64::from(id.0)
             }
         };
+        if !cluster_of.contains_key(&id) {
+            let shared = cluster(folder, id)?.unwrap_or_default();
+            let key = u64::from(id.0);
+            cluster_of.extend((&shared & online).iter().map(|sharer| (sharer, key)));
+        }
         said.extend(siblings.map(|siblings| (id, SharersHash::new(&siblings))));
         parts.cpus.push(RawCpu {
             id,
@@ -114,6 +134,7 @@ pub(super) fn read(
             node: None,
             package,
             kind: CpuKind::Unknown,
+            cluster: cluster_of.get(&id).copied(),
             os_core,
             os_package,
         });

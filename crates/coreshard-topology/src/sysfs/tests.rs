@@ -487,3 +487,66 @@ proptest! {
         }
     }
 }
+
+/// `fast` performance cores with two CPUs each, then `thrifty` efficiency cores with an L2 cache for each four, behind one L3.
+fn hybrid(fast: u32, thrifty: u32, has_clusters: bool) -> Topology {
+    let recording = Recording::new();
+    let cpus = 2 * fast + thrifty;
+    let all = format!("0-{}", cpus - 1);
+    recording.file("system/cpu/online", &all);
+    for cpu in 0..cpus {
+        let is_fast = cpu < 2 * fast;
+        let first = if is_fast { cpu / 2 * 2 } else { cpu };
+        let core = if is_fast { format!("{first}-{}", first + 1) } else { cpu.to_string() };
+        recording.modern(cpu, (first, &core), 0, &all);
+        let beyond = cpu.saturating_sub(2 * fast);
+        let quad = 2 * fast + beyond / 4 * 4;
+        let shared = if is_fast { core } else { format!("{quad}-{}", quad + 3) };
+        recording.cache(cpu, 2, "2", "Unified", &shared);
+        if has_clusters {
+            recording.cpu(cpu, "topology/cluster_cpus_list", &shared);
+        }
+    }
+    recording.file("cpu_core/cpus", &format!("0-{}", 2 * fast - 1));
+    recording.file("cpu_atom/cpus", &format!("{}-{}", 2 * fast, cpus - 1));
+    recording.read()
+}
+
+#[test]
+fn a_shard_has_cores_of_one_kind_and_whole_clusters() {
+    for has_clusters in [true, false] {
+        for (fast, thrifty, expected) in [
+            (4, 8, &["0-7", "8-15"][..]),
+            (6, 8, &["0-11", "12-19"]),
+            (2, 8, &["0-3", "4-11"]),
+            // 12 are two shards, of which none can have six.
+            (8, 12, &["0-15", "16-23", "24-27"]),
+            (8, 16, &["0-15", "16-23", "24-31"]),
+        ] {
+            let machine = hybrid(fast, thrifty, has_clusters);
+            let shards =
+                Pods::new(&machine, machine.online(), Scope::CacheShard, ShardSize::DEFAULT);
+            let lists: Vec<_> = shards.unwrap().iter().map(|pod| pod.cpus.to_string()).collect();
+            assert_eq!(lists, expected, "{fast} and {thrifty}");
+        }
+    }
+    // Of those that are asked for, a cluster is too large.
+    let machine = hybrid(2, 8, true);
+    let pairs = Pods::new(&machine, machine.online(), Scope::CacheShard, ShardSize::new(2));
+    let lists: Vec<_> = pairs.unwrap().iter().map(|pod| pod.cpus.to_string()).collect();
+    assert_eq!(lists, ["0-3", "4-5", "6-7", "8-9", "10-11"]);
+}
+
+#[test]
+fn a_part_of_a_machine_has_its_nodes_of_memory_alone() {
+    let recording = Recording::new();
+    recording.file("system/cpu/online", "0-3");
+    for cpu in 0..4 {
+        recording.modern(cpu, (cpu, &cpu.to_string()), 0, "0-3");
+    }
+    recording.file("system/node/node0/cpulist", "0-1").file("system/node/node1/cpulist", "2-3");
+    recording.file("system/node/node2/cpulist", "");
+    let part = recording.read().restrict(&"0-1".parse().unwrap()).unwrap();
+    assert_eq!(part.node_ids(), [NodeId(0)]);
+    assert_eq!(part.memory_only_nodes(), [NodeId(2)], "not the one whose CPUs were left out");
+}

@@ -312,7 +312,6 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
 }
 
 /// Why a recording was not read. Its text names the offset, and what was found there.
-#[derive(Debug)]
 pub struct RecordingError {
     problem: RecordingProblem,
 }
@@ -373,5 +372,7 @@ impl fmt::Display for RecordingError {
         }
     }
 }
+
+coreshard_topology::readable_debug!(RecordingError);
 
 impl std::error::Error for RecordingError {}

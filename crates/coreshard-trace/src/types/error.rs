@@ -5,7 +5,6 @@ use std::fmt;
 use coreshard_topology::input;
 
 /// Why types were not read. Its text names what was read, the offset, what was found and what is allowed.
-#[derive(Debug)]
 pub struct TypesError {
     problem: TypesProblem,
 }
@@ -58,5 +57,7 @@ impl fmt::Display for TypesError {
         }
     }
 }
+
+coreshard_topology::readable_debug!(TypesError);
 
 impl std::error::Error for TypesError {}

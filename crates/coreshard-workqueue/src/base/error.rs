@@ -20,7 +20,7 @@ pub struct Refused<F = ()> {
 }
 
 /// Why an item was refused. Nothing of it was run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RefusedReason {
     /// The queue, or its runtime, is shut down, or is being shut down: it takes nothing more, for good. Stop
@@ -144,6 +144,8 @@ impl fmt::Display for RefusedReason {
     }
 }
 
+coreshard_topology::readable_debug!(RefusedReason);
+
 impl std::error::Error for RefusedReason {}
 
 impl<F> fmt::Display for Refused<F> {
@@ -152,16 +154,11 @@ impl<F> fmt::Display for Refused<F> {
     }
 }
 
-impl<F> fmt::Debug for Refused<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Refused").field("reason", &self.reason).finish_non_exhaustive()
-    }
-}
+coreshard_topology::readable_debug!(<F> Refused<F>);
 
 impl<F> std::error::Error for Refused<F> {}
 
 /// Why a runtime or a workqueue could not be made.
-#[derive(Debug)]
 pub struct BuildError {
     what: String,
     kind: BuildErrorKind,
@@ -267,6 +264,8 @@ impl fmt::Display for BuildError {
     }
 }
 
+coreshard_topology::readable_debug!(BuildError);
+
 impl std::error::Error for BuildError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match &self.kind {
@@ -280,7 +279,7 @@ impl std::error::Error for BuildError {
 /// Work was still going on when a shutdown's time was over. Nothing was thrown away: what was
 /// accepted goes on, and the call may be made again. In a process that was forked from the one with the workers
 /// it is not waited for, since it never ends there ([`is_forked`](Self::is_forked)).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct ShutdownTimeout {
     in_flight: u64,
     is_forked: bool,
@@ -327,10 +326,12 @@ impl fmt::Display for ShutdownTimeout {
     }
 }
 
+coreshard_topology::readable_debug!(ShutdownTimeout);
+
 impl std::error::Error for ShutdownTimeout {}
 
 /// A word that names no rung of a ladder.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct ParseRungError {
     ladder: &'static str,
     /// As it is shown: in quotes, shortened.
@@ -358,11 +359,13 @@ impl fmt::Display for ParseRungError {
     }
 }
 
+coreshard_topology::readable_debug!(ParseRungError);
+
 impl std::error::Error for ParseRungError {}
 
 /// A wait that could never end: an item waits for its own queue, or a forked process for workers
 /// that it does not have.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct WouldDeadlock {
     queue: String,
     kind: DeadlockKind,
@@ -443,11 +446,13 @@ impl fmt::Display for WouldDeadlock {
     }
 }
 
+coreshard_topology::readable_debug!(WouldDeadlock);
+
 impl std::error::Error for WouldDeadlock {}
 
 /// Why a wait with a time-out for all of a queue's items has ended without them. The queue is as it was before, and
 /// what was waited for goes on.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct WaitError {
     kind: WaitErrorKind,
 }
@@ -500,6 +505,8 @@ impl fmt::Display for WaitError {
     }
 }
 
+coreshard_topology::readable_debug!(WaitError);
+
 impl std::error::Error for WaitError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match &self.kind {
@@ -511,7 +518,7 @@ impl std::error::Error for WaitError {
 
 /// What a wait for an item yields in a process that was forked from the item's: it never ends
 /// there. [`Panic::into_payload`](crate::Panic::into_payload) holds it; [`join`](crate::join), `install` and `scope` throw it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Forked;
 
 impl Forked {
@@ -533,12 +540,14 @@ impl fmt::Display for Forked {
     }
 }
 
+coreshard_topology::readable_debug!(Forked);
+
 impl std::error::Error for Forked {}
 
 /// What a wait for an item yields that was dropped before anybody had begun it: its queue was shut down by
 /// [`shutdown_now`](crate::Workqueue::shutdown_now), which hands such items back, and it was dropped then.
 /// [`Panic::into_payload`](crate::Panic::into_payload) holds it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Dropped;
 
 impl Dropped {
@@ -553,6 +562,8 @@ impl fmt::Display for Dropped {
         f.write_str(self.as_str())
     }
 }
+
+coreshard_topology::readable_debug!(Dropped);
 
 impl std::error::Error for Dropped {}
 

@@ -25,7 +25,7 @@ use std::time::Duration;
 
 use coreshard_platform::{AtomicInt, Platform, Reading, user};
 
-use super::limiter::Claim;
+use super::limiter::GateAnswer;
 use super::pool_link::{Entry, PoolLink, inside};
 use crate::pool::{CurrentWorker, Inside, SpawnPlace, inside_item, is_waited_for_by};
 
@@ -276,17 +276,17 @@ impl<P: Platform> Claimable<P> {
     }
 
     /// The waiter takes it, if its queue's gate lets it begin: then the caller calls [`Self::run`].
-    pub(crate) fn claim(&self) -> Claim {
+    pub(crate) fn claim(&self) -> GateAnswer {
         let _reading = Reading::<P>::begin();
         if !self.is_queued() {
-            return Claim::Begun;
+            return GateAnswer::Begun;
         }
         // SAFETY: the link counts the item, which had not begun within this section, and so is there until its end.
         let link = unsafe { self.link.as_ref() };
         // Relaxed: what the item holds came with the handle.
         let claim = || self.state.compare_exchange(QUEUED, WAITER, Relaxed, Relaxed).is_ok();
         let claimed = link.begin_beside_pool(self.is_part, claim);
-        if claimed == Claim::Claimed {
+        if claimed == GateAnswer::Claimed {
             P::item_is_taken();
         }
         claimed

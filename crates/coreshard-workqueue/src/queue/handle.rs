@@ -10,7 +10,7 @@ use coreshard_platform::user::{self, Thrown};
 use coreshard_platform::{Platform, Time};
 
 use super::claimable::{Claimable, PATIENCE, Wait};
-use super::limiter::Claim;
+use super::limiter::GateAnswer;
 use super::panics::{Panic, Unclaimed};
 use super::pool_link::Entry;
 use crate::base::completion::Completion;
@@ -199,12 +199,12 @@ pub(crate) fn wait_for<P: Platform, T>(
         loop {
             match claimable.claim() {
                 // SAFETY: claimed just now.
-                Claim::Claimed => return Some(unsafe { item.run() }),
-                Claim::Begun => break,
+                GateAnswer::Claimed => return Some(unsafe { item.run() }),
+                GateAnswer::Begun => break,
                 // Nobody tells of a thaw.
-                Claim::Frozen => drop(blocking::<P, _>(|| over.wait_timeout(PATIENCE))),
+                GateAnswer::Frozen => drop(blocking::<P, _>(|| over.wait_timeout(PATIENCE))),
                 // Another worker sets it aside, if there is one.
-                Claim::Stopped => {
+                GateAnswer::Stopped => {
                     let sleep = || over.wait_timeout(PATIENCE);
                     if blocking_if_relieved::<P, _>(sleep).is_none() && claimable.cancel() {
                         return Some(Err(Thrown::new(Box::new(Dropped))));

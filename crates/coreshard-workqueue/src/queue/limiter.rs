@@ -142,7 +142,7 @@ impl<P: Platform> Limits<P> {
 
 /// What came of a waiter's attempt to take an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Claim {
+pub(crate) enum GateAnswer {
     /// It is the waiter's to run.
     Claimed,
     /// Another thread has it, or it was cancelled.
@@ -257,13 +257,13 @@ impl<P: Platform> Limiter<P> {
     }
 
     /// See [`PoolLink::begin_beside_pool`](super::pool_link::PoolLink::begin_beside_pool).
-    pub(super) fn begin_beside_pool(&self, claim: impl FnOnce() -> bool) -> Claim {
+    pub(super) fn begin_beside_pool(&self, claim: impl FnOnce() -> bool) -> GateAnswer {
         let turns = self.turns.lock();
         // Only a freeze sets it to 0.
         match turns.most {
-            0 => Claim::Frozen,
-            _ if claim() => Claim::Claimed,
-            _ => Claim::Begun,
+            0 => GateAnswer::Frozen,
+            _ if claim() => GateAnswer::Claimed,
+            _ => GateAnswer::Begun,
         }
     }
 

@@ -10,7 +10,7 @@ use coreshard_topology::{CpuSet, Pods, Scope, ShardSize, Topology};
 use super::capacity::Capacity;
 use super::claimable::Claimable;
 use super::generations::{Closed, Generations, Origin};
-use super::limiter::Claim;
+use super::limiter::GateAnswer;
 use super::queue_core::QueueCore;
 use super::{Entry, PoolLink};
 use crate::base::error::RefusedReason;
@@ -194,7 +194,7 @@ fn loom_an_item_that_its_waiter_runs_is_in_flight_until_it_is_over() {
                 model.check();
             })
         };
-        if item.claim() == Claim::Claimed {
+        if item.claim() == GateAnswer::Claimed {
             model.run();
             item.end_in_model();
             model.check();

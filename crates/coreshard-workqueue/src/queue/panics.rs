@@ -69,12 +69,6 @@ impl Panic {
     }
 }
 
-impl fmt::Debug for Panic {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Panic").field(&self.message()).finish()
-    }
-}
-
 impl fmt::Display for Panic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(forked) = self.thrown.downcast_ref::<Forked>() {
@@ -89,6 +83,8 @@ impl fmt::Display for Panic {
         }
     }
 }
+
+coreshard_topology::readable_debug!(Panic);
 
 impl std::error::Error for Panic {}
 

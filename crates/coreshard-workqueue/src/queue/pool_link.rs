@@ -23,7 +23,7 @@ use coreshard_platform::user::Thrown;
 use coreshard_platform::{AtomicInt, Padded, Platform, Reading, fields};
 
 use super::capacity::Permit;
-use super::limiter::{Claim, Limiter, SendItem};
+use super::limiter::{GateAnswer, Limiter, SendItem};
 use super::queue_core::QueueCore;
 use super::watched::WatchedItem;
 use crate::base::item::{Item, ItemBody, Plain};
@@ -348,14 +348,18 @@ impl<P: Platform> PoolLink<P> {
     /// begun, unless the queue is frozen or was shut down at once. A part of what has begun passes in the latter case.
     ///
     /// A freeze and this call are serialized by the limiter's lock, so no item begins after a freeze has returned.
-    pub(super) fn begin_beside_pool(&self, is_part: bool, claim: impl FnOnce() -> bool) -> Claim {
+    pub(super) fn begin_beside_pool(
+        &self,
+        is_part: bool,
+        claim: impl FnOnce() -> bool,
+    ) -> GateAnswer {
         if !is_part && self.head.stopped() {
-            return Claim::Stopped;
+            return GateAnswer::Stopped;
         }
         match &self.limiter {
             Some(limiter) => limiter.begin_beside_pool(claim),
-            None if claim() => Claim::Claimed,
-            None => Claim::Begun,
+            None if claim() => GateAnswer::Claimed,
+            None => GateAnswer::Begun,
         }
     }
 

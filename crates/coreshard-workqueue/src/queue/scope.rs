@@ -22,7 +22,7 @@ use coreshard_platform::user::{self, Thrown};
 use coreshard_platform::{AtomicInt, Lock, Platform};
 
 use super::claimable::{Claimable, PATIENCE, Wait, Waiter};
-use super::limiter::Claim;
+use super::limiter::GateAnswer;
 use super::pool_link::Entry;
 use super::workqueue::Workqueue;
 use crate::base::error::{Forked, Refused, RefusedReason};
@@ -220,9 +220,9 @@ impl<P: Platform> ScopeState<P> {
         let mut has_frozen = false;
         for at in (0..offers.items.len()).rev() {
             match offers.items[at].claimable().claim() {
-                Claim::Frozen => has_frozen = true,
-                Claim::Claimed => return Ok(offers.items.remove(at)),
-                Claim::Begun | Claim::Stopped => drop(offers.items.remove(at)),
+                GateAnswer::Frozen => has_frozen = true,
+                GateAnswer::Claimed => return Ok(offers.items.remove(at)),
+                GateAnswer::Begun | GateAnswer::Stopped => drop(offers.items.remove(at)),
             }
         }
         Err(has_frozen)

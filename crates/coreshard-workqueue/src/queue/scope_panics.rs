@@ -10,7 +10,6 @@ use super::scope::{WorkScope, run_to_end};
 use super::workqueue::Workqueue;
 
 /// What the body of a scope and its items threw; see [`Workqueue::try_scope`].
-#[derive(Debug)]
 pub struct ScopePanics {
     body: Option<Panic>,
     items: Vec<Panic>,
@@ -40,6 +39,8 @@ impl fmt::Display for ScopePanics {
         write!(f, "{count} panics in a scope, the first: {first}")
     }
 }
+
+coreshard_topology::readable_debug!(ScopePanics);
 
 impl std::error::Error for ScopePanics {}
 

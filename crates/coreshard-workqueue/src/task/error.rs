@@ -6,7 +6,6 @@ use crate::base::error::Forked;
 use crate::queue::Panic;
 
 /// Why a future that was spawned has left no value; see [`Task::result`](crate::Task::result).
-#[derive(Debug)]
 pub struct TaskError {
     kind: TaskErrorKind,
 }
@@ -103,6 +102,8 @@ impl fmt::Display for TaskError {
         }
     }
 }
+
+coreshard_topology::readable_debug!(TaskError);
 
 impl std::error::Error for TaskError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {

@@ -5,7 +5,6 @@ use std::{error, fmt, io};
 use crate::base::error::BuildError;
 
 /// Why there is no team.
-#[derive(Debug)]
 pub enum TeamError {
     /// A thread could not be started: what the operating system, or whoever was to start it, said. No thread is left that
     /// was.
@@ -27,6 +26,8 @@ impl fmt::Display for TeamError {
         }
     }
 }
+
+coreshard_topology::readable_debug!(TeamError);
 
 impl error::Error for TeamError {
     fn source(&self) -> Option<&(dyn error::Error + 'static)> {

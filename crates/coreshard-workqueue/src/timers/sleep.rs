@@ -38,7 +38,6 @@ const FORKED: &str = "this process was forked from the one whose timekeeper woul
     on a runtime that was made in this process";
 
 /// Why a future cannot sleep.
-#[derive(Debug)]
 pub struct SleepError {
     kind: SleepErrorKind,
 }
@@ -73,6 +72,8 @@ impl fmt::Display for SleepError {
         }
     }
 }
+
+coreshard_topology::readable_debug!(SleepError);
 
 impl std::error::Error for SleepError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {

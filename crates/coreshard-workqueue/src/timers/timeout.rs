@@ -22,7 +22,7 @@ pub struct Timeout<P: Platform, F> {
 }
 
 /// The time was over before the future.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Elapsed {
     after: Duration,
 }
@@ -39,6 +39,8 @@ impl fmt::Display for Elapsed {
         write!(f, "the future was given {:?}, and had not ended by then", self.after)
     }
 }
+
+coreshard_topology::readable_debug!(Elapsed);
 
 impl std::error::Error for Elapsed {}
 

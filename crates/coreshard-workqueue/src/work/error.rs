@@ -10,7 +10,6 @@ use crate::base::error::RefusedReason;
 use crate::timers::TimerError;
 
 /// Why an operation on a [`Work`](crate::Work) was refused. Nothing was changed by it.
-#[derive(Debug)]
 pub struct WorkError {
     /// The type name of the item's function.
     function: &'static str,
@@ -140,6 +139,8 @@ impl fmt::Display for WorkError {
         }
     }
 }
+
+coreshard_topology::readable_debug!(WorkError);
 
 impl std::error::Error for WorkError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {

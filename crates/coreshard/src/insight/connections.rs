@@ -3,7 +3,8 @@
 //! 1. No call of this thread waits but `poll`: sockets are non-blocking.
 //! 2. A client is served for [`TIMEOUT`] in all, from its accept to its last byte.
 //! 3. There are at most [`MAX_CONNECTIONS`]; one more replaces the oldest.
-//! 4. The thread ends as soon as `is_over` is set and the listening socket is shut down, in this order.
+//! 4. Each step reads the clock itself: a reading from before a wait may be any time old.
+//! 5. The thread ends as soon as `is_over` is set and the listening socket is shut down, in this order.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::Shutdown;
@@ -67,24 +68,29 @@ impl<'a> Connections<'a> {
     /// Serves until it is over.
     pub(super) fn serve(mut self) {
         while !self.is_over.load(SeqCst) {
-            let now = Instant::now();
-            self.open.retain(|connection| connection.until > now);
-            self.accepts_from = self.accepts_from.filter(|until| *until > now);
-            let (is_connecting, ready) = self.wait(now);
+            self.expire();
+            let (is_connecting, ready) = self.wait();
             let mut ready = ready.into_iter();
             let runtime = self.runtime;
             self.open.retain_mut(|connection| {
                 !ready.next().unwrap_or(false) || connection.step(runtime).unwrap_or(false)
             });
             if is_connecting && self.accepts_from.is_none() {
-                self.accept(now);
+                self.accept();
             }
         }
     }
 
+    /// Closes the connections whose time is up, and ends a pause of accepting.
+    fn expire(&mut self) {
+        let now = Instant::now();
+        self.open.retain(|connection| connection.until > now);
+        self.accepts_from = self.accepts_from.filter(|until| *until > now);
+    }
+
     /// Waits for the listener or a client. Says whether a client wants to connect, and which connections are
     /// ready.
-    fn wait(&self, now: Instant) -> (bool, Vec<bool>) {
+    fn wait(&self) -> (bool, Vec<bool>) {
         let paused = self.accepts_from.is_some();
         let wanted = if paused { PollFlags::empty() } else { PollFlags::IN };
         let mut all = vec![PollFd::new(self.listener, wanted)];
@@ -92,7 +98,7 @@ impl<'a> Connections<'a> {
             self.open.iter().map(|connection| PollFd::new(&connection.stream, connection.wants())),
         );
         let ends = self.open.iter().map(|connection| connection.until).chain(self.accepts_from);
-        let left = ends.min().map(|until| until.saturating_duration_since(now));
+        let left = ends.min().map(|until| until.saturating_duration_since(Instant::now()));
         let left = left.and_then(|left| Timespec::try_from(left).ok());
         if poll(&mut all, left.as_ref()).is_err() {
             // Interrupted, or out of memory: the next look finds the same.
@@ -102,7 +108,7 @@ impl<'a> Connections<'a> {
         (ready.next().unwrap_or(false), ready.collect())
     }
 
-    fn accept(&mut self, now: Instant) {
+    fn accept(&mut self) {
         match self.listener.accept() {
             Ok((stream, _)) => {
                 let own = address::own_user();
@@ -111,8 +117,8 @@ impl<'a> Connections<'a> {
                     if self.open.len() == MAX_CONNECTIONS {
                         self.open.remove(0);
                     }
-                    let stage = Stage::Reading(Vec::new());
-                    self.open.push(Connection { stream, until: now + TIMEOUT, stage });
+                    let (until, stage) = (Instant::now() + TIMEOUT, Stage::Reading(Vec::new()));
+                    self.open.push(Connection { stream, until, stage });
                 }
             }
             Err(error)
@@ -120,7 +126,7 @@ impl<'a> Connections<'a> {
                     error.kind(),
                     ErrorKind::WouldBlock | ErrorKind::Interrupted | ErrorKind::ConnectionAborted
                 ) => {}
-            Err(_) => self.accepts_from = Some(now + ACCEPT_PAUSE),
+            Err(_) => self.accepts_from = Some(Instant::now() + ACCEPT_PAUSE),
         }
     }
 }

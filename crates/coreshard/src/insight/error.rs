@@ -9,7 +9,6 @@ use coreshard_topology::input;
 use super::protocol::PROTOCOL_VERSION;
 
 /// Why insight cannot be served or had. Its text says what was found, and what to do.
-#[derive(Debug)]
 pub struct InsightError {
     kind: InsightErrorKind,
 }
@@ -173,6 +172,8 @@ impl fmt::Display for InsightError {
         }
     }
 }
+
+coreshard_topology::readable_debug!(InsightError);
 
 impl std::error::Error for InsightError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {

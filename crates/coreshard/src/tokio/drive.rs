@@ -64,7 +64,6 @@ pub fn drive(runtime: Runtime) -> Result<Hooks, HasThreads> {
 }
 
 /// A runtime that was given to [`drive`] has threads of its own.
-#[derive(Debug)]
 pub struct HasThreads {
     runtime: Runtime,
 }
@@ -84,6 +83,8 @@ impl fmt::Display for HasThreads {
         )
     }
 }
+
+coreshard_topology::readable_debug!(HasThreads);
 
 impl std::error::Error for HasThreads {}
 

@@ -7,7 +7,6 @@ use std::time::Duration;
 use crate::{Panic, RefusedReason, SleepError};
 
 /// Why a service on a queue has no response; `E` is the service's own error. It names the queue.
-#[derive(Debug)]
 pub struct ServiceError<E> {
     queue: Arc<str>,
     kind: Kind<E>,
@@ -95,8 +94,13 @@ impl<E> ServiceError<E> {
     }
 }
 
-impl<E: fmt::Display> fmt::Display for ServiceError<E> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl<E> ServiceError<E> {
+    /// Writes the text; `service` writes the error of the service.
+    fn write(
+        &self,
+        f: &mut fmt::Formatter<'_>,
+        service: impl FnOnce(&E, &mut fmt::Formatter<'_>) -> fmt::Result,
+    ) -> fmt::Result {
         let queue = &self.queue;
         match &self.kind {
             Kind::Overloaded { capacity } => write!(
@@ -120,8 +124,21 @@ impl<E: fmt::Display> fmt::Display for ServiceError<E> {
                 write!(f, "the request panicked on the workqueue {queue:?}: {}", panic.message())
             }
             Kind::NoTimer(error) => write!(f, "the request has a deadline, and {error}"),
-            Kind::Service(error) => error.fmt(f),
+            Kind::Service(error) => service(error, f),
         }
+    }
+}
+
+impl<E: fmt::Display> fmt::Display for ServiceError<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.write(f, E::fmt)
+    }
+}
+
+/// As readable as its text; only the service's own error is shown by its `Debug`.
+impl<E: fmt::Debug> fmt::Debug for ServiceError<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.write(f, E::fmt)
     }
 }
 

@@ -196,6 +196,18 @@ fn a_client_that_says_nothing_or_nonsense_does_not_end_the_service() {
     drop(silent);
 }
 
+/// The server grants a client its time when the client comes, not when the server began to wait for one.
+#[test]
+fn a_client_is_served_after_a_pause_longer_than_it_is_granted() {
+    let folder = Folder::new("idle");
+    let server = InsightServer::bind_at(&runtime(), folder.socket()).unwrap();
+    let client = InsightClient::at(server.path());
+    for _ in 0..3 {
+        thread::sleep(std::time::Duration::from_millis(1_100));
+        client.snapshot().unwrap();
+    }
+}
+
 /// What a stranger is told in place of an answer: nothing. The frame is of another version, so that the
 /// user who may ask gets an answer that needs no decoding.
 fn answer_to_a_question(path: &std::path::Path) -> Vec<u8> {

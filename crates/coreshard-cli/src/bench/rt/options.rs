@@ -2,18 +2,16 @@
 
 use std::fmt;
 use std::num::NonZeroUsize;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use coreshard_bench::rt::ExecutorSettings;
 use coreshard_bench::{BenchError, BenchMachine, OverSeeds, over_each_rungs_seeds};
-use coreshard_report::json;
 use coreshard_results::{CyclicResults, PiResults, TranscodeResults};
 use coreshard_rt::{Priority, Rung};
 use coreshard_sim::{Machine, Run};
 use coreshard_topology::Topology;
 
-use super::super::destination::{Destination, ForceArgs};
-use super::super::queue::{Site, other_load, rung, said};
+use super::super::queue::{Site, other_load, rung};
 use super::super::seeds::{SeedsArgs, each_with_each_seed};
 use super::super::simulated::{self, SimArgs};
 use super::latency;
@@ -21,6 +19,7 @@ use crate::failure::{bad_input, interrupted};
 use crate::machine::{self, MachineArgs};
 use crate::number::{few, whole};
 use crate::output;
+use crate::results::{self, Destination, JsonArgs, JsonOutput};
 
 /// Where the benchmark runs, and how much of that it uses; without a machine, on this one.
 #[derive(Debug, clap::Args)]
@@ -280,33 +279,24 @@ noted!(CyclicResults, PiResults, TranscodeResults);
 /// Where results go besides the terminal.
 #[derive(Debug, clap::Args)]
 pub(crate) struct OutputArgs {
-    /// Write the results as JSON; with "-" to standard output, and nothing else there
-    #[arg(long, value_name = "FILE|-")]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    json: JsonArgs,
 
     /// Write a page with the results, and pictures of their distributions
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-
-    #[command(flatten)]
-    force: ForceArgs,
 }
 
 /// The files that results go to.
 pub(crate) struct Output {
-    is_stdout: bool,
-    json: Option<Destination>,
+    json: JsonOutput,
     html: Option<Destination>,
 }
 
 impl OutputArgs {
-    fn is_stdout(&self) -> bool {
-        self.json.as_deref() == Some(Path::new("-"))
-    }
-
     /// Shows what is not of the results, beside JSON on standard output on the other one.
     pub(super) fn show(&self, text: &str) -> anyhow::Result<()> {
-        if self.is_stdout() {
+        if self.json.is_stdout() {
             output::warn(text);
             return Ok(());
         }
@@ -315,11 +305,8 @@ impl OutputArgs {
 
     /// Finds out whether the files can be written, before anything is measured.
     pub(crate) fn open(&self) -> anyhow::Result<Output> {
-        self.force.apply();
-        let is_stdout = self.is_stdout();
-        let json = self.json.as_deref().filter(|_| !is_stdout);
-        let [json, html] = Destination::open_all([json, self.html.as_deref()])?;
-        Ok(Output { is_stdout, json, html })
+        let [json, html] = Destination::open_all([self.json.file(), self.html.as_deref()])?;
+        Ok(Output { json: self.json.output(json), html })
     }
 }
 
@@ -330,23 +317,12 @@ impl Output {
         table: &str,
         page: impl FnOnce() -> String,
     ) -> anyhow::Result<()> {
-        if self.is_stdout {
-            let mut text = Vec::new();
-            json::write(results, &mut text)?;
-            output::print(&String::from_utf8(text)?)?;
-        } else {
-            output::print(table)?;
-        }
-        let mut written = Vec::new();
-        if let Some(file) = self.json {
-            written.push(file.path().to_owned());
-            file.write(|out| json::write(results, out))?;
-        }
+        self.json.print(|| results::pretty(results), || Ok(table.to_owned()))?;
         if let Some(file) = self.html {
-            written.push(file.path().to_owned());
+            let path = file.path().to_owned();
             file.write(|out| out.write_all(page().as_bytes()))?;
+            output::written(&path);
         }
-        written.iter().for_each(|path| said(path));
         Ok(())
     }
 }

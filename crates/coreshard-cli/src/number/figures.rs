@@ -1,10 +1,10 @@
 //! Figures in few places: at most seven, so that many columns fit.
 
 /// What stands where there is no figure.
-pub(super) const ABSENT: &str = "–";
+pub(crate) const ABSENT: &str = "–";
 
 /// Three significant digits and a prefix: `999`, `12.3k`, `4.56M`.
-pub(super) fn count(value: f64) -> String {
+pub(crate) fn count(value: f64) -> String {
     if value < 999.5 {
         return format!("{value:.0}");
     }
@@ -12,7 +12,7 @@ pub(super) fn count(value: f64) -> String {
 }
 
 /// As [`count`], with a digit behind the point below ten, since rates may be small.
-pub(super) fn rate(value: f64) -> String {
+pub(crate) fn rate(value: f64) -> String {
     if value > 0.0 && value < 9.95 { format!("{value:.1}") } else { count(value) }
 }
 
@@ -34,7 +34,7 @@ pub(crate) fn time(ns: u64) -> String {
 }
 
 /// Bytes with a binary prefix: `512B`, `1.50MiB`.
-pub(super) fn bytes(value: u64) -> String {
+pub(crate) fn bytes(value: u64) -> String {
     if value < 1024 {
         return format!("{value}B");
     }
