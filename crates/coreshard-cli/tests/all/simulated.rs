@@ -179,7 +179,7 @@ fn a_calibrated_machine_can_be_simulated() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("here.toml");
     let path = file.to_str().unwrap();
-    coreshard(&["calibrate", "--rounds", "1", "-o", path])
+    coreshard(&["calibrate", "--rounds", "5", "-o", path])
         .assert()
         .success()
         .stdout(predicate::str::contains("wake-up of nobody"));
