@@ -142,7 +142,7 @@ impl Model {
 #[test]
 fn loom_an_item_that_is_queued_anew_by_two_threads_runs_once_for_each_queueing_that_is_not_replaced()
  {
-    Loom::check(2, || {
+    Loom::check(3, || {
         let model = Model::new();
         assert!(model.queue());
         let [worker, other] = [Arc::clone(&model), Arc::clone(&model)];
