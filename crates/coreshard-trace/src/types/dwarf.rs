@@ -8,12 +8,11 @@ use std::collections::HashMap;
 use gimli::{Attribute, AttributeValue, DebuggingInformationEntry, DwTag, Reader as _};
 
 use super::error::TypesError;
+use super::sections::{Dwarf, Slice, Unit};
+use super::split::{Reference, SplitFiles};
 use super::table::{Global, Keyword, Language, Member, Record, Shape, Type, TypeId, TypeTable};
 
-pub(crate) type Slice = gimli::EndianArcSlice<gimli::RunTimeEndian>;
-pub(crate) type Dwarf = gimli::Dwarf<Slice>;
 type Entry = DebuggingInformationEntry<Slice>;
-type Unit = gimli::Unit<Slice>;
 
 /// Entries that may lie within one another.
 const MOST_DEPTH: usize = 512;
@@ -24,6 +23,11 @@ const MOST_SCOPE_BYTES: usize = 4_096;
 /// In keys: the entry is in `.debug_types`, or in the file that several debug files share.
 const IN_TYPES: u64 = 1 << 62;
 const IN_SUPPLEMENT: u64 = 1 << 63;
+/// In keys: the number of the split unit that the entry is in, from 1 on; 0 in the program's own file.
+const SPLIT_SHIFT: u32 = 40;
+const IN_SPLIT: u64 = IN_TYPES - (1 << SPLIT_SHIFT);
+/// As many numbers as there are.
+const MOST_SPLIT: u64 = IN_SPLIT >> SPLIT_SHIFT;
 
 /// What stands open on the way to an entry.
 #[derive(Clone, Default)]
@@ -69,10 +73,16 @@ pub(crate) struct Walk {
     from_high: Vec<(TypeId, usize, u64, Option<u64>)>,
     /// Of each array with several dimensions so far: the one that holds the elements.
     innermost: HashMap<TypeId, TypeId>,
+    /// Split units so far.
+    split: u64,
 }
 
-/// Reads all types and globals; `supplement` is a file that this one refers to.
-pub(crate) fn read(dwarf: &Dwarf, supplement: Option<&Dwarf>) -> Result<TypeTable, TypesError> {
+/// Reads all types and globals; `supplement` and `split` are files that this one refers to.
+pub(crate) fn read(
+    dwarf: &Dwarf,
+    supplement: Option<&Dwarf>,
+    split: &SplitFiles,
+) -> Result<TypeTable, TypesError> {
     let mut walk = Walk {
         table: TypeTable::default(),
         ids: HashMap::new(),
@@ -83,11 +93,13 @@ pub(crate) fn read(dwarf: &Dwarf, supplement: Option<&Dwarf>) -> Result<TypeTabl
         declared: HashMap::new(),
         from_high: Vec::new(),
         innermost: HashMap::new(),
+        split: 0,
     };
     if let Some(supplement) = supplement {
         walk.all(supplement, IN_SUPPLEMENT)?;
     }
     walk.all(dwarf, 0)?;
+    walk.all_split(dwarf, split)?;
     Ok(walk.finish())
 }
 
@@ -161,23 +173,83 @@ fn address(dwarf: &Dwarf, unit: &Unit, value: AttributeValue<Slice>) -> Option<u
 
 impl Walk {
     fn all(&mut self, dwarf: &Dwarf, place: u64) -> Result<(), TypesError> {
+        self.units(dwarf, place, |_| true)
+    }
+
+    /// Walks the units that `select` returns true for; it may change them before.
+    fn units(
+        &mut self,
+        dwarf: &Dwarf,
+        place: u64,
+        mut select: impl FnMut(&mut Unit) -> bool,
+    ) -> Result<(), TypesError> {
         let mut units = dwarf.units();
         loop {
             let header = units.next().map_err(|error| TypesError::dwarf(0, error))?;
             let Some(header) = header else { break };
             let start = header.debug_info_offset().map_or(0, |offset| offset.0);
-            let unit = dwarf.unit(header).map_err(|error| TypesError::dwarf(start, error))?;
-            self.unit(dwarf, &unit, place | start as u64)?;
+            let mut unit = dwarf.unit(header).map_err(|error| TypesError::dwarf(start, error))?;
+            if select(&mut unit) {
+                self.unit(dwarf, &unit, place | start as u64)?;
+            }
         }
         let mut units = dwarf.type_units();
         loop {
             let header = units.next().map_err(|error| TypesError::dwarf(0, error))?;
             let Some(header) = header else { break };
             let start = header.debug_types_offset().map_or(0, |offset| offset.0);
-            let unit = dwarf.unit(header).map_err(|error| TypesError::dwarf(start, error))?;
-            self.unit(dwarf, &unit, place | IN_TYPES | start as u64)?;
+            let mut unit = dwarf.unit(header).map_err(|error| TypesError::dwarf(start, error))?;
+            if select(&mut unit) {
+                self.unit(dwarf, &unit, place | IN_TYPES | start as u64)?;
+            }
         }
         Ok(())
+    }
+
+    /// Walks the units that others stand for, and the types that they refer to.
+    fn all_split(&mut self, program: &Dwarf, files: &SplitFiles) -> Result<(), TypesError> {
+        let mut is_any = false;
+        let mut units = program.units();
+        while let Ok(Some(header)) = units.next() {
+            let start = header.debug_info_offset().map_or(0, |offset| offset.0);
+            let skeleton = program.unit(header).map_err(|error| TypesError::dwarf(start, error))?;
+            let Some(reference) = Reference::of(program, &skeleton) else { continue };
+            is_any = true;
+            match files.find(program, &reference) {
+                Ok(dwarf) => self
+                    .split(&dwarf, Some((&skeleton, reference.id)))
+                    .map_err(|error| error.in_file(&reference.file()))?,
+                Err(why) => self.table.push_missing_file(why),
+            }
+        }
+        let Some(package) = files.package().filter(|_| is_any) else { return Ok(()) };
+        for row in 1..=package.tu_index.unit_count() {
+            let wrong = |error| TypesError::dwarf(0, error);
+            self.split(&package.tu_sections(row, program).map_err(wrong)?, None)?;
+        }
+        Ok(())
+    }
+
+    /// Walks a split unit's sections. A file may hold the units of other skeletons too, which are left to these.
+    fn split(
+        &mut self,
+        dwarf: &Dwarf,
+        of: Option<(&Unit, gimli::DwoId)>,
+    ) -> Result<(), TypesError> {
+        self.split += 1;
+        if self.split > MOST_SPLIT {
+            return Err(TypesError::too_many(MOST_SPLIT as usize));
+        }
+        let place = self.split << SPLIT_SHIFT;
+        let is_its = |unit: &Unit| {
+            unit.dwo_id.is_none() || of.is_some_and(|(_, id)| unit.dwo_id == Some(id))
+        };
+        self.units(dwarf, place, |unit| {
+            if let Some((skeleton, _)) = of {
+                unit.copy_relocated_attributes(skeleton);
+            }
+            is_its(unit)
+        })
     }
 
     fn unit(&mut self, dwarf: &Dwarf, unit: &Unit, start: u64) -> Result<(), TypesError> {
@@ -223,7 +295,7 @@ impl Walk {
 
     /// The key of what an attribute refers to.
     fn want(&mut self, wants: Wants, start: u64, value: Option<AttributeValue<Slice>>) {
-        let place = start & IN_SUPPLEMENT;
+        let place = start & (IN_SUPPLEMENT | IN_SPLIT);
         match value {
             Some(AttributeValue::UnitRef(offset)) => {
                 self.wants.push((wants, start + offset.0 as u64))
@@ -244,7 +316,9 @@ impl Walk {
     fn key(start: u64, value: Option<AttributeValue<Slice>>) -> Option<u64> {
         match value? {
             AttributeValue::UnitRef(offset) => Some(start + offset.0 as u64),
-            AttributeValue::DebugInfoRef(offset) => Some((start & IN_SUPPLEMENT) | offset.0 as u64),
+            AttributeValue::DebugInfoRef(offset) => {
+                Some((start & (IN_SUPPLEMENT | IN_SPLIT)) | offset.0 as u64)
+            }
             AttributeValue::DebugInfoRefSup(offset) => Some(IN_SUPPLEMENT | offset.0 as u64),
             _ => None,
         }
@@ -573,20 +647,5 @@ fn keyword(tag: DwTag) -> Keyword {
         gimli::DW_TAG_union_type => Keyword::Union,
         gimli::DW_TAG_class_type => Keyword::Class,
         _ => Keyword::Struct,
-    }
-}
-
-/// Loads the sections of DWARF out of anything that has sections.
-pub(crate) fn load(
-    mut section: impl FnMut(&str) -> Option<std::sync::Arc<[u8]>>,
-    endian: gimli::RunTimeEndian,
-) -> Dwarf {
-    let load = |id: gimli::SectionId| -> Result<Slice, std::convert::Infallible> {
-        let bytes = section(id.name()).unwrap_or_else(|| std::sync::Arc::from(&[][..]));
-        Ok(Slice::new(bytes, endian))
-    };
-    match Dwarf::load(load) {
-        Ok(dwarf) => dwarf,
-        Err(never) => match never {},
     }
 }

@@ -6,6 +6,8 @@ mod contended;
 pub(crate) mod dwarf;
 mod error;
 mod path;
+pub(crate) mod sections;
+pub(crate) mod split;
 mod table;
 
 pub use binary::{Binary, DebugSource};

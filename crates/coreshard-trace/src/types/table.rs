@@ -154,6 +154,7 @@ pub struct TypeTable {
     types: Vec<Type>,
     languages: Vec<Language>,
     globals: Vec<Global>,
+    missing_files: Vec<String>,
 }
 
 impl TypeTable {
@@ -176,6 +177,10 @@ impl TypeTable {
 
     pub(crate) fn push_global(&mut self, global: Global) {
         self.globals.push(global);
+    }
+
+    pub(crate) fn push_missing_file(&mut self, text: String) {
+        self.missing_files.push(text);
     }
 
     pub(crate) fn sort_globals(&mut self) {
@@ -211,6 +216,24 @@ impl TypeTable {
     #[must_use]
     pub fn globals(&self) -> &[Global] {
         &self.globals
+    }
+
+    /// The files with split debug information that were not read, with the reason. Their types are not in the table.
+    #[must_use]
+    pub fn missing_files(&self) -> &[String] {
+        &self.missing_files
+    }
+
+    /// A sentence on the files that were not read, if there are any.
+    #[must_use]
+    pub fn missing_note(&self) -> Option<String> {
+        let first = self.missing_files.first()?;
+        let others = match self.missing_files.len() - 1 {
+            0 => String::new(),
+            1 => " (and 1 other file)".to_owned(),
+            others => format!(" (and {others} other files)"),
+        };
+        Some(format!("split debug information is incomplete: {first}{others}"))
     }
 
     /// The records that have a name and a size, each once: a type that several units of a program define in

@@ -1,0 +1,235 @@
+//! Types of programs that a compiler makes here: split debug information, and C++ classes.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use coreshard_trace::{Binary, Layout, TypeTable};
+use tempfile::TempDir;
+use testing::{Lack, skip};
+
+/// Sources and programs of one test.
+struct Place(TempDir);
+
+impl Place {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.path(name), text).unwrap();
+    }
+
+    /// Runs a compiler in this folder; false if there is none.
+    fn run(&self, program: &str, arguments: &[&str]) -> bool {
+        let output = Command::new(program).args(arguments).current_dir(self.0.path()).output();
+        let output = match output {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return false,
+            output => output.unwrap(),
+        };
+        assert!(
+            output.status.success(),
+            "{program} {arguments:?}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        true
+    }
+
+    /// Deletes the files whose names end so, and returns how many there were.
+    fn delete(&self, ending: &str) -> usize {
+        let files = std::fs::read_dir(self.0.path()).unwrap().map(|entry| entry.unwrap().path());
+        let mut count = 0;
+        for file in files.filter(|file| file.to_string_lossy().ends_with(ending)) {
+            std::fs::remove_file(file).unwrap();
+            count += 1;
+        }
+        count
+    }
+
+    fn c_program(&self, options: &[&str]) -> Option<PathBuf> {
+        self.write("left.c", LEFT);
+        self.write("right.c", RIGHT);
+        let arguments = [&["-o", "program", "left.c", "right.c"], options].concat();
+        let is_compiled = self.run("cc", &arguments);
+        if !is_compiled {
+            skip(Lack::CCompiler, "cc does not start");
+        }
+        is_compiled.then(|| self.path("program"))
+    }
+
+    fn rust_program(&self, split: &str) -> PathBuf {
+        self.write("program.rs", RUST);
+        let split = format!("-Csplit-debuginfo={split}");
+        let arguments = ["-g", "--edition", "2024", &split, "-Ccodegen-units=4", "program.rs"];
+        assert!(self.run("rustc", &arguments), "rustc compiled this test");
+        self.path("program")
+    }
+}
+
+/// Two units of the same shape, so that their entries lie at the same offsets.
+const LEFT: &str = "struct left { char kind; long count; };\nstruct left left_one;\nint main(void) { return left_one.kind; }\n";
+const RIGHT: &str = "struct sight { int kind; char count; };\nstruct sight right_one;\nint other(void) { return right_one.kind; }\n";
+const RUST: &str = "#[repr(C)] pub struct Kept { pub kind: u8, pub count: u64 }\n\
+    mod inner { #[repr(C)] pub struct Other { pub flag: bool, pub word: u32 } }\n\
+    pub static KEPT: Kept = Kept { kind: 1, count: 2 };\n\
+    fn main() {\n\
+        let other = inner::Other { flag: std::env::args().count() > 0, word: 1 };\n\
+        std::process::exit(i32::from(KEPT.kind) - i32::from(std::hint::black_box(&other).flag) + other.word as i32 - 1);\n\
+    }\n";
+
+fn types(program: &Path) -> TypeTable {
+    Binary::open(program).unwrap().types().unwrap()
+}
+
+/// Name, place and size of each field of a type, of which there must be one.
+fn fields(types: &TypeTable, name: &str) -> Vec<(String, u64, u64)> {
+    let found = types.named(name);
+    assert_eq!(
+        found.len(),
+        1,
+        "{name}: {:?}",
+        found.iter().map(|id| types.get(*id)).collect::<Vec<_>>()
+    );
+    let layout = Layout::of(types, found[0], 64).unwrap();
+    layout
+        .fields
+        .into_iter()
+        .map(|field| (field.name, field.offset_bytes, field.size_bytes))
+        .collect()
+}
+
+fn told(name: &str, offset_bytes: u64, size_bytes: u64) -> (String, u64, u64) {
+    (name.to_owned(), offset_bytes, size_bytes)
+}
+
+fn assert_c_types(types: &TypeTable) {
+    assert_eq!(fields(types, "left"), [told("kind", 0, 1), told("count", 8, 8)]);
+    assert_eq!(fields(types, "sight"), [told("kind", 0, 4), told("count", 4, 1)]);
+    for (name, of) in [("left_one", "struct left"), ("right_one", "struct sight")] {
+        let global = types.globals().iter().find(|global| global.name == name).expect(name);
+        assert_eq!(types.describe(global.of), of);
+        assert!(global.address > 0);
+    }
+}
+
+fn assert_rust_types(types: &TypeTable) {
+    assert_eq!(fields(types, "program::Kept"), [told("kind", 0, 1), told("count", 8, 8)]);
+    assert_eq!(fields(types, "program::inner::Other"), [told("flag", 0, 1), told("word", 4, 4)]);
+    let global = types.globals().iter().find(|global| global.name == "program::KEPT").unwrap();
+    assert_eq!(types.describe(global.of), "program::Kept");
+}
+
+const C_OPTIONS: [&[&str]; 4] = [
+    &["-gsplit-dwarf", "-gdwarf-4"],
+    &["-gsplit-dwarf", "-gdwarf-5"],
+    &["-gsplit-dwarf", "-gdwarf-4", "-fdebug-types-section"],
+    &["-gsplit-dwarf", "-gdwarf-5", "-fdebug-types-section"],
+];
+
+#[test]
+fn types_of_c_are_read_from_dwo_files() {
+    for options in C_OPTIONS {
+        let place = Place::new();
+        let Some(program) = place.c_program(options) else { return };
+        let types = types(&program);
+        assert_c_types(&types);
+        assert_eq!(types.missing_files(), &[] as &[String], "{options:?}");
+    }
+}
+
+#[test]
+fn types_of_c_are_read_from_a_dwp_file() {
+    for options in C_OPTIONS {
+        let place = Place::new();
+        let Some(program) = place.c_program(options) else { return };
+        // GNU's crashes on DWARF 5.
+        let (tool, lack) = match options.contains(&"-gdwarf-5") {
+            true => ("llvm-dwp", Lack::LlvmDwp),
+            false => ("dwp", Lack::Dwp),
+        };
+        if !place.run(tool, &["-e", "program", "-o", "program.dwp"]) {
+            skip(lack, format_args!("{tool} does not start"));
+            continue;
+        }
+        assert_eq!(place.delete(".dwo"), 2);
+        assert_c_types(&types(&program));
+    }
+}
+
+#[test]
+fn dwo_files_are_found_beside_a_program_that_was_moved() {
+    let place = Place::new();
+    let Some(program) = place.c_program(C_OPTIONS[1]) else { return };
+    let moved = Place::new();
+    for entry in std::fs::read_dir(place.0.path()).unwrap() {
+        let path = entry.unwrap().path();
+        std::fs::copy(&path, moved.path(&path.file_name().unwrap().to_string_lossy())).unwrap();
+    }
+    drop(place);
+    assert!(!program.exists());
+    assert_c_types(&types(&moved.path("program")));
+}
+
+#[test]
+fn types_of_rust_are_read_from_each_form_of_split_debug_information() {
+    for split in ["off", "packed", "unpacked"] {
+        let place = Place::new();
+        let program = place.rust_program(split);
+        let split_files = ["packed", "unpacked"].contains(&split);
+        let is_split = std::fs::read_dir(place.0.path()).unwrap().any(|entry| {
+            let path = entry.unwrap().path();
+            path.extension().is_some_and(|ending| ending == "dwo" || ending == "dwp")
+        });
+        assert_eq!(is_split, split_files, "{split}");
+        assert_rust_types(&types(&program));
+    }
+}
+
+#[test]
+fn a_dwo_file_that_is_missing_is_named() {
+    let place = Place::new();
+    let Some(program) = place.c_program(C_OPTIONS[1]) else { return };
+    let lost = std::fs::read_dir(place.0.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .find(|path| path.to_string_lossy().ends_with("left.dwo"))
+        .unwrap();
+    std::fs::remove_file(&lost).unwrap();
+    let types = types(&program);
+    assert_eq!(fields(&types, "sight").len(), 2, "the other file is read");
+    assert!(types.named("left").is_empty());
+    let [missing] = types.missing_files() else { panic!("{:?}", types.missing_files()) };
+    assert!(missing.contains(&*lost.to_string_lossy()), "{missing}");
+    assert!(missing.contains("program.dwp"), "{missing}");
+}
+
+#[test]
+fn a_dwp_file_that_cannot_be_read_is_named() {
+    let place = Place::new();
+    let Some(program) = place.c_program(C_OPTIONS[1]) else { return };
+    place.write("program.dwp", "not an object file");
+    assert_c_types(&types(&program));
+    assert_eq!(place.delete(".dwo"), 2);
+    let types = types(&program);
+    assert!(types.is_empty());
+    let missing = types.missing_note().unwrap();
+    assert!(missing.contains("program.dwp: not an ELF file"), "{missing}");
+    assert!(missing.ends_with("(and 1 other file)"), "{missing}");
+}
+
+#[test]
+fn a_dwo_file_of_another_build_is_not_read() {
+    let place = Place::new();
+    let Some(program) = place.c_program(C_OPTIONS[1]) else { return };
+    place.write("kept", "");
+    std::fs::copy(&program, place.path("kept")).unwrap();
+    place.write("left.c", &LEFT.replace("long", "short"));
+    place.run("cc", &["-o", "program", "left.c", "right.c", "-gsplit-dwarf", "-gdwarf-5"]);
+    let types = types(&place.path("kept"));
+    assert!(types.named("left").is_empty());
+    let [missing] = types.missing_files() else { panic!("{:?}", types.missing_files()) };
+    assert!(missing.contains("left.dwo") && missing.contains("another build"), "{missing}");
+}
