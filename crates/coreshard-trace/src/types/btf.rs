@@ -97,6 +97,7 @@ fn check_references(table: &TypeTable) -> Result<(), TypesError> {
     for (number, of) in table.types().iter().enumerate() {
         let are_there = match &of.shape {
             Shape::Pointer { to } | Shape::Alias { to, .. } => is_there(to),
+            Shape::MemberPointer { to, class } => is_there(to) && is_there(class),
             Shape::Array { of, .. } => is_there(of),
             Shape::Record(record) => record.members.iter().all(|member| is_there(&member.of)),
             Shape::Scalar | Shape::Other => true,

@@ -55,6 +55,7 @@ enum Variant {
 /// A reference that is still a key.
 enum Wants {
     Of(TypeId),
+    Class(TypeId),
     Member { record: TypeId, member: usize, is_variant: bool },
     Global(usize),
 }
@@ -430,9 +431,11 @@ impl Walk {
                 self.want(Wants::Of(id), start, value(gimli::DW_AT_type));
             }
             gimli::DW_TAG_ptr_to_member_type => {
-                // A member is an offset; a member function is two words.
-                let size_bytes = Some(size_bytes().unwrap_or(8));
-                self.type_at(key, Type { name: None, size_bytes, shape: Shape::Scalar }, language)?;
+                let size_bytes = size_bytes();
+                let shape = Shape::MemberPointer { to: None, class: None };
+                let id = self.type_at(key, Type { name: None, size_bytes, shape }, language)?;
+                self.want(Wants::Of(id), start, value(gimli::DW_AT_type));
+                self.want(Wants::Class(id), start, value(gimli::DW_AT_containing_type));
             }
             gimli::DW_TAG_typedef
             | gimli::DW_TAG_const_type
@@ -446,11 +449,14 @@ impl Walk {
                 self.want(Wants::Of(id), start, value(gimli::DW_AT_type));
             }
             gimli::DW_TAG_subroutine_type | gimli::DW_TAG_unspecified_type => {
-                self.type_at(
-                    key,
-                    Type { name: its_name(), size_bytes: None, shape: Shape::Other },
-                    language,
-                )?;
+                let name = its_name();
+                // C++'s null pointer is the one such type with a form in memory.
+                let shape = match &name {
+                    Some(name) if name == "decltype(nullptr)" => Shape::Pointer { to: None },
+                    _ => Shape::Other,
+                };
+                let size_bytes = size_bytes();
+                self.type_at(key, Type { name, size_bytes, shape }, language)?;
             }
             gimli::DW_TAG_variable => self.variable(dwarf, unit, start, entry, around),
             // Variables within are static ones, if they have an address.
@@ -608,10 +614,17 @@ impl Walk {
     fn resolve(&mut self, wants: &Wants, id: TypeId) {
         match *wants {
             Wants::Of(wanting) => match &mut self.table.get_mut(wanting).shape {
-                Shape::Pointer { to } | Shape::Alias { to, .. } => *to = Some(id),
+                Shape::Pointer { to }
+                | Shape::MemberPointer { to, .. }
+                | Shape::Alias { to, .. } => *to = Some(id),
                 Shape::Array { of, .. } => *of = Some(id),
                 _ => {}
             },
+            Wants::Class(wanting) => {
+                if let Shape::MemberPointer { class, .. } = &mut self.table.get_mut(wanting).shape {
+                    *class = Some(id);
+                }
+            }
             Wants::Member { record, member, is_variant } => {
                 let Shape::Record(record) = &mut self.table.get_mut(record).shape else { return };
                 let list = if is_variant { &mut record.variants } else { &mut record.members };

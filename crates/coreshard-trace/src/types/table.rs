@@ -9,6 +9,8 @@ use super::error::TypesError;
 
 /// References that are followed one after the other: typedefs of typedefs, structs in structs.
 pub(crate) const MOST_STEPS: usize = 64;
+/// The size of an address, which is that of the programs that are read.
+const WORD_BYTES: u64 = 8;
 /// Types that are looked at to tell the alignment of one.
 const MOST_VISITS: usize = 20_000;
 /// Types of one program: Chromium has some ten million.
@@ -38,6 +40,13 @@ pub enum Shape {
     Pointer {
         /// What lies there.
         to: Option<TypeId>,
+    },
+    /// C++'s pointer to a member of a class.
+    MemberPointer {
+        /// The member's type.
+        to: Option<TypeId>,
+        /// The class.
+        class: Option<TypeId>,
     },
     /// Another name, or another right to use, of a type.
     Alias {
@@ -342,11 +351,21 @@ impl TypeTable {
                     times = times.checked_mul((*count).unwrap_or(0))?;
                     at = *element;
                 }
-                Shape::Pointer { .. } => return times.checked_mul(8),
+                Shape::Pointer { .. } => return times.checked_mul(WORD_BYTES),
+                // A data member is an offset. A member function is its address and an offset.
+                Shape::MemberPointer { to, .. } => {
+                    let words = if to.is_some_and(|to| self.is_function(to)) { 2 } else { 1 };
+                    return times.checked_mul(words * WORD_BYTES);
+                }
                 _ => return None,
             }
         }
         None
+    }
+
+    fn is_function(&self, id: TypeId) -> bool {
+        let of = self.get(self.stripped(id));
+        of.shape == Shape::Other && of.name.is_none()
     }
 
     /// What alignment a type needs in bytes, as its members tell: DWARF says it only where the source does.
@@ -389,6 +408,7 @@ impl TypeTable {
                 let size = self.size_bytes(id).unwrap_or(1).clamp(1, 16);
                 1 << size.ilog2()
             }
+            Shape::MemberPointer { .. } => WORD_BYTES,
             _ => 1,
         }
     }
@@ -413,6 +433,10 @@ impl TypeTable {
             (None, Shape::Pointer { to }) => {
                 let to = self.describe_within(*to, steps - 1);
                 if to.ends_with('*') { format!("{to}*") } else { format!("{to} *") }
+            }
+            (None, Shape::MemberPointer { to, class }) => {
+                let to = self.describe_within(*to, steps - 1);
+                format!("{to} {}::*", self.describe_within(*class, steps - 1))
             }
             (None, Shape::Alias { to, .. }) => self.describe_within(*to, steps - 1),
             (None, Shape::Array { of, count }) => {

@@ -233,3 +233,59 @@ fn a_dwo_file_of_another_build_is_not_read() {
     let [missing] = types.missing_files() else { panic!("{:?}", types.missing_files()) };
     assert!(missing.contains("left.dwo") && missing.contains("another build"), "{missing}");
 }
+
+/// Type, field, offset and size.
+type Printed = Vec<(String, String, u64, u64)>;
+
+/// A C++ program that prints where its own fields are, one to a line: type, field, offset, size. A base has the size
+/// that it has as a part of the class, which the program cannot tell; it prints 0.
+fn cpp_program(place: &Place, source: &str) -> Option<(PathBuf, Printed)> {
+    place.write("program.cpp", &format!("{CPP_HEAD}{source}"));
+    if !place
+        .run("c++", &["-g", "-std=c++17", "-Wno-invalid-offsetof", "-o", "program", "program.cpp"])
+    {
+        skip(Lack::CppCompiler, "c++ does not start");
+        return None;
+    }
+    let program = place.path("program");
+    let output = Command::new(&program).output().unwrap();
+    assert!(output.status.success());
+    let text = String::from_utf8(output.stdout).unwrap();
+    let of_line = |line: &str| {
+        let words: Vec<_> = line.split(' ').collect();
+        let number = |at: usize| words[at].parse().unwrap();
+        (words[0].to_owned(), words[1].to_owned(), number(2), number(3))
+    };
+    Some((program, text.lines().map(of_line).collect()))
+}
+
+const CPP_HEAD: &str = "#include <cstddef>\n#include <cstdio>\n\
+    #define FIELD(of, name) std::printf(\"%s %s %zu %zu\\n\", #of, #name, offsetof(of, name), sizeof(of::name))\n\
+    template<class B, class D> void base(const char *of, const char *name) {\n\
+        static D it;\n\
+        std::printf(\"%s (virtual%cbase%c%s) %td 0\\n\", of, '_', '_', name, (char *)static_cast<B *>(&it) - (char *)&it);\n\
+    }\n\
+    #define BASE(of, name) base<name, of>(#of, #name)\n";
+
+#[test]
+fn pointers_to_members_have_the_size_that_the_compiler_gives_them() {
+    const SOURCE: &str = "struct Task { int x; long y; int run(int); };\n\
+        typedef int (Task::*Run)(int);\n\
+        struct Row { char c; int (Task::*run)(int); int (Task::*kept)(int) const; Run named; Run many[2];\n\
+                     int Task::*data; void (*Task::*function)(int); decltype(nullptr) none; long end; };\n\
+        Row row;\n\
+        int main() { FIELD(Row, c); FIELD(Row, run); FIELD(Row, kept); FIELD(Row, named); FIELD(Row, many);\n\
+                     FIELD(Row, data); FIELD(Row, function); FIELD(Row, none); FIELD(Row, end); }\n";
+    let place = Place::new();
+    let Some((program, printed)) = cpp_program(&place, SOURCE) else { return };
+    let types = types(&program);
+    let printed: Vec<_> =
+        printed.into_iter().map(|(_, name, offset, size)| (name, offset, size)).collect();
+    assert_eq!(fields(&types, "Row"), printed);
+    let layout = Layout::of(&types, types.named("Row")[0], 64).unwrap();
+    assert_eq!(layout.alignment_bytes, 8);
+    assert_eq!((layout.holes.len(), layout.wasted_bytes()), (1, 7), "{:?}", layout.holes);
+    let type_names: Vec<_> = layout.fields.iter().map(|field| &*field.type_name).collect();
+    assert_eq!(type_names[1], "function Task::*");
+    assert_eq!(type_names[5], "int Task::*");
+}
