@@ -81,3 +81,29 @@ fn a_file_with_split_debug_information_is_read_and_named_if_it_is_missing() {
     let names_both = names_it.and(predicate::str::contains(format!("there is no {program}.dwp")));
     layout(&[program, "device"]).code(2).stderr(names_both);
 }
+
+#[test]
+fn virtual_bases_and_pointers_to_member_functions_are_shown_with_their_place() {
+    const SOURCE: &str = "struct Device { long issued; };\nstruct Queue : virtual Device { int depth; void (Queue::*run)(); };\n\
+        Queue queue;\nint main() { return queue.depth; }\n";
+    let folder = tempfile::tempdir().unwrap();
+    if !is_compiled(folder.path(), "c++", SOURCE, &["-g"]) {
+        return skip(Lack::CppCompiler, "c++ does not start");
+    }
+    let program = folder.path().join("program");
+    let json = layout(&[program.to_str().unwrap(), "Queue", "--json"]).success();
+    let json: serde_json::Value = serde_json::from_slice(&json.get_output().stdout).unwrap();
+    let fields: Vec<_> = json[0]["fields"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|field| {
+            (field["name"].as_str().unwrap(), &field["offset_bytes"], &field["size_bytes"])
+        })
+        .collect();
+    assert_eq!(
+        fields[2..],
+        [("run", &16.into(), &16.into()), ("(virtual base Device)", &32.into(), &8.into())]
+    );
+    assert_eq!(json[0]["padding_bytes"], 0, "{json:#}");
+}

@@ -158,10 +158,17 @@ fn one(reader: &mut Reader<'_>, names: &[u8]) -> Result<Type, TypesError> {
                     field_bits: (field_bits > 0).then_some(u64::from(field_bits)),
                     of: (of != 0).then_some(TypeId(of)),
                     alignment_bytes: None,
+                    is_virtual_base: false,
                 });
             }
             let keyword = if kind == 4 { Keyword::Struct } else { Keyword::Union };
-            let record = Record { keyword, members, variants: Vec::new(), alignment_bytes: None };
+            let record = Record {
+                keyword,
+                members,
+                variants: Vec::new(),
+                alignment_bytes: None,
+                is_base_part: false,
+            };
             (Some(sized), Shape::Record(record))
         }
         6 => {

@@ -11,6 +11,7 @@ use super::error::TypesError;
 use super::sections::{Dwarf, Slice, Unit};
 use super::split::{Reference, SplitFiles};
 use super::table::{Global, Keyword, Language, Member, Record, Shape, Type, TypeId, TypeTable};
+use super::virtual_bases::Classes;
 
 type Entry = DebuggingInformationEntry<Slice>;
 
@@ -56,6 +57,7 @@ enum Variant {
 enum Wants {
     Of(TypeId),
     Class(TypeId),
+    VirtualBase { class: TypeId, base: usize },
     Member { record: TypeId, member: usize, is_variant: bool },
     Global(usize),
 }
@@ -76,6 +78,7 @@ pub(crate) struct Walk {
     innermost: HashMap<TypeId, TypeId>,
     /// Split units so far.
     split: u64,
+    classes: Classes,
 }
 
 /// Reads all types and globals; `supplement` and `split` are files that this one refers to.
@@ -95,13 +98,14 @@ pub(crate) fn read(
         from_high: Vec::new(),
         innermost: HashMap::new(),
         split: 0,
+        classes: Classes::default(),
     };
     if let Some(supplement) = supplement {
         walk.all(supplement, IN_SUPPLEMENT)?;
     }
     walk.all(dwarf, 0)?;
     walk.all_split(dwarf, split)?;
-    Ok(walk.finish())
+    walk.finish()
 }
 
 fn wrong(unit: &Unit, at: gimli::UnitOffset, error: gimli::Error) -> TypesError {
@@ -145,6 +149,49 @@ fn number(value: Option<AttributeValue<Slice>>) -> Option<u64> {
 
 fn is_set(value: Option<AttributeValue<Slice>>) -> bool {
     matches!(value, Some(AttributeValue::Flag(true)))
+}
+
+fn is_virtual(value: Option<AttributeValue<Slice>>) -> bool {
+    matches!(value, Some(AttributeValue::Virtuality(its)) if its != gimli::DW_VIRTUALITY_none)
+}
+
+/// Whether a member is not public; of a class, none is that does not say so.
+fn is_hidden(value: Option<AttributeValue<Slice>>, keyword: Keyword) -> bool {
+    match value {
+        Some(AttributeValue::Accessibility(its)) => its != gimli::DW_ACCESS_public,
+        _ => keyword == Keyword::Class,
+    }
+}
+
+/// Whether a function of a class makes it one that is no plain old data: a constructor, a destructor or an assignment that
+/// the source has.
+fn is_special(entry: &Entry, name: &str, class: &str) -> bool {
+    let constructor = constructor_of(class);
+    let is_defaulted = matches!(
+        entry.attr_value(gimli::DW_AT_defaulted),
+        Some(value) if number(Some(value.clone())).is_some_and(|its| its == 1)
+    );
+    (name == constructor || name.starts_with('~') || name == "operator=")
+        && !is_set(entry.attr_value(gimli::DW_AT_artificial))
+        && !is_defaulted
+}
+
+/// The name of a class without namespaces and template arguments.
+fn constructor_of(class: &str) -> &str {
+    let mut depth = 0;
+    let mut end = class.len();
+    for (at, letter) in class.char_indices().rev() {
+        match letter {
+            '>' => depth += 1,
+            '<' => {
+                depth -= 1;
+                end = at;
+            }
+            _ if depth <= 0 => break,
+            _ => {}
+        }
+    }
+    class[..end].rsplit("::").next().unwrap_or_default()
 }
 
 /// Where a member begins, in bytes; older compilers write a small program.
@@ -355,7 +402,15 @@ impl Walk {
                     within.scope.push_str("::");
                 }
             }
-            gimli::DW_TAG_subprogram => within.is_in_function = true,
+            gimli::DW_TAG_subprogram => {
+                within.is_in_function = true;
+                if let Some(owner) = around.owner
+                    && let Some(class) = self.table.get(owner).name.as_deref()
+                    && its_name().is_some_and(|name| is_special(entry, &name, class))
+                {
+                    self.classes.set_not_plain(owner);
+                }
+            }
             gimli::DW_TAG_structure_type
             | gimli::DW_TAG_union_type
             | gimli::DW_TAG_class_type
@@ -371,6 +426,7 @@ impl Walk {
                     members: Vec::new(),
                     variants: Vec::new(),
                     alignment_bytes: number(value(gimli::DW_AT_alignment)),
+                    is_base_part: false,
                 };
                 let is_declared = is_set(value(gimli::DW_AT_declaration));
                 let size_bytes = size_bytes().filter(|_| !is_declared);
@@ -514,12 +570,18 @@ impl Walk {
             return;
         }
         let Some(owner) = around.owner else { return };
+        let is_base = entry.tag() == gimli::DW_TAG_inheritance;
+        if is_base && is_virtual(value(gimli::DW_AT_virtuality)) {
+            let base = self.classes.push_virtual_base(owner);
+            self.want(Wants::VirtualBase { class: owner, base }, start, value(gimli::DW_AT_type));
+            return;
+        }
         let location = value(gimli::DW_AT_data_member_location);
         let field_bits = number(value(gimli::DW_AT_bit_size));
         let bytes = match location {
             Some(location) => match location_bytes(unit, location) {
                 Some(bytes) => bytes,
-                // A base class that is looked up at run time.
+                // A place that only a running program has.
                 None => return,
             },
             None => 0,
@@ -545,11 +607,19 @@ impl Walk {
             field_bits,
             of: None,
             alignment_bytes: number(value(gimli::DW_AT_alignment)),
+            is_virtual_base: false,
         };
         let Shape::Record(record) = &mut self.table.get_mut(owner).shape else { return };
+        let keyword = record.keyword;
         let list = if is_variant { &mut record.variants } else { &mut record.members };
         list.push(member);
         let member = list.len() - 1;
+        if is_base {
+            self.classes.push_base(owner, member);
+        }
+        if is_hidden(value(gimli::DW_AT_accessibility), keyword) {
+            self.classes.set_not_plain(owner);
+        }
         if let (Some(from_high), Some(_)) = (from_high, field_bits) {
             self.from_high.push((owner, member, from_high, storage));
         }
@@ -589,7 +659,7 @@ impl Walk {
         }
     }
 
-    fn finish(mut self) -> TypeTable {
+    fn finish(mut self) -> Result<TypeTable, TypesError> {
         let wants = std::mem::take(&mut self.wants);
         for (wants, key) in wants {
             if let Some(id) = self.ids.get(&key).copied() {
@@ -608,7 +678,8 @@ impl Walk {
             self.table.push_global(global);
         }
         self.table.sort_globals();
-        self.table
+        std::mem::take(&mut self.classes).place_all(&mut self.table)?;
+        Ok(self.table)
     }
 
     fn resolve(&mut self, wants: &Wants, id: TypeId) {
@@ -620,6 +691,7 @@ impl Walk {
                 Shape::Array { of, .. } => *of = Some(id),
                 _ => {}
             },
+            Wants::VirtualBase { class, base } => self.classes.resolve(class, base, id),
             Wants::Class(wanting) => {
                 if let Shape::MemberPointer { class, .. } = &mut self.table.get_mut(wanting).shape {
                     *class = Some(id);

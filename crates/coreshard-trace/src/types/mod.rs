@@ -9,6 +9,7 @@ mod path;
 pub(crate) mod sections;
 pub(crate) mod split;
 mod table;
+mod virtual_bases;
 
 pub use binary::{Binary, DebugSource};
 pub use contended::Role;

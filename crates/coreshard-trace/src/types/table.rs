@@ -79,6 +79,8 @@ pub struct Record {
     pub variants: Vec<Member>,
     /// Its alignment, where the source asks for one.
     pub alignment_bytes: Option<u64>,
+    /// It is a C++ class as it is in a class derived from it: without its virtual bases. It has no objects of its own.
+    pub is_base_part: bool,
 }
 
 /// The word for a record.
@@ -120,6 +122,8 @@ pub struct Member {
     pub of: Option<TypeId>,
     /// Its alignment in bytes, where the source asks for one.
     pub alignment_bytes: Option<u64>,
+    /// It is a virtual base of a C++ class.
+    pub is_virtual_base: bool,
 }
 
 /// A variable that has an address for as long as the program runs.
@@ -256,6 +260,9 @@ impl TypeTable {
             else {
                 return false;
             };
+            if record.is_base_part {
+                return false;
+            }
             let known = seen.entry((name, size)).or_default();
             let same = |other: &TypeId| match &self.get(*other).shape {
                 Shape::Record(other) => self.are_alike(record, other),
@@ -363,6 +370,10 @@ impl TypeTable {
         None
     }
 
+    pub(super) const fn address_bytes(&self) -> u64 {
+        WORD_BYTES
+    }
+
     fn is_function(&self, id: TypeId) -> bool {
         let of = self.get(self.stripped(id));
         of.shape == Shape::Other && of.name.is_none()
@@ -400,7 +411,9 @@ impl TypeTable {
                     let fits = |(offset, its, is_field): &(u64, u64, bool)| {
                         *is_field || offset.is_multiple_of(8 * (*its).min(*align).max(1))
                     };
-                    *align <= 1 || size.is_multiple_of(*align) && members.iter().all(fits)
+                    *align <= 1
+                        || (record.is_base_part || size.is_multiple_of(*align))
+                            && members.iter().all(fits)
                 };
                 (0..64).map(|bit| most >> bit).find(fits).unwrap_or(1).max(1)
             }

@@ -289,3 +289,66 @@ fn pointers_to_members_have_the_size_that_the_compiler_gives_them() {
     assert_eq!(type_names[1], "function Task::*");
     assert_eq!(type_names[5], "int Task::*");
 }
+
+#[test]
+fn virtual_bases_lie_where_the_compiler_put_them() {
+    const SOURCE: &str = "struct V { long v; virtual ~V() {} };\n\
+        struct L : virtual V { int l; };\n\
+        struct R : virtual V { int r; char c; };\n\
+        struct Diamond : L, R { char d; };\n\
+        struct Below : Diamond, virtual R { short b; };\n\
+        struct Plain { int a; char b; };\n\
+        struct Made { Made() {} int a; char b; };\n\
+        class Kept { int a; char b; public: int sum() { return a + b; } };\n\
+        struct Char { Char() {} char c; };\n\
+        struct AfterPlain : virtual Plain, virtual Char { char e; };\n\
+        struct AfterMade : virtual Made, virtual Char { char e; };\n\
+        struct AfterKept : virtual Kept, virtual Char { char e; };\n\
+        struct Empty {};\n\
+        struct OnEmpty : virtual Empty { int e; };\n\
+        struct Face { virtual void f() {} };\n\
+        struct OnFace : virtual Face { int o; };\n\
+        struct TwoFaces : OnFace, virtual Face { int t; };\n\
+        struct OtherFace : virtual Face { long o; };\n\
+        struct BothFaces : OnFace, OtherFace { char b; };\n\
+        struct Chain : virtual OnFace, virtual L { char c; };\n\
+        struct alignas(32) Wide { Wide() {} char w; };\n\
+        struct OnWide : virtual Char, virtual Wide { char o; };\n\
+        int main() {\n\
+            BASE(L, V); BASE(R, V); BASE(Diamond, V); BASE(Below, V);\n\
+            BASE(AfterPlain, Plain); BASE(AfterPlain, Char); BASE(AfterMade, Made); BASE(AfterMade, Char);\n\
+            BASE(AfterKept, Kept); BASE(AfterKept, Char); BASE(OnEmpty, Empty); BASE(OnFace, Face);\n\
+            BASE(TwoFaces, Face); BASE(BothFaces, Face); BASE(Chain, OnFace); BASE(Chain, L); BASE(Chain, V);\n\
+            BASE(Chain, Face); BASE(OnWide, Char); BASE(OnWide, Wide);\n\
+        }\n";
+    let place = Place::new();
+    let Some((program, printed)) = cpp_program(&place, SOURCE) else { return };
+    let types = types(&program);
+    let mut wrong = Vec::new();
+    for (of, base, offset, _) in &printed {
+        let base = base.replace("(virtual_base_", "(virtual base ");
+        let found = types.named(of);
+        assert_eq!(found.len(), 1, "{of}");
+        let layout = Layout::of(&types, found[0], 64).unwrap();
+        let told: Vec<_> = layout.fields.iter().filter(|field| field.name == base).collect();
+        if told.len() != 1 || told[0].offset_bytes != *offset {
+            wrong.push(format!("{of}: {base} at {offset}, not {:?}", layout.fields));
+        }
+    }
+    assert!(printed.len() == 20 && wrong.is_empty(), "{}", wrong.join("\n"));
+    // A base is as long as its part of the class, so that nothing lies on top of something else.
+    let diamond = Layout::of(&types, types.named("Diamond")[0], 64).unwrap();
+    let told: Vec<_> = diamond
+        .fields
+        .iter()
+        .map(|field| (&*field.name, field.offset_bytes, field.size_bytes))
+        .collect();
+    assert_eq!(diamond.size_bytes, 48);
+    assert_eq!(
+        told,
+        [("(base L)", 0, 12), ("(base R)", 16, 13), ("d", 29, 1), ("(virtual base V)", 32, 16)]
+    );
+    assert_eq!((diamond.alignment_bytes, diamond.padding_bytes), (8, 0));
+    let path = types.field_at(types.named("Diamond")[0], 40);
+    assert_eq!((path.text.as_str(), path.offset_bytes), ("v", 40));
+}
