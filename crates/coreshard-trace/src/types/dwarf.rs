@@ -11,7 +11,7 @@ use super::error::TypesError;
 use super::sections::{Dwarf, Slice, Unit};
 use super::split::{Reference, SplitFiles};
 use super::table::{Global, Keyword, Language, Member, Record, Shape, Type, TypeId, TypeTable};
-use super::virtual_bases::Classes;
+use super::virtual_bases::{Classes, TABLE};
 
 type Entry = DebuggingInformationEntry<Slice>;
 
@@ -601,6 +601,7 @@ impl Walk {
             (None, Variant::Part) => Some("(discriminant)".to_owned()),
             (name, _) => name,
         };
+        let is_table = name.as_deref().is_some_and(|name| name.starts_with(TABLE));
         let member = Member {
             name,
             offset_bits,
@@ -617,7 +618,7 @@ impl Walk {
         if is_base {
             self.classes.push_base(owner, member);
         }
-        if is_hidden(value(gimli::DW_AT_accessibility), keyword) {
+        if is_hidden(value(gimli::DW_AT_accessibility), keyword) || is_table {
             self.classes.set_not_plain(owner);
         }
         if let (Some(from_high), Some(_)) = (from_high, field_bits) {

@@ -18,7 +18,7 @@ use super::table::{MOST_STEPS, Member, Record, Shape, Type, TypeId, TypeTable};
 /// Classes that are looked at to place the bases of one.
 const MOST_VISITS: usize = 20_000;
 /// The field with the address of the table of virtual functions, by the beginning of its name.
-const TABLE: &str = "_vptr";
+pub(super) const TABLE: &str = "_vptr";
 
 /// A base of a class.
 #[derive(Clone, Copy, Debug)]
@@ -32,7 +32,7 @@ enum Base {
 #[derive(Default)]
 pub(super) struct Classes {
     bases: HashMap<TypeId, Vec<Base>>,
-    /// Classes with constructors, destructors or fields that are not public.
+    /// Classes with constructors, destructors, virtual functions or fields that are not public.
     not_plain: HashSet<TypeId>,
     known: HashMap<TypeId, Option<Rc<Class>>>,
     visits: usize,
@@ -174,6 +174,7 @@ impl Classes {
         id: TypeId,
         bases: Vec<(TypeId, Kind)>,
     ) -> Result<Option<Class>, TypesError> {
+        let is_plain = self.is_plain(types, id, MOST_STEPS);
         let of = types.get(id);
         let (Shape::Record(record), Some(whole_bytes)) = (&of.shape, of.size_bytes) else {
             return Ok(None);
@@ -225,8 +226,6 @@ impl Classes {
         // The table's address, if a virtual base has it in place of a field.
         let begin = if has_table { types.address_bytes() } else { 0 };
         let end_bytes = ends.max().unwrap_or(0).max(begin);
-        let is_plain = bases.is_empty() && !has_table && self.is_plain(types, record);
-        let is_plain = is_plain && !self.not_plain.contains(&id);
         let size_bytes = if is_empty {
             0
         } else if is_plain {
@@ -264,21 +263,26 @@ impl Classes {
         .collect()
     }
 
-    /// Whether no field is of a class with constructors.
-    fn is_plain(&self, types: &TypeTable, record: &Record) -> bool {
-        record.members.iter().all(|member| {
-            let mut at = member.of.map(|of| types.stripped(of));
-            for _ in 0..MOST_STEPS {
-                match at.map(|id| (id, &types.get(id).shape)) {
-                    Some((_, Shape::Array { of: Some(of), .. })) => at = Some(types.stripped(*of)),
-                    Some((id, _)) => {
-                        return !self.not_plain.contains(&id) && !self.bases.contains_key(&id);
-                    }
-                    None => return true,
-                }
+    /// Whether a class is plain old data: it has no constructor, no base and no table, and neither has the class of a field.
+    fn is_plain(&mut self, types: &TypeTable, id: TypeId, steps: usize) -> bool {
+        self.visits += 1;
+        if self.visits > MOST_VISITS || steps == 0 {
+            return false;
+        }
+        let id = types.stripped(id);
+        match &types.get(id).shape {
+            Shape::Array { of: Some(of), .. } => self.is_plain(types, *of, steps - 1),
+            Shape::Record(record) => {
+                !self.not_plain.contains(&id)
+                    && !self.bases.contains_key(&id)
+                    && record
+                        .members
+                        .iter()
+                        .filter_map(|member| member.of)
+                        .all(|of| self.is_plain(types, of, steps - 1))
             }
-            false
-        })
+            _ => true,
+        }
     }
 
     /// The class as a base of others: without its virtual bases, and with such parts of its own bases.
@@ -305,7 +309,14 @@ impl Classes {
         }
         let Type { name, shape, .. } = types.get(id).clone();
         let Shape::Record(record) = shape else { return Ok(id) };
-        let shape = Shape::Record(Record { is_base_part: true, ..record });
+        // gcc has the alignment that the source asks for of a base in the derived class, too.
+        let of_base = |(base, _): &(TypeId, Kind)| match &types.get(*base).shape {
+            Shape::Record(record) => record.alignment_bytes,
+            _ => None,
+        };
+        let inherited = bases.iter().filter_map(of_base).max();
+        let alignment_bytes = record.alignment_bytes.filter(|its| Some(*its) > inherited);
+        let shape = Shape::Record(Record { is_base_part: true, alignment_bytes, ..record });
         let language = types.language(id);
         types.push(Type { name, size_bytes: Some(size_bytes), shape }, language)
     }

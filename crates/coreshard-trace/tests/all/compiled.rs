@@ -314,7 +314,14 @@ fn virtual_bases_lie_where_the_compiler_put_them() {
         struct Chain : virtual OnFace, virtual L { char c; };\n\
         struct alignas(32) Wide { Wide() {} char w; };\n\
         struct OnWide : virtual Char, virtual Wide { char o; };\n\
+        struct Holds { Face face; short s; };\n\
+        struct AfterHolds : virtual Holds, virtual Char { char e; };\n\
+        struct alignas(16) Sixteen { long s; };\n\
+        struct OnSixteen : virtual Sixteen { char o; };\n\
+        struct AfterSixteen : virtual Sixteen, virtual Char, virtual OnSixteen { char e; };\n\
         int main() {\n\
+            BASE(AfterHolds, Holds); BASE(AfterHolds, Char); BASE(AfterSixteen, Sixteen);\n\
+            BASE(AfterSixteen, Char); BASE(AfterSixteen, OnSixteen);\n\
             BASE(L, V); BASE(R, V); BASE(Diamond, V); BASE(Below, V);\n\
             BASE(AfterPlain, Plain); BASE(AfterPlain, Char); BASE(AfterMade, Made); BASE(AfterMade, Char);\n\
             BASE(AfterKept, Kept); BASE(AfterKept, Char); BASE(OnEmpty, Empty); BASE(OnFace, Face);\n\
@@ -335,7 +342,7 @@ fn virtual_bases_lie_where_the_compiler_put_them() {
             wrong.push(format!("{of}: {base} at {offset}, not {:?}", layout.fields));
         }
     }
-    assert!(printed.len() == 20 && wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(printed.len() == 25 && wrong.is_empty(), "{}", wrong.join("\n"));
     // A base is as long as its part of the class, so that nothing lies on top of something else.
     let diamond = Layout::of(&types, types.named("Diamond")[0], 64).unwrap();
     let told: Vec<_> = diamond
