@@ -395,7 +395,26 @@ impl Walk {
             _ => name.map(|name| format!("{}{name}", around.scope)),
         };
         let tag = entry.tag();
+        let signature = value(gimli::DW_AT_signature);
         match tag {
+            // It stands for the type in a type unit.
+            gimli::DW_TAG_structure_type
+            | gimli::DW_TAG_union_type
+            | gimli::DW_TAG_class_type
+            | gimli::DW_TAG_interface_type
+            | gimli::DW_TAG_enumeration_type
+                if signature.is_some() =>
+            {
+                let name = its_name();
+                if let (Some(name), true) = (&name, within.scope.len() < MOST_SCOPE_BYTES) {
+                    within.scope.push_str(name);
+                    within.scope.push_str("::");
+                }
+                let shape = Shape::Alias { to: None, is_atomic: false };
+                let id =
+                    self.type_at(key, Type { name: None, size_bytes: None, shape }, language)?;
+                self.want(Wants::Of(id), start, signature);
+            }
             gimli::DW_TAG_namespace | gimli::DW_TAG_module => {
                 if let Some(name) = its_name().filter(|_| within.scope.len() < MOST_SCOPE_BYTES) {
                     within.scope.push_str(&name);

@@ -5,7 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use coreshard_topology::input;
-use object::{CompressionFormat, Object as _, ObjectSection as _};
+use object::{
+    CompressionFormat, Object as _, ObjectKind, ObjectSection as _, ObjectSymbol as _,
+    RelocationKind, RelocationTarget,
+};
 
 use super::error::TypesError;
 
@@ -34,15 +37,46 @@ pub(crate) fn section(elf: &Elf<'_>, name: &str) -> Option<Arc<[u8]>> {
     let mut all = elf.sections().filter(|section| section.name().is_ok_and(|its| its == name));
     // Old compilers put a `z` before the names of compressed ones.
     let first = all.next().or_else(|| elf.section_by_name(name))?;
-    let mut bytes = unpacked(&first)?;
+    let mut bytes = relocated(elf, &first)?;
     for section in all {
-        let further = unpacked(&section)?;
+        let further = relocated(elf, &section)?;
         if (bytes.len() + further.len()) as u64 > MOST_SECTION_BYTES {
             return None;
         }
         bytes.to_mut().extend_from_slice(&further);
     }
     Some(Arc::from(bytes.as_ref()))
+}
+
+/// The bytes of a section as a linker would have them. Without this, all names in an object file would be the first one.
+fn relocated<'data>(elf: &Elf<'data>, section: &Section<'data, '_>) -> Option<Cow<'data, [u8]>> {
+    let mut bytes = unpacked(section)?;
+    if elf.kind() != ObjectKind::Relocatable {
+        return Some(bytes);
+    }
+    for (offset, relocation) in section.relocations() {
+        let RelocationTarget::Symbol(symbol) = relocation.target() else { continue };
+        if relocation.kind() != RelocationKind::Absolute || relocation.has_implicit_addend() {
+            continue;
+        }
+        let Ok(symbol) = elf.symbol_by_index(symbol) else { continue };
+        let value = symbol.address().wrapping_add_signed(relocation.addend());
+        let value = match elf.is_little_endian() {
+            true => value.to_le_bytes(),
+            false => value.to_be_bytes(),
+        };
+        let length = usize::from(relocation.size() / 8).min(value.len());
+        let value = match elf.is_little_endian() {
+            true => &value[..length],
+            false => &value[value.len() - length..],
+        };
+        let Ok(start) = usize::try_from(offset) else { continue };
+        let Some(end) = start.checked_add(length) else { continue };
+        if let Some(place) = bytes.to_mut().get_mut(start..end) {
+            place.copy_from_slice(value);
+        }
+    }
+    Some(bytes)
 }
 
 fn unpacked<'data>(section: &Section<'data, '_>) -> Option<Cow<'data, [u8]>> {

@@ -294,11 +294,14 @@ impl Classes {
         size_bytes: u64,
     ) -> Result<TypeId, TypesError> {
         let members = self.members_that_are_bases(id);
+        let Shape::Record(record) = &types.get(id).shape else { return Ok(id) };
+        let stripped: Vec<_> =
+            record.members.iter().map(|member| member.of.map(|of| types.stripped(of))).collect();
         if let Shape::Record(record) = &mut types.get_mut(id).shape {
             for (number, member) in record.members.iter_mut().enumerate() {
                 let at = Kind::At(member.offset_bits / 8);
                 let is_it =
-                    |(base, kind): &&(TypeId, Kind)| *kind == at && Some(*base) == member.of;
+                    |(base, kind): &&(TypeId, Kind)| *kind == at && Some(*base) == stripped[number];
                 if members.contains(&number)
                     && let Some(class) =
                         bases.iter().find(is_it).and_then(|(base, _)| self.get(*base))

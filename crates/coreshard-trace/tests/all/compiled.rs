@@ -234,16 +234,51 @@ fn a_dwo_file_of_another_build_is_not_read() {
     assert!(missing.contains("left.dwo") && missing.contains("another build"), "{missing}");
 }
 
+#[test]
+fn a_class_that_stands_for_one_in_a_type_unit_is_that_class() {
+    const SOURCE: &str = "struct Part { Part() {} int run(); long one; char two; };\n\
+        enum Kind : short { first };\n\
+        struct Whole : Part { Whole() {} Part part; Kind kind; int (Part::*run)(); Part many[2]; };\n\
+        Whole whole;\n\
+        int Part::run() { return 1; }\n\
+        int main() { FIELD(Whole, part); FIELD(Whole, kind); FIELD(Whole, run); FIELD(Whole, many); }\n";
+    for split in ["-gno-split-dwarf", "-gsplit-dwarf"] {
+        let place = Place::new();
+        let options = ["-fdebug-types-section", split];
+        let Some((program, printed)) = cpp_program(&place, SOURCE, &options) else { return };
+        let types = types(&program);
+        let printed: Vec<_> =
+            printed.into_iter().map(|(_, name, offset, size)| (name, offset, size)).collect();
+        assert_eq!(fields(&types, "Whole")[1..], printed);
+        let layout = Layout::of(&types, types.named("Whole")[0], 64).unwrap();
+        let type_names: Vec<_> = layout.fields.iter().map(|field| &*field.type_name).collect();
+        assert_eq!(type_names, ["Part", "Part", "Kind", "function Part::*", "Part[2]"]);
+        assert_eq!(layout.fields[0].name, "(base Part)");
+    }
+}
+
+#[test]
+fn an_object_file_is_read_before_it_is_linked() {
+    for options in [&["-g"][..], &["-g", "-gdwarf-4"], &["-g", "-fdebug-types-section"]] {
+        let place = Place::new();
+        place.write("left.c", LEFT);
+        if !place.run("cc", &[&["-c", "left.c"], options].concat()) {
+            return skip(Lack::CCompiler, "cc does not start");
+        }
+        let types = types(&place.path("left.o"));
+        assert_eq!(fields(&types, "left"), [told("kind", 0, 1), told("count", 8, 8)]);
+    }
+}
+
 /// Type, field, offset and size.
 type Printed = Vec<(String, String, u64, u64)>;
 
 /// A C++ program that prints where its own fields are, one to a line: type, field, offset, size. A base has the size
 /// that it has as a part of the class, which the program cannot tell; it prints 0.
-fn cpp_program(place: &Place, source: &str) -> Option<(PathBuf, Printed)> {
+fn cpp_program(place: &Place, source: &str, options: &[&str]) -> Option<(PathBuf, Printed)> {
     place.write("program.cpp", &format!("{CPP_HEAD}{source}"));
-    if !place
-        .run("c++", &["-g", "-std=c++17", "-Wno-invalid-offsetof", "-o", "program", "program.cpp"])
-    {
+    let general = ["-g", "-std=c++17", "-Wno-invalid-offsetof", "-o", "program", "program.cpp"];
+    if !place.run("c++", &[&general, options].concat()) {
         skip(Lack::CppCompiler, "c++ does not start");
         return None;
     }
@@ -277,7 +312,7 @@ fn pointers_to_members_have_the_size_that_the_compiler_gives_them() {
         int main() { FIELD(Row, c); FIELD(Row, run); FIELD(Row, kept); FIELD(Row, named); FIELD(Row, many);\n\
                      FIELD(Row, data); FIELD(Row, function); FIELD(Row, none); FIELD(Row, end); }\n";
     let place = Place::new();
-    let Some((program, printed)) = cpp_program(&place, SOURCE) else { return };
+    let Some((program, printed)) = cpp_program(&place, SOURCE, &[]) else { return };
     let types = types(&program);
     let printed: Vec<_> =
         printed.into_iter().map(|(_, name, offset, size)| (name, offset, size)).collect();
@@ -328,8 +363,14 @@ fn virtual_bases_lie_where_the_compiler_put_them() {
             BASE(TwoFaces, Face); BASE(BothFaces, Face); BASE(Chain, OnFace); BASE(Chain, L); BASE(Chain, V);\n\
             BASE(Chain, Face); BASE(OnWide, Char); BASE(OnWide, Wide);\n\
         }\n";
+    for options in [&["-gdwarf-5"][..], &["-gsplit-dwarf"], &["-fdebug-types-section"]] {
+        assert_virtual_bases(SOURCE, options);
+    }
+}
+
+fn assert_virtual_bases(source: &str, options: &[&str]) {
     let place = Place::new();
-    let Some((program, printed)) = cpp_program(&place, SOURCE) else { return };
+    let Some((program, printed)) = cpp_program(&place, source, options) else { return };
     let types = types(&program);
     let mut wrong = Vec::new();
     for (of, base, offset, _) in &printed {
