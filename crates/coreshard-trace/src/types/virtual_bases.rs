@@ -45,6 +45,8 @@ struct Class {
     /// Of the non-virtual part.
     size_bytes: u64,
     align_bytes: u64,
+    /// The alignment that the source asks for, of the class or of a base. DWARF does not tell of which.
+    asked_bytes: u64,
     /// The class without its virtual bases; itself if it has none.
     part: TypeId,
     has_virtual_bases: bool,
@@ -60,6 +62,19 @@ enum Kind {
     /// Its offset in bytes.
     At(u64),
     Virtual,
+}
+
+/// A way to place the virtual bases of a class.
+struct Way {
+    placed: Vec<(TypeId, u64)>,
+    end_bytes: u64,
+    align_bytes: u64,
+}
+
+impl Way {
+    fn size_bytes(&self) -> Option<u64> {
+        self.end_bytes.checked_next_multiple_of(self.align_bytes)
+    }
 }
 
 impl Classes {
@@ -97,15 +112,16 @@ impl Classes {
         }
         for (id, class) in found {
             self.visits = 0;
-            let Some(placed) = self.placed(&class) else { continue };
             let size_bytes = types.get(id).size_bytes.unwrap_or(0);
-            let members: Vec<_> =
-                placed.iter().map(|(base, offset)| self.member(*base, *offset)).collect();
-            let ends = placed.iter().map(|(base, offset)| offset + self.size_bytes(*base));
+            // The size tells whether an alignment is the class's own, or that of a base alone.
+            let mut ways: Vec<_> =
+                [false, true].into_iter().filter_map(|own| self.placed(&class, own)).collect();
             // What does not fit follows rules that are not known here.
-            if ends.max().unwrap_or(0) > size_bytes {
-                continue;
-            }
+            ways.retain(|way| way.end_bytes <= size_bytes);
+            let exact = ways.iter().position(|way| way.size_bytes() == Some(size_bytes));
+            let Some(way) = ways.get(exact.unwrap_or(0)) else { continue };
+            let members: Vec<_> =
+                way.placed.iter().map(|(base, offset)| self.member(*base, *offset)).collect();
             if let Shape::Record(record) = &mut types.get_mut(id).shape {
                 record.members.extend(members);
             }
@@ -115,10 +131,6 @@ impl Classes {
 
     fn get(&self, id: TypeId) -> Option<&Rc<Class>> {
         self.known.get(&id)?.as_ref()
-    }
-
-    fn size_bytes(&self, id: TypeId) -> u64 {
-        self.get(id).map_or(0, |class| class.size_bytes)
     }
 
     fn member(&self, base: TypeId, offset: u64) -> Member {
@@ -237,14 +249,16 @@ impl Classes {
             true => self.part(types, id, &bases, size_bytes)?,
             false => id,
         };
-        let align_bytes = match primary {
-            Some(_) => types.alignment_bytes(part).max(begin),
-            None => types.alignment_bytes(part),
+        let align_bytes = types.alignment_bytes(part).max(begin);
+        let asked_bytes = match &types.get(id).shape {
+            Shape::Record(record) => record.alignment_bytes.unwrap_or(1),
+            _ => 1,
         };
         Ok(Some(Class {
             bases,
             size_bytes,
             align_bytes,
+            asked_bytes,
             part,
             has_virtual_bases,
             has_table,
@@ -319,6 +333,8 @@ impl Classes {
         };
         let inherited = bases.iter().filter_map(of_base).max();
         let alignment_bytes = record.alignment_bytes.filter(|its| Some(*its) > inherited);
+        // Its table is no field of it if a virtual base has it.
+        let alignment_bytes = alignment_bytes.max(Some(types.address_bytes()));
         let shape = Shape::Record(Record { is_base_part: true, alignment_bytes, ..record });
         let language = types.language(id);
         types.push(Type { name, size_bytes: Some(size_bytes), shape }, language)
@@ -374,25 +390,31 @@ impl Classes {
         first.or(nearly_empty.first()).copied()
     }
 
-    /// The virtual bases of a class with their offsets.
-    fn placed(&mut self, class: &Class) -> Option<Vec<(TypeId, u64)>> {
+    /// The virtual bases of a class with their offsets; if `own`, alignments that may be a base's are the class's own.
+    fn placed(&mut self, class: &Class, own: bool) -> Option<Way> {
+        let align =
+            |its: &Class| if own { its.align_bytes.max(its.asked_bytes) } else { its.align_bytes };
         let all = self.virtual_bases(&class.bases)?;
         let shared = self.primaries_of(&class.bases)?;
         let mut placed = HashMap::new();
         self.share(class, 0, &mut placed, MOST_STEPS)?;
-        let mut end = class.size_bytes;
+        let mut end_bytes = class.size_bytes;
+        let mut align_bytes = class.align_bytes.max(class.asked_bytes);
         for base in &all {
+            let its = Rc::clone(self.get(*base)?);
+            align_bytes = align_bytes.max(align(&its));
             if placed.contains_key(base) || shared.contains(base) {
                 continue;
             }
-            let its = Rc::clone(self.get(*base)?);
-            let offset =
-                if its.is_empty { 0 } else { end.checked_next_multiple_of(its.align_bytes)? };
+            let next = end_bytes.checked_next_multiple_of(align(&its))?;
+            let offset = if its.is_empty { 0 } else { next };
             placed.insert(*base, offset);
             self.share(&its, offset, &mut placed, MOST_STEPS)?;
-            end = end.max(offset.checked_add(its.size_bytes)?);
+            end_bytes = end_bytes.max(offset.checked_add(its.size_bytes)?);
         }
-        all.into_iter().map(|base| Some((base, *placed.get(&base)?))).collect()
+        let placed: Option<Vec<_>> =
+            all.into_iter().map(|base| Some((base, *placed.get(&base)?))).collect();
+        Some(Way { placed: placed?, end_bytes, align_bytes })
     }
 
     /// Places the virtual bases that lie where the class at `offset`, or one of its non-virtual bases, begins.

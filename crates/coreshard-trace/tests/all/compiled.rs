@@ -354,7 +354,13 @@ fn virtual_bases_lie_where_the_compiler_put_them() {
         struct alignas(16) Sixteen { long s; };\n\
         struct OnSixteen : virtual Sixteen { char o; };\n\
         struct AfterSixteen : virtual Sixteen, virtual Char, virtual OnSixteen { char e; };\n\
+        struct alignas(16) Own : virtual Sixteen { char o[12]; };\n\
+        struct AfterOwn : virtual Char, virtual Own { long e; };\n\
+        struct OnlyBase : virtual Face {};\n\
+        struct Inner : OnlyBase { short s; char c; };\n\
+        struct AfterInner : virtual Inner { short s[3]; };\n\
         int main() {\n\
+            BASE(AfterOwn, Sixteen); BASE(AfterOwn, Own); BASE(AfterInner, Inner); BASE(AfterInner, Face);\n\
             BASE(AfterHolds, Holds); BASE(AfterHolds, Char); BASE(AfterSixteen, Sixteen);\n\
             BASE(AfterSixteen, Char); BASE(AfterSixteen, OnSixteen);\n\
             BASE(L, V); BASE(R, V); BASE(Diamond, V); BASE(Below, V);\n\
@@ -383,7 +389,7 @@ fn assert_virtual_bases(source: &str, options: &[&str]) {
             wrong.push(format!("{of}: {base} at {offset}, not {:?}", layout.fields));
         }
     }
-    assert!(printed.len() == 25 && wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(printed.len() == 29 && wrong.is_empty(), "{}", wrong.join("\n"));
     // A base is as long as its part of the class, so that nothing lies on top of something else.
     let diamond = Layout::of(&types, types.named("Diamond")[0], 64).unwrap();
     let told: Vec<_> = diamond
