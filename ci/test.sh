@@ -20,6 +20,10 @@ has() {
     echo tracefs
   fi
   if command -v taskset >/dev/null; then echo taskset; fi
+  if command -v cc >/dev/null; then echo c_compiler; fi
+  if command -v c++ >/dev/null; then echo cpp_compiler; fi
+  if command -v dwp >/dev/null; then echo dwp; fi
+  if command -v llvm-dwp >/dev/null; then echo llvm_dwp; fi
   if command -v b3sum >/dev/null && command -v sha256sum >/dev/null; then echo hash_tools; fi
   if [ "$(id -u)" -eq 0 ]; then echo root; fi
   if chrt --fifo 99 true 2>/dev/null; then echo rt; fi

@@ -74,6 +74,14 @@ lacks! {
     Udev = "udev",
     /// A C compiler for aarch64, with its C library.
     ArmCompiler = "arm_compiler",
+    /// A C compiler, `cc`.
+    CCompiler = "c_compiler",
+    /// A C++ compiler, `c++`.
+    CppCompiler = "cpp_compiler",
+    /// dwp(1), which puts the debug information of many files into one.
+    Dwp = "dwp",
+    /// llvm-dwp(1), which does so for DWARF 5.
+    LlvmDwp = "llvm_dwp",
 }
 
 impl fmt::Display for Lack {

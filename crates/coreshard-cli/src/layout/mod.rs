@@ -160,8 +160,11 @@ fn propose(args: &Args, file: &Path) -> anyhow::Result<()> {
     output.print(|| results::pretty(&proposals), || Ok(text()))
 }
 
-/// What to say where a type is not found.
+/// Why a type may not be found.
 fn alike(types: &TypeTable, args: &Args) -> String {
+    if let Some(why) = types.missing_note() {
+        return format!("; {why}");
+    }
     if types.is_empty() && args.btf.is_none() {
         return "; it has no types at all: compile with -g, or install its debug symbols"
             .to_owned();
@@ -194,6 +197,12 @@ fn read(args: &Args) -> anyhow::Result<(TypeTable, String, Option<&str>)> {
         DebugSource::Itself => {}
     }
     let types = opened.types().with_context(wrong).map_err(bad_input)?;
+    if let Some(why) = types.missing_note() {
+        if types.is_empty() {
+            return Err(bad_input(anyhow!("{}: {why}", wrong())));
+        }
+        output::warn(&format!("note: {}: {why}", wrong()));
+    }
     Ok((types, binary.to_owned(), args.of.as_deref()))
 }
 

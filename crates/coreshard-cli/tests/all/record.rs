@@ -121,6 +121,28 @@ fn two_counters_in_one_struct_are_named_and_told_to_be_false_sharing() {
     }
 }
 
+/// The type of memory that a function takes is told by its variables, and inlined functions by their entries.
+#[test]
+fn split_debug_information_tells_types_and_functions_as_other_does() {
+    let told = |options: &[&str]| {
+        let place = Place::new();
+        let program = place.compile("counters", options);
+        assert_eq!(place.record(&program, &[]), Some(7));
+        let report = place.replay("epyc-9654-2s");
+        let line = report["lines"][0].clone();
+        let functions: std::collections::BTreeSet<_> = line["words"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|word| word["place"]["function"].to_string())
+            .collect();
+        (line["object"].clone(), fields(&line).join(" "), functions)
+    };
+    let whole = told(&[]);
+    assert!(whole.0.as_str().unwrap().starts_with("struct device"), "{whole:?}");
+    assert_eq!(told(&["-gsplit-dwarf"]), whole);
+}
+
 #[test]
 fn lines_that_cost_next_to_nothing_are_shown_where_so_many_are_asked_for() {
     if !has("qemu-x86_64") || !cfg!(target_arch = "x86_64") {

@@ -148,6 +148,7 @@ fn field(types: &TypeTable, member: &Member, is_variant: bool) -> Field {
     let name = member.name.clone().unwrap_or_else(|| {
         match member.of.map(|of| types.get(types.stripped(of))) {
             Some(of) if matches!(of.shape, Shape::Record(_)) => match &of.name {
+                Some(name) if member.is_virtual_base => format!("(virtual base {name})"),
                 Some(name) => format!("(base {name})"),
                 None => "(unnamed)".to_owned(),
             },

@@ -5,12 +5,14 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use addr2line::{LookupContinuation as _, LookupResult};
 use coreshard_topology::input;
 
 use super::lines::Seen;
 use super::plan::{AllocationKind, Module, Plan, Stack};
 use crate::types::binary::Symbol;
-use crate::types::dwarf::{Dwarf, Slice};
+use crate::types::sections::{Dwarf, Slice};
+use crate::types::split::Reference;
 use crate::types::{Binary, DebugSource, Shape, TypeId, TypeTable};
 
 mod memory;
@@ -164,7 +166,12 @@ impl<'p> Names<'p> {
                 }
                 let context = binary.dwarf().and_then(context_of);
                 let types = match binary.types() {
-                    Ok(types) => Some(types),
+                    Ok(types) => {
+                        self.notes.extend(
+                            types.missing_note().map(|why| format!("{}: {why}", input::path(path))),
+                        );
+                        Some(types)
+                    }
                     Err(error) => {
                         self.notes.push(format!("{}: {error}", input::path(path)));
                         None
@@ -230,8 +237,24 @@ impl<'p> Names<'p> {
     /// The functions at an address of a module, the innermost of those that were inlined first.
     fn frames(&mut self, number: usize, within: u64) -> Vec<SourcePlace> {
         let mut all = Vec::new();
-        let Some(context) = &self.loaded(number).context else { return all };
-        let Ok(mut frames) = context.find_frames(within).skip_all_loads() else { return all };
+        let loaded = self.loaded(number);
+        let (Some(context), Some(binary)) = (&loaded.context, &loaded.binary) else { return all };
+        let mut lookup = context.find_frames(within);
+        let found = loop {
+            match lookup {
+                LookupResult::Output(found) => break found,
+                LookupResult::Load { load, continuation } => {
+                    let reference = load
+                        .path
+                        .as_ref()
+                        .and_then(|name| Reference::new(load.dwo_id, name, load.comp_dir.as_ref()));
+                    let split = reference
+                        .and_then(|reference| binary.split().find(&load.parent, &reference).ok());
+                    lookup = continuation.resume(split.map(Arc::new));
+                }
+            }
+        };
+        let Ok(mut frames) = found else { return all };
         while let Ok(Some(frame)) = frames.next() {
             let mut its = SourcePlace::default();
             if let Some(function) =

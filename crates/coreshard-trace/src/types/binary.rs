@@ -4,18 +4,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use coreshard_topology::input;
-use object::{CompressionFormat, Object as _, ObjectSection as _, ObjectSymbol as _, SymbolKind};
+use object::{Object as _, ObjectSection as _, ObjectSymbol as _, SymbolKind};
 
-use super::dwarf::{self, Dwarf};
+use super::dwarf;
 use super::error::TypesError;
+use super::sections::{self, Dwarf, Elf, endian, read, section};
+use super::split::SplitFiles;
 use super::table::TypeTable;
 
-/// Of a program with all its debug information; Chromium's has 5 GB, and most of it is no types.
-const MOST_BYTES: u64 = 8 << 30;
-/// Of one section, once it is unpacked.
-const MOST_SECTION_BYTES: u64 = 8 << 30;
-/// A compressed section unpacks to so many times its size at most, or it is no debug information.
-const MOST_RATIO: u64 = 1_100;
 /// Where distributions put debug information.
 const DEBUG_FOLDER: &str = "/usr/lib/debug";
 
@@ -48,6 +44,7 @@ pub struct Binary {
     bytes: Arc<[u8]>,
     debug: Option<Arc<Dwarf>>,
     supplement: Option<Dwarf>,
+    split: SplitFiles,
     btf: Option<Arc<[u8]>>,
     source: DebugSource,
     symbols: Vec<Symbol>,
@@ -63,9 +60,6 @@ impl std::fmt::Debug for Binary {
     }
 }
 
-/// An ELF file as `object` reads it.
-type Elf<'data> = object::read::elf::ElfFile64<'data, object::Endianness>;
-
 impl Binary {
     /// Reads a program or library, and finds its debug information.
     ///
@@ -77,6 +71,10 @@ impl Binary {
         if binary.debug.is_none() {
             binary.find_debug(path);
         }
+        binary.split = match &binary.source {
+            DebugSource::Separate(debug) => SplitFiles::beside(&[path, debug]),
+            DebugSource::Itself | DebugSource::Missing(_) => SplitFiles::beside(&[path]),
+        };
         Ok(binary)
     }
 
@@ -99,7 +97,8 @@ impl Binary {
             ),
         };
         drop(elf);
-        Ok(Self { bytes, debug, supplement: None, btf, source, symbols, segments })
+        let split = SplitFiles::default();
+        Ok(Self { bytes, debug, supplement: None, split, btf, source, symbols, segments })
     }
 
     fn find_debug(&mut self, path: &Path) {
@@ -150,7 +149,7 @@ impl Binary {
     /// Where they cannot be read; the text names the offset.
     pub fn types(&self) -> Result<TypeTable, TypesError> {
         match (&self.debug, &self.btf) {
-            (Some(debug), _) => dwarf::read(debug, self.supplement.as_ref()),
+            (Some(debug), _) => dwarf::read(debug, self.supplement.as_ref(), &self.split),
             (None, Some(btf)) => TypeTable::from_btf(btf),
             (None, None) => Ok(TypeTable::default()),
         }
@@ -158,6 +157,10 @@ impl Binary {
 
     pub(crate) const fn dwarf(&self) -> Option<&Arc<Dwarf>> {
         self.debug.as_ref()
+    }
+
+    pub(crate) const fn split(&self) -> &SplitFiles {
+        &self.split
     }
 
     /// Its symbols, by address.
@@ -184,30 +187,10 @@ fn by_build_id(id: &[u8]) -> PathBuf {
         .join(format!("{}.debug", hex(&id[1..id.len().min(64)])))
 }
 
-fn read(path: &Path) -> Result<Arc<[u8]>, TypesError> {
-    input::bytes(path, MOST_BYTES).map(Arc::from).map_err(TypesError::input)
-}
-
-fn section(elf: &Elf<'_>, name: &str) -> Option<Arc<[u8]>> {
-    let section = elf.section_by_name(name)?;
-    let packed = section.compressed_data().ok()?;
-    let ratio = packed.uncompressed_size / (packed.data.len() as u64).max(1);
-    let is_packed = packed.format != CompressionFormat::None;
-    if packed.uncompressed_size > MOST_SECTION_BYTES || (is_packed && ratio > MOST_RATIO) {
-        return None;
-    }
-    Some(Arc::from(packed.decompress().ok()?.as_ref()))
-}
-
 fn debug_of(elf: &Elf<'_>) -> Option<Dwarf> {
     elf.section_by_name(".debug_info").filter(|found| found.size() > 0)?;
-    let endian = if elf.is_little_endian() {
-        gimli::RunTimeEndian::Little
-    } else {
-        gimli::RunTimeEndian::Big
-    };
     // A debug file names sections that it does not have.
-    Some(dwarf::load(|name| section(elf, name), endian))
+    Some(sections::load(|id| section(elf, id.name()), endian(elf)))
 }
 
 /// The file with what several debug files have in common.

@@ -97,6 +97,7 @@ fn check_references(table: &TypeTable) -> Result<(), TypesError> {
     for (number, of) in table.types().iter().enumerate() {
         let are_there = match &of.shape {
             Shape::Pointer { to } | Shape::Alias { to, .. } => is_there(to),
+            Shape::MemberPointer { to, class } => is_there(to) && is_there(class),
             Shape::Array { of, .. } => is_there(of),
             Shape::Record(record) => record.members.iter().all(|member| is_there(&member.of)),
             Shape::Scalar | Shape::Other => true,
@@ -157,10 +158,17 @@ fn one(reader: &mut Reader<'_>, names: &[u8]) -> Result<Type, TypesError> {
                     field_bits: (field_bits > 0).then_some(u64::from(field_bits)),
                     of: (of != 0).then_some(TypeId(of)),
                     alignment_bytes: None,
+                    is_virtual_base: false,
                 });
             }
             let keyword = if kind == 4 { Keyword::Struct } else { Keyword::Union };
-            let record = Record { keyword, members, variants: Vec::new(), alignment_bytes: None };
+            let record = Record {
+                keyword,
+                members,
+                variants: Vec::new(),
+                alignment_bytes: None,
+                is_base_part: false,
+            };
             (Some(sized), Shape::Record(record))
         }
         6 => {

@@ -8,12 +8,12 @@ use std::collections::HashMap;
 use gimli::{Attribute, AttributeValue, DebuggingInformationEntry, DwTag, Reader as _};
 
 use super::error::TypesError;
+use super::sections::{Dwarf, Slice, Unit};
+use super::split::{Reference, SplitFiles};
 use super::table::{Global, Keyword, Language, Member, Record, Shape, Type, TypeId, TypeTable};
+use super::virtual_bases::{Classes, TABLE};
 
-pub(crate) type Slice = gimli::EndianArcSlice<gimli::RunTimeEndian>;
-pub(crate) type Dwarf = gimli::Dwarf<Slice>;
 type Entry = DebuggingInformationEntry<Slice>;
-type Unit = gimli::Unit<Slice>;
 
 /// Entries that may lie within one another.
 const MOST_DEPTH: usize = 512;
@@ -24,6 +24,11 @@ const MOST_SCOPE_BYTES: usize = 4_096;
 /// In keys: the entry is in `.debug_types`, or in the file that several debug files share.
 const IN_TYPES: u64 = 1 << 62;
 const IN_SUPPLEMENT: u64 = 1 << 63;
+/// In keys: the number of the split unit that the entry is in, from 1 on; 0 in the program's own file.
+const SPLIT_SHIFT: u32 = 40;
+const IN_SPLIT: u64 = IN_TYPES - (1 << SPLIT_SHIFT);
+/// As many numbers as there are.
+const MOST_SPLIT: u64 = IN_SPLIT >> SPLIT_SHIFT;
 
 /// What stands open on the way to an entry.
 #[derive(Clone, Default)]
@@ -51,6 +56,8 @@ enum Variant {
 /// A reference that is still a key.
 enum Wants {
     Of(TypeId),
+    Class(TypeId),
+    VirtualBase { class: TypeId, base: usize },
     Member { record: TypeId, member: usize, is_variant: bool },
     Global(usize),
 }
@@ -69,10 +76,17 @@ pub(crate) struct Walk {
     from_high: Vec<(TypeId, usize, u64, Option<u64>)>,
     /// Of each array with several dimensions so far: the one that holds the elements.
     innermost: HashMap<TypeId, TypeId>,
+    /// Split units so far.
+    split: u64,
+    classes: Classes,
 }
 
-/// Reads all types and globals; `supplement` is a file that this one refers to.
-pub(crate) fn read(dwarf: &Dwarf, supplement: Option<&Dwarf>) -> Result<TypeTable, TypesError> {
+/// Reads all types and globals; `supplement` and `split` are files that this one refers to.
+pub(crate) fn read(
+    dwarf: &Dwarf,
+    supplement: Option<&Dwarf>,
+    split: &SplitFiles,
+) -> Result<TypeTable, TypesError> {
     let mut walk = Walk {
         table: TypeTable::default(),
         ids: HashMap::new(),
@@ -83,12 +97,15 @@ pub(crate) fn read(dwarf: &Dwarf, supplement: Option<&Dwarf>) -> Result<TypeTabl
         declared: HashMap::new(),
         from_high: Vec::new(),
         innermost: HashMap::new(),
+        split: 0,
+        classes: Classes::default(),
     };
     if let Some(supplement) = supplement {
         walk.all(supplement, IN_SUPPLEMENT)?;
     }
     walk.all(dwarf, 0)?;
-    Ok(walk.finish())
+    walk.all_split(dwarf, split)?;
+    walk.finish()
 }
 
 fn wrong(unit: &Unit, at: gimli::UnitOffset, error: gimli::Error) -> TypesError {
@@ -134,6 +151,49 @@ fn is_set(value: Option<AttributeValue<Slice>>) -> bool {
     matches!(value, Some(AttributeValue::Flag(true)))
 }
 
+fn is_virtual(value: Option<AttributeValue<Slice>>) -> bool {
+    matches!(value, Some(AttributeValue::Virtuality(its)) if its != gimli::DW_VIRTUALITY_none)
+}
+
+/// Whether a member is not public; of a class, none is that does not say so.
+fn is_hidden(value: Option<AttributeValue<Slice>>, keyword: Keyword) -> bool {
+    match value {
+        Some(AttributeValue::Accessibility(its)) => its != gimli::DW_ACCESS_public,
+        _ => keyword == Keyword::Class,
+    }
+}
+
+/// Whether a function of a class makes it one that is no plain old data: a constructor, a destructor or an assignment that
+/// the source has.
+fn is_special(entry: &Entry, name: &str, class: &str) -> bool {
+    let constructor = constructor_of(class);
+    let is_defaulted = matches!(
+        entry.attr_value(gimli::DW_AT_defaulted),
+        Some(value) if number(Some(value.clone())).is_some_and(|its| its == 1)
+    );
+    (name == constructor || name.starts_with('~') || name == "operator=")
+        && !is_set(entry.attr_value(gimli::DW_AT_artificial))
+        && !is_defaulted
+}
+
+/// The name of a class without namespaces and template arguments.
+fn constructor_of(class: &str) -> &str {
+    let mut depth = 0;
+    let mut end = class.len();
+    for (at, letter) in class.char_indices().rev() {
+        match letter {
+            '>' => depth += 1,
+            '<' => {
+                depth -= 1;
+                end = at;
+            }
+            _ if depth <= 0 => break,
+            _ => {}
+        }
+    }
+    class[..end].rsplit("::").next().unwrap_or_default()
+}
+
 /// Where a member begins, in bytes; older compilers write a small program.
 fn location_bytes(unit: &Unit, value: AttributeValue<Slice>) -> Option<u64> {
     if let Some(number) = number(Some(value.clone())) {
@@ -161,23 +221,83 @@ fn address(dwarf: &Dwarf, unit: &Unit, value: AttributeValue<Slice>) -> Option<u
 
 impl Walk {
     fn all(&mut self, dwarf: &Dwarf, place: u64) -> Result<(), TypesError> {
+        self.units(dwarf, place, |_| true)
+    }
+
+    /// Walks the units that `select` returns true for; it may change them before.
+    fn units(
+        &mut self,
+        dwarf: &Dwarf,
+        place: u64,
+        mut select: impl FnMut(&mut Unit) -> bool,
+    ) -> Result<(), TypesError> {
         let mut units = dwarf.units();
         loop {
             let header = units.next().map_err(|error| TypesError::dwarf(0, error))?;
             let Some(header) = header else { break };
             let start = header.debug_info_offset().map_or(0, |offset| offset.0);
-            let unit = dwarf.unit(header).map_err(|error| TypesError::dwarf(start, error))?;
-            self.unit(dwarf, &unit, place | start as u64)?;
+            let mut unit = dwarf.unit(header).map_err(|error| TypesError::dwarf(start, error))?;
+            if select(&mut unit) {
+                self.unit(dwarf, &unit, place | start as u64)?;
+            }
         }
         let mut units = dwarf.type_units();
         loop {
             let header = units.next().map_err(|error| TypesError::dwarf(0, error))?;
             let Some(header) = header else { break };
             let start = header.debug_types_offset().map_or(0, |offset| offset.0);
-            let unit = dwarf.unit(header).map_err(|error| TypesError::dwarf(start, error))?;
-            self.unit(dwarf, &unit, place | IN_TYPES | start as u64)?;
+            let mut unit = dwarf.unit(header).map_err(|error| TypesError::dwarf(start, error))?;
+            if select(&mut unit) {
+                self.unit(dwarf, &unit, place | IN_TYPES | start as u64)?;
+            }
         }
         Ok(())
+    }
+
+    /// Walks the units that others stand for, and the types that they refer to.
+    fn all_split(&mut self, program: &Dwarf, files: &SplitFiles) -> Result<(), TypesError> {
+        let mut is_any = false;
+        let mut units = program.units();
+        while let Ok(Some(header)) = units.next() {
+            let start = header.debug_info_offset().map_or(0, |offset| offset.0);
+            let skeleton = program.unit(header).map_err(|error| TypesError::dwarf(start, error))?;
+            let Some(reference) = Reference::of(program, &skeleton) else { continue };
+            is_any = true;
+            match files.find(program, &reference) {
+                Ok(dwarf) => self
+                    .split(&dwarf, Some((&skeleton, reference.id)))
+                    .map_err(|error| error.in_file(&reference.file()))?,
+                Err(why) => self.table.push_missing_file(why),
+            }
+        }
+        let Some(package) = files.package().filter(|_| is_any) else { return Ok(()) };
+        for row in 1..=package.tu_index.unit_count() {
+            let wrong = |error| TypesError::dwarf(0, error);
+            self.split(&package.tu_sections(row, program).map_err(wrong)?, None)?;
+        }
+        Ok(())
+    }
+
+    /// Walks a split unit's sections. A file may hold the units of other skeletons too, which are left to these.
+    fn split(
+        &mut self,
+        dwarf: &Dwarf,
+        of: Option<(&Unit, gimli::DwoId)>,
+    ) -> Result<(), TypesError> {
+        self.split += 1;
+        if self.split > MOST_SPLIT {
+            return Err(TypesError::too_many(MOST_SPLIT as usize));
+        }
+        let place = self.split << SPLIT_SHIFT;
+        let is_its = |unit: &Unit| {
+            unit.dwo_id.is_none() || of.is_some_and(|(_, id)| unit.dwo_id == Some(id))
+        };
+        self.units(dwarf, place, |unit| {
+            if let Some((skeleton, _)) = of {
+                unit.copy_relocated_attributes(skeleton);
+            }
+            is_its(unit)
+        })
     }
 
     fn unit(&mut self, dwarf: &Dwarf, unit: &Unit, start: u64) -> Result<(), TypesError> {
@@ -223,7 +343,7 @@ impl Walk {
 
     /// The key of what an attribute refers to.
     fn want(&mut self, wants: Wants, start: u64, value: Option<AttributeValue<Slice>>) {
-        let place = start & IN_SUPPLEMENT;
+        let place = start & (IN_SUPPLEMENT | IN_SPLIT);
         match value {
             Some(AttributeValue::UnitRef(offset)) => {
                 self.wants.push((wants, start + offset.0 as u64))
@@ -244,7 +364,9 @@ impl Walk {
     fn key(start: u64, value: Option<AttributeValue<Slice>>) -> Option<u64> {
         match value? {
             AttributeValue::UnitRef(offset) => Some(start + offset.0 as u64),
-            AttributeValue::DebugInfoRef(offset) => Some((start & IN_SUPPLEMENT) | offset.0 as u64),
+            AttributeValue::DebugInfoRef(offset) => {
+                Some((start & (IN_SUPPLEMENT | IN_SPLIT)) | offset.0 as u64)
+            }
             AttributeValue::DebugInfoRefSup(offset) => Some(IN_SUPPLEMENT | offset.0 as u64),
             _ => None,
         }
@@ -273,14 +395,41 @@ impl Walk {
             _ => name.map(|name| format!("{}{name}", around.scope)),
         };
         let tag = entry.tag();
+        let signature = value(gimli::DW_AT_signature);
         match tag {
+            // It stands for the type in a type unit.
+            gimli::DW_TAG_structure_type
+            | gimli::DW_TAG_union_type
+            | gimli::DW_TAG_class_type
+            | gimli::DW_TAG_interface_type
+            | gimli::DW_TAG_enumeration_type
+                if signature.is_some() =>
+            {
+                let name = its_name();
+                if let (Some(name), true) = (&name, within.scope.len() < MOST_SCOPE_BYTES) {
+                    within.scope.push_str(name);
+                    within.scope.push_str("::");
+                }
+                let shape = Shape::Alias { to: None, is_atomic: false };
+                let id =
+                    self.type_at(key, Type { name: None, size_bytes: None, shape }, language)?;
+                self.want(Wants::Of(id), start, signature);
+            }
             gimli::DW_TAG_namespace | gimli::DW_TAG_module => {
                 if let Some(name) = its_name().filter(|_| within.scope.len() < MOST_SCOPE_BYTES) {
                     within.scope.push_str(&name);
                     within.scope.push_str("::");
                 }
             }
-            gimli::DW_TAG_subprogram => within.is_in_function = true,
+            gimli::DW_TAG_subprogram => {
+                within.is_in_function = true;
+                if let Some(owner) = around.owner
+                    && let Some(class) = self.table.get(owner).name.as_deref()
+                    && its_name().is_some_and(|name| is_special(entry, &name, class))
+                {
+                    self.classes.set_not_plain(owner);
+                }
+            }
             gimli::DW_TAG_structure_type
             | gimli::DW_TAG_union_type
             | gimli::DW_TAG_class_type
@@ -296,6 +445,7 @@ impl Walk {
                     members: Vec::new(),
                     variants: Vec::new(),
                     alignment_bytes: number(value(gimli::DW_AT_alignment)),
+                    is_base_part: false,
                 };
                 let is_declared = is_set(value(gimli::DW_AT_declaration));
                 let size_bytes = size_bytes().filter(|_| !is_declared);
@@ -356,9 +506,11 @@ impl Walk {
                 self.want(Wants::Of(id), start, value(gimli::DW_AT_type));
             }
             gimli::DW_TAG_ptr_to_member_type => {
-                // A member is an offset; a member function is two words.
-                let size_bytes = Some(size_bytes().unwrap_or(8));
-                self.type_at(key, Type { name: None, size_bytes, shape: Shape::Scalar }, language)?;
+                let size_bytes = size_bytes();
+                let shape = Shape::MemberPointer { to: None, class: None };
+                let id = self.type_at(key, Type { name: None, size_bytes, shape }, language)?;
+                self.want(Wants::Of(id), start, value(gimli::DW_AT_type));
+                self.want(Wants::Class(id), start, value(gimli::DW_AT_containing_type));
             }
             gimli::DW_TAG_typedef
             | gimli::DW_TAG_const_type
@@ -372,11 +524,14 @@ impl Walk {
                 self.want(Wants::Of(id), start, value(gimli::DW_AT_type));
             }
             gimli::DW_TAG_subroutine_type | gimli::DW_TAG_unspecified_type => {
-                self.type_at(
-                    key,
-                    Type { name: its_name(), size_bytes: None, shape: Shape::Other },
-                    language,
-                )?;
+                let name = its_name();
+                // C++'s null pointer is the one such type with a form in memory.
+                let shape = match &name {
+                    Some(name) if name == "decltype(nullptr)" => Shape::Pointer { to: None },
+                    _ => Shape::Other,
+                };
+                let size_bytes = size_bytes();
+                self.type_at(key, Type { name, size_bytes, shape }, language)?;
             }
             gimli::DW_TAG_variable => self.variable(dwarf, unit, start, entry, around),
             // Variables within are static ones, if they have an address.
@@ -434,12 +589,18 @@ impl Walk {
             return;
         }
         let Some(owner) = around.owner else { return };
+        let is_base = entry.tag() == gimli::DW_TAG_inheritance;
+        if is_base && is_virtual(value(gimli::DW_AT_virtuality)) {
+            let base = self.classes.push_virtual_base(owner);
+            self.want(Wants::VirtualBase { class: owner, base }, start, value(gimli::DW_AT_type));
+            return;
+        }
         let location = value(gimli::DW_AT_data_member_location);
         let field_bits = number(value(gimli::DW_AT_bit_size));
         let bytes = match location {
             Some(location) => match location_bytes(unit, location) {
                 Some(bytes) => bytes,
-                // A base class that is looked up at run time.
+                // A place that only a running program has.
                 None => return,
             },
             None => 0,
@@ -459,17 +620,26 @@ impl Walk {
             (None, Variant::Part) => Some("(discriminant)".to_owned()),
             (name, _) => name,
         };
+        let is_table = name.as_deref().is_some_and(|name| name.starts_with(TABLE));
         let member = Member {
             name,
             offset_bits,
             field_bits,
             of: None,
             alignment_bytes: number(value(gimli::DW_AT_alignment)),
+            is_virtual_base: false,
         };
         let Shape::Record(record) = &mut self.table.get_mut(owner).shape else { return };
+        let keyword = record.keyword;
         let list = if is_variant { &mut record.variants } else { &mut record.members };
         list.push(member);
         let member = list.len() - 1;
+        if is_base {
+            self.classes.push_base(owner, member);
+        }
+        if is_hidden(value(gimli::DW_AT_accessibility), keyword) || is_table {
+            self.classes.set_not_plain(owner);
+        }
         if let (Some(from_high), Some(_)) = (from_high, field_bits) {
             self.from_high.push((owner, member, from_high, storage));
         }
@@ -509,7 +679,7 @@ impl Walk {
         }
     }
 
-    fn finish(mut self) -> TypeTable {
+    fn finish(mut self) -> Result<TypeTable, TypesError> {
         let wants = std::mem::take(&mut self.wants);
         for (wants, key) in wants {
             if let Some(id) = self.ids.get(&key).copied() {
@@ -528,16 +698,25 @@ impl Walk {
             self.table.push_global(global);
         }
         self.table.sort_globals();
-        self.table
+        std::mem::take(&mut self.classes).place_all(&mut self.table)?;
+        Ok(self.table)
     }
 
     fn resolve(&mut self, wants: &Wants, id: TypeId) {
         match *wants {
             Wants::Of(wanting) => match &mut self.table.get_mut(wanting).shape {
-                Shape::Pointer { to } | Shape::Alias { to, .. } => *to = Some(id),
+                Shape::Pointer { to }
+                | Shape::MemberPointer { to, .. }
+                | Shape::Alias { to, .. } => *to = Some(id),
                 Shape::Array { of, .. } => *of = Some(id),
                 _ => {}
             },
+            Wants::VirtualBase { class, base } => self.classes.resolve(class, base, id),
+            Wants::Class(wanting) => {
+                if let Shape::MemberPointer { class, .. } = &mut self.table.get_mut(wanting).shape {
+                    *class = Some(id);
+                }
+            }
             Wants::Member { record, member, is_variant } => {
                 let Shape::Record(record) = &mut self.table.get_mut(record).shape else { return };
                 let list = if is_variant { &mut record.variants } else { &mut record.members };
@@ -573,20 +752,5 @@ fn keyword(tag: DwTag) -> Keyword {
         gimli::DW_TAG_union_type => Keyword::Union,
         gimli::DW_TAG_class_type => Keyword::Class,
         _ => Keyword::Struct,
-    }
-}
-
-/// Loads the sections of DWARF out of anything that has sections.
-pub(crate) fn load(
-    mut section: impl FnMut(&str) -> Option<std::sync::Arc<[u8]>>,
-    endian: gimli::RunTimeEndian,
-) -> Dwarf {
-    let load = |id: gimli::SectionId| -> Result<Slice, std::convert::Infallible> {
-        let bytes = section(id.name()).unwrap_or_else(|| std::sync::Arc::from(&[][..]));
-        Ok(Slice::new(bytes, endian))
-    };
-    match Dwarf::load(load) {
-        Ok(dwarf) => dwarf,
-        Err(never) => match never {},
     }
 }

@@ -1,6 +1,7 @@
 //! Why types were not read.
 
 use std::fmt;
+use std::path::{Path, PathBuf};
 
 use coreshard_topology::input;
 
@@ -16,6 +17,7 @@ enum TypesProblem {
     Elf { what: String },
     Dwarf { offset: usize, what: String },
     TooMany { most: usize },
+    InFile { file: PathBuf, error: Box<TypesError> },
 }
 
 impl TypesError {
@@ -33,6 +35,16 @@ impl TypesError {
 
     pub(crate) fn dwarf(offset: usize, what: impl fmt::Display) -> Self {
         Self { problem: TypesProblem::Dwarf { offset, what: what.to_string() } }
+    }
+
+    /// The error, as one of a file that the program refers to.
+    pub(crate) fn in_file(self, file: &Path) -> Self {
+        Self { problem: TypesProblem::InFile { file: file.to_owned(), error: Box::new(self) } }
+    }
+
+    /// Whether there is no such file.
+    pub(crate) fn is_missing_file(&self) -> bool {
+        matches!(&self.problem, TypesProblem::Input(error) if error.is_missing())
     }
 
     pub(crate) fn too_many(most: usize) -> Self {
@@ -53,6 +65,7 @@ impl fmt::Display for TypesError {
             TypesProblem::Dwarf { offset, what } => {
                 write!(f, "DWARF at offset {offset:#x}: {}", input::sentence(what))
             }
+            TypesProblem::InFile { file, error } => write!(f, "{}: {error}", input::path(file)),
             TypesProblem::TooMany { most } => write!(f, "more than {most} types"),
         }
     }

@@ -6,7 +6,10 @@ mod contended;
 pub(crate) mod dwarf;
 mod error;
 mod path;
+pub(crate) mod sections;
+pub(crate) mod split;
 mod table;
+mod virtual_bases;
 
 pub use binary::{Binary, DebugSource};
 pub use contended::Role;

@@ -9,6 +9,8 @@ use super::error::TypesError;
 
 /// References that are followed one after the other: typedefs of typedefs, structs in structs.
 pub(crate) const MOST_STEPS: usize = 64;
+/// The size of an address, which is that of the programs that are read.
+const WORD_BYTES: u64 = 8;
 /// Types that are looked at to tell the alignment of one.
 const MOST_VISITS: usize = 20_000;
 /// Types of one program: Chromium has some ten million.
@@ -38,6 +40,13 @@ pub enum Shape {
     Pointer {
         /// What lies there.
         to: Option<TypeId>,
+    },
+    /// C++'s pointer to a member of a class.
+    MemberPointer {
+        /// The member's type.
+        to: Option<TypeId>,
+        /// The class.
+        class: Option<TypeId>,
     },
     /// Another name, or another right to use, of a type.
     Alias {
@@ -70,6 +79,8 @@ pub struct Record {
     pub variants: Vec<Member>,
     /// Its alignment, where the source asks for one.
     pub alignment_bytes: Option<u64>,
+    /// It is a C++ class as it is in a class derived from it: without its virtual bases. It has no objects of its own.
+    pub is_base_part: bool,
 }
 
 /// The word for a record.
@@ -111,6 +122,8 @@ pub struct Member {
     pub of: Option<TypeId>,
     /// Its alignment in bytes, where the source asks for one.
     pub alignment_bytes: Option<u64>,
+    /// It is a virtual base of a C++ class.
+    pub is_virtual_base: bool,
 }
 
 /// A variable that has an address for as long as the program runs.
@@ -154,6 +167,7 @@ pub struct TypeTable {
     types: Vec<Type>,
     languages: Vec<Language>,
     globals: Vec<Global>,
+    missing_files: Vec<String>,
 }
 
 impl TypeTable {
@@ -176,6 +190,10 @@ impl TypeTable {
 
     pub(crate) fn push_global(&mut self, global: Global) {
         self.globals.push(global);
+    }
+
+    pub(crate) fn push_missing_file(&mut self, text: String) {
+        self.missing_files.push(text);
     }
 
     pub(crate) fn sort_globals(&mut self) {
@@ -213,6 +231,24 @@ impl TypeTable {
         &self.globals
     }
 
+    /// The files with split debug information that were not read, with the reason. Their types are not in the table.
+    #[must_use]
+    pub fn missing_files(&self) -> &[String] {
+        &self.missing_files
+    }
+
+    /// A sentence on the files that were not read, if there are any.
+    #[must_use]
+    pub fn missing_note(&self) -> Option<String> {
+        let first = self.missing_files.first()?;
+        let others = match self.missing_files.len() - 1 {
+            0 => String::new(),
+            1 => " (and 1 other file)".to_owned(),
+            others => format!(" (and {others} other files)"),
+        };
+        Some(format!("split debug information is incomplete: {first}{others}"))
+    }
+
     /// The records that have a name and a size, each once: a type that several units of a program define in
     /// the same way is one.
     pub fn records(&self) -> impl Iterator<Item = TypeId> + '_ {
@@ -224,6 +260,9 @@ impl TypeTable {
             else {
                 return false;
             };
+            if record.is_base_part {
+                return false;
+            }
             let known = seen.entry((name, size)).or_default();
             let same = |other: &TypeId| match &self.get(*other).shape {
                 Shape::Record(other) => self.are_alike(record, other),
@@ -319,11 +358,25 @@ impl TypeTable {
                     times = times.checked_mul((*count).unwrap_or(0))?;
                     at = *element;
                 }
-                Shape::Pointer { .. } => return times.checked_mul(8),
+                Shape::Pointer { .. } => return times.checked_mul(WORD_BYTES),
+                // A data member is an offset. A member function is its address and an offset.
+                Shape::MemberPointer { to, .. } => {
+                    let words = if to.is_some_and(|to| self.is_function(to)) { 2 } else { 1 };
+                    return times.checked_mul(words * WORD_BYTES);
+                }
                 _ => return None,
             }
         }
         None
+    }
+
+    pub(super) const fn address_bytes(&self) -> u64 {
+        WORD_BYTES
+    }
+
+    fn is_function(&self, id: TypeId) -> bool {
+        let of = self.get(self.stripped(id));
+        of.shape == Shape::Other && of.name.is_none()
     }
 
     /// What alignment a type needs in bytes, as its members tell: DWARF says it only where the source does.
@@ -358,7 +411,9 @@ impl TypeTable {
                     let fits = |(offset, its, is_field): &(u64, u64, bool)| {
                         *is_field || offset.is_multiple_of(8 * (*its).min(*align).max(1))
                     };
-                    *align <= 1 || size.is_multiple_of(*align) && members.iter().all(fits)
+                    *align <= 1
+                        || (record.is_base_part || size.is_multiple_of(*align))
+                            && members.iter().all(fits)
                 };
                 (0..64).map(|bit| most >> bit).find(fits).unwrap_or(1).max(1)
             }
@@ -366,6 +421,7 @@ impl TypeTable {
                 let size = self.size_bytes(id).unwrap_or(1).clamp(1, 16);
                 1 << size.ilog2()
             }
+            Shape::MemberPointer { .. } => WORD_BYTES,
             _ => 1,
         }
     }
@@ -390,6 +446,10 @@ impl TypeTable {
             (None, Shape::Pointer { to }) => {
                 let to = self.describe_within(*to, steps - 1);
                 if to.ends_with('*') { format!("{to}*") } else { format!("{to} *") }
+            }
+            (None, Shape::MemberPointer { to, class }) => {
+                let to = self.describe_within(*to, steps - 1);
+                format!("{to} {}::*", self.describe_within(*class, steps - 1))
             }
             (None, Shape::Alias { to, .. }) => self.describe_within(*to, steps - 1),
             (None, Shape::Array { of, count }) => {

@@ -1,5 +1,6 @@
 //! Recordings, and this program's own types.
 
+mod compiled;
 mod damaged;
 mod own_types;
 mod plain_stores;

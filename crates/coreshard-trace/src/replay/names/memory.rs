@@ -11,7 +11,9 @@ use gimli::AttributeValue;
 
 use super::{Guess, Names, Seen, SourcePlace, Thing, ThingKind};
 use crate::replay::plan::Allocation;
-use crate::types::dwarf::{self, Dwarf};
+use crate::types::dwarf;
+use crate::types::sections::{Dwarf, Slice};
+use crate::types::split::SplitFiles;
 use crate::types::{Shape, TypeId, TypeTable};
 
 /// Calls of a stack that are looked through.
@@ -153,8 +155,8 @@ impl Names<'_> {
         }
         let within = address.wrapping_sub(module.base);
         let loaded = self.loaded(number);
-        let dwarf = loaded.binary.as_ref()?.dwarf()?;
-        let names = variables_at(dwarf, within)?;
+        let binary = loaded.binary.as_ref()?;
+        let names = variables_at(binary.dwarf()?, binary.split(), within)?;
         let types = loaded.types.as_ref()?;
         let wanted = if element_bytes > 1 { element_bytes } else { bytes };
         let by_name = names.iter().filter_map(|named| {
@@ -212,7 +214,7 @@ struct Named {
 }
 
 /// Names of types that variables, parameters and generic parameters of the functions at an address have, or point to.
-fn variables_at(dwarf: &Dwarf, address: u64) -> Option<Vec<Named>> {
+fn variables_at(dwarf: &Dwarf, split: &SplitFiles, address: u64) -> Option<Vec<Named>> {
     let mut units = dwarf.units();
     while let Ok(Some(header)) = units.next() {
         let Ok(unit) = dwarf.unit(header) else { continue };
@@ -224,16 +226,15 @@ fn variables_at(dwarf: &Dwarf, address: u64) -> Option<Vec<Named>> {
         if !is_here {
             continue;
         }
-        return variables_of(dwarf, &unit, address);
+        return match split.unit_behind(dwarf, &unit) {
+            Some((dwarf, unit)) => variables_of(&dwarf, &unit, address),
+            None => variables_of(dwarf, &unit, address),
+        };
     }
     None
 }
 
-fn variables_of(
-    dwarf: &Dwarf,
-    unit: &gimli::Unit<dwarf::Slice>,
-    address: u64,
-) -> Option<Vec<Named>> {
+fn variables_of(dwarf: &Dwarf, unit: &gimli::Unit<Slice>, address: u64) -> Option<Vec<Named>> {
     let mut entries = unit.entries_raw(None).ok()?;
     let mut entry = gimli::DebuggingInformationEntry::null();
     let mut names: Vec<Named> = Vec::new();
@@ -291,8 +292,8 @@ fn variables_of(
 /// The name of the record that a type is, or points to.
 fn name_of_pointed(
     dwarf: &Dwarf,
-    unit: &gimli::Unit<dwarf::Slice>,
-    value: AttributeValue<dwarf::Slice>,
+    unit: &gimli::Unit<Slice>,
+    value: AttributeValue<Slice>,
     steps: usize,
 ) -> Option<Named> {
     if steps == 0 {

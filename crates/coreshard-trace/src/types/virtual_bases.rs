@@ -1,0 +1,447 @@
+//! Where C++ puts the virtual bases of a class.
+//!
+//! DWARF has no offset for a virtual base, only how to look it up in an object. The offset follows from the rules of the
+//! Itanium C++ ABI, section 2.4, which all compilers on Linux go by:
+//!
+//! 1. A class begins with its non-virtual part: its own fields and its non-virtual bases. DWARF has their offsets.
+//! 2. Its virtual bases follow in the order of a walk through all bases. Each is placed once.
+//! 3. A base class takes its non-virtual part alone, without the padding at the end. If it is plain old data, it keeps its padding.
+//! 4. A virtual base that is only an address of a table of functions may share this address with the class: it is the
+//!    class's primary base then, and lies where the class begins.
+
+use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
+
+use super::error::TypesError;
+use super::table::{MOST_STEPS, Member, Record, Shape, Type, TypeId, TypeTable};
+
+/// Classes that are looked at to place the bases of one.
+const MOST_VISITS: usize = 20_000;
+/// The field with the address of the table of virtual functions, by the beginning of its name.
+pub(super) const TABLE: &str = "_vptr";
+
+/// A base of a class.
+#[derive(Clone, Copy, Debug)]
+enum Base {
+    /// A member of the record, by its number.
+    Member(usize),
+    Virtual(Option<TypeId>),
+}
+
+/// The classes with bases, in the order of the source.
+#[derive(Default)]
+pub(super) struct Classes {
+    bases: HashMap<TypeId, Vec<Base>>,
+    /// Classes with constructors, destructors, virtual functions or fields that are not public.
+    not_plain: HashSet<TypeId>,
+    known: HashMap<TypeId, Option<Rc<Class>>>,
+    visits: usize,
+}
+
+/// A class as a base of others.
+#[derive(Debug)]
+struct Class {
+    bases: Vec<(TypeId, Kind)>,
+    /// Of the non-virtual part.
+    size_bytes: u64,
+    align_bytes: u64,
+    /// The alignment that the source asks for, of the class or of a base. DWARF does not tell of which.
+    asked_bytes: u64,
+    /// The class without its virtual bases; itself if it has none.
+    part: TypeId,
+    has_virtual_bases: bool,
+    has_table: bool,
+    is_empty: bool,
+    /// It is the address of a table of functions and nothing else.
+    is_nearly_empty: bool,
+    primary: Option<TypeId>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Kind {
+    /// Its offset in bytes.
+    At(u64),
+    Virtual,
+}
+
+/// A way to place the virtual bases of a class.
+struct Way {
+    placed: Vec<(TypeId, u64)>,
+    end_bytes: u64,
+    align_bytes: u64,
+}
+
+impl Way {
+    fn size_bytes(&self) -> Option<u64> {
+        self.end_bytes.checked_next_multiple_of(self.align_bytes)
+    }
+}
+
+impl Classes {
+    pub(super) fn push_base(&mut self, class: TypeId, member: usize) {
+        self.bases.entry(class).or_default().push(Base::Member(member));
+    }
+
+    /// Returns the number of the base, for [`Classes::resolve`].
+    pub(super) fn push_virtual_base(&mut self, class: TypeId) -> usize {
+        let bases = self.bases.entry(class).or_default();
+        bases.push(Base::Virtual(None));
+        bases.len() - 1
+    }
+
+    pub(super) fn resolve(&mut self, class: TypeId, base: usize, id: TypeId) {
+        if let Some(base) = self.bases.get_mut(&class).and_then(|bases| bases.get_mut(base)) {
+            *base = Base::Virtual(Some(id));
+        }
+    }
+
+    pub(super) fn set_not_plain(&mut self, class: TypeId) {
+        self.not_plain.insert(class);
+    }
+
+    /// Adds the virtual bases to the members of all classes.
+    pub(super) fn place_all(mut self, types: &mut TypeTable) -> Result<(), TypesError> {
+        let mut all: Vec<_> = self.bases.keys().copied().collect();
+        all.sort_unstable();
+        // With their parts first, since a part is the record without virtual bases.
+        let mut found = Vec::new();
+        for id in all {
+            self.visits = 0;
+            let class = self.class(types, id, MOST_STEPS)?;
+            found.extend(class.filter(|class| class.has_virtual_bases).map(|class| (id, class)));
+        }
+        for (id, class) in found {
+            self.visits = 0;
+            let size_bytes = types.get(id).size_bytes.unwrap_or(0);
+            // The size tells whether an alignment is the class's own, or that of a base alone.
+            let mut ways: Vec<_> =
+                [false, true].into_iter().filter_map(|own| self.placed(&class, own)).collect();
+            // What does not fit follows rules that are not known here.
+            ways.retain(|way| way.end_bytes <= size_bytes);
+            let exact = ways.iter().position(|way| way.size_bytes() == Some(size_bytes));
+            let Some(way) = ways.get(exact.unwrap_or(0)) else { continue };
+            let members: Vec<_> =
+                way.placed.iter().map(|(base, offset)| self.member(*base, *offset)).collect();
+            if let Shape::Record(record) = &mut types.get_mut(id).shape {
+                record.members.extend(members);
+            }
+        }
+        Ok(())
+    }
+
+    fn get(&self, id: TypeId) -> Option<&Rc<Class>> {
+        self.known.get(&id)?.as_ref()
+    }
+
+    fn member(&self, base: TypeId, offset: u64) -> Member {
+        Member {
+            name: None,
+            offset_bits: offset.saturating_mul(8),
+            field_bits: None,
+            of: Some(self.get(base).map_or(base, |class| class.part)),
+            alignment_bytes: None,
+            is_virtual_base: true,
+        }
+    }
+
+    /// A class as a base, with all of its bases; none if one of them is not known.
+    fn class(
+        &mut self,
+        types: &mut TypeTable,
+        id: TypeId,
+        steps: usize,
+    ) -> Result<Option<Rc<Class>>, TypesError> {
+        if let Some(known) = self.known.get(&id) {
+            return Ok(known.clone());
+        }
+        if steps == 0 {
+            return Ok(None);
+        }
+        // So that a class that is its own base, which no compiler writes, ends here.
+        self.known.insert(id, None);
+        let mut bases = Vec::new();
+        for base in self.bases.get(&id).cloned().unwrap_or_default() {
+            let (of, kind) = match base {
+                Base::Virtual(of) => (of, Kind::Virtual),
+                Base::Member(member) => {
+                    let Shape::Record(record) = &types.get(id).shape else { return Ok(None) };
+                    let member = &record.members[member];
+                    (member.of, Kind::At(member.offset_bits / 8))
+                }
+            };
+            let Some(of) = of.map(|of| types.stripped(of)) else { return Ok(None) };
+            if self.class(types, of, steps - 1)?.is_none() {
+                return Ok(None);
+            }
+            bases.push((of, kind));
+        }
+        let class = self.class_with(types, id, bases)?.map(Rc::new);
+        self.known.insert(id, class.clone());
+        Ok(class)
+    }
+
+    fn class_with(
+        &mut self,
+        types: &mut TypeTable,
+        id: TypeId,
+        bases: Vec<(TypeId, Kind)>,
+    ) -> Result<Option<Class>, TypesError> {
+        let is_plain = self.is_plain(types, id, MOST_STEPS);
+        let of = types.get(id);
+        let (Shape::Record(record), Some(whole_bytes)) = (&of.shape, of.size_bytes) else {
+            return Ok(None);
+        };
+        let classes: Vec<_> = bases
+            .iter()
+            .filter_map(|(base, kind)| Some((self.get(*base)?.clone(), *kind)))
+            .collect();
+        let has_virtual_bases =
+            classes.iter().any(|(base, kind)| *kind == Kind::Virtual || base.has_virtual_bases);
+        let is_base = self.members_that_are_bases(id);
+        let fields = || {
+            let all = record.members.iter().enumerate();
+            all.filter(|(member, _)| !is_base.contains(member)).map(|(_, member)| member)
+        };
+        let is_table =
+            |member: &Member| member.name.as_deref().is_some_and(|name| name.starts_with(TABLE));
+        let end_of = |member: &Member| match member.field_bits {
+            Some(bits) => member.offset_bits.saturating_add(bits).div_ceil(8),
+            None => {
+                let size = member.of.and_then(|of| types.size_bytes(of)).unwrap_or(0);
+                (member.offset_bits / 8).saturating_add(size)
+            }
+        };
+        let non_virtual = || {
+            classes.iter().filter_map(|(base, kind)| match kind {
+                Kind::At(offset) => Some((base, *offset)),
+                Kind::Virtual => None,
+            })
+        };
+        let has_own_table = fields().any(is_table);
+        let has_table =
+            has_own_table || has_virtual_bases || classes.iter().any(|(base, _)| base.has_table);
+        let is_empty = fields().next().is_none()
+            && !has_virtual_bases
+            && classes.iter().all(|(base, _)| base.is_empty);
+        let is_nearly_empty = has_table
+            && fields().all(is_table)
+            && non_virtual().all(|(base, _)| base.is_empty || base.is_nearly_empty);
+        let primary = match has_virtual_bases && !non_virtual().any(|(base, _)| base.has_table) {
+            true => self.primary(&bases),
+            false => None,
+        };
+        let ends = fields().map(end_of).chain(
+            non_virtual()
+                .filter(|(base, _)| !base.is_empty)
+                .map(|(base, offset)| offset.saturating_add(base.size_bytes)),
+        );
+        // The table's address, if a virtual base has it in place of a field.
+        let begin = if has_table { types.address_bytes() } else { 0 };
+        let end_bytes = ends.max().unwrap_or(0).max(begin);
+        let size_bytes = if is_empty {
+            0
+        } else if is_plain {
+            whole_bytes
+        } else {
+            end_bytes
+        };
+        let part = match has_virtual_bases {
+            true => self.part(types, id, &bases, size_bytes)?,
+            false => id,
+        };
+        let align_bytes = types.alignment_bytes(part).max(begin);
+        let asked_bytes = match &types.get(id).shape {
+            Shape::Record(record) => record.alignment_bytes.unwrap_or(1),
+            _ => 1,
+        };
+        Ok(Some(Class {
+            bases,
+            size_bytes,
+            align_bytes,
+            asked_bytes,
+            part,
+            has_virtual_bases,
+            has_table,
+            is_empty,
+            is_nearly_empty,
+            primary,
+        }))
+    }
+
+    fn members_that_are_bases(&self, id: TypeId) -> HashSet<usize> {
+        let all = self.bases.get(&id).into_iter().flatten();
+        all.filter_map(|base| match base {
+            Base::Member(member) => Some(*member),
+            Base::Virtual(_) => None,
+        })
+        .collect()
+    }
+
+    /// Whether a class is plain old data: it has no constructor, no base and no table, and neither has the class of a field.
+    fn is_plain(&mut self, types: &TypeTable, id: TypeId, steps: usize) -> bool {
+        self.visits += 1;
+        if self.visits > MOST_VISITS || steps == 0 {
+            return false;
+        }
+        let id = types.stripped(id);
+        match &types.get(id).shape {
+            Shape::Array { of: Some(of), .. } => self.is_plain(types, *of, steps - 1),
+            Shape::Record(record) => {
+                !self.not_plain.contains(&id)
+                    && !self.bases.contains_key(&id)
+                    && record
+                        .members
+                        .iter()
+                        .filter_map(|member| member.of)
+                        .all(|of| self.is_plain(types, of, steps - 1))
+            }
+            _ => true,
+        }
+    }
+
+    /// The class as a base of others: without its virtual bases, and with such parts of its own bases.
+    fn part(
+        &self,
+        types: &mut TypeTable,
+        id: TypeId,
+        bases: &[(TypeId, Kind)],
+        size_bytes: u64,
+    ) -> Result<TypeId, TypesError> {
+        let members = self.members_that_are_bases(id);
+        let Shape::Record(record) = &types.get(id).shape else { return Ok(id) };
+        let stripped: Vec<_> =
+            record.members.iter().map(|member| member.of.map(|of| types.stripped(of))).collect();
+        if let Shape::Record(record) = &mut types.get_mut(id).shape {
+            for (number, member) in record.members.iter_mut().enumerate() {
+                let at = Kind::At(member.offset_bits / 8);
+                let is_it =
+                    |(base, kind): &&(TypeId, Kind)| *kind == at && Some(*base) == stripped[number];
+                if members.contains(&number)
+                    && let Some(class) =
+                        bases.iter().find(is_it).and_then(|(base, _)| self.get(*base))
+                {
+                    member.of = Some(class.part);
+                }
+            }
+        }
+        let Type { name, shape, .. } = types.get(id).clone();
+        let Shape::Record(record) = shape else { return Ok(id) };
+        // gcc has the alignment that the source asks for of a base in the derived class, too.
+        let of_base = |(base, _): &(TypeId, Kind)| match &types.get(*base).shape {
+            Shape::Record(record) => record.alignment_bytes,
+            _ => None,
+        };
+        let inherited = bases.iter().filter_map(of_base).max();
+        let alignment_bytes = record.alignment_bytes.filter(|its| Some(*its) > inherited);
+        // Its table is no field of it if a virtual base has it.
+        let alignment_bytes = alignment_bytes.max(Some(types.address_bytes()));
+        let shape = Shape::Record(Record { is_base_part: true, alignment_bytes, ..record });
+        let language = types.language(id);
+        types.push(Type { name, size_bytes: Some(size_bytes), shape }, language)
+    }
+
+    /// All virtual bases of a class with these bases, in the order of a walk through them; none if there are too many.
+    fn virtual_bases(&mut self, bases: &[(TypeId, Kind)]) -> Option<Vec<TypeId>> {
+        let mut found = Vec::new();
+        let mut seen = HashSet::new();
+        self.walk(bases, MOST_STEPS, &mut |base, kind, _| {
+            if kind == Kind::Virtual && seen.insert(base) {
+                found.push(base);
+            }
+        })?;
+        Some(found)
+    }
+
+    /// Calls `visit` for all bases, each before its own; none if there are too many.
+    fn walk(
+        &mut self,
+        bases: &[(TypeId, Kind)],
+        steps: usize,
+        visit: &mut dyn FnMut(TypeId, Kind, &Class),
+    ) -> Option<()> {
+        for (base, kind) in bases {
+            self.visits += 1;
+            if self.visits > MOST_VISITS || steps == 0 {
+                return None;
+            }
+            let class = Rc::clone(self.get(*base)?);
+            visit(*base, *kind, &class);
+            self.walk(&class.bases, steps - 1, visit)?;
+        }
+        Some(())
+    }
+
+    /// The virtual bases that share their table's address with another base of the class.
+    fn primaries_of(&mut self, bases: &[(TypeId, Kind)]) -> Option<HashSet<TypeId>> {
+        let mut found = HashSet::new();
+        self.walk(bases, MOST_STEPS, &mut |_, _, class| found.extend(class.primary))?;
+        Some(found)
+    }
+
+    /// The virtual base that a class shares its table's address with: the first that shares it with no other, or the first.
+    fn primary(&mut self, bases: &[(TypeId, Kind)]) -> Option<TypeId> {
+        let all = self.virtual_bases(bases)?;
+        let nearly_empty: Vec<_> = all
+            .into_iter()
+            .filter(|base| self.get(*base).is_some_and(|class| class.is_nearly_empty))
+            .collect();
+        let shared = self.primaries_of(bases)?;
+        let first = nearly_empty.iter().find(|base| !shared.contains(base));
+        first.or(nearly_empty.first()).copied()
+    }
+
+    /// The virtual bases of a class with their offsets; if `own`, alignments that may be a base's are the class's own.
+    fn placed(&mut self, class: &Class, own: bool) -> Option<Way> {
+        let align =
+            |its: &Class| if own { its.align_bytes.max(its.asked_bytes) } else { its.align_bytes };
+        let all = self.virtual_bases(&class.bases)?;
+        let shared = self.primaries_of(&class.bases)?;
+        let mut placed = HashMap::new();
+        self.share(class, 0, &mut placed, MOST_STEPS)?;
+        let mut end_bytes = class.size_bytes;
+        let mut align_bytes = class.align_bytes.max(class.asked_bytes);
+        for base in &all {
+            let its = Rc::clone(self.get(*base)?);
+            align_bytes = align_bytes.max(align(&its));
+            if placed.contains_key(base) || shared.contains(base) {
+                continue;
+            }
+            let next = end_bytes.checked_next_multiple_of(align(&its))?;
+            let offset = if its.is_empty { 0 } else { next };
+            placed.insert(*base, offset);
+            self.share(&its, offset, &mut placed, MOST_STEPS)?;
+            end_bytes = end_bytes.max(offset.checked_add(its.size_bytes)?);
+        }
+        let placed: Option<Vec<_>> =
+            all.into_iter().map(|base| Some((base, *placed.get(&base)?))).collect();
+        Some(Way { placed: placed?, end_bytes, align_bytes })
+    }
+
+    /// Places the virtual bases that lie where the class at `offset`, or one of its non-virtual bases, begins.
+    fn share(
+        &mut self,
+        class: &Class,
+        offset: u64,
+        placed: &mut HashMap<TypeId, u64>,
+        steps: usize,
+    ) -> Option<()> {
+        self.visits += 1;
+        if self.visits > MOST_VISITS || steps == 0 {
+            return None;
+        }
+        if let Some(primary) = class.primary
+            && !placed.contains_key(&primary)
+        {
+            placed.insert(primary, offset);
+            let its = Rc::clone(self.get(primary)?);
+            self.share(&its, offset, placed, steps - 1)?;
+        }
+        for (base, kind) in &class.bases {
+            if let Kind::At(at) = kind {
+                let its = Rc::clone(self.get(*base)?);
+                self.share(&its, offset.checked_add(*at)?, placed, steps - 1)?;
+            }
+        }
+        Some(())
+    }
+}
