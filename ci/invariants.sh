@@ -8,7 +8,7 @@ set -euo pipefail
 cd "${1:-$(dirname "$0")/..}"
 
 readonly CHECKS='check_arrows check_bindings check_modules check_seam check_usable check_causes check_quiet check_unsafe check_unchecked check_users_code check_edges
-  check_lean check_canaries check_testing check_tests check_clocks check_errors check_words check_structure check_figures'
+  check_lean check_canaries check_tests check_clocks check_errors check_words check_structure check_figures'
 
 # What several checks need is made once, in files here.
 scratch=$(mktemp -d)
@@ -456,17 +456,6 @@ check_canaries() {
         "turn the feature canaries on in [dev-dependencies] alone"
     fi
   done
-}
-
-# With the feature testing, each access to the runtime's words asks whether it is simulated.
-check_testing() {
-  local found
-  [ -d crates/coreshard ] || return 0
-  found=$(cargo tree --quiet --workspace -e normal,build,dev,features | grep -F 'coreshard feature "testing"' | sort -u || true)
-  if [ -n "$found" ]; then
-    breach "a crate of the workspace turns on the feature testing of coreshard, for all that are built with it" "$found" \
-      "keep such tests with those of the crate coreshard, behind required-features, and name them in ci/test.sh"
-  fi
 }
 
 # The files of the project: what git tracks, or everything where this is no checkout of its own.

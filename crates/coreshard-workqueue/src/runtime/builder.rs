@@ -4,8 +4,8 @@ use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use coreshard_platform::Platform;
 use coreshard_platform::user::User;
+use coreshard_platform::{Host, Platform};
 use coreshard_topology::{CpuSet, Scope, ShardSize};
 
 use super::Runtime;
@@ -23,7 +23,7 @@ pub(crate) const MIN_STACK_BYTES: usize = 64 << 10;
 /// Makes a [`Workqueue`]. Queues with equal attributes share their pools and worker threads; the
 /// name, `max_active` and the panic handler are a queue's own.
 #[must_use = "a builder does nothing until `build` is called"]
-pub struct Builder<'runtime, P: Platform> {
+pub struct Builder<'runtime, P: Platform = Host> {
     runtime: &'runtime Runtime<P>,
     request: Request,
 }

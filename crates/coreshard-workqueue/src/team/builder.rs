@@ -5,7 +5,7 @@ use std::io;
 use std::sync::{Arc, Weak};
 
 use coreshard_platform::user::User;
-use coreshard_platform::{Platform, SpawnError, ThreadSpec};
+use coreshard_platform::{Host, Platform, SpawnError, ThreadSpec};
 use coreshard_topology::{Scope, ShardSize};
 
 use super::error::TeamError;
@@ -21,7 +21,7 @@ use crate::spec::team::TeamSpec;
 
 /// Makes a [`Team`].
 #[must_use = "a builder does nothing until `build` is called"]
-pub struct TeamBuilder<'runtime, P: Platform> {
+pub struct TeamBuilder<'runtime, P: Platform = Host> {
     runtime: &'runtime Runtime<P>,
     name: String,
     team: TeamSpec,
