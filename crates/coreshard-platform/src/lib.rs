@@ -20,6 +20,7 @@
 //!
 //! Unsafe code is allowed file by file, here as in the other crates, and each block says why it is sound.
 
+#![warn(missing_debug_implementations)]
 #![doc(html_root_url = "https://docs.rs/coreshard-platform/0.1.0")]
 
 #[cfg(not(target_os = "linux"))]

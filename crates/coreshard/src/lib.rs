@@ -67,6 +67,7 @@
 //! | `presets` | other machines by name: [`topology::Preset`], [`Topology::preset`], [`Topology::parse_machine`] |
 //! | `hwloc` | other machines from the XML files of hwloc: [`Topology::from_hwloc_xml`] |
 
+#![warn(missing_debug_implementations)]
 #![doc(html_root_url = "https://docs.rs/coreshard/0.1.0")]
 
 #[cfg(feature = "block")]

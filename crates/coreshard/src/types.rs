@@ -2,6 +2,10 @@
 
 use coreshard_platform::Host;
 
+// Structs are re-exported, so that their methods are in this crate's documentation; the platform's default is the host. Aliases
+// are those whose constructors have no argument that says the platform: Rust infers the parameter of a struct there, and has no
+// default for what it cannot infer.
+
 /// A queue of work items, which run on the workers of pools that follow the machine's caches.
 ///
 /// A handle: `clone` makes another one to the same queue, and the drop of the last one runs what was accepted, and
@@ -274,16 +278,13 @@ pub use coreshard_workqueue::ScopedJoinHandle;
 ///
 /// | to | call |
 /// |---|---|
-/// | queue it | [`queue`](Work::queue), [`queue_on`](Work::queue_on), [`queue_on_node`](Work::queue_on_node) |
-/// | queue it later | [`queue_after`](Work::queue_after), [`queue_to`](Work::queue_to); also where it is pending: [`modify_delay`](Work::modify_delay), [`modify_to`](Work::modify_to) |
-/// | wait for it | [`flush`](Work::flush) |
-/// | call it off | [`cancel`](Work::cancel), [`cancel_and_wait`](Work::cancel_and_wait) |
-/// | keep it from being queued | [`disable`](Work::disable), [`disable_and_wait`](Work::disable_and_wait), [`enable`](Work::enable) |
-/// | look | [`is_pending`](Work::is_pending), [`is_running`](Work::is_running), [`disable_depth`](Work::disable_depth), [`function`](Work::function) |
-///
-/// # Details
-#[doc(inline)]
-pub use coreshard_workqueue::Work;
+/// | queue it | [`queue`](Self::queue), [`queue_on`](Self::queue_on), [`queue_on_node`](Self::queue_on_node) |
+/// | queue it later | [`queue_after`](Self::queue_after), [`queue_to`](Self::queue_to); also where it is pending: [`modify_delay`](Self::modify_delay), [`modify_to`](Self::modify_to) |
+/// | wait for it | [`flush`](Self::flush) |
+/// | call it off | [`cancel`](Self::cancel), [`cancel_and_wait`](Self::cancel_and_wait) |
+/// | keep it from being queued | [`disable`](Self::disable), [`disable_and_wait`](Self::disable_and_wait), [`enable`](Self::enable) |
+/// | look | [`is_pending`](Self::is_pending), [`is_running`](Self::is_running), [`disable_depth`](Self::disable_depth), [`function`](Self::function) |
+pub type Work = coreshard_workqueue::Work<Host>;
 
 /// Work at a fixed rate, until it is stopped or dropped.
 ///

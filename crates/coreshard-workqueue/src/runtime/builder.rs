@@ -1,6 +1,7 @@
 //! What a workqueue is to be.
 
 use std::any::Any;
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -26,6 +27,19 @@ pub(crate) const MIN_STACK_BYTES: usize = 64 << 10;
 pub struct Builder<'runtime, P: Platform = Host> {
     runtime: &'runtime Runtime<P>,
     request: Request,
+}
+
+impl<P: Platform> fmt::Debug for Builder<'_, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Request { name, scope, shard_size, strict, capacity, .. } = &self.request;
+        f.debug_struct("Builder")
+            .field("name", name)
+            .field("scope", scope)
+            .field("shard_size", shard_size)
+            .field("strict", strict)
+            .field("capacity", capacity)
+            .finish_non_exhaustive()
+    }
 }
 
 impl<P: Platform> Runtime<P> {

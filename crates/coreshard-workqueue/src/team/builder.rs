@@ -1,6 +1,7 @@
 //! What a team is to be.
 
 use std::any::Any;
+use std::fmt;
 use std::io;
 use std::sync::{Arc, Weak};
 
@@ -349,5 +350,17 @@ impl<P: Platform> TeamBuilder<'_, P> {
                 (None, Err(error)) => TeamError::Build(error),
             }),
         }
+    }
+}
+
+impl<P: Platform> fmt::Debug for TeamBuilder<'_, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TeamBuilder")
+            .field("name", &self.name)
+            .field("members", &self.team.members)
+            .field("stack_bytes", &self.stack_bytes)
+            .field("scope", &self.scope)
+            .field("shard_cores", &self.shard_cores)
+            .finish_non_exhaustive()
     }
 }
