@@ -106,6 +106,10 @@ breaks_when check_seam "a sleep" "$STD" $QUEUE/pool/worker.rs 'fn f() { thread::
 breaks_when check_seam "a lock" "$STD" $QUEUE/pool.rs 'static L: std::sync::Mutex<()> = x();'
 breaks_when check_seam "a lock among imports" "$STD" $QUEUE/pool.rs 'use std::sync::{Arc, Condvar};'
 breaks_when check_seam "a clock" "$STD" $QUEUE/pool.rs 'fn f() { let _ = Instant::now(); }'
+build_house
+add $QUEUE/pool.rs 'pub struct Pool<P: Platform = Host> {'
+add $QUEUE/pool.rs 'use coreshard_platform::{Host, Platform};'
+expect peace "a platform that is a parameter's default" check_seam
 breaks_when check_seam "a platform by name" 'coreshard-workqueue names one platform' $QUEUE/pool.rs 'type Q = Queue<Host>;'
 breaks_when check_causes "a guess" 'an errno that is translated into a text' $QUEUE/pool.rs 'fn f(e: i32) -> &'"'"'static str { match e { libc::EPERM => "be root", _ => "" } }'
 breaks_when check_usable "CPUs that are online" 'coreshard-workqueue uses CPUs because they are online' $QUEUE/pool.rs 'fn f(t: &Topology) { run_on(t.online().clone()) }'
