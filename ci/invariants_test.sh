@@ -124,7 +124,8 @@ breaks_when check_clocks "a deadline from before a wait" "$STALE" $QUEUE/a.rs $'
 breaks_when check_clocks "a time added to after a wait" "$STALE" $QUEUE/a.rs $'fn f() {\n    let now = P::now();\n    poll(&mut all);\n    self.until = now + TIMEOUT;\n}'
 breaks_when check_errors "an error with fields" 'an error that main shows in the form of its fields' $QUEUE/a.rs 'impl std::error::Error for Full {}'
 breaks_when check_words "a path of somebody's machine" "a path of somebody's own machine" docs/guide.md 'see /home/me/notes'
-breaks_when check_words "a merge that was not finished" 'a merge that was not finished' docs/guide.md 'breaks_when check_words "a tool's left-over" "a tool's left-over" docs/guide.md.orig 'x'
+breaks_when check_words "a merge that was not finished" 'a merge that was not finished' docs/guide.md '<<<<<<< ours'
+breaks_when check_words "a tool's left-over" "a tool's left-over" docs/guide.md.orig 'x'
 
 build_house
 mkdir -p "$house/examples"

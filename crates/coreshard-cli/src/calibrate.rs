@@ -122,7 +122,10 @@ fn doubts(measured: &Calibration, arbitration: Option<&Arbitration>) -> Vec<Stri
 }
 
 fn read_back(text: &str) -> anyhow::Result<Machine> {
-    Machine::from_toml("what was measured", text).context("the machine's file cannot be used")
+    Machine::from_toml("what was measured", text).context(
+        "the measurements contradict one another, as they do while other programs use the CPUs; measure again, with more \
+         --rounds",
+    )
 }
 
 /// What contends, on the machine of a file.

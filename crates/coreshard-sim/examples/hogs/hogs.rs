@@ -1,4 +1,4 @@
-//! Hogs of each kind, and how long the items of another queue wait beside them.
+//! Hogs of each kind, and how long the items of another queue wait beside them. Shared by an example and a test.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};

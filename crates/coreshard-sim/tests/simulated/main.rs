@@ -15,6 +15,7 @@ mod claims;
 mod contention;
 mod every_combination;
 mod failing;
+mod fairness;
 mod faults;
 mod held_locks;
 mod homes;

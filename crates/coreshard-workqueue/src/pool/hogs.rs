@@ -17,20 +17,22 @@ pub(super) const SCAN_EVERY: Duration = Duration::from_millis(4);
 const IDLE_SHARE: u32 = 8;
 /// A worker that used less than this share of the threshold in an item that has lasted for longer was given no CPU.
 const STARVED_SHARE: u32 = 10;
-/// Times the threshold that a pool has begun nothing, before one more hog is replaced than CPUs ask for.
-const PATIENT_THRESHOLDS: u32 = 50;
+/// Times the threshold that a pool has begun nothing, before one more hog is replaced than CPUs ask for. Then twice as many for
+/// the next one, three times as many for the one after that.
+const PATIENT_THRESHOLDS: u32 = 10;
 /// The same where forked jobs alone wait: nothing that the hogs' own halves do not come to, unless they spin for one another.
-const PATIENT_THRESHOLDS_OF_FORKS: u32 = 10 * PATIENT_THRESHOLDS;
-/// How often such a time is doubled, and the one before the next worker is presumed blocked, where forked jobs alone
+/// Doubled for each further one.
+const PATIENT_THRESHOLDS_OF_FORKS: u32 = 500;
+/// How often that time is doubled, and the one before the next worker is presumed blocked, where forked jobs alone
 /// wait: that one to 8 s.
 const MAX_DOUBLINGS: u32 = 10;
 
 /// How many hogs may be replaced in a scan of all pools.
 ///
-/// As many as keep the workers that run, hogs among them, at one more than CPUs. Beyond that, one where a pool has
-/// begun nothing for so many times the threshold: its items may wait for one another, and spin. That time
-/// doubles with each that there is already, so that items which are simply long hardly ever have one. Where forked jobs
-/// alone wait, it is the latter alone: they are parts of what the hogs do, and nobody else's.
+/// As many as keep the workers that run, hogs among them, at one more than CPUs. Beyond that, one if a pool has
+/// begun nothing for so many times the threshold: its items may wait for one another, and spin. That time grows with each that
+/// there is already, so that items which are simply long seldom have one. If forked jobs alone wait, it is the latter
+/// alone: they are parts of what the hogs do, and of nothing else.
 pub(super) struct MayHog {
     left: usize,
     beyond: u32,
@@ -41,7 +43,7 @@ impl MayHog {
     /// For workers that run on so many CPUs.
     pub(super) fn new(running: usize, cpus: usize) -> Self {
         let most = cpus + 1;
-        let beyond = running.saturating_sub(most).min(MAX_DOUBLINGS as usize) as u32;
+        let beyond = running.saturating_sub(most) as u32;
         Self { left: most.saturating_sub(running), beyond, taken: 0 }
     }
 
@@ -57,9 +59,12 @@ impl MayHog {
             self.left -= 1;
             true
         } else {
-            let patience =
-                if items_wait { PATIENT_THRESHOLDS } else { PATIENT_THRESHOLDS_OF_FORKS };
-            self.taken == 0 && stands_still_for >= threshold * (patience << self.beyond)
+            let patience = if items_wait {
+                PATIENT_THRESHOLDS * (1 + self.beyond)
+            } else {
+                PATIENT_THRESHOLDS_OF_FORKS << self.beyond.min(MAX_DOUBLINGS)
+            };
+            self.taken == 0 && stands_still_for >= threshold.saturating_mul(patience)
         };
         self.taken += usize::from(may);
         may

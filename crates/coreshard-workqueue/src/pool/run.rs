@@ -9,7 +9,8 @@ use coreshard_platform::{AtomicInt, LocalKey, Platform, Time, stack_pointer, use
 use coreshard_topology::PodId;
 
 use super::accounts::WeighedVisits;
-use super::context::{Context, Forks, OwnPool};
+use super::blocking::blocking;
+use super::context::{Context, Forks, OwnPool, context_here};
 use super::frame::Frame;
 use super::jobs::fifo;
 use super::link::LinkHead;
@@ -29,9 +30,17 @@ fn run_hook(hook: Option<&Hook>, pod: PodId) {
     }
 }
 
-/// The thread of the worker with this index, which was reserved.
-#[inline(never)]
+/// The thread of the worker with this index, which was reserved. A program may give a team the thread of another worker,
+/// whose pool goes on without that worker meanwhile.
 pub(super) fn start<P: Platform>(pool: &Arc<Pool<P>>, index: usize) {
+    match context_here::<P>() {
+        None => start_here(pool, index),
+        Some(_) => blocking::<P, _>(|| start_here(pool, index)),
+    }
+}
+
+#[inline(never)]
+fn start_here<P: Platform>(pool: &Arc<Pool<P>>, index: usize) {
     let inside = Frame::of_worker();
     let context = Context {
         pool: Arc::clone(pool),
@@ -44,11 +53,12 @@ pub(super) fn start<P: Platform>(pool: &Arc<Pool<P>>, index: usize) {
         forks: Forks::new(),
         in_order: fifo(),
     };
+    let outer = P::local(LocalKey::Worker);
     P::set_local(LocalKey::Worker, (&raw const context).cast_mut().cast());
     Worker::new(&context, &inside).run();
-    // What a user still runs on this thread, such as the destructors of thread-local values, finds no
-    // worker here. Only then may another one have the index.
-    P::set_local(LocalKey::Worker, ptr::null_mut());
+    // What a user still runs on this thread, such as the destructors of thread-local values, does not find this
+    // worker. Only then may another one have the index.
+    P::set_local(LocalKey::Worker, outer);
     let mut state = pool.lock();
     state.retire_worker(index);
     if state.stopping {

@@ -187,9 +187,11 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
         self
     }
 
-    /// How many items of this queue may be in the pools at once; further ones wait in the order
-    /// in which they came. Default: no limit. A limit costs a lock that all the queue's items
-    /// pass.
+    /// Limits how many items of this queue are in the pools at once; further ones wait in the order
+    /// in which they came. Default: no limit.
+    ///
+    /// The limit counts items, not threads: a loop, a [`join`](crate::join) or a scope inside an item still uses other workers. A
+    /// limit costs a lock that all the queue's items pass.
     ///
     /// # Examples
     /// ```
@@ -237,7 +239,9 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
         self.limit(MaxActive::EachPod(items))
     }
 
-    /// One item at a time, in the order in which they were queued, whatever pools they run in.
+    /// Runs one item at a time, in the order in which they were queued, whatever pools they run in.
+    ///
+    /// That holds for items, not for threads: a loop, a [`join`](crate::join) or a scope inside an item still uses other workers.
     ///
     /// # Examples
     /// ```

@@ -86,7 +86,8 @@ impl MemberThread {
         self.spec.stack_bytes
     }
 
-    /// Is the member, on this thread, until the team ends.
+    /// Is the member, on this thread, until the team ends. On a worker's thread the worker counts as blocked until then, as in
+    /// [`blocking`](crate::blocking), and is what it was afterwards.
     ///
     /// # Examples
     /// ```

@@ -664,3 +664,36 @@ fn a_team_that_cannot_be_had_leaves_the_thread_to_the_next() {
         assert_eq!(team.broadcast(|index| index), [0, 1, 2]);
     });
 }
+
+/// Fails if the member's identity is lost with its team, or is not the thread's own while the team lives.
+#[test]
+fn a_member_may_run_on_a_worker_which_is_that_worker_again_afterwards() {
+    within(NEVER, || {
+        let runtime = runtime();
+        let queue = runtime.workqueue().build().unwrap();
+        let (gives, given) = mpsc::channel();
+        let team = runtime
+            .team("on workers")
+            .members(1)
+            .build_on(&mut |member| {
+                gives.send(member).unwrap();
+                Ok(())
+            })
+            .unwrap();
+        let member = given.recv().unwrap();
+        let here = queue.clone();
+        let outer = queue
+            .submit(move || {
+                member.run();
+                // As a worker of the queue's own pool it helps with what it waits for.
+                let sum = coreshard_workqueue::join::<Host, _, _>(|| 1, || 2);
+                sum.0 + sum.1 + here.submit(|| 4).unwrap().join().unwrap()
+            })
+            .unwrap();
+        assert_eq!(team.broadcast(|index| index), [0]);
+        assert_eq!(team.install(|| coreshard_workqueue::join::<Host, _, _>(|| 1, || 2)), (1, 2));
+        assert_eq!(queue.submit(|| 5).unwrap().join().unwrap(), 5, "the pool goes on");
+        drop(team);
+        assert_eq!(outer.join().unwrap(), 7);
+    });
+}
