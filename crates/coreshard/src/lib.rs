@@ -83,6 +83,7 @@ mod process;
 mod process_generation;
 #[cfg(feature = "rt")]
 pub mod rt;
+mod runtime_error;
 #[cfg(feature = "testing")]
 mod test_machine;
 #[cfg(feature = "testing")]
@@ -126,8 +127,9 @@ pub use types::{
 pub use insight::serve_insight;
 pub use join::join;
 pub use join_all::{join_all, join_each};
-pub use process::{RuntimeError, configure, runtime, runtime_builder, team, timeout, workqueue};
+pub use process::{configure, runtime, runtime_builder, team, timeout, workqueue};
 pub use process_generation::ProcessGeneration;
+pub use runtime_error::RuntimeError;
 
 #[cfg(test)]
 testing::watch!();

@@ -11,15 +11,15 @@ use coreshard_platform::{Host, Platform};
 use coreshard_topology::{Topology, Usable};
 use coreshard_workqueue::{Runtime, RuntimeBuilder, Timeout, Workqueue};
 
-use crate::ProcessGeneration;
-use crate::process::{RuntimeError, RuntimeErrorKind};
+use crate::runtime_error::{RuntimeError, RuntimeErrorKind};
 
 /// The settings of a process's runtime; called again in each process that is forked.
 pub(crate) type Settings<P> = Arc<dyn Fn(RuntimeBuilder<P>) -> RuntimeBuilder<P> + Send + Sync>;
 
 /// A process's runtime.
 pub(crate) struct Process<P: Platform> {
-    made_in: ProcessGeneration,
+    /// The process that it was made in: a forked one has another number.
+    generation: u32,
     pub(crate) runtime: Runtime<P>,
     /// The first call that asked for it.
     made_at: &'static Location<'static>,
@@ -107,8 +107,12 @@ impl<M: Machine> Process<M> {
         let builder = settings.iter().fold(builder, |builder, settings| settings(builder));
         let runtime =
             builder.build().map_err(|error| RuntimeError::new(RuntimeErrorKind::Build(error)))?;
-        let made_in = ProcessGeneration::current();
-        Ok(Self { made_in, runtime, made_at, settings, join_queue: OnceLock::new() })
+        let generation = M::process_generation();
+        Ok(Self { generation, runtime, made_at, settings, join_queue: OnceLock::new() })
+    }
+
+    fn is_of_this_process(&self) -> bool {
+        self.generation == M::process_generation()
     }
 
     /// The error of a `configure` that comes after this runtime was made.
@@ -138,7 +142,7 @@ impl<M: Machine> Slots<M> {
     #[track_caller]
     pub(crate) fn get(&'static self) -> Result<&'static Process<M>, RuntimeError> {
         if let Some(process) = self.first.get() {
-            return if process.made_in.is_current() { Ok(process) } else { self.forked(process) };
+            return if process.is_of_this_process() { Ok(process) } else { self.forked(process) };
         }
         let process = Process::new(None, Location::caller())?;
         // If two threads come here at once, the first one's is kept.
@@ -166,7 +170,7 @@ impl<M: Machine> Slots<M> {
         loop {
             // SAFETY: made by `Box::into_raw` below, and never freed.
             if let Some(process) = unsafe { known.as_ref() }
-                && process.made_in.is_current()
+                && process.is_of_this_process()
             {
                 return Ok(process);
             }

@@ -8,7 +8,7 @@ use coreshard_workqueue::{Runtime, RuntimeBuilder, Workqueue};
 
 use super::{SimulatedProcess, TestMachine};
 use crate::own_process::{Machine, Process, Settings, Slots, this_machine};
-use crate::process::RuntimeError;
+use crate::runtime_error::RuntimeError;
 
 thread_local! {
     // All virtual threads of a simulation are on one host thread, which runs no other.
