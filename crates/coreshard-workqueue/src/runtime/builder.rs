@@ -224,7 +224,7 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
         self.limit(MaxActive::ByNode(items))
     }
 
-    /// As [`max_active`](Self::max_active), but of each pod: with [`Scope::Cpu`](crate::Scope::Cpu) and [`strict`](Self::strict), of each CPU.
+    /// As [`max_active`](Self::max_active), but of each pod: with [`Scope::Cpu`](coreshard_topology::Scope::Cpu) and [`strict`](Self::strict), of each CPU.
     /// Items of other pods do not wait for their turn, and share no line of memory with this pod's for it.
     ///
     /// # Examples
