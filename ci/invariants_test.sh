@@ -106,6 +106,10 @@ breaks_when check_seam "a sleep" "$STD" $QUEUE/pool/worker.rs 'fn f() { thread::
 breaks_when check_seam "a lock" "$STD" $QUEUE/pool.rs 'static L: std::sync::Mutex<()> = x();'
 breaks_when check_seam "a lock among imports" "$STD" $QUEUE/pool.rs 'use std::sync::{Arc, Condvar};'
 breaks_when check_seam "a clock" "$STD" $QUEUE/pool.rs 'fn f() { let _ = Instant::now(); }'
+build_house
+add $QUEUE/pool.rs 'pub struct Pool<P: Platform = Host> {'
+add $QUEUE/pool.rs 'use coreshard_platform::{Host, Platform};'
+expect peace "a platform that is a parameter's default" check_seam
 breaks_when check_seam "a platform by name" 'coreshard-workqueue names one platform' $QUEUE/pool.rs 'type Q = Queue<Host>;'
 breaks_when check_causes "a guess" 'an errno that is translated into a text' $QUEUE/pool.rs 'fn f(e: i32) -> &'"'"'static str { match e { libc::EPERM => "be root", _ => "" } }'
 breaks_when check_usable "CPUs that are online" 'coreshard-workqueue uses CPUs because they are online' $QUEUE/pool.rs 'fn f(t: &Topology) { run_on(t.online().clone()) }'
@@ -188,12 +192,6 @@ expect 'queues alone bring one more crate along' "a dependency that queues can d
 
 build_house
 crate coreshard coreshard-topology
-printf '[features]\ntesting = []\n' >>"$house/crates/coreshard/Cargo.toml"
-printf 'coreshard = { path = "../coreshard", features = ["testing"] }\n' >>"$house/crates/coreshard-cli/Cargo.toml"
-expect 'turns on the feature testing of coreshard' "a feature for tests in the command" check_testing
-
-build_house
-crate coreshard coreshard-topology
 mkdir -p "$house/bindings/python" && cp -r "$house/crates/coreshard/src" "$house/bindings/python"
 printf '%s\n' '[workspace]' '[package]' 'name = "coreshard-python"' 'version = "0.1.0"' \
   '[dependencies]' 'coreshard = { path = "../../crates/coreshard" }' >"$house/bindings/python/Cargo.toml"
@@ -259,9 +257,7 @@ printf '[package]\nname = "toml"\nversion = "0.1.0"\n' >"$house/outside/toml/Car
 sed -i 's/members.*/members = ["crates\/*"]\nexclude = ["outside"]/' "$house/Cargo.toml"
 printf '%s\n' 'toml = { path = "../../outside/toml" }' '[features]' 'canaries = []' \
   >>"$house/crates/coreshard-workqueue/Cargo.toml"
-printf '[features]\ntesting = []\n' >>"$house/crates/coreshard/Cargo.toml"
 sed -i 's|coreshard-workqueue" }|coreshard-workqueue", features = ["canaries"] }|' "$house/crates/coreshard-cli/Cargo.toml"
-printf 'coreshard = { path = "../coreshard", features = ["testing"] }\n' >>"$house/crates/coreshard-cli/Cargo.toml"
 echo 'pub fn read() { std::fs::read_to_string("x").ok(); }' >>"$house/crates/coreshard-cli/src/lib.rs"
 echo '' >"$house/crates/coreshard-topology/src/lib.rs"
 add $QUEUE/novel.rs 'fn f() {}'
@@ -297,7 +293,6 @@ users' code that goes another way than through the net
 coreshard-cli reads a file without a bound
 queues alone bring one more crate along
 coreshard-cli is built with bugs that can be planted
-turns on the feature testing of coreshard
 tests that nobody ends if they hang
 a time from before a wait is used after it
 an error that main shows in the form of its fields

@@ -75,11 +75,8 @@ list_skips() {
 }
 trap list_skips EXIT
 
-# With the feature testing all of the crate is on a machine that may be simulated, tower services as well. Its guide's programs run, too.
-cargo test -p coreshard --features testing,tower --test testing
-cargo test -p coreshard --features testing,tower --doc -- testing Testing deterministic
 # rayon's interface with more threads than CPUs, and with a pool for each CPU.
 RAYON_NUM_THREADS=8 cargo test --workspace --test adapter -- join:: scope:: spawn:: broadcast:: thread_pool::
 CORESHARD_SCOPE=cpu cargo test --workspace --test adapter -- scope:: spawn:: broadcast:: thread_pool::
-# `judges` turns the other features of the library on. All that fails is listed, not the first alone.
+# `judges` turns the features of the library on, `testing` among them: none changes what another one has. All that fails is listed, not the first alone.
 cargo test --workspace --no-fail-fast

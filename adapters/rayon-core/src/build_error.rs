@@ -41,6 +41,7 @@ impl ThreadPoolBuildError {
             TeamError::CurrentThreadTaken => Self { kind: ErrorKind::CurrentThreadAlreadyInPool },
             TeamError::Thread(error) => Self { kind: ErrorKind::IOError(error) },
             TeamError::Build(error) => Self::invalid(error),
+            error => Self::other(error),
         }
     }
 }

@@ -29,8 +29,8 @@ const SHOWN: [(&str, &[&str]); 2] = [
     ("coreshard", &[]),
 ];
 
-/// Modules that are not for users.
-const OWN: [&str; 1] = ["canary"];
+/// Modules that are not for users, and those whose functions repeat others, which have the examples.
+const OWN: [&str; 2] = ["canary", "simulated"];
 
 /// How many functions and methods have an example, and each that has none, in words.
 pub(crate) fn find_missing(read: &Crate) -> (usize, Vec<String>) {

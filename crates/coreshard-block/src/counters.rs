@@ -14,6 +14,7 @@ use crate::node_slice::NodeSlice;
 
 /// How a device's counters lie in memory: a ladder, the oldest rung first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum CounterLayout {
     /// Side by side in one line, as Linux' SCSI devices had them: whoever issues waits for
     /// whoever completes.
@@ -70,6 +71,7 @@ impl FromStr for CounterLayout {
 
 /// Sums of a device's counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Counts {
     /// Requests handed to the device, retries not counted again.
     pub issued: u64,

@@ -19,23 +19,25 @@ use crate::tags::{TagPolicy, TagSet, TagSetSpec, TagUser};
 pub const MAX_THREADS: usize = 1 << 16;
 
 /// What a [`HostAdapter`] is to be.
+///
+/// Write `..HostOptions::default()` after the fields that differ: there may be more of them in a later version.
 #[derive(Clone, Debug)]
 pub struct HostOptions {
-    /// Its name in messages.
+    /// Its name in messages. Default: `host0`.
     pub name: String,
-    /// The node of the adapter, see [`node_of_file`](crate::node_of_file); often unknown.
+    /// The node of the adapter, see [`node_of_file`](crate::node_of_file); often unknown. Default: unknown.
     pub node: Option<NodeId>,
-    /// Where state is allocated.
+    /// Where state is allocated. Default: [`DeviceMemory::default`].
     pub memory: DeviceMemory,
-    /// Tags that all of its devices share.
+    /// Tags that all of its devices share. Default: 128.
     pub depth: u32,
-    /// How tags are accounted.
+    /// How tags are accounted. Default: [`TagPolicy::default`].
     pub tags: TagPolicy,
-    /// How devices' counters lie.
+    /// How devices' counters lie. Default: [`CounterLayout::default`].
     pub counters: CounterLayout,
-    /// Threads that will have queues, each one a device at most; at most [`MAX_THREADS`].
+    /// Threads that will have queues, each one a device at most; at most [`MAX_THREADS`]. Default: 1.
     pub threads: usize,
-    /// How long a device without requests keeps its share of the tags.
+    /// How long a device without requests keeps its share of the tags. Default: 5 s.
     pub grace: Duration,
 }
 

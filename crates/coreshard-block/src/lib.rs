@@ -40,6 +40,9 @@
 //! 4. [`Queue`]: one thread's; [`RemoteQueue`] reaches it from others.
 //! 5. [`Backend`] and [`Channel`]: what does a device's work, and the contract that memory safety rests on.
 
+#![warn(missing_debug_implementations)]
+#![doc(html_root_url = "https://docs.rs/coreshard-block/0.1.0")]
+
 mod backend;
 mod buffer;
 mod cause;

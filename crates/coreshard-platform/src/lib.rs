@@ -20,6 +20,9 @@
 //!
 //! Unsafe code is allowed file by file, here as in the other crates, and each block says why it is sound.
 
+#![warn(missing_debug_implementations)]
+#![doc(html_root_url = "https://docs.rs/coreshard-platform/0.1.0")]
+
 #[cfg(not(target_os = "linux"))]
 compile_error!("Coreshard runs on Linux alone: it is built on futexes, sched_setaffinity and /sys");
 

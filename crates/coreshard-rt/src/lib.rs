@@ -13,6 +13,9 @@
 //! All of it is generic over the platform below: the same code runs on this machine's threads and
 //! on a simulated machine's.
 
+#![warn(missing_debug_implementations)]
+#![doc(html_root_url = "https://docs.rs/coreshard-rt/0.1.0")]
+
 mod error;
 mod executor;
 mod index;

@@ -50,6 +50,9 @@
 //! panic takes no memory of the simulated program. While a simulated thread unwinds from a panic, `std::thread::panicking` says
 //! true in the others too.
 
+#![warn(missing_debug_implementations)]
+#![doc(html_root_url = "https://docs.rs/coreshard-sim/0.1.0")]
+
 mod atomic;
 mod bytes;
 mod caches;

@@ -21,6 +21,9 @@
 //! |---|---|
 //! | `presets` | machines known by name: [`Preset`], [`Topology::preset`], [`Topology::parse_machine`] |
 //! | `hwloc` | the XML files of hwloc: [`Topology::from_hwloc_xml`] |
+
+#![warn(missing_debug_implementations)]
+#![doc(html_root_url = "https://docs.rs/coreshard-topology/0.1.0")]
 #![forbid(unsafe_code)]
 
 mod assembly;

@@ -17,6 +17,9 @@
 //! `README.md` in `intake`, `pool`, `queue`, `task`, `timers` and `work`, and `pool/FORKS.md` tell the
 //! protocols: states, steps, and why no item and no wake-up is lost.
 
+#![warn(missing_debug_implementations)]
+#![doc(html_root_url = "https://docs.rs/coreshard-workqueue/0.1.0")]
+
 mod base;
 mod callbacks;
 mod fork;

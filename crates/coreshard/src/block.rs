@@ -20,7 +20,7 @@
 
 use std::sync::Arc;
 
-use coreshard_platform::Host;
+use coreshard_platform::{Host, Platform};
 
 pub use coreshard_block::{
     Backend, Buffer, BufferPool, Channel, Command, Completed, Completion, CounterLayout, Counts,
@@ -29,7 +29,7 @@ pub use coreshard_block::{
     RequestId, RetryPolicy, RingOptions, RingWake, TagPolicy, Waker, node_of_file,
 };
 
-use crate::Workqueue;
+use coreshard_workqueue::Workqueue;
 
 /// An adapter of this machine; see [`coreshard_block::HostAdapter`].
 pub type HostAdapter = coreshard_block::HostAdapter<Host>;
@@ -71,9 +71,9 @@ pub type Faulty = coreshard_block::Faulty<Host>;
 /// # drop(file);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub fn executor(queue: Workqueue) -> Arc<dyn Executor> {
+pub fn executor<P: Platform>(queue: Workqueue<P>) -> Arc<dyn Executor> {
     Arc::new(move |job: Job| {
-        let refused = queue.queue(move || crate::blocking(job));
+        let refused = queue.queue(move || coreshard_workqueue::blocking::<P, _>(job));
         refused.map_err(|refused| -> Job { Box::new(refused.into_item()) })
     })
 }
@@ -97,8 +97,9 @@ pub fn executor(queue: Workqueue) -> Arc<dyn Executor> {
 /// assert!(told.recv()?);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub fn then_on<F>(queue: &Workqueue, then: F) -> impl FnOnce(Completed) + use<F>
+pub fn then_on<F, P>(queue: &Workqueue<P>, then: F) -> impl FnOnce(Completed) + use<F, P>
 where
+    P: Platform,
     F: FnOnce(Completed) + Send + 'static,
 {
     let queue = queue.clone();

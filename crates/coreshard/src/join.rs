@@ -1,7 +1,10 @@
 //! Fork and join, on any thread.
 
-use crate::Here as Host;
-use crate::process::join_queue;
+use std::borrow::Borrow;
+
+use coreshard_platform::Host;
+
+use crate::own_process::Machine;
 
 /// Runs `a` and `b`, at once where another worker has time for `b`; see
 /// [`coreshard_workqueue::join`].
@@ -45,13 +48,23 @@ pub fn join<A: Send, B: Send>(
     a: impl FnOnce() -> A + Send,
     b: impl FnOnce() -> B + Send,
 ) -> (A, B) {
-    coreshard_workqueue::join_or_else::<Host, _, _, _, _>(a, b, join_outside)
+    join_on::<Host, _, _>(a, b)
+}
+
+/// See [`join()`].
+#[inline(always)]
+#[track_caller]
+pub(crate) fn join_on<M: Machine, A: Send, B: Send>(
+    a: impl FnOnce() -> A + Send,
+    b: impl FnOnce() -> B + Send,
+) -> (A, B) {
+    coreshard_workqueue::join_or_else::<M, _, _, _, _>(a, b, join_outside::<M, A, B>)
 }
 
 /// From a thread that is no worker.
 #[cold]
 #[track_caller]
-fn join_outside<A: Send, B: Send>(
+fn join_outside<M: Machine, A: Send, B: Send>(
     a: impl FnOnce() -> A + Send,
     b: impl FnOnce() -> B + Send,
 ) -> (A, B) {
@@ -59,10 +72,10 @@ fn join_outside<A: Send, B: Send>(
     let mut both = Some((a, b));
     let mut join = || {
         let (a, b) = both.take().expect("it is called once");
-        coreshard_workqueue::join::<Host, A, B>(a, b)
+        coreshard_workqueue::join::<M, A, B>(a, b)
     };
-    match join_queue() {
-        Ok(queue) => queue.install(&mut join).unwrap_or_else(|_refused| join()),
+    match M::join_queue() {
+        Ok(queue) => queue.borrow().install(&mut join).unwrap_or_else(|_refused| join()),
         Err(error) => {
             tracing::debug!(%error, "a join outside of a worker is serial");
             join()

@@ -1,14 +1,17 @@
 //! Fork into any number, and join.
 
-use crate::join;
+use coreshard_platform::Host;
+
+use crate::join::join_on;
+use crate::own_process::Machine;
 
 /// Runs all `tasks`, at once where other workers have time, and returns their results in their order.
 ///
-/// It is [`join`] of two halves, of each of which it is `join` again: nothing is allocated, and whoever steals takes half of
+/// It is [`join`](crate::join()) of two halves, of each of which it is `join` again: nothing is allocated, and whoever steals takes half of
 /// what is left. [`join_each`] is for a number that is known only as the program runs.
 ///
 /// # Panics
-/// With what one of them threw, when none of them runs any more. As with [`join`], the other half is dropped then where
+/// With what one of them threw, when none of them runs any more. As with [`join`](crate::join()), the other half is dropped then where
 /// nobody has taken it, and is run to its end where somebody has. So each other task has run to its end, and what it gave is
 /// dropped, or it was dropped and has not begun.
 ///
@@ -28,8 +31,17 @@ use crate::join;
 #[inline]
 #[track_caller]
 pub fn join_all<T: Send, F: FnOnce() -> T + Send, const N: usize>(tasks: [F; N]) -> [T; N] {
+    join_all_on::<Host, T, F, N>(tasks)
+}
+
+/// See [`join_all`].
+#[inline]
+#[track_caller]
+pub(crate) fn join_all_on<M: Machine, T: Send, F: FnOnce() -> T + Send, const N: usize>(
+    tasks: [F; N],
+) -> [T; N] {
     let mut slots = tasks.map(Slot::Waits);
-    join_each(&mut slots, Slot::run);
+    each::<M, _>(&mut slots, &Slot::run);
     slots.map(Slot::into_result)
 }
 
@@ -48,20 +60,21 @@ pub fn join_all<T: Send, F: FnOnce() -> T + Send, const N: usize>(tasks: [F; N])
 /// ```
 #[track_caller]
 pub fn join_each<T: Send>(items: &mut [T], run: impl Fn(&mut T) + Sync) {
-    each(items, &run);
+    each::<Host, T>(items, &run);
 }
 
+/// See [`join_each`].
 #[track_caller]
-fn each<T: Send>(items: &mut [T], run: &(impl Fn(&mut T) + Sync)) {
+pub(crate) fn each<M: Machine, T: Send>(items: &mut [T], run: &(impl Fn(&mut T) + Sync)) {
     match items {
         [] => {}
         [item] => run(item),
         [first, second] => {
-            join(|| run(first), || run(second));
+            join_on::<M, _, _>(|| run(first), || run(second));
         }
         _ => {
             let (first, second) = items.split_at_mut(items.len() / 2);
-            join(|| each(first, run), || each(second, run));
+            join_on::<M, _, _>(|| each::<M, T>(first, run), || each::<M, T>(second, run));
         }
     }
 }

@@ -30,56 +30,65 @@
 //! nodes, the CPUs that affinity and cpusets leave, and the cgroup's CPU quota. [`Runtime`] makes
 //! others, on other CPUs or with other settings.
 //!
+//! # Main types
+//!
+//! | type | what it is |
+//! |---|---|
+//! | [`Workqueue`] | a queue of work items, made by [`workqueue`] through a [`Builder`] |
+//! | [`JoinHandle`], [`Task`] | the results of an item and of a future; [`JoinSet`] collects several tasks |
+//! | [`Work`], [`Periodic`] | an item that is queued again and again, now, later or at a fixed rate |
+//! | [`WorkScope`] | a scope whose items borrow |
+//! | [`CancellationToken`] | asks work to stop |
+//! | [`Runtime`] | a machine with limits and settings, made by [`runtime_builder`] through a [`RuntimeBuilder`] |
+//! | [`Team`] | a fixed number of threads, each with an index |
+//!
+//! Types that depend on the machine have a parameter for it, whose default is [`Host`]: write `Workqueue`, and leave it
+//! out.
+//!
 //! The [`guide`] has programs for fifteen common tasks, and tables for those who come from rayon, from tokio or from the
 //! kernel's workqueue.
 //!
 //! # Features
 //!
-//! Queues alone are there without any feature, and bring nothing along that they do not need. No feature changes what a
-//! queue does: each adds names, and the crates that these need.
+//! Queues alone are there without any feature, and bring nothing along that they do not need. No feature changes a type
+//! or what a queue does: each adds names, and the crates that these need.
 //!
 //! | feature | for |
 //! |---|---|
 //! | `block` | [`block`]: files and devices over io_uring |
 //! | `rt` | [`rt`]: real time, fixed priorities |
 //! | `insight` | [`insight`]: a socket at which `coreshard top` sees this process's queues and pools |
-//! | `metrics` | [`metrics`]: counts of queues and pools for the facade of the crate `metrics` |
+//! | `metrics` | [`integration::metrics`]: counts of queues and pools for the facade of the crate `metrics` |
 //! | `futures` | `futures_task::Spawn` for [`Workqueue`] |
 //! | `hyper` | `hyper::rt::Executor` and `hyper::rt::Timer` for [`Workqueue`], the latter for [`Runtime`], too |
-//! | `tokio` | [`tokio`]: workers inside a tokio runtime, whose timers, sockets and tasks are there in items and futures |
-//! | `tower` | [`tower`]: tower's services whose work is done on a queue, with back-pressure and deadlines |
+//! | `tokio` | [`integration::tokio`]: workers inside a tokio runtime, whose timers, sockets and tasks are there in items and futures |
+//! | `tower` | [`integration::tower`]: tower's services whose work is done on a queue, with back-pressure and deadlines |
 //! | `testing` | [`testing`]: tests of your own, by hand and on many schedules; for dev-dependencies |
 //! | `presets` | other machines by name: [`topology::Preset`], [`Topology::preset`], [`Topology::parse_machine`] |
 //! | `hwloc` | other machines from the XML files of hwloc: [`Topology::from_hwloc_xml`] |
 
-mod aliases;
+#![warn(missing_debug_implementations)]
+#![doc(html_root_url = "https://docs.rs/coreshard/0.1.0")]
+
 #[cfg(feature = "block")]
 pub mod block;
 pub mod guide;
 #[cfg(feature = "insight")]
 pub mod insight;
+pub mod integration;
 mod join;
 mod join_all;
-#[cfg(feature = "metrics")]
-pub mod metrics;
+mod own_process;
 mod process;
 mod process_generation;
 #[cfg(feature = "rt")]
 pub mod rt;
+mod runtime_error;
 #[cfg(feature = "testing")]
 mod test_machine;
 #[cfg(feature = "testing")]
 pub mod testing;
-#[cfg(feature = "tokio")]
-pub mod tokio;
-#[cfg(feature = "tower")]
-pub mod tower;
-
-/// The machine of the types in [`aliases`].
-#[cfg(not(feature = "testing"))]
-use coreshard_platform::Host as Here;
-#[cfg(feature = "testing")]
-use test_machine::TestMachine as Here;
+mod types;
 
 /// The guide to the work queue: its programs are compiled and run with the documentation's tests.
 #[cfg(doctest)]
@@ -95,12 +104,6 @@ struct AsyncGuide;
 #[doc = include_str!("../../../docs/TESTING.md")]
 struct TestingGuide;
 
-pub use aliases::{
-    Blocking, Builder, CancellationToken, CancelledItem, Change, Current, EmbeddedWorks,
-    JoinHandle, JoinSet, Periodic, QueueAsync, Reservation, ReserveAsync, Runtime, RuntimeBuilder,
-    ScopedJoinHandle, Sleep, Team, TeamBuilder, TeamScope, Timeout, WaitForCancellation, Work,
-    WorkScope, Workqueue, blocking, consume_budget, current, yield_item,
-};
 pub use coreshard_platform::{ChildCommand, Host};
 pub use coreshard_topology as topology;
 pub use coreshard_topology::{CpuId, CpuSet, NodeId, PodId, Scope, Topology};
@@ -113,13 +116,20 @@ pub use coreshard_workqueue::{
     Stall, Target, Task, TaskError, TaskResult, TeamError, TimeHistogram, Trouble, WaitError, Wake,
     WorkError, WorkErrorReason, WouldDeadlock, YieldNow, Yielded, yield_now,
 };
+pub use types::{
+    Blocking, Builder, CancellationToken, CancelledItem, Change, Current, EmbeddedWorks,
+    JoinHandle, JoinSet, Periodic, QueueAsync, Reservation, ReserveAsync, Runtime, RuntimeBuilder,
+    ScopedJoinHandle, Sleep, Team, TeamBuilder, TeamScope, Timeout, WaitForCancellation, Work,
+    WorkScope, Workqueue, blocking, consume_budget, current, yield_item,
+};
 
 #[cfg(feature = "insight")]
 pub use insight::serve_insight;
 pub use join::join;
 pub use join_all::{join_all, join_each};
-pub use process::{RuntimeError, configure, runtime, runtime_builder, team, timeout, workqueue};
+pub use process::{configure, runtime, runtime_builder, team, timeout, workqueue};
 pub use process_generation::ProcessGeneration;
+pub use runtime_error::RuntimeError;
 
 #[cfg(test)]
 testing::watch!();

@@ -1,8 +1,6 @@
 //! Which process something was made in.
 
-use coreshard_platform::Platform as _;
-
-use crate::Here as Host;
+use coreshard_platform::{Host, Platform as _};
 
 /// One process of a line of forks: what was made in another one has its threads there, and whoever held its locks may be
 /// there, too. For a library that keeps something for the whole process and whose users may fork; a runtime and its
@@ -45,6 +43,11 @@ impl ProcessGeneration {
     /// ```
     #[inline(always)]
     pub fn current() -> Self {
+        // Each simulated process is one of its own.
+        #[cfg(feature = "testing")]
+        if let Some(generation) = crate::test_machine::SimulatedProcess::generation() {
+            return Self(generation);
+        }
         Self(Host::process_generation())
     }
 

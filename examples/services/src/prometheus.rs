@@ -1,4 +1,4 @@
-//! The queues' counts in the text format of Prometheus, by the names that `coreshard::metrics` has.
+//! The queues' counts in the text format of Prometheus, by the names that `coreshard::integration::metrics` has.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

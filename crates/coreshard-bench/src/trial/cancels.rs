@@ -88,7 +88,7 @@ impl<P: Platform> Stage<'_, P> {
 }
 
 /// Takes the item back, or leaves it to who has begun it.
-fn give_up<P: Platform>(handle: JoinHandle<P, ()>) {
+fn give_up<P: Platform>(handle: JoinHandle<(), P>) {
     drop(user::call(|| match handle.cancel() {
         Ok(back) => discard(back),
         Err(begun) => discard(begun),

@@ -16,7 +16,9 @@ use crate::buffer::BufferPool;
 use crate::open_error::OpenError;
 use crate::request::Op;
 
-/// How often each fault is injected, in parts per million of the commands. The seed decides which.
+/// How often each fault is injected, in parts per million of the commands. The seed decides which. Default: no faults, and seed 0.
+///
+/// Write `..FaultPlan::default()` after the fields that differ: there may be more of them in a later version.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FaultPlan {
     /// The seed of the random numbers.

@@ -19,7 +19,8 @@ use crate::cause::{self, Opening};
 use crate::open_error::{OpenError, OpenErrorKind};
 
 /// How a file's requests are done.
-#[derive(Clone, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Engine {
     /// By system calls on the calling thread for files in memory (tmpfs), whose reads and writes
     /// never wait: there, each request of a ring would go through another thread. Else by
@@ -36,21 +37,37 @@ pub enum Engine {
 }
 
 /// How a file is to be opened.
+///
+/// Write `..FileOptions::default()` after the fields that differ: there may be more of them in a later version.
 #[derive(Clone, Default)]
 pub struct FileOptions {
-    /// Whether it is to be written too.
+    /// Whether it is also written. Default: no.
     pub write: bool,
-    /// Past the page cache (O_DIRECT).
+    /// Past the page cache (O_DIRECT). Default: no.
     pub direct: bool,
     /// As a block device's only exclusive user (O_EXCL): it is not opened where it is mounted or in use
-    /// otherwise, and not mounted while it is open. Of no meaning for files.
+    /// otherwise, and not mounted while it is open. Of no meaning for files. Default: no.
     pub exclusive: bool,
-    /// How its requests are done.
+    /// How its requests are done. Default: [`Engine::Auto`].
     pub engine: Engine,
-    /// How its rings are to be.
+    /// How its rings are to be. Default: [`RingOptions::default`].
     pub ring: RingOptions,
     /// Other threads for [`Engine::Threads`], and for [`Engine::Auto`] where io_uring is forbidden.
+    /// Default: none.
     pub executor: Option<Arc<dyn Executor>>,
+}
+
+impl fmt::Debug for FileOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FileOptions")
+            .field("write", &self.write)
+            .field("direct", &self.direct)
+            .field("exclusive", &self.exclusive)
+            .field("engine", &self.engine)
+            .field("ring", &self.ring)
+            .field("executor", &self.executor.is_some())
+            .finish()
+    }
 }
 
 /// A file or block device.

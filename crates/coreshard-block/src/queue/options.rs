@@ -3,14 +3,16 @@
 use std::time::Duration;
 
 /// How often a request is tried again.
+///
+/// Write `..RetryPolicy::default()` after the fields that differ: there may be more of them in a later version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
-    /// After transient failures.
+    /// After transient failures. Default: 5.
     pub transient: u32,
-    /// After failures of the medium.
+    /// After failures of the medium. Default: 1.
     pub media: u32,
     /// How long the first retry after a transient failure is put off; each further one twice as
-    /// long as the last.
+    /// long as the last. Default: 50 µs.
     pub backoff: Duration,
 }
 
@@ -21,15 +23,17 @@ impl Default for RetryPolicy {
 }
 
 /// What a [`Queue`](crate::Queue) is to be.
+///
+/// Write `..QueueOptions::default()` after the fields that differ: there may be more of them in a later version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueOptions {
-    /// Most requests that the device has from this queue at a time.
+    /// Most requests that the device has from this queue at a time. Default: 128.
     pub depth: u32,
-    /// How often a request is tried again.
+    /// How often a request is tried again. Default: [`RetryPolicy::default`].
     pub retry: RetryPolicy,
-    /// Where both classes wait for tags: so many turns of the best-effort class ...
+    /// Where both classes wait for tags: so many turns of the best-effort class (default: 8) ...
     pub best_effort_share: u32,
-    /// ... are followed by so many of the idle class.
+    /// ... are followed by so many of the idle class (default: 1).
     pub idle_share: u32,
 }
 

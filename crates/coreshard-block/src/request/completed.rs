@@ -6,6 +6,7 @@ use crate::request::Payload;
 
 /// A completed request: its result, and its buffers.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Completed {
     /// Bytes transferred, or why it failed. A read may be shorter than asked for where a file ends: within the last block, with
     /// direct I/O, or where it was cut since it was opened. A write is whole or failed.

@@ -4,6 +4,7 @@ use std::fmt;
 
 /// What a failure says of the next try.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum ErrorClass {
     /// The same may succeed a moment later.
     Transient,

@@ -4,6 +4,7 @@ use std::fmt;
 
 /// What is to be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Op {
     /// Fill the payload from the device.
     Read,

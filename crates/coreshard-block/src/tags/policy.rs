@@ -11,6 +11,7 @@ pub(super) const MIN_SHARE: u32 = if cfg!(loom) { 1 } else { 4 };
 
 /// How tags that several devices share are accounted to them: a ladder, the oldest rung first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum TagPolicy {
     /// A device counts its tags in one atomic word that lies beside its limits, as Linux' request
     /// queue had it: whoever reads the limits waits for whoever counts.

@@ -14,21 +14,23 @@ pub const MAX_TAGS: u32 = 1 << 20;
 pub const MAX_RESERVED_TAGS: u32 = 63;
 
 /// What a [`TagSet`](crate::TagSet) is to be.
+///
+/// Write `..TagSetSpec::default()` after the fields that differ: there may be more of them in a later version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TagSetSpec {
-    /// Tags for ordinary requests, 1 to [`MAX_TAGS`].
+    /// Tags for ordinary requests, 1 to [`MAX_TAGS`]. Default: 64.
     pub depth: u32,
     /// Further tags for requests that may not wait for others, such as a flush before power-off; at
-    /// most [`MAX_RESERVED_TAGS`].
+    /// most [`MAX_RESERVED_TAGS`]. Default: 1.
     pub reserved: u32,
-    /// How tags are accounted to users.
+    /// How tags are accounted to users. Default: [`TagPolicy::default`].
     pub policy: TagPolicy,
     /// How many threads will take tags, as far as is known: the bitmap has at least as many words,
-    /// where there are as many tags.
+    /// if there are as many tags. Default: 1.
     pub threads: u32,
-    /// The node that the bitmap is to lie on.
+    /// The node that the bitmap is to lie on. Default: any.
     pub node: Option<NodeId>,
-    /// How long a user without a tag keeps its share, while others are short of tags.
+    /// How long a user without a tag keeps its share, while others are short of tags. Default: 5 s.
     pub grace: Duration,
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use coreshard_platform::Platform;
+use coreshard_platform::{Host, Platform};
 
 use super::context::with_context;
 use super::pool::Pool;
@@ -41,7 +41,7 @@ pub fn blocking<P: Platform, R>(work: impl FnOnce() -> R) -> R {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use = "another worker goes on until this is dropped"]
-pub struct Blocking<P: Platform> {
+pub struct Blocking<P: Platform = Host> {
     _stand_in: Option<StandIn<P>>,
     /// It is this thread that is blocked.
     _here: PhantomData<*const ()>,

@@ -5,8 +5,8 @@ use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use coreshard_platform::Platform;
 use coreshard_platform::user::User;
+use coreshard_platform::{Host, Platform};
 
 use super::capacity::{WaitingProducer, WhenFull};
 use super::handle::{self, JoinHandle};
@@ -69,7 +69,7 @@ impl<P: Platform> Workqueue<P> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[track_caller]
-    pub fn try_submit<F, T>(&self, work: F) -> Result<JoinHandle<P, T>, Refused<F>>
+    pub fn try_submit<F, T>(&self, work: F) -> Result<JoinHandle<T, P>, Refused<F>>
     where
         F: FnOnce() -> T + Send + 'static,
         T: Send + 'static,
@@ -110,7 +110,7 @@ impl<P: Platform> Workqueue<P> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[doc(alias = "backpressure")]
-    pub fn queue_async<F>(&self, work: F) -> QueueAsync<'_, P, F>
+    pub fn queue_async<F>(&self, work: F) -> QueueAsync<'_, F, P>
     where
         F: FnOnce() + Send + 'static,
     {
@@ -120,14 +120,14 @@ impl<P: Platform> Workqueue<P> {
 
 /// Queues an item when there is room; see [`Workqueue::queue_async`]. It wakes under any executor.
 #[must_use = "a future does nothing until it is awaited"]
-pub struct QueueAsync<'queue, P: Platform, F> {
+pub struct QueueAsync<'queue, F, P: Platform = Host> {
     queue: &'queue Workqueue<P>,
     /// Until it is queued.
     work: Option<User<F>>,
     waiting: Option<WaitingProducer<P>>,
 }
 
-impl<P: Platform, F> QueueAsync<'_, P, F> {
+impl<P: Platform, F> QueueAsync<'_, F, P> {
     /// The closure, which is not queued then; `None` if it was queued, or came back with an error.
     pub fn into_item(mut self) -> Option<F> {
         self.work.take().map(User::into_code)
@@ -135,9 +135,9 @@ impl<P: Platform, F> QueueAsync<'_, P, F> {
 }
 
 // The closure is moved, and never pinned.
-impl<P: Platform, F> Unpin for QueueAsync<'_, P, F> {}
+impl<P: Platform, F> Unpin for QueueAsync<'_, F, P> {}
 
-impl<P, F> Future for QueueAsync<'_, P, F>
+impl<P, F> Future for QueueAsync<'_, F, P>
 where
     P: Platform,
     F: FnOnce() + Send + 'static,
@@ -151,7 +151,7 @@ where
     }
 }
 
-impl<P, F> QueueAsync<'_, P, F>
+impl<P, F> QueueAsync<'_, F, P>
 where
     P: Platform,
     F: FnOnce() + Send + 'static,
@@ -190,7 +190,7 @@ where
     }
 }
 
-impl<P: Platform, F> fmt::Debug for QueueAsync<'_, P, F> {
+impl<P: Platform, F> fmt::Debug for QueueAsync<'_, F, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("QueueAsync")
             .field("queue", &self.queue.name())

@@ -4,13 +4,13 @@
 use std::fmt;
 use std::sync::Arc;
 
-use coreshard_platform::Platform;
 use coreshard_platform::user::{self, Thrown};
+use coreshard_platform::{Host, Platform};
 
 use super::handle::{JoinHandle, OwnedItem};
 use crate::insight::trouble::say;
 
-impl<P: Platform, T> JoinHandle<P, T> {
+impl<P: Platform, T> JoinHandle<T, P> {
     /// Takes the item back, if nobody has begun it: then it never runs on the queue, and comes back to be run
     /// here, or dropped.
     ///
@@ -33,7 +33,7 @@ impl<P: Platform, T> JoinHandle<P, T> {
     ///
     /// # Errors
     /// The handle, if the item has begun, or is over: [`join`](Self::join) tells what comes of it.
-    pub fn cancel(mut self) -> Result<CancelledItem<P, T>, Self> {
+    pub fn cancel(mut self) -> Result<CancelledItem<T, P>, Self> {
         if !self.item.claimable().cancel() {
             return Err(self);
         }
@@ -45,11 +45,11 @@ impl<P: Platform, T> JoinHandle<P, T> {
 /// An item that was taken back before anybody had begun it: [`run`](Self::run) it here, or drop it, and what it
 /// holds with it.
 #[must_use = "dropping it drops the item, which never runs then"]
-pub struct CancelledItem<P: Platform, T> {
+pub struct CancelledItem<T, P: Platform = Host> {
     item: Option<Arc<dyn OwnedItem<P, T> + Send + Sync>>,
 }
 
-impl<P: Platform, T> CancelledItem<P, T> {
+impl<P: Platform, T> CancelledItem<T, P> {
     /// Calls the item's closure, on this thread: not as an item of the queue.
     ///
     /// # Panics
@@ -61,7 +61,7 @@ impl<P: Platform, T> CancelledItem<P, T> {
     }
 }
 
-impl<P: Platform, T> Drop for CancelledItem<P, T> {
+impl<P: Platform, T> Drop for CancelledItem<T, P> {
     /// Here, and not where a worker comes by the item's place.
     fn drop(&mut self) {
         let Some(item) = self.item.take() else { return };
@@ -78,7 +78,7 @@ fn report(thrown: &Thrown) {
     say(|| tracing::error!(panic, "a cancelled item panicked as it was dropped"));
 }
 
-impl<P: Platform, T> fmt::Debug for CancelledItem<P, T> {
+impl<P: Platform, T> fmt::Debug for CancelledItem<T, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CancelledItem").finish_non_exhaustive()
     }

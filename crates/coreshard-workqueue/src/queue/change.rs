@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use coreshard_platform::Platform;
+use coreshard_platform::{Host, Platform};
 use coreshard_topology::{CpuSet, Scope, ShardSize};
 
 use super::shared::Shared;
@@ -14,7 +14,7 @@ use crate::spec::request::{MaxActive, Request};
 /// A change of a live queue, see [`Workqueue::change`](crate::Workqueue::change). What is not
 /// named stays as it is.
 #[must_use = "a change does nothing until `apply` is called"]
-pub struct Change<P: Platform> {
+pub struct Change<P: Platform = Host> {
     shared: Arc<Shared<P>>,
     edits: Vec<Edit>,
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use coreshard_platform::user::{self, Thrown};
-use coreshard_platform::{Platform, Time};
+use coreshard_platform::{Host, Platform, Time};
 
 use super::claimable::{Claimable, PATIENCE, Wait};
 use super::limiter::GateAnswer;
@@ -246,13 +246,13 @@ pub(crate) fn wait_for<P: Platform, T>(
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use = "without its handle, an item's result is lost; `queue` needs none"]
-pub struct JoinHandle<P: Platform, T> {
+pub struct JoinHandle<T, P: Platform = Host> {
     pub(super) item: Arc<dyn OwnedItem<P, T> + Send + Sync>,
     /// A waker was left with the item's completion.
     pub(super) is_polled: bool,
 }
 
-impl<P: Platform, T> JoinHandle<P, T> {
+impl<P: Platform, T> JoinHandle<T, P> {
     /// True inside the very item, on whichever thread, which is over only after the caller.
     fn is_own(&self) -> bool {
         !self.is_finished() && is_inside::<P>(whole_at(self.item.over()))
@@ -405,7 +405,7 @@ fn wait_until_over<P: Platform, T>(
 /// One of the sleeps of a wait without a time.
 const FOR_LONG: Duration = Duration::from_secs(3600);
 
-impl<P: Platform, T> fmt::Debug for JoinHandle<P, T> {
+impl<P: Platform, T> fmt::Debug for JoinHandle<T, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("JoinHandle").field("is_finished", &self.is_finished()).finish()
     }
@@ -413,7 +413,7 @@ impl<P: Platform, T> fmt::Debug for JoinHandle<P, T> {
 
 #[inline]
 #[track_caller]
-pub(crate) fn submit<P, F, T>(entry: Entry<'_, P>, work: F) -> JoinHandle<P, T>
+pub(crate) fn submit<P, F, T>(entry: Entry<'_, P>, work: F) -> JoinHandle<T, P>
 where
     P: Platform,
     F: FnOnce() -> T + Send + 'static,

@@ -11,7 +11,7 @@ use super::panics::Panic;
 use crate::base::budget;
 use crate::base::error::Forked;
 
-impl<P: Platform, T> JoinHandle<P, T> {
+impl<P: Platform, T> JoinHandle<T, P> {
     /// The handle is no future any more, or is none at the moment.
     #[inline(always)]
     pub(super) fn forget_waker(&mut self) {
@@ -29,7 +29,7 @@ impl<P: Platform, T> JoinHandle<P, T> {
     }
 }
 
-impl<P: Platform, T> Drop for JoinHandle<P, T> {
+impl<P: Platform, T> Drop for JoinHandle<T, P> {
     /// What a waker left here would wake may be large, and the item take long.
     #[inline(always)]
     fn drop(&mut self) {
@@ -37,7 +37,7 @@ impl<P: Platform, T> Drop for JoinHandle<P, T> {
     }
 }
 
-impl<P: Platform, T> Future for JoinHandle<P, T> {
+impl<P: Platform, T> Future for JoinHandle<T, P> {
     type Output = Result<T, Panic>;
 
     /// As [`JoinHandle::join`], but it never runs the item itself, and so never finds that it would wait for

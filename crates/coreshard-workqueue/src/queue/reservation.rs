@@ -4,7 +4,7 @@ use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use coreshard_platform::Platform;
+use coreshard_platform::{Host, Platform};
 use coreshard_topology::CpuId;
 
 use super::capacity::{Capacity, WaitingProducer, WhenFull};
@@ -67,7 +67,7 @@ impl<P: Platform> Workqueue<P> {
 /// It counts as an item that waits ([`QueueStats::capacity_used`](crate::QueueStats)) until it is used or dropped, which gives the
 /// room on. But it is no item: a shutdown and a drain do not wait for it, and what is brought after them comes back.
 #[must_use = "dropping it gives the room on to others"]
-pub struct Reservation<P: Platform> {
+pub struct Reservation<P: Platform = Host> {
     queue: Workqueue<P>,
     /// False once it was used.
     is_held: bool,
@@ -131,7 +131,7 @@ impl<P: Platform> Reservation<P> {
     /// # Errors
     /// As [`queue`](Self::queue).
     #[track_caller]
-    pub fn submit<F, T>(mut self, work: F) -> Result<JoinHandle<P, T>, Refused<F>>
+    pub fn submit<F, T>(mut self, work: F) -> Result<JoinHandle<T, P>, Refused<F>>
     where
         F: FnOnce() -> T + Send + 'static,
         T: Send + 'static,
@@ -183,7 +183,7 @@ impl<P: Platform> fmt::Debug for Reservation<P> {
 
 /// Ends when there is room; see [`Workqueue::reserve_async`]. It wakes under any executor.
 #[must_use = "a future does nothing until it is awaited"]
-pub struct ReserveAsync<P: Platform> {
+pub struct ReserveAsync<P: Platform = Host> {
     queue: Workqueue<P>,
     waiting: Option<WaitingProducer<P>>,
 }

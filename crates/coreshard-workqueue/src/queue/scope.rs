@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 
 use coreshard_platform::user::{self, Thrown};
-use coreshard_platform::{AtomicInt, Lock, Platform};
+use coreshard_platform::{AtomicInt, Host, Lock, Platform};
 
 use super::claimable::{Claimable, PATIENCE, Wait, Waiter};
 use super::limiter::GateAnswer;
@@ -325,7 +325,7 @@ impl<P: Platform> Workqueue<P> {
 }
 
 /// A scope in which work may borrow what lives outside it; see [`Workqueue::scope`].
-pub struct WorkScope<'scope, 'env: 'scope, P: Platform> {
+pub struct WorkScope<'scope, 'env: 'scope, P: Platform = Host> {
     queue: &'env Workqueue<P>,
     state: &'scope ScopeState<P>,
     /// Invariant in both lifetimes, as in [`std::thread::Scope`].

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::AcqRel;
 
 use coreshard_platform::user::{self, Thrown};
-use coreshard_platform::{AtomicInt, Platform};
+use coreshard_platform::{AtomicInt, Host, Platform};
 
 use super::claimable::{Claimable, Wait};
 use super::handle::{AwaitedItem, wait_for};
@@ -168,13 +168,13 @@ impl<P: Platform, F: FnOnce() -> T, T> ScopedOutcome<P, T> for ScopedItem<P, F, 
 /// The right to the result of a scope's item; see [`WorkScope::submit`]. Dropping it lets the item run all the
 /// same, and what it throws goes to the scope's caller then.
 #[must_use = "without its handle, an item's result is lost; `WorkScope::queue` needs none"]
-pub struct ScopedJoinHandle<'scope, P: Platform, T> {
+pub struct ScopedJoinHandle<'scope, T, P: Platform = Host> {
     /// `None` once it was joined.
     item: Option<Arc<dyn ScopedOutcome<P, T> + Send + Sync + 'scope>>,
     queue: &'scope Workqueue<P>,
 }
 
-impl<P: Platform, T> ScopedJoinHandle<'_, P, T> {
+impl<P: Platform, T> ScopedJoinHandle<'_, T, P> {
     /// True once the item is over: then [`join`](Self::join) does not wait.
     pub fn is_finished(&self) -> bool {
         self.item.as_ref().is_none_or(|item| item.over().is_open())
@@ -200,7 +200,7 @@ impl<P: Platform, T> ScopedJoinHandle<'_, P, T> {
     }
 }
 
-impl<P: Platform, T> Drop for ScopedJoinHandle<'_, P, T> {
+impl<P: Platform, T> Drop for ScopedJoinHandle<'_, T, P> {
     fn drop(&mut self) {
         if let Some(more) = self.item.take().and_then(|item| item.let_go()) {
             self.queue.on_panic(more);
@@ -208,7 +208,7 @@ impl<P: Platform, T> Drop for ScopedJoinHandle<'_, P, T> {
     }
 }
 
-impl<P: Platform, T> fmt::Debug for ScopedJoinHandle<'_, P, T> {
+impl<P: Platform, T> fmt::Debug for ScopedJoinHandle<'_, T, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ScopedJoinHandle").field("is_finished", &self.is_finished()).finish()
     }
@@ -239,7 +239,7 @@ impl<'scope, P: Platform> WorkScope<'scope, '_, P> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[track_caller]
-    pub fn submit<F, T>(&'scope self, work: F) -> Result<ScopedJoinHandle<'scope, P, T>, Refused>
+    pub fn submit<F, T>(&'scope self, work: F) -> Result<ScopedJoinHandle<'scope, T, P>, Refused>
     where
         F: FnOnce() -> T + Send + 'scope,
         T: Send + 'scope,

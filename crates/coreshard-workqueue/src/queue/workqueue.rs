@@ -5,8 +5,8 @@ use std::ops::Range;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use coreshard_platform::Platform;
 use coreshard_platform::user::{self, Thrown};
+use coreshard_platform::{Host, Platform};
 use coreshard_topology::{CpuId, NodeId};
 
 use super::capacity::WhenFull;
@@ -35,7 +35,7 @@ use crate::timers::{self, Sleep, SleepError, Timers};
 /// accepted is run to its end first; the drop waits for that, and for the end of the workers that no
 /// other queue needs (but for a drop inside one of the queue's own items, which leaves the waiting to a
 /// thread of its own).
-pub struct Workqueue<P: Platform> {
+pub struct Workqueue<P: Platform = Host> {
     handle: Arc<LastHandle<P>>,
 }
 
@@ -224,7 +224,7 @@ impl<P: Platform> Workqueue<P> {
     #[doc(alias = "spawn_blocking")]
     #[track_caller]
     #[inline]
-    pub fn submit<F, T>(&self, work: F) -> Result<JoinHandle<P, T>, Refused<F>>
+    pub fn submit<F, T>(&self, work: F) -> Result<JoinHandle<T, P>, Refused<F>>
     where
         F: FnOnce() -> T + Send + 'static,
         T: Send + 'static,

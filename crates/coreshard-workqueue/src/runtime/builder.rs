@@ -1,11 +1,12 @@
 //! What a workqueue is to be.
 
 use std::any::Any;
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use coreshard_platform::Platform;
 use coreshard_platform::user::User;
+use coreshard_platform::{Host, Platform};
 use coreshard_topology::{CpuSet, Scope, ShardSize};
 
 use super::Runtime;
@@ -23,9 +24,22 @@ pub(crate) const MIN_STACK_BYTES: usize = 64 << 10;
 /// Makes a [`Workqueue`]. Queues with equal attributes share their pools and worker threads; the
 /// name, `max_active` and the panic handler are a queue's own.
 #[must_use = "a builder does nothing until `build` is called"]
-pub struct Builder<'runtime, P: Platform> {
+pub struct Builder<'runtime, P: Platform = Host> {
     runtime: &'runtime Runtime<P>,
     request: Request,
+}
+
+impl<P: Platform> fmt::Debug for Builder<'_, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Request { name, scope, shard_size, strict, capacity, .. } = &self.request;
+        f.debug_struct("Builder")
+            .field("name", name)
+            .field("scope", scope)
+            .field("shard_size", shard_size)
+            .field("strict", strict)
+            .field("capacity", capacity)
+            .finish_non_exhaustive()
+    }
 }
 
 impl<P: Platform> Runtime<P> {
@@ -210,7 +224,7 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
         self.limit(MaxActive::ByNode(items))
     }
 
-    /// As [`max_active`](Self::max_active), but of each pod: with [`Scope::Cpu`](crate::Scope::Cpu) and [`strict`](Self::strict), of each CPU.
+    /// As [`max_active`](Self::max_active), but of each pod: with [`Scope::Cpu`](coreshard_topology::Scope::Cpu) and [`strict`](Self::strict), of each CPU.
     /// Items of other pods do not wait for their turn, and share no line of memory with this pod's for it.
     ///
     /// # Examples

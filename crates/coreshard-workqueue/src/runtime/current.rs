@@ -3,7 +3,7 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use coreshard_platform::Platform;
+use coreshard_platform::{Host, Platform};
 use coreshard_topology::PodId;
 
 use super::Runtime;
@@ -16,7 +16,7 @@ use crate::queue::{Workqueue, machine_here, queue_name_here};
 /// It stays on its thread. What it tells of the queue is that of the item that the thread is inside of
 /// when it is asked.
 #[derive(Clone, Copy)]
-pub struct Current<P: Platform> {
+pub struct Current<P: Platform = Host> {
     place: WorkerPlace,
     /// Not `Send`: it is a thread's own.
     thread: PhantomData<*const P>,

@@ -10,7 +10,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use coreshard_platform::user::User;
-use coreshard_platform::{Lock, Platform, SleepingLock};
+use coreshard_platform::{Host, Lock, Platform, SleepingLock};
 use coreshard_topology::{CpuId, CpuSet, Topology};
 
 use crate::base::error::{BuildError, BuildErrorKind, ShutdownTimeout};
@@ -36,13 +36,13 @@ pub use current::{Current, current};
 /// to the same runtime; worker threads live as long as the queues they serve. What is left behind keeps two threads,
 /// which sleep: where the last handles of runtime and queues are dropped while a detached task waits for something, or
 /// anybody holds a [`Sleep`] of the runtime's, its monitor and its timekeeper end after that.
-pub struct Runtime<P: Platform> {
+pub struct Runtime<P: Platform = Host> {
     machine: Arc<Machine<P>>,
 }
 
 /// Makes a [`Runtime`].
 #[must_use = "a builder does nothing until `build` is called"]
-pub struct RuntimeBuilder<P: Platform> {
+pub struct RuntimeBuilder<P: Platform = Host> {
     topology: Topology,
     usable: Option<CpuSet>,
     cpu_quota: Option<f64>,
@@ -743,7 +743,7 @@ impl<P: Platform> Runtime<P> {
         &self,
         duration: Duration,
         future: F,
-    ) -> Result<Timeout<P, F>, SleepError> {
+    ) -> Result<Timeout<F, P>, SleepError> {
         timers::timeout(&self.machine.timers, duration, future)
     }
 

@@ -19,7 +19,7 @@ use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 
 use coreshard_platform::user::{self, Thrown};
-use coreshard_platform::{AtomicInt, Lock, Platform};
+use coreshard_platform::{AtomicInt, Host, Lock, Platform};
 
 use crate::base::budget;
 use crate::insight::trouble::say;
@@ -57,7 +57,7 @@ const MIN_CHILDREN: usize = 32;
 /// # while !waiter.is_finished() { std::thread::yield_now() }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct CancellationToken<P: Platform> {
+pub struct CancellationToken<P: Platform = Host> {
     node: Arc<TokenNode<P>>,
 }
 
@@ -259,7 +259,7 @@ impl<P: Platform> fmt::Debug for CancellationToken<P> {
 
 /// Ends once its token is cancelled; see [`CancellationToken::cancelled`].
 #[must_use = "a future does nothing until it is awaited"]
-pub struct WaitForCancellation<P: Platform> {
+pub struct WaitForCancellation<P: Platform = Host> {
     token: CancellationToken<P>,
     /// Where its waker is, while the token is not cancelled.
     place: Option<usize>,

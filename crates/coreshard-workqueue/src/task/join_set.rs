@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 
 use coreshard_platform::user;
-use coreshard_platform::{Lock, Platform};
+use coreshard_platform::{Host, Lock, Platform};
 
 use super::error::TaskError;
 use super::{AbortHandle, Task};
@@ -44,7 +44,7 @@ use crate::queue::Workqueue;
 /// # while !sum.is_finished() { std::thread::yield_now() }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct JoinSet<P: Platform, T> {
+pub struct JoinSet<T, P: Platform = Host> {
     places: Vec<TaskPlace<P, T>>,
     free: Vec<usize>,
     ended: Arc<EndedTasks<P>>,
@@ -98,7 +98,7 @@ impl<P: Platform> Wake for PlaceWaker<P> {
     }
 }
 
-impl<P: Platform, T> JoinSet<P, T> {
+impl<P: Platform, T> JoinSet<T, P> {
     /// A set of no tasks.
     ///
     /// # Examples
@@ -377,13 +377,13 @@ impl<P: Platform, T> JoinSet<P, T> {
     }
 }
 
-impl<P: Platform, T> Default for JoinSet<P, T> {
+impl<P: Platform, T> Default for JoinSet<T, P> {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl<P: Platform, T> fmt::Debug for JoinSet<P, T> {
+impl<P: Platform, T> fmt::Debug for JoinSet<T, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("JoinSet").field("len", &self.len()).finish_non_exhaustive()
     }

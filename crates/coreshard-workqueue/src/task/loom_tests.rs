@@ -339,7 +339,7 @@ fn loom_a_task_that_is_aborted_ends_once() {
 }
 
 type PollNext =
-    fn(&mut JoinSet<Loom, u32>, &Context<'_>) -> Poll<Option<Result<u32, crate::task::TaskError>>>;
+    fn(&mut JoinSet<u32, Loom>, &Context<'_>) -> Poll<Option<Result<u32, crate::task::TaskError>>>;
 
 /// A set of two tasks that end on a worker, while the set is awaited.
 fn a_set_is_awaited(poll: PollNext) {

@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use coreshard_platform::Platform;
+use coreshard_platform::{Host, Platform};
 
 use crate::base::budget;
 
@@ -83,7 +83,7 @@ pub fn consume_budget<P: Platform>() -> ConsumeBudget<P> {
 /// See [`consume_budget`].
 #[derive(Debug)]
 #[must_use = "a future does nothing until it is awaited"]
-pub struct ConsumeBudget<P> {
+pub struct ConsumeBudget<P = Host> {
     _platform: PhantomData<fn() -> P>,
 }
 

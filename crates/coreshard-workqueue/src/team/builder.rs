@@ -1,11 +1,12 @@
 //! What a team is to be.
 
 use std::any::Any;
+use std::fmt;
 use std::io;
 use std::sync::{Arc, Weak};
 
 use coreshard_platform::user::User;
-use coreshard_platform::{Platform, SpawnError, ThreadSpec};
+use coreshard_platform::{Host, Platform, SpawnError, ThreadSpec};
 use coreshard_topology::{Scope, ShardSize};
 
 use super::error::TeamError;
@@ -21,7 +22,7 @@ use crate::spec::team::TeamSpec;
 
 /// Makes a [`Team`].
 #[must_use = "a builder does nothing until `build` is called"]
-pub struct TeamBuilder<'runtime, P: Platform> {
+pub struct TeamBuilder<'runtime, P: Platform = Host> {
     runtime: &'runtime Runtime<P>,
     name: String,
     team: TeamSpec,
@@ -349,5 +350,17 @@ impl<P: Platform> TeamBuilder<'_, P> {
                 (None, Err(error)) => TeamError::Build(error),
             }),
         }
+    }
+}
+
+impl<P: Platform> fmt::Debug for TeamBuilder<'_, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TeamBuilder")
+            .field("name", &self.name)
+            .field("members", &self.team.members)
+            .field("stack_bytes", &self.stack_bytes)
+            .field("scope", &self.scope)
+            .field("shard_cores", &self.shard_cores)
+            .finish_non_exhaustive()
     }
 }

@@ -5,6 +5,7 @@ use std::{error, fmt, io};
 use crate::base::error::BuildError;
 
 /// Why there is no team.
+#[non_exhaustive]
 pub enum TeamError {
     /// A thread could not be started: what the operating system, or whoever was to start it, said. No thread is left that
     /// was.

@@ -4,8 +4,8 @@ use std::fmt;
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
-use coreshard_platform::Platform;
 use coreshard_platform::user::{self, Thrown};
+use coreshard_platform::{Host, Platform};
 
 use super::broadcast;
 use super::job::{call_detached, detached, members, within};
@@ -39,7 +39,7 @@ use crate::queue::Workqueue;
 /// assert_eq!(a + b, 3);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct Team<P: Platform> {
+pub struct Team<P: Platform = Host> {
     /// In a cell of its own for each member, so that none counts on a line that others write.
     pub(super) pool: Arc<OwnPool<P>>,
     /// `None` where it was got inside the team's work, on whose threads it is good.

@@ -7,7 +7,7 @@ use std::marker::PhantomData;
 use std::sync::{Arc, OnceLock};
 
 use coreshard_platform::user::{self, Thrown};
-use coreshard_platform::{Lock, Platform};
+use coreshard_platform::{Host, Lock, Platform};
 
 use super::job::{Reach, members, within};
 use super::wait::wait_for;
@@ -17,7 +17,7 @@ use crate::pool::{
 };
 
 /// In which work is spawned that may borrow what is outside of it; see [`Team::scope`](crate::Team::scope).
-pub struct TeamScope<'scope, P: Platform> {
+pub struct TeamScope<'scope, P: Platform = Host> {
     pool: Arc<OwnPool<P>>,
     /// What was spawned.
     parts: Parts<P>,

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use coreshard_platform::user::{self, Thrown};
-use coreshard_platform::{Platform, SpawnError, Time};
+use coreshard_platform::{Host, Platform, SpawnError, Time};
 
 use super::due::{Due, Timed};
 use super::heap::Key;
@@ -19,7 +19,7 @@ use crate::insight::trouble::say;
 /// Ends when its time has come; see [`Runtime::sleep`](crate::Runtime::sleep). It wakes under any
 /// executor. Dropping it takes it out of the timers.
 #[must_use = "a future does nothing until it is awaited"]
-pub struct Sleep<P: Platform> {
+pub struct Sleep<P: Platform = Host> {
     timers: Arc<Timers<P>>,
     deadline: Time,
     waiting: Option<(Key, Waker)>,

@@ -7,14 +7,14 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use coreshard_platform::Platform;
+use coreshard_platform::{Host, Platform};
 
 use super::keeper::Timers;
 use super::sleep::{Sleep, SleepError, sleep};
 
 /// A future with a time limit; see [`Runtime::timeout`](crate::Runtime::timeout). Dropping it drops the future.
 #[must_use = "a future does nothing until it is awaited"]
-pub struct Timeout<P: Platform, F> {
+pub struct Timeout<F, P: Platform = Host> {
     future: F,
     /// `None` where the clock ends before the time is over.
     limit: Option<Sleep<P>>,
@@ -48,7 +48,7 @@ pub(crate) fn timeout<P: Platform, F>(
     timers: &Arc<Timers<P>>,
     after: Duration,
     future: F,
-) -> Result<Timeout<P, F>, SleepError> {
+) -> Result<Timeout<F, P>, SleepError> {
     let limit = match sleep(timers, after) {
         Ok(limit) => Some(limit),
         Err(error) if error.is_beyond_clock() => None,
@@ -57,7 +57,7 @@ pub(crate) fn timeout<P: Platform, F>(
     Ok(Timeout { future, limit, after })
 }
 
-impl<P: Platform, F: Future> Future for Timeout<P, F> {
+impl<P: Platform, F: Future> Future for Timeout<F, P> {
     type Output = Result<F::Output, Elapsed>;
 
     /// Polls the future first: one that ends as its time is over has ended.
@@ -74,7 +74,7 @@ impl<P: Platform, F: Future> Future for Timeout<P, F> {
     }
 }
 
-impl<P: Platform, F> fmt::Debug for Timeout<P, F> {
+impl<P: Platform, F> fmt::Debug for Timeout<F, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Timeout").field("after", &self.after).finish_non_exhaustive()
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use coreshard_platform::{AtomicInt, Platform, Time};
+use coreshard_platform::{AtomicInt, Host, Platform, Time};
 
 use super::error::{WorkError, WorkErrorKind, WorkErrorReason};
 use super::work_core::Work;
@@ -30,7 +30,7 @@ pub enum MissedTick {
 /// The first tick comes one period after the start. A tick never runs beside another one. A
 /// function that panics goes on with the next tick.
 #[must_use = "dropping it stops the work"]
-pub struct Periodic<P: Platform> {
+pub struct Periodic<P: Platform = Host> {
     work: Work<P>,
     skipped: Arc<P::AtomicU64>,
 }

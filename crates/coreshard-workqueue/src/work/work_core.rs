@@ -5,7 +5,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use coreshard_platform::user;
-use coreshard_platform::{DataCell, Lock, Platform};
+use coreshard_platform::{DataCell, Host, Lock, Platform};
 
 use super::state::{Number, WorkState};
 use crate::base::event::Event;
@@ -30,7 +30,7 @@ pub(super) type Function<P> = Box<dyn FnMut(&Work<P>) + Send>;
 ///
 /// After the Linux kernel's `work_struct` and `delayed_work`; docs/KERNEL-OPERATIONS.md says
 /// what differs.
-pub struct Work<P: Platform> {
+pub struct Work<P: Platform = Host> {
     pub(super) core: Arc<WorkCore<P>>,
 }
 

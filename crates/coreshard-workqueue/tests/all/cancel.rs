@@ -134,7 +134,7 @@ fn a_handle_that_was_polled_may_be_joined_cancelled_or_dropped() {
     let waker = Arc::new(CountWakes::default());
     let (queue, open) = ordered();
     let submit = || queue.submit(|| 7).unwrap();
-    let poll = |handle: &mut JoinHandle<Host, i32>| {
+    let poll = |handle: &mut JoinHandle<i32, Host>| {
         let own = Waker::from(Arc::clone(&waker));
         assert!(std::pin::Pin::new(handle).poll(&mut Context::from_waker(&own)).is_pending());
     };

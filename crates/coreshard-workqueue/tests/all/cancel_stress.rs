@@ -104,7 +104,7 @@ fn spin(steps: u64) {
 
 /// What is done with a handle, by chance.
 fn settle(
-    mut handle: JoinHandle<Host, usize>,
+    mut handle: JoinHandle<usize, Host>,
     item: usize,
     dice: &mut Dice,
     ledger: &Ledger,
@@ -167,7 +167,7 @@ fn settle_task(
     item: usize,
     dice: &mut Dice,
     ledger: &Ledger,
-    set: &mut JoinSet<Host, usize>,
+    set: &mut JoinSet<usize, Host>,
 ) {
     match dice.below(5) {
         0 => drop(task),
@@ -198,7 +198,7 @@ fn produce(
 ) {
     let mut set = JoinSet::new();
     // Some are left for a while, so that others come before them.
-    let mut open: Vec<(JoinHandle<Host, usize>, usize)> = Vec::new();
+    let mut open: Vec<(JoinHandle<usize, Host>, usize)> = Vec::new();
     for item in items {
         if open.len() > 16 {
             let (handle, item) = open.swap_remove(dice.below(open.len() as u64) as usize);

@@ -36,7 +36,7 @@ fn forked_processes_have_threads() -> bool {
 /// Each promise by its name, in the child.
 fn in_the_child(
     queue: Workqueue<Host>,
-    handle: coreshard_workqueue::JoinHandle<Host, ()>,
+    handle: coreshard_workqueue::JoinHandle<(), Host>,
     running: &Work<Host>,
     waiting: &Work<Host>,
     old: &Runtime<Host>,
@@ -287,7 +287,7 @@ fn a_task_that_is_awaited_in_a_forked_process_tells_of_it() {
             queue.spawn(std::future::pending()).unwrap(),
         ];
         begins.recv().unwrap();
-        let mut set = JoinSet::<Host, u32>::new();
+        let mut set = JoinSet::<u32, Host>::new();
         set.spawn(&queue, std::future::pending()).unwrap();
         if is_awaited {
             assert!(tasks.iter_mut().all(|task| poll(task).is_pending()));

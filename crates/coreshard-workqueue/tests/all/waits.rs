@@ -115,7 +115,7 @@ fn an_item_may_wait_for_items_behind_it() {
             let handles: Vec<_> = blocking::<Host, _>(|| given.recv().unwrap());
             handles
                 .into_iter()
-                .map(|handle: JoinHandle<Host, usize>| handle.join().unwrap())
+                .map(|handle: JoinHandle<usize, Host>| handle.join().unwrap())
                 .sum::<usize>()
         });
         let handles: Vec<_> = (0..1_000).map(|at| queue.submit(move || at).unwrap()).collect();
@@ -543,14 +543,14 @@ fn a_wait_for_the_callers_own_item_is_an_error() {
     within(NEVER, || {
         let runtime = machine("package:1 l3:1 core:2 pu:1", FEW);
         let queue = runtime.workqueue().build().unwrap();
-        let (give, given) = mpsc::channel::<JoinHandle<Host, bool>>();
+        let (give, given) = mpsc::channel::<JoinHandle<bool, Host>>();
         let own = queue.submit(move || {
             let own = given.recv().unwrap();
             let Ok(told) = own.join_timeout(NEVER) else { return false };
             told.unwrap_err().into_payload().is::<WouldDeadlock>()
         });
         give.send(own.unwrap()).unwrap();
-        let (give, given) = mpsc::channel::<JoinHandle<Host, ()>>();
+        let (give, given) = mpsc::channel::<JoinHandle<(), Host>>();
         let (tell, told) = mpsc::channel();
         let own = queue.submit(move || {
             let error = given.recv().unwrap().join().unwrap_err();
@@ -572,7 +572,7 @@ fn a_wait_for_an_item_that_waits_for_the_caller_is_an_error() {
         let other = runtime.workqueue().name("other").scope(Scope::System).build().unwrap();
         let pause = || std::thread::sleep(Duration::from_millis(2));
         for turn in 0..25 {
-            let (give, given) = mpsc::channel::<JoinHandle<Host, ()>>();
+            let (give, given) = mpsc::channel::<JoinHandle<(), Host>>();
             let (tell, told) = mpsc::channel();
             let (queue_here, other) = (queue.clone(), other.clone());
             let item = queue.submit(move || {
@@ -599,7 +599,7 @@ fn a_wait_for_an_item_that_waits_for_the_caller_is_an_error() {
         }
         queue.drain().unwrap();
         // The inner one is run by the outer one's wait for it, and waits for that.
-        let (give, given) = mpsc::channel::<JoinHandle<Host, ()>>();
+        let (give, given) = mpsc::channel::<JoinHandle<(), Host>>();
         let (tell, told) = mpsc::channel();
         let frozen = runtime.workqueue().name("one").max_active(1).build().unwrap();
         let queue_here = frozen.clone();

@@ -1,6 +1,6 @@
-//! The platform of this crate's types where the feature `testing` is on, and what a simulated program takes its process
-//! for. Above it are those types; above them is `testing`.
+//! The platform of the types in `testing::simulated`, and the process of a simulated program. Above it is `testing`.
 
+mod own_process;
 mod platform;
 mod simulated_process;
 

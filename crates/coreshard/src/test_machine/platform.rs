@@ -15,8 +15,8 @@ use super::simulated_process::SimulatedProcess;
 /// How often a simulated program asks this machine for a grace period before it takes that there is none.
 const GRACE_PERIODS: u32 = 1_000;
 
-/// The machine of the types in this crate's root where the feature `testing` is on: code that runs inside of
-/// [`by_hand`](crate::testing::by_hand()) or [`check`](crate::testing::check()) is on the simulated machine, all other code on this one.
+/// The machine of the types in [`simulated`](crate::testing::simulated): code that runs inside of
+/// [`by_hand`](crate::testing::by_hand()) or [`check`](crate::testing::check()) is on a simulated machine, all other code on this one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TestMachine;
 

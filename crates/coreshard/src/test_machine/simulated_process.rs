@@ -58,7 +58,7 @@ impl SimulatedProcess {
     }
 
     /// Tells simulations apart from one another and from real processes.
-    pub(super) fn generation() -> Option<u32> {
+    pub(crate) fn generation() -> Option<u32> {
         Sim::is_running().then(|| GENERATION.get())
     }
 

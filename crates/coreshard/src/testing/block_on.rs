@@ -22,12 +22,12 @@ impl Wake for Unpark {
 /// # Examples
 /// ```
 /// use std::time::Duration;
-/// use coreshard::testing::{block_on, check};
+/// use coreshard::testing::{block_on, check, simulated};
 ///
 /// check(|| {
-///     let queue = coreshard::workqueue().unwrap().name("answers").build().unwrap();
+///     let queue = simulated::workqueue().unwrap().name("answers").build().unwrap();
 ///     let task = queue.spawn(async { 42 }).unwrap();
-///     let answer = block_on(coreshard::timeout(Duration::from_secs(1), task));
+///     let answer = block_on(simulated::timeout(Duration::from_secs(1), task));
 ///     assert_eq!(answer.unwrap(), 42);
 /// });
 /// ```

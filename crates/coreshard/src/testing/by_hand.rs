@@ -25,9 +25,9 @@ pub struct Hand {
 
 /// Calls `test` with a [`Hand`], by which it runs the items of its queues: none runs by itself, and no time passes.
 ///
-/// Inside of `test`, queues, runtimes, tasks, timeouts and all else of this crate's root are of a simulated machine with
-/// one CPU and a clock of its own; so is the process's runtime, which begins and ends with the test. The code that
-/// is tested is what it always is, and so is the code of the pools that run it.
+/// Inside of `test`, queues, runtimes, tasks, timeouts and all else of [`simulated`](super::simulated) are of a simulated machine
+/// with one CPU and a clock of its own; so is the process's runtime, which begins and ends with the test. The code of the pools
+/// is that of the crate's root.
 ///
 /// A wait of the test's own thread ([`JoinHandle::join`](crate::JoinHandle::join), [`Workqueue::scope`](crate::Workqueue::scope),
 /// the drop of a queue) lets items begin until it is over, one after the other; time does not pass meanwhile.
@@ -43,11 +43,13 @@ pub struct Hand {
 /// use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 /// use std::time::Duration;
 ///
+/// use coreshard::testing::simulated;
+///
 /// coreshard::testing::by_hand(|hand| {
-///     let queue = coreshard::workqueue().unwrap().name("mail").build().unwrap();
+///     let queue = simulated::workqueue().unwrap().name("mail").build().unwrap();
 ///     let sent = Arc::new(AtomicU32::new(0));
 ///     let counter = Arc::clone(&sent);
-///     let flush = coreshard::Work::new(move |_work| drop(counter.fetch_add(1, SeqCst)));
+///     let flush = simulated::Work::new(move |_work| drop(counter.fetch_add(1, SeqCst)));
 ///
 ///     flush.queue(&queue).unwrap();
 ///     assert_eq!((hand.queued(), sent.load(SeqCst)), (1, 0));

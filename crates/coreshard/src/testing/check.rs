@@ -72,8 +72,10 @@ pub struct Check {
 /// use std::sync::Mutex;
 /// use std::sync::Arc;
 ///
+/// use coreshard::testing::simulated;
+///
 /// coreshard::testing::check(|| {
-///     let queue = coreshard::workqueue().unwrap().name("sum").build().unwrap();
+///     let queue = simulated::workqueue().unwrap().name("sum").build().unwrap();
 ///     let sum = Arc::new(Mutex::new(0));
 ///     for number in 1..=10 {
 ///         let sum = Arc::clone(&sum);

@@ -5,20 +5,20 @@ use std::time::Duration;
 use coreshard_platform::Platform;
 use coreshard_sim::Sim;
 
-use crate::process::simulated;
+use crate::test_machine::SimulatedProcess;
 
 /// How long what ends in the background may take, of virtual time.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Delayed items of the process's runtime, and futures that sleep.
 pub(super) fn delayed() -> usize {
-    simulated::runtime().map_or(0, |runtime| runtime.delayed_items())
+    SimulatedProcess::runtime().map_or(0, |runtime| runtime.delayed_items())
 }
 
 /// At the program's end: what is left, in words.
 pub(super) fn left_behind() -> Option<String> {
-    let runtime = simulated::runtime()?;
-    simulated::end_joins();
+    let runtime = SimulatedProcess::runtime()?;
+    SimulatedProcess::end_joins();
     let deadline = Sim::now() + PATIENCE;
     loop {
         // What waits for its time keeps its queue, and a program may end before that.

@@ -12,11 +12,12 @@
 //! | what a program does step by step, and in time | [`by_hand`](by_hand()): no item runs and no time passes before the test says so |
 //! | whether it is right in each order of things | [`check`](check()): many runs on a simulated machine, each on a schedule that its seed decides, with faults if you like |
 //!
-//! The program is not changed for that: with the feature, [`Workqueue`](crate::Workqueue), [`Work`](crate::Work) and all
-//! other types and functions of this crate's root are of a [machine](TestMachine) that is this one, but inside of such a test
-//! a simulated one. The pools' code is the same, and [`runtime`](crate::runtime()), [`workqueue`](crate::workqueue()), [`timeout`](crate::timeout()) and
-//! [`join`](crate::join()) are on a runtime of the test's own. [`block`](crate::block) and [`rt`](crate::rt) stay on this machine: use them outside
-//! of such tests.
+//! A program gets its queues from [`simulated`] in its tests, and from the crate's root otherwise: that is one `use` under `cfg(test)`.
+//! [`simulated`] has all of the root's names, for a [machine](TestMachine) that is this one, but inside of such a test
+//! a simulated one. The pools' code is the same, and [`runtime`](simulated::runtime()), [`workqueue`](simulated::workqueue()),
+//! [`timeout`](simulated::timeout()) and [`join`](simulated::join()) are on a runtime of the test's own. The feature changes no type and no function of the
+//! root: a queue of the root's is on this machine, also inside of such a test. [`block`](crate::block) and [`rt`](crate::rt) stay on
+//! this machine as well: use them outside of such tests.
 //!
 //! # What is not simulated
 //!
@@ -29,7 +30,7 @@
 //!
 //! ```
 //! use std::time::Duration;
-//! use coreshard::testing::{Check, Fault, block_on};
+//! use coreshard::testing::{Check, Fault, block_on, simulated};
 //!
 //! /// Asks until there is an answer, or `limit` is over.
 //! async fn ask(limit: Duration) -> Option<u32> {
@@ -40,14 +41,14 @@
 //!             if tries == 3 {
 //!                 return tries;
 //!             }
-//!             coreshard::runtime().unwrap().sleep(Duration::from_millis(100)).unwrap().await;
+//!             simulated::runtime().unwrap().sleep(Duration::from_millis(100)).unwrap().await;
 //!         }
 //!     };
-//!     coreshard::timeout(limit, answer).await.ok()
+//!     simulated::timeout(limit, answer).await.ok()
 //! }
 //!
 //! Check::new().seeds(20).cpus(2).faults(Fault::ALL).run(|| {
-//!     let queue = coreshard::workqueue().unwrap().name("ask").build().unwrap();
+//!     let queue = simulated::workqueue().unwrap().name("ask").build().unwrap();
 //!     let (enough, short) = (Duration::from_secs(1), Duration::from_millis(150));
 //!     let patient = queue.spawn(ask(enough)).unwrap();
 //!     let impatient = queue.spawn(ask(short)).unwrap();
@@ -62,6 +63,7 @@ mod check;
 mod fault;
 mod left_behind;
 mod run;
+pub mod simulated;
 
 pub use crate::test_machine::{TestMachine, TestThread};
 pub use block_on::block_on;

@@ -4,6 +4,8 @@ mod children;
 mod configured;
 mod container;
 mod documentation;
+mod features;
+mod glob_import;
 #[cfg(feature = "insight")]
 mod insight;
 mod join_all;

@@ -76,8 +76,8 @@ fn queues_and_pools_are_published_under_their_documented_names() {
     }
     let kept = Kept::default();
     metrics::with_local_recorder(&kept, || {
-        coreshard::metrics::describe();
-        coreshard::metrics::publish(&runtime.stats());
+        coreshard::integration::metrics::describe();
+        coreshard::integration::metrics::publish(&runtime.stats());
     });
     assert_eq!(kept.counter("coreshard_queue_run_total{queue=once}"), 3);
     assert_eq!(kept.counter("coreshard_queue_run_total{queue=twice}"), 6, "of both");
@@ -93,7 +93,7 @@ fn queues_and_pools_are_published_under_their_documented_names() {
     assert_eq!(kept.gauge(&format!("coreshard_pool_worker_limit{labels}")), 2.0);
 
     // Each name is described, with a unit, and in the module's table.
-    let page = include_str!("../../src/metrics.rs");
+    let page = include_str!("../../src/integration/metrics.rs");
     let described = kept.described.lock().unwrap();
     for key in kept.values.lock().unwrap().keys() {
         let name = key.split('{').next().unwrap();

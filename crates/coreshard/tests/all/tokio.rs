@@ -24,7 +24,7 @@ fn queue(hooks: Hooks) -> Workqueue {
 fn items_and_futures_find_tokio() {
     within(NEVER, || {
         let tokio = of_threads();
-        let queue = queue(coreshard::tokio::enter(tokio.handle()));
+        let queue = queue(coreshard::integration::tokio::enter(tokio.handle()));
         let id = tokio.handle().id();
 
         let here = queue.submit(move || Handle::current().id() == id).unwrap();
@@ -90,8 +90,10 @@ fn each_queue_may_have_a_runtime_of_its_own() {
     within(NEVER, || {
         let (one, other) = (of_threads(), of_threads());
         let ids = [one.handle().id(), other.handle().id()];
-        let (in_one, in_other) =
-            (coreshard::tokio::enter(one.handle()), coreshard::tokio::enter(other.handle()));
+        let (in_one, in_other) = (
+            coreshard::integration::tokio::enter(one.handle()),
+            coreshard::integration::tokio::enter(other.handle()),
+        );
         let first = queue(in_one.clone());
         let shares = queue(in_one.clone());
         let second = queue(in_other.clone());
@@ -118,7 +120,7 @@ fn each_worker_leaves_what_it_has_entered() {
         let is_inside = || usize::from(Handle::try_current().is_ok());
         let hooks = Hooks::new()
             .on_stop(move |_| _ = after.fetch_add(1 - is_inside(), SeqCst))
-            .and(coreshard::tokio::enter(tokio.handle()))
+            .and(coreshard::integration::tokio::enter(tokio.handle()))
             .on_start(move |_| _ = entered.fetch_add(is_inside(), SeqCst))
             .on_stop(move |_| _ = left.fetch_add(is_inside(), SeqCst));
         let runtime = coreshard::runtime_builder().unwrap().hooks(hooks).build().unwrap();
@@ -138,7 +140,7 @@ fn each_worker_leaves_what_it_has_entered() {
 fn tokios_end_may_come_first() {
     within(NEVER, || {
         let tokio = of_threads();
-        let queue = queue(coreshard::tokio::enter(tokio.handle()));
+        let queue = queue(coreshard::integration::tokio::enter(tokio.handle()));
         let waits = queue.spawn(async { tokio::time::sleep(Duration::from_secs(3600)).await });
         let waits = waits.unwrap();
         drop(tokio);
@@ -159,7 +161,7 @@ fn tokios_end_may_come_first() {
 fn a_guard_that_is_forgotten_keeps_no_worker() {
     within(NEVER, || {
         let tokio = of_threads();
-        let queue = queue(coreshard::tokio::enter(tokio.handle()));
+        let queue = queue(coreshard::integration::tokio::enter(tokio.handle()));
         let handle = tokio.handle().clone();
         queue
             .submit(move || std::mem::forget(Box::leak(Box::new(handle)).enter()))
@@ -176,7 +178,7 @@ fn a_guard_that_is_forgotten_keeps_no_worker() {
 fn a_forked_process_does_not_enter() {
     testing::own_process!();
     let tokio = of_threads();
-    let in_tokio = coreshard::tokio::enter(tokio.handle());
+    let in_tokio = coreshard::integration::tokio::enter(tokio.handle());
     let before = queue(in_tokio.clone());
     assert!(before.submit(|| Handle::try_current().is_ok()).unwrap().join().unwrap());
     let ended = forked(|| {
@@ -238,7 +240,7 @@ async fn echoes(queue: &Workqueue, clients: u32, messages: u32) -> u32 {
 #[test]
 fn workers_drive_a_runtime_that_has_no_thread() {
     within(NEVER, || {
-        let hooks = coreshard::tokio::drive(of_one_thread()).unwrap();
+        let hooks = coreshard::integration::tokio::drive(of_one_thread()).unwrap();
         for scope in [Scope::System, Scope::Cpu] {
             let builder = coreshard::workqueue().unwrap().name("driven").scope(scope);
             let queue = builder.hooks(hooks.clone()).build().unwrap();
@@ -252,7 +254,7 @@ fn workers_drive_a_runtime_that_has_no_thread() {
 #[test]
 fn its_timers_and_its_tasks_go_on_with_idle_and_with_busy_workers() {
     within(NEVER, || {
-        let queue = queue(coreshard::tokio::drive(of_one_thread()).unwrap());
+        let queue = queue(coreshard::integration::tokio::drive(of_one_thread()).unwrap());
         let slept = queue.spawn(async {
             tokio::time::sleep(Duration::from_millis(5)).await;
             let elsewhere = tokio::task::spawn_blocking(|| 2);
@@ -282,7 +284,7 @@ fn its_timers_and_its_tasks_go_on_with_idle_and_with_busy_workers() {
 
 #[test]
 fn a_runtime_with_threads_comes_back() {
-    let error = coreshard::tokio::drive(of_threads()).unwrap_err();
+    let error = coreshard::integration::tokio::drive(of_threads()).unwrap_err();
     assert!(error.to_string().contains("new_current_thread"), "{error}");
     assert_eq!(error.into_runtime().block_on(async { 5 }), 5);
 }
@@ -293,7 +295,7 @@ fn what_is_driven_may_end_inside_another_runtime() {
     within(NEVER, || {
         let tokio = of_threads();
         tokio.block_on(async {
-            let hooks = coreshard::tokio::drive(of_one_thread()).unwrap();
+            let hooks = coreshard::integration::tokio::drive(of_one_thread()).unwrap();
             let queue = queue(hooks.clone());
             assert!(queue.submit(|| Handle::try_current().is_ok()).unwrap().await.unwrap());
             drop((queue, hooks));
@@ -304,7 +306,7 @@ fn what_is_driven_may_end_inside_another_runtime() {
 #[test]
 fn a_forked_process_does_not_drive() {
     testing::own_process!();
-    let hooks = coreshard::tokio::drive(of_one_thread()).unwrap();
+    let hooks = coreshard::integration::tokio::drive(of_one_thread()).unwrap();
     let before = queue(hooks.clone());
     assert!(before.submit(|| Handle::try_current().is_ok()).unwrap().join().unwrap());
     let ended = forked(|| {

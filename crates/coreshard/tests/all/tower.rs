@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use coreshard::tower::{ServiceErrorReason, WorkqueueLayer};
+use coreshard::integration::tower::{ServiceErrorReason, WorkqueueLayer};
 use coreshard::{CancellationToken, RefusedReason, Runtime, Scope, Workqueue};
 use futures_lite::future::block_on;
 use testing::{NEVER, wait_until, within};
@@ -332,11 +332,11 @@ fn a_queues_end_is_an_error_and_no_wait() {
 #[test]
 fn errors_and_services_may_be_sent_and_shared() {
     fn may<T: Send + Sync + 'static>() {}
-    may::<coreshard::tower::ServiceError<Infallible>>();
-    may::<coreshard::tower::WorkqueueFn<Function>>();
-    may::<coreshard::tower::WorkqueueService<Echo>>();
+    may::<coreshard::integration::tower::ServiceError<Infallible>>();
+    may::<coreshard::integration::tower::WorkqueueFn<Function>>();
+    may::<coreshard::integration::tower::WorkqueueService<Echo>>();
     fn may_move<T: Send + 'static>() {}
-    may_move::<coreshard::tower::ResponseFuture<u32, String>>();
+    may_move::<coreshard::integration::tower::ResponseFuture<u32, String>>();
     let error: Box<dyn std::error::Error + Send + Sync> = {
         let (_runtime, queue) = queue(1);
         queue.freeze().unwrap();

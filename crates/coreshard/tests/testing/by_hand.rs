@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use coreshard::testing::simulated::{self, CancellationToken, MissedTick, Periodic, Work};
 use coreshard::testing::{block_on, by_hand};
-use coreshard::{CancellationToken, MissedTick, Periodic, Work};
 
 use crate::programs::{AskError, Cache, Server, ask, longest, pipeline};
 
@@ -14,7 +14,7 @@ const DAY: Duration = Duration::from_secs(24 * 3_600);
 #[test]
 fn items_run_when_the_test_says_so() {
     by_hand(|hand| {
-        let queue = coreshard::workqueue().unwrap().name("mail").build().unwrap();
+        let queue = simulated::workqueue().unwrap().name("mail").build().unwrap();
         let order = Arc::new(Mutex::new(Vec::new()));
         for number in 0..100 {
             let order = Arc::clone(&order);
@@ -38,7 +38,7 @@ fn items_run_when_the_test_says_so() {
 #[test]
 fn what_items_queue_runs_at_a_later_tick() {
     by_hand(|hand| {
-        let queue = coreshard::workqueue().unwrap().name("chain").build().unwrap();
+        let queue = simulated::workqueue().unwrap().name("chain").build().unwrap();
         let runs = Arc::new(AtomicU32::new(0));
         let (again, counter) = (queue.clone(), Arc::clone(&runs));
         queue
@@ -59,7 +59,7 @@ fn what_items_queue_runs_at_a_later_tick() {
 #[test]
 fn what_was_cancelled_or_joined_is_no_item_any_more() {
     by_hand(|hand| {
-        let queue = coreshard::workqueue().unwrap().name("mail").build().unwrap();
+        let queue = simulated::workqueue().unwrap().name("mail").build().unwrap();
         let first = queue.submit(|| 1).unwrap();
         let second = queue.submit(|| 2).unwrap();
         let work = Work::new(|_| panic!("it was cancelled"));
@@ -85,7 +85,7 @@ fn what_was_cancelled_or_joined_is_no_item_any_more() {
 #[test]
 fn a_wait_of_the_test_lets_items_run() {
     by_hand(|hand| {
-        let queue = coreshard::workqueue().unwrap().name("mail").build().unwrap();
+        let queue = simulated::workqueue().unwrap().name("mail").build().unwrap();
         let runs = Arc::new(AtomicU32::new(0));
         for _ in 0..3 {
             let runs = Arc::clone(&runs);
@@ -94,7 +94,7 @@ fn a_wait_of_the_test_lets_items_run() {
         assert_eq!(queue.submit(|| 4).unwrap().join().unwrap(), 4);
         assert_eq!(runs.load(SeqCst), 3);
         assert_eq!(longest(&queue, &["one", "three", "seven"]), 5);
-        let (left, right) = coreshard::join(|| 1, || 2);
+        let (left, right) = simulated::join(|| 1, || 2);
         assert_eq!(left + right, 3);
         assert_eq!(hand.now(), Duration::ZERO);
     });
@@ -103,7 +103,7 @@ fn a_wait_of_the_test_lets_items_run() {
 #[test]
 fn a_cache_writes_once_it_was_left_alone_for_a_while() {
     by_hand(|hand| {
-        let queue = coreshard::workqueue().unwrap().name("cache").build().unwrap();
+        let queue = simulated::workqueue().unwrap().name("cache").build().unwrap();
         let written = Arc::new(Mutex::new(Vec::new()));
         let list = Arc::clone(&written);
         let cache = Cache::new(&queue, move |changes| list.lock().unwrap().push(changes));
@@ -125,7 +125,7 @@ fn a_cache_writes_once_it_was_left_alone_for_a_while() {
 #[test]
 fn a_client_asks_again_and_gives_up_in_time() {
     by_hand(|hand| {
-        let queue = coreshard::workqueue().unwrap().name("client").build().unwrap();
+        let queue = simulated::workqueue().unwrap().name("client").build().unwrap();
         // No answer, one that comes too late, one in time.
         let quick = Duration::from_millis(300);
         let server = Server::new([None, Some(Duration::from_secs(5)), Some(quick)]);
@@ -165,7 +165,7 @@ fn a_pipeline_has_no_more_than_its_capacity() {
 #[test]
 fn what_is_due_runs_in_the_order_of_time() {
     by_hand(|hand| {
-        let queue = coreshard::workqueue().unwrap().name("alarms").build().unwrap();
+        let queue = simulated::workqueue().unwrap().name("alarms").build().unwrap();
         let order = Arc::new(Mutex::new(Vec::new()));
         let works: Vec<Work> = [5, 2, 9, 1, 7]
             .into_iter()
@@ -187,7 +187,7 @@ fn what_is_due_runs_in_the_order_of_time() {
 #[test]
 fn a_week_is_over_in_a_moment() {
     by_hand(|hand| {
-        let queue = coreshard::workqueue().unwrap().name("reports").build().unwrap();
+        let queue = simulated::workqueue().unwrap().name("reports").build().unwrap();
         let ticks = Arc::new(AtomicU32::new(0));
         let counter = Arc::clone(&ticks);
         let hour = Duration::from_secs(3_600);
@@ -205,7 +205,7 @@ fn a_week_is_over_in_a_moment() {
 fn the_same_test_is_the_same_each_time() {
     let run = || {
         by_hand(|hand| {
-            let queue = coreshard::workqueue().unwrap().name("mail").build().unwrap();
+            let queue = simulated::workqueue().unwrap().name("mail").build().unwrap();
             let order = Arc::new(Mutex::new(Vec::new()));
             for number in 0..20 {
                 let order = Arc::clone(&order);
@@ -230,11 +230,11 @@ fn a_services_deadline_is_of_the_machines_time() {
     use std::convert::Infallible;
     use std::task::{Context, Waker};
 
-    use coreshard::tower::{ServiceErrorReason, WorkqueueLayer};
+    use coreshard::integration::tower::{ServiceErrorReason, WorkqueueLayer};
     use tower_service::Service;
 
     by_hand(|hand| {
-        let queue = coreshard::workqueue().unwrap().name("few").capacity(1).build().unwrap();
+        let queue = simulated::workqueue().unwrap().name("few").capacity(1).build().unwrap();
         let layer = WorkqueueLayer::new(queue.clone()).deadline(Duration::from_secs(2));
         let mut service = layer.service_fn(|number: u32, _| Ok::<_, Infallible>(number));
         let mut context = Context::from_waker(Waker::noop());

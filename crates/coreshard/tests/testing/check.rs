@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use coreshard::CancellationToken;
+use coreshard::testing::simulated::{self, CancellationToken};
 use coreshard::testing::{Check, Checked, Fault, Machine, Preemption, Schedule, block_on, check};
 
 use crate::programs::{AskError, Cache, Server, ask, longest, pipeline};
@@ -14,7 +14,7 @@ const SWITCHING: [Preemption; 2] = [Preemption::AtWaits, Preemption::Anywhere];
 
 /// A queue whose items queue others, and a count of those that ran.
 fn tree(items: u32) {
-    let queue = coreshard::workqueue().unwrap().name("tree").build().unwrap();
+    let queue = simulated::workqueue().unwrap().name("tree").build().unwrap();
     let runs = Arc::new(AtomicU32::new(0));
     for _ in 0..items {
         let (next, runs) = (queue.clone(), Arc::clone(&runs));
@@ -33,8 +33,8 @@ fn tree(items: u32) {
 #[test]
 fn a_cache_writes_each_change_once() {
     let checked = Check::new().seeds(50).faults(Fault::ALL).run(|| {
-        let queue = coreshard::workqueue().unwrap().name("cache").build().unwrap();
-        let callers = coreshard::workqueue().unwrap().name("callers").build().unwrap();
+        let queue = simulated::workqueue().unwrap().name("cache").build().unwrap();
+        let callers = simulated::workqueue().unwrap().name("callers").build().unwrap();
         let written = Arc::new(Mutex::new(Vec::new()));
         let list = Arc::clone(&written);
         let cache =
@@ -56,7 +56,7 @@ fn a_cache_writes_each_change_once() {
 #[test]
 fn a_client_gets_its_answer_or_gives_up() {
     Check::new().seeds(30).faults(Fault::ALL).run(|| {
-        let queue = coreshard::workqueue().unwrap().name("client").build().unwrap();
+        let queue = simulated::workqueue().unwrap().name("client").build().unwrap();
         let soon = Some(Duration::from_millis(10));
         let stop = CancellationToken::new();
         let answered = queue.spawn(ask(Server::new([None, soon]), 3, stop.child_token())).unwrap();
@@ -78,9 +78,9 @@ fn a_pipeline_adds_up_and_keeps_its_capacity() {
 fn scopes_borrow_and_end() {
     for preemption in SWITCHING {
         Check::new().seeds(30).preemption(preemption).faults(Fault::ALL).run(|| {
-            let queue = coreshard::workqueue().unwrap().name("texts").build().unwrap();
+            let queue = simulated::workqueue().unwrap().name("texts").build().unwrap();
             assert_eq!(longest(&queue, &["one", "three", "seven", "two"]), 5);
-            let (left, right) = coreshard::join(|| 6 * 7, || 7 * 8);
+            let (left, right) = simulated::join(|| 6 * 7, || 7 * 8);
             assert_eq!((left, right), (42, 56));
         });
     }
@@ -106,7 +106,7 @@ fn the_same_seed_is_the_same_run_and_another_one_is_not() {
                     let check = Check::new().first_seed(seed).seeds(1).preemption(preemption);
                     check.faults(Fault::ALL).run(|| {
                         tree(20);
-                        assert_eq!(coreshard::join(|| 1, || 2), (1, 2));
+                        assert_eq!(simulated::join(|| 1, || 2), (1, 2));
                     })
                 };
                 (0..20).map(of_seed).collect()
@@ -123,7 +123,7 @@ fn the_same_seed_is_the_same_run_and_another_one_is_not() {
 #[test]
 fn a_lock_of_the_standard_library_may_be_held_over_a_queueing() {
     check(|| {
-        let queue = coreshard::workqueue().unwrap().name("locked").build().unwrap();
+        let queue = simulated::workqueue().unwrap().name("locked").build().unwrap();
         let list = Arc::new(Mutex::new(Vec::new()));
         let add = |number: u32| {
             let (queue, list) = (queue.clone(), Arc::clone(&list));
@@ -147,7 +147,7 @@ fn what_comes_in_which_order_differs_among_seeds() {
     let orders = Arc::new(Mutex::new(Vec::new()));
     let kept = Arc::clone(&orders);
     Check::new().seeds(40).run(move || {
-        let queue = coreshard::workqueue().unwrap().name("order").build().unwrap();
+        let queue = simulated::workqueue().unwrap().name("order").build().unwrap();
         let order = Arc::new(Mutex::new(Vec::new()));
         for number in 0..4 {
             let order = Arc::clone(&order);
@@ -167,13 +167,13 @@ fn what_comes_in_which_order_differs_among_seeds() {
 fn machines_and_schedules_can_be_chosen() {
     let machine = Machine::named("grace").unwrap();
     Check::new().seeds(2).machine(machine).run(|| {
-        assert_eq!(coreshard::runtime().unwrap().topology().cores(), 72);
+        assert_eq!(simulated::runtime().unwrap().topology().cores(), 72);
         tree(10);
     });
     let seen = Arc::new(AtomicU32::new(0));
     let counter = Arc::clone(&seen);
     Check::new().seeds(5).cpus(1).schedule(Schedule::Timed).run(move || {
-        let queue = coreshard::workqueue().unwrap().name("one").build().unwrap();
+        let queue = simulated::workqueue().unwrap().name("one").build().unwrap();
         assert_eq!(queue.stats().total().worker_limit, 1);
         counter.fetch_add(1, SeqCst);
     });
@@ -183,10 +183,10 @@ fn machines_and_schedules_can_be_chosen() {
 #[test]
 fn a_program_may_configure_its_runtime_in_each_run() {
     Check::new().seeds(3).run(|| {
-        coreshard::configure(|builder| builder.workers(2)).unwrap();
-        let queue = coreshard::workqueue().unwrap().build().unwrap();
+        simulated::configure(|builder| builder.workers(2)).unwrap();
+        let queue = simulated::workqueue().unwrap().build().unwrap();
         assert_eq!(queue.stats().total().worker_limit, 2);
-        let again = coreshard::configure(|builder| builder).unwrap_err().to_string();
+        let again = simulated::configure(|builder| builder).unwrap_err().to_string();
         assert!(again.contains("check.rs"), "{again}");
     });
 }
@@ -195,10 +195,10 @@ fn a_program_may_configure_its_runtime_in_each_run() {
 #[test]
 fn many_runs_that_leave_delayed_work_behind_are_no_problem() {
     let checked = Check::new().seeds(600).cpus(2).run(|| {
-        let queue = coreshard::workqueue().unwrap().name("later").build().unwrap();
-        let work = coreshard::Work::new(|_| ());
+        let queue = simulated::workqueue().unwrap().name("later").build().unwrap();
+        let work = simulated::Work::new(|_| ());
         work.queue_after(&queue, Duration::from_secs(7_200)).unwrap();
-        assert_eq!(coreshard::join(|| 1, || 2), (1, 2));
+        assert_eq!(simulated::join(|| 1, || 2), (1, 2));
     });
     assert_eq!(checked.runs, 600);
 }
@@ -207,7 +207,7 @@ fn many_runs_that_leave_delayed_work_behind_are_no_problem() {
 #[test]
 fn a_program_may_look_again_and_again() {
     Check::new().seeds(5).run(|| {
-        let queue = coreshard::workqueue().unwrap().name("full").capacity(1).build().unwrap();
+        let queue = simulated::workqueue().unwrap().name("full").capacity(1).build().unwrap();
         let handle = queue.submit(|| 1).unwrap();
         while !handle.is_finished() {
             std::hint::spin_loop();

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use coreshard::Workqueue;
+use coreshard::testing::simulated::{self, Workqueue};
 use coreshard::testing::{Check, Preemption, block_on, by_hand, check, preemption_point};
 
 /// Runs a test that fails on purpose.
@@ -122,8 +122,8 @@ mod planted {
     fn lost_update() {
         // In order on one CPU: the second begins when the first is over, but not in each schedule.
         Check::new().seeds(50).run(|| {
-            let queue = coreshard::workqueue().unwrap().name("sum").build().unwrap();
-            let later = coreshard::workqueue().unwrap().name("later").build().unwrap();
+            let queue = simulated::workqueue().unwrap().name("sum").build().unwrap();
+            let later = simulated::workqueue().unwrap().name("later").build().unwrap();
             let sum = Arc::new(AtomicU32::new(0));
             add_one(&queue, &sum);
             let (again, total) = (queue.clone(), Arc::clone(&sum));
@@ -138,7 +138,7 @@ mod planted {
     #[ignore = "fails on purpose"]
     fn lost_update_between_accesses() {
         Check::new().seeds(50).preemption(Preemption::Anywhere).run(|| {
-            let queue = coreshard::workqueue().unwrap().name("sum").build().unwrap();
+            let queue = simulated::workqueue().unwrap().name("sum").build().unwrap();
             let sum = Arc::new(AtomicU32::new(0));
             for _ in 0..2 {
                 let sum = Arc::clone(&sum);
@@ -157,7 +157,7 @@ mod planted {
     /// Two queues with an order each, an item of each of which waits for one behind the other's.
     fn cross() {
         let ordered =
-            |name: &str| coreshard::workqueue().unwrap().name(name).ordered().build().unwrap();
+            |name: &str| simulated::workqueue().unwrap().name(name).ordered().build().unwrap();
         let (one, other) = (ordered("one"), ordered("other"));
         let first = cross_one(&one, &other);
         let second = cross_other(&one, &other);
@@ -165,12 +165,12 @@ mod planted {
         second.join().unwrap();
     }
 
-    fn cross_one(one: &Workqueue, other: &Workqueue) -> coreshard::JoinHandle<()> {
+    fn cross_one(one: &Workqueue, other: &Workqueue) -> simulated::JoinHandle<()> {
         let other = other.clone();
         one.submit(move || other.submit(|| ()).unwrap().join().unwrap()).unwrap()
     }
 
-    fn cross_other(one: &Workqueue, other: &Workqueue) -> coreshard::JoinHandle<()> {
+    fn cross_other(one: &Workqueue, other: &Workqueue) -> simulated::JoinHandle<()> {
         let one = one.clone();
         other.submit(move || one.submit(|| ()).unwrap().join().unwrap()).unwrap()
     }
@@ -197,7 +197,7 @@ mod planted {
     #[ignore = "fails on purpose"]
     fn item_panics() {
         check(|| {
-            let queue = coreshard::workqueue().unwrap().name("mail").build().unwrap();
+            let queue = simulated::workqueue().unwrap().name("mail").build().unwrap();
             queue.queue(|| panic!("nobody hears of this")).unwrap();
         });
     }
@@ -206,7 +206,7 @@ mod planted {
     #[ignore = "fails on purpose"]
     fn item_panics_by_hand() {
         by_hand(|hand| {
-            let queue = coreshard::workqueue().unwrap().name("mail").build().unwrap();
+            let queue = simulated::workqueue().unwrap().name("mail").build().unwrap();
             queue.queue(|| panic!("nobody hears of this")).unwrap();
             hand.tick();
             unreachable!("the tick has told of it");
@@ -219,7 +219,7 @@ mod planted {
         static QUEUE: OnceLock<Workqueue> = OnceLock::new();
         check(|| {
             let queue = QUEUE
-                .get_or_init(|| coreshard::workqueue().unwrap().name("static").build().unwrap());
+                .get_or_init(|| simulated::workqueue().unwrap().name("static").build().unwrap());
             assert_eq!(queue.submit(|| 1).unwrap().join().unwrap(), 1);
         });
     }
@@ -228,7 +228,7 @@ mod planted {
     #[ignore = "fails on purpose"]
     fn silent_wait() {
         Check::new().patience(Duration::from_millis(500)).run(|| {
-            let queue = coreshard::workqueue().unwrap().name("silent").build().unwrap();
+            let queue = simulated::workqueue().unwrap().name("silent").build().unwrap();
             let lock = Arc::new(Mutex::new(()));
             let held = lock.lock().unwrap();
             let wanted = Arc::clone(&lock);
@@ -242,8 +242,8 @@ mod planted {
     #[ignore = "fails on purpose"]
     fn never_ends() {
         Check::new().turn_limit(100_000).run(|| {
-            let queue = coreshard::workqueue().unwrap().name("circle").build().unwrap();
-            let again = coreshard::Work::new({
+            let queue = simulated::workqueue().unwrap().name("circle").build().unwrap();
+            let again = simulated::Work::new({
                 let queue = queue.clone();
                 move |work| drop(work.queue(&queue).unwrap().to_string())
             });
@@ -263,7 +263,7 @@ mod planted {
     #[ignore = "fails on purpose"]
     fn looks_by_hand() {
         by_hand(|_hand| {
-            let queue = coreshard::workqueue().unwrap().name("mail").build().unwrap();
+            let queue = simulated::workqueue().unwrap().name("mail").build().unwrap();
             let handle = queue.submit(|| 1).unwrap();
             while !handle.is_finished() {
                 std::hint::spin_loop();
@@ -275,7 +275,7 @@ mod planted {
     #[ignore = "fails on purpose"]
     fn time_is_waited_for_by_hand() {
         by_hand(|_hand| {
-            block_on(coreshard::runtime().unwrap().sleep(Duration::from_secs(1)).unwrap());
+            block_on(simulated::runtime().unwrap().sleep(Duration::from_secs(1)).unwrap());
         });
     }
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use coreshard::{CancellationToken, Work, Workqueue};
+use coreshard::testing::simulated::{self, CancellationToken, Work, Workqueue};
 
 /// What callers add is written once nobody has added anything for a while, all at once.
 pub(crate) struct Cache {
@@ -67,7 +67,7 @@ impl Server {
         let number = self.asked.fetch_add(1, SeqCst) + 1;
         let delay = self.delays.lock().unwrap().pop_front().flatten();
         match delay {
-            Some(delay) => coreshard::runtime().unwrap().sleep(delay).unwrap().await,
+            Some(delay) => simulated::runtime().unwrap().sleep(delay).unwrap().await,
             None => std::future::pending().await,
         }
         number
@@ -83,10 +83,10 @@ pub(crate) async fn ask(
     let mut pause = Duration::from_millis(100);
     let work = async {
         for _ in 0..tries {
-            if let Ok(answer) = coreshard::timeout(Duration::from_secs(1), server.answer()).await {
+            if let Ok(answer) = simulated::timeout(Duration::from_secs(1), server.answer()).await {
                 return Ok(answer);
             }
-            coreshard::runtime().unwrap().sleep(pause).unwrap().await;
+            simulated::runtime().unwrap().sleep(pause).unwrap().await;
             pause *= 2;
         }
         Err(AskError::GaveUp { tries })
@@ -96,9 +96,9 @@ pub(crate) async fn ask(
 
 /// Squares of numbers, summed up: no more than `capacity` wait to be squared, and whoever brings more waits.
 pub(crate) fn pipeline(numbers: u64, capacity: usize) -> u64 {
-    let squares = coreshard::workqueue().unwrap().name("squares").capacity(capacity);
+    let squares = simulated::workqueue().unwrap().name("squares").capacity(capacity);
     let squares = squares.build().unwrap();
-    let sums = coreshard::workqueue().unwrap().name("sums").ordered().build().unwrap();
+    let sums = simulated::workqueue().unwrap().name("sums").ordered().build().unwrap();
     let total = Arc::new(Mutex::new(0));
     for number in 1..=numbers {
         let (sums, total) = (sums.clone(), Arc::clone(&total));

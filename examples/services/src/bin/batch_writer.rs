@@ -40,7 +40,7 @@ fn main() -> anyhow::Result<()> {
     let arguments = Arguments::parse();
     let sockets =
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-    let in_tokio = coreshard::tokio::enter(sockets.handle());
+    let in_tokio = coreshard::integration::tokio::enter(sockets.handle());
     coreshard::configure(move |builder| builder.add_hooks(in_tokio.clone()))?;
     let queue = coreshard::workqueue()?.name("log").build()?;
     let file = File::options().append(true).create(true).open(&arguments.file)?;

@@ -43,7 +43,7 @@ fn main() -> anyhow::Result<()> {
     let arguments = Arguments::parse();
     let sockets =
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-    let in_tokio = coreshard::tokio::enter(sockets.handle());
+    let in_tokio = coreshard::integration::tokio::enter(sockets.handle());
     let queue = coreshard::workqueue()?.name("connections").hooks(in_tokio).build()?;
     let stop = CancellationToken::new();
     let server = queue.spawn(serve(arguments, queue.clone(), stop.clone()))?;

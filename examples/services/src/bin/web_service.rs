@@ -23,7 +23,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use clap::Parser;
-use coreshard::tower::{ServiceError, ServiceErrorReason, WorkqueueLayer};
+use coreshard::integration::tower::{ServiceError, ServiceErrorReason, WorkqueueLayer};
 use coreshard::{CancellationToken, RefusedReason, Workqueue};
 use services::{end, prometheus, terminated};
 use tower::ServiceExt;

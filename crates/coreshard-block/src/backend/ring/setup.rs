@@ -13,22 +13,25 @@ use super::user_data::PROBED;
 use crate::buffer::{Buffer, PAGE_BYTES};
 
 /// What a ring is to be, beside what is always tried.
+///
+/// Write `..RingOptions::default()` after the fields that differ: there may be more of them in a later version.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RingOptions {
     /// A kernel thread takes submissions, so that submitting is no system call; it spins for this
-    /// long, in milliseconds, before it sleeps.
+    /// long, in milliseconds, before it sleeps. Default: no such thread.
     pub sqpoll_idle_ms: Option<u32>,
-    /// Completions are polled for, not interrupted for. Direct I/O on devices with poll queues only.
+    /// Completions are polled for, not interrupted for. Direct I/O on devices with poll queues only. Default: no.
     pub iopoll: bool,
     /// Most kernel threads for requests that would block the submitter; the kernel's own bound
-    /// (4 a CPU at most) where `None`.
+    /// (4 a CPU at most) if `None`, which is the default.
     pub blocking_workers: Option<u32>,
-    /// How other threads wake its thread.
+    /// How other threads wake its thread. Default: [`RingWake::Message`].
     pub wake: RingWake,
 }
 
 /// How other threads wake the thread of a ring, out of [`Channel::wait`](crate::Channel::wait).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum RingWake {
     /// By a message into the ring (IORING_OP_MSG_RING; Linux 6.13), else as `Event`.
     #[default]

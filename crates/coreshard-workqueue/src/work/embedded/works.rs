@@ -4,7 +4,7 @@
 use std::fmt;
 use std::ptr::NonNull;
 
-use coreshard_platform::{Padded, Platform};
+use coreshard_platform::{Host, Padded, Platform};
 
 use super::item::{EmbeddedWork, READY, pending_in};
 use super::stripe::Stripe;
@@ -37,7 +37,7 @@ use super::stripe::Stripe;
 /// queue.flush()?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct EmbeddedWorks<P: Platform> {
+pub struct EmbeddedWorks<P: Platform = Host> {
     stripes: Box<[Padded<Stripe<P>>]>,
     /// One less than there are.
     mask: usize,

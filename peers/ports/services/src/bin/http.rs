@@ -110,7 +110,7 @@ fn on_coreshard_driven(arguments: &Arguments, listener: &TcpListener) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.expect("a reactor");
     let handle = runtime.handle().clone();
-    let hooks = coreshard::tokio::drive(runtime).expect("it has one thread");
+    let hooks = coreshard::integration::tokio::drive(runtime).expect("it has one thread");
     let builder = coreshard::workqueue().expect("the machine can be read");
     let queue = builder.name("http").hooks(hooks).build().expect("a queue");
     loop {

@@ -10,7 +10,7 @@
 //! ```
 //! #[tokio::main]
 //! async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//!     let in_tokio = coreshard::tokio::enter(&tokio::runtime::Handle::current());
+//!     let in_tokio = coreshard::integration::tokio::enter(&tokio::runtime::Handle::current());
 //!     coreshard::configure(move |builder| builder.add_hooks(in_tokio.clone()))?;
 //!
 //!     let queue = coreshard::workqueue()?.name("requests").build()?;
@@ -31,7 +31,7 @@
 //!
 //! ```
 //! let sockets = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-//! let in_sockets = coreshard::tokio::enter(sockets.handle());
+//! let in_sockets = coreshard::integration::tokio::enter(sockets.handle());
 //! let queue = coreshard::workqueue()?.name("connections").hooks(in_sockets).build()?;
 //! let bound = queue.spawn(async {
 //!     tokio::net::TcpListener::bind("127.0.0.1:0").await.and_then(|listener| listener.local_addr())
@@ -95,7 +95,7 @@ thread_local! {
 /// # Examples
 /// ```
 /// let sockets = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-/// let queue = coreshard::workqueue()?.name("timers").hooks(coreshard::tokio::enter(sockets.handle())).build()?;
+/// let queue = coreshard::workqueue()?.name("timers").hooks(coreshard::integration::tokio::enter(sockets.handle())).build()?;
 /// let slept = queue.spawn(async { tokio::time::sleep(std::time::Duration::from_millis(1)).await })?;
 /// sockets.block_on(slept);
 /// drop(queue); // before its runtime

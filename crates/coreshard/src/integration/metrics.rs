@@ -42,8 +42,8 @@
 //!
 //! ```
 //! let queue = coreshard::workqueue()?.name("thumbnails").build()?;
-//! coreshard::metrics::describe();
-//! coreshard::metrics::publish(&coreshard::runtime()?.stats());
+//! coreshard::integration::metrics::describe();
+//! coreshard::integration::metrics::publish(&coreshard::runtime()?.stats());
 //! # drop(queue);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -52,9 +52,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ::metrics::{Unit, counter, describe_counter, describe_gauge, gauge};
-use coreshard_workqueue::{PoolStats, QueueStats, RuntimeStats, TimeHistogram};
+use coreshard_platform::Platform;
+use coreshard_workqueue::{
+    Periodic, PoolStats, QueueStats, Runtime, RuntimeStats, TimeHistogram, Workqueue,
+};
 
-use crate::{MissedTick, Periodic, Runtime, WorkError, Workqueue};
+use crate::{MissedTick, WorkError};
 
 const QUANTILES: [(&str, f64); 5] =
     [("0.5", 0.5), ("0.9", 0.9), ("0.99", 0.99), ("0.999", 0.999), ("1", 1.0)];
@@ -64,7 +67,7 @@ const QUANTILES: [(&str, f64); 5] =
 /// # Examples
 /// ```
 /// // After the program has installed its recorder.
-/// coreshard::metrics::describe();
+/// coreshard::integration::metrics::describe();
 /// ```
 pub fn describe() {
     let counters = [
@@ -113,7 +116,7 @@ pub fn describe() {
 /// # Examples
 /// ```
 /// let queue = coreshard::workqueue()?.name("thumbnails").build()?;
-/// coreshard::metrics::publish(&coreshard::runtime()?.stats());
+/// coreshard::integration::metrics::publish(&coreshard::runtime()?.stats());
 /// # drop(queue);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -202,15 +205,15 @@ fn ns(time: Duration) -> u64 {
 ///
 /// let runtime = coreshard::runtime()?;
 /// let queue = runtime.workqueue().name("metrics").build()?;
-/// let publishing = coreshard::metrics::publish_every(runtime, &queue, Duration::from_secs(10))?;
+/// let publishing = coreshard::integration::metrics::publish_every(runtime, &queue, Duration::from_secs(10))?;
 /// # drop(publishing);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub fn publish_every(
-    runtime: &Runtime,
-    queue: &Workqueue,
+pub fn publish_every<P: Platform>(
+    runtime: &Runtime<P>,
+    queue: &Workqueue<P>,
     period: Duration,
-) -> Result<Periodic, WorkError> {
+) -> Result<Periodic<P>, WorkError> {
     let runtime = runtime.clone();
     Periodic::start(queue, period, MissedTick::Skip, move || publish(&runtime.stats()))
 }

@@ -5,29 +5,30 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use coreshard_platform::{Platform, Time};
+use coreshard_workqueue::{Reservation, ReserveAsync, Sleep};
 
 use super::error::{Kind, ServiceError};
 use super::layer::{Overload, WorkqueueLayer};
-use crate::{Here, RefusedReason, Reservation, ReserveAsync, Sleep, SleepError};
+use crate::{RefusedReason, SleepError};
 
 /// The state of one clone of a service. A clone of it is not ready.
 #[derive(Debug)]
-pub(super) struct Admission {
-    pub(super) layer: WorkqueueLayer,
-    readiness: Readiness,
+pub(super) struct Admission<P: Platform> {
+    pub(super) layer: WorkqueueLayer<P>,
+    readiness: Readiness<P>,
 }
 
 #[derive(Debug)]
-enum Readiness {
+enum Readiness<P: Platform> {
     No,
     Waiting {
-        room: ReserveAsync,
+        room: ReserveAsync<P>,
         since: Time,
-        limit: Option<Sleep>,
+        limit: Option<Sleep<P>>,
     },
     /// What the next call is told; and how long it has waited for it.
     Ready {
-        room: Result<Reservation, Denied>,
+        room: Result<Reservation<P>, Denied>,
         waited: Duration,
     },
 }
@@ -39,19 +40,19 @@ enum Denied {
 }
 
 /// A request may enter.
-pub(super) struct Admitted {
-    pub(super) room: Reservation,
-    pub(super) limit: Option<Sleep>,
+pub(super) struct Admitted<P: Platform> {
+    pub(super) room: Reservation<P>,
+    pub(super) limit: Option<Sleep<P>>,
 }
 
-impl Clone for Admission {
+impl<P: Platform> Clone for Admission<P> {
     fn clone(&self) -> Self {
         Self::new(self.layer.clone())
     }
 }
 
-impl Admission {
-    pub(super) fn new(layer: WorkqueueLayer) -> Self {
+impl<P: Platform> Admission<P> {
+    pub(super) fn new(layer: WorkqueueLayer<P>) -> Self {
         Self { layer, readiness: Readiness::No }
     }
 
@@ -74,7 +75,7 @@ impl Admission {
                 Ok(limit) => limit,
             };
             let room = self.layer.queue.reserve_async();
-            self.readiness = Readiness::Waiting { room, since: Here::now(), limit };
+            self.readiness = Readiness::Waiting { room, since: P::now(), limit };
         }
         let Readiness::Waiting { room, since, limit } = &mut self.readiness else {
             return Poll::Ready(Ok(()));
@@ -90,21 +91,21 @@ impl Admission {
                 return Poll::Ready(Err(self.error(Kind::Refused(reason))));
             }
             Poll::Pending => {
-                let is_late = |limit: &mut Sleep| Pin::new(limit).poll(context).is_ready();
+                let is_late = |limit: &mut Sleep<P>| Pin::new(limit).poll(context).is_ready();
                 if !limit.as_mut().is_some_and(is_late) {
                     return Poll::Pending;
                 }
                 Err(Denied::Late)
             }
         };
-        let waited = Here::now() - *since;
+        let waited = P::now() - *since;
         self.readiness = Readiness::Ready { room, waited };
         Poll::Ready(Ok(()))
     }
 
     /// # Panics
     /// Where the service waits for room, and is not ready.
-    pub(super) fn admit<E>(&mut self) -> Result<Admitted, ServiceError<E>> {
+    pub(super) fn admit<E>(&mut self) -> Result<Admitted<P>, ServiceError<E>> {
         let queue = &self.layer.queue;
         let (room, waited) = match self.layer.overload {
             Overload::Shed => (queue.try_reserve().map_err(Denied::Refused), Duration::ZERO),
@@ -119,7 +120,7 @@ impl Admission {
     }
 
     /// What is left of a request's time after it has `waited`; `None` where it has as long as it likes, or as the clock goes on.
-    fn limit(&self, waited: Duration) -> Result<Option<Sleep>, SleepError> {
+    fn limit(&self, waited: Duration) -> Result<Option<Sleep<P>>, SleepError> {
         let Some(deadline) = self.layer.deadline else { return Ok(None) };
         match self.layer.queue.sleep(deadline.saturating_sub(waited)) {
             Err(error) if error.is_beyond_clock() => Ok(None),

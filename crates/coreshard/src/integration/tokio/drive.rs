@@ -35,7 +35,7 @@ use crate::{Hooks, ProcessGeneration, Reactor, SharedReactor};
 /// use tokio::net::{TcpListener, TcpStream};
 ///
 /// let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-/// let hooks = coreshard::tokio::drive(runtime)?;
+/// let hooks = coreshard::integration::tokio::drive(runtime)?;
 /// let queue = coreshard::workqueue()?.name("connections").hooks(hooks).build()?;
 /// let listening = queue.spawn(async { TcpListener::bind("127.0.0.1:0").await })?;
 /// let echoed = queue.spawn(async {

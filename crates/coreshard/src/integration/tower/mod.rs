@@ -8,7 +8,7 @@
 //! use std::convert::Infallible;
 //! use std::time::Duration;
 //!
-//! use coreshard::tower::{ServiceErrorReason, WorkqueueLayer};
+//! use coreshard::integration::tower::{ServiceErrorReason, WorkqueueLayer};
 //! use tower_service::Service;
 //! # use futures_lite::future::{block_on, poll_fn};
 //!

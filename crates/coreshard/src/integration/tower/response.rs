@@ -8,37 +8,39 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use coreshard_platform::{Host, Platform};
+use coreshard_workqueue::{CancellationToken, JoinHandle, Sleep, Task, TaskResult};
+
 use super::error::{Kind, ServiceError};
-use crate::{CancellationToken, JoinHandle, Sleep, Task, TaskResult};
 
 /// A response that comes from a queue, or the reason why there is none. Dropping it cancels the request; see [the
 /// module](super).
 #[must_use = "dropping it cancels the request"]
-pub struct ResponseFuture<T, E> {
-    state: State<T, E>,
+pub struct ResponseFuture<T, E, P: Platform = Host> {
+    state: State<T, E, P>,
 }
 
-enum State<T, E> {
+enum State<T, E, P: Platform> {
     Failed(Option<ServiceError<E>>),
-    Runs { work: Work<T, E>, queue: Arc<str>, limit: Option<Sleep>, deadline: Duration },
+    Runs { work: Work<T, E, P>, queue: Arc<str>, limit: Option<Sleep<P>>, deadline: Duration },
 }
 
-enum Work<T, E> {
+enum Work<T, E, P: Platform> {
     /// `None` once it was taken back.
-    Item(Option<JoinHandle<Result<T, E>>>, CancellationToken),
+    Item(Option<JoinHandle<Result<T, E>, P>>, CancellationToken<P>),
     Task(TaskResult<Result<T, E>>, Arc<AtomicBool>),
 }
 
-impl<T, E> ResponseFuture<T, E> {
+impl<T, E, P: Platform> ResponseFuture<T, E, P> {
     pub(super) fn failed(error: ServiceError<E>) -> Self {
         Self { state: State::Failed(Some(error)) }
     }
 
     pub(super) fn item(
-        handle: JoinHandle<Result<T, E>>,
-        wanted: CancellationToken,
+        handle: JoinHandle<Result<T, E>, P>,
+        wanted: CancellationToken<P>,
         queue: Arc<str>,
-        limit: Option<Sleep>,
+        limit: Option<Sleep<P>>,
         deadline: Option<Duration>,
     ) -> Self {
         Self::runs(Work::Item(Some(handle), wanted), queue, limit, deadline)
@@ -48,16 +50,16 @@ impl<T, E> ResponseFuture<T, E> {
         task: Task<Result<T, E>>,
         has_begun: Arc<AtomicBool>,
         queue: Arc<str>,
-        limit: Option<Sleep>,
+        limit: Option<Sleep<P>>,
         deadline: Option<Duration>,
     ) -> Self {
         Self::runs(Work::Task(task.result(), has_begun), queue, limit, deadline)
     }
 
     fn runs(
-        work: Work<T, E>,
+        work: Work<T, E, P>,
         queue: Arc<str>,
-        limit: Option<Sleep>,
+        limit: Option<Sleep<P>>,
         deadline: Option<Duration>,
     ) -> Self {
         let deadline = deadline.unwrap_or(Duration::MAX);
@@ -65,7 +67,7 @@ impl<T, E> ResponseFuture<T, E> {
     }
 }
 
-impl<T, E> Work<T, E> {
+impl<T, E, P: Platform> Work<T, E, P> {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<T, Kind<E>>> {
         match self {
             Self::Item(handle, _) => {
@@ -104,7 +106,7 @@ impl<T, E> Work<T, E> {
     }
 }
 
-impl<T, E> Future for ResponseFuture<T, E> {
+impl<T, E, P: Platform> Future for ResponseFuture<T, E, P> {
     type Output = Result<T, ServiceError<E>>;
 
     /// # Panics
@@ -136,9 +138,9 @@ impl<T, E> Future for ResponseFuture<T, E> {
     }
 }
 
-impl<T, E> Unpin for ResponseFuture<T, E> {}
+impl<T, E, P: Platform> Unpin for ResponseFuture<T, E, P> {}
 
-impl<T, E> Drop for ResponseFuture<T, E> {
+impl<T, E, P: Platform> Drop for ResponseFuture<T, E, P> {
     fn drop(&mut self) {
         if let State::Runs { work, .. } = &mut self.state {
             let _has_begun = work.give_up();
@@ -146,7 +148,7 @@ impl<T, E> Drop for ResponseFuture<T, E> {
     }
 }
 
-impl<T, E> fmt::Debug for ResponseFuture<T, E> {
+impl<T, E, P: Platform> fmt::Debug for ResponseFuture<T, E, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ResponseFuture").finish_non_exhaustive()
     }

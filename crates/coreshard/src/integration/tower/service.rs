@@ -6,6 +6,8 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll};
 
+use coreshard_platform::{Host, Platform};
+use coreshard_workqueue::CancellationToken;
 use tower_layer::Layer;
 use tower_service::Service;
 
@@ -13,47 +15,52 @@ use super::admission::{Admission, Admitted};
 use super::error::{Kind, ServiceError};
 use super::layer::WorkqueueLayer;
 use super::response::ResponseFuture;
-use crate::CancellationToken;
 
-impl WorkqueueLayer {
+impl<P: Platform> WorkqueueLayer<P> {
     /// A service that calls `function` with each request, as an item of the queue, and with a token that is cancelled
     /// once nobody waits for the response any more.
-    pub fn service_fn<F>(self, function: F) -> WorkqueueFn<F> {
+    pub fn service_fn<F>(self, function: F) -> WorkqueueFn<F, P> {
         WorkqueueFn { admission: Admission::new(self), function }
     }
 }
 
-impl<S> Layer<S> for WorkqueueLayer {
-    type Service = WorkqueueService<S>;
+impl<S, P: Platform> Layer<S> for WorkqueueLayer<P> {
+    type Service = WorkqueueService<S, P>;
 
-    fn layer(&self, inner: S) -> WorkqueueService<S> {
+    fn layer(&self, inner: S) -> WorkqueueService<S, P> {
         WorkqueueService { admission: Admission::new(self.clone()), inner }
     }
 }
 
 /// A function as a service, on a queue; see [`WorkqueueLayer::service_fn`].
-#[derive(Clone)]
-pub struct WorkqueueFn<F> {
-    admission: Admission,
+pub struct WorkqueueFn<F, P: Platform = Host> {
+    admission: Admission<P>,
     function: F,
 }
 
-impl<F> fmt::Debug for WorkqueueFn<F> {
+impl<F: Clone, P: Platform> Clone for WorkqueueFn<F, P> {
+    fn clone(&self) -> Self {
+        Self { admission: self.admission.clone(), function: self.function.clone() }
+    }
+}
+
+impl<F, P: Platform> fmt::Debug for WorkqueueFn<F, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("WorkqueueFn").field("admission", &self.admission).finish_non_exhaustive()
     }
 }
 
-impl<F, Request, Response, E> Service<Request> for WorkqueueFn<F>
+impl<F, P, Request, Response, E> Service<Request> for WorkqueueFn<F, P>
 where
-    F: FnOnce(Request, CancellationToken) -> Result<Response, E> + Clone + Send + 'static,
+    P: Platform,
+    F: FnOnce(Request, CancellationToken<P>) -> Result<Response, E> + Clone + Send + 'static,
     Request: Send + 'static,
     Response: Send + 'static,
     E: Send + 'static,
 {
     type Response = Response;
     type Error = ServiceError<E>;
-    type Future = ResponseFuture<Response, E>;
+    type Future = ResponseFuture<Response, E, P>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
         self.admission.poll_ready(context)
@@ -85,13 +92,18 @@ where
 ///
 /// `call` of the inner service is called there, too, by a clone of it, as tower's services are used: ready before, and
 /// taken.
-#[derive(Clone)]
-pub struct WorkqueueService<S> {
-    admission: Admission,
+pub struct WorkqueueService<S, P: Platform = Host> {
+    admission: Admission<P>,
     inner: S,
 }
 
-impl<S> fmt::Debug for WorkqueueService<S> {
+impl<S: Clone, P: Platform> Clone for WorkqueueService<S, P> {
+    fn clone(&self) -> Self {
+        Self { admission: self.admission.clone(), inner: self.inner.clone() }
+    }
+}
+
+impl<S, P: Platform> fmt::Debug for WorkqueueService<S, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("WorkqueueService")
             .field("admission", &self.admission)
@@ -99,8 +111,9 @@ impl<S> fmt::Debug for WorkqueueService<S> {
     }
 }
 
-impl<S, Request> Service<Request> for WorkqueueService<S>
+impl<S, P, Request> Service<Request> for WorkqueueService<S, P>
 where
+    P: Platform,
     S: Service<Request> + Clone + Send + 'static,
     S::Future: Send,
     S::Response: Send + 'static,
@@ -109,7 +122,7 @@ where
 {
     type Response = S::Response;
     type Error = ServiceError<S::Error>;
-    type Future = ResponseFuture<S::Response, S::Error>;
+    type Future = ResponseFuture<S::Response, S::Error, P>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
         match self.inner.poll_ready(context) {

@@ -1,13 +1,16 @@
 //! The work queue's types and functions, on this machine.
 
-// With the feature `testing`: this machine, or a simulated one, inside of a test.
-use crate::Here as Host;
+use coreshard_platform::Host;
+
+// Structs are re-exported, so that their methods are in this crate's documentation; the platform's default is the host. Aliases
+// are those whose constructors have no argument that says the platform: Rust infers the parameter of a struct there, and has no
+// default for what it cannot infer.
 
 /// A queue of work items, which run on the workers of pools that follow the machine's caches.
 ///
 /// A handle: `clone` makes another one to the same queue, and the drop of the last one runs what was accepted, and
 /// waits for it. Made by [`workqueue`](crate::workqueue) on the process's runtime, or by
-/// [`Runtime::workqueue`](coreshard_workqueue::Runtime::workqueue) on another one.
+/// [`Runtime::workqueue`](Runtime::workqueue) on another one.
 ///
 /// ```
 /// let queue = coreshard::workqueue()?.name("thumbnails").build()?;
@@ -18,37 +21,46 @@ use crate::Here as Host;
 ///
 /// | to | call |
 /// |---|---|
-/// | have a closure run, and not wait | [`queue`](Self::queue), [`queue_on`](Self::queue_on) a CPU, [`queue_on_node`](Self::queue_on_node), [`try_queue`](Self::try_queue), [`queue_async`](Self::queue_async) |
-/// | have its result | [`submit`](Self::submit), [`try_submit`](Self::try_submit); at once: [`install`](Self::install) |
-/// | lend it data | [`scope`](Self::scope), [`try_scope`](Self::try_scope), [`scope_async`](Self::scope_async), [`install`](Self::install) |
-/// | loop over elements | [`for_each_mut`](Self::for_each_mut), [`for_each_range`](Self::for_each_range), [`for_each_chunk`](Self::for_each_chunk), [`try_for_each`](Self::try_for_each), [`map_collect`](Self::map_collect), [`map_reduce`](Self::map_reduce) |
-/// | run something in each pool | [`on_each_pod`](Self::on_each_pod) |
-/// | run a future | [`spawn`](Self::spawn), [`try_spawn`](Self::try_spawn) |
-/// | wait for what is queued | [`flush`](Self::flush), [`flush_timeout`](Self::flush_timeout), [`drain`](Self::drain), [`drain_timeout`](Self::drain_timeout) |
-/// | hold it, or change it | [`freeze`](Self::freeze), [`thaw`](Self::thaw), [`change`](Self::change) |
-/// | end it | [`shutdown`](Self::shutdown), [`shutdown_now`](Self::shutdown_now), or drop the last handle |
-/// | look at it | [`stats`](Self::stats), [`name`](Self::name) |
+/// | have a closure run, and not wait | [`queue`](Workqueue::queue), [`queue_on`](Workqueue::queue_on) a CPU, [`queue_on_node`](Workqueue::queue_on_node), [`try_queue`](Workqueue::try_queue), [`queue_async`](Workqueue::queue_async) |
+/// | have its result | [`submit`](Workqueue::submit), [`try_submit`](Workqueue::try_submit); at once: [`install`](Workqueue::install) |
+/// | lend it data | [`scope`](Workqueue::scope), [`try_scope`](Workqueue::try_scope), [`scope_async`](Workqueue::scope_async), [`install`](Workqueue::install) |
+/// | loop over elements | [`for_each_mut`](Workqueue::for_each_mut), [`for_each_range`](Workqueue::for_each_range), [`for_each_chunk`](Workqueue::for_each_chunk), [`try_for_each`](Workqueue::try_for_each), [`map_collect`](Workqueue::map_collect), [`map_reduce`](Workqueue::map_reduce) |
+/// | run something in each pool | [`on_each_pod`](Workqueue::on_each_pod) |
+/// | run a future | [`spawn`](Workqueue::spawn), [`try_spawn`](Workqueue::try_spawn) |
+/// | wait for what is queued | [`flush`](Workqueue::flush), [`flush_timeout`](Workqueue::flush_timeout), [`drain`](Workqueue::drain), [`drain_timeout`](Workqueue::drain_timeout) |
+/// | hold it, or change it | [`freeze`](Workqueue::freeze), [`thaw`](Workqueue::thaw), [`change`](Workqueue::change) |
+/// | end it | [`shutdown`](Workqueue::shutdown), [`shutdown_now`](Workqueue::shutdown_now), or drop the last handle |
+/// | look at it | [`stats`](Workqueue::stats), [`name`](Workqueue::name) |
 ///
 /// What runs again and again, or later, is a [`Work`], queued by its own methods. The [`guide`](crate::guide) has
 /// programs for common tasks.
-pub type Workqueue = coreshard_workqueue::Workqueue<Host>;
+///
+/// # Details
+#[doc(inline)]
+pub use coreshard_workqueue::Workqueue;
 
 /// What is done with [`EmbeddedWork`](crate::EmbeddedWork)s: reusable items in memory that the caller has, for bindings of other languages.
-pub type EmbeddedWorks = coreshard_workqueue::EmbeddedWorks<Host>;
+///
+/// # Details
+#[doc(inline)]
+pub use coreshard_workqueue::EmbeddedWorks;
 
 /// Lets another worker go on until it is dropped; see [`blocking`].
 pub type Blocking = coreshard_workqueue::Blocking<Host>;
 
-/// A change of a live queue; see [`Workqueue::change`](coreshard_workqueue::Workqueue::change).
+/// A change of a live queue; see [`Workqueue::change`](Workqueue::change).
 ///
 /// ```
 /// let queue = coreshard::workqueue()?.name("mail").max_active(4).build()?;
 /// queue.change().scope(coreshard::Scope::Numa).max_active(16).apply()?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub type Change = coreshard_workqueue::Change<Host>;
+///
+/// # Details
+#[doc(inline)]
+pub use coreshard_workqueue::Change;
 
-/// Makes a [`Workqueue`]: attributes, then [`build`](Self::build).
+/// Makes a [`Workqueue`]: attributes, then [`build`](Builder::build).
 ///
 /// ```
 /// use coreshard::Scope;
@@ -60,20 +72,29 @@ pub type Change = coreshard_workqueue::Change<Host>;
 ///
 /// | about | attributes |
 /// |---|---|
-/// | where it runs | [`scope`](Self::scope), [`shard_size`](Self::shard_size), [`strict`](Self::strict), [`cpu_mask`](Self::cpu_mask) |
-/// | how urgent it is | [`nice`](Self::nice), [`priority`](Self::priority), [`rescuer`](Self::rescuer) |
-/// | how much at once | [`max_active`](Self::max_active), [`max_active_by_node`](Self::max_active_by_node), [`ordered`](Self::ordered), [`capacity`](Self::capacity) |
-/// | panics | [`panic_handler`](Self::panic_handler), [`panic_policy`](Self::panic_policy) |
-/// | workers | [`hooks`](Self::hooks), [`stack_bytes`](Self::stack_bytes) |
-/// | what is measured and told | [`name`](Self::name), [`times`](Self::times), [`spans`](Self::spans) |
-/// | rungs, to be measured | [`wake`](Self::wake), [`intake`](Self::intake) |
-pub type Builder<'runtime> = coreshard_workqueue::Builder<'runtime, Host>;
+/// | where it runs | [`scope`](Builder::scope), [`shard_size`](Builder::shard_size), [`strict`](Builder::strict), [`cpu_mask`](Builder::cpu_mask) |
+/// | how urgent it is | [`nice`](Builder::nice), [`priority`](Builder::priority), [`rescuer`](Builder::rescuer) |
+/// | how much at once | [`max_active`](Builder::max_active), [`max_active_by_node`](Builder::max_active_by_node), [`ordered`](Builder::ordered), [`capacity`](Builder::capacity) |
+/// | panics | [`panic_handler`](Builder::panic_handler), [`panic_policy`](Builder::panic_policy) |
+/// | workers | [`hooks`](Builder::hooks), [`stack_bytes`](Builder::stack_bytes) |
+/// | what is measured and told | [`name`](Builder::name), [`times`](Builder::times), [`spans`](Builder::spans) |
+/// | rungs, to be measured | [`wake`](Builder::wake), [`intake`](Builder::intake) |
+///
+/// # Details
+#[doc(inline)]
+pub use coreshard_workqueue::Builder;
 
-/// A future that ends when its time has come; made by [`Runtime::sleep`](coreshard_workqueue::Runtime::sleep).
-pub type Sleep = coreshard_workqueue::Sleep<Host>;
+/// A future that ends when its time has come; made by [`Runtime::sleep`](Runtime::sleep).
+///
+/// # Details
+#[doc(inline)]
+pub use coreshard_workqueue::Sleep;
 
 /// A future with a time limit; made by [`timeout`](crate::timeout).
-pub type Timeout<F> = coreshard_workqueue::Timeout<Host, F>;
+///
+/// # Details
+#[doc(inline)]
+pub use coreshard_workqueue::Timeout;
 
 /// Asks work to stop that looks at it, and all that has a child of it.
 ///
@@ -93,8 +114,11 @@ pub type Timeout<F> = coreshard_workqueue::Timeout<Host, F>;
 pub type CancellationToken = coreshard_workqueue::CancellationToken<Host>;
 
 /// Ends once its token is cancelled; made by
-/// [`CancellationToken::cancelled`](coreshard_workqueue::CancellationToken::cancelled).
-pub type WaitForCancellation = coreshard_workqueue::WaitForCancellation<Host>;
+/// [`CancellationToken::cancelled`](CancellationToken::cancelled).
+///
+/// # Details
+#[doc(inline)]
+pub use coreshard_workqueue::WaitForCancellation;
 
 /// A machine with limits and settings, on which queues are made.
 ///
@@ -118,7 +142,7 @@ pub type WaitForCancellation = coreshard_workqueue::WaitForCancellation<Host>;
 /// | end all queues | [`shutdown`](Self::shutdown) |
 pub type Runtime = coreshard_workqueue::Runtime<Host>;
 
-/// Makes a [`Runtime`]: settings, then [`build`](Self::build).
+/// Makes a [`Runtime`]: settings, then [`build`](RuntimeBuilder::build).
 ///
 /// [`runtime_builder`](crate::runtime_builder) has one that knows what this process may use.
 ///
@@ -131,26 +155,38 @@ pub type Runtime = coreshard_workqueue::Runtime<Host>;
 ///
 /// | about | settings |
 /// |---|---|
-/// | CPUs | [`usable`](Self::usable), [`cpu_quota`](Self::cpu_quota), [`follow_cpus`](Self::follow_cpus), [`laid_over`](Self::laid_over) |
-/// | workers | [`workers`](Self::workers), [`max_workers`](Self::max_workers), [`max_workers_per_pool`](Self::max_workers_per_pool), [`idle_timeout`](Self::idle_timeout), [`hooks`](Self::hooks), [`thread_names`](Self::thread_names) |
-/// | trouble | [`on_trouble`](Self::on_trouble), [`cpu_intensive_threshold`](Self::cpu_intensive_threshold), [`stall_after`](Self::stall_after) |
-/// | what is measured | [`times`](Self::times), [`spans`](Self::spans), [`measure_lock_holds`](Self::measure_lock_holds) |
-pub type RuntimeBuilder = coreshard_workqueue::RuntimeBuilder<Host>;
+/// | CPUs | [`usable`](RuntimeBuilder::usable), [`cpu_quota`](RuntimeBuilder::cpu_quota), [`follow_cpus`](RuntimeBuilder::follow_cpus), [`laid_over`](RuntimeBuilder::laid_over) |
+/// | workers | [`workers`](RuntimeBuilder::workers), [`max_workers`](RuntimeBuilder::max_workers), [`max_workers_per_pool`](RuntimeBuilder::max_workers_per_pool), [`idle_timeout`](RuntimeBuilder::idle_timeout), [`hooks`](RuntimeBuilder::hooks), [`thread_names`](RuntimeBuilder::thread_names) |
+/// | trouble | [`on_trouble`](RuntimeBuilder::on_trouble), [`cpu_intensive_threshold`](RuntimeBuilder::cpu_intensive_threshold), [`stall_after`](RuntimeBuilder::stall_after) |
+/// | what is measured | [`times`](RuntimeBuilder::times), [`spans`](RuntimeBuilder::spans), [`measure_lock_holds`](RuntimeBuilder::measure_lock_holds) |
+///
+/// # Details
+#[doc(inline)]
+pub use coreshard_workqueue::RuntimeBuilder;
 
-/// Queues an item when there is room; made by [`Workqueue::queue_async`](coreshard_workqueue::Workqueue::queue_async).
-pub type QueueAsync<'queue, F> = coreshard_workqueue::QueueAsync<'queue, Host, F>;
+/// Queues an item when there is room; made by [`Workqueue::queue_async`](Workqueue::queue_async).
+///
+/// # Details
+#[doc(inline)]
+pub use coreshard_workqueue::QueueAsync;
 
 /// Room for one item in a queue with a [`capacity`](Builder::capacity), for an item that comes later: made by
-/// [`Workqueue::try_reserve`](coreshard_workqueue::Workqueue::try_reserve).
-pub type Reservation = coreshard_workqueue::Reservation<Host>;
+/// [`Workqueue::try_reserve`](Workqueue::try_reserve).
+///
+/// # Details
+#[doc(inline)]
+pub use coreshard_workqueue::Reservation;
 
 /// Ends when there is room in a queue; made by
-/// [`Workqueue::reserve_async`](coreshard_workqueue::Workqueue::reserve_async).
-pub type ReserveAsync = coreshard_workqueue::ReserveAsync<Host>;
-
-/// The right to the result of an item: made by [`Workqueue::submit`](coreshard_workqueue::Workqueue::submit).
+/// [`Workqueue::reserve_async`](Workqueue::reserve_async).
 ///
-/// A thread [`join`](Self::join)s it, a future awaits it. Dropping it lets the item run all the same.
+/// # Details
+#[doc(inline)]
+pub use coreshard_workqueue::ReserveAsync;
+
+/// The right to the result of an item: made by [`Workqueue::submit`](Workqueue::submit).
+///
+/// A thread [`join`](JoinHandle::join)s it, a future awaits it. Dropping it lets the item run all the same.
 ///
 /// ```
 /// let queue = coreshard::workqueue()?.name("sums").build()?;
@@ -161,14 +197,20 @@ pub type ReserveAsync = coreshard_workqueue::ReserveAsync<Host>;
 ///
 /// | to | call |
 /// |---|---|
-/// | wait | [`join`](Self::join), [`join_timeout`](Self::join_timeout), `.await` |
-/// | look | [`is_finished`](Self::is_finished) |
-/// | take the item back | [`cancel`](Self::cancel) |
-pub type JoinHandle<T> = coreshard_workqueue::JoinHandle<Host, T>;
+/// | wait | [`join`](JoinHandle::join), [`join_timeout`](JoinHandle::join_timeout), `.await` |
+/// | look | [`is_finished`](JoinHandle::is_finished) |
+/// | take the item back | [`cancel`](JoinHandle::cancel) |
+///
+/// # Details
+#[doc(inline)]
+pub use coreshard_workqueue::JoinHandle;
 
-/// An item that was taken back before it had begun, by [`JoinHandle::cancel`](coreshard_workqueue::JoinHandle::cancel):
-/// to be [`run`](Self::run) or dropped.
-pub type CancelledItem<T> = coreshard_workqueue::CancelledItem<Host, T>;
+/// An item that was taken back before it had begun, by [`JoinHandle::cancel`](JoinHandle::cancel):
+/// to be [`run`](CancelledItem::run) or dropped.
+///
+/// # Details
+#[doc(inline)]
+pub use coreshard_workqueue::CancelledItem;
 
 /// Tasks that are awaited together. Dropping it cancels them.
 ///
@@ -187,14 +229,17 @@ pub type CancelledItem<T> = coreshard_workqueue::CancelledItem<Host, T>;
 ///
 /// | to | call |
 /// |---|---|
-/// | add a future, or a task | [`spawn`](Self::spawn), [`add`](Self::add) |
-/// | wait for the next that ends | [`join_next`](Self::join_next), [`poll_join_next`](Self::poll_join_next) |
-/// | give up, or let go | [`abort_all`](Self::abort_all), [`detach_all`](Self::detach_all) |
-/// | look | [`len`](Self::len), [`is_empty`](Self::is_empty) |
-pub type JoinSet<T> = coreshard_workqueue::JoinSet<Host, T>;
+/// | add a future, or a task | [`spawn`](JoinSet::spawn), [`add`](JoinSet::add) |
+/// | wait for the next that ends | [`join_next`](JoinSet::join_next), [`poll_join_next`](JoinSet::poll_join_next) |
+/// | give up, or let go | [`abort_all`](JoinSet::abort_all), [`detach_all`](JoinSet::detach_all) |
+/// | look | [`len`](JoinSet::len), [`is_empty`](JoinSet::is_empty) |
+///
+/// # Details
+#[doc(inline)]
+pub use coreshard_workqueue::JoinSet;
 
 /// A scope in which items may borrow what lives outside it; see
-/// [`Workqueue::scope`](coreshard_workqueue::Workqueue::scope).
+/// [`Workqueue::scope`](Workqueue::scope).
 ///
 /// ```
 /// let queue = coreshard::workqueue()?.name("text").build()?;
@@ -206,11 +251,17 @@ pub type JoinSet<T> = coreshard_workqueue::JoinSet<Host, T>;
 /// assert_eq!((lines, words?), (2, 4));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub type WorkScope<'scope, 'env> = coreshard_workqueue::WorkScope<'scope, 'env, Host>;
+///
+/// # Details
+#[doc(inline)]
+pub use coreshard_workqueue::WorkScope;
 
 /// The right to the result of a scope's item; made by
-/// [`WorkScope::submit`](coreshard_workqueue::WorkScope::submit).
-pub type ScopedJoinHandle<'scope, T> = coreshard_workqueue::ScopedJoinHandle<'scope, Host, T>;
+/// [`WorkScope::submit`](WorkScope::submit).
+///
+/// # Details
+#[doc(inline)]
+pub use coreshard_workqueue::ScopedJoinHandle;
 
 /// A reusable item: allocated once, queued as often as you like, now or later. It is pending once at most, and never runs
 /// on two workers at once.
@@ -246,7 +297,10 @@ pub type Work = coreshard_workqueue::Work<Host>;
 /// beat.stop_and_wait()?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub type Periodic = coreshard_workqueue::Periodic<Host>;
+///
+/// # Details
+#[doc(inline)]
+pub use coreshard_workqueue::Periodic;
 
 /// Calls `work`, which may block; on a worker's thread another worker runs meanwhile. See
 /// [`coreshard_workqueue::blocking`].
@@ -287,7 +341,10 @@ pub fn yield_item() -> bool {
 }
 
 /// The worker that the calling code runs on; see [`coreshard_workqueue::Current`].
-pub type Current = coreshard_workqueue::Current<Host>;
+///
+/// # Details
+#[doc(inline)]
+pub use coreshard_workqueue::Current;
 
 /// Where the calling code runs: on which worker of which pool, inside an item of which queue; `None` on a
 /// thread that is no worker. See [`coreshard_workqueue::current`].
@@ -343,18 +400,24 @@ pub fn consume_budget() -> coreshard_workqueue::ConsumeBudget<Host> {
 /// assert_eq!(squares, [0, 1, 4, 9]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub type Team = coreshard_workqueue::Team<Host>;
+///
+/// # Details
+#[doc(inline)]
+pub use coreshard_workqueue::Team;
 
-/// Makes a [`Team`]: what its threads are to be, then [`build`](Self::build).
+/// Makes a [`Team`]: what its threads are to be, then [`build`](TeamBuilder::build).
 ///
 /// ```
 /// let team = coreshard::team("render")?.members(2).stack_bytes(4 << 20).build()?;
 /// assert_eq!(team.members(), 2);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub type TeamBuilder<'runtime> = coreshard_workqueue::TeamBuilder<'runtime, Host>;
+///
+/// # Details
+#[doc(inline)]
+pub use coreshard_workqueue::TeamBuilder;
 
-/// In which work is spawned that may borrow; see [`Team::scope`](coreshard_workqueue::Team::scope).
+/// In which work is spawned that may borrow; see [`Team::scope`](Team::scope).
 ///
 /// ```
 /// fn double_all<'scope>(scope: &coreshard::TeamScope<'scope>, numbers: &'scope mut [u32]) {
@@ -368,4 +431,7 @@ pub type TeamBuilder<'runtime> = coreshard_workqueue::TeamBuilder<'runtime, Host
 /// assert_eq!(numbers, [2, 4, 6]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub type TeamScope<'scope> = coreshard_workqueue::TeamScope<'scope, Host>;
+///
+/// # Details
+#[doc(inline)]
+pub use coreshard_workqueue::TeamScope;
