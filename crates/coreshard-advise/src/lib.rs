@@ -25,6 +25,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 #![forbid(unsafe_code)]
+#![doc(html_root_url = "https://docs.rs/coreshard-advise/0.1.0")]
 
 pub mod emit;
 mod facts;

@@ -11,6 +11,7 @@
 //! A [`QueueTrial`] measures nothing: it uses a workqueue in the ways that break workqueues, for those
 //! who search for bugs in it.
 #![forbid(unsafe_code)]
+#![doc(html_root_url = "https://docs.rs/coreshard-bench/0.1.0")]
 
 mod block;
 mod calibration;

@@ -27,6 +27,7 @@
 //! assert!(coreshard_report::table::queue(&results, 100).contains("2,939,917"));
 //! ```
 #![forbid(unsafe_code)]
+#![doc(html_root_url = "https://docs.rs/coreshard-report/0.1.0")]
 
 mod chart;
 pub mod csv;

@@ -4,6 +4,7 @@
 //! neither. Rungs, machines and platforms are named by texts, spelled as in every option of the command, so
 //! that a file of an older version stays readable when a ladder gets another rung.
 #![forbid(unsafe_code)]
+#![doc(html_root_url = "https://docs.rs/coreshard-results/0.1.0")]
 
 mod block;
 mod calibration;

@@ -11,6 +11,7 @@
 //! Whatever is read here comes from outside: it is bounded, and what is wrong is an error with its offset.
 
 #![forbid(unsafe_code)]
+#![doc(html_root_url = "https://docs.rs/coreshard-trace/0.1.0")]
 
 mod layout;
 mod recording;
