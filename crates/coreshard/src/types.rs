@@ -40,10 +40,7 @@ use coreshard_platform::Host;
 pub use coreshard_workqueue::Workqueue;
 
 /// What is done with [`EmbeddedWork`](crate::EmbeddedWork)s: reusable items in memory that the caller has, for bindings of other languages.
-///
-/// # Details
-#[doc(inline)]
-pub use coreshard_workqueue::EmbeddedWorks;
+pub type EmbeddedWorks = coreshard_workqueue::EmbeddedWorks<Host>;
 
 /// Lets another worker go on until it is dropped; see [`blocking`].
 pub type Blocking = coreshard_workqueue::Blocking<Host>;
@@ -233,10 +230,7 @@ pub use coreshard_workqueue::CancelledItem;
 /// | wait for the next that ends | [`join_next`](JoinSet::join_next), [`poll_join_next`](JoinSet::poll_join_next) |
 /// | give up, or let go | [`abort_all`](JoinSet::abort_all), [`detach_all`](JoinSet::detach_all) |
 /// | look | [`len`](JoinSet::len), [`is_empty`](JoinSet::is_empty) |
-///
-/// # Details
-#[doc(inline)]
-pub use coreshard_workqueue::JoinSet;
+pub type JoinSet<T> = coreshard_workqueue::JoinSet<T, Host>;
 
 /// A scope in which items may borrow what lives outside it; see
 /// [`Workqueue::scope`](Workqueue::scope).
@@ -400,10 +394,7 @@ pub fn consume_budget() -> coreshard_workqueue::ConsumeBudget<Host> {
 /// assert_eq!(squares, [0, 1, 4, 9]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-///
-/// # Details
-#[doc(inline)]
-pub use coreshard_workqueue::Team;
+pub type Team = coreshard_workqueue::Team<Host>;
 
 /// Makes a [`Team`]: what its threads are to be, then [`build`](TeamBuilder::build).
 ///

@@ -7,7 +7,7 @@ use coreshard_platform::{AtomicInt, Platform};
 
 use super::links::LinkTag;
 use super::sizes::{Claim, Injectors, MAX_CLAIMS, Segment, SegmentQueue, Takers};
-use super::state::Worklist;
+use super::state::{Blocked, Worklist};
 use super::worker::{TaggedItem, Worker};
 
 /// Who has waited so long for the lock, since many want it, takes what stands at one more injector, and so comes for it less often.
@@ -70,7 +70,11 @@ impl<P: Platform> Worker<'_, P> {
             // Whoever sees that an item waits from here on takes the lock after this one.
             pool.lookouts.store(0, Release);
         }
+        let was_hog = state.blocked_as[self.index] == Blocked::Hog;
         state.rejoin(self.index);
+        if was_hog {
+            state.tell_of_thieves(pool);
+        }
         // Only this worker writes it.
         self.slot.looks.store(self.slot.looks.load(Relaxed).wrapping_add(1), Relaxed);
         if self.repatriated > 0 {

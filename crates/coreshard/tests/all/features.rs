@@ -37,6 +37,10 @@ fn functions_of_the_root_are_the_hosts() -> Result<(), coreshard::RuntimeError> 
 /// Types that are used without a word about the platform.
 #[test]
 fn the_platform_is_inferred() {
+    // Of what is made without a word about it.
+    assert!(coreshard::Team::here().is_none());
+    assert!(coreshard::JoinSet::<u8>::new().is_empty());
+    let _works = coreshard::EmbeddedWorks::leak(1);
     let queue = coreshard::workqueue().unwrap().name("inferred").build().unwrap();
     let work = coreshard::Work::new(|_work| ());
     assert!(work.queue(&queue).unwrap());
