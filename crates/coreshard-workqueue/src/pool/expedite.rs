@@ -33,10 +33,9 @@ impl<P: Platform> State<P> {
                 && !self.rests(*worker)
                 && !starved.contains(worker)
         };
-        let running: Vec<usize> = (0..self.blocked_as.len()).filter(is_running).collect();
-        let links: Vec<LinkTag> = running
-            .iter()
-            .map(|worker| pool.slot(*worker).link.load(Relaxed))
+        let links: Vec<LinkTag> = (0..self.blocked_as.len())
+            .filter(is_running)
+            .map(|worker| pool.slot(worker).link.load(Relaxed))
             .filter(|link| *link != 0 && link & STEALS == 0)
             .map(|link| LinkTag((link - 1) as u16))
             .collect();

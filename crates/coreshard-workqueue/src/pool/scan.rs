@@ -19,7 +19,7 @@ use std::time::Duration;
 use coreshard_platform::{AtomicInt, Platform, SpawnError, Time};
 
 use super::hogs::{MayHog, Verdict};
-use super::pool::Pool;
+use super::pool::{Pool, PoolGuard};
 use super::seen::Progress;
 use super::state::{Blocked, State};
 use crate::insight::trouble::{NoWorker, PoolReport, RunningItem, Trouble, Watchdog};
@@ -120,9 +120,7 @@ impl<P: Platform> Pool<P> {
             // Forked jobs wait, and the hogs hold all places. They take the jobs back, unless they spin for one another.
             if hogs.take(false, state.stands_still_for(now), watch) {
                 state.allow_one_more_thief();
-                let (kick, spare) = state.find_stand_in(self);
-                self.unlock_and_kick(state, kick);
-                spare.into_iter().for_each(|spare| self.start_spare(spare));
+                self.call_stand_in(state);
                 return found;
             }
         }
@@ -167,13 +165,9 @@ impl<P: Platform> Pool<P> {
                 state.allow_one_more_thief();
             }
             self.slot(worker).is_called_back.store(1, Relaxed);
-            let (kick, spare) = state.find_stand_in(self);
-            self.unlock_and_kick(state, kick);
+            self.call_stand_in(state);
             if blocked == Blocked::Presumed {
                 self.count_hand_over(worker);
-            }
-            if let Some(spare) = spare {
-                self.start_spare(spare);
             }
             state = self.lock();
         }
@@ -186,13 +180,20 @@ impl<P: Platform> Pool<P> {
                 counted.into_iter().take(places).for_each(|hog| state.lend_place(hog));
             }
             for _ in 0..expedited {
-                let (kick, spare) = state.find_stand_in(self);
-                self.unlock_and_kick(state, kick);
-                spare.into_iter().for_each(|spare| self.start_spare(spare));
+                self.call_stand_in(state);
                 state = self.lock();
             }
         }
         found
+    }
+
+    /// Wakes or starts a worker that takes the place of another one.
+    fn call_stand_in(self: &Arc<Self>, mut state: PoolGuard<'_, P>) {
+        let (kick, spare) = state.find_stand_in(self);
+        self.unlock_and_kick(state, kick);
+        if let Some(spare) = spare {
+            self.start_spare(spare);
+        }
     }
 
     /// A worker could not be started: tells of it, less and less often.

@@ -347,7 +347,8 @@ impl<P: Platform> PoolLink<P> {
     /// The gate for an item that its waiter is to run in place of a worker: takes it by `claim`, which says whether it had not
     /// begun, unless the queue is frozen or was shut down at once. A part of what has begun passes in the latter case.
     ///
-    /// A freeze and this call are serialized by the limiter's lock, so no item begins after a freeze has returned.
+    /// If the link has a limiter, its lock serializes a freeze and this call, so none of these items begins after the freeze has
+    /// returned. Without one, the item was in its pool before any freeze, and goes on.
     pub(super) fn begin_beside_pool(
         &self,
         is_part: bool,

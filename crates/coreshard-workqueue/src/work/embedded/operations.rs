@@ -106,9 +106,7 @@ impl<P: Platform> EmbeddedWorks<P> {
             };
             return Err(error(work, kind));
         }
-        let Some(ticket) = state.draw(work, item.ticket) else {
-            return Err(error(work, WorkErrorKind::TooManyCancelled));
-        };
+        let ticket = draw(&mut state, work, item)?;
         let entry = match queue.enter_beyond(target) {
             Ok(entry) => entry,
             Err(reason) => return Err(error(work, WorkErrorKind::Refused(reason))),
@@ -148,9 +146,7 @@ impl<P: Platform> EmbeddedWorks<P> {
             return Err(error(work, WorkErrorKind::Disabled));
         }
         check_target(work, queue, target)?;
-        let Some(ticket) = state.draw(work, item.ticket) else {
-            return Err(error(work, WorkErrorKind::TooManyCancelled));
-        };
+        let ticket = draw(&mut state, work, item)?;
         self.arm(state, work, queue, target, deadline, ticket).map(|()| true)
     }
 
@@ -179,9 +175,7 @@ impl<P: Platform> EmbeddedWorks<P> {
             return Err(error(work, WorkErrorKind::Disabled));
         }
         // A queueing that is pending stays as it is if the queue takes no other.
-        let Some(ticket) = state.draw(work, item.ticket) else {
-            return Err(error(work, WorkErrorKind::TooManyCancelled));
-        };
+        let ticket = draw(&mut state, work, item)?;
         let way = match deadline {
             None => Ok(queue
                 .enter_beyond(target)
@@ -507,6 +501,17 @@ fn check_target<P: Platform>(
     target: Target,
 ) -> Result<(), WorkError> {
     queue.check_target(target).map_err(|reason| error(work, WorkErrorKind::Refused(reason)))
+}
+
+/// The ticket of one more queueing.
+#[inline(always)]
+fn draw<P: Platform>(
+    state: &mut StripeState<P>,
+    work: Place,
+    item: &Fields,
+) -> Result<QueueingTicket, WorkError> {
+    let ticket = state.draw(work, item.ticket);
+    ticket.ok_or_else(|| error(work, WorkErrorKind::TooManyCancelled))
 }
 
 #[cold]
