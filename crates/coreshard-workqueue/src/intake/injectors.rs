@@ -118,6 +118,12 @@ impl<P: Platform, T, const LEN: usize> Injectors<P, T, LEN> {
         self.queues.iter().for_each(SegmentQueue::describe);
     }
 
+    /// One injector's queue.
+    #[cfg(all(test, loom))]
+    pub(super) fn queue(&self, injector: usize) -> &SegmentQueue<P, T, LEN> {
+        &self.queues[injector]
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.queues.len()
     }
@@ -448,8 +454,9 @@ impl<P: Platform, T, const LEN: usize> Injectors<P, T, LEN> {
     }
 
     /// Items that were ever pushed.
-    pub(crate) fn pushed(&self) -> u64 {
-        self.queues.iter().map(SegmentQueue::pushed).sum()
+    pub(crate) fn pushed(&self, takers: &Takers<P, T, LEN>) -> u64 {
+        let drawn: u64 = self.queues.iter().map(SegmentQueue::pushed).sum();
+        drawn - takers.takers.iter().map(Taker::skipped).sum::<u64>()
     }
 
     /// Memory that the queues hold, in bytes.

@@ -10,7 +10,7 @@
 use std::alloc::Layout;
 use std::mem::MaybeUninit;
 use std::ptr;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 
 use coreshard_platform::{
     AtomicInt, AtomicPointer, DataCell, Lock, NodeMemory, Padded, Platform, fields,
@@ -21,6 +21,11 @@ use coreshard_topology::NodeId;
 const ARMED: u64 = 1 << 63;
 /// A slot's state while it is armed for a burst: whoever fills it tells a runner-up.
 const ARMED_FOR_BURST: u64 = ARMED | 1;
+/// The taker has gone past this slot: its producer takes the item back and pushes it again.
+const SKIPPED: u64 = ARMED | 2;
+
+/// How many unfilled slots in front of a filled one are skipped, or looked through for an armed one.
+const MAX_SKIPPED: usize = if cfg!(loom) { 1 } else { 4 };
 
 /// Of every so many slots the last one may be armed for a burst, if it is so far behind the head. (Models have
 /// segments of two.)
@@ -39,7 +44,7 @@ impl Tells {
     /// By what a slot's state was when it was filled.
     #[inline(always)]
     fn by(state: u64) -> Self {
-        // All other states are numbers far below.
+        // All other states are numbers far below. `SKIPPED` never comes here.
         if state < ARMED {
             Self::Nobody
         } else if state == ARMED {
@@ -56,6 +61,13 @@ const TAG_BITS: u32 = 16;
 /// True if a slot of the segment with `number` is filled, by its state.
 fn is_filled(state: u64, number: u64) -> bool {
     state >> TAG_BITS == number
+}
+
+/// A slot's state, as the latest of all SeqCst accesses left it.
+#[inline(always)]
+fn latest(state: &impl AtomicInt<u64>) -> u64 {
+    // The model checker knows no order of SeqCst loads: there an exchange that changes nothing reads the latest.
+    if cfg!(loom) { state.fetch_or(0, SeqCst) } else { state.load(SeqCst) }
 }
 
 /// A place for one item: 32 bytes with a workqueue's item, two in a line.
@@ -165,8 +177,10 @@ struct Store<P: Platform, T, const LEN: usize> {
     injector: u32,
     free: Vec<*mut Segment<P, T, LEN>>,
     chunks: Vec<Chunk<P, T, LEN>>,
+    /// For each slot that was skipped and whose producer has not come back: the segment's number, and the segment.
+    skipped: Vec<(u64, *mut Segment<P, T, LEN>)>,
 }
-fields!(Store<P: Platform, T; const LEN: usize> { injector, free, chunks });
+fields!(Store<P: Platform, T; const LEN: usize> { injector, free, chunks, skipped });
 
 struct Chunk<P: Platform, T, const LEN: usize> {
     memory: NodeMemory,
@@ -177,6 +191,28 @@ struct Chunk<P: Platform, T, const LEN: usize> {
 }
 
 impl<P: Platform, T, const LEN: usize> Chunk<P, T, LEN> {
+    fn new(segments: usize, node: Option<NodeId>) -> Self {
+        let bytes = |segments| segments * size_of::<Segment<P, T, LEN>>();
+        let (memory, segments) = match P::allocate(bytes(segments), node) {
+            Ok(memory) => (memory, segments),
+            // Nothing can be mapped; the program's allocator may have something left.
+            Err(_) => match NodeMemory::on_heap(bytes(FIRST_CHUNK_SEGMENTS)) {
+                Ok(memory) => (memory, FIRST_CHUNK_SEGMENTS),
+                // As the standard collections do when memory is at its end: an item that was accepted
+                // cannot be handed back from here.
+                Err(_) => std::alloc::handle_alloc_error(Layout::new::<Segment<P, T, LEN>>()),
+            },
+        };
+        let chunk = Self { memory, segments, cold: false, _of: std::marker::PhantomData };
+        for segment in chunk.segments() {
+            // SAFETY: the mapping is page-aligned, long enough for this many segments, and new.
+            unsafe { segment.write(Segment::new()) };
+            // SAFETY: written just now.
+            unsafe { (*segment).describe() };
+        }
+        chunk
+    }
+
     fn segments(
         &self,
     ) -> impl DoubleEndedIterator<Item = *mut Segment<P, T, LEN>> + use<P, T, LEN> {
@@ -235,12 +271,19 @@ pub(crate) struct Taker<P: Platform, T, const LEN: usize> {
     head: u64,
     /// T: the segment of `head`, or the one before it while that one is not installed.
     segment: *mut Segment<P, T, LEN>,
+    /// T: tickets that were skipped.
+    skipped: u64,
 }
 
 impl<P: Platform, T, const LEN: usize> Taker<P, T, LEN> {
     /// The first ticket that was not claimed.
     pub(super) fn head(&self) -> u64 {
         self.head
+    }
+
+    /// Tickets that were skipped: their items were pushed again, with other tickets.
+    pub(super) fn skipped(&self) -> u64 {
+        self.skipped
     }
 }
 
@@ -275,8 +318,10 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
 
     /// An empty queue with its memory on `node`, and the right to take from it.
     pub(crate) fn new(node: Option<NodeId>, injector: u32) -> (Self, Taker<P, T, LEN>) {
-        let mut store: Store<P, T, LEN> = Store { injector, free: Vec::new(), chunks: Vec::new() };
-        let segment = store.take(node);
+        let mut store: Store<P, T, LEN> =
+            Store { injector, free: Vec::new(), chunks: Vec::new(), skipped: Vec::new() };
+        store.add(Chunk::new(store.wanted(), node));
+        let segment = store.take().expect("a chunk has segments");
         let queue = Self {
             tail: Padded::new(Tail {
                 ticket: P::AtomicU64::new(0),
@@ -288,7 +333,7 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
             node,
         };
         queue.segment(segment).links.number.store(Self::number_of(0), Relaxed);
-        (queue, Taker { head: 0, segment })
+        (queue, Taker { head: 0, segment, skipped: 0 })
     }
 
     /// Names the fields of what is here, where it has come to its final place.
@@ -302,10 +347,31 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
     #[inline]
     #[must_use]
     pub(crate) fn push(&self, value: T, tag: u16) -> Tells {
+        let (segment, at, number) = self.draw();
+        match self.fill(segment, at, number, value, tag) {
+            Ok(tells) => tells,
+            Err(value) => self.push_again(value, tag),
+        }
+    }
+
+    #[cold]
+    fn push_again(&self, mut value: T, tag: u16) -> Tells {
+        loop {
+            let (segment, at, number) = self.draw();
+            match self.fill(segment, at, number, value, tag) {
+                Ok(tells) => return tells,
+                Err(back) => value = back,
+            }
+        }
+    }
+
+    /// Draws a ticket: a place in a segment, and the segment's number.
+    #[inline]
+    pub(super) fn draw(&self) -> (*mut Segment<P, T, LEN>, usize, u64) {
         let hint = self.tail.last.load(Acquire);
-        // Relaxed: the ticket only has to be unique. What it leads to is published by the
-        // segment's number and the slot's state.
-        let ticket = self.tail.ticket.fetch_add(1, Relaxed);
+        // The ticket has to be unique, and what it leads to is published by the segment's number and the slot's state. SeqCst:
+        // see `look_back`.
+        let ticket = self.tail.ticket.fetch_add(1, SeqCst);
         let number = Self::number_of(ticket);
         let segment = if self.segment(hint).links.number.load(Acquire) == number {
             hint
@@ -313,7 +379,22 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
             self.find(hint, number)
         };
         // This segment is not recycled before this slot is taken.
-        let at = Self::slot_of(ticket);
+        (segment, Self::slot_of(ticket), number)
+    }
+
+    /// Puts an item at a place that [`draw`](Self::draw) gave. Returns whom the caller must tell.
+    ///
+    /// # Errors
+    /// Returns the item if the taker has skipped the place.
+    #[inline]
+    pub(super) fn fill(
+        &self,
+        segment: *mut Segment<P, T, LEN>,
+        at: usize,
+        number: u64,
+        value: T,
+        tag: u16,
+    ) -> Result<Tells, T> {
         let slots = &self.segment(segment).slots;
         let slot = &slots[at];
         // The exchange below waits until this slot's line is here; those that follow are asked
@@ -327,14 +408,73 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
         });
         // Release publishes the item to the taker's Acquire in `claim`. A swap, not a store: it
         // is the moment at which either the taker sees the item before it arms the slot, or this
-        // call finds it armed. Acquire pairs with the Release of `arm`.
-        Tells::by(slot.state.swap(number << TAG_BITS | u64::from(tag), AcqRel))
+        // call finds it armed. Acquire pairs with the Release of `arm`; SeqCst: see `look_back`.
+        let before = slot.state.swap(number << TAG_BITS | u64::from(tag), SeqCst);
+        if before < ARMED {
+            let is_behind_filled = at > 0 && is_filled(latest(&slots[at - 1].state), number);
+            return Ok(if is_behind_filled {
+                Tells::Nobody
+            } else {
+                self.look_back(segment, at, number)
+            });
+        }
+        if before == SKIPPED { Err(self.take_back(segment, at)) } else { Ok(Tells::by(before)) }
+    }
+
+    /// After a slot was filled behind one that is not: if that one, or one of a few before it, is armed, its producer was
+    /// preempted. This caller tells the designated waiter in its place.
+    ///
+    /// SeqCst: of a producer that fills the slot behind and then looks here, and a taker that arms this slot and then looks at
+    /// the next one, at least one sees what the other did.
+    #[cold]
+    fn look_back(&self, segment: *mut Segment<P, T, LEN>, at: usize, number: u64) -> Tells {
+        let (mut segment, mut at, mut number) = (segment, at, number);
+        for _ in 0..MAX_SKIPPED {
+            if at == 0 {
+                // It may be recycled meanwhile. Then this reads another use of it, and wakes a worker for nothing at worst.
+                segment = self.segment(segment).links.previous.load(Acquire);
+                if segment.is_null() {
+                    break;
+                }
+                (at, number) = (LEN, number - 1);
+            }
+            at -= 1;
+            let state = latest(&self.segment(segment).slots[at].state);
+            if state == ARMED {
+                return Tells::Designated;
+            }
+            if is_filled(state, number) {
+                break;
+            }
+        }
+        Tells::Nobody
+    }
+
+    /// Takes the item back that was put into a skipped slot just now.
+    #[cold]
+    fn take_back(&self, segment: *mut Segment<P, T, LEN>, at: usize) -> T {
+        {
+            let skipped = &mut self.store.lock().skipped;
+            let entry = skipped.iter().position(|(_, of)| ptr::eq(*of, segment));
+            skipped.swap_remove(entry.expect("the taker noted what it skipped"));
+        }
+        // SAFETY: the taker is past this slot and takes nothing from it, so it is this producer's alone; it was written just now.
+        let value = self.segment(segment).slots[at]
+            .value
+            .with(|place| unsafe { (*place).assume_init_read() });
+        // SAFETY: nobody else takes this item out, which was done just now.
+        unsafe { self.release(segment, 1) };
+        value
     }
 
     /// Walks to the segment with `number`, which holds a ticket of the caller's that is not
     /// written yet: so neither it nor the one before it can be recycled meanwhile.
     #[cold]
-    fn find(&self, hint: *mut Segment<P, T, LEN>, number: u64) -> *mut Segment<P, T, LEN> {
+    pub(super) fn find(
+        &self,
+        hint: *mut Segment<P, T, LEN>,
+        number: u64,
+    ) -> *mut Segment<P, T, LEN> {
         let mut segment = hint;
         let mut rounds = 0_u32;
         loop {
@@ -365,7 +505,19 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
                 P::spin_hint();
             }
             segment = self.first.load(Acquire);
+            // The taker is past this ticket: it has skipped it.
+            if self.segment(segment).links.number.load(Acquire) > number
+                && let Some(skipped) = self.skipped_segment(number)
+            {
+                return skipped;
+            }
         }
+    }
+
+    /// The segment with `number`, if a slot of it was skipped whose producer has not come back: so it is not recycled.
+    fn skipped_segment(&self, number: u64) -> Option<*mut Segment<P, T, LEN>> {
+        let store = self.store.lock();
+        store.skipped.iter().find(|(of, _)| *of == number).map(|(_, segment)| *segment)
     }
 
     /// Gives `segment`, which is linked after number − 1, its number. Its installer does the same;
@@ -381,12 +533,28 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
         segment
     }
 
-    /// SegmentLinks a segment after `previous`, or finds that somebody did. The caller holds a ticket in
+    /// A segment out of the store. Memory is mapped without the lock: a producer that is preempted meanwhile keeps nobody from
+    /// a segment.
+    fn fresh(&self) -> *mut Segment<P, T, LEN> {
+        loop {
+            let wanted = {
+                let mut store = self.store.lock();
+                match store.take() {
+                    Some(segment) => return segment,
+                    None => store.wanted(),
+                }
+            };
+            let chunk = Chunk::new(wanted, self.node);
+            self.store.lock().add(chunk);
+        }
+    }
+
+    /// Links a segment after `previous`, or finds that somebody did. The caller holds a ticket in
     /// the segment to come, or is the taker whose head is there: so `previous` is not recycled,
     /// and its empty link means what it says (there is no ABA).
     #[cold]
     fn install(&self, previous: *mut Segment<P, T, LEN>, number: u64) -> *mut Segment<P, T, LEN> {
-        let fresh = self.store.lock().take(self.node);
+        let fresh = self.fresh();
         // Out of the store, so nobody else changes it; stale readers see number 0.
         let segment = self.segment(fresh);
         segment.links.next.store(ptr::null_mut(), Relaxed);
@@ -440,23 +608,84 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
         taker: &mut Taker<P, T, LEN>,
         most: usize,
     ) -> Option<Claim<P, T, LEN>> {
+        let (start, ready) = self.ready_at_head(taker, most).or_else(|| {
+            let has_skipped = self.skip_unfilled(taker);
+            if has_skipped { self.ready_at_head(taker, most) } else { None }
+        })?;
+        taker.head += ready as u64;
+        Some(Claim { segment: taker.segment, start, end: start + ready })
+    }
+
+    /// The head's place in its segment, and how many items are ready from there on.
+    #[inline]
+    fn ready_at_head(&self, taker: &mut Taker<P, T, LEN>, most: usize) -> Option<(usize, usize)> {
         if !self.enter_segment(taker) {
             return None;
         }
         let number = Self::number_of(taker.head);
         let start = Self::slot_of(taker.head);
         let slots = &self.segment(taker.segment).slots;
-        // Acquire pairs with the swap in `push`: the items are seen.
+        // Acquire pairs with the swap in `fill`: the items are seen.
         let ready = slots[start..]
             .iter()
             .take(most)
             .take_while(|slot| is_filled(slot.state.load(Acquire), number))
             .count();
-        if ready == 0 {
-            return None;
+        (ready > 0).then_some((start, ready))
+    }
+
+    /// If the head is unfilled and a slot soon behind it is filled, moves the head to that one: its producer goes on though
+    /// the one before it was preempted. False if nothing changed.
+    fn skip_unfilled(&self, taker: &mut Taker<P, T, LEN>) -> bool {
+        if !self.enter_segment(taker) {
+            return false;
         }
-        taker.head += ready as u64;
-        Some(Claim { segment: taker.segment, start, end: start + ready })
+        let mut segment = taker.segment;
+        let is_behind = |behind: &usize| {
+            let ticket = taker.head + *behind as u64;
+            if Self::slot_of(ticket) == 0 && !segment.is_null() {
+                // It is not recycled before its items are taken, which needs the taker.
+                segment = self.segment(segment).links.next.load(Acquire);
+            }
+            // SeqCst: see `look_back`.
+            !segment.is_null()
+                && is_filled(
+                    latest(&self.segment(segment).slots[Self::slot_of(ticket)].state),
+                    Self::number_of(ticket),
+                )
+        };
+        let Some(behind) = (1..=MAX_SKIPPED).find(is_behind) else { return false };
+        for _ in 0..behind {
+            if !self.skip_head(taker) {
+                // It was filled meanwhile.
+                break;
+            }
+        }
+        true
+    }
+
+    /// Moves the head past its slot. False if that is filled.
+    fn skip_head(&self, taker: &mut Taker<P, T, LEN>) -> bool {
+        let number = Self::number_of(taker.head);
+        if !self.enter_segment(taker) {
+            return false;
+        }
+        let state = self.head_state(taker);
+        // Held for the exchange: the producer finds the note when it sees that it was skipped, or that `first` is past it.
+        let mut store = self.store.lock();
+        let mut seen = state.load(Acquire);
+        while !is_filled(seen, number) {
+            match state.compare_exchange(seen, SKIPPED, AcqRel, Acquire) {
+                Ok(_) => {
+                    store.skipped.push((number, taker.segment));
+                    taker.head += 1;
+                    taker.skipped += 1;
+                    return true;
+                }
+                Err(now) => seen = now,
+            }
+        }
+        false
     }
 
     /// How many items stand in front of the first whose tag is sought, among the first `most`. Only those are looked at that
@@ -498,7 +727,7 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
         self.enter_segment(taker) && is_filled(self.head_state(taker).load(Acquire), number)
     }
 
-    /// Arms the next item's slot. False if that item is there already.
+    /// Arms the next item's slot. False if that item, or one soon behind it, is there already.
     pub(crate) fn arm(&self, taker: &mut Taker<P, T, LEN>) -> bool {
         let number = Self::number_of(taker.head);
         if !self.enter_segment(taker) {
@@ -510,8 +739,9 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
         while !is_filled(seen, number) {
             // Release pairs with the swap in `push`: what was done before the slot was armed is
             // seen by whoever hears it.
-            match state.compare_exchange(seen, ARMED, AcqRel, Acquire) {
-                Ok(_) => return true,
+            // SeqCst: see `look_back`.
+            match state.compare_exchange(seen, ARMED, SeqCst, Acquire) {
+                Ok(_) => return !self.skip_unfilled(taker),
                 Err(now) => seen = now,
             }
         }
@@ -604,7 +834,13 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
         self.tail.counters.get(at)
     }
 
-    /// Items that were ever pushed.
+    /// Where a producer with a stale hint starts.
+    #[cfg(all(test, not(loom)))]
+    pub(super) fn first(&self) -> *mut Segment<P, T, LEN> {
+        self.first.load(Acquire)
+    }
+
+    /// Tickets that were ever drawn.
     pub(crate) fn pushed(&self) -> u64 {
         self.tail.ticket.load(Relaxed)
     }
@@ -622,46 +858,31 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
 }
 
 impl<P: Platform, T, const LEN: usize> Store<P, T, LEN> {
-    fn take(&mut self, node: Option<NodeId>) -> *mut Segment<P, T, LEN> {
-        if self.free.is_empty() {
-            self.grow(node);
+    /// A segment to be used. `None` if the store has to be given more.
+    fn take(&mut self) -> Option<*mut Segment<P, T, LEN>> {
+        if self.free.is_empty()
+            && let Some(cold) = self.chunks.iter_mut().find(|chunk| chunk.cold)
+        {
+            cold.cold = false;
+            self.free.extend(cold.segments().rev());
         }
-        let segment = self.free.pop().expect("grow adds at least one segment");
+        let segment = self.free.pop()?;
         // SAFETY: segments of the store are live and in nobody's use; stale readers may look at
         // their atomics.
         let words = unsafe { &*segment };
         words.links.injector.store(self.injector, Relaxed);
         // The first segment of a queue is not installed after another, so it is set here.
         words.holds.holds.store(2, Relaxed);
-        segment
+        Some(segment)
     }
 
-    fn grow(&mut self, node: Option<NodeId>) {
-        if let Some(cold) = self.chunks.iter_mut().find(|chunk| chunk.cold) {
-            cold.cold = false;
-            self.free.extend(cold.segments().rev());
-            return;
-        }
+    /// How many segments to add.
+    fn wanted(&self) -> usize {
         let have: usize = self.chunks.iter().map(|chunk| chunk.segments).sum();
-        let segments = have.clamp(FIRST_CHUNK_SEGMENTS, LARGEST_CHUNK_SEGMENTS);
-        let bytes = |segments| segments * size_of::<Segment<P, T, LEN>>();
-        let (memory, segments) = match P::allocate(bytes(segments), node) {
-            Ok(memory) => (memory, segments),
-            // Nothing can be mapped; the program's allocator may have something left.
-            Err(_) => match NodeMemory::on_heap(bytes(FIRST_CHUNK_SEGMENTS)) {
-                Ok(memory) => (memory, FIRST_CHUNK_SEGMENTS),
-                // As the standard collections do when memory is at its end: an item that was accepted
-                // cannot be handed back from here.
-                Err(_) => std::alloc::handle_alloc_error(Layout::new::<Segment<P, T, LEN>>()),
-            },
-        };
-        let chunk = Chunk { memory, segments, cold: false, _of: std::marker::PhantomData };
-        for segment in chunk.segments() {
-            // SAFETY: the mapping is page-aligned, long enough for this many segments, and new.
-            unsafe { segment.write(Segment::new()) };
-            // SAFETY: written just now.
-            unsafe { (*segment).describe() };
-        }
+        have.clamp(FIRST_CHUNK_SEGMENTS, LARGEST_CHUNK_SEGMENTS)
+    }
+
+    fn add(&mut self, chunk: Chunk<P, T, LEN>) {
         self.free.extend(chunk.segments().rev());
         self.chunks.push(chunk);
     }

@@ -216,3 +216,110 @@ fn producers_and_thieves_lose_and_double_nothing() {
     seen.sort_unstable();
     assert!(seen.into_iter().eq(0..PRODUCERS * ITEMS));
 }
+
+/// What a thread does that is preempted in the middle of a push: it has drawn a ticket, and not filled its slot.
+#[test]
+fn a_preempted_producer_holds_nobody_up() {
+    for before in 0..2 * LEN as u64 {
+        let (queue, mut taker) = Queue::new(None, 0);
+        for item in 0..before {
+            assert_eq!(queue.push(Box::new(item), 7), Tells::Nobody);
+            assert_eq!(take(&queue, &queue.claim(&mut taker, 1).unwrap()), [item]);
+        }
+        assert!(queue.arm(&mut taker), "nothing is there");
+        let (segment, at, number) = queue.draw();
+        assert_eq!(queue.push(Box::new(100), 7), Tells::Designated, "in place of the other");
+        assert_eq!(take(&queue, &queue.claim(&mut taker, 8).unwrap()), [100]);
+        assert_eq!(queue.push(Box::new(101), 7), Tells::Nobody);
+        assert_eq!(take(&queue, &queue.claim(&mut taker, 8).unwrap()), [101]);
+        assert!(queue.arm(&mut taker), "nothing is there");
+        let Err(value) = queue.fill(segment, at, number, Box::new(99), 7) else {
+            panic!("the taker is past it")
+        };
+        assert_eq!(queue.push(value, 7), Tells::Designated);
+        assert_eq!(take(&queue, &queue.claim(&mut taker, 8).unwrap()), [99]);
+        assert_eq!((queue.pushed(), taker.skipped()), (before + 4, 1));
+    }
+}
+
+/// As above, with several of them in a row, and while a worker has not armed the slot but is about to.
+#[test]
+fn several_preempted_producers_are_skipped_at_once_when_the_slot_is_armed() {
+    let (queue, mut taker) = Queue::new(None, 0);
+    let drawn: Vec<_> = (0..3).map(|_| queue.draw()).collect();
+    assert_eq!(queue.push(Box::new(1), 7), Tells::Nobody, "nothing was armed");
+    assert!(!queue.arm(&mut taker), "an item is there");
+    assert_eq!(take(&queue, &queue.claim(&mut taker, 8).unwrap()), [1]);
+    for (segment, at, number) in drawn {
+        let Err(value) = queue.fill(segment, at, number, Box::new(2), 7) else {
+            panic!("the taker is past it")
+        };
+        assert_eq!(queue.push(value, 7), Tells::Nobody);
+    }
+    assert_eq!(take(&queue, &queue.claim(&mut taker, 8).unwrap()), [2, 2, 2]);
+}
+
+/// Segments behind the one in which a producer stands still are used again and again, and it finds its own all the same.
+#[test]
+fn a_producer_that_is_behind_all_segments_finds_its_own() {
+    let (queue, mut taker) = Queue::new(None, 0);
+    let (segment, at, number) = queue.draw();
+    for item in 0..1_000 {
+        let _ = queue.push(Box::new(item), 7);
+        assert_eq!(take(&queue, &queue.claim(&mut taker, 8).unwrap()), [item]);
+    }
+    assert!(queue.held_bytes() < 64 << 10, "{} bytes", queue.held_bytes());
+    assert_eq!(queue.find(segment, number), segment);
+    assert_eq!(queue.find(queue.first(), number), segment, "from any hint");
+    let Err(value) = queue.fill(segment, at, number, Box::new(1_000), 7) else {
+        panic!("the taker is past it")
+    };
+    let _ = queue.push(value, 7);
+    assert_eq!(take(&queue, &queue.claim(&mut taker, 8).unwrap()), [1_000]);
+}
+
+/// Producers that stop in the middle of a push, and takers that skip them: each item arrives once.
+#[test]
+fn items_of_producers_that_stop_in_the_middle_arrive_once() {
+    const PRODUCERS: u64 = 4;
+    const ITEMS: u64 = 2_000;
+    let (queue, mut taker) = Queue::new(None, 0);
+    let queue = &queue;
+    std::thread::scope(|scope| {
+        for producer in 0..PRODUCERS {
+            scope.spawn(move || {
+                for item in 0..ITEMS {
+                    let mut value = Box::new(producer * ITEMS + item);
+                    if item % 3 != producer % 3 {
+                        let _ = queue.push(value, 7);
+                        continue;
+                    }
+                    loop {
+                        let (segment, at, number) = queue.draw();
+                        std::thread::yield_now();
+                        match queue.fill(segment, at, number, value, 7) {
+                            Ok(_) => break,
+                            Err(back) => value = back,
+                        }
+                    }
+                }
+            });
+        }
+        let mut next = [0; PRODUCERS as usize];
+        let mut seen = 0;
+        while seen < PRODUCERS * ITEMS {
+            let Some(claim) = queue.claim(&mut taker, LEN) else {
+                std::hint::spin_loop();
+                continue;
+            };
+            for item in take(queue, &claim) {
+                let (producer, item) = ((item / ITEMS) as usize, item % ITEMS);
+                assert_eq!(item, next[producer], "each producer's items come in their order");
+                next[producer] += 1;
+                seen += 1;
+            }
+        }
+    });
+    assert!(queue.claim(&mut taker, LEN).is_none());
+    assert_eq!(queue.pushed() - taker.skipped(), PRODUCERS * ITEMS);
+}

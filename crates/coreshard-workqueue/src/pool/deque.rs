@@ -98,6 +98,8 @@ pub(crate) struct Owner {
     allowed: Cell<u32>,
     /// What `top` was when that was last changed.
     seen_top: Cell<u32>,
+    /// Nothing is shared.
+    is_serial: Cell<bool>,
 }
 
 /// What became of a pushed job.
@@ -269,8 +271,16 @@ impl Owner {
         self.share(deque, bottom + 1 - self.split.get())
     }
 
+    /// Shares nothing from here on, or shares again. Returns what was so before.
+    pub(crate) fn set_serial(&self, is_serial: bool) -> bool {
+        self.is_serial.replace(is_serial)
+    }
+
     #[cold]
     fn share<P: Platform, T>(&self, deque: &Deque<P, T>, more: u32) -> Pushed {
+        if self.is_serial.get() {
+            return Pushed::Private;
+        }
         self.split.set(self.split.get() + more);
         // Release publishes the places. SeqCst: see `Deque::has_shared`.
         deque.shared.word.fetch_add(u64::from(more) << SPLIT, SeqCst);
@@ -280,10 +290,7 @@ impl Owner {
     /// Opens all jobs to thieves. False if they were.
     pub(crate) fn share_all<P: Platform, T>(&self, deque: &Deque<P, T>) -> bool {
         let private = self.bottom.get() - self.split.get();
-        if private > 0 {
-            self.share(deque, private);
-        }
-        private > 0
+        private > 0 && self.share(deque, private) == Pushed::Shared
     }
 
     /// Allows so many private jobs; none if there was a theft since.

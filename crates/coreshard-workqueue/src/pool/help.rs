@@ -307,9 +307,11 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
     pub(crate) fn spawn(self, part: NonNull<Header<P>>) {
         let forks = &self.context.forks;
         let pushed = self.push_shared(part);
-        debug_assert_eq!(pushed, Pushed::Shared, "it may be spawned");
+        debug_assert_ne!(pushed, Pushed::Full, "it may be spawned");
         forks.spawner.set(Spawner { depth: forks.owner.depth(), ..forks.spawner.get() });
-        self.call_thieves();
+        if pushed == Pushed::Shared {
+            self.call_thieves();
+        }
     }
 }
 

@@ -17,6 +17,8 @@ const WATCHED: u64 = 1 << 63;
 const TAKES_TURNS: u32 = 1;
 /// What has not begun is set aside; see [`LinkHead::stop`].
 const STOPPED: u32 = 2;
+/// What an item forks stays on its worker.
+const SERIAL: u32 = 4;
 
 /// It lies at the start of what the queue keeps for the pool, so that its address leads there.
 #[repr(C)]
@@ -24,7 +26,7 @@ pub(crate) struct LinkHead<P: Platform> {
     /// Items that are over, and refusals; and [`WATCHED`]. Written by workers of the pool.
     done: Padded<P::AtomicU64>,
     queue: &'static QueueSide<P>,
-    /// [`TAKES_TURNS`] from the start or never, [`STOPPED`] once and for good.
+    /// [`TAKES_TURNS`] and [`SERIAL`] from the start or never, [`STOPPED`] once and for good.
     flags: P::AtomicU32,
 }
 fields!(LinkHead<P: Platform> { done, queue, flags });
@@ -43,8 +45,10 @@ pub(crate) struct QueueSide<P: Platform> {
 }
 
 impl<P: Platform> LinkHead<P> {
-    pub(crate) fn new(queue: &'static QueueSide<P>, takes_turns: bool) -> Self {
-        let flags = P::AtomicU32::new(if takes_turns { TAKES_TURNS } else { 0 });
+    pub(crate) fn new(queue: &'static QueueSide<P>, takes_turns: bool, is_serial: bool) -> Self {
+        let flag = |is_set, flag| if is_set { flag } else { 0 };
+        let flags = flag(takes_turns, TAKES_TURNS) | flag(is_serial, SERIAL);
+        let flags = P::AtomicU32::new(flags);
         Self { done: Padded::new(P::AtomicU64::new(0)), queue, flags }
     }
 
@@ -61,6 +65,16 @@ impl<P: Platform> LinkHead<P> {
     pub(super) unsafe fn is_stopped(link: NonNull<Self>) -> bool {
         // SAFETY: by this function's contract.
         unsafe { link.as_ref() }.stopped()
+    }
+
+    /// True if what an item forks stays on its worker.
+    ///
+    /// # Safety
+    /// As of [`Self::on_panic`].
+    #[inline]
+    pub(super) unsafe fn is_serial(link: NonNull<Self>) -> bool {
+        // SAFETY: by this function's contract.
+        unsafe { link.as_ref() }.flags.load(Relaxed) & SERIAL != 0
     }
 
     /// True once what has not begun is set aside.

@@ -115,6 +115,8 @@ impl<P: Platform> Worker<'_, P> {
                 weighed_since: self.weigh_visit(),
             };
             // SAFETY: a link lives until its items are counted, and this one is not yet.
+            self.context.forks.owner.set_serial(unsafe { LinkHead::is_serial(link) });
+            // SAFETY: as above.
             if unsafe { LinkHead::is_stopped(link) } && !item.is_awaited() {
                 return self.set_aside(&mut item);
             }
@@ -214,6 +216,8 @@ impl<P: Platform> Worker<'_, P> {
             }
         }
         self.tally = Batch::none();
+        // What this worker steals is of another item.
+        self.context.forks.owner.set_serial(false);
     }
 
     /// When a visit to a link begins that is to be weighed: the first one, and then one of so many.

@@ -42,6 +42,13 @@ pub(crate) fn inside_item<P: Platform, R>(
     run: impl FnOnce() -> R,
 ) -> R {
     let Some(context) = context_here::<P>() else { return run() };
+    let owner = &context.forks.owner;
+    // SAFETY: the item goes on, so its link is there.
+    let is_serial = unsafe { LinkHead::is_serial(link) };
+    let was_serial = owner.set_serial(is_serial);
+    // What the outer item keeps to itself would be shared with what this one shares.
+    owner.set_serial(is_serial || was_serial);
+    let _restore = RestoreSerial { context, was_serial };
     let (link, whole) = (Cell::new(link.as_ptr().cast_const()), Cell::new(whole));
     context.inside(Frame { link, whole, ..Frame::of_worker() }, run)
 }
@@ -129,6 +136,18 @@ struct Leave<'thread, P: Platform> {
 impl<P: Platform> Drop for Leave<'_, P> {
     fn drop(&mut self) {
         self.context.frame.set(self.outer);
+    }
+}
+
+/// Says whether what is forked is shared as it was before, also where what ran meanwhile panicked.
+struct RestoreSerial<'thread, P: Platform> {
+    context: &'thread Context<P>,
+    was_serial: bool,
+}
+
+impl<P: Platform> Drop for RestoreSerial<'_, P> {
+    fn drop(&mut self) {
+        self.context.forks.owner.set_serial(self.was_serial);
     }
 }
 

@@ -6,6 +6,7 @@ use coreshard_platform::{AtomicInt, Platform};
 
 use super::pool::Pool;
 use super::sizes::Injectors;
+use super::state::Worklist;
 use crate::insight::stats::PoolStats;
 
 impl<P: Platform> Pool<P> {
@@ -13,7 +14,10 @@ impl<P: Platform> Pool<P> {
         let cpu_time = self.charge();
         let state = self.lock();
         let counters = &state.cold().counters;
-        let queued = self.queue.as_ref().map_or(state.queued, Injectors::pushed);
+        let queued = match (&self.queue, &state.worklist) {
+            (Some(queue), Worklist::LockFree(takers)) => queue.pushed(takers),
+            _ => state.queued,
+        };
         PoolStats {
             id: self.id,
             scope: self.attributes.scope,

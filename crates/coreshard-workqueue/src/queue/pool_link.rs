@@ -236,7 +236,7 @@ impl<P: Platform> PoolLink<P> {
             is_direct: is_free && core.insight.is_off(),
             is_direct_unless_drawn: is_free && !core.insight.spans,
             injector_counter: pool.take_counters().unwrap_or(NO_INJECTOR_COUNTER),
-            head: LinkHead::new(&Self::QUEUE_SIDE, limiter.is_some()),
+            head: LinkHead::new(&Self::QUEUE_SIDE, limiter.is_some(), core.is_serial),
             own_queued: Padded::new(P::AtomicU64::new(0)),
             relayed: P::AtomicU64::new(0),
             pool,

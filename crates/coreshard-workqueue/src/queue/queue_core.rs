@@ -24,6 +24,8 @@ pub(crate) struct QueueCore<P: Platform> {
     pub(super) panic_handler: Option<PanicHandler>,
     pub(super) panic_policy: PanicPolicy,
     pub(crate) is_ordered: bool,
+    /// What an item forks stays on its worker.
+    pub(super) is_serial: bool,
     /// Items of the queue need a permit, until they begin.
     pub(super) capacity: Option<Arc<Capacity<P>>>,
     pub(super) timers: Arc<Timers<P>>,
@@ -53,6 +55,7 @@ impl<P: Platform> QueueCore<P> {
             panic_handler: None,
             panic_policy: PanicPolicy::default(),
             is_ordered: false,
+            is_serial: false,
             capacity,
             timers: Arc::new(Timers::new(Err)),
             queue: OnceLock::new(),

@@ -54,6 +54,7 @@ impl<P: Platform> Shared<P> {
             panic_handler: request.panic_handler.clone(),
             panic_policy: request.panic_policy,
             is_ordered: request.max_active == MaxActive::Ordered,
+            is_serial: request.is_serial,
             capacity: request.capacity.map(Capacity::new),
             timers: Arc::clone(&machine.timers),
             queue: OnceLock::new(),

@@ -70,6 +70,7 @@ impl<P: Platform> Runtime<P> {
             priority: Priority::default(),
             max_active: MaxActive::Unlimited,
             capacity: None,
+            is_serial: false,
             is_contradictory: false,
             wake: Wake::default(),
             intake: Intake::default(),
@@ -190,8 +191,8 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
     /// Limits how many items of this queue are in the pools at once; further ones wait in the order
     /// in which they came. Default: no limit.
     ///
-    /// The limit counts items, not threads: a loop, a [`join`](crate::join) or a scope inside an item still uses other workers. A
-    /// limit costs a lock that all the queue's items pass.
+    /// The limit counts items, not threads: a loop or a [`join`](crate::join) inside an item still uses other workers, unless the
+    /// queue has [`serial_items`](Self::serial_items). A limit costs a lock that all the queue's items pass.
     ///
     /// # Examples
     /// ```
@@ -241,7 +242,8 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
 
     /// Runs one item at a time, in the order in which they were queued, whatever pools they run in.
     ///
-    /// That holds for items, not for threads: a loop, a [`join`](crate::join) or a scope inside an item still uses other workers.
+    /// That holds for items, not for threads: a loop or a [`join`](crate::join) inside an item still uses other workers, unless
+    /// the queue has [`serial_items`](Self::serial_items).
     ///
     /// # Examples
     /// ```
@@ -260,6 +262,28 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
     #[doc(alias("alloc_ordered_workqueue", "FIFO"))]
     pub fn ordered(self) -> Self {
         self.limit(MaxActive::Ordered)
+    }
+
+    /// Runs each item on one thread: the pieces of a loop and the halves of a [`join`](crate::join) inside it stay on its
+    /// worker. With [`max_active`](Self::max_active) or [`ordered`](Self::ordered) the limit then bounds threads as well.
+    /// Default: `false`.
+    ///
+    /// What a [`scope`](Workqueue::scope) queues is an item of its own, and counts against the limit.
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = coreshard::workqueue()?.name("licences").max_active(1).serial_items(true).build()?;
+    /// let threads = queue.submit(|| {
+    ///     let here = || std::thread::current().id();
+    ///     coreshard::join(here, here)
+    /// })?;
+    /// let (first, second) = threads.join()?;
+    /// assert_eq!(first, second);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn serial_items(mut self, is_serial: bool) -> Self {
+        self.request.is_serial = is_serial;
+        self
     }
 
     /// How many items may wait in the queue: were accepted, and have not begun. So the queue's memory is

@@ -32,6 +32,8 @@ pub(crate) struct Request {
     pub(crate) stack_bytes: Option<usize>,
     pub(crate) rescuer: Option<u64>,
     pub(crate) panic_handler: Option<PanicHandler>,
+    /// What an item forks stays on its worker.
+    pub(crate) is_serial: bool,
     pub(crate) panic_policy: PanicPolicy,
     pub(crate) insight: Wanted,
 }

@@ -92,7 +92,7 @@ impl Model {
                 Begin::Run => break,
                 Begin::Void => return true,
                 Begin::Busy => {
-                    drop(self.over.wait_until(None, || self.state.await_turn(number)));
+                    let _ = self.over.wait_until(None, || self.state.await_turn(number));
                 }
             }
         }

@@ -1,11 +1,14 @@
 //! Loops with results: in order, whoever computes what; with panics, and with an early end.
 
+use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::time::Duration;
 
 use coreshard_platform::{Host, affinity};
 use coreshard_topology::{Scope, Topology};
-use coreshard_workqueue::{Refused, RefusedReason, Runtime, Workqueue};
+use coreshard_workqueue::{Refused, RefusedReason, Runtime, Workqueue, join};
 use testing::{NEVER, within};
 
 fn on_queues(test: impl Fn(&Workqueue<Host>) + Send + Sync + 'static) {
@@ -167,5 +170,61 @@ fn a_queue_that_is_shut_down_refuses_loops() {
         assert!(queue.map_reduce(0..3, |number| number, |one, _| one).is_err());
         assert!(queue.try_for_each(0..3, |_| Ok::<_, ()>(())).is_err());
         assert!(queue.for_each_chunk(0..3, 2, |_, _| ()).is_err());
+    });
+}
+
+/// Threads that ran parts of a loop and of joins, which are one item of the queue.
+fn threads_of_an_item(queue: &Workqueue<Host>) -> usize {
+    let threads = Mutex::new(HashSet::new());
+    let body = || {
+        threads.lock().unwrap().insert(std::thread::current().id());
+        std::thread::sleep(Duration::from_micros(200));
+    };
+    let item = || {
+        queue.for_each_range(0..64, |range| range.for_each(|_| body())).unwrap();
+        join::<Host, _, _>(|| join::<Host, _, _>(body, body), || join::<Host, _, _>(body, body));
+    };
+    queue.install(item).unwrap();
+    threads.into_inner().unwrap().len()
+}
+
+fn queues(is_serial: [bool; 2]) -> [Workqueue<Host>; 2] {
+    let topology = Topology::from_synthetic("package:1 l3:1 core:2 pu:1").unwrap();
+    let runtime = Runtime::builder(topology).laid_over(affinity().unwrap()).build().unwrap();
+    is_serial.map(|is_serial| {
+        let builder = runtime.workqueue().scope(Scope::System).max_active(1);
+        builder.serial_items(is_serial).build().unwrap()
+    })
+}
+
+#[test]
+fn the_items_of_a_serial_queue_stay_on_one_thread_each() {
+    within(NEVER, || {
+        let [serial, other] = queues([true, false]);
+        // An item of the one runs on a worker that has run items of the other, and the other way round.
+        for _ in 0..3 {
+            for _ in 0..10 {
+                assert_eq!(threads_of_an_item(&serial), 1);
+            }
+            while threads_of_an_item(&other) == 1 {}
+        }
+    });
+}
+
+/// An item that runs inside another one of a serial queue shares nothing either: with its own it would share what that one keeps.
+#[test]
+fn an_item_inside_one_of_a_serial_queue_is_serial_and_the_one_around_it_is_not() {
+    within(NEVER, || {
+        let [serial, other] = queues([true, false]);
+        for _ in 0..3 {
+            let (inner, threads) = other
+                .install(|| {
+                    let inner = serial.install(|| threads_of_an_item(&serial)).unwrap();
+                    (inner, (0..).find(|_| threads_of_an_item(&other) > 1))
+                })
+                .unwrap();
+            assert_eq!(inner, 1);
+            assert!(threads.is_some());
+        }
     });
 }
