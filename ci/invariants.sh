@@ -59,9 +59,9 @@ crates/coreshard-workqueue/src/base/budget.rs     wakes its own poller, inside i
 crates/coreshard-workqueue/src/task/yield_now.rs  as in budget.rs
 crates/coreshard-workqueue/src/work/work_core.rs       a work item's function: Token::run calls it through the net, the item's Drop drops it there
 crates/coreshard-workqueue/src/queue/change.rs    the closures are this file's own
-crates/coreshard-workqueue/src/pool/jobs.rs        closures of this crate's, which call a user's through the net
-crates/coreshard-workqueue/src/pool/members.rs     the bodies of our own threads
-crates/coreshard-workqueue/src/pool/team_set.rs    on the thread that makes a team: its names before anything is reserved, its starts through the net
+crates/coreshard-workqueue/src/pool/jobs/job_list.rs closures of this crate's, which call a user's through the net
+crates/coreshard-workqueue/src/pool/members.rs     on the thread that makes a team: its names before anything is reserved, its starts through the net
+crates/coreshard-workqueue/src/pool/start.rs       the bodies of our own threads
 crates/coreshard-workqueue/src/team/               as in jobs.rs and team_set.rs; nothing of a builder's is called or dropped elsewhere
 crates/coreshard-workqueue/src/callbacks.rs        what is left to be called: through the net, here
 crates/coreshard-block/src/backend/channel.rs      a channel's waker: each caller of it is in front of the net, or is the channel's own thread

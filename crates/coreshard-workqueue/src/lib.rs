@@ -14,7 +14,7 @@
 //! 3. What a worker has claimed is in its range, open to thieves of the same pool.
 //! 4. A pool link lives until every item that was accepted through it is done.
 //!
-//! `README.md` in `intake`, `pool`, `queue`, `task`, `timers` and `work`, and `pool/FORKS.md` tell the
+//! `README.md` in `intake`, `pool`, `queue`, `task`, `timers` and `work`, and `pool/README.md` tell the
 //! protocols: states, steps, and why no item and no wake-up is lost.
 
 #![warn(missing_debug_implementations)]

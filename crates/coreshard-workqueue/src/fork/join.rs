@@ -8,7 +8,7 @@ use coreshard_platform::Platform;
 use coreshard_platform::user::{self, User};
 
 use crate::base::error::Forked;
-use crate::pool::{CurrentWorker, Job, Popped, Pushed, WholeName, report_here};
+use crate::pool::{CurrentWorker, Job, JobId, Popped, Pushed, report_here};
 
 /// Runs `a` and `b` and returns both results.
 ///
@@ -51,7 +51,7 @@ where
 #[derive(Clone, Copy)]
 pub(crate) struct LoopPiece {
     /// Until the result is there, this worker runs any parts of the loop of this name.
-    pub(crate) name: WholeName,
+    pub(crate) name: JobId,
     /// Whether its pieces are long: then none is kept from others who have nothing to do.
     pub(crate) are_long: bool,
     /// Whether what is offered is worth a wake-up of its own, though others may be on their way.

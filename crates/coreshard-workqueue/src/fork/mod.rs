@@ -1,4 +1,4 @@
-//! Fork and join inside an item, and loops made of them. `pool/FORKS.md` tells the protocol.
+//! Fork and join inside an item, and loops made of them. `pool/README.md` tells the protocol.
 
 mod elements;
 mod join;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use coreshard_platform::{AtomicInt, Platform};
 
 use super::{LoopPiece, join_in};
-use crate::pool::{CurrentWorker, WholeName};
+use crate::pool::{CurrentWorker, JobId};
 
 /// Pieces a worker gets if all are alike and nobody steals: enough for the others to take some
 /// from who is late, few enough to cost next to nothing.
@@ -87,7 +87,7 @@ impl<P: Platform> LoopHead<P> {
             element_ps = first_ps;
         }
         LoopPiece {
-            name: WholeName::at(self),
+            name: JobId::at(self),
             are_long: is_unknown || takes(self.first_len, first_ps) >= LONG,
             is_worth_another: takes(len, element_ps) >= WORTH_A_WAKE_UP,
         }
@@ -190,7 +190,7 @@ where
     let head = LoopHead::<P>::new(whole.len(), cuts);
     let run = || tree::<P, W, R>(whole, cuts, &head, leaf, reduce);
     match CurrentWorker::<P>::here() {
-        Some(worker) => worker.in_loop(WholeName::at(&raw const head), false, run),
+        Some(worker) => worker.in_loop(JobId::at(&raw const head), false, run),
         None => run(),
     }
 }
@@ -219,7 +219,7 @@ where
         |stolen| match CurrentWorker::<P>::here().filter(|_| stolen) {
             Some(thief) => {
                 let cuts = Cuts { left: cuts.when_stolen, is_stolen: true, ..cuts };
-                let name = WholeName::at(head);
+                let name = JobId::at(head);
                 thief.in_loop(name, true, || tree::<P, W, R>(second, cuts, head, leaf, reduce))
             }
             None => tree::<P, W, R>(second, fewer, head, leaf, reduce),

@@ -16,11 +16,13 @@ use std::time::Duration;
 
 use coreshard_platform::{Lock, Platform, ThreadId};
 
-use super::links::LinkTag;
+use super::link::LinkTag;
+use super::slots::{Slots, WorkerSlot};
 use crate::insight::Tally;
 
+/// The book of a pool's CPU time.
 pub(super) struct Accounts<P: Platform> {
-    pub(super) book: Lock<P, Book<P>>,
+    book: Lock<P, Book<P>>,
 }
 
 /// Which of a worker's visits are timed: the first, and then one after 1 to 32 others, drawn evenly.
@@ -53,26 +55,26 @@ impl WeighedVisits {
 /// When a pool's queues weigh more than this together, all lose half: so weights are those of late.
 const MAX_WEIGHT_NS: u64 = 1_000_000_000;
 
-pub(super) struct Book<P: Platform> {
-    pub(super) workers: Vec<Account>,
+struct Book<P: Platform> {
+    workers: Vec<Account>,
     /// Of all workers there ever were.
-    pub(super) total: Duration,
+    total: Duration,
     /// By pool link tag.
-    pub(super) links: Vec<Option<Charged<P>>>,
+    links: Vec<Option<Charged<P>>>,
 }
 
 /// A pool link that CPU time is charged to.
-pub(super) struct Charged<P: Platform> {
-    pub(super) tally: Arc<Tally<P>>,
-    pub(super) weight_ns: u64,
+struct Charged<P: Platform> {
+    tally: Arc<Tally<P>>,
+    weight_ns: u64,
 }
 
-pub(super) struct Account {
-    pub(super) thread: ThreadId,
-    pub(super) worker: usize,
-    pub(super) counted: Duration,
+struct Account {
+    thread: ThreadId,
+    worker: usize,
+    counted: Duration,
     /// Items that the worker had begun when it was last looked at.
-    pub(super) items_begun: u64,
+    items_begun: u64,
 }
 
 impl<P: Platform> Accounts<P> {
@@ -80,10 +82,83 @@ impl<P: Platform> Accounts<P> {
         let book = Book { workers: Vec::new(), total: Duration::ZERO, links: Vec::new() };
         Self { book: Lock::new(book) }
     }
+
+    /// The items of the pool link with this tag are counted here.
+    pub(super) fn open_tally(&self, LinkTag(tag): LinkTag, tally: &Arc<Tally<P>>) {
+        let tag = usize::from(tag);
+        let links = &mut self.book.lock().links;
+        if links.len() <= tag {
+            links.resize_with(tag + 1, || None);
+        }
+        links[tag] = Some(Charged { tally: Arc::clone(tally), weight_ns: 0 });
+    }
+
+    /// The pool link goes.
+    pub(super) fn close_tally(&self, LinkTag(tag): LinkTag, slots: &Slots<P>) {
+        // Its last items' CPU time is still its own.
+        self.charge(slots);
+        self.book.lock().links[usize::from(tag)] = None;
+    }
+
+    /// A worker begins, on its own thread. False on a platform that cannot tell CPU time.
+    pub(super) fn open(&self, slot: &WorkerSlot<P>, worker: usize) -> bool {
+        let thread = slot.thread_id();
+        let Some(counted) = P::cpu_time_of(thread) else { return false };
+        let mut book = self.book.lock();
+        // What it took to get here is the pool's, not a queue's.
+        book.total += counted;
+        book.workers.push(Account { thread, worker, counted, items_begun: slot.begun() });
+        true
+    }
+
+    /// A worker ends, on its own thread.
+    pub(super) fn close(&self, slot: &WorkerSlot<P>) {
+        let thread = slot.thread_id();
+        let mut book = self.book.lock();
+        if let Some(at) = book.workers.iter().position(|account| account.thread == thread) {
+            book.charge(at, slot);
+            book.workers.swap_remove(at);
+        }
+    }
+
+    /// A visit to a pool link took so long.
+    #[cold]
+    pub(super) fn weigh(&self, tag: LinkTag, ns: u64) {
+        self.book.lock().weigh(tag, ns);
+    }
+
+    /// Brings the book up to date. The CPU time of all workers that there were; zero on a platform
+    /// that cannot tell.
+    pub(super) fn charge(&self, slots: &Slots<P>) -> Duration {
+        let mut book = self.book.lock();
+        for at in 0..book.workers.len() {
+            let worker = book.workers[at].worker;
+            book.charge(at, slots.get(worker));
+        }
+        book.total
+    }
+
+    /// Counts that a worker's place was handed over, since its item blocked.
+    pub(super) fn count_hand_over(&self, slot: &WorkerSlot<P>) {
+        self.with_tally(slot, Tally::count_hand_over);
+    }
+
+    /// Counts that a worker's item kept its CPU for too long.
+    pub(super) fn count_hog(&self, slot: &WorkerSlot<P>) {
+        self.with_tally(slot, Tally::count_cpu_hog);
+    }
+
+    fn with_tally(&self, slot: &WorkerSlot<P>, count: impl FnOnce(&Tally<P>)) {
+        let find = |tag| self.book.lock().link(tag).map(|link| Arc::clone(&link.tally));
+        if let Some(tally) = slot.latest_link().and_then(find) {
+            count(&tally);
+        }
+    }
 }
 
 impl<P: Platform> Book<P> {
-    pub(super) fn charge(&mut self, at: usize, latest: Option<LinkTag>, items_begun: u64) {
+    fn charge(&mut self, at: usize, slot: &WorkerSlot<P>) {
+        let (latest, items_begun) = (slot.latest_link(), slot.begun());
         let account = &mut self.workers[at];
         let Some(used) = P::cpu_time_of(account.thread) else { return };
         let added = used.saturating_sub(account.counted);
@@ -102,7 +177,7 @@ impl<P: Platform> Book<P> {
         }
     }
 
-    pub(super) fn weigh(&mut self, LinkTag(tag): LinkTag, ns: u64) {
+    fn weigh(&mut self, LinkTag(tag): LinkTag, ns: u64) {
         let Some(Some(link)) = self.links.get_mut(usize::from(tag)) else { return };
         link.weight_ns += ns;
         if self.links.iter().flatten().map(|link| link.weight_ns).sum::<u64>() > MAX_WEIGHT_NS {
@@ -110,11 +185,7 @@ impl<P: Platform> Book<P> {
         }
     }
 
-    pub(super) fn tally(&self, tag: LinkTag) -> Option<Arc<Tally<P>>> {
-        self.link(tag).map(|link| Arc::clone(&link.tally))
-    }
-
-    pub(super) fn link(&self, LinkTag(tag): LinkTag) -> Option<&Charged<P>> {
+    fn link(&self, LinkTag(tag): LinkTag) -> Option<&Charged<P>> {
         self.links.get(usize::from(tag))?.as_ref()
     }
 }

@@ -4,11 +4,14 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use coreshard_platform::{Host, Platform};
+use coreshard_platform::{Host, Platform, Time};
 
 use super::context::with_context;
+use super::current::{CurrentWorker, WaitKind};
 use super::pool::Pool;
-use super::state::{Blocked, Kick, State};
+use super::roster::Blocked;
+use super::team::patience;
+use crate::base::latch::Latch;
 
 /// Calls `work`, which may block, and lets another worker run meanwhile.
 ///
@@ -70,7 +73,7 @@ impl<P: Platform> fmt::Debug for Blocking<P> {
 pub(crate) fn blocking_if_relieved<P: Platform, R>(work: impl FnOnce() -> R) -> Option<R> {
     let worker = with_context::<P, _>(|context| (Arc::clone(&context.pool), context.index));
     let stand_in = worker.and_then(|(pool, worker)| StandIn::begin(pool, worker));
-    if stand_in.as_ref().is_some_and(|stand_in| !stand_in.pool.lock().goes_on()) {
+    if stand_in.as_ref().is_some_and(|stand_in| !stand_in.pool.lock_state().goes_on()) {
         return None;
     }
     Some(work())
@@ -90,22 +93,22 @@ impl<P: Platform> StandIn<P> {
     /// `None` where the worker is not counted among those that run: the outermost call answers for it,
     /// or it is inside a hook, first or last.
     fn begin(pool: Arc<Pool<P>>, worker: usize) -> Option<Self> {
-        let mut state = pool.lock();
-        if matches!(state.blocked_as[worker], Blocked::Declared | Blocked::Leaving)
-            || state.stands_by(worker)
+        let mut state = pool.lock_state();
+        if matches!(state.roster.blocked_as(worker), Blocked::Declared | Blocked::Leaving)
+            || state.roster.stands_by(worker)
         {
             return None;
         }
+        let hand_overs = &mut state.cold_mut().counters.hand_overs;
+        *hand_overs += 1;
+        let hand_over = *hand_overs;
         state.set_blocked(worker, Blocked::Declared);
-        let cold = state.cold_mut();
-        cold.counters.hand_overs += 1;
-        let hand_over = cold.counters.hand_overs;
-        cold.declared[worker] = hand_over;
+        state.roster.declare_blocked(worker, hand_over);
         let (kick, spare) = state.find_stand_in(&pool);
         pool.unlock_and_kick(state, kick);
         // Perhaps nobody is left to do what comes.
         pool.monitor.notice_work();
-        pool.count_hand_over(worker);
+        pool.accounts.count_hand_over(pool.slots.get(worker));
         if let Some(spare) = spare {
             pool.start_spare(spare);
         }
@@ -120,46 +123,85 @@ impl<P: Platform> Drop for StandIn<P> {
             return;
         }
         // The pool may now run one more than its limit; the next that looks for work lies down.
-        self.pool.lock().end_hand_over(self.worker, self.hand_over);
+        self.pool.lock_state().roster.end_declared(self.worker, self.hand_over);
     }
 }
 
-impl<P: Platform> State<P> {
-    /// Where it has ended already, by a look for another item, the index may be blocked for another reason, or another
-    /// thread's.
-    fn end_hand_over(&mut self, worker: usize, hand_over: u64) {
-        let is_declared = self.blocked_as[worker] == Blocked::Declared;
-        if is_declared && self.cold().declared[worker] == hand_over {
-            self.set_blocked(worker, Blocked::No);
+/// Called now and then inside an item that computes for long: lets others go first that wait for its worker. True if
+/// some did.
+///
+/// An item cannot be put back into its queue, and no other one is run on top of it, which might need what this one
+/// holds. So the worker's *place* is given away: if an item or a forked job waits in its pool, the worker counts as
+/// blocked, another one of the pool is woken or started in its place, and this thread yields its CPU to it
+/// (sched_yield(2)). From then on both run, and the kernel shares the CPUs out between them, until this item is over:
+/// then its worker lies down, if the pool has more than it may run. However often an item yields, it has one
+/// stand-in. This is what the pool's monitor does for an item that computes for 10 ms, sooner and without its being
+/// told as a CPU hog.
+///
+/// Not while it holds a lock that other items take: they come at once then, and wait for it, and each that is found to
+/// wait gets a stand-in, too.
+///
+/// Where nothing waits it costs the pool's lock once. On a thread that is no worker it yields the CPU, and is false.
+/// Inside a future, [`yield_now`](crate::yield_now) is better: a future can be put back.
+///
+/// # Examples
+/// ```
+/// let queue = coreshard::workqueue()?.name("primes").build()?;
+/// let sum = queue.submit(|| {
+///     (0..100_u64).map(|part| {
+///         coreshard::yield_item();
+///         (0..1_000).map(|number| part * number).sum::<u64>()
+///     }).sum::<u64>()
+/// })?;
+/// assert_eq!(sum.join()?, 2_472_525_000);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn yield_item<P: Platform>() -> bool {
+    let Some(pool) = with_context::<P, _>(|context| Arc::clone(&context.pool)) else {
+        P::yield_now();
+        return false;
+    };
+    let others_wait = {
+        let mut state = pool.lock_state();
+        state.has_work(&pool)
+    };
+    if others_wait {
+        blocking::<P, _>(P::yield_now);
+    }
+    others_wait
+}
+
+/// This thread, where it is a team's member.
+fn member_here<P: Platform>() -> Option<CurrentWorker<'static, P>> {
+    CurrentWorker::<P>::here().filter(|worker| worker.pool().is_team())
+}
+
+/// Waits until `done` is open, which no other thread waits for. False in a process that was forked since it was made: there it
+/// may never open.
+pub(crate) fn wait_for_workers<P: Platform>(done: &Latch<P>) -> bool {
+    match member_here::<P>() {
+        Some(member) => done.is_open() || member.wait_in_team(done, WaitKind::OF_PART),
+        None => blocking::<P, _>(|| done.wait()),
+    }
+}
+
+/// As [`wait_for_workers`], until `deadline` and for something that others wait for, too: `wait` waits until a time, or for ever, and
+/// says whether it is there. False if it is not.
+pub(crate) fn wait_in_turns<P: Platform>(
+    deadline: Option<Time>,
+    mut wait: impl FnMut(Option<Time>) -> bool,
+) -> bool {
+    let Some(member) = member_here::<P>() else { return blocking::<P, _>(|| wait(deadline)) };
+    let mut waits = 0;
+    loop {
+        let turn_ends = P::now() + patience(waits);
+        let until = deadline.map_or(turn_ends, |deadline| deadline.min(turn_ends));
+        if blocking::<P, _>(|| wait(Some(until))) {
+            return true;
         }
-    }
-
-    /// After a worker was blocked: who takes its place, and does what is left or what comes.
-    pub(super) fn find_stand_in(&mut self, pool: &Pool<P>) -> (Option<Kick>, Option<usize>) {
-        self.tell_of_thieves(pool);
-        let left = self.has_work_for(pool, 1);
-        let kick = self.pass_on(pool, left);
-        let spare = if kick.is_none() { self.reserve_spare(pool) } else { None };
-        (kick.or_else(|| self.call_rescuer()), spare)
-    }
-
-    /// True if a worker is there that does not wait inside an item, or is on its way.
-    fn goes_on(&self) -> bool {
-        self.active() > 0 || self.idle_count() > 0 || self.starting > 0
-    }
-
-    /// True if something waits that one of so many more workers would do.
-    pub(super) fn has_work_for(&mut self, pool: &Pool<P>, more: usize) -> bool {
-        self.items_wait(pool) || self.may_steal(pool, more) && pool.has_forks()
-    }
-
-    /// True if an item waits, in the intake or in a claim, or a forked job.
-    pub(super) fn has_work(&mut self, pool: &Pool<P>) -> bool {
-        self.items_wait(pool) || pool.has_forks()
-    }
-
-    /// True if an item waits, in the intake or in a claim.
-    pub(super) fn items_wait(&mut self, pool: &Pool<P>) -> bool {
-        pool.has_open_items() || self.has_queued(pool)
+        if deadline.is_some_and(|deadline| P::now() >= deadline) {
+            return false;
+        }
+        waits = if member.run_mail() || member.run_unawaited() { 0 } else { waits + 1 };
     }
 }

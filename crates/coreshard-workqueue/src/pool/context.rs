@@ -1,19 +1,25 @@
-//! What code on a worker's thread may ask about its worker.
+//! What code on a worker's thread may ask about its worker, and what it is inside of.
+#![allow(unsafe_code)]
 
 use std::cell::{Cell, OnceCell};
+use std::marker::PhantomData;
 use std::ops::Deref;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
-use coreshard_platform::{LocalKey, Platform};
+use coreshard_platform::user::Thrown;
+use coreshard_platform::{AtomicInt, LocalKey, Platform, stack_pointer};
+use coreshard_topology::PodId;
 
-use super::deque::Owner;
-use super::frame::Frame;
-use super::jobs::Fifo;
-use super::parts::Tickets;
+use super::frame::{Frame, Inside};
+use super::jobs::{Fifo, Owner, Tickets, fifo};
+use super::link::LinkHead;
 use super::pool::{Neighbours, Pool};
-use super::slot::WorkerSlot;
+use super::slots::WorkerSlot;
+use crate::base::item::Name;
 use crate::base::latch::Latch;
+use crate::insight::stats::PoolId;
 
 /// What code on a worker's thread may ask about it; reached through the platform's local pointer.
 pub(super) struct Context<P: Platform> {
@@ -31,6 +37,32 @@ pub(super) struct Context<P: Platform> {
     pub(super) frame: Cell<*const Frame<P>>,
     /// Where the thread's stack begins, about.
     pub(super) base: usize,
+}
+
+impl<P: Platform> Context<P> {
+    /// That of the worker with this index, on its thread, whose outermost frame is `frame`.
+    pub(super) fn new(pool: &Arc<Pool<P>>, index: usize, frame: &Frame<P>) -> Self {
+        Self {
+            pool: Arc::clone(pool),
+            own_pool: OwnPool::new(pool),
+            index,
+            slot: NonNull::from(pool.slots.get(index)),
+            forks: Forks::new(),
+            in_order: fifo(),
+            producer: Cell::new(None),
+            frame: Cell::new(frame),
+            base: stack_pointer(),
+        }
+    }
+
+    /// Calls `run` inside one more frame.
+    #[inline]
+    fn inside<R>(&self, frame: Frame<P>, run: impl FnOnce() -> R) -> R {
+        let frame = Frame { outer: self.frame.get(), ..frame };
+        self.frame.set(&raw const frame);
+        let _leave = Leave { context: self, outer: frame.outer };
+        run()
+    }
 }
 
 /// A worker's pool in a cell of the worker's own: it is cloned on a line that no other worker counts on.
@@ -52,7 +84,6 @@ impl<P: Platform> Deref for OwnPool<P> {
 /// The context of the worker on this thread, if there is one. It is not `Sync`, so the reference
 /// stays on this thread; what it is used for must be over before the worker's item is.
 #[inline]
-#[allow(unsafe_code)]
 pub(super) fn context_here<'item, P: Platform>() -> Option<&'item Context<P>> {
     let context = P::local(LocalKey::Worker).cast::<Context<P>>();
     // SAFETY: the pointer is set by `Worker::start` to a context on its own stack, for as long as it
@@ -79,8 +110,8 @@ pub(super) struct Forks<P: Platform> {
     pub(super) owner: Owner,
     /// It is counted in its pool's `forking`.
     pub(super) counted: Cell<bool>,
-    /// What the worker does a part of; null for nothing.
-    pub(super) whole: Cell<*const Latch<P>>,
+    /// The job of which the worker runs a subtask; null for none.
+    pub(super) root: Cell<*const Latch<P>>,
     pub(super) spawner: Cell<Spawner<P>>,
     /// How many times this thread is inside something of which others run parts that are not on its stack.
     pub(super) stolen: Cell<u32>,
@@ -93,12 +124,12 @@ pub(super) struct Forks<P: Platform> {
 }
 
 impl<P: Platform> Forks<P> {
-    pub(super) fn new() -> Self {
+    fn new() -> Self {
         Self {
             owner: Owner::default(),
             counted: Cell::new(false),
-            whole: Cell::new(ptr::null()),
-            spawner: Cell::new(Spawner { whole: ptr::null(), depth: 0, place: SpawnPlace::NONE }),
+            root: Cell::new(ptr::null()),
+            spawner: Cell::new(Spawner { root: ptr::null(), depth: 0, place: SpawnPlace::NONE }),
             stolen: Cell::new(0),
             uncalled: Cell::new((0, 0)),
             has_just_come: Cell::new(true),
@@ -110,7 +141,7 @@ impl<P: Platform> Forks<P> {
 
 /// Of what parts can be spawned on the worker's stack.
 pub(super) struct Spawner<P: Platform> {
-    pub(super) whole: *const Latch<P>,
+    pub(super) root: *const Latch<P>,
     /// How deep the stack is if nothing else is on top.
     pub(super) depth: u32,
     pub(super) place: SpawnPlace,
@@ -136,3 +167,169 @@ impl<P: Platform> Clone for Spawner<P> {
 }
 
 impl<P: Platform> Copy for Spawner<P> {}
+
+/// A worker, by its pool and number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct WorkerPlace {
+    pub(crate) pool: PoolId,
+    pub(crate) pod: PodId,
+    pub(crate) worker: usize,
+    pub(crate) is_rescuer: bool,
+}
+
+/// That of the worker on this thread, if there is one.
+#[inline]
+pub(crate) fn worker_here<P: Platform>() -> Option<WorkerPlace> {
+    with_context::<P, _>(|context| WorkerPlace {
+        pool: context.pool.id,
+        pod: context.pool.place.pod,
+        worker: context.index,
+        is_rescuer: context.pool.is_rescuer(context.index),
+    })
+}
+
+/// True on a worker's thread.
+#[inline]
+pub(crate) fn is_worker<P: Platform>() -> bool {
+    with_context::<P, _>(|_| ()).is_some()
+}
+
+/// Calls `run` as the function of the item at `work`, which says in `behind` of which queue it has been
+/// queued meanwhile.
+#[inline]
+pub(crate) fn inside_work<P: Platform, R>(
+    work: *const (),
+    name: &'static Name,
+    behind: &P::AtomicU64,
+    run: impl FnOnce() -> R,
+) -> R {
+    let outer_name = set_function::<P>(name);
+    let _restore = Restore::<P> { outer_name, platform: PhantomData };
+    let Some(context) = context_here::<P>() else { return run() };
+    context.inside(Frame { work, behind, ..Frame::of_worker() }, run)
+}
+
+/// Calls `run` as an item of `link`, inside what this thread is inside of. `whole` is what opens when that is over; it may be
+/// null.
+pub(crate) fn inside_item<P: Platform, R>(
+    link: NonNull<LinkHead<P>>,
+    whole: *const (),
+    run: impl FnOnce() -> R,
+) -> R {
+    let Some(context) = context_here::<P>() else { return run() };
+    let owner = &context.forks.owner;
+    // SAFETY: the item goes on, so its link is there.
+    let is_serial = unsafe { LinkHead::is_serial(link) };
+    let was_serial = owner.set_serial(is_serial);
+    // What the outer item keeps to itself would be shared with what this one shares.
+    owner.set_serial(is_serial || was_serial);
+    let _restore = RestoreSerial { context, was_serial };
+    let (link, whole) = (Cell::new(link.as_ptr().cast_const()), Cell::new(whole));
+    context.inside(Frame { link, whole, ..Frame::of_worker() }, run)
+}
+
+/// True if this thread is inside the item that is over when `whole` opens.
+pub(crate) fn is_inside<P: Platform>(whole: *const ()) -> bool {
+    // SAFETY: it is the innermost one.
+    unsafe {
+        Frame::find(innermost::<P>(), |frame| ptr::eq(frame.whole.get(), whole)) != Inside::No
+    }
+}
+
+/// Calls `run`, which is a job of a thread that was inside `forker` then.
+pub(crate) fn inside_forker<P: Platform, R>(forker: *const Frame<P>, run: impl FnOnce() -> R) -> R {
+    match context_here::<P>() {
+        Some(context) if !forker.is_null() => {
+            context.inside(Frame { forker, ..Frame::of_worker() }, run)
+        }
+        _ => run(),
+    }
+}
+
+/// What this thread is inside of, for a job that it gives to another; null if it is no worker.
+pub(crate) fn innermost<P: Platform>() -> *const Frame<P> {
+    with_context::<P, _>(|context| context.frame.get()).unwrap_or(ptr::null())
+}
+
+/// True if this thread is inside the function of the item at `work`.
+pub(crate) fn runs_work<P: Platform>(work: *const ()) -> bool {
+    // SAFETY: it is the innermost one.
+    unsafe { Frame::find(innermost::<P>(), |frame| ptr::eq(frame.work, work)) != Inside::No }
+}
+
+/// True if the queue of this name has an item that cannot begin before this thread is back: a reusable one
+/// that this thread is inside of.
+pub(crate) fn is_waited_for_by<P: Platform>(queue: u64) -> bool {
+    let is = |frame: &Frame<P>| {
+        // SAFETY: what a frame leads to is there while this thread is inside of it.
+        unsafe { frame.behind.as_ref() }.is_some_and(|behind| behind.load(Relaxed) == queue)
+    };
+    // SAFETY: it is the innermost one.
+    unsafe { Frame::find(innermost::<P>(), is) != Inside::No }
+}
+
+/// Whether this thread is inside an item whose link satisfies `of`. The link is there while `of` looks at it.
+#[inline]
+pub(crate) fn inside<P: Platform>(mut of: impl FnMut(NonNull<LinkHead<P>>) -> bool) -> Inside {
+    // A link outlives its items, and where a frame tells one, that item goes on.
+    let is = |frame: &Frame<P>| NonNull::new(frame.link.get().cast_mut()).is_some_and(&mut of);
+    // SAFETY: it is the innermost one.
+    unsafe { Frame::find(innermost::<P>(), is) }
+}
+
+/// Tells the queue whose item this worker is inside of of a panic that no handle will tell of.
+#[cold]
+pub(crate) fn report_here<P: Platform>(thrown: Thrown) {
+    let mut innermost = None;
+    let _ = inside::<P>(|link| {
+        innermost = Some(link);
+        true
+    });
+    if let Some(link) = innermost {
+        // SAFETY: this thread is inside an item of that link, which goes on.
+        unsafe { LinkHead::on_panic(link, thrown) };
+    }
+}
+
+/// Takes a frame off, also where what ran in it panicked.
+struct Leave<'thread, P: Platform> {
+    context: &'thread Context<P>,
+    outer: *const Frame<P>,
+}
+
+impl<P: Platform> Drop for Leave<'_, P> {
+    fn drop(&mut self) {
+        self.context.frame.set(self.outer);
+    }
+}
+
+/// Says whether what is forked is shared as it was before, also where what ran meanwhile panicked.
+struct RestoreSerial<'thread, P: Platform> {
+    context: &'thread Context<P>,
+    was_serial: bool,
+}
+
+impl<P: Platform> Drop for RestoreSerial<'_, P> {
+    fn drop(&mut self) {
+        self.context.forks.owner.set_serial(self.was_serial);
+    }
+}
+
+/// Says to the monitor whose function this is.
+#[inline]
+fn set_function<P: Platform>(name: *const Name) -> *const Name {
+    with_context::<P, _>(|context| context.pool.slots.get(context.index).set_function(name))
+        .unwrap_or(ptr::null())
+}
+
+/// Says whose function it was before, also where this one panicked.
+struct Restore<P: Platform> {
+    outer_name: *const Name,
+    platform: PhantomData<P>,
+}
+
+impl<P: Platform> Drop for Restore<P> {
+    fn drop(&mut self) {
+        set_function::<P>(self.outer_name);
+    }
+}

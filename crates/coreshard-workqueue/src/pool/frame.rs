@@ -1,4 +1,9 @@
-//! What a thread is inside of, as a list of frames on its stack; `running.rs` says how it grows.
+//! What the worker on this thread is inside of: a wait for one of these would never end.
+//!
+//! A thread is inside the item that its worker runs, inside the reusable items whose functions were
+//! called in it, and, while it runs a job that another thread has forked or sent, inside all
+//! that the other thread was inside of then. Each is a [`Frame`] on the stack of the thread that
+//! entered it; together they are a graph without a cycle, which is searched from the innermost one.
 #![allow(unsafe_code)]
 
 use std::cell::Cell;

@@ -10,48 +10,46 @@ use coreshard_platform::Platform;
 
 use super::blocking::blocking;
 use super::context::{Forks, SpawnPlace, Spawner};
-use super::deque::{CAPACITY, PartOf, Pushed};
-use super::forks::{CurrentWorker, Found};
-use super::header::Header;
+use super::current::{CurrentWorker, WaitKind};
 use super::job::{execute, execute_here};
+use super::jobs::{CAPACITY, Header, JobId, PartOf, Pushed};
 use super::pool::Pool;
-use super::team::{OpenWait, Told, WaitKind, patience};
-use super::whole_name::WholeName;
+use super::team::{OpenWait, SleepsAt, patience};
 use crate::base::latch::Latch;
 
-/// Looks for parts while the whole is not over, before the CPU is given to others, and before this worker
+/// Looks for parts while the root is not over, before the CPU is given to others, and before this worker
 /// sleeps.
 const LOOKS: u32 = 256;
 const YIELDS: u32 = 16;
 
 impl<'thread, P: Platform> CurrentWorker<'thread, P> {
-    /// Waits until `whole` is open. Meanwhile it runs what `run_one` runs, which says whether it did, as long as
+    /// Waits until `root` is open. Meanwhile it runs what `run_one` runs, which says whether it did, as long as
     /// there is some of that, and whenever `has_more` says that there is again; and else parts that others have
-    /// forked of what has this name: of the whole, or of what that is a part of. False in a process that was forked since the latch was made: there it may never open.
+    /// forked of what has this name: of the root, or of what that is a part of. False in a process that was forked since the latch was made: there it may never open.
     ///
     /// This is the one thread that waits for the latch.
     #[cold]
     pub(crate) fn help_until(
         self,
-        whole: &Latch<P>,
-        name: WholeName,
+        root: &Latch<P>,
+        id: JobId,
         mut run_one: impl FnMut() -> bool,
         has_more: impl Fn() -> bool,
     ) -> bool {
         let (mut looks, mut is_helping, mut waits) = (0, false, 0);
-        while !whole.is_open() && !whole.is_orphaned() {
+        while !root.is_open() && !root.is_orphaned() {
             if !is_helping || has_more() {
                 if is_helping {
-                    whole.stop_helping();
+                    root.stop_helping();
                     is_helping = false;
                 }
                 if run_one() {
                     continue;
                 }
-                whole.begin_helping();
+                root.begin_helping();
                 is_helping = true;
             }
-            if self.run_part_of(whole, name) {
+            if self.run_part_of(root, id) {
                 looks = 0;
                 continue;
             }
@@ -61,11 +59,11 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
             } else if looks < LOOKS + YIELDS {
                 P::yield_now();
             } else {
-                let has_more = || has_more() || self.has_part_of(name);
+                let has_more = || has_more() || self.has_part_of(id);
                 let patience = self.pool().is_team().then(|| patience(waits));
-                if self.sleep_at(whole, has_more, patience) {
+                if self.sleep_at(root, has_more, patience) {
                     waits += 1;
-                    whole.stop_helping();
+                    root.stop_helping();
                     is_helping = false;
                     if self.run_unawaited() {
                         (looks, waits) = (0, 0);
@@ -73,13 +71,13 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
                 }
             }
         }
-        whole.is_open()
+        root.is_open()
     }
 
     /// True if it slept for as long as its patience.
     fn sleep_at(
         self,
-        whole: &Latch<P>,
+        root: &Latch<P>,
         has_more: impl FnOnce() -> bool,
         patience: Option<Duration>,
     ) -> bool {
@@ -87,58 +85,59 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
             // All that it keeps to itself is open to others meanwhile.
             self.share_all();
         }
-        let _told = Told::begin(self, whole);
-        blocking::<P, _>(|| whole.wait_for_more(has_more, patience))
+        let _sleeps_at = SleepsAt::begin(self.pool(), self.slot(), root);
+        blocking::<P, _>(|| root.wait_for_more(has_more, patience))
     }
 
     /// After the job that was pushed last was found to be stolen: runs parts of it until it is done. False in
     /// a process that was forked since it was pushed: there it is never done.
     #[cold]
     pub(crate) fn wait_for(self, done: &Latch<P>) -> bool {
-        self.wait_in(done, WholeName::at(done))
+        self.wait_in(done, JobId::at(done))
     }
 
     /// As [`wait_for`](Self::wait_for), for a job of a loop: runs parts of the loop.
     #[cold]
-    pub(crate) fn wait_in(self, done: &Latch<P>, name: WholeName) -> bool {
-        self.wait_with(done, name, WaitKind::OF_PART)
+    pub(crate) fn wait_in(self, done: &Latch<P>, id: JobId) -> bool {
+        self.wait_with(done, id, WaitKind::OF_PART)
     }
 
     /// Waits for something of a team's. Meanwhile this worker runs, besides, what `kind` says.
     #[cold]
     pub(crate) fn wait_in_team(self, done: &Latch<P>, kind: WaitKind) -> bool {
-        self.wait_with(done, WholeName::at(done), kind)
+        self.wait_with(done, JobId::at(done), kind)
     }
 
-    fn wait_with(self, done: &Latch<P>, name: WholeName, kind: WaitKind) -> bool {
+    fn wait_with(self, done: &Latch<P>, id: JobId, kind: WaitKind) -> bool {
         let _stolen = StolenParts::begin(self);
-        let _open = OpenWait::begin(self, kind);
-        let has_more = || self.has_awaited(name, kind);
-        self.help_until(done, name, || self.run_awaited(name, kind), has_more)
+        let board = self.pool().board.as_ref().filter(|_| kind.is_elsewhere);
+        let _open = board.map(|board| OpenWait::begin(self.slot(), board));
+        let has_more = || self.has_awaited(id, kind);
+        self.help_until(done, id, || self.run_awaited(id, kind), has_more)
     }
 
-    /// Steals a part of what has this name and runs it, while `whole` is waited for. False if there was none.
-    fn run_part_of(self, whole: &Latch<P>, name: WholeName) -> bool {
-        if name != WholeName::at(whole) && !self.has_room() {
+    /// Steals a part of what has this id and runs it, while `root` is waited for. False if there was none.
+    fn run_part_of(self, root: &Latch<P>, id: JobId) -> bool {
+        if id != JobId::at(root) && !self.has_room() {
             // One part of a loop on top of another: others do them.
             return false;
         }
         let steal = |pool: &Arc<Pool<P>>| {
-            pool.find_fork(|deque| {
-                let part = deque.steal_part_of(name.address())?;
+            pool.thieves.find_fork(&pool.slots, |deque| {
+                let part = deque.steal_part_of(id.address())?;
                 // In this order: see `CurrentWorker::offer_to_waiter`.
-                whole.stop_helping();
+                root.stop_helping();
                 deque.reserve(false);
                 Some((part, deque.has_shared()))
             })
         };
-        let part = steal(self.pool()).or_else(|| self.neighbours().iter().find_map(steal));
+        let part = self.pools().find_map(steal);
         let Some((job, has_more)) = part else { return false };
         if has_more {
             self.call_one();
         }
         self.run_stolen(job);
-        whole.begin_helping();
+        root.begin_helping();
         true
     }
 
@@ -154,66 +153,60 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
     pub(super) fn offer_to_waiter(self) -> bool {
         let forks = &self.context.forks;
         // SAFETY: what this worker does a part of is not over.
-        let Some(whole) = (unsafe { forks.whole.get().as_ref() }) else { return false };
-        let Spawner { whole: scope, place, .. } = forks.spawner.get();
-        if ptr::eq(scope, whole) && place != SpawnPlace::NONE {
+        let Some(root) = (unsafe { forks.root.get().as_ref() }) else { return false };
+        let Spawner { root: scope, place, .. } = forks.spawner.get();
+        if ptr::eq(scope, root) && place != SpawnPlace::NONE {
             // Others do parts of a scope, too, and its caller can take what one of them has.
-            whole.nudge();
+            root.nudge();
             return false;
         }
         if !self.deque().is_named() {
             // An item: what is shared already was forked in it, too.
-            forks.owner.name_whole(self.deque(), WholeName::at(whole).address());
+            forks.owner.name_whole(self.deque(), JobId::at(root).address());
         }
         self.deque().reserve(true);
-        let has_waiter = whole.nudge();
+        let has_waiter = root.nudge();
         if !has_waiter {
             self.deque().reserve(false);
         }
         has_waiter
     }
 
-    fn has_part_of(self, name: WholeName) -> bool {
+    fn has_part_of(self, id: JobId) -> bool {
         let has = |pool: &Arc<Pool<P>>| {
-            pool.find_fork(|deque| deque.has_part_of(name.address()).then_some(()))
+            pool.thieves
+                .find_fork(&pool.slots, |deque| deque.has_part_of(id.address()).then_some(()))
         };
-        has(self.pool()).or_else(|| self.neighbours().iter().find_map(has)).is_some()
-    }
-
-    pub(super) fn run_found(self, job: Found<P>) {
-        match job {
-            Found::Forked(job) => self.run_stolen(job),
-            Found::Listed(job) => self.run_listed(job),
-        }
+        self.pools().find_map(has).is_some()
     }
 
     /// Runs a job that was stolen just now.
     pub(super) fn run_stolen(self, job: NonNull<Header<P>>) {
         // SAFETY: it is there until it was executed.
-        let (whole, queue) = unsafe {
+        let (root, queue) = unsafe {
             let kind = job.as_ref().kind;
-            ((kind.whole)(job.as_ptr()), (kind.queue)(job.as_ptr()))
+            ((kind.root)(job.as_ptr()), (kind.queue)(job.as_ptr()))
         };
         self.begin_inside();
         let place = SpawnPlace { queue, is_here: false };
-        // SAFETY: the whole is not over before the job is, and its parts are; nobody else has the job.
-        unsafe { self.run_part(whole, place, || execute(job)) };
+        // SAFETY: the root is not over before the job is, and its parts are; nobody else has the job.
+        unsafe { self.run_part(root, place, || execute(job)) };
     }
 
-    /// Calls `run` as a part of `whole`, and then the parts that it has spawned and that nobody has taken.
+    /// Calls `run` as a part of `root`, and then the parts that it has spawned and that nobody has taken.
     ///
     /// # Safety
-    /// `whole` is there until `run` has done its part, and while there are parts that it has spawned.
+    /// `root` is there until `run` has done its part, and while there are parts that it has spawned.
     pub(crate) unsafe fn run_part<R>(
         self,
-        whole: *const Latch<P>,
+        root: *const Latch<P>,
         place: SpawnPlace,
         run: impl FnOnce() -> R,
     ) -> R {
         let forks = &self.context.forks;
-        let before = forks.owner.begin_whole(self.deque(), WholeName::at(whole).address());
-        let _doing = Doing { worker: self, before, outer: forks.whole.replace(whole) };
-        let scope = self.begin_scope(whole, place);
+        let before = forks.owner.begin_whole(self.deque(), JobId::at(root).address());
+        let _doing = Doing { worker: self, before, outer: forks.root.replace(root) };
+        let scope = self.begin_scope(root, place);
         let result = run();
         // Not as it is dropped: where a simulation is ended, threads unwind wherever they are.
         while let Some(part) = scope.pop() {
@@ -228,63 +221,63 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
     /// # Safety
     /// As there.
     #[inline]
-    pub(super) unsafe fn run_named(self, whole: *const Latch<P>, run: impl FnOnce()) {
+    pub(super) unsafe fn run_named(self, root: *const Latch<P>, run: impl FnOnce()) {
         let forks = &self.context.forks;
-        let before = forks.owner.begin_whole(self.deque(), WholeName::at(whole).address());
-        let _doing = Doing { worker: self, before, outer: forks.whole.replace(whole) };
+        let before = forks.owner.begin_whole(self.deque(), JobId::at(root).address());
+        let _doing = Doing { worker: self, before, outer: forks.root.replace(root) };
         run();
     }
 
     /// On a worker that has forked nothing: until what this returns is dropped, it is inside an item that is
-    /// over when `whole` opens. `None` where it is inside of something else, as when an item that was handed back is
+    /// over when `root` opens. `None` where it is inside of something else, as when an item that was handed back is
     /// called inside another: what is forked there is a part of that one.
     ///
     /// # Safety
-    /// `whole` is there until then.
+    /// `root` is there until then.
     #[inline]
-    pub(crate) unsafe fn begin_item(self, whole: *const Latch<P>) -> Option<DoingItem<'thread, P>> {
+    pub(crate) unsafe fn begin_item(self, root: *const Latch<P>) -> Option<DoingItem<'thread, P>> {
         let forks = &self.context.forks;
-        if !forks.whole.get().is_null() || forks.owner.has_jobs() {
+        if !forks.root.get().is_null() || forks.owner.has_jobs() {
             return None;
         }
-        forks.whole.set(whole);
-        self.set_item(whole.cast());
+        forks.root.set(root);
+        self.set_item(root.cast());
         Some(DoingItem { worker: self })
     }
 
     /// Tells those who take what is forked here of what it is a part.
     #[inline]
-    fn set_item(self, whole: *const ()) {
+    fn set_item(self, root: *const ()) {
         // SAFETY: the innermost frame is there until this thread leaves it.
-        unsafe { &*self.context.frame.get() }.whole.set(whole);
+        unsafe { &*self.context.frame.get() }.whole.set(root);
     }
 
-    /// Calls `run`, what is forked in which is a part of the loop of this name.
+    /// Calls `run`, what is forked in which is a part of the loop of this id.
     ///
     /// Who waits for a part of a loop, inside of it, has no user's code on its thread above the loop's own call: so it
     /// may run any other part of the loop, where who waits for a job may run parts of that alone.
     ///
-    /// Where the loop is inside of something that has a name already, what its caller forks keeps that, for those who wait
+    /// Where the loop is inside of something that has a id already, what its caller forks keeps that, for those who wait
     /// for it; a thief's has the loop's.
-    pub(crate) fn in_loop<R>(self, name: WholeName, is_stolen: bool, run: impl FnOnce() -> R) -> R {
-        let Forks { owner, whole, .. } = &self.context.forks;
-        if !is_stolen && (self.deque().is_named() || !whole.get().is_null()) {
+    pub(crate) fn in_loop<R>(self, id: JobId, is_stolen: bool, run: impl FnOnce() -> R) -> R {
+        let Forks { owner, root, .. } = &self.context.forks;
+        if !is_stolen && (self.deque().is_named() || !root.get().is_null()) {
             return run();
         }
-        let before = owner.begin_whole(self.deque(), name.address());
+        let before = owner.begin_whole(self.deque(), id.address());
         let _doing = InLoop { worker: self, before };
         run()
     }
 
-    /// From here on, until what this returns is dropped, parts of `whole` can be spawned on this worker's stack.
+    /// From here on, until what this returns is dropped, parts of `root` can be spawned on this worker's stack.
     pub(crate) fn begin_scope(
         self,
-        whole: *const Latch<P>,
+        root: *const Latch<P>,
         place: SpawnPlace,
     ) -> OpenScope<'thread, P> {
         let forks = &self.context.forks;
         let floor = forks.owner.depth();
-        let outer = forks.spawner.replace(Spawner { whole, depth: floor, place });
+        let outer = forks.spawner.replace(Spawner { root, depth: floor, place });
         OpenScope { worker: self, floor, outer, stolen: Cell::new(None) }
     }
 
@@ -293,13 +286,13 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
         self.context.forks.spawner.get().place
     }
 
-    /// True if a part of `whole` can be spawned here: that is what this worker is at, innermost, and there is
+    /// True if a part of `root` can be spawned here: that is what this worker is at, innermost, and there is
     /// room for it.
     #[inline]
-    pub(crate) fn may_spawn(self, whole: *const Latch<P>) -> bool {
+    pub(crate) fn may_spawn(self, root: *const Latch<P>) -> bool {
         let forks = &self.context.forks;
-        let Spawner { whole: at, depth, .. } = forks.spawner.get();
-        ptr::eq(at, whole) && depth == forks.owner.depth() && (depth as usize) < CAPACITY
+        let Spawner { root: at, depth, .. } = forks.spawner.get();
+        ptr::eq(at, root) && depth == forks.owner.depth() && (depth as usize) < CAPACITY
     }
 
     /// Puts a part of what this worker is at on its stack, open to thieves, and wakes one of them.
@@ -398,7 +391,7 @@ impl<P: Platform> Drop for Doing<'_, P> {
         let forks = &self.worker.context.forks;
         self.worker.deque().end_reserve();
         forks.owner.end_whole(self.worker.deque(), self.before);
-        forks.whole.set(self.outer);
+        forks.root.set(self.outer);
     }
 }
 
@@ -424,7 +417,7 @@ pub(crate) struct DoingItem<'thread, P: Platform> {
 impl<P: Platform> Drop for DoingItem<'_, P> {
     #[inline]
     fn drop(&mut self) {
-        self.worker.context.forks.whole.set(ptr::null());
+        self.worker.context.forks.root.set(ptr::null());
         self.worker.set_item(ptr::null());
         if self.worker.deque().is_named() {
             self.worker.deque().end_reserve();

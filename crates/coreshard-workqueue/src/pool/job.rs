@@ -1,4 +1,4 @@
-//! A forked job: it lies in the frame of whoever forked it, who does not leave before it is done.
+//! A forked job: in the frame of the thread that forked it, which does not leave before it is finished, or on the heap.
 #![allow(unsafe_code)]
 
 use std::cell::UnsafeCell;
@@ -8,9 +8,9 @@ use std::ptr::{self, NonNull};
 use coreshard_platform::Platform;
 use coreshard_platform::user::{self, Thrown};
 
+use super::context::{inside_forker, report_here};
 use super::frame::Frame;
-use super::header::{Header, JobKind};
-use super::running::inside_forker;
+use super::jobs::{Header, JobKind};
 use crate::base::latch::Latch;
 
 /// A closure and the place for its result. It is told whether another worker runs it.
@@ -25,7 +25,7 @@ pub(crate) struct Job<P: Platform, F, R> {
 
 impl<P: Platform, F: FnOnce(bool) -> R, R> Job<P, F, R> {
     const KIND: &'static JobKind<P> =
-        &JobKind { run: run::<P, F, R>, whole: whole::<P, F, R>, queue: |_| 0 };
+        &JobKind { run: run::<P, F, R>, root: root::<P, F, R>, queue: |_| 0 };
 
     #[inline]
     pub(crate) fn new(work: F, forker: *const Frame<P>) -> Self {
@@ -40,7 +40,7 @@ impl<P: Platform, F: FnOnce(bool) -> R, R> Job<P, F, R> {
     /// What is given to thieves. The job must stay where it is until it is popped, or done.
     #[inline]
     pub(crate) fn header(&self) -> NonNull<Header<P>> {
-        // From the whole job's address, not the field's: `run` reaches what lies behind it.
+        // From the root job's address, not the field's: `run` reaches what lies behind it.
         NonNull::from(self).cast()
     }
 
@@ -110,7 +110,62 @@ unsafe fn run<P: Platform, F: FnOnce(bool) -> R, R>(header: *const Header<P>) {
 
 /// # Safety
 /// `header` is that of a `Job<P, F, R>`, which is there.
-unsafe fn whole<P: Platform, F: FnOnce(bool) -> R, R>(header: *const Header<P>) -> *const Latch<P> {
+unsafe fn root<P: Platform, F: FnOnce(bool) -> R, R>(header: *const Header<P>) -> *const Latch<P> {
     // SAFETY: by this function's contract.
     unsafe { &raw const (*header.cast::<Job<P, F, R>>()).done }
+}
+
+/// A closure, and what it is a part of.
+#[repr(C)]
+pub(crate) struct Spawned<P: Platform, F> {
+    header: Header<P>,
+    root: *const Latch<P>,
+    queue: u64,
+    work: F,
+}
+
+impl<P: Platform, F: FnOnce() + Send> Spawned<P, F> {
+    const KIND: &'static JobKind<P> = &JobKind {
+        run: run_spawned::<P, F>,
+        root: root_of_spawned::<P, F>,
+        queue: queue_of_spawned::<P, F>,
+    };
+
+    /// A job that whoever takes it runs with [`execute`](super::execute), else it is lost.
+    ///
+    /// It is a part of an item of `queue`. Until `work` has returned, `root` stays closed and where it is, the frame of `forker` is not left, and
+    /// what `work` borrows is there.
+    pub(crate) fn job(
+        work: F,
+        forker: *const Frame<P>,
+        root: *const Latch<P>,
+        queue: u64,
+    ) -> NonNull<Header<P>> {
+        let header = Header { kind: Self::KIND, forker };
+        NonNull::from(Box::leak(Box::new(Self { header, root, queue, work }))).cast()
+    }
+}
+
+/// # Safety
+/// `header` is that of a `Spawned<P, F>` of [`Spawned::job`]; this is its one execution.
+unsafe fn run_spawned<P: Platform, F: FnOnce() + Send>(header: *const Header<P>) {
+    // SAFETY: by this function's contract it is a box that nobody else has.
+    let job = unsafe { Box::from_raw(header.cast_mut().cast::<Spawned<P, F>>()) };
+    if let Err(thrown) = user::call(job.work) {
+        report_here::<P>(thrown);
+    }
+}
+
+/// # Safety
+/// `header` is that of a `Spawned<P, F>`, which is there.
+unsafe fn root_of_spawned<P: Platform, F>(header: *const Header<P>) -> *const Latch<P> {
+    // SAFETY: by this function's contract.
+    unsafe { (*header.cast::<Spawned<P, F>>()).root }
+}
+
+/// # Safety
+/// `header` is that of a `Spawned<P, F>`, which is there.
+unsafe fn queue_of_spawned<P: Platform, F>(header: *const Header<P>) -> u64 {
+    // SAFETY: by this function's contract.
+    unsafe { (*header.cast::<Spawned<P, F>>()).queue }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use coreshard_platform::Parker;
 use coreshard_topology::{CpuId, CpuSet, PodId, Scope};
 
-use super::{JobBody, ListedJob, MAX_WORKERS, Monitor, Pool, PoolSettings, blocking};
+use super::{JobBody, ListedJob, MAX_WORKERS, Monitor, Pool, PoolSettings, blocking, inject, mail};
 use crate::base::event::Event;
 use crate::base::rungs::Intake;
 use crate::base::rungs::Wake;
@@ -219,7 +219,9 @@ fn a_stand_in_does_not_start(intake: Intake, wake: Wake) {
     };
     link.queue(0, tell).ok().expect("the link is open");
     blocks.unpark();
-    pool.scan(1, &Watchdog::default(), &mut super::hogs::MayHog::new(0, 1));
+    let hogs = &mut super::monitor::MayHog::new(0, 1);
+    let seen = &mut super::monitor::Observations::default();
+    super::monitor::scan(&pool, 1, &Watchdog::default(), seen, hogs);
     ends.park();
     pool.tell_to_go();
     pool.wait_until_gone();
@@ -304,8 +306,8 @@ fn team(members: usize) -> Arc<Pool<Loom>> {
     let (intake, wake) = (Intake::LockFree, Wake::AfterUnlock);
     let settings = PoolSettings { most_workers: members, ..PoolSettings::for_models() };
     let pool = pool_or_team(intake, wake, 1, settings, None, Hooks::default(), Some(team));
-    pool.make_room_for_members();
-    pool.man_team(&mut |_| None, &mut None).expect("so many threads start");
+    super::members::make_room(&pool);
+    super::members::start_members(&pool, &mut |_| None, &mut None).expect("so many threads start");
     pool
 }
 
@@ -315,7 +317,7 @@ fn telling(told: &Arc<Parker<Loom>>) -> ListedJob<Loom> {
     let body = JobBody::Call(Box::new(move || {
         told.unpark();
     }));
-    ListedJob { body, whole: std::ptr::null(), parts: std::ptr::null(), within: std::ptr::null() }
+    ListedJob { body, root: std::ptr::null(), parts: std::ptr::null(), within: std::ptr::null() }
 }
 
 /// Two jobs from outside, one after the other was seen to run: the member sleeps in between, or is about to. Then the team
@@ -326,7 +328,7 @@ fn loom_a_job_from_outside_wakes_a_member() {
         let pool = team(1);
         let ran = Arc::new(Parker::<Loom>::new());
         for _ in 0..2 {
-            pool.inject(telling(&ran));
+            inject(&pool, telling(&ran));
             ran.park();
         }
         pool.tell_to_go();
@@ -341,8 +343,8 @@ fn loom_mail_comes_to_its_member() {
     Loom::check(1, || {
         let pool = team(2);
         let ran = Arc::new(Parker::<Loom>::new());
-        assert!(pool.mail(0, || telling(&ran)));
-        assert!(pool.mail(1, || telling(&ran)));
+        assert!(mail(&pool, 0, || telling(&ran)));
+        assert!(mail(&pool, 1, || telling(&ran)));
         ran.park();
         pool.tell_to_go();
         pool.wait_until_gone();

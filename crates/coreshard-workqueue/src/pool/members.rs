@@ -1,343 +1,257 @@
-//! Who comes to a pool and goes: its workers' indices and threads.
+//! A team's workers: they are its members, for as long as it lives, and no other worker takes the place of one.
+//!
+//! A member's index is its own, and what it runs keeps that index: so another thread cannot run in its place while it
+//! waits. A member that waits runs subtasks of what it waits for, and its mail, and more as time goes by; `README.md` says what,
+//! and why.
+#![allow(unsafe_code)]
 
+use std::ptr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
-use coreshard_platform::{Platform, SpawnError, ThreadHandle, ThreadSpec};
-use coreshard_topology::{PodId, Scope};
+use coreshard_platform::{AtomicInt, LocalKey, Platform, SpawnError, ThreadSpec, user};
 
-use super::context::index_in;
-use super::monitor::Monitor;
-use super::pool::{Pool, PoolSettings};
-use super::run;
-use super::seen::Seen;
-use super::sizes::MAX_WORKERS;
-use super::state::{Blocked, RESCUER, Rescuer, State, ThreadSlot};
-use crate::base::event::Event;
-use crate::spec::attributes::{Attributes, Place};
+use super::context::{Context, context_here};
+use super::current::CurrentWorker;
+use super::frame::Frame;
+use super::jobs::{ListedJob, Parts};
+use super::pool::Pool;
+use super::roster::{Blocked, ThreadSlot};
+use super::set::PoolSet;
+use super::start::refused;
+use super::team::end_if_over;
 
-/// At most 15 bytes are seen by the kernel: the prefix, the scope in short, the pod, the worker.
-fn thread_name(prefix: &str, scope: Scope, pod: PodId, index: usize) -> String {
-    let scope = match scope {
-        Scope::Cpu => "cpu",
-        Scope::Smt => "smt",
-        Scope::CacheShard => "shard",
-        Scope::Cache => "llc",
-        Scope::Numa => "node",
-        Scope::System => "sys",
-    };
-    format!("{prefix}{scope}{pod}:{index}")
+/// What a member's thread is called.
+pub(crate) type NameMember<'name> = &'name mut dyn FnMut(usize) -> Option<String>;
+
+/// Gets a thread for a member: its index, whether it has a name of its own, what the thread is to be, and what it runs.
+pub(crate) type StartMember<'start> = &'start mut dyn FnMut(
+    usize,
+    bool,
+    ThreadSpec,
+    Box<dyn FnOnce() + Send>,
+) -> Result<(), SpawnError>;
+
+/// What became of a start that the program was given.
+const BEING_STARTED: u32 = 0;
+/// It was accepted, and the member is to come.
+const DUE: u32 = 1;
+const CAME: u32 = 2;
+/// No thread runs it.
+const DROPPED: u32 = 3;
+
+/// In a member's body, until that is called.
+struct Coming<P: Platform> {
+    pool: Arc<Pool<P>>,
+    index: usize,
+    is_due: Arc<P::AtomicU32>,
 }
 
-impl<P: Platform> Pool<P> {
-    /// A pool with its first worker, which is running when this returns, and with a monitor.
-    pub(crate) fn start(
-        place: Place,
-        attributes: Arc<Attributes>,
-        settings: PoolSettings,
-        event: Arc<Event<P>>,
-        monitor: &Arc<Monitor<P>>,
-    ) -> Result<Arc<Self>, SpawnError> {
-        let pool = Self::unmanned(place, attributes, settings, event, &monitor.handle);
-        monitor.watch(&pool)?;
-        if !pool.is_team() {
-            pool.man()?;
-        }
-        Ok(pool)
+impl<P: Platform> Coming<P> {
+    /// On its thread: it counts among those that run.
+    fn comes(self) {
+        self.is_due.store(CAME, Relaxed);
+        self.pool.lock_state().set_blocked(self.index, Blocked::No);
     }
+}
 
-    /// Starts a worker, and the rescuer, if the pool is to have one: at first, and after the workers went.
-    pub(super) fn man(self: &Arc<Self>) -> Result<(), SpawnError> {
-        let (worker, rescuer) = {
-            let mut state = self.lock();
-            let mut rescuer = state.reserve_rescuer(self);
-            let worker = state.reserve_worker(self);
-            state.stopping = worker.is_none();
-            match worker {
-                Some(_) => state.starting += 1 + u16::from(rescuer.is_some()),
-                None => rescuer.take().into_iter().for_each(|at| state.put_handle(at, None)),
-            }
-            (worker, rescuer)
-        };
-        let Some(worker) = worker else {
-            return Err(SpawnError::refused(
-                format!("worker of pod {}", self.place.pod),
-                std::io::Error::other(
-                    "the runtime has as many workers as it may have; allow it more with \
-                     max_workers, or drop a queue",
-                ),
-            ));
-        };
-        let (mut started, mut wanted) = self.start_worker(worker);
-        match rescuer {
-            Some(rescuer) if started.is_ok() => {
-                // Nothing is wanted meanwhile: this one is still to come.
-                (started, wanted) = self.start_worker(rescuer);
-            }
-            Some(rescuer) => {
-                let mut state = self.lock();
-                state.put_handle(rescuer, None);
-                state.starting -= 1;
-            }
-            None => {}
-        }
-        if let Some(wanted) = wanted {
-            self.start_spare(wanted);
-        }
-        if started.is_err() {
-            self.tell_to_go();
-        }
-        started
-    }
-
-    /// Starts the worker whose index was reserved. Returns an index to go on with: that of a worker that was
-    /// wanted meanwhile, and left to whoever starts this one.
-    ///
-    /// While a start is on its way it counts as a worker that runs, so others may have lain down for
-    /// it. One that fails leaves the pool as if it had never been on its way: somebody who sleeps takes
-    /// its place, or the rescuer, or else the monitor tries again.
-    pub(super) fn start_worker(
-        self: &Arc<Self>,
-        index: usize,
-    ) -> (Result<(), SpawnError>, Option<usize>) {
-        self.start_worker_by(index, None, |spec, body| P::spawn(spec, body).map(ThreadSlot::Here))
-    }
-
-    /// As [`start_worker`](Self::start_worker), on a thread that `start` gets, which has a name of its own where one is given.
-    pub(super) fn start_worker_by(
-        self: &Arc<Self>,
-        index: usize,
-        name: Option<String>,
-        start: impl FnOnce(
-            ThreadSpec,
-            Box<dyn FnOnce() + Send>,
-        ) -> Result<ThreadSlot<P::Thread>, SpawnError>,
-    ) -> (Result<(), SpawnError>, Option<usize>) {
-        let spec = ThreadSpec {
-            name: name.unwrap_or_else(|| {
-                let Place { thread_names, pod, .. } = &self.place;
-                thread_name(thread_names, self.attributes.scope, *pod, index)
-            }),
-            affinity: Some(self.place.home.clone()),
-            nice: self.attributes.nice,
-            stack_bytes: self.attributes.stack_bytes,
-        };
-        let pool = Arc::clone(self);
-        let (thread, outcome) = match start(spec, Box::new(move || run::start(&pool, index))) {
-            Ok(thread) => (Some(thread), Ok(())),
-            Err(error) => (None, Err(error)),
-        };
-        let mut state = self.lock();
-        state.put_handle(index, thread);
-        let mut kick = None;
-        if outcome.is_err() {
-            state.cold_mut().counters.failed_worker_starts += 1;
-            // Its first worker: the pool is not there.
-            state.stopping |= state.alive == 0;
-            state.spare_refused = true;
-            let left = state.has_work_for(self, 1);
-            kick = state.pass_on(self, left);
-        }
-        state.starting -= 1;
-        let wanted = std::mem::take(&mut state.spare_missed);
-        let next = if wanted { state.reserve_spare(self) } else { None };
-        let kick = kick.or_else(|| state.call_rescuer());
-        let is_awaited = state.stopping;
-        self.unlock_and_kick(state, kick);
-        if is_awaited {
-            self.event.notify();
-        }
-        // Perhaps nobody is left to do what comes.
-        self.monitor.notice_work();
-        (outcome, next)
-    }
-
-    /// Starts the worker whose index was reserved, and those that were wanted meanwhile: a worker
-    /// that blocks while another is being started cannot see to its own replacement.
-    ///
-    /// Not inlined: a program that reaches it in another crate's code has no copy of all that a worker does.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn start_spare(self: &Arc<Self>, index: usize) {
-        let mut next = Some(index);
-        while let Some(index) = next {
-            let (started, wanted) = self.start_worker(index);
-            if let Err(error) = started {
-                self.tell_of_missing(&error);
-            }
-            next = wanted;
-        }
-    }
-
-    /// True once the workers were told to go, and all are gone.
-    pub(super) fn is_gone(&self) -> bool {
-        let state = self.lock();
-        state.stopping && state.is_unmanned()
-    }
-
-    /// True while workers are there that were told to go.
-    pub(super) fn is_leaving(&self) -> bool {
-        let state = self.lock();
-        state.stopping && !state.is_unmanned()
-    }
-
-    /// Tells the workers to go when there is nothing left to do.
-    pub(crate) fn tell_to_go(&self) {
-        if self.is_team() {
-            return self.end_team();
-        }
-        let mut state = self.lock();
-        state.stopping = true;
-        let mut sleepers = state.all_sleepers(self);
-        sleepers.extend(state.dismiss_rescuer());
-        drop(state);
-        for worker in sleepers {
-            self.wake(worker);
-        }
-    }
-
-    /// After [`Self::tell_to_go`]: waits until all are gone; a worker that calls this does not wait for itself.
-    pub(super) fn wait_until_gone(&self) {
-        if self.lock().starting > 0 {
-            // Whoever starts a worker leaves its thread to be waited for.
-            self.event.wait_until(None, || self.lock().starting == 0);
-        }
-        let threads = self.lock().take_threads(index_in(self));
-        for thread in threads {
-            thread.join();
+impl<P: Platform> Drop for Coming<P> {
+    fn drop(&mut self) {
+        // Relaxed: the lock orders what follows.
+        let dropped = |before| self.is_due.compare_exchange(before, DROPPED, Relaxed, Relaxed);
+        if dropped(BEING_STARTED).is_err() && dropped(DUE).is_ok() {
+            never_comes(&self.pool, self.index);
         }
     }
 }
 
-impl<P: Platform> State<P> {
-    fn is_unmanned(&self) -> bool {
-        self.starting == 0 && self.alive == 0 && self.has_no_rescuer()
-    }
+/// Each member has its slot, so that it can be sent to, before any runs.
+pub(super) fn make_room<P: Platform>(pool: &Pool<P>) {
+    let _state = pool.lock_state();
+    (0..pool.place.members.len()).for_each(|index| pool.slots.ensure(index));
+}
 
-    /// An index for a spare worker, where all others are busy and one more may run.
-    pub(super) fn reserve_spare(&mut self, pool: &Pool<P>) -> Option<usize> {
-        if pool.is_team() {
-            // It has its members, and nobody else.
-            return None;
+impl<P: Platform> PoolSet<P> {
+    /// Starts a team's members, by their index, each on a thread that `start` gets, or on one of the platform's.
+    ///
+    /// # Errors
+    /// If one cannot be had; the others exit with the lease, and this thread is none.
+    pub(crate) fn man_team(
+        &self,
+        name_of: NameMember<'_>,
+        mut start: Option<StartMember<'_>>,
+    ) -> Result<(), SpawnError> {
+        // A hook of the first may send to all.
+        self.pools().for_each(|pool| make_room(pool));
+        let start_all =
+            || self.pools().try_for_each(|pool| start_members(pool, name_of, &mut start));
+        // A user's names and starts may throw.
+        let outcome = user::call(start_all);
+        if !matches!(outcome, Ok(Ok(()))) {
+            self.pools().for_each(lose_this_thread);
         }
-        let wanted = self.idle_count() == 0
-            && self.alive - self.blocked < pool.place.limit
-            && !self.stopping;
-        if !wanted {
-            return None;
-        }
-        if self.starting > 0 {
-            // The one that is being started may be what this caller waits beside: whoever starts
-            // it looks again when it is done.
-            self.spare_missed = true;
-            return None;
-        }
-        let index = self.reserve_worker(pool)?;
-        self.starting += 1;
-        Some(index)
+        outcome.unwrap_or_else(|thrown| thrown.resume())
     }
+}
 
-    /// An index for one more worker, which counts as alive from here on.
-    pub(super) fn reserve_worker(&mut self, pool: &Pool<P>) -> Option<usize> {
-        let index = if self.alive < pool.most_workers && self.cold_mut().worker_count.enter() {
-            let index = self.claim_index(pool);
-            if index.is_none() {
-                self.cold_mut().worker_count.leave();
-            }
-            index
-        } else {
-            None
-        };
-        if index.is_none() {
-            self.spare_refused = true;
-            self.cold_mut().counters.refused_workers += 1;
+pub(super) fn start_members<P: Platform>(
+    pool: &Arc<Pool<P>>,
+    name_of: NameMember<'_>,
+    start: &mut Option<StartMember<'_>>,
+) -> Result<(), SpawnError> {
+    for member in pool.place.members.clone() {
+        // A user's: before anything is reserved.
+        let name = name_of(member).map(|name| name.replace('\0', ""));
+        start_member(pool, member, name, start)?;
+    }
+    Ok(())
+}
+
+fn start_member<P: Platform>(
+    pool: &Arc<Pool<P>>,
+    member: usize,
+    name: Option<String>,
+    start: &mut Option<StartMember<'_>>,
+) -> Result<(), SpawnError> {
+    let index = {
+        let mut state = pool.lock_state();
+        let index = state.reserve_worker(pool);
+        state.roster.starting += u16::from(index.is_some());
+        if let Some(index) = index.filter(|_| start.is_some()) {
+            // The program decides when it comes: it does not run until then.
+            state.set_blocked(index, Blocked::Declared);
         }
-        self.alive += usize::from(index.is_some());
-        self.cold_mut().counted += usize::from(index.is_some());
         index
+    };
+    let Some(index) = index else {
+        return Err(refused(format!("member {member} of a team"), "a team"));
+    };
+    debug_assert_eq!(index, member - pool.place.members.start, "none has exited");
+    if member == 0 && pool.team().is_some_and(|team| team.has_current_thread) {
+        adopt_this_thread(pool);
+        return Ok(());
     }
+    let (has_name, mut thrown) = (name.is_some(), None);
+    let is_due = Arc::new(P::AtomicU32::new(BEING_STARTED));
+    let by = |spec, body| match start {
+        None => P::spawn(spec, body).map(ThreadSlot::Here),
+        Some(start) => {
+            // A user's: what was reserved is given back, whatever it throws.
+            let coming = Coming { pool: Arc::clone(pool), index, is_due: Arc::clone(&is_due) };
+            let body = Box::new(move || {
+                coming.comes();
+                body();
+            });
+            let outcome = user::call(|| start(member, has_name, spec, body));
+            let outcome = outcome.unwrap_or_else(|panic| {
+                thrown = Some(panic);
+                let reason = std::io::Error::other("its start panicked");
+                Err(SpawnError::refused("a member", reason))
+            });
+            outcome.map(|()| ThreadSlot::Elsewhere)
+        }
+    };
+    let (outcome, _) = pool.start_worker_by(index, name, by);
+    if let Some(thrown) = thrown {
+        thrown.resume();
+    }
+    if outcome.is_ok()
+        && is_due.compare_exchange(BEING_STARTED, DUE, Relaxed, Relaxed) == Err(DROPPED)
+    {
+        never_comes(pool, index);
+    }
+    outcome
+}
 
-    /// An index that no worker has, with its slot.
-    pub(super) fn claim_index(&mut self, pool: &Pool<P>) -> Option<usize> {
-        let index = match self.cold_mut().free.pop() {
-            Some(index) => index,
-            None if self.cold_mut().threads.len() < MAX_WORKERS => {
-                self.cold_mut().threads.push(ThreadSlot::None);
-                self.blocked_as.push(Blocked::No);
-                self.cold_mut().seen.push(Seen::default());
-                self.cold_mut().declared.push(0);
-                self.cold_mut().threads.len() - 1
+/// This thread is the member with index 0 from here on, until it ends.
+///
+/// It counts as blocked for good: what it does outside of the team's work is its own.
+fn adopt_this_thread<P: Platform>(pool: &Arc<Pool<P>>) {
+    // It stays for good: a thread that ends the process inside of its work leaves others there that look at it.
+    let frame = Box::leak(Box::new(Frame::of_worker()));
+    let context = Box::into_raw(Box::new(Context::new(pool, 0, frame)));
+    P::set_local(LocalKey::Worker, context.cast());
+    P::at_thread_end(Box::new(move || {
+        // Else it is no member any more, or, in a forked process, never was.
+        if ptr::eq(P::local(LocalKey::Worker), context.cast()) {
+            // SAFETY: it is what this thread was given. If that was taken away, and it was given another at the same place, it
+            // was that one's turn first, and there is none any more.
+            unsafe { lose_maker(context) };
+        }
+    }));
+    let mut state = pool.lock_state();
+    state.set_blocked(0, Blocked::Declared);
+    state.roster.put_handle(0, Some(ThreadSlot::Elsewhere));
+    state.roster.starting -= 1;
+}
+
+/// The team cannot be had: this thread is none of its members, if it was.
+fn lose_this_thread<P: Platform>(pool: &Arc<Pool<P>>) {
+    if !context_here::<P>().is_some_and(|here| Arc::ptr_eq(&here.pool, pool)) {
+        return;
+    }
+    {
+        let mut state = pool.lock_state();
+        // As if the first worker of a pool cannot be had: the pool does not exist.
+        let is_only_one = state.roster.alive() == 1;
+        state.roster.stopping |= is_only_one;
+    }
+    // SAFETY: it is a worker of a team that no caller has yet, so it was adopted, just now.
+    unsafe { lose_maker::<P>(P::local(LocalKey::Worker).cast()) };
+}
+
+/// The thread that was adopted ends, or its team cannot be had: the team is without it from here on, and what it was sent and has
+/// not begun is dropped. It runs none of that: it may be that it ends the process, holding a lock.
+///
+/// # Safety
+/// It is what [`adopt_this_thread`] has given this thread.
+unsafe fn lose_maker<P: Platform>(context: *mut Context<P>) {
+    // SAFETY: by this function's contract.
+    let here = unsafe { &*context };
+    let pool = Arc::clone(&here.pool);
+    if pool.is_forked() {
+        // The holder of the pool's lock may not be here.
+        return;
+    }
+    let worker = CurrentWorker { context: here };
+    loop {
+        while let Some(ListedJob { body, parts, .. }) = worker.take_mail() {
+            drop(user::discard(body));
+            if !parts.is_null() {
+                // SAFETY: it is one of them, and finished with that.
+                unsafe { Parts::end(parts, 1) };
             }
-            None => return None,
-        };
-        self.cold_mut().threads[index] = ThreadSlot::Coming;
-        pool.ensure_slot(index);
-        Some(index)
+        }
+        let mut state = pool.lock_state();
+        if !pool.slots.get(0).mail.has_jobs() {
+            state.cold_mut().has_lost_maker = true;
+            break;
+        }
     }
+    P::set_local(LocalKey::Worker, ptr::null_mut());
+    never_comes(&pool, 0);
+    // SAFETY: by this function's contract. This thread alone looks at it, and finds it no more; if it ends the process inside of
+    // its work, it does not come back to that.
+    drop(unsafe { Box::from_raw(context) });
+}
 
-    /// A worker that is on no list has nothing more to do. It goes, or stands by if it is the rescuer.
-    ///
-    /// Its slot is its own until [`Self::retire_worker`]: a user's code runs on it before that.
-    pub(super) fn let_go(&mut self, worker: usize) {
-        if self.is_called(worker) {
-            self.rescuer = Rescuer::StandsBy;
-            self.alive -= 1;
-        } else {
-            self.set_blocked(worker, Blocked::Leaving);
-        }
+/// A member whose start was accepted, and dropped, or whose own thread has ended: the team is without it.
+#[cold]
+fn never_comes<P: Platform>(pool: &Pool<P>, index: usize) {
+    let is_ending = {
+        let mut state = pool.lock_state();
+        state.roster.retire_for_good(index);
+        let is_ending = state.roster.ending;
+        let is_last = is_ending && state.roster.alive() == 0;
+        state.roster.stopping |= is_last;
+        is_ending
+    };
+    if is_ending {
+        end_if_over(pool);
     }
+}
 
-    /// Sees a worker off: nothing runs on its thread from here on that knows of its slot. Or undoes a
-    /// reservation.
-    pub(super) fn retire_worker(&mut self, index: usize) {
-        let is_rescuer = index == RESCUER && self.rescuer != Rescuer::None;
-        if is_rescuer {
-            self.alive -= usize::from(self.rescuer == Rescuer::Called);
-            self.rescuer = Rescuer::Gone;
-        } else {
-            self.set_blocked(index, Blocked::No);
-            self.alive -= 1;
-            self.cold_mut().counted -= 1;
-            self.cold_mut().worker_count.leave();
-        }
-        let cold = self.cold_mut();
-        if matches!(cold.threads[index], ThreadSlot::Coming) {
-            // Not given out again before: its handle would be taken for the next one's.
-            cold.threads[index] = ThreadSlot::Late;
-            return;
-        }
-        // The thread ends by itself; nobody waits for it any more, or somebody does.
-        cold.threads[index] = ThreadSlot::None;
-        if !is_rescuer {
-            cold.free.push(index);
-        }
-    }
-
-    /// The starter of a worker has its handle; or `None`, and nobody was started.
-    pub(super) fn put_handle(&mut self, index: usize, thread: Option<ThreadSlot<P::Thread>>) {
-        if thread.is_none() {
-            self.retire_worker(index);
-        }
-        let is_rescuer = index == RESCUER && self.rescuer != Rescuer::None;
-        let cold = self.cold_mut();
-        match (&cold.threads[index], thread) {
-            (ThreadSlot::Coming, Some(thread)) => cold.threads[index] = thread,
-            _ => {
-                cold.threads[index] = ThreadSlot::None;
-                if !is_rescuer {
-                    cold.free.push(index);
-                }
-            }
-        }
-    }
-
-    /// All threads but that of worker `but`, to be joined.
-    pub(super) fn take_threads(&mut self, but: Option<usize>) -> Vec<P::Thread> {
-        self.cold_mut()
-            .threads
-            .iter_mut()
-            .enumerate()
-            .filter(|(index, _)| Some(*index) != but)
-            .filter_map(|(_, thread)| thread.take())
-            .collect()
-    }
+/// True on a thread that is a worker already.
+pub(crate) fn is_taken<P: Platform>() -> bool {
+    context_here::<P>().is_some()
 }

@@ -1,99 +1,73 @@
-//! A pool: the workers of one pod, their intake, and who sleeps. `README.md` beside this file tells the
-//! protocol.
+//! A pool: the workers of one pod, their intake, and which of them sleep. `README.md` beside this file describes the
+//! protocol. From the bottom up:
 //!
-//! From the bottom up: what a worker or the pool is made of (`link` to `state`); the pool itself (`pool`); a
-//! worker and what its thread knows (`context`, `frame`, `worker`); what is done to the pool's lists (`kick`,
-//! `blocking`, `rescuer`, `push`); what a worker does (`claim`, `watch`, `idle`,
-//! `react`, `cull`, `forks`, `run`); who sees to it all (`hogs`, `scan`, `monitor`, `members`, `set`).
+//! | file | what it owns |
+//! |---|---|
+//! | `link`, `frame`, `jobs` | a queue's side of a pool; what a thread is inside of; where forked jobs lie |
+//! | `slots`, `thieves`, `accounts`, `monitor_handle` | words that other threads touch: of each worker, about forked jobs, CPU time, the monitor's |
+//! | `shared` | all that is not under the pool's lock |
+//! | `wake`, `roster`, `placement`, `waiting` | under the lock: sleepers, workers and the rescuer, where they run, items |
+//! | `state` | all that is under the lock, and what concerns several parts of it |
+//! | `spin`, `batching` | how long to stay awake; what a worker learns of its items |
+//! | `pool` | the pool: its lock, how items come in and how workers are woken |
+//! | `context`, `job`, `current` | what code on a worker's thread may ask, and the worker as forking code sees it |
+//! | `team`, `blocking`, `help` | a team's members; how a worker blocks; how a waiter runs subtasks |
+//! | `worker` | a worker's thread: its loop, how it comes to work and sleeps |
+//! | `monitor` | workers that block without saying so, hogs, stalls, broken rules |
+//! | `start`, `set`, `members` | how workers come and go: of one pool, of a set of them, of a team |
 
 mod accounts;
-mod aside;
+mod batching;
 mod blocking;
-mod charge;
-mod check;
-mod claim;
 mod context;
-mod crowd;
-mod cull;
-mod deque;
-#[cfg(all(test, loom))]
-mod deque_loom_tests;
-mod expedite;
-mod forks;
+mod current;
 mod frame;
-mod header;
 mod help;
-mod here;
-mod hogs;
-mod idle;
 mod job;
 mod jobs;
-mod kick;
-mod lead;
 mod link;
-mod links;
 #[cfg(all(test, loom))]
 mod loom_tests;
 mod members;
 mod monitor;
 mod monitor_handle;
-mod parts;
-#[cfg(all(test, loom))]
-mod parts_loom_tests;
-mod patience;
 mod placement;
 #[expect(
     clippy::module_inception,
     reason = "the file is the pool's, the folder all that it is made of"
 )]
 mod pool;
-mod push;
-mod react;
-mod rescuer;
-mod run;
-mod running;
-mod scan;
-mod seen;
-mod serve;
+mod roster;
 mod set;
-mod sizes;
-mod slot;
-mod spawned;
+mod shared;
+mod slots;
+mod spin;
+mod start;
 mod state;
-mod stats;
 mod team;
-mod team_set;
-mod watch;
-mod whole_name;
+mod thieves;
+mod waiting;
+mod wake;
 mod worker;
-mod worker_count;
-mod yield_item;
 
-pub(crate) use blocking::blocking_if_relieved;
-pub use blocking::{Blocking, blocking};
-pub(crate) use context::{OwnPool, SpawnPlace};
-pub(crate) use deque::{Popped, Pushed};
-pub(crate) use forks::CurrentWorker;
-pub(crate) use frame::{Frame, Inside};
-pub(crate) use header::Header;
-pub(crate) use help::OpenScope;
-pub(crate) use here::{WorkerPlace, is_worker, worker_here};
-pub(crate) use job::{Job, execute};
-pub(crate) use jobs::{Closure, JobBody, JobNumber, ListedJob, PartFifo};
-pub(crate) use link::{LinkHead, QueueSide};
-pub(crate) use links::LinkTag;
-pub(crate) use monitor::{Follower, Monitor, Retiring};
-pub(crate) use parts::Parts;
-pub(crate) use pool::{Pool, PoolSettings};
-pub(crate) use running::{
-    innermost, inside, inside_forker, inside_item, inside_work, is_inside, is_waited_for_by,
-    report_here, runs_work,
+pub use blocking::{Blocking, blocking, yield_item};
+pub(crate) use blocking::{blocking_if_relieved, wait_for_workers, wait_in_turns};
+pub(crate) use context::{
+    OwnPool, SpawnPlace, WorkerPlace, innermost, inside, inside_forker, inside_item, inside_work,
+    is_inside, is_waited_for_by, is_worker, report_here, runs_work, worker_here,
 };
-pub(crate) use serve::{wait_for_workers, wait_in_turns};
+pub(crate) use current::{CurrentWorker, WaitKind};
+pub(crate) use frame::{Frame, Inside};
+pub(crate) use help::OpenScope;
+pub(crate) use job::{Job, Spawned, execute};
+pub(crate) use jobs::{
+    Closure, Header, JobBody, JobId, JobNumber, ListedJob, PartFifo, Parts, Popped, Pushed,
+};
+pub(crate) use link::{LinkHead, LinkTag, QueueSide};
+pub(crate) use members::{NameMember, StartMember, is_taken};
+pub(crate) use monitor::{Follower, Monitor, Retiring};
+pub(crate) use pool::Pool;
 pub(crate) use set::{Lease, PoolSet, Route};
-pub(crate) use sizes::{MAX_INJECTORS, MAX_WORKERS};
-pub(crate) use spawned::Spawned;
-pub(crate) use team::{WaitKind, is_taken};
-pub(crate) use team_set::{NameMember, StartMember};
-pub(crate) use whole_name::WholeName;
-pub use yield_item::yield_item;
+pub(crate) use shared::PoolSettings;
+pub(crate) use slots::{MAX_INJECTORS, MAX_WORKERS};
+pub(crate) use team::{inject, mail, with_pool_of};

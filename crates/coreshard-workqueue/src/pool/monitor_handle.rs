@@ -1,12 +1,11 @@
-//! What a pool knows of the monitor: that it is to be woken, whom it tells of trouble, and how many workers
-//! the runtime has.
+//! What a pool knows of the monitor: that it is to be woken, where it reports trouble, and how many workers the runtime has.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
 use coreshard_platform::{AtomicInt, Padded, Parker, Platform, fields, user};
 
-use super::worker_count::WorkerCount;
+use super::roster::WorkerCount;
 use crate::callbacks::{Callback, Callbacks, Threads};
 use crate::insight::trouble::{Trouble, Watchdog};
 
@@ -18,6 +17,8 @@ const TELLERS: Threads = Threads { name: "cs-trouble", most: 1 };
 /// What is told and not yet heard, at most: a handler that never returns must not fill the memory.
 const MAX_TOLD: usize = 64;
 
+/// What a pool knows of the monitor: that it is to be woken, where it reports trouble, and how many workers the runtime
+/// has.
 pub(crate) struct MonitorHandle<P: Platform> {
     /// Whether the monitor looks, or sleeps and is to be woken. Read at every claim, written when
     /// the process falls asleep or wakes up.
@@ -25,7 +26,7 @@ pub(crate) struct MonitorHandle<P: Platform> {
     parker: Parker<P>,
     pub(super) watch: Arc<Watchdog>,
     pub(super) tells: Arc<Callbacks<P>>,
-    pub(super) worker_count: Arc<WorkerCount<P>>,
+    worker_count: Arc<WorkerCount<P>>,
 }
 fields!(MonitorHandle<P: Platform> { state, parker, watch, tells, worker_count });
 
@@ -38,6 +39,11 @@ impl<P: Platform> MonitorHandle<P> {
             tells: Arc::new(Callbacks::new(TELLERS)),
             worker_count: Arc::new(WorkerCount::new(most_workers)),
         }
+    }
+
+    /// How many workers the runtime has.
+    pub(super) fn worker_count(&self) -> Arc<WorkerCount<P>> {
+        Arc::clone(&self.worker_count)
     }
 
     /// Called by a worker that has work. Wakes the monitor if it sleeps.

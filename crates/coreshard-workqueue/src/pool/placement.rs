@@ -59,7 +59,7 @@ impl Placement {
     }
 
     /// A producer has woken the worker, which has not claimed yet: it comes where it slept, or waits for that CPU.
-    pub(super) fn comes(&mut self, worker: usize) {
+    pub(super) fn mark_running(&mut self, worker: usize) {
         if let Some(last) = self.workers.get(worker).and_then(|worker| worker.last) {
             self.runs_at(worker, usize::from(last));
             self.workers[worker].comes = true;
@@ -218,13 +218,13 @@ mod tests {
     #[test]
     fn who_was_woken_is_expected_where_it_slept_until_it_claims() {
         let mut placement = Placement::new();
-        placement.comes(1);
+        placement.mark_running(1);
         assert_eq!(placement.other_at(0, 2), None, "it never ran");
         placement.runs_at(1, 2);
         placement.rests(1);
         placement.runs_at(0, 2);
         assert_eq!(placement.other_at(0, 2), None);
-        placement.comes(1);
+        placement.mark_running(1);
         assert_eq!(placement.other_at(0, 2), Some((1, true)));
         placement.runs_at(1, 2);
         assert_eq!(placement.other_at(0, 2), Some((1, false)));

@@ -1,27 +1,28 @@
-//! A pool's fields, its lock, and its workers' slots. The protection of the fields:
-//!
-//! - `I:` set when the pool is made, then only read.
-//! - `L:` under the pool's lock.
-//! - `A:` atomic, see the field.
+//! A pool: its lock, how items come in, and how its workers are woken.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::Relaxed;
 
-use coreshard_platform::{
-    AtomicInt, AtomicPointer, Lock, LockGuard, Padded, Platform, Time, WatchLength, fields,
-};
+use coreshard_platform::{AtomicInt, Lock, LockGuard, Padded, Platform, Time, fields};
 
-use super::accounts::Accounts;
-use super::jobs::JobList;
-use super::links::LinkTable;
+use super::link::LinkTag;
 use super::monitor_handle::MonitorHandle;
-use super::placement::FreeCpus;
-use super::sizes::{Injectors, MAX_WORKERS, Range};
-use super::slot::WorkerSlot;
-use super::state::{Kick, State, Worklist};
+use super::placement::{BusyCpus, FreeCpus};
+use super::shared::{PoolSettings, PoolShared};
+use super::slots::Injectors;
+use super::spin::OutsideWaits;
+use super::state::State;
+use super::waiting::Worklist;
+use super::wake::Kick;
+use crate::base::error::message_of;
 use crate::base::event::Event;
+use crate::base::item::{Item, ItemParts};
+use crate::base::latch::Latch;
 use crate::base::rungs::{Intake, Wake};
-use crate::insight::stats::PoolId;
+use crate::insight::Tally;
+use crate::insight::stats::PoolStats;
+use crate::insight::trouble::say;
+use crate::intake;
 use crate::spec::attributes::{Attributes, Place};
 
 /// The other pools of a set, the nearest first.
@@ -29,122 +30,25 @@ pub(crate) type Neighbours<P> = Arc<[Arc<Pool<P>>]>;
 
 /// The workers of one pod.
 pub(crate) struct Pool<P: Platform> {
-    /// I: names the pool in the process.
-    pub(crate) id: PoolId,
-    /// I:
-    pub(crate) place: Place,
-    /// I:
-    pub(crate) attributes: Arc<Attributes>,
-    /// I: tells drainers that a pool link they watch has moved.
-    pub(crate) event: Arc<Event<P>>,
-    /// I: is told when there is work, and sees who waits inside an item.
-    pub(super) monitor: Arc<MonitorHandle<P>>,
-    /// I: whether lock-hold times are measured.
-    pub(super) measure_lock: bool,
-    /// I: nanoseconds without work after which a worker goes, but for the last.
-    pub(super) idle_timeout: std::time::Duration,
-    /// I: whether waiting for work on a CPU can end before the CPU is given up.
-    pub(super) may_spin: bool,
-    /// I:
-    pub(super) most_workers: usize,
-    /// I: see [`PoolSettings`].
-    pub(super) trusts_at_once: bool,
-    /// I (the injectors have their own rules): the lock-free intake, if that is the rung.
-    pub(super) queue: Option<Injectors<P>>,
-    /// A: set once each, under the lock, before the index is used.
-    slots: Box<[SlotPlace<P>]>,
-    /// A: indices below have a slot. Written under the lock.
-    pub(super) slot_count: P::AtomicU32,
-    /// A: claims that were opened to thieves and not yet seen to be used up. Those who look for
-    /// open claims look at this first: there is one word, and as many ranges as workers.
-    pub(super) open_claims: Padded<P::AtomicU32>,
-    /// I: it is a team's.
-    pub(super) is_team: bool,
-    /// A: of a team: jobs that came from outside; one or more lists.
-    pub(super) injected: Box<[Padded<JobList<P>>]>,
-    /// A: 1 once jobs were in a list of one of its workers.
-    pub(super) uses_lists: P::AtomicU32,
-    /// A: of a team: 1 once it is to end, and nobody watches for what comes; Relaxed.
-    pub(super) is_ending: P::AtomicU32,
-    /// A: of a team: workers that wait for another team, and do what comes from outside meanwhile.
-    pub(super) open_waits: P::AtomicU32,
-    /// A: [`WatchLength`] of those outside; Relaxed.
-    pub(super) outside_watch: P::AtomicU32,
-    /// A: [`Crowd`](super::crowd::Crowd) of those outside; Relaxed.
-    pub(super) outside_crowd: P::AtomicU32,
-    /// A: of a team: jobs in the mail of all workers.
-    pub(super) mailed: Padded<P::AtomicU32>,
-    /// A: workers that have shared forked jobs since they last rested. Thieves look at this first.
-    pub(super) forking: Padded<P::AtomicU32>,
-    /// A: 1 while a worker that steals is on its way to the lock, since an item may wait.
-    pub(super) lookouts: Padded<P::AtomicU32>,
-    /// A: thieves to be steered away from who wakes them, since the kernel drew one there.
-    pub(super) drawn: Padded<P::AtomicU32>,
-    /// A: 1 while the hogs and those who stand in for them leave no CPU to another thief; Relaxed.
-    pub(super) refuses_thieves: P::AtomicU32,
-    /// A: 1 if workers may sleep beside the designated waiter; Relaxed: a hint for who calls several.
-    pub(super) has_more_sleepers: Padded<P::AtomicU32>,
-    /// Its own lock: the other pools of the set, which also have this one among theirs, until the
-    /// set goes.
-    pub(super) neighbours: Lock<P, Option<Neighbours<P>>>,
-    /// A: 1 while a worker watches for work before it sleeps.
-    pub(super) watchers: Padded<P::AtomicU32>,
-    /// A: the links of the queues that this pool serves, by tag.
-    pub(crate) links: LinkTable<P>,
-    /// A: items that workers have run.
-    pub(super) ran: Padded<P::AtomicU64>,
-    /// A: system calls that wake-ups took.
-    pub(super) wakeups: Padded<P::AtomicU64>,
-    /// A: 1 if a busy worker is to look into the reactor soon.
-    pub(super) look_is_due: P::AtomicU32,
-    /// Its own lock: see there.
-    pub(super) accounts: Accounts<P>,
+    shared: PoolShared<P>,
+    /// The other pools of the set, until the set goes. They also have this one among theirs.
+    neighbours: Lock<P, Option<Neighbours<P>>>,
+    /// How long threads outside watch for the end of what they have brought.
+    outside: OutsideWaits<P>,
+    /// System calls that wake-ups took.
+    wakeups: Padded<P::AtomicU64>,
     pub(super) state: Padded<Lock<P, State<P>>>,
 }
-fields!(Pool<P: Platform> {
-    id, place, attributes, event, monitor, measure_lock, idle_timeout, may_spin, most_workers, trusts_at_once,
-    queue, slots, slot_count, open_claims, is_team, injected, uses_lists, is_ending, open_waits, outside_watch, outside_crowd, mailed, forking, lookouts, drawn, refuses_thieves, has_more_sleepers, neighbours, watchers, links, ran, wakeups,
-    look_is_due, accounts, state,
-});
+fields!(Pool<P: Platform> { shared, neighbours, outside, wakeups, state });
 
-/// CPUs whose jobs from outside come into one list, of a team.
-const CPUS_TO_A_LIST: usize = 16;
-
-/// How pools of a runtime behave; see `RuntimeBuilder`.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct PoolSettings {
-    pub(crate) measure_lock: bool,
-    pub(crate) idle_timeout: std::time::Duration,
-    pub(crate) may_spin: bool,
-    /// Workers that a pool may have, at most [`MAX_WORKERS`].
-    pub(crate) most_workers: usize,
-    /// Workers believe from the start that items are short: for models, which have no time to learn it.
-    pub(crate) trusts_at_once: bool,
-}
-
-impl PoolSettings {
-    /// Workers that sleep at once, and time-outs that may run out at any moment.
-    #[cfg(all(test, loom))]
-    pub(crate) fn for_models() -> Self {
-        let idle_timeout = std::time::Duration::from_secs(1);
-        let trusts_at_once = false;
-        Self {
-            measure_lock: false,
-            idle_timeout,
-            may_spin: false,
-            most_workers: MAX_WORKERS,
-            trusts_at_once,
-        }
+impl<P: Platform> std::ops::Deref for Pool<P> {
+    type Target = PoolShared<P>;
+    fn deref(&self) -> &PoolShared<P> {
+        &self.shared
     }
 }
 
 impl<P: Platform> Pool<P> {
-    /// True if the pool was not stopped.
-    #[cfg(all(test, loom))]
-    pub(crate) fn is_running(&self) -> bool {
-        !self.lock().stopping
-    }
-
     /// A pool without a worker.
     pub(crate) fn unmanned(
         place: Place,
@@ -153,65 +57,164 @@ impl<P: Platform> Pool<P> {
         event: Arc<Event<P>>,
         monitor: &Arc<MonitorHandle<P>>,
     ) -> Arc<Self> {
-        let is_team = attributes.team.is_some();
-        let (queue, entry) = match attributes.intake {
+        let (intake, worklist) = match attributes.intake {
             Intake::Locked => (None, Worklist::Locked(Default::default())),
             Intake::LockFree => {
                 // A team is given jobs, and no items: of all this it needs the wake word.
+                let is_team = attributes.team.is_some();
                 let (node, injectors) =
                     if is_team { (None, 1) } else { (place.node, place.cpus.len()) };
-                let (queue, takers) = Injectors::new(node, injectors);
-                (Some(queue), Worklist::LockFree(takers))
+                let (intake, takers) = Injectors::new(node, injectors);
+                (Some(intake), Worklist::LockFree(takers))
             }
         };
-        let injected = if is_team { place.cpus.len().div_ceil(CPUS_TO_A_LIST) } else { 0 };
+        let state = State::new(worklist, monitor.worker_count());
+        let monitor = Arc::clone(monitor);
         let pool = Arc::new(Self {
-            id: PoolId::next(),
-            place,
-            attributes,
-            event,
-            monitor: Arc::clone(monitor),
-            measure_lock: settings.measure_lock,
-            idle_timeout: settings.idle_timeout,
-            may_spin: settings.may_spin,
-            most_workers: settings.most_workers,
-            trusts_at_once: settings.trusts_at_once,
-            queue,
-            slots: (0..MAX_WORKERS).map(|_| SlotPlace::empty()).collect(),
-            slot_count: P::AtomicU32::new(0),
-            open_claims: Padded::new(P::AtomicU32::new(0)),
-            is_team,
-            injected: (0..injected).map(|_| Padded::new(JobList::new())).collect(),
-            uses_lists: P::AtomicU32::new(0),
-            is_ending: P::AtomicU32::new(0),
-            open_waits: P::AtomicU32::new(0),
-            outside_watch: P::AtomicU32::new(WatchLength::NEW.to_bits()),
-            outside_crowd: P::AtomicU32::new(0),
-            mailed: Padded::new(P::AtomicU32::new(0)),
-            forking: Padded::new(P::AtomicU32::new(0)),
-            lookouts: Padded::new(P::AtomicU32::new(0)),
-            drawn: Padded::new(P::AtomicU32::new(0)),
-            refuses_thieves: P::AtomicU32::new(0),
-            has_more_sleepers: Padded::new(P::AtomicU32::new(0)),
+            shared: PoolShared::new(place, attributes, settings, event, monitor, intake),
             neighbours: Lock::new(None),
-            watchers: Padded::new(P::AtomicU32::new(0)),
-            links: LinkTable::new(),
-            ran: Padded::new(P::AtomicU64::new(0)),
+            outside: OutsideWaits::new(),
             wakeups: Padded::new(P::AtomicU64::new(0)),
-            look_is_due: P::AtomicU32::new(0),
-            accounts: Accounts::new(),
-            state: Padded::new(Lock::new(State::new(entry, Arc::clone(&monitor.worker_count)))),
+            state: Padded::new(Lock::new(state)),
         });
         P::describe(Arc::as_ptr(&pool));
+        P::describe(&raw const pool.shared);
         P::describe(Arc::as_ptr(&pool.event));
         P::describe(Arc::as_ptr(&pool.monitor));
         pool.state.describe();
-        pool.lock().describe_cold();
-        pool.queue.iter().for_each(Injectors::describe);
+        pool.lock_state().describe_cold();
+        pool.intake.iter().for_each(Injectors::describe);
         pool
     }
 
-    /// Frees the lock and wakes the chosen worker, in the order of the pool's rung.
+    /// Names those workers that may run one another's items: of the pool if its set is strict, else of
+    /// all the set.
+    pub(crate) fn crew(&self) -> usize {
+        if self.attributes.strict { std::ptr::from_ref(self).addr() } else { self.set() }
+    }
+
+    /// Names the pools of the same set.
+    pub(crate) fn set(&self) -> usize {
+        Arc::as_ptr(&self.attributes).addr()
+    }
+
+    /// The other pools of the set; `None` before the set is complete, and after its end.
+    pub(super) fn neighbours(&self) -> Option<Neighbours<P>> {
+        self.neighbours.lock().clone()
+    }
+
+    /// Tells the pool of the others of its set, or that there are none any more. Returns those it knew.
+    pub(super) fn set_neighbours(
+        &self,
+        neighbours: Option<Neighbours<P>>,
+    ) -> Option<Neighbours<P>> {
+        std::mem::replace(&mut *self.neighbours.lock(), neighbours)
+    }
+
+    #[inline]
+    pub(super) fn lock_state(&self) -> PoolGuard<'_, P> {
+        self.locked(self.state.lock())
+    }
+
+    /// As [`lock_state`](Self::lock_state), if it is free.
+    #[inline]
+    pub(super) fn try_lock_state(&self) -> Option<PoolGuard<'_, P>> {
+        self.state.try_lock().map(|state| self.locked(state))
+    }
+
+    #[inline]
+    fn locked<'pool>(&'pool self, mut state: LockGuard<'pool, P, State<P>>) -> PoolGuard<'pool, P> {
+        let since = self.settings.measure_lock.then(P::now);
+        state.notice_woken(self);
+        PoolGuard { state, since, pool: self }
+    }
+
+    /// Brings an accepted item of the pool link with this tag in, by the injector of the caller's CPU, and wakes a worker if one should be.
+    #[inline(always)]
+    pub(crate) fn push(&self, injector: usize, item: Item, link: LinkTag) {
+        match &self.intake {
+            Some(intake) => {
+                if let Some(worker) = intake.push(injector, item, link.0) {
+                    self.wake(worker);
+                }
+            }
+            None => self.push_locked(item.into_parts(), link),
+        }
+    }
+
+    /// As [`Self::push`], for callers to whom a call more or less is nothing: so that those to whom
+    /// it is something have it inline.
+    #[inline(never)]
+    pub(crate) fn push_indirectly(&self, injector: usize, item: Item, link: LinkTag) {
+        self.push(injector, item, link);
+    }
+
+    /// In parts, which travel in registers: else the item would lie on the stack with the other intake, too.
+    #[inline(never)]
+    fn push_locked(&self, parts: ItemParts, link: LinkTag) {
+        let item = Item::from_parts(parts);
+        let mut state = self.lock_state();
+        state.queued += 1;
+        match &mut state.worklist {
+            Worklist::Locked(list) => {
+                list.push_back((item, link));
+                P::touch_write(&raw const list[list.len() - 1]);
+            }
+            Worklist::LockFree(_) => unreachable!("the locked intake has no lock-free queue"),
+        }
+        let kick = state.choose_kick(self);
+        self.unlock_and_kick(state, kick);
+    }
+
+    /// Injectors of the intake; 1 if it is locked.
+    pub(crate) fn injectors(&self) -> usize {
+        self.intake.as_ref().map_or(1, Injectors::len)
+    }
+
+    /// A counter an injector for a pool link, at zero, on the lines that producers fetch anyway; `None`
+    /// if all are taken, or the intake has no such line.
+    pub(crate) fn take_counters(&self) -> Option<usize> {
+        let intake = self.intake.as_ref()?;
+        let mut state = self.lock_state();
+        let at = state.cold().free_counters.trailing_zeros() as usize;
+        if at >= intake::TAIL_COUNTERS {
+            return None;
+        }
+        state.cold_mut().free_counters &= !(1 << at);
+        (0..intake.len()).for_each(|injector| {
+            intake.counter(injector, at).into_iter().for_each(|counter| counter.store(0, Relaxed))
+        });
+        Some(at)
+    }
+
+    /// Takes back what [`Self::take_counters`] gave.
+    pub(crate) fn return_counters(&self, at: usize) {
+        self.lock_state().cold_mut().free_counters |= 1 << at;
+    }
+
+    /// The counter at an injector that [`Self::take_counters`] gave; `None` for any other.
+    #[inline]
+    pub(crate) fn counter(&self, injector: usize, at: usize) -> Option<&P::AtomicU64> {
+        self.intake.as_ref()?.counter(injector, at)
+    }
+
+    /// CPU time of items of the pool link with this tag is counted here.
+    pub(crate) fn open_tally(&self, link: LinkTag, tally: &Arc<Tally<P>>) {
+        self.accounts.open_tally(link, tally);
+    }
+
+    /// The pool link goes.
+    pub(crate) fn close_tally(&self, link: LinkTag) {
+        self.accounts.close_tally(link, &self.slots);
+    }
+
+    /// Waits, on a thread that is none of its workers, until `done` is open. False in a process that was forked since: there it
+    /// stays closed.
+    pub(crate) fn wait_outside(&self, done: &Latch<P>) -> bool {
+        if self.settings.may_spin { self.outside.wait(done) } else { done.wait() }
+    }
+
+    /// Frees the lock and wakes the chosen worker, in the order of the pool's wake variant.
     #[inline]
     pub(super) fn unlock_and_kick(&self, state: PoolGuard<'_, P>, kick: Option<Kick>) {
         let Some(kick) = kick else { return };
@@ -229,21 +232,21 @@ impl<P: Platform> Pool<P> {
     }
 
     pub(super) fn wake_kicked(&self, Kick { worker, steer_to }: Kick) {
-        // It cannot end before it was woken, so the thread is its own.
+        // It cannot exit before it was woken, so the thread is its own.
         match steer_to {
-            Some(injectors) => self.steer(worker, injectors, || self.wake(worker)),
+            Some(cpus) => self.steer(worker, cpus, || self.wake(worker)),
             None => self.wake(worker),
         }
     }
 
-    /// Calls `act` while the worker, which is not running, may be placed at these injectors only.
-    pub(super) fn steer(&self, worker: usize, injectors: FreeCpus, act: impl FnOnce()) {
-        let thread = self.slot(worker).thread_id();
-        let narrowed = P::set_affinity_of(thread, injectors.cpus(&self.place));
+    /// Calls `act` while the worker, which is not running, may be placed on these CPUs only.
+    pub(super) fn steer(&self, worker: usize, to: FreeCpus, act: impl FnOnce()) {
+        let thread = self.slots.get(worker).thread_id();
+        let narrowed = P::set_affinity_of(thread, to.cpus(&self.place));
         act();
         // At once: it is where it should be, and from there the kernel may do as it likes.
         if narrowed && !P::set_affinity_of(thread, self.place.roam.iter()) {
-            // Not here: the lock may be held, and whoever listens is a user's.
+            // Not here: the lock may be held, and the subscriber is a user's.
             let pod = self.place.pod;
             self.monitor.later(move || {
                 tracing::warn!(%pod, worker, "a worker may not run in all of its pod");
@@ -252,118 +255,182 @@ impl<P: Platform> Pool<P> {
     }
 
     pub(super) fn wake(&self, worker: usize) {
-        if self.slot(worker).parker.unpark_or(|| self.wake_in_reactor()) {
+        if self.slots.get(worker).parker.unpark_or(|| self.wake_in_reactor()) {
             self.wakeups.fetch_add(1, Relaxed);
         }
     }
 
-    #[inline]
-    #[allow(unsafe_code)]
-    pub(super) fn slot(&self, index: usize) -> &WorkerSlot<P> {
-        let slot = self.slots[index].slot.load(Acquire);
-        assert!(!slot.is_null(), "worker {index} has a slot before anybody knows it");
-        // SAFETY: slots are made by `ensure_slot`, never replaced, and freed with the pool.
-        unsafe { &*slot }
+    /// A worker that waits in the reactor was given a permit.
+    #[cold]
+    fn wake_in_reactor(&self) {
+        let woken = self.attributes.hooks.reactor.as_ref().map(|reactor| reactor.wake());
+        if let Some(Err(thrown)) = woken {
+            let panic = message_of(thrown.payload());
+            say(|| tracing::error!(panic, "a reactor's wake-up panicked"));
+        }
     }
 
-    /// Called under the lock, before the index is handed out.
-    pub(super) fn ensure_slot(&self, index: usize) {
-        let place = &self.slots[index];
-        if place.slot.load(Relaxed).is_null() {
-            P::describe(&raw const *place);
-            let slot = Box::into_raw(Box::new(WorkerSlot::new()));
-            P::describe(slot.cast_const());
-            // Release pairs with the Acquire of `slot`.
-            place.slot.store(slot, Release);
-            let count = u32::try_from(index + 1).expect("fewer workers than 2³²");
-            if self.slot_count.load(Relaxed) < count {
-                self.slot_count.store(count, Release);
+    /// As [`call_anybody`](Self::call_anybody), for what a thread outside has just brought: that one goes on, or watches
+    /// for the end of it.
+    pub(super) fn call_beside_here(&self) {
+        let own = self.place.injector_here::<P>();
+        self.call_beside(Some(BusyCpus { own, producer: None }));
+    }
+
+    /// Wakes a worker that sleeps, of this pool or of another.
+    pub(super) fn call_anybody(&self) {
+        self.call_beside(None);
+    }
+
+    fn call_beside(&self, busy: Option<BusyCpus>) {
+        if !self.call_thief(busy)
+            && let Some(neighbours) = self.neighbours()
+        {
+            neighbours.iter().any(|pool| pool.call_thief(None));
+        }
+    }
+
+    /// Wakes a worker of this pool that sleeps, if one more may run, beside those `busy` CPUs.
+    pub(super) fn call_thief(&self, busy: Option<BusyCpus>) -> bool {
+        if self.thieves.are_refused() {
+            return false;
+        }
+        let Some(intake) = &self.intake else { return self.choose_thief(busy) };
+        if let Some(worker) = intake.designated().and_then(|_| intake.recall()) {
+            let steer_to = self.keep_off(busy, worker);
+            self.wake_kicked(Kick { worker, steer_to });
+            return true;
+        }
+        intake.has_unposted() && self.choose_thief(busy)
+    }
+
+    /// As [`Self::call_thief`], though another one may be on its way: so those that come double with each wake-up, instead of
+    /// becoming one more.
+    pub(super) fn call_another(&self, busy: Option<BusyCpus>) -> bool {
+        self.call_thief(busy) || self.thieves.has_more_sleepers() && self.choose_another_thief(busy)
+    }
+
+    #[cold]
+    fn choose_another_thief(&self, busy: Option<BusyCpus>) -> bool {
+        self.choose_under_lock(busy, |state| {
+            let may_run = state.active_soon() < self.place.limit && state.may_steal(self, 1);
+            let choose = || state.idle.choose_unnamed(self.intake.as_ref());
+            let kick = may_run.then(choose).flatten();
+            if kick.is_none() {
+                self.thieves.set_has_more_sleepers(false);
+            }
+            kick
+        })
+    }
+
+    /// As [`Self::call_thief`], under the lock: a worker may sleep whose name is on no word.
+    #[cold]
+    fn choose_thief(&self, busy: Option<BusyCpus>) -> bool {
+        self.choose_under_lock(busy, |state| {
+            let kick = if state.may_steal(self, 1) { state.choose_kick(self) } else { None };
+            if kick.is_none() || !state.idle.has_listed() {
+                // None sleeps so, or no more may run: the next that parks posts itself.
+                self.intake.iter().for_each(|intake| intake.set_unposted(false));
+            }
+            kick
+        })
+    }
+
+    /// Wakes the worker that `choose` chooses, off the busy CPUs. False if there is none.
+    fn choose_under_lock(
+        &self,
+        busy: Option<BusyCpus>,
+        choose: impl FnOnce(&mut State<P>) -> Option<Kick>,
+    ) -> bool {
+        let mut state = self.lock_state();
+        let mut kick = choose(&mut state);
+        if let Some(kick) = &mut kick {
+            kick.steer_to = self.keep_off(busy, kick.worker);
+        }
+        let called = kick.is_some();
+        self.unlock_and_kick(state, kick);
+        called
+    }
+
+    /// Where a thief, which is to be woken next, should wake up, if that is not left to the kernel.
+    ///
+    /// The kernel leaves it where it slept, if no thread runs there. Else it may draw it to its caller's CPU, where it waits for
+    /// the end of a time slice: in a virtual machine even if it has slept on an idle CPU, see `placement`. So it is kept off
+    /// that CPU where this is to be expected: its own is taken, or others were drawn of late.
+    fn keep_off(&self, busy: Option<BusyCpus>, worker: usize) -> Option<FreeCpus> {
+        let busy = busy?;
+        let slot = self.slots.get(worker);
+        // Relaxed, all of it: it is about where the thief runs, not what.
+        let slept_at = slot.slept_at.load(Relaxed) as usize;
+        if !self.thieves.were_drawn() && slept_at != busy.own && Some(slept_at) != busy.producer {
+            slot.called_from.store(busy.own as u32 + 1, Relaxed);
+            return None;
+        }
+        FreeCpus::beside(busy, self.place.cpus.len())
+    }
+
+    /// A worker woke up: it may have been drawn to where it was called from.
+    pub(super) fn notice_drawn(&self, worker: usize) {
+        let called_from = &self.slots.get(worker).called_from;
+        let from = called_from.load(Relaxed) as usize;
+        if from > 0 {
+            called_from.store(0, Relaxed);
+            if from - 1 == self.place.injector_here::<P>() {
+                self.thieves.set_drawn();
             }
         }
     }
 
-    /// The slots of all workers there ever were.
-    pub(super) fn each_slot(&self) -> impl Iterator<Item = (usize, &WorkerSlot<P>)> {
-        (0..self.slot_count.load(Acquire) as usize).map(|at| (at, self.slot(at)))
-    }
-
-    /// The ranges of all workers, for thieves and for those who look whether work is left.
-    pub(super) fn ranges(&self) -> impl Iterator<Item = (usize, &Range<P>)> {
-        self.each_slot().flat_map(|(at, slot)| slot.ranges.iter().map(move |range| (at, range)))
-    }
-
-    /// True if a claim has items that a thief could take.
-    pub(super) fn has_open_items(&self) -> bool {
-        self.open_claims.load(Acquire) > 0 && self.ranges().any(|(_, range)| range.has_items())
-    }
-
-    #[inline]
-    pub(super) fn lock(&self) -> PoolGuard<'_, P> {
-        self.locked(self.state.lock())
-    }
-
-    /// As [`lock`](Self::lock), if it is free.
-    #[inline]
-    pub(super) fn try_lock(&self) -> Option<PoolGuard<'_, P>> {
-        self.state.try_lock().map(|state| self.locked(state))
-    }
-
-    #[inline]
-    fn locked<'pool>(&'pool self, mut state: LockGuard<'pool, P, State<P>>) -> PoolGuard<'pool, P> {
-        let since = self.measure_lock.then(P::now);
-        if state.designated.is_some() || state.runner_ups != 0 {
-            state.notice_woken(self);
+    /// What the pool tells of itself.
+    pub(crate) fn stats(&self) -> PoolStats {
+        let cpu_time = self.accounts.charge(&self.slots);
+        let state = self.lock_state();
+        let counters = &state.cold().counters;
+        let queued = match (&self.intake, &state.worklist) {
+            (Some(intake), Worklist::LockFree(takers)) => intake.pushed(takers),
+            _ => state.queued,
+        };
+        let (kicks, coalesced_kicks) = state.idle.kicks();
+        PoolStats {
+            id: self.id,
+            scope: self.attributes.scope,
+            pod: self.place.pod,
+            cpus: self.place.cpus.clone(),
+            node: self.place.node,
+            worker_limit: self.place.limit,
+            workers: state.roster.alive(),
+            idle_workers: state.idle.count(),
+            blocked_workers: state.roster.blocked(),
+            queued,
+            run: self.ran(),
+            kicks,
+            coalesced_kicks,
+            wakeups: self.wakeups.load(Relaxed),
+            repatriated: counters.repatriated,
+            stolen: counters.stolen,
+            presumed_blocked: counters.presumed_blocked,
+            hand_overs: counters.hand_overs,
+            cpu_time,
+            cpu_hogs: counters.cpu_hogs,
+            rescues: counters.rescues,
+            refused_workers: counters.refused_workers,
+            failed_worker_starts: counters.failed_worker_starts,
+            lock_holds: counters.lock_holds,
+            lock_hold_ns: counters.lock_hold_ns,
+            lock_hold_max_ns: counters.lock_hold_max_ns,
+            intake_bytes: self.intake.as_ref().map_or(0, Injectors::held_bytes),
         }
-        PoolGuard { state, since, pool: self }
-    }
-
-    /// True if workers may leave those who sleep alone while their items are short: not where a rescuer promises progress,
-    /// nor in a team.
-    pub(super) fn may_vouch(&self) -> bool {
-        !self.is_team && self.attributes.rescuer.is_none()
-    }
-
-    /// Names those workers that may run one another's items: of the pool where its set is strict, of
-    /// all the set else.
-    pub(crate) fn crew(&self) -> usize {
-        if self.attributes.strict { std::ptr::from_ref(self).addr() } else { self.set() }
-    }
-
-    /// Names the pools of the same set.
-    pub(crate) fn set(&self) -> usize {
-        Arc::as_ptr(&self.attributes).addr()
     }
 }
 
 impl<P: Platform> Drop for Pool<P> {
-    #[allow(unsafe_code)]
     fn drop(&mut self) {
-        // It goes with the last pool.
+        // It exits with the last pool.
         self.monitor.wake();
-        for SlotPlace { slot } in &self.slots {
-            let slot = slot.load(Relaxed);
-            if !slot.is_null() {
-                // SAFETY: made by `Box::into_raw` in `ensure_slot`; the last reference to the
-                // pool is gone, so nobody looks at it any more.
-                drop(unsafe { Box::from_raw(slot) });
-            }
-        }
     }
 }
 
-/// Where a worker's slot is found by its index; null before it has one.
-struct SlotPlace<P: Platform> {
-    slot: P::AtomicPtr<WorkerSlot<P>>,
-}
-fields!(SlotPlace<P: Platform> { slot });
-
-impl<P: Platform> SlotPlace<P> {
-    fn empty() -> Self {
-        Self { slot: P::AtomicPtr::new(std::ptr::null_mut()) }
-    }
-}
-
-/// The pool's lock, held; measures how long where that is asked for.
+/// The pool's lock, held; measures for how long if that is asked for.
 pub(super) struct PoolGuard<'pool, P: Platform> {
     state: LockGuard<'pool, P, State<P>>,
     since: Option<Time>,
@@ -384,7 +451,7 @@ impl<P: Platform> std::ops::DerefMut for PoolGuard<'_, P> {
 }
 
 impl<P: Platform> PoolGuard<'_, P> {
-    /// Panics where the pool is left with a rule broken: a bug of ours.
+    /// Panics if the pool is left with a rule broken: a bug of ours.
     #[cold]
     fn check(&self) {
         if let Some(rule) = self.state.broken_rule()

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use coreshard_platform::{Lock, Platform, SpawnError};
 use coreshard_topology::{CpuId, NodeId, Pods, Topology};
 
-use super::forks::CurrentWorker;
+use super::current::CurrentWorker;
 use super::pool::Pool;
 use crate::spec::attributes::Attributes;
 
@@ -74,7 +74,7 @@ impl<P: Platform> PoolSet<P> {
             Users::Some(count) => *count += 1,
             Users::None => {
                 for (at, pool) in self.pools.iter().enumerate() {
-                    if let Err(error) = pool.man() {
+                    if let Err(error) = pool.start_first() {
                         self.pools[..at].iter().for_each(|pool| pool.tell_to_go());
                         *users = Users::Leaving { awaited: false };
                         return Err(error);
@@ -239,6 +239,6 @@ impl<P: Platform> Drop for PoolSet<P> {
     fn drop(&mut self) {
         // They hold one another. A team's do until it ends, which nobody waits for.
         let pools = self.pools.iter().filter(|pool| !pool.is_team());
-        pools.for_each(|pool| pool.set_neighbours(None));
+        pools.for_each(|pool| drop(pool.set_neighbours(None)));
     }
 }

@@ -1,104 +1,20 @@
-//! What a pool's lock protects.
+//! What a pool's lock protects, and what concerns several of its parts: how many workers are active, whether there is work for
+//! one more, and who sees to what is left.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use coreshard_platform::{Platform, fields};
 
-use super::aside::Aside;
-use super::links::LinkTag;
-use super::patience::SHORT_CLAIMS;
-use super::placement::{FreeCpus, Placement};
-use super::seen::{Progress, Seen};
-use super::sizes::Takers;
-use super::worker_count::WorkerCount;
-use crate::base::item::Item;
-use crate::intake::TAIL_COUNTERS;
+use super::batching::{SHORT_CLAIMS, ServiceTimeEstimator};
+use super::link::{LinkHead, LinkTag};
+use super::placement::Placement;
+use super::roster::{Blocked, RESCUER, Reserved, Roster, WorkerCount};
+use super::shared::PoolShared;
+use super::waiting::{Aside, TaggedItem, Worklist};
+use super::wake::{IdleWorkers, Kick};
+use crate::intake::{ItemWaits, TAIL_COUNTERS};
 
-/// Whether a worker counts as blocked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Blocked {
-    No,
-    /// It said so, with `blocking`.
-    Declared,
-    /// The monitor found it inside an item, using no CPU time.
-    Presumed,
-    /// The monitor found it inside an item, using a CPU for long.
-    Hog,
-    /// It goes for good: nothing is left to it but its last hook. It still has its slot.
-    Leaving,
-}
-
-/// The rescuer's index, in the pools that have one.
-pub(super) const RESCUER: usize = 0;
-
-/// Whether a pool has a rescuer, and where it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Rescuer {
-    /// The pool is to have none, or was never started.
-    None,
-    /// Its thread is not there.
-    Gone,
-    /// It waits to be called, and counts as no worker.
-    StandsBy,
-    /// It works.
-    Called,
-    /// It ends, and counts as no worker; its slot is still its own.
-    Leaving,
-}
-
-/// The thread of a worker, as its starter leaves it for whoever stops the pool.
-#[derive(Debug)]
-pub(super) enum ThreadSlot<T> {
-    /// No worker has the index.
-    None,
-    /// The worker's starter brings it.
-    Coming,
-    Here(T),
-    /// It is a thread that somebody else waits for, or nobody.
-    Elsewhere,
-    /// Whoever stops the pool waits for it.
-    Taken,
-    /// The worker went before its handle came; the index is free when that has come.
-    Late,
-}
-
-impl<T> ThreadSlot<T> {
-    pub(super) fn take(&mut self) -> Option<T> {
-        match std::mem::replace(self, Self::Taken) {
-            Self::Here(thread) => Some(thread),
-            other => {
-                *self = other;
-                None
-            }
-        }
-    }
-}
-
-/// Workers with a smaller index may be runners-up: each has a bit.
-pub(super) const MAX_NAMED: usize = u64::BITS as usize;
-
-/// The taker's side of the intake.
-pub(super) enum Worklist<P: Platform> {
-    Locked(VecDeque<(Item, LinkTag)>),
-    LockFree(Takers<P>),
-}
-
-/// A worker that was chosen under the lock: whoever holds this wakes it, exactly once.
-#[must_use]
-pub(super) struct Kick {
-    pub(super) worker: usize,
-    /// Where it should wake up, if not where it slept; see `placement`.
-    pub(super) steer_to: Option<FreeCpus>,
-}
-
-impl Kick {
-    pub(super) fn new(worker: usize) -> Self {
-        Self { worker, steer_to: None }
-    }
-}
-
-/// Counters that seldom change; what they mean is told by `PoolStats`.
+/// Counters that seldom change; `PoolStats` says what they mean.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     pub(super) repatriated: u64,
@@ -114,131 +30,55 @@ pub(super) struct Counters {
     pub(super) lock_hold_max_ns: u64,
 }
 
-/// What items and wake-ups have nothing to do with: apart from the rest, so that no line of it comes over
-/// with the lock.
-pub(super) struct Cold<P: Platform> {
-    /// By worker index: what the monitor saw last.
-    pub(super) seen: Vec<Seen>,
-    /// By worker index: which hand-over was its last, of those that it has declared itself.
-    pub(super) declared: Vec<u64>,
-    pub(super) progress: Progress,
-    /// Counts the runtime's workers.
-    pub(super) worker_count: Arc<WorkerCount<P>>,
-    /// How many of them are this pool's.
-    pub(super) counted: usize,
-    /// By worker index.
-    pub(super) threads: Vec<ThreadSlot<P::Thread>>,
-    /// Indices below `threads.len()` that no worker has.
-    pub(super) free: Vec<usize>,
+/// What neither items nor wake-ups need: in memory of its own, so that no line of it comes over with the lock.
+pub(super) struct Cold {
     /// Bits of the intake's counters that no pool link has.
     pub(super) free_counters: u32,
-    /// How often the monitor found a rule broken.
-    pub(super) broken_rules: u64,
     pub(super) counters: Counters,
     /// Of a team: the thread that made it has ended, and was a member.
     pub(super) has_lost_maker: bool,
     /// What `has_aside` is about.
     pub(super) aside: Aside,
-    /// Workers that may steal beyond the limit, since the hogs may wait for forked jobs. 0 without hogs.
-    extra_thieves: u16,
 }
-fields!(Cold<P: Platform> {
-    seen, declared, progress, worker_count, counted, threads, free, free_counters, broken_rules, counters, has_lost_maker, aside, extra_thieves,
-});
+fields!(Cold { free_counters, counters, has_lost_maker, aside });
 
-/// All of it is `L:`. What whoever holds the lock needs most often comes first.
+/// All of it is under the pool's lock. What its holders need most often comes first.
 #[repr(C)]
 pub(super) struct State<P: Platform> {
-    /// Workers that sleep and are named nowhere else, the latest last.
-    pub(super) idle: Vec<usize>,
-    /// The worker that is on the wake word (lock-free rung only). It sleeps, or the producer that
-    /// signalled is waking it: then the next holder of the lock notices.
-    pub(super) designated: Option<usize>,
-    /// The idle worker that was kicked and has not run yet (coalesced rung only); it is still in
-    /// `idle`.
-    pub(super) kicked: Option<usize>,
-    /// The sleepers that the producer of a burst wakes as well, a bit each. They sleep, or producers are waking them, as
-    /// `designated`.
-    pub(super) runner_ups: u64,
-    /// Workers that are being started.
-    pub(super) starting: u16,
-    /// Workers go when there is nothing to do.
-    pub(super) stopping: bool,
-    /// Of a team: workers go when all have nothing to do.
-    pub(super) ending: bool,
-    /// Workers that are blocked as hogs.
-    hogs: u16,
+    pub(super) idle: IdleWorkers,
+    pub(super) worklist: Worklist<P>,
+    pub(super) roster: Roster<P>,
     /// Items were taken out of the worklist and have not begun, or hogs' places are on loan.
     pub(super) has_aside: bool,
-    pub(super) worklist: Worklist<P>,
-    /// Workers that exist, or are being started.
-    pub(super) alive: usize,
-    /// Workers that are not counted among those that run: as many as `blocked_as` has.
-    pub(super) blocked: usize,
-    /// Items that came in by the locked rung.
-    pub(super) queued: u64,
     /// Claims since a worker last came by that had just had long items, as far as that matters.
     pub(super) since_long: u32,
-    /// Wake-ups that were decided on, and those that were spared; see `PoolStats`. From here on with wake-ups,
-    /// not with each item.
-    pub(super) kicks: u64,
-    pub(super) coalesced_kicks: u64,
-    /// By worker index: who counts as blocked, and who said so.
-    pub(super) blocked_as: Vec<Blocked>,
-    /// One more worker was wanted while one was being started.
-    pub(super) spare_missed: bool,
-    /// One more worker was wanted, and could not be had.
-    pub(super) spare_refused: bool,
-    pub(super) rescuer: Rescuer,
-    /// The worker that lay down last to wait in the reactor.
+    /// Items that came in by the locked intake.
+    pub(super) queued: u64,
+    /// The worker that parked last in the reactor.
     pub(super) in_reactor: Option<usize>,
     /// Where they run.
     pub(super) placement: Placement,
-    cold: Box<Cold<P>>,
+    cold: Box<Cold>,
 }
 fields!(State<P: Platform> {
-    idle, designated, kicked, runner_ups, starting, stopping, ending, worklist, alive, blocked, queued, since_long, kicks, coalesced_kicks, blocked_as, hogs,
-    has_aside, spare_missed, spare_refused, rescuer, in_reactor, placement, cold,
+    idle, worklist, roster, has_aside, since_long, queued, in_reactor, placement, cold,
 });
 
 impl<P: Platform> State<P> {
     pub(super) fn new(worklist: Worklist<P>, worker_count: Arc<WorkerCount<P>>) -> Self {
         let cold = Cold {
-            seen: Vec::new(),
-            declared: Vec::new(),
-            progress: Progress::default(),
-            worker_count,
-            counted: 0,
-            threads: Vec::new(),
-            free: Vec::new(),
             free_counters: (1 << TAIL_COUNTERS) - 1,
-            broken_rules: 0,
             counters: Counters::default(),
             has_lost_maker: false,
             aside: Aside::default(),
-            extra_thieves: 0,
         };
         Self {
-            idle: Vec::new(),
-            designated: None,
-            runner_ups: 0,
-            kicked: None,
+            idle: IdleWorkers::new(),
             worklist,
-            queued: 0,
-            alive: 0,
-            blocked: 0,
-            since_long: SHORT_CLAIMS,
-            kicks: 0,
-            coalesced_kicks: 0,
-            blocked_as: Vec::new(),
-            hogs: 0,
+            roster: Roster::new(worker_count),
             has_aside: false,
-            stopping: false,
-            ending: false,
-            starting: 0,
-            spare_missed: false,
-            spare_refused: false,
-            rescuer: Rescuer::None,
+            since_long: SHORT_CLAIMS,
+            queued: 0,
             in_reactor: None,
             placement: Placement::new(),
             cold: Box::new(cold),
@@ -246,18 +86,13 @@ impl<P: Platform> State<P> {
     }
 
     /// What is seldom needed, to read.
-    pub(super) fn cold(&self) -> &Cold<P> {
+    pub(super) fn cold(&self) -> &Cold {
         P::touch_read(&raw const *self.cold);
         &self.cold
     }
 
-    /// The same, for whoever is no part of what a platform measures.
-    pub(super) fn cold_unseen(&self) -> &Cold<P> {
-        &self.cold
-    }
-
     /// What is seldom needed, to change.
-    pub(super) fn cold_mut(&mut self) -> &mut Cold<P> {
+    pub(super) fn cold_mut(&mut self) -> &mut Cold {
         P::touch_write(&raw const *self.cold);
         &mut self.cold
     }
@@ -265,77 +100,460 @@ impl<P: Platform> State<P> {
     /// Names the fields of what is seldom needed to the platform.
     pub(super) fn describe_cold(&self) {
         P::describe(&raw const *self.cold);
-    }
-
-    pub(super) fn is_runner_up(&self, worker: usize) -> bool {
-        worker < MAX_NAMED && self.runner_ups & 1 << worker != 0
-    }
-
-    pub(super) fn idle_count(&self) -> usize {
-        self.idle.len()
-            + usize::from(self.designated.is_some())
-            + self.runner_ups.count_ones() as usize
+        self.roster.describe();
     }
 
     /// Workers that run items, look for some, or are on their way to.
+    #[inline]
     pub(super) fn active(&self) -> usize {
-        self.alive - self.blocked - self.idle_count()
+        self.roster.unblocked() - self.idle.count()
     }
 
     /// Workers that have a CPU, or would if there were enough.
     pub(super) fn running(&self) -> usize {
-        self.active() + usize::from(self.hogs)
-    }
-
-    pub(super) fn has_hogs(&self) -> bool {
-        self.hogs > 0
-    }
-
-    /// Forked jobs are for as many workers as the pool has CPUs, `limit`, hogs included, and for those who may steal beyond.
-    pub(super) fn may_steal_beside_hogs(&self, limit: usize, more: usize) -> bool {
-        self.hogs == 0 || self.running() + more <= limit + usize::from(self.cold().extra_thieves)
-    }
-
-    /// The hogs may wait for what nobody may steal: one more may.
-    pub(super) fn allow_one_more_thief(&mut self) {
-        if self.hogs > 0 {
-            let cold = self.cold_mut();
-            cold.extra_thieves = cold.extra_thieves.saturating_add(1);
-        }
+        self.active() + self.roster.hogs()
     }
 
     /// Counts a worker as blocked, or not, or as blocked for another reason.
     pub(super) fn set_blocked(&mut self, worker: usize, blocked: Blocked) {
-        let before = self.blocked_as[worker];
-        self.blocked -= usize::from(before != Blocked::No);
-        self.blocked += usize::from(blocked != Blocked::No);
-        self.hogs -= u16::from(before == Blocked::Hog);
-        self.hogs += u16::from(blocked == Blocked::Hog);
-        if self.hogs == 0 && before == Blocked::Hog {
-            self.cold_mut().extra_thieves = 0;
-        }
+        self.roster.set_blocked(worker, blocked);
         if blocked != Blocked::No {
             self.placement.rests(worker);
         }
-        self.blocked_as[worker] = blocked;
+    }
+
+    /// The worker comes by: it is neither idle nor blocked, though it may have seemed so while it waited for the lock, or an
+    /// item that is over has kept its `Blocking` guard.
+    #[inline]
+    pub(super) fn rejoin(&mut self, worker: usize) {
+        if self.roster.blocked_as(worker) != Blocked::No {
+            self.set_blocked(worker, Blocked::No);
+        }
+        self.idle.rejoin(worker);
+    }
+
+    /// A worker that is on no list has nothing more to do. It exits, or stands by if it is the rescuer.
+    ///
+    /// Its slot is its own until [`Roster::retire`]: a user's code runs on it before that.
+    pub(super) fn let_go(&mut self, worker: usize) {
+        if self.roster.is_called(worker) {
+            self.roster.stand_rescuer_by();
+        } else {
+            self.set_blocked(worker, Blocked::Leaving);
+        }
+    }
+
+    /// True if the worker sleeps, stands by, exits, or does not exist.
+    pub(super) fn rests(&self, worker: usize) -> bool {
+        self.idle.is_asleep(worker) || self.roster.is_absent(worker)
+    }
+
+    /// Producers that have woken a worker took its name off the intake's words: that one is active.
+    #[inline]
+    pub(super) fn notice_woken(&mut self, pool: &PoolShared<P>) {
+        if self.idle.has_named() {
+            let placement = &mut self.placement;
+            self.idle.notice_woken(pool.intake.as_ref(), |worker| placement.mark_running(worker));
+        }
+    }
+
+    /// True if an item waits in the intake, or was taken out and has not begun.
+    #[inline]
+    fn has_queued(&mut self, pool: &PoolShared<P>) -> bool {
+        if self.has_aside && self.cold().aside.has_waiting() {
+            return true;
+        }
+        match &mut self.worklist {
+            Worklist::Locked(list) => !list.is_empty(),
+            Worklist::LockFree(taker) => {
+                pool.intake.as_ref().is_some_and(|intake| intake.ready(taker))
+            }
+        }
+    }
+
+    /// True if an item waits, in the intake or in a claim.
+    pub(super) fn items_wait(&mut self, pool: &PoolShared<P>) -> bool {
+        pool.slots.has_open_items() || self.has_queued(pool)
+    }
+
+    /// True if an item waits, or a forked job.
+    pub(super) fn has_work(&mut self, pool: &PoolShared<P>) -> bool {
+        self.items_wait(pool) || pool.thieves.has_forks(&pool.slots)
+    }
+
+    /// True if something waits that one of so many more workers would do.
+    pub(super) fn has_work_for(&mut self, pool: &PoolShared<P>, more: usize) -> bool {
+        self.items_wait(pool) || self.may_steal(pool, more) && pool.thieves.has_forks(&pool.slots)
+    }
+
+    /// Whether forked jobs are for so many more workers, too. A hog still has its CPU, and its stand-in is there for
+    /// items. (A stand-in that stole would be inside a loop for as long as that lasts, and the next item would wait for the
+    /// next stand-in.)
+    pub(super) fn may_steal(&self, pool: &PoolShared<P>, more: usize) -> bool {
+        self.roster.hogs() == 0
+            || self.running() + more <= pool.place.limit + self.roster.extra_thieves()
+    }
+
+    /// Tells those that share forked jobs whether another thief may come. Called when a worker stops running.
+    pub(super) fn update_thieves(&self, pool: &PoolShared<P>) {
+        pool.thieves.set_refused(!self.may_steal(pool, 1));
+    }
+
+    /// True if a worker sleeps that may run.
+    #[inline]
+    pub(super) fn can_kick(&self, pool: &PoolShared<P>) -> bool {
+        self.idle.count() > 0 && self.active() < pool.place.limit
+    }
+
+    /// Chooses the worker that went to sleep last, if one more may run. It counts as active from here on, so that it is
+    /// not chosen again, and does not exit, before it has run.
+    #[inline]
+    pub(super) fn choose_kick(&mut self, pool: &PoolShared<P>) -> Option<Kick> {
+        if self.active() >= pool.place.limit {
+            return None;
+        }
+        self.idle.choose(pool.intake.as_ref(), pool.coalesces_wakes())
+    }
+
+    /// How many run, with the one that was kicked and sleeps yet.
+    pub(super) fn active_soon(&self) -> usize {
+        self.active() + usize::from(self.idle.kicked().is_some())
+    }
+
+    /// True if a worker sleeps that may run, and so much waits that all that run would be busy with it for longer than a wake-up
+    /// takes. Only with coalesced wake-ups: the older variants stay what they were.
+    pub(super) fn is_worth_another(
+        &self,
+        pool: &PoolShared<P>,
+        estimator: &ServiceTimeEstimator,
+    ) -> bool {
+        let active = self.active_soon();
+        let (Some(intake), Worklist::LockFree(takers)) = (&pool.intake, &self.worklist) else {
+            return false;
+        };
+        estimator.are_worth_counting()
+            && pool.calls_several()
+            && self.idle.count() > usize::from(self.idle.kicked().is_some())
+            && active < pool.place.limit
+            && !pool.is_team()
+            && estimator.are_worth_another(intake.waiting(takers), active)
+    }
+
+    /// Chooses one more sleeper, though another may be on its way: so those that run double with each wake-up, instead of
+    /// becoming one more.
+    #[cold]
+    pub(super) fn choose_another(&mut self, pool: &PoolShared<P>) -> Option<Kick> {
+        let kick = self.idle.choose_unnamed(pool.intake.as_ref())?;
+        Some(self.steer(kick, pool))
+    }
+
+    /// The waker goes on with its own work on this CPU, so the woken worker should wake up on another.
+    fn steer(&mut self, kick: Kick, pool: &PoolShared<P>) -> Kick {
+        let steer_to = self.placement.send_elsewhere(kick.worker, &pool.place);
+        Kick { steer_to, ..kick }
+    }
+
+    /// Of a team: chooses a sleeper that has mail, if one more may run.
+    #[inline]
+    pub(super) fn choose_for_mail(&mut self, pool: &PoolShared<P>) -> Option<Kick> {
+        if !pool.has_mail() || self.active() >= pool.place.limit {
+            return None;
+        }
+        self.idle
+            .choose_addressee(pool.intake.as_ref(), |worker| pool.slots.get(worker).mail.has_jobs())
+    }
+
+    /// Sees to it that a worker does what is left, or is told of what comes.
+    #[inline]
+    pub(super) fn pass_on(&mut self, pool: &PoolShared<P>, left: bool) -> Option<Kick> {
+        let mut kick = self.choose_for_mail(pool);
+        if kick.is_none() && left {
+            kick = self.choose_kick(pool);
+        }
+        match kick {
+            Some(kick) => Some(self.steer(kick, pool)),
+            None => self.appoint_designated(pool),
+        }
+    }
+
+    /// As [`Self::pass_on`], where work is left only if a sleeper may take it.
+    pub(super) fn pass_on_rest(&mut self, pool: &PoolShared<P>) -> Option<Kick> {
+        let left = self.can_kick(pool) && self.has_work_for(pool, 1);
+        self.pass_on(pool, left)
+    }
+
+    /// Posts an idle worker as the designated waiter, if one more may run. If an item came meanwhile, chooses a worker to be
+    /// woken.
+    #[inline]
+    pub(super) fn appoint_designated(&mut self, pool: &PoolShared<P>) -> Option<Kick> {
+        let intake = pool.intake.as_ref()?;
+        if self.idle.designated().is_some() || self.active() >= pool.place.limit {
+            return None;
+        }
+        let worker = self.idle.candidate(Some(intake))?;
+        let Worklist::LockFree(takers) = &mut self.worklist else { return None };
+        match intake.post(takers, worker) {
+            Ok(before) => {
+                debug_assert_eq!(before, None, "there was no designated waiter");
+                self.idle.designate(worker, None);
+                None
+            }
+            Err(ItemWaits) => self.choose_kick(pool),
+        }
+    }
+
+    /// Names sleepers that a burst is to wake as well, after the designated waiter was posted: up to so many.
+    pub(super) fn appoint_runner_ups(&mut self, pool: &PoolShared<P>, most: u32) {
+        if pool.is_team() {
+            return;
+        }
+        // Those that are named run as soon as they are woken.
+        let may_run = pool.place.limit.saturating_sub(self.active() + 1);
+        let more = self.idle.name_runner_ups(may_run.min(most as usize));
+        if more != 0
+            && let (Some(intake), Worklist::LockFree(takers)) = (&pool.intake, &mut self.worklist)
+        {
+            intake.post_runner_ups(takers, more, most.into());
+        }
+    }
+
+    /// Takes those that are named for producers off their words, and lets them sleep: the caller will see what comes next
+    /// without them.
+    pub(super) fn stand_down(&mut self, pool: &PoolShared<P>) {
+        if self.idle.has_named() {
+            // First: a worker that forks, and finds none to call, sees it.
+            pool.intake.iter().for_each(|intake| intake.set_unposted(true));
+            self.idle.withdraw_all(pool.intake.as_ref());
+        }
+    }
+
+    /// Sees to it that the next item is seen on the wake word. False if one waits.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn arm_for_thieves(&mut self, pool: &PoolShared<P>) -> bool {
+        match (&mut self.worklist, &pool.intake) {
+            (Worklist::LockFree(takers), Some(intake)) => intake.arm_marked(takers).is_ok(),
+            _ => false,
+        }
+    }
+
+    /// An index for one more worker, which counts as alive from here on.
+    pub(super) fn reserve_worker(&mut self, pool: &PoolShared<P>) -> Option<usize> {
+        match self.roster.reserve(pool.settings.most_workers, &pool.slots) {
+            Reserved::Index(index) => Some(index),
+            Reserved::Refused => {
+                self.cold_mut().counters.refused_workers += 1;
+                None
+            }
+        }
+    }
+
+    /// An index for a spare worker, if all others are busy and one more may run.
+    pub(super) fn reserve_spare(&mut self, pool: &PoolShared<P>) -> Option<usize> {
+        let is_wanted = self.idle.count() == 0
+            && self.roster.unblocked() < pool.place.limit
+            && !self.roster.stopping
+            // A team has its members, and no other worker.
+            && !pool.is_team();
+        if !is_wanted || self.roster.leave_to_starter() {
+            return None;
+        }
+        let index = self.reserve_worker(pool)?;
+        self.roster.starting += 1;
+        Some(index)
+    }
+
+    /// Calls the rescuer, if a worker was refused since this was last asked.
+    pub(super) fn call_rescuer(&mut self) -> Option<Kick> {
+        if !self.roster.call_rescuer() {
+            return None;
+        }
+        self.cold_mut().counters.rescues += 1;
+        Some(Kick::new(RESCUER))
+    }
+
+    /// After a worker was blocked: who takes its place, and does what is left or what comes.
+    pub(super) fn find_stand_in(&mut self, pool: &PoolShared<P>) -> (Option<Kick>, Option<usize>) {
+        self.update_thieves(pool);
+        let left = self.has_work_for(pool, 1);
+        let kick = self.pass_on(pool, left);
+        let spare = if kick.is_none() { self.reserve_spare(pool) } else { None };
+        (kick.or_else(|| self.call_rescuer()), spare)
+    }
+
+    /// True if a worker is there that does not wait inside an item, or is on its way.
+    pub(super) fn goes_on(&self) -> bool {
+        self.active() > 0 || self.idle.count() > 0 || self.roster.starting > 0
+    }
+
+    /// True if no worker runs, sleeps, or is on the way: all are blocked.
+    pub(super) fn is_unattended(&self) -> bool {
+        !self.roster.stopping
+            && self.roster.alive() > 0
+            && self.active() == 0
+            && self.idle.count() == 0
+    }
+
+    /// True unless another worker may be in the reactor: that one stays posted, since what it sees there is its own to run.
+    #[inline]
+    pub(super) fn leaves_reactor_to(&self, worker: usize) -> bool {
+        self.in_reactor.is_none_or(|inside| inside == worker)
+    }
+
+    /// All sleepers, taken off all lists, for the caller to wake.
+    pub(super) fn take_sleepers(&mut self, pool: &PoolShared<P>) -> Vec<usize> {
+        self.idle.take_all(pool.intake.as_ref())
+    }
+
+    /// Takes out items of queues that no worker runs an item of, other than those that are given no CPU. Returns how many of
+    /// the items have not begun.
+    pub(super) fn expedite(&mut self, pool: &PoolShared<P>, starved: &[usize]) -> usize {
+        let is_running = |worker: &usize| {
+            matches!(self.roster.blocked_as(*worker), Blocked::No | Blocked::Hog)
+                && !self.rests(*worker)
+                && !starved.contains(worker)
+        };
+        let running = self.roster.indices().filter(is_running);
+        let links: Vec<LinkTag> =
+            running.filter_map(|worker| pool.slots.get(worker).running_link()).collect();
+        #[allow(unsafe_code)]
+        let has_its_share = |tag: LinkTag| {
+            // SAFETY: an item of it waits, so the link is there.
+            links.contains(&tag) && !unsafe { LinkHead::is_stopped(pool.links.link(tag)) }
+        };
+        let mut aside = std::mem::take(&mut self.cold_mut().aside);
+        aside.fill(&mut self.worklist, pool, has_its_share);
+        let expedited = aside.expedited.len();
+        self.has_aside = aside.has_waiting() || !aside.on_loan.is_empty();
+        self.cold_mut().aside = aside;
+        expedited
+    }
+
+    /// Lets one more worker run, in a hog's place, until the expedited items have begun.
+    pub(super) fn lend_place(&mut self, hog: usize) {
+        self.set_blocked(hog, Blocked::Hog);
+        self.cold_mut().aside.on_loan.push(hog);
+        self.has_aside = true;
+    }
+
+    /// Before a claim: the next item that was taken out; only one that does not wait behind the hogs, if more run than should.
+    /// Once those have begun, the places of the hogs are their own again.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn take_aside(&mut self, pool: &PoolShared<P>) -> Option<TaggedItem> {
+        if self.cold().aside.expedited.is_empty() {
+            for hog in std::mem::take(&mut self.cold_mut().aside.on_loan) {
+                if self.roster.blocked_as(hog) == Blocked::Hog {
+                    self.set_blocked(hog, Blocked::No);
+                }
+            }
+            self.has_aside = self.cold().aside.has_waiting();
+        }
+        let is_excess = self.active() > pool.place.limit;
+        let aside = &mut self.cold_mut().aside;
+        let expedited = aside.expedited.pop_front();
+        if expedited.is_some() || is_excess { expedited } else { aside.deferred.pop_front() }
+    }
+
+    /// The rule of the books that does not hold, in words; `README.md` beside this file says why each holds.
+    ///
+    /// They hold whenever the lock is free: so they are looked at each time that it is about to be, on platforms that
+    /// ask for it ([`Platform::checks_rules`]: debug builds, models, simulations), and by the
+    /// monitor at each look, on all.
+    pub(super) fn broken_rule(&self) -> Option<&'static str> {
+        let broken = self.roster.broken_rule(self.idle.sleepers(), self.idle.count());
+        if broken.is_some() {
+            return broken;
+        }
+        if !self.idle.is_kicked_listed() {
+            return Some("a kicked worker is listed until it runs");
+        }
+        self.is_stranded().then_some("if workers sleep and none runs, one is told of what comes")
+    }
+
+    /// True if work may wait for ever: no worker runs or is on its way, and no sleeper is told of an item.
+    ///
+    /// If none sleeps either, all workers are blocked. That is not looked at here: the monitor stays
+    /// awake then, and starts one more as soon as there is work.
+    pub(super) fn is_stranded(&self) -> bool {
+        !self.roster.stopping
+            && self.active() == 0
+            && self.idle.count() > 0
+            && self.idle.designated().is_none()
+            && self.idle.kicked().is_none()
+            && match &self.worklist {
+                Worklist::LockFree(_) => true,
+                // The producer of the next item chooses a worker, under the lock.
+                Worklist::Locked(list) => !list.is_empty(),
+            }
+    }
+
+    /// The books, for a report on a broken rule.
+    pub(super) fn books(&self) -> String {
+        format!("{}, {}", self.idle.books(), self.roster.books())
     }
 }
 
 #[cfg(all(test, not(loom)))]
 mod tests {
     use std::mem::{offset_of, size_of};
+    use std::sync::{Arc, mpsc};
+    use std::time::{Duration, Instant};
 
     use coreshard_platform::{Host, LINE_PAIR_BYTES, Lock};
+    use coreshard_topology::{CpuSet, Scope, Topology, Usable};
 
+    use super::super::slots::Injectors;
+    use super::super::{CurrentWorker, Pool};
     use super::*;
+    use crate::{Runtime, Trouble};
 
     /// What each item needs comes with the lock, in two lines and a word or two; the rest
     /// takes no more than as much again.
     #[test]
     fn what_is_needed_most_often_comes_with_the_lock() {
-        let last = offset_of!(State<Host>, blocked) + size_of::<usize>();
+        let last = offset_of!(State<Host>, roster) + Roster::<Host>::HOT_BYTES;
         let lock = size_of::<Lock<Host, u64>>() - size_of::<u64>();
         assert!(lock + last <= LINE_PAIR_BYTES + 16, "{lock} + {last}");
         assert!(size_of::<State<Host>>() <= 2 * LINE_PAIR_BYTES, "{}", size_of::<State<Host>>());
+    }
+
+    /// Longer than the test needs; only a failure takes so long.
+    const NEVER: Duration = Duration::from_secs(30);
+
+    /// Takes the sleeper off the wake word, and tells no worker: what a bug of ours might do. False if none sleeps.
+    fn strand(pool: &Pool<Host>) -> bool {
+        // Not by the guard that checks.
+        let mut state = pool.state.lock();
+        let Some(worker) = state.idle.designated() else { return false };
+        let taken = pool.intake.as_ref().and_then(Injectors::recall);
+        assert_eq!(taken, Some(worker), "nothing was queued");
+        state.idle.forget_designated();
+        assert!(state.is_stranded() && state.broken_rule().is_some());
+        true
+    }
+
+    #[test]
+    fn a_pool_that_nobody_would_come_for_is_kicked_by_the_monitor_and_told_of() {
+        let (tell, told) = mpsc::channel();
+        let topology = Topology::host().unwrap();
+        let usable = Usable::host(&topology).unwrap().cpus().clone();
+        let one: CpuSet = usable.iter().take(1).collect();
+        let builder = Runtime::<Host>::builder(topology).usable(one);
+        let runtime = builder.on_trouble(move |it| tell.send(it.clone()).unwrap()).build().unwrap();
+        let queue = runtime.workqueue().scope(Scope::System).build().unwrap();
+        let find = || Arc::clone(CurrentWorker::<Host>::here().unwrap().pool());
+        let pool = queue.submit(find).unwrap().join().unwrap();
+        let since = Instant::now();
+        while !strand(&pool) {
+            assert!(since.elapsed() < NEVER, "the worker sleeps");
+            std::thread::sleep(Duration::from_micros(100));
+        }
+        // As a worker that leaves a pool so has, since it had work.
+        pool.monitor.notice_work();
+        assert_eq!(queue.submit(|| 7).unwrap().join().unwrap(), 7);
+        let Ok(Trouble::Bug(bug)) = told.recv_timeout(NEVER) else { panic!("it is reported") };
+        assert!(bug.rule.contains("told of what comes"), "{}", bug.rule);
+        assert!(Trouble::Bug(bug).to_string().contains("idle [0]"));
     }
 }

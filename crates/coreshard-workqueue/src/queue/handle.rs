@@ -21,7 +21,7 @@ use crate::base::returned::{Returned, ReturnedBody};
 use crate::insight::Label;
 use crate::insight::trouble::say;
 use crate::pool::{
-    CurrentWorker, WholeName, blocking, blocking_if_relieved, is_inside, wait_for_workers,
+    CurrentWorker, JobId, blocking, blocking_if_relieved, is_inside, wait_for_workers,
     wait_in_turns,
 };
 use crate::timers::Timers;
@@ -215,7 +215,7 @@ pub(crate) fn wait_for<P: Platform, T>(
     }
     let is_open = match CurrentWorker::<P>::here() {
         Some(worker) if !worker.pool().is_team() => {
-            worker.help_until(over, WholeName::at(over), || false, || false)
+            worker.help_until(over, JobId::at(over), || false, || false)
         }
         Some(_) => wait_for_workers(over),
         None => P::watch(SPINS, || over.is_open()) || over.wait(),

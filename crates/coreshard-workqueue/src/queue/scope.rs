@@ -2,7 +2,7 @@
 //!
 //! Where the caller is inside an item of the queue, and nothing of the queue's is to look at each of its items
 //! (a limit, a measurement), what it queues is *spawned*: it lies on the worker's stack of forked jobs
-//! (`../pool/FORKS.md`), and so does what those jobs queue, on the stacks of the workers that run them. While
+//! (`../pool/README.md`), and so does what those jobs queue, on the stacks of the workers that run them. While
 //! the caller waits, it runs what it has spawned and nobody has taken, the latest first, and then parts
 //! of what others have taken. So scopes may nest as deep as there is stack, whatever the number of workers.
 //!
@@ -30,7 +30,7 @@ use crate::base::latch::Latch;
 use crate::base::target::Target;
 use crate::insight::Label;
 use crate::pool::{
-    CurrentWorker, Frame, Header, OpenScope, Spawned, WholeName, blocking, blocking_if_relieved,
+    CurrentWorker, Frame, Header, JobId, OpenScope, Spawned, blocking, blocking_if_relieved,
     innermost, wait_for_workers,
 };
 
@@ -267,7 +267,7 @@ impl<P: Platform> ScopeState<P> {
         };
         let is_over = worker.help_until(
             &self.over,
-            WholeName::at(&raw const self.over),
+            JobId::at(&raw const self.over),
             || spawns.is_some_and(OpenScope::run_one) || self.run_offer(worker),
             || self.has_offers(),
         );

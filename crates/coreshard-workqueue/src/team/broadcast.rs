@@ -9,7 +9,9 @@ use coreshard_platform::{Lock, Platform};
 use super::job::{Reach, call_detached, detached, within};
 use super::scope::TeamScope;
 use super::wait::wait_for;
-use crate::pool::{Closure, JobBody, JobNumber, ListedJob, OwnPool, Parts, Pool};
+use crate::pool::{
+    Closure, JobBody, JobNumber, ListedJob, OwnPool, Parts, Pool, mail, with_pool_of,
+};
 
 /// What the caller keeps until all have done it.
 struct Broadcast<'op, P: Platform, F, R> {
@@ -35,9 +37,9 @@ pub(super) fn broadcast<P: Platform, R: Send>(
             let body = JobBody::Call(part_of(&all, index));
             all.parts.begin(None);
             let (whole, parts) = (all.parts.done(), &raw const all.parts);
-            ListedJob { body, whole, parts, within: within::<P>() }
+            ListedJob { body, root: whole, parts, within: within::<P>() }
         };
-        let _ = pool.with_pool_of(index, |pool| pool.mail(index, job));
+        let _ = with_pool_of(pool, index, |pool| mail(pool, index, job));
     };
     let (outcome, is_pending) = all.parts.open(None, || user::call(|| (0..members).for_each(send)));
     // Whatever was thrown there, this frame stays until those that were sent have done it.
@@ -108,6 +110,6 @@ pub(super) fn spawn_broadcast<P: Platform>(
     for index in 0..members {
         let op = Arc::clone(&op);
         let body = JobBody::Call(Box::new(move || call_detached::<P>(|| op(index))));
-        let _ = pool.with_pool_of(index, |pool| pool.mail(index, || detached(body)));
+        let _ = with_pool_of(pool, index, |pool| mail(pool, index, || detached(body)));
     }
 }

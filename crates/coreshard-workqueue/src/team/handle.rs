@@ -15,7 +15,7 @@ use super::wait::wait_for;
 use crate::base::error::Forked;
 use crate::pool::{
     Closure, CurrentWorker, Job, JobBody, JobNumber, Lease, ListedJob, MAX_WORKERS, OwnPool,
-    innermost,
+    inject, innermost,
 };
 use crate::queue::Workqueue;
 
@@ -195,8 +195,8 @@ impl<P: Platform> Team<P> {
         let within = within::<P>();
         let body = JobBody::Awaited(job.header());
         // Whatever is thrown there, this frame stays until the job is done.
-        let listed = ListedJob { body, whole: job.done(), parts: std::ptr::null(), within };
-        let sent = user::call(|| self.pool.inject(listed));
+        let listed = ListedJob { body, root: job.done(), parts: std::ptr::null(), within };
+        let sent = user::call(|| inject(&self.pool, listed));
         wait_for(&self.pool, job.done(), JobNumber::NONE);
         if let Err(thrown) = sent {
             thrown.resume();
@@ -252,7 +252,7 @@ impl<P: Platform> Team<P> {
         let Some(worker) = self.member() else {
             self.check_outside();
             let body = JobBody::Call(Box::new(move || call_detached::<P>(op)));
-            return self.pool.inject(detached(body));
+            return inject(&self.pool, detached(body));
         };
         if !self.pool.is_team()
             && let Some(queue) = Workqueue::<P>::here()

@@ -9,7 +9,7 @@ use crate::pool::{CurrentWorker, JobBody, ListedJob, Pool};
 
 /// What this thread does a part of, if it is a worker.
 pub(super) fn within<P: Platform>() -> *const Latch<P> {
-    CurrentWorker::<P>::here().map_or(ptr::null(), CurrentWorker::whole)
+    CurrentWorker::<P>::here().map_or(ptr::null(), CurrentWorker::root)
 }
 
 /// How many members the pool's team has; of a queue's workers, how many may run at once.
@@ -23,7 +23,7 @@ pub(super) fn members<P: Platform>(pool: &Pool<P>) -> usize {
 
 /// A job that nobody waits for.
 pub(super) fn detached<P: Platform>(body: JobBody<P>) -> ListedJob<P> {
-    ListedJob { body, whole: ptr::null(), parts: ptr::null(), within: ptr::null() }
+    ListedJob { body, root: ptr::null(), parts: ptr::null(), within: ptr::null() }
 }
 
 /// Calls what nobody waits for, on a member.

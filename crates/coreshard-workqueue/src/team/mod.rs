@@ -2,7 +2,7 @@
 //!
 //! A team is what programs know that were written for a pool of threads: so many threads from the start, the same
 //! ones to the end, work that a thread spawns is its own until another has time, and whoever waits works. It is a pool with
-//! the rules of `pool/team.rs`; what is here makes one, and brings it work.
+//! the rules of `pool/members.rs`; what is here makes one, and brings it work.
 
 mod broadcast;
 mod builder;

@@ -13,7 +13,8 @@ use super::job::{Reach, members, within};
 use super::wait::wait_for;
 use crate::base::latch::Latch;
 use crate::pool::{
-    Closure, CurrentWorker, JobBody, JobNumber, ListedJob, OwnPool, PartFifo, Parts,
+    Closure, CurrentWorker, JobBody, JobNumber, ListedJob, OwnPool, PartFifo, Parts, inject, mail,
+    with_pool_of,
 };
 
 /// In which work is spawned that may borrow what is outside of it; see [`Team::scope`](crate::Team::scope).
@@ -135,7 +136,7 @@ impl<'scope, P: Platform> TeamScope<'scope, P> {
             }
             // It counts only where it is taken.
             let job = || self.job(JobBody::Call(self.part(part)), within::<P>());
-            let _ = self.pool.with_pool_of(index, |pool| pool.mail(index, job));
+            let _ = with_pool_of(&self.pool, index, |pool| mail(pool, index, job));
         }
     }
 
@@ -172,18 +173,18 @@ impl<'scope, P: Platform> TeamScope<'scope, P> {
     }
 
     fn job(&self, body: JobBody<P>, within: *const Latch<P>) -> ListedJob<P> {
-        ListedJob { body, whole: self.parts.done(), parts: &raw const self.parts, within }
+        ListedJob { body, root: self.parts.done(), parts: &raw const self.parts, within }
     }
 
     /// Gives a part to the team: to this thread's list, if it is a member.
     fn send(&self, body: impl FnOnce(Option<CurrentWorker<'_, P>>) -> JobBody<P>) {
         let here = CurrentWorker::<P>::here();
         let member = here.filter(|worker| worker.set() == self.pool.set());
-        let within = here.map_or(std::ptr::null(), CurrentWorker::whole);
+        let within = here.map_or(std::ptr::null(), CurrentWorker::root);
         let job = self.job(body(member), within);
         match member {
             Some(worker) => worker.list(job),
-            None => self.pool.inject(job),
+            None => inject(&self.pool, job),
         }
     }
 

@@ -18,7 +18,7 @@ use crate::base::latch::Latch;
 const TICKETS: u64 = 16;
 
 /// Parts that a worker runs in a row before it writes that they are over, at most.
-pub(super) const MAX_IN_A_ROW: u64 = 64;
+pub(in crate::pool) const MAX_IN_A_ROW: u64 = 64;
 
 /// A value on one cache line of 64 bytes, not a pair of them as [`Padded`](coreshard_platform::Padded): parts are counted in a frame, and scopes
 /// inside one another have as many on their thread's stack.
@@ -75,7 +75,7 @@ impl<P: Platform> Parts<P> {
     ///
     /// # Safety
     /// They were counted, and not yet ended; `parts` is there until the last is over.
-    pub(super) unsafe fn end(parts: *const Self, count: u64) {
+    pub(in crate::pool) unsafe fn end(parts: *const Self, count: u64) {
         // SAFETY: it is there; the latch's address is computed before.
         let (pending, done) = unsafe { (&raw const (*parts).pending.0, &raw const (*parts).done) };
         // Release: who waits sees what was done.
@@ -95,7 +95,7 @@ pub(crate) struct Tickets<P: Platform> {
 }
 
 impl<P: Platform> Tickets<P> {
-    pub(super) fn none() -> Self {
+    pub(in crate::pool) fn none() -> Self {
         Self { of: Cell::new(ptr::null()), left: Cell::new(0) }
     }
 
@@ -105,12 +105,12 @@ impl<P: Platform> Tickets<P> {
     }
 
     /// This thread begins something of `parts`; what it was at before.
-    pub(super) fn replace(&self, parts: *const Parts<P>) -> (*const Parts<P>, u64) {
+    pub(in crate::pool) fn replace(&self, parts: *const Parts<P>) -> (*const Parts<P>, u64) {
         (self.of.replace(parts), self.left.replace(0))
     }
 
     /// It has ended that, and is at what it was before; how many were left.
-    pub(super) fn put_back(&self, (of, left): (*const Parts<P>, u64)) -> u64 {
+    pub(in crate::pool) fn put_back(&self, (of, left): (*const Parts<P>, u64)) -> u64 {
         self.of.set(of);
         self.left.replace(left)
     }

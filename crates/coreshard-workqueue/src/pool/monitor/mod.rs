@@ -9,6 +9,8 @@
 //! no worker: handlers of trouble, the probe of the CPUs, queues that let go of what they were, and the end of
 //! a pool's memory, with which a user's hooks end, are called by other threads ([`Callbacks`]).
 
+mod scan;
+
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::{Arc, OnceLock, Weak};
@@ -16,12 +18,15 @@ use std::time::Duration;
 
 use coreshard_platform::{AtomicInt, Lock, Platform, SpawnError, ThreadSpec};
 
+#[cfg(all(test, loom))]
+pub(super) use scan::scan;
+use scan::{Findings, SCAN_EVERY};
+pub(super) use scan::{MayHog, Observations};
+
 use super::blocking::blocking;
 use super::context::index_in;
-use super::hogs::{MayHog, SCAN_EVERY};
 use super::monitor_handle::{MonitorHandle, call_back};
 use super::pool::Pool;
-use super::scan::Findings;
 use crate::base::event::Event;
 use crate::callbacks::{Callbacks, Threads};
 use crate::insight::trouble::{Bug, CpuHog, NoWorker, Stall, Trouble, Watchdog};
@@ -64,17 +69,20 @@ pub(crate) trait Retiring: Send + Sync {
     fn reap(&self) -> bool;
 }
 
+/// What is remembered of a pool from one scan to the next.
+type Seen<P> = Arc<Lock<P, Observations>>;
+
 struct Watched<P: Platform> {
-    pools: Vec<Weak<Pool<P>>>,
+    pools: Vec<(Weak<Pool<P>>, Seen<P>)>,
     retiring: Vec<Weak<dyn Retiring>>,
     /// The thread runs; it ends when no pool is left.
     running: bool,
 }
 
 /// CPUs that these pools may use: those of the largest set, which has one pool for each pod.
-fn cpus_of<P: Platform>(pools: &[Arc<Pool<P>>]) -> usize {
+fn cpus_of<P: Platform>(pools: &[(Arc<Pool<P>>, Seen<P>)]) -> usize {
     let mut sets = BTreeMap::new();
-    for pool in pools {
+    for (pool, _) in pools {
         *sets.entry(Arc::as_ptr(&pool.attributes).addr()).or_insert(0) += pool.place.limit;
     }
     sets.into_values().max().unwrap_or(0)
@@ -114,7 +122,8 @@ impl<P: Platform> Monitor<P> {
             self.handle.tells.resume();
             self.helps.resume();
         }
-        watched.pools.push(Arc::downgrade(pool));
+        let seen = Arc::new(Lock::new(Observations::default()));
+        watched.pools.push((Arc::downgrade(pool), seen));
         Ok(())
     }
 
@@ -136,7 +145,10 @@ impl<P: Platform> Monitor<P> {
     /// Waits for workers that were told to go, but not for long: what a user does on them may never be over.
     /// False if there is nobody to wait for.
     pub(crate) fn wait_for_leavers(&self, event: &Event<P>) -> bool {
-        let pools: Vec<_> = self.watched.lock().pools.iter().filter_map(Weak::upgrade).collect();
+        let pools: Vec<_> = {
+            let watched = self.watched.lock();
+            watched.pools.iter().filter_map(|(pool, _)| pool.upgrade()).collect()
+        };
         let is_awaited = |pool: &&Arc<Pool<P>>| pool.is_leaving() && index_in(pool).is_none();
         let leaving: Vec<_> = pools.iter().filter(is_awaited).collect();
         if leaving.is_empty() {
@@ -221,22 +233,25 @@ impl<P: Platform> Monitor<P> {
     }
 
     /// Looks at all pools. True if any is busy; `None` when no pool is left: the thread ends.
-    fn scan(self: &Arc<Self>, scan: u64) -> Option<bool> {
+    fn scan(self: &Arc<Self>, number: u64) -> Option<bool> {
         let pools: Vec<_> = {
             let mut watched = self.watched.lock();
-            watched.pools.retain(|pool| pool.strong_count() > 0);
+            watched.pools.retain(|(pool, _)| pool.strong_count() > 0);
             watched.running = !watched.pools.is_empty();
             if !watched.running {
                 return None;
             }
-            watched.pools.iter().filter_map(Weak::upgrade).collect()
+            let upgrade =
+                |(pool, seen): &(Weak<Pool<P>>, Seen<P>)| Some((pool.upgrade()?, Arc::clone(seen)));
+            watched.pools.iter().filter_map(upgrade).collect()
         };
         let mut busy = self.reap();
         let mut running = 0;
         let before = self.running.load(Relaxed) as usize;
         let mut hogs = MayHog::new(before, cpus_of(&pools));
-        for pool in &pools {
-            let found = pool.scan(scan, &self.handle.watch, &mut hogs);
+        for (pool, seen) in &pools {
+            let watch = &self.handle.watch;
+            let found = scan::scan(pool, number, watch, &mut seen.lock(), &mut hogs);
             busy |= found.is_busy;
             running += found.running;
             self.report(pool, found, &pools);
@@ -245,7 +260,7 @@ impl<P: Platform> Monitor<P> {
         running += hogs.taken;
         // Relaxed: the monitor's own.
         self.running.store(u32::try_from(running).unwrap_or(u32::MAX), Relaxed);
-        for pool in pools {
+        for (pool, _) in pools {
             // The last that holds it: its hooks are a user's, and end with it.
             if let Some(pool) = Arc::into_inner(pool) {
                 self.help(move || drop(pool));
@@ -256,7 +271,7 @@ impl<P: Platform> Monitor<P> {
     }
 
     /// Tells of what a scan found.
-    fn report(&self, pool: &Pool<P>, found: Findings, pools: &[Arc<Pool<P>>]) {
+    fn report(&self, pool: &Pool<P>, found: Findings, pools: &[(Arc<Pool<P>>, Seen<P>)]) {
         let pod = pool.place.pod;
         for (function, cpu_time) in found.hogs {
             let times = {
@@ -280,7 +295,8 @@ impl<P: Platform> Monitor<P> {
             self.handle.tell(Trouble::Bug(Bug { pod, rule, books }));
         }
         if let Some(stalled_for) = found.stalled_for {
-            let pools = pools.iter().map(|pool| pool.report()).collect();
+            let pools =
+                pools.iter().map(|(pool, seen)| scan::report(pool, &mut seen.lock())).collect();
             self.handle.tell(Trouble::Stall(Stall { pod, stalled_for, pools }));
         }
     }

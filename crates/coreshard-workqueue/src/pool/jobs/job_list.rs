@@ -12,9 +12,8 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use coreshard_platform::{AtomicInt, Lock, Padded, Platform};
 
-use super::header::Header;
+use super::header::{Header, JobId};
 use super::parts::Parts;
-use super::whole_name::WholeName;
 use crate::base::latch::Latch;
 
 /// A closure that catches what its own code throws.
@@ -47,7 +46,7 @@ pub(crate) struct ListedJob<P: Platform> {
     pub(crate) body: JobBody<P>,
     /// What it is a part of, if that is something that somebody waits for; else null. It is there until `body` has
     /// done that part.
-    pub(crate) whole: *const Latch<P>,
+    pub(crate) root: *const Latch<P>,
     /// By what such parts are counted, if they are: who runs it says there that it is over.
     pub(crate) parts: *const Parts<P>,
     /// What whoever made it did a part of then; by its address alone.
@@ -59,9 +58,15 @@ unsafe impl<P: Platform> Send for ListedJob<P> {}
 
 impl<P: Platform> ListedJob<P> {
     /// True if who waits for what has this name may run it.
-    pub(super) fn is_part_of(&self, name: WholeName) -> bool {
-        WholeName::at(self.whole) == name || WholeName::at(self.within) == name
+    pub(in crate::pool) fn is_part_of(&self, id: JobId) -> bool {
+        JobId::at(self.root) == id || JobId::at(self.within) == id
     }
+}
+
+/// A job that another worker offered.
+pub(in crate::pool) enum Found<P: Platform> {
+    Forked(NonNull<Header<P>>),
+    Listed(ListedJob<P>),
 }
 
 /// Jobs that a thief takes with it besides the one that it runs, at most.
@@ -77,7 +82,7 @@ impl JobNumber {
 }
 
 /// A list of jobs.
-pub(super) struct JobList<P: Platform> {
+pub(in crate::pool) struct JobList<P: Platform> {
     /// How many there are, for those who look without the lock.
     len: P::AtomicU32,
     jobs: Lock<P, Numbered<P>>,
@@ -86,8 +91,8 @@ pub(super) struct JobList<P: Platform> {
 type Entry<P> = (JobNumber, ListedJob<P>);
 
 /// Which jobs may be run by who waits for what has this name: its parts, and what came since.
-fn may_run<P: Platform>(name: WholeName, since: JobNumber) -> impl Fn(&Entry<P>) -> bool {
-    move |(number, job)| *number >= since || job.is_part_of(name)
+fn may_run<P: Platform>(id: JobId, since: JobNumber) -> impl Fn(&Entry<P>) -> bool {
+    move |(number, job)| *number >= since || job.is_part_of(id)
 }
 
 struct Numbered<P: Platform> {
@@ -104,14 +109,14 @@ impl<P: Platform> Numbered<P> {
 }
 
 impl<P: Platform> JobList<P> {
-    pub(super) fn new() -> Self {
+    pub(in crate::pool) fn new() -> Self {
         let jobs = Lock::new(Numbered { jobs: VecDeque::new(), next: JobNumber(0) });
         Self { len: P::AtomicU32::new(0), jobs }
     }
 
     /// Adds a job, as the latest. SeqCst: before the wake word is read, as of a job that is shared
     /// (`Deque::has_shared`). Where there are jobs already that is so of the first of them, and who looks for any sees it.
-    pub(super) fn push(&self, job: ListedJob<P>) {
+    pub(in crate::pool) fn push(&self, job: ListedJob<P>) {
         let mut list = self.jobs.lock();
         list.push(job);
         let len = list.jobs.len() as u32;
@@ -119,46 +124,46 @@ impl<P: Platform> JobList<P> {
     }
 
     /// That of the next job that is added.
-    pub(super) fn next(&self) -> JobNumber {
+    pub(in crate::pool) fn next(&self) -> JobNumber {
         self.jobs.lock().next
     }
 
-    pub(super) fn len(&self) -> u64 {
+    pub(in crate::pool) fn len(&self) -> u64 {
         self.len.load(Relaxed).into()
     }
 
     /// True if there is a job. SeqCst: see [`push`](Self::push).
     #[inline]
-    pub(super) fn has_jobs(&self) -> bool {
+    pub(in crate::pool) fn has_jobs(&self) -> bool {
         // The model checker knows no order of SeqCst loads and stores: there the lock has it.
         if cfg!(loom) { !self.jobs.lock().jobs.is_empty() } else { self.len.load(SeqCst) > 0 }
     }
 
-    pub(super) fn take_latest(&self) -> Option<ListedJob<P>> {
+    pub(in crate::pool) fn take_latest(&self) -> Option<ListedJob<P>> {
         self.take(|list| list.len().checked_sub(1))
     }
 
     /// The latest, if it is one of these parts.
-    pub(super) fn take_latest_of(&self, parts: *const Parts<P>) -> Option<ListedJob<P>> {
+    pub(in crate::pool) fn take_latest_of(&self, parts: *const Parts<P>) -> Option<ListedJob<P>> {
         let is_next = |(_, job): &Entry<P>| ptr::eq(job.parts, parts);
         self.take(|list| list.back().is_some_and(is_next).then(|| list.len() - 1))
     }
 
-    pub(super) fn take_oldest(&self) -> Option<ListedJob<P>> {
+    pub(in crate::pool) fn take_oldest(&self) -> Option<ListedJob<P>> {
         self.take(|list| (!list.is_empty()).then_some(0))
     }
 
     /// Takes the oldest job that is no part of something that is waited for.
-    pub(super) fn take_unawaited(&self) -> Option<ListedJob<P>> {
-        self.take(|list| list.iter().position(|(_, job)| job.whole.is_null()))
+    pub(in crate::pool) fn take_unawaited(&self) -> Option<ListedJob<P>> {
+        self.take(|list| list.iter().position(|(_, job)| job.root.is_null()))
     }
 
-    pub(super) fn has_unawaited(&self) -> bool {
-        self.has_jobs() && self.jobs.lock().jobs.iter().any(|(_, job)| job.whole.is_null())
+    pub(in crate::pool) fn has_unawaited(&self) -> bool {
+        self.has_jobs() && self.jobs.lock().jobs.iter().any(|(_, job)| job.root.is_null())
     }
 
     /// Takes the oldest job, and moves half of the others to `own`, the oldest first: at most [`MAX_MOVED`].
-    pub(super) fn take_half(&self, own: &Self) -> Option<ListedJob<P>> {
+    pub(in crate::pool) fn take_half(&self, own: &Self) -> Option<ListedJob<P>> {
         if self.len.load(Relaxed) == 0 {
             return None;
         }
@@ -179,27 +184,24 @@ impl<P: Platform> JobList<P> {
         Some(job)
     }
 
-    /// Takes the latest job that came since, or that is a part of what has this name.
-    pub(super) fn take_part_of(&self, name: WholeName, since: JobNumber) -> Option<ListedJob<P>> {
-        let may = may_run(name, since);
+    /// Takes the latest job that came since, or that is a subtask of the job with this id; the oldest of those if that is asked for.
+    pub(in crate::pool) fn take_part_of(
+        &self,
+        id: JobId,
+        since: JobNumber,
+        oldest_first: bool,
+    ) -> Option<ListedJob<P>> {
+        let may = may_run(id, since);
         self.take(|list| match list.back() {
+            _ if oldest_first => list.iter().position(&may),
             Some(latest) if may(latest) => Some(list.len() - 1),
             _ => list.iter().rposition(&may),
         })
     }
 
-    /// The oldest of those that [`take_part_of`](Self::take_part_of) would take.
-    pub(super) fn take_oldest_part_of(
-        &self,
-        name: WholeName,
-        since: JobNumber,
-    ) -> Option<ListedJob<P>> {
-        self.take(|list| list.iter().position(may_run(name, since)))
-    }
-
     /// True if there is a part of what has this name, or a job that came since.
-    pub(super) fn has_part_of(&self, name: WholeName, since: JobNumber) -> bool {
-        self.has_jobs() && self.jobs.lock().jobs.iter().any(may_run(name, since))
+    pub(in crate::pool) fn has_part_of(&self, id: JobId, since: JobNumber) -> bool {
+        self.has_jobs() && self.jobs.lock().jobs.iter().any(may_run(id, since))
     }
 
     fn take(

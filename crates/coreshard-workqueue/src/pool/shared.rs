@@ -1,0 +1,203 @@
+//! What a pool has besides its lock: all of it is set when the pool is made, or atomic.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::time::Duration;
+
+use coreshard_platform::{AtomicInt, Padded, Platform, fields};
+
+use super::accounts::Accounts;
+use super::link::LinkTable;
+use super::monitor_handle::MonitorHandle;
+use super::roster::RESCUER;
+use super::slots::{Injectors, Slots};
+use super::thieves::Thieves;
+use crate::base::event::Event;
+use crate::base::rungs::Wake;
+use crate::insight::stats::PoolId;
+use crate::spec::attributes::{Attributes, Place};
+use crate::spec::team::TeamSpec;
+
+/// CPUs of a team whose jobs from outside come into one list.
+const CPUS_TO_A_LIST: usize = 16;
+
+/// How pools of a runtime behave; see `RuntimeBuilder`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PoolSettings {
+    /// Whether lock-hold times are measured.
+    pub(crate) measure_lock: bool,
+    /// Time without work after which a worker exits, but for the last.
+    pub(crate) idle_timeout: Duration,
+    /// Whether waiting for work on a CPU can end before the CPU is given up.
+    pub(crate) may_spin: bool,
+    /// Workers that a pool may have, at most [`MAX_WORKERS`](super::MAX_WORKERS).
+    pub(crate) most_workers: usize,
+    /// Workers take items for short from the start: for models, which have no time to learn it.
+    pub(crate) trusts_at_once: bool,
+}
+
+impl PoolSettings {
+    /// Workers that sleep at once, and time-outs that may run out at any moment.
+    #[cfg(all(test, loom))]
+    pub(crate) fn for_models() -> Self {
+        Self {
+            measure_lock: false,
+            idle_timeout: Duration::from_secs(1),
+            may_spin: false,
+            most_workers: super::MAX_WORKERS,
+            trusts_at_once: false,
+        }
+    }
+}
+
+/// What a team's pool has that other pools have not. All are atomic.
+pub(super) struct TeamBoard<P: Platform> {
+    /// 1 once the team is to end, and none watches for what comes: a hint.
+    is_ending: P::AtomicU32,
+    /// Members that wait for another team, and do what comes from outside meanwhile.
+    pub(super) open_waits: P::AtomicU32,
+    /// Jobs in the mail of all members.
+    pub(super) mailed: Padded<P::AtomicU32>,
+}
+fields!(TeamBoard<P: Platform> { is_ending, open_waits, mailed });
+
+impl<P: Platform> TeamBoard<P> {
+    fn new() -> Self {
+        Self {
+            is_ending: P::AtomicU32::new(0),
+            open_waits: P::AtomicU32::new(0),
+            mailed: Padded::new(P::AtomicU32::new(0)),
+        }
+    }
+
+    /// None is to watch for what comes any more.
+    pub(super) fn begin_end(&self) {
+        self.is_ending.store(1, Relaxed);
+    }
+
+    pub(super) fn is_ending(&self) -> bool {
+        self.is_ending.load(Relaxed) != 0
+    }
+}
+
+/// What the holders of a pool's lock and all others may look at.
+pub(crate) struct PoolShared<P: Platform> {
+    /// Names the pool in the process.
+    pub(crate) id: PoolId,
+    pub(crate) place: Place,
+    pub(crate) attributes: Arc<Attributes>,
+    /// Tells drainers that a pool link they watch has moved.
+    pub(crate) event: Arc<Event<P>>,
+    /// Is told when there is work, and sees which workers wait inside an item.
+    pub(super) monitor: Arc<MonitorHandle<P>>,
+    pub(super) settings: PoolSettings,
+    /// The lock-free intake; `None` with the locked one.
+    pub(super) intake: Option<Injectors<P>>,
+    pub(super) slots: Slots<P>,
+    /// Forked jobs.
+    pub(super) thieves: Thieves<P>,
+    /// Of a team.
+    pub(super) board: Option<TeamBoard<P>>,
+    /// 1 while a worker watches for work before it sleeps.
+    pub(super) watchers: Padded<P::AtomicU32>,
+    /// The links of the queues that this pool serves, by tag.
+    pub(crate) links: LinkTable<P>,
+    /// Items that workers have run.
+    ran: Padded<P::AtomicU64>,
+    /// 1 if a busy worker is to look into the reactor soon.
+    pub(super) look_is_due: P::AtomicU32,
+    pub(super) accounts: Accounts<P>,
+}
+fields!(PoolShared<P: Platform> {
+    id, place, attributes, event, monitor, settings, intake, slots, thieves, board, watchers, links, ran, look_is_due, accounts,
+});
+
+impl<P: Platform> PoolShared<P> {
+    pub(super) fn new(
+        place: Place,
+        attributes: Arc<Attributes>,
+        settings: PoolSettings,
+        event: Arc<Event<P>>,
+        monitor: Arc<MonitorHandle<P>>,
+        intake: Option<Injectors<P>>,
+    ) -> Self {
+        let board = attributes.team.is_some().then(TeamBoard::new);
+        let lists = board.as_ref().map_or(0, |_| place.cpus.len().div_ceil(CPUS_TO_A_LIST));
+        Self {
+            id: PoolId::next(),
+            place,
+            attributes,
+            event,
+            monitor,
+            settings,
+            intake,
+            slots: Slots::new(),
+            thieves: Thieves::new(lists),
+            board,
+            watchers: Padded::new(P::AtomicU32::new(0)),
+            links: LinkTable::new(),
+            ran: Padded::new(P::AtomicU64::new(0)),
+            look_is_due: P::AtomicU32::new(0),
+            accounts: Accounts::new(),
+        }
+    }
+
+    /// What the team is, if this is a team's pool.
+    #[inline]
+    pub(crate) fn team(&self) -> Option<&TeamSpec> {
+        self.attributes.team.as_ref().map(|team| &*team.0)
+    }
+
+    #[inline]
+    pub(crate) fn is_team(&self) -> bool {
+        self.board.is_some()
+    }
+
+    /// True in the child of a fork: the workers are not here. Of a team.
+    pub(crate) fn is_forked(&self) -> bool {
+        self.team().is_some_and(|team| team.process_generation != P::process_generation())
+    }
+
+    /// True if this index is its rescuer's.
+    pub(super) fn is_rescuer(&self, worker: usize) -> bool {
+        worker == RESCUER && self.attributes.rescuer.is_some()
+    }
+
+    /// True if one wake-up at a time is on its way.
+    pub(super) fn coalesces_wakes(&self) -> bool {
+        self.attributes.wake == Wake::Coalesced
+    }
+
+    /// Whether workers are called though others are on their way, if that is worth it: by the newest variants. The others are
+    /// what they were.
+    pub(crate) fn calls_several(&self) -> bool {
+        self.coalesces_wakes() && self.intake.is_some()
+    }
+
+    /// True if workers may leave sleepers alone while their items are short: not where a rescuer promises progress,
+    /// nor in a team.
+    pub(super) fn may_suppress_wakes(&self) -> bool {
+        !self.is_team() && self.attributes.rescuer.is_none()
+    }
+
+    /// True if there is a job that one member of the team alone may run.
+    #[inline]
+    pub(super) fn has_mail(&self) -> bool {
+        self.board.as_ref().is_some_and(|board| board.mailed.load(SeqCst) > 0)
+    }
+
+    /// Jobs that no worker has begun, without those that are forked.
+    pub(crate) fn jobs_waiting(&self) -> u64 {
+        self.thieves.jobs_waiting(&self.slots)
+    }
+
+    /// Counts items, or jobs of a team, that a worker has run.
+    #[inline]
+    pub(super) fn count_ran(&self, items: u64) {
+        self.ran.fetch_add(items, Relaxed);
+    }
+
+    pub(super) fn ran(&self) -> u64 {
+        self.ran.load(Relaxed)
+    }
+}

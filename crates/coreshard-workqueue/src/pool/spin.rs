@@ -1,0 +1,317 @@
+//! How long a thread that waits stays awake before it sleeps: a worker that found nothing, a member, and a thread outside.
+
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::time::Duration;
+
+use coreshard_platform::{AtomicInt, Parker, Platform, WatchLength, fields};
+
+use super::shared::PoolShared;
+use super::slots::{Injectors, Watches, WorkerSlot};
+use crate::base::latch::Latch;
+
+/// Looks of a team's member before it lets others run.
+const SPINS_TO_A_ROUND: u32 = 32;
+
+/// A yield that takes longer has let a thread compute that needs the CPU more. (One that none waits for takes 0.3 µs, and a
+/// thread that brings jobs from outside sleeps or watches sooner.)
+const LONG_YIELD_NS: u64 = 20_000;
+
+/// A yield that is over sooner has let no thread run.
+const IDLE_YIELD_NS: u64 = 1_000;
+
+/// Yields of a thread outside before it sleeps: some members may have to run on its CPU, one after the other.
+const MAX_YIELDS: u32 = 4;
+
+/// How long a worker does not look at a burst, at most, so that it claims many items at once.
+const MAX_GATHER_SPINS: u32 = 32;
+
+/// A watch or a yield that takes longer lost the CPU to threads that compute: the longest watch takes a tenth.
+const CONTENDED_NS: u64 = 500_000;
+
+/// So many times a thread sleeps at once, after that.
+const CONTENDED_TIMES: u32 = 1024;
+
+/// Whether other threads compute on the waiting thread's CPU, as far as it was taken away while the thread watched or yielded.
+///
+/// Then the thread does better asleep: Linux lets a woken thread go before those that compute, but one that has used its time
+/// slice, by watching, comes after them, and one that yields loses a whole slice. (Two threads that wait for each other's items
+/// among 20 that compute on 2 CPUs: one round trip in a hundred took 8 ms or more in each run, 2026-11.)
+#[derive(Debug, Default)]
+struct CpuContention {
+    left: u32,
+}
+
+impl CpuContention {
+    /// Asked before each watch.
+    fn is_here(&mut self) -> bool {
+        let is_here = self.left > 0;
+        self.left = self.left.saturating_sub(1);
+        is_here
+    }
+
+    /// It waited awake for so long.
+    fn learn(&mut self, took_ns: u64) {
+        if took_ns > CONTENDED_NS {
+            self.left = CONTENDED_TIMES;
+        }
+    }
+}
+
+/// Yields the CPU once; how long that took.
+fn yield_once<P: Platform>() -> u64 {
+    let since_ns = P::rough_ns();
+    P::yield_now();
+    P::rough_ns().wrapping_sub(since_ns)
+}
+
+/// How a worker waits for work before it sleeps, learned from what that brought.
+pub(super) struct SpinWait<P: Platform> {
+    length: WatchLength,
+    contention: CpuContention,
+    /// How long not to look at all.
+    gather_spins: u32,
+    /// Where the next items will be seen first.
+    next_slots: Option<Watches<P>>,
+    /// The last look for work succeeded by watching.
+    has_seen: bool,
+    /// It has let others run on its CPU since it last had work.
+    has_yielded: bool,
+    /// It has seen that a job was shared, and has not looked for it since.
+    saw_forks: bool,
+}
+
+impl<P: Platform> SpinWait<P> {
+    pub(super) fn new() -> Self {
+        Self {
+            length: WatchLength::NEW,
+            contention: CpuContention::default(),
+            gather_spins: 0,
+            next_slots: None,
+            has_seen: false,
+            has_yielded: false,
+            saw_forks: false,
+        }
+    }
+
+    /// A claim found nothing: items will be seen here.
+    pub(super) fn set_next_slots(&mut self, slots: Watches<P>) {
+        self.next_slots = Some(slots);
+    }
+
+    pub(super) fn take_next_slots(&mut self) -> Option<Watches<P>> {
+        self.next_slots.take()
+    }
+
+    /// A look for jobs is over. That one was seen says little if all idle workers saw it; whether this worker got it says more.
+    #[inline]
+    pub(super) fn learn_of_forks(&mut self, has_got_one: bool) {
+        if std::mem::take(&mut self.saw_forks) {
+            self.length.watched(has_got_one);
+        }
+    }
+
+    /// After a claim: learns how long to keep off the slots that a burst is being written to.
+    ///
+    /// A worker that looks at each slot as it is filled takes the line from the producer, and
+    /// gets one item for each look. If what was watched for came in company, the next look comes
+    /// later; if it came alone, sooner: a lone item is not kept waiting.
+    #[inline]
+    pub(super) fn learn_to_gather(&mut self, came_in_company: bool) {
+        self.has_yielded = false;
+        if std::mem::take(&mut self.has_seen) {
+            self.gather_spins = if came_in_company {
+                (self.gather_spins * 2).clamp(1, MAX_GATHER_SPINS)
+            } else {
+                self.gather_spins / 2
+            };
+        }
+    }
+
+    /// Watches the slots of the next items for a short while; one worker of a pool at a time. True if it is worth looking again.
+    pub(super) fn watch_slots(
+        &mut self,
+        pool: &PoolShared<P>,
+        intake: &Injectors<P>,
+        places: &Watches<P>,
+    ) -> bool {
+        if self.contention.is_here() {
+            return false;
+        }
+        if places[0].is_none() {
+            // Work came from this worker's own CPU alone. Its producer may be waiting for that
+            // very CPU: let it run, once.
+            if std::mem::replace(&mut self.has_yielded, true) {
+                return false;
+            }
+            self.contention.learn(yield_once::<P>());
+            return true;
+        }
+        if pool.watchers.swap(1, Acquire) != 0 {
+            return false;
+        }
+        let since_ns = P::rough_ns();
+        (0..self.gather_spins).for_each(|_| P::spin_hint());
+        let seen = P::watch(self.length.looks(), || intake.seen(places));
+        self.contention.learn(P::rough_ns().wrapping_sub(since_ns));
+        pool.watchers.store(0, Release);
+        self.length.watched(seen);
+        self.has_seen = seen;
+        seen
+    }
+
+    /// Watches for jobs that any worker of the pool shares, and for items that this one `is_to_look` after. All that have nothing
+    /// to do watch so, for the next job may be shared at any moment. (If all learned from seeing one, seventy idle workers never
+    /// slept again, and those that had work waited for them at the pool's lock.)
+    pub(super) fn watch_for_forks(
+        &mut self,
+        any_shares: impl Fn() -> bool,
+        mut is_to_look: impl FnMut() -> bool,
+    ) -> bool {
+        let (mut forks, mut items) = (false, false);
+        let _ = P::watch(self.length.looks(), || {
+            // Not `has_forks`: a worker that begins to fork or stops would take that line from all that watch.
+            forks = any_shares();
+            items = is_to_look();
+            forks || items
+        });
+        if items || !forks {
+            self.length.watched(items);
+        }
+        self.saw_forks = forks;
+        forks || items
+    }
+
+    /// Watches for all that may come to a member. Between the looks others have the CPU: a team has as many members as there are
+    /// CPUs, and what comes from outside comes by one thread more.
+    pub(super) fn watch_as_member(
+        &mut self,
+        pool: &PoolShared<P>,
+        slot: &WorkerSlot<P>,
+        intake: &Injectors<P>,
+        places: &Watches<P>,
+    ) -> bool {
+        let has_more =
+            || slot.mail.has_jobs() || pool.thieves.has_forks(&pool.slots) || intake.seen(places);
+        let rounds = self.length.looks() / SPINS_TO_A_ROUND;
+        for _ in 0..=rounds {
+            let seen = P::watch(SPINS_TO_A_ROUND, has_more);
+            let yielded_ns = if seen { 0 } else { yield_once::<P>() };
+            if seen || has_more() {
+                self.saw_forks = true;
+                return true;
+            }
+            let is_ending = pool.board.as_ref().is_some_and(|board| board.is_ending());
+            if yielded_ns > LONG_YIELD_NS || is_ending {
+                break;
+            }
+        }
+        self.length.watched(false);
+        false
+    }
+
+    /// Sleeps until its permit is there, or for `timeout`, and learns whether that should have been a watch. True if the
+    /// permit was taken.
+    pub(super) fn park_timeout(
+        &mut self,
+        pool: &PoolShared<P>,
+        parker: &Parker<P>,
+        timeout: Duration,
+    ) -> bool {
+        // Items that come from the worker's own CPU cannot be seen: the producer of the next one needs the CPU.
+        let can_watch = pool.settings.may_spin && pool.place.home.len() > 1;
+        if !can_watch || pool.intake.is_none() && self.watch_permit(parker) {
+            return parker.park_timeout(timeout);
+        }
+        let since = P::now();
+        let woken = parker.park_timeout(timeout);
+        if woken {
+            self.length.slept(P::now() - since);
+        }
+        woken
+    }
+
+    /// With the locked intake nothing can be watched but what a parked worker is woken by. True if that is there.
+    fn watch_permit(&mut self, parker: &Parker<P>) -> bool {
+        let seen = P::watch(self.length.looks(), || parker.has_permit());
+        self.length.watched(seen);
+        seen
+    }
+}
+
+/// What the threads outside of a pool that wait for what they have brought have learned, as one.
+pub(super) struct OutsideWaits<P: Platform> {
+    /// [`WatchLength`]; Relaxed.
+    length: P::AtomicU32,
+    /// [`CpuContention`]; Relaxed.
+    contention: P::AtomicU32,
+}
+fields!(OutsideWaits<P: Platform> { length, contention });
+
+impl<P: Platform> OutsideWaits<P> {
+    pub(super) fn new() -> Self {
+        Self {
+            length: P::AtomicU32::new(WatchLength::NEW.to_bits()),
+            contention: P::AtomicU32::new(0),
+        }
+    }
+
+    /// Waits until `done` is open: watches first, for as long as has been worth it
+    /// of late, then lets those run that need its CPU, and sleeps then. False in a process that was forked since: there it
+    /// stays closed.
+    pub(super) fn wait(&self, done: &Latch<P>) -> bool {
+        let before = self.length.load(Relaxed);
+        let mut length = WatchLength::of_bits(before);
+        let seen = P::watch(length.looks(), || done.is_open());
+        length.watched(seen);
+        let is_open = seen || self.yield_until_open(done) || {
+            let since = P::now();
+            let is_open = done.wait();
+            length.slept(P::now() - since);
+            is_open
+        };
+        // Others may have learned meanwhile: what one of them has is as good.
+        if length.to_bits() != before {
+            self.length.store(length.to_bits(), Relaxed);
+        }
+        is_open
+    }
+
+    /// Yields its CPU, as long as that lets a thread run for a short while, and returns whether `done` is open then: if the member
+    /// that is to open it needs this very CPU, that takes the place of going to sleep and being woken.
+    fn yield_until_open(&self, done: &Latch<P>) -> bool {
+        let before = self.contention.load(Relaxed);
+        let mut contention = CpuContention { left: before };
+        let mut is_open = false;
+        if !contention.is_here() {
+            for _ in 0..MAX_YIELDS {
+                let took_ns = yield_once::<P>();
+                contention.learn(took_ns);
+                is_open = done.is_open();
+                if is_open || !(IDLE_YIELD_NS..=LONG_YIELD_NS).contains(&took_ns) {
+                    break;
+                }
+            }
+        }
+        if contention.left != before {
+            self.contention.store(contention.left, Relaxed);
+        }
+        is_open
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CONTENDED_NS, CONTENDED_TIMES, CpuContention};
+
+    #[test]
+    fn who_lost_the_cpu_while_it_watched_sleeps_at_once_for_a_while() {
+        let mut contention = CpuContention::default();
+        for took_ns in [0, CONTENDED_NS] {
+            contention.learn(took_ns);
+            assert!(!contention.is_here());
+        }
+        contention.learn(CONTENDED_NS + 1);
+        assert!((0..CONTENDED_TIMES).all(|_| contention.is_here()));
+        assert!(!contention.is_here(), "others may be gone by now");
+    }
+}

@@ -1,0 +1,103 @@
+//! Items that wait in a pool: the taker's side of the intake, and items that need not wait for long ones of another queue.
+//!
+//! A pool runs its items in the order in which they came. If all its workers compute for long, and as many stand in for
+//! them as the machine's CPUs allow, the next item would wait for the end of one of those. That is right for an item of the
+//! same queue: its queue has its share. It is wrong for others. So the monitor looks for the first items of queues
+//! that no worker runs an item of, takes them out, and lets more workers run until they have begun.
+#![allow(unsafe_code)]
+
+use std::collections::VecDeque;
+
+use coreshard_platform::Platform;
+
+use super::link::LinkTag;
+use super::shared::PoolShared;
+use super::slots::{Claim, Injectors, SegmentQueue, Takers};
+use crate::base::item::Item;
+
+/// An item, and its link's tag.
+pub(super) type TaggedItem = (Item, LinkTag);
+
+/// The taker's side of the intake.
+pub(super) enum Worklist<P: Platform> {
+    Locked(VecDeque<TaggedItem>),
+    LockFree(Takers<P>),
+}
+
+/// How many items the monitor looks at, at most, at each injector.
+const MOST_LOOKED_AT: usize = 4096;
+/// How many it takes out at a look, at most.
+const MOST_EXPEDITED: usize = 16;
+
+/// Items that were taken out of a pool's intake and have not begun.
+#[derive(Default)]
+pub(super) struct Aside {
+    /// Items that do not wait behind the hogs.
+    pub(super) expedited: VecDeque<TaggedItem>,
+    /// Items of the hogs' queues that stood in front of those. They go before all that is in the intake.
+    pub(super) deferred: VecDeque<TaggedItem>,
+    /// Hogs that count as blocked until the expedited items have begun.
+    pub(super) on_loan: Vec<usize>,
+}
+
+impl Aside {
+    pub(super) fn has_waiting(&self) -> bool {
+        !self.expedited.is_empty() || !self.deferred.is_empty()
+    }
+
+    /// Takes items of some queues out of a pool's worklist and its open claims: of those queues that do not have their share.
+    pub(super) fn fill<P: Platform>(
+        &mut self,
+        worklist: &mut Worklist<P>,
+        pool: &PoolShared<P>,
+        has_its_share: impl Fn(LinkTag) -> bool,
+    ) {
+        match (worklist, &pool.intake) {
+            (Worklist::Locked(list), _) => {
+                let at = list.iter().position(|(_, tag)| !has_its_share(*tag));
+                self.expedited.extend(at.and_then(|at| list.remove(at)));
+            }
+            (Worklist::LockFree(takers), Some(intake)) => {
+                // What a worker has claimed and not begun came before all that is in the intake.
+                for (_, range) in pool.slots.ranges() {
+                    // The later half each time.
+                    let claims: Vec<_> = std::iter::from_fn(|| range.steal()).collect();
+                    for item in claims.iter().rev().flat_map(|claim| take_all(intake, claim)) {
+                        let share = has_its_share(item.1);
+                        if share { &mut self.deferred } else { &mut self.expedited }
+                            .push_back(item);
+                    }
+                }
+                for _ in 0..MOST_EXPEDITED {
+                    let is_sought = |tag| !has_its_share(LinkTag(tag));
+                    let found = intake.look_for(takers, MOST_LOOKED_AT, is_sought);
+                    let Some((injector, before)) = found else { break };
+                    let mut left = before + 1;
+                    while left > 0
+                        && let Some(claim) = intake.claim_at(takers, injector, left)
+                    {
+                        left -= claim.items();
+                        self.deferred.extend(take_all(intake, &claim));
+                    }
+                    if left == 0 {
+                        self.expedited.extend(self.deferred.pop_back());
+                    }
+                }
+            }
+            (Worklist::LockFree(_), None) => unreachable!("the lock-free worklist has an intake"),
+        }
+    }
+}
+
+/// Copies the items of a claim out, and releases them.
+fn take_all<P: Platform>(intake: &Injectors<P>, claim: &Claim<P>) -> Vec<TaggedItem> {
+    let take = |at| {
+        // SAFETY: the claim is this function's caller's, and each place is taken once.
+        let (item, tag) = unsafe { SegmentQueue::<P>::take(claim.segment, at) };
+        (item, LinkTag(tag))
+    };
+    let items: Vec<_> = (claim.start..claim.end).map(take).collect();
+    // SAFETY: these were taken just now.
+    unsafe { intake.release(claim.segment, items.len() as u32) };
+    items
+}

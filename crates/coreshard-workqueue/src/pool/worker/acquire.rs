@@ -1,0 +1,573 @@
+//! How a worker comes to items (its own claims, the intake, other workers' claims) and to forked jobs; and how it sleeps.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use coreshard_platform::{AtomicInt, Platform};
+
+use super::Worker;
+use crate::base::canary::{Canary, planted};
+use crate::pool::pool::PoolGuard;
+use crate::pool::roster::Blocked;
+use crate::pool::shared::PoolShared;
+use crate::pool::slots::{Claim, Injectors, MAX_CLAIMS, Takers};
+use crate::pool::state::State;
+use crate::pool::team;
+use crate::pool::thieves::any_shares;
+use crate::pool::waiting::{TaggedItem, Worklist};
+
+/// A worker that has waited so long for the lock, since many want it, takes what stands at one more injector, and so comes for
+/// it less often.
+const WAIT_PER_CLAIM_NS: u64 = 2_000;
+
+/// For how long a worker goes from job to job without the pool's lock.
+const LOOK_EVERY_NS: u64 = 400_000;
+
+/// What a worker took under the lock.
+struct Taken<P: Platform> {
+    /// An item by itself.
+    item: Option<TaggedItem>,
+    /// Items at one injector.
+    claim: Option<Claim<P>>,
+    /// Items at other injectors, which are open to thieves already.
+    more: usize,
+}
+
+/// What a worker does that found no item.
+enum Rest {
+    /// There is something after all.
+    None,
+    /// Sleep until woken.
+    Sleep,
+    /// The pool stops, and there is nothing left to do.
+    Exit,
+}
+
+/// True if an item may wait, and none of the other workers that steal is on its way to it: this one is its lookout then.
+fn is_to_look<P: Platform>(pool: &PoolShared<P>, is_lookout: &mut bool) -> bool {
+    let is_marked = || pool.intake.as_ref().is_none_or(Injectors::is_marked);
+    *is_lookout |= is_marked() && pool.thieves.begin_lookout();
+    *is_lookout
+}
+
+impl<P: Platform> Worker<'_, P> {
+    #[inline]
+    pub(super) fn next_item(&mut self) -> Option<TaggedItem> {
+        loop {
+            if let Some(item) = self.claims.next(self.pool) {
+                return Some(item);
+            }
+            if self.is_member {
+                self.run_team_jobs();
+            }
+            if self.items_before_look.is_some() {
+                self.look_now_and_then();
+            }
+            let claimed = if self.only_steals() { None } else { self.claim() };
+            if let Some(item) = claimed.or_else(|| self.steal()) {
+                return Some(item);
+            }
+            if !self.run_fork() && !self.watch() {
+                return None;
+            }
+        }
+    }
+
+    /// Takes items out of the intake, under the lock; lets others know of what is left.
+    #[inline]
+    fn claim(&mut self) -> Option<TaggedItem> {
+        let pool = self.pool;
+        self.batching.before_claim::<P>();
+        let mut waited_ns = 0;
+        let mut state = pool.try_lock_state().unwrap_or_else(|| {
+            let state = pool.lock_state();
+            waited_ns = self.batching.estimator.begin(P::rough_ns());
+            state
+        });
+        let was_lookout = std::mem::take(&mut self.is_lookout);
+        if was_lookout {
+            pool.thieves.end_lookout();
+        }
+        self.come_by(&mut state);
+        let aside = if state.has_aside { state.take_aside(pool) } else { None };
+        self.excess = state.active() > pool.place.limit;
+        if self.excess && aside.is_none() {
+            return None;
+        }
+        self.may_steal = state.may_steal(pool, 0);
+        let home = pool.place.injector_here::<P>();
+        state.placement.runs_at(self.index, home);
+        let taken = if aside.is_some() {
+            Taken { item: aside, claim: None, more: 0 }
+        } else {
+            match self.take(&mut state, home, waited_ns) {
+                Some(taken) => taken,
+                None => {
+                    self.find_nothing(state, home);
+                    return None;
+                }
+            }
+        };
+        let item = self.begin(state, taken, home, was_lookout);
+        item.or_else(|| self.claims.next(pool))
+    }
+
+    /// The worker has the lock: it is neither idle nor blocked.
+    #[inline]
+    fn come_by(&mut self, state: &mut State<P>) {
+        let was_hog = state.roster.blocked_as(self.index) == Blocked::Hog;
+        state.rejoin(self.index);
+        if was_hog {
+            state.update_thieves(self.pool);
+        }
+        self.slot.count_look();
+        let came_back = self.home.take_count();
+        if came_back > 0 {
+            state.cold_mut().counters.repatriated += came_back;
+        }
+    }
+
+    /// Takes items out of the intake. `None` if there are none.
+    #[inline]
+    fn take(&mut self, state: &mut State<P>, home: usize, waited_ns: u64) -> Option<Taken<P>> {
+        match (&mut state.worklist, &self.pool.intake) {
+            (Worklist::Locked(list), _) => {
+                P::touch_read(&raw const *list.front()?);
+                Some(Taken { item: list.pop_front(), claim: None, more: 0 })
+            }
+            (Worklist::LockFree(takers), Some(intake)) => {
+                let most = self.batching.estimator.most();
+                let claim = if self.batching.estimator.are_long() {
+                    intake.claim_oldest(takers, most, home)
+                } else {
+                    intake.claim(takers, most, home)
+                }?;
+                let mut more = 0;
+                if waited_ns >= WAIT_PER_CLAIM_NS {
+                    let claims = (waited_ns / WAIT_PER_CLAIM_NS) as usize;
+                    more = self.take_more(intake, takers, most - claim.items(), claims);
+                }
+                Some(Taken { item: None, claim: Some(claim), more })
+            }
+            (Worklist::LockFree(_), None) => unreachable!("the lock-free worklist has an intake"),
+        }
+    }
+
+    /// Claims up to so many more items at so many more injectors, and opens them; returns how many items.
+    #[cold]
+    #[inline(never)]
+    fn take_more(
+        &mut self,
+        intake: &Injectors<P>,
+        takers: &mut Takers<P>,
+        most: usize,
+        claims: usize,
+    ) -> usize {
+        let mut more = [const { None }; MAX_CLAIMS - 1];
+        let claims = claims.min(more.len());
+        intake.claim_more(takers, most, &mut more[..claims]);
+        let mut items = 0;
+        for claim in more.into_iter().flatten() {
+            items += claim.items();
+            self.batching.estimator.claimed(claim.items());
+            self.claims.open_one_more(self.pool, &claim);
+        }
+        items
+    }
+
+    /// Under the lock, where no item waits: goes on stealing, or notes where items will be seen.
+    fn find_nothing(&mut self, mut state: PoolGuard<'_, P>, home: usize) {
+        let pool = self.pool;
+        let (Worklist::LockFree(takers), Some(intake)) = (&mut state.worklist, &pool.intake) else {
+            return;
+        };
+        if !self.is_member && self.may_steal && pool.thieves.may_have_forks() {
+            return self.begin_to_steal(state);
+        }
+        self.spin.set_next_slots(intake.watch(takers, home));
+        if self.is_member {
+            self.look_for_jobs(state);
+        }
+    }
+
+    /// Begins what was taken: opens it to thieves, and wakes others for what is left, or sees to it that they are told of what
+    /// comes. Returns the first item, if it is not open to thieves.
+    #[inline]
+    fn begin(
+        &mut self,
+        mut state: PoolGuard<'_, P>,
+        taken: Taken<P>,
+        home: usize,
+        was_lookout: bool,
+    ) -> Option<TaggedItem> {
+        let pool = self.pool;
+        let Taken { item, claim, more } = taken;
+        let items = more + claim.as_ref().map_or(0, Claim::items);
+        let suppresses = items > 0 && self.suppresses_wake(&mut state, items);
+        let spare = if suppresses { None } else { state.reserve_spare(pool) };
+        let (item, mut left) = match claim {
+            None => (item, false),
+            Some(claim) => {
+                self.batching.estimator.claimed(claim.items());
+                // While this worker starts another, its items are open to all.
+                (self.claims.open(pool, claim, spare.is_none()), items > 1)
+            }
+        };
+        self.spin.learn_to_gather(left);
+        self.batching.after_claim(items, self.context.producer.get() != Some(home));
+        let mut sees_to_others = spare.is_some();
+        if std::mem::take(&mut self.just_woke) && !suppresses {
+            sees_to_others |= self.send_other_away(&mut state, home, left);
+        }
+        // Looking at the injectors takes lines from their producers: only if a worker can be sent. At the claims
+        // of others, too: one kick may have stood for two that were blocked, and what they have claimed is
+        // left to the one that came.
+        let (mut kick, mut another) = (None, None);
+        if suppresses {
+            state.stand_down(pool);
+        } else {
+            left |= state.can_kick(pool) && state.has_work_for(pool, 1);
+            kick = state.pass_on(pool, left).or_else(|| state.call_rescuer());
+            if left && state.is_worth_another(pool, &self.batching.estimator) {
+                another = state.choose_another(pool);
+            }
+            if was_lookout {
+                // For the others that steal, and look at the marks.
+                state.arm_for_thieves(pool);
+            }
+        }
+        sees_to_others |= kick.is_some() || another.is_some();
+        pool.unlock_and_kick(state, kick);
+        if let Some(another) = another {
+            pool.wake_kicked(another);
+        }
+        // After the lock was held: see the monitor's `run`.
+        pool.monitor.notice_work();
+        if let Some(spare) = spare {
+            pool.start_spare(spare);
+        }
+        if sees_to_others {
+            // That took some microseconds, and they are not the items'.
+            self.batching.estimator.begin(P::rough_ns());
+        }
+        item
+    }
+
+    /// True if this worker will be done with what it has just claimed before another could help it, so that it wakes none.
+    #[inline]
+    fn suppresses_wake(&mut self, state: &mut State<P>, items: usize) -> bool {
+        let Self { pool, batching, .. } = self;
+        batching.estimator.learn_most(items);
+        batching.may_suppress
+            && batching.estimator.has_no_long_ones_beside(&mut state.since_long)
+            && state.leaves_reactor_to(self.index)
+            && batching.estimator.suppresses_wake(items)
+            && !state.is_worth_another(pool, &batching.estimator)
+    }
+
+    /// A worker that waits for this CPU finds what is left on another one; if it is only woken by then, if that is worth the
+    /// way. Under the lock, so that it cannot exit meanwhile.
+    #[inline]
+    fn send_other_away(&mut self, state: &mut State<P>, home: usize, left: bool) -> bool {
+        let pool = self.pool;
+        let Some((other, is_coming)) = state.placement.other_at(self.index, home) else {
+            return false;
+        };
+        let is_worth_it = left && !is_coming
+            || self.batching.estimator.are_worth_counting() && state.has_work_for(pool, 1);
+        let free = is_worth_it.then(|| state.placement.send_elsewhere(other, &pool.place));
+        match free.flatten() {
+            Some(free) => {
+                pool.steer(other, free, || ());
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Takes what another worker of the pool has claimed and not yet run.
+    fn steal(&mut self) -> Option<TaggedItem> {
+        let pool = self.pool;
+        if self.excess || !pool.slots.has_open_claims() {
+            return None;
+        }
+        let mut others = pool.slots.ranges().filter(|(index, _)| *index != self.index);
+        let claim = others.find_map(|(_, range)| range.steal())?;
+        self.batching.estimator.claimed(claim.items());
+        let item = self.claims.open(pool, claim, true);
+        let mut state = pool.lock_state();
+        state.cold_mut().counters.stolen += 1;
+        // Published before the lock was taken: a worker that goes to sleep after this sees it.
+        let kick = state.pass_on_rest(pool);
+        pool.unlock_and_kick(state, kick);
+        item
+    }
+
+    /// Runs a job that another worker has forked, if there is one. As after a claim, another worker is
+    /// told of what is left and of what comes, before.
+    fn run_fork(&mut self) -> bool {
+        let (pool, worker) = (self.pool, self.current());
+        if self.excess || !self.may_steal {
+            return false;
+        }
+        if self.is_member {
+            // One is told already: see `run_team_jobs`.
+            let ran = worker.run_any(true);
+            pool.count_ran(ran.into());
+            return ran;
+        }
+        let job = worker.steal(false);
+        self.spin.learn_of_forks(job.is_some());
+        let Some(job) = job else { return false };
+        // The job may take long, and a caller may wait for the items that this worker has run.
+        self.settle_items();
+        if self.looked_ns == 0 {
+            let mut state = pool.lock_state();
+            let spare = state.reserve_spare(pool);
+            let kick = state.pass_on_rest(pool);
+            self.looked_ns = P::rough_ns();
+            pool.unlock_and_kick(state, kick);
+            if let Some(spare) = spare {
+                pool.start_spare(spare);
+            }
+        }
+        pool.monitor.notice_work();
+        self.slot.set_steals();
+        worker.run_found(job);
+        true
+    }
+
+    /// True if it may go on from one job to the next without the pool's lock, which all that steal would take twice for each:
+    /// no item waits, or another of them looks after it; and a worker is told of the next one, or was seen to just now.
+    #[inline]
+    fn only_steals(&mut self) -> bool {
+        self.looked_ns != 0 && self.goes_on_stealing()
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn goes_on_stealing(&mut self) -> bool {
+        self.slot.is_called_back.load(Relaxed) == 0
+            && P::rough_ns().wrapping_sub(self.looked_ns) < LOOK_EVERY_NS
+            && !is_to_look(self.pool, &mut self.is_lookout)
+    }
+
+    /// Under the lock, where no item waits: a worker is told of the next one; if none can be, it is seen on the wake word.
+    #[cold]
+    #[inline(never)]
+    fn begin_to_steal(&mut self, mut state: PoolGuard<'_, P>) {
+        let pool = self.pool;
+        let kick = state.pass_on(pool, false);
+        let is_armed = state.arm_for_thieves(pool);
+        // It may start another worker, for which it takes the lock again.
+        let may_start = state.idle.count() == 0 && state.active() < pool.place.limit;
+        self.looked_ns = if is_armed && !may_start { P::rough_ns() } else { 0 };
+        self.slot.is_called_back.store(0, Relaxed);
+        pool.unlock_and_kick(state, kick);
+    }
+
+    /// Runs what the team has, one job after the other, as long as the pool's books need not be looked at.
+    ///
+    /// They do after a sleep: the next sleeper is told of what comes, before this worker begins anything. And if
+    /// it counts as blocked.
+    fn run_team_jobs(&mut self) {
+        let worker = self.current();
+        let mut ran = 0;
+        while !self.just_woke
+            && !self.excess
+            && self.slot.is_called_back.load(Relaxed) == 0
+            && worker.run_any(true)
+        {
+            ran += 1;
+        }
+        if ran > 0 {
+            self.pool.count_ran(ran);
+        }
+        self.spin.learn_of_forks(ran > 0);
+    }
+
+    /// Under the lock, about to look for jobs: a worker is told of what comes.
+    fn look_for_jobs(&self, mut state: PoolGuard<'_, P>) {
+        let pool = self.pool;
+        self.slot.is_called_back.store(0, Relaxed);
+        let kick = state.pass_on_rest(pool);
+        pool.unlock_and_kick(state, kick);
+        pool.monitor.notice_work();
+    }
+
+    /// Watches for work for a short while. True if it is worth looking again.
+    fn watch(&mut self) -> bool {
+        let pool = self.pool;
+        let Some(intake) = &pool.intake else { return false };
+        if self.excess || !pool.settings.may_spin {
+            return false;
+        }
+        // What it waits for comes to the reactor, too: it goes there.
+        if pool.attributes.hooks.reactor.as_ref().is_some_and(|reactor| !reactor.is_taken()) {
+            return false;
+        }
+        if !self.is_member && self.may_steal && pool.thieves.may_have_forks() {
+            let Self { spin, is_lookout, .. } = self;
+            return spin
+                .watch_for_forks(|| any_shares(&pool.slots), || is_to_look(pool, is_lookout));
+        }
+        let Some(places) = self.spin.take_next_slots() else {
+            // It has only stolen of late: it looks at the intake before it sleeps.
+            return std::mem::take(&mut self.looked_ns) != 0;
+        };
+        if self.is_member {
+            self.spin.watch_as_member(pool, self.slot, intake, &places)
+        } else {
+            self.spin.watch_slots(pool, intake, &places)
+        }
+    }
+
+    /// Sleeps until there may be work. False if the worker is let go: it is off all lists then.
+    pub(super) fn sleep(&mut self) -> bool {
+        let pool = self.pool;
+        self.looked_ns = 0;
+        let reactor = self.enter_reactor();
+        let mut state = pool.lock_state();
+        match self.prepare_sleep(&mut state, reactor.is_some()) {
+            Rest::None => return true,
+            Rest::Exit => {
+                state.let_go(self.index);
+                // A rescuer leaves its pool to those that sleep: one of them is told of what comes.
+                let kick = state.appoint_designated(pool);
+                pool.unlock_and_kick(state, kick);
+                return false;
+            }
+            Rest::Sleep => {
+                if state.idle.has_more() {
+                    pool.thieves.set_has_more_sleepers(true);
+                }
+                state.update_thieves(pool);
+                let (kick, ending) = (state.choose_for_mail(pool), state.roster.ending);
+                pool.unlock_and_kick(state, kick);
+                if ending {
+                    // Perhaps this was the last that did something.
+                    team::end_if_over(pool);
+                }
+            }
+        }
+        if let Some(reactor) = reactor {
+            self.sleep_in(reactor);
+        } else if self.park() {
+            pool.notice_drawn(self.index);
+        } else {
+            return false;
+        }
+        self.just_woke = true;
+        self.context.forks.has_just_come.set(true);
+        // Whether others sleep is to be seen anew.
+        self.context.forks.uncalled.set((0, 0));
+        self.home.return_to::<P>(&pool.place);
+        true
+    }
+
+    /// Puts itself on a list of sleepers, unless there is work. Under the lock, so that a thread that
+    /// brings work later finds it there, and work that came before is found here.
+    fn prepare_sleep(&mut self, state: &mut State<P>, in_reactor: bool) -> Rest {
+        let pool = self.pool;
+        state.rejoin(self.index);
+        if in_reactor {
+            state.in_reactor = Some(self.index);
+        } else if state.in_reactor == Some(self.index) {
+            state.in_reactor = None;
+        }
+        state.placement.rests(self.index);
+        // Relaxed: a hint for its waker.
+        self.slot.slept_at.store(pool.place.injector_here::<P>() as u32, Relaxed);
+        if state.active() > pool.place.limit && !state.roster.stopping {
+            // More run than should, since one came back from being blocked: the others do the
+            // work.
+            state.idle.push_coldest(self.index);
+            return Rest::Sleep;
+        }
+        if (state.has_work_for(pool, 0) || self.slot.mail.has_jobs())
+            && !planted(Canary::LostWakeup)
+        {
+            return Rest::None;
+        }
+        if state.roster.stopping || self.is_rescuer() && state.idle.count() > 0 {
+            return Rest::Exit;
+        }
+        let designated = state.idle.designated();
+        if designated.is_some() && designated == state.in_reactor {
+            // It stays: what it sees there is its own to run.
+            state.idle.push::<P>(self.index);
+            return Rest::Sleep;
+        }
+        let (Worklist::LockFree(takers), Some(intake)) = (&mut state.worklist, &pool.intake) else {
+            state.idle.push::<P>(self.index);
+            return Rest::Sleep;
+        };
+        let Ok(before) = intake.post(takers, self.index) else { return Rest::None };
+        // The latest sleeper is the first to be woken; the one that was sleeps on unposted. (If
+        // that one is gone from the wake word, its producer has woken it.)
+        state.idle.designate(self.index, before);
+        // A job that was shared since the look at `has_work_for`, by a worker that saw no
+        // designated waiter yet: it calls none. If another call was quicker, that one brings
+        // the permit, and the look.
+        if state.may_steal(pool, 1)
+            && pool.thieves.has_forks(&pool.slots)
+            && state.idle.recall_designated(Some(intake)).is_some()
+        {
+            return Rest::None;
+        }
+        state.appoint_runner_ups(pool, self.batching.estimator.runner_ups());
+        Rest::Sleep
+    }
+
+    /// Sleeps until a thread that chose this worker wakes it. False if the worker was idle for too
+    /// long and is to exit.
+    ///
+    /// The cull race: a worker that was chosen but has not run yet must not exit. It exits only
+    /// after it has taken itself off its list under the lock, and a thread that chooses a worker takes
+    /// it off (or marks it) under the lock: so one of the two comes too late, and knows it.
+    fn park(&mut self) -> bool {
+        let pool = self.pool;
+        let parker = &self.slot.parker;
+        if self.spin.park_timeout(pool, parker, pool.settings.idle_timeout) {
+            return true;
+        }
+        // This worker was not needed for a while: nor, perhaps, the memory of the last burst.
+        pool.intake.iter().for_each(Injectors::trim);
+        if self.may_exit() {
+            return false;
+        }
+        parker.park();
+        true
+    }
+
+    /// After the idle time: takes this worker off its list, unless it was chosen meanwhile, or is
+    /// the last that sleeps.
+    fn may_exit(&self) -> bool {
+        let pool = self.pool;
+        if self.is_member {
+            return false;
+        }
+        let mut state = pool.lock_state();
+        if !state.idle.has_other(self.index) {
+            return false;
+        }
+        let intake = pool.intake.as_ref();
+        let was_designated = state.idle.designated() == Some(self.index);
+        let is_off = if was_designated {
+            // Another takes the place, if no producer has read the name yet.
+            state.idle.recall_designated(intake).is_some()
+        } else if state.idle.is_runner_up(self.index) {
+            // If none is designated, the one that was is being woken, or a worker runs: the next that has
+            // the lock appoints another.
+            state.idle.designated().is_some()
+                && state.idle.recall_runner_up(intake, self.index).is_some()
+        } else {
+            state.idle.remove(self.index, planted(Canary::CullRace))
+        };
+        if is_off {
+            state.let_go(self.index);
+            let kick = if was_designated { state.appoint_designated(pool) } else { None };
+            pool.unlock_and_kick(state, kick);
+        }
+        is_off
+    }
+}

@@ -1,0 +1,117 @@
+//! What a worker has claimed and opened to thieves, and has not seen the end of.
+#![allow(unsafe_code)]
+
+use std::cell::Cell;
+use std::ptr;
+
+use coreshard_platform::Platform;
+
+use crate::pool::context::Context;
+use crate::pool::link::LinkTag;
+use crate::pool::shared::PoolShared;
+use crate::pool::slots::{Claim, MAX_CLAIMS, Range, Segment, SegmentQueue, WorkerSlot};
+use crate::pool::waiting::TaggedItem;
+
+/// A worker's open claims: the ranges of its slot say what is left of each.
+pub(super) struct OpenClaims<'pool, P: Platform> {
+    ranges: &'pool [Range<P>; MAX_CLAIMS],
+    /// Where it says from which injector its items come.
+    producer: &'pool Cell<Option<usize>>,
+    /// The segment of each.
+    segments: [*mut Segment<P>; MAX_CLAIMS],
+    /// The one that it takes from.
+    at: usize,
+    count: usize,
+    /// The segment that it takes from, and how many items of it were copied out and are not released.
+    segment: *mut Segment<P>,
+    taken: u32,
+}
+
+impl<'pool, P: Platform> OpenClaims<'pool, P> {
+    pub(super) fn new(slot: &'pool WorkerSlot<P>, context: &'pool Context<P>) -> Self {
+        Self {
+            ranges: &slot.ranges,
+            producer: &context.producer,
+            segments: [ptr::null_mut(); MAX_CLAIMS],
+            at: 0,
+            count: 0,
+            segment: ptr::null_mut(),
+            taken: 0,
+        }
+    }
+
+    /// Takes the next item.
+    #[inline]
+    pub(super) fn next(&mut self, pool: &PoolShared<P>) -> Option<TaggedItem> {
+        while self.at < self.count {
+            if let Some(at) = self.ranges[self.at].next() {
+                self.enter(pool, self.segments[self.at]);
+                return Some(self.take(at));
+            }
+            self.at += 1;
+            if self.at == self.count {
+                (self.at, self.count) = (0, 0);
+                pool.slots.close_claims();
+            }
+        }
+        None
+    }
+
+    /// Opens a claim to thieves, but for its first item if `keep_first` says so, which is returned.
+    #[inline]
+    pub(super) fn open(
+        &mut self,
+        pool: &PoolShared<P>,
+        mut claim: Claim<P>,
+        keep_first: bool,
+    ) -> Option<TaggedItem> {
+        self.enter(pool, claim.segment);
+        let first = keep_first.then_some(claim.start);
+        claim.start += usize::from(keep_first);
+        if claim.items() > 0 {
+            self.open_one_more(pool, &claim);
+        }
+        first.map(|at| self.take(at))
+    }
+
+    #[inline]
+    pub(super) fn open_one_more(&mut self, pool: &PoolShared<P>, claim: &Claim<P>) {
+        if self.count == 0 {
+            pool.slots.open_claims();
+        }
+        self.segments[self.count] = claim.segment;
+        self.ranges[self.count].publish(claim);
+        self.count += 1;
+    }
+
+    /// What is taken from here on is from this segment.
+    #[inline]
+    fn enter(&mut self, pool: &PoolShared<P>, segment: *mut Segment<P>) {
+        if !ptr::eq(self.segment, segment) {
+            self.release_taken(pool);
+            self.segment = segment;
+            // SAFETY: a segment is mapped until all its items are released, and one that this worker has claimed is not.
+            self.producer.set(Some(unsafe { (*segment).injector() }));
+        }
+    }
+
+    #[inline]
+    fn take(&mut self, at: usize) -> TaggedItem {
+        self.taken += 1;
+        // SAFETY: the place was claimed or stolen by this worker, from this segment, and each
+        // place is given out once; `release_taken` tells the segment, later.
+        let (item, tag) = unsafe { SegmentQueue::<P>::take(self.segment, at) };
+        (item, LinkTag(tag))
+    }
+
+    /// Tells the intake how many items were copied out.
+    #[inline]
+    pub(super) fn release_taken(&mut self, pool: &PoolShared<P>) {
+        if let Some(intake) = &pool.intake
+            && self.taken > 0
+        {
+            // SAFETY: `take` counted the items that it took from this segment.
+            unsafe { intake.release(self.segment, std::mem::take(&mut self.taken)) };
+        }
+    }
+}

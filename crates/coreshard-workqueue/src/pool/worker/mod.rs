@@ -1,0 +1,395 @@
+//! A worker's thread: its hooks, its loop, and an item's run. `acquire` has how it comes to items, and how it sleeps.
+
+mod acquire;
+mod claims;
+mod home;
+
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use coreshard_platform::user::Thrown;
+use coreshard_platform::{AtomicInt, LocalKey, Platform, Time, user};
+use coreshard_topology::PodId;
+
+use claims::OpenClaims;
+use home::Homing;
+
+use super::accounts::WeighedVisits;
+use super::batching::Batching;
+use super::blocking::blocking;
+use super::context::{Context, context_here};
+use super::current::CurrentWorker;
+use super::frame::Frame;
+use super::link::{LinkHead, LinkTag};
+use super::pool::Pool;
+use super::slots::WorkerSlot;
+use super::spin::SpinWait;
+use super::waiting::TaggedItem;
+use crate::base::error::message_of;
+use crate::base::item::Item;
+use crate::insight::trouble::say;
+use crate::spec::attributes::{Hook, Place};
+use crate::spec::reactor::InReactor;
+
+/// After how many items a busy worker looks into the reactor.
+const ITEMS_BEFORE_LOOK: usize = 64;
+
+/// Items of one link that were run and not yet counted.
+struct Batch<P: Platform> {
+    tag: Option<LinkTag>,
+    link: *mut LinkHead<P>,
+    items: u64,
+    /// When the first was begun, if this visit to the link is weighed.
+    weighed_since: Option<Time>,
+}
+
+impl<P: Platform> Batch<P> {
+    const fn none() -> Self {
+        Self { tag: None, link: ptr::null_mut(), items: 0, weighed_since: None }
+    }
+}
+
+/// A worker, as its own thread has it.
+struct Worker<'pool, P: Platform> {
+    pool: &'pool Arc<Pool<P>>,
+    index: usize,
+    slot: &'pool WorkerSlot<P>,
+    context: &'pool Context<P>,
+    /// The outermost frame of this thread.
+    inside: &'pool Frame<P>,
+    /// What it knows of its items' length, and what follows from that.
+    batching: Batching,
+    claims: OpenClaims<'pool, P>,
+    batch: Batch<P>,
+    /// Visits to links until one is weighed; `None` if CPU time cannot be told.
+    visits: Option<WeighedVisits>,
+    spin: SpinWait<P>,
+    home: Homing,
+    /// More run than should: this one is to sleep, and leave the work to the others.
+    excess: bool,
+    /// When it last looked at the intake under the lock, and saw to it that a worker is told of what comes; 0 if it is
+    /// to do so next.
+    looked_ns: u64,
+    /// Forked jobs are for it, too: as at its last look under the lock.
+    may_steal: bool,
+    /// Of those that steal, it is the one that looks after an item.
+    is_lookout: bool,
+    /// Items until it looks into the reactor; `None` if there is none.
+    items_before_look: Option<usize>,
+    /// It has not claimed since it slept.
+    just_woke: bool,
+    /// It is a member of a team.
+    is_member: bool,
+    /// In which process it runs items.
+    process_generation: u32,
+}
+
+/// A hook that panics costs its own work, not the worker.
+fn run_hook(hook: Option<&Hook>, pod: PodId) {
+    if let Some(hook) = hook
+        && let Err(thrown) = hook.call(|hook| hook(pod))
+    {
+        let panic = message_of(thrown.payload());
+        say(|| tracing::error!(%pod, panic, "a hook panicked"));
+    }
+}
+
+/// The thread of the worker with this index, which was reserved. A program may give a team the thread of another worker,
+/// whose pool goes on without that worker meanwhile.
+pub(super) fn start<P: Platform>(pool: &Arc<Pool<P>>, index: usize) {
+    match context_here::<P>() {
+        None => start_here(pool, index),
+        Some(_) => blocking::<P, _>(|| start_here(pool, index)),
+    }
+}
+
+#[inline(never)]
+fn start_here<P: Platform>(pool: &Arc<Pool<P>>, index: usize) {
+    let inside = Frame::of_worker();
+    let context = Context::new(pool, index, &inside);
+    let outer = P::local(LocalKey::Worker);
+    P::set_local(LocalKey::Worker, (&raw const context).cast_mut().cast());
+    Worker::new(&context, &inside).run();
+    // What a user still runs on this thread, such as the destructors of thread-local values, does not find this
+    // worker. Only then may another one have the index.
+    P::set_local(LocalKey::Worker, outer);
+    let mut state = pool.lock_state();
+    state.roster.retire(index);
+    if state.roster.stopping {
+        // Under the lock, for once: no caller joins this thread from here on, so it does nothing after.
+        pool.event.notify();
+    }
+}
+
+impl<'pool, P: Platform> Worker<'pool, P> {
+    fn new(context: &'pool Context<P>, inside: &'pool Frame<P>) -> Self {
+        let Context { pool, index, .. } = context;
+        let slot = pool.slots.get(*index);
+        Self {
+            pool,
+            index: *index,
+            slot,
+            context,
+            inside,
+            batching: Batching::new(
+                pool.settings.trusts_at_once,
+                pool.may_suppress_wakes(),
+                pool.settings.may_spin && !pool.is_team(),
+            ),
+            claims: OpenClaims::new(slot, context),
+            batch: Batch::none(),
+            visits: None,
+            spin: SpinWait::new(),
+            home: Homing::new(),
+            excess: false,
+            looked_ns: 0,
+            may_steal: true,
+            is_lookout: false,
+            items_before_look: pool.attributes.hooks.reactor.as_ref().map(|_| ITEMS_BEFORE_LOOK),
+            just_woke: false,
+            is_member: pool.is_team(),
+            process_generation: P::process_generation(),
+        }
+    }
+
+    fn current(&self) -> CurrentWorker<'pool, P> {
+        CurrentWorker { context: self.context }
+    }
+
+    fn run(mut self) {
+        let pool = self.pool;
+        self.slot.set_thread(P::this_thread());
+        let has_account = pool.accounts.open(self.slot, self.index);
+        self.visits = has_account.then(|| WeighedVisits::of_worker(self.index));
+        let Place { home, roam, pod, .. } = &pool.place;
+        if home != roam
+            && let Err(error) = P::set_affinity(roam)
+        {
+            // It stays at home, which is stricter than asked.
+            say(|| tracing::warn!(%pod, %error, "a worker may not leave its pod"));
+        }
+        run_hook(pool.attributes.hooks.on_start.as_ref(), *pod);
+        if let Some(team) = pool.team() {
+            team.run_hook(team.on_start.as_ref(), self.current().index());
+        }
+        let mut works = !self.is_rescuer() || self.stand_by();
+        while works {
+            while let Some(item) = self.next_item() {
+                self.execute(item);
+            }
+            self.settle_items();
+            self.current().stop_forking();
+            works = self.sleep() || self.stand_by();
+        }
+        // The hook is a user's, and may fork: the slot is still this worker's.
+        if let Some(team) = pool.team() {
+            team.run_hook(team.on_exit.as_ref(), self.current().index());
+        }
+        run_hook(pool.attributes.hooks.on_stop.as_ref(), *pod);
+        self.current().stop_forking();
+        pool.accounts.close(self.slot);
+    }
+
+    fn is_rescuer(&self) -> bool {
+        self.pool.is_rescuer(self.index)
+    }
+
+    /// Waits until the rescuer is called. False if this is none, or the pool stops.
+    fn stand_by(&self) -> bool {
+        if !self.is_rescuer() || !self.pool.lock_state().roster.may_stand_by() {
+            return false;
+        }
+        // One permit for each call or dismissal, and each is taken here: one that was left would
+        // end a later sleep that no other thread knows of.
+        self.slot.parker.park();
+        self.pool.lock_state().roster.is_called(self.index)
+    }
+
+    #[inline]
+    #[allow(unsafe_code)]
+    fn execute(&mut self, (mut item, tag): TaggedItem) {
+        if self.batch.tag != Some(tag) {
+            self.count_run();
+            self.slot.set_link(tag);
+            let link = self.pool.links.link(tag);
+            let weighed_since = self.weigh_visit();
+            self.batch = Batch { tag: Some(tag), link: link.as_ptr(), items: 0, weighed_since };
+            // SAFETY: a link lives until its items are counted, and this one is not yet.
+            self.context.forks.owner.set_serial(unsafe { LinkHead::is_serial(link) });
+            // SAFETY: as above.
+            if unsafe { LinkHead::is_stopped(link) } && !item.is_awaited() {
+                return self.set_aside(&mut item);
+            }
+        }
+        self.inside.set_link(self.batch.link);
+        self.slot.begin(item.kind());
+        // SAFETY: its one use.
+        let outcome = user::call(|| unsafe { item.run_in_place() });
+        if P::process_generation() != self.process_generation {
+            self.end_in_fork();
+        }
+        let Some(link) = NonNull::new(self.batch.link) else { unreachable!("set above") };
+        if let Err(thrown) = outcome {
+            // SAFETY: a link lives until its items are counted, and this one is not yet.
+            drop(user::call(|| unsafe { LinkHead::on_panic(link, thrown) }));
+        }
+        self.finish_item(link);
+    }
+
+    #[inline]
+    #[allow(unsafe_code)]
+    fn finish_item(&mut self, link: NonNull<LinkHead<P>>) {
+        self.inside.set_link(ptr::null());
+        self.batch.items += 1;
+        // SAFETY: a link lives until its items are counted, and this one is not yet.
+        if unsafe { LinkHead::item_is_over(link) } {
+            self.look_anew();
+        }
+    }
+
+    /// The next item, too, is looked at as the first of its link.
+    #[cold]
+    #[inline(never)]
+    fn look_anew(&mut self) {
+        self.count_run();
+    }
+
+    /// The item's queue runs nothing more. What the item holds is a user's, and may panic as it is dropped.
+    #[cold]
+    #[inline(never)]
+    #[allow(unsafe_code)]
+    fn set_aside(&mut self, item: &mut Item) {
+        let Some(link) = NonNull::new(self.batch.link) else { unreachable!("set by the caller") };
+        self.inside.set_link(link.as_ptr());
+        self.slot.begin(item.kind());
+        // SAFETY: its one use.
+        let outcome = user::call(|| unsafe { item.set_aside() });
+        drop(user::call(|| match outcome {
+            Ok(None) => {}
+            // SAFETY: a link lives until its items are counted, which this one is not yet.
+            Ok(Some(returned)) => unsafe { LinkHead::hand_back(link, returned) },
+            // SAFETY: as above.
+            Err(thrown) => unsafe { LinkHead::on_panic(link, thrown) },
+        }));
+        self.finish_item(link);
+    }
+
+    /// An item has forked this process, and returned in it: what waits here is run there.
+    #[cold]
+    fn end_in_fork(&self) -> ! {
+        panic!(
+            "a work item ({}) has returned in a process that it forked, where its queue's workers are not: end that process inside the item, by exec or _exit",
+            self.slot.function()
+        );
+    }
+
+    /// Tells the queue and the intake what was done.
+    #[inline]
+    fn settle_items(&mut self) {
+        self.count_run();
+        self.claims.release_taken(self.pool);
+    }
+
+    /// Tells the queue how many of its items were run. The link may be gone right after.
+    #[inline]
+    #[allow(unsafe_code)]
+    fn count_run(&mut self) {
+        let items = std::mem::take(&mut self.batch.items);
+        if let Some(link) = NonNull::new(self.batch.link).filter(|_| items > 0) {
+            if let (Some(since), Some(tag)) = (self.batch.weighed_since, self.batch.tag) {
+                self.pool.accounts.weigh(tag, P::now().ns_since(since));
+            }
+            self.pool.count_ran(items);
+            if self.is_rescuer() {
+                // SAFETY: as below.
+                unsafe { LinkHead::rescued(link, items) };
+            }
+            // SAFETY: as in `execute`: these items are not yet counted.
+            if unsafe { LinkHead::finish(link, items) } {
+                self.pool.event.notify();
+            }
+        }
+        self.batch = Batch::none();
+        // What this worker steals is of another item.
+        self.context.forks.owner.set_serial(false);
+    }
+
+    /// When a visit to a link begins that is to be weighed: the first one, and then one of so many.
+    #[inline]
+    fn weigh_visit(&mut self) -> Option<Time> {
+        let visits = self.visits.as_mut()?;
+        visits.is_weighed().then(P::now)
+    }
+
+    /// The right to wait in the reactor, if there is one and no worker has it.
+    ///
+    /// One worker at a time is there. It sleeps as every worker does, and is the designated waiter as long as
+    /// it is there: one that sleeps later does so unposted. So what it wakes itself, as it sees readiness, is its own to
+    /// run. Its parker's word says that it sleeps elsewhere; a thread that gives it a permit then calls the reactor.
+    ///
+    /// None is there while the worker that was has work. So busy workers look in now and then; and if the
+    /// monitor finds none there, it has one look, or wakes a sleeper, which goes there when it sleeps again.
+    fn enter_reactor(&self) -> Option<InReactor<'pool>> {
+        if self.is_rescuer() {
+            // It leaves its pool to others.
+            return None;
+        }
+        self.pool.attributes.hooks.reactor.as_ref()?.try_enter()
+    }
+
+    /// Waits until a thread that chose this worker wakes it.
+    fn sleep_in(&self, mut reactor: InReactor<'_>) {
+        let parker = &self.slot.parker;
+        while parker.begin_elsewhere() {
+            let outcome = self.look_into(reactor, InReactor::wait);
+            if parker.end_elsewhere() {
+                break;
+            }
+            match outcome {
+                Some(same) => reactor = same,
+                None => return parker.park(),
+            }
+        }
+    }
+
+    /// Before a claim: every few items, looks whether something has become ready.
+    #[cold]
+    fn look_now_and_then(&mut self) {
+        // As many as it may claim: more often than not, about so many.
+        let most = self.batching.estimator.most();
+        let left = self.items_before_look.and_then(|items| items.checked_sub(most));
+        if left.is_some() && self.pool.look_is_due.load(Relaxed) == 0 {
+            self.items_before_look = left;
+            return;
+        }
+        self.items_before_look = Some(ITEMS_BEFORE_LOOK);
+        // No caller waits meanwhile for what it has done.
+        self.settle_items();
+        self.pool.look_is_due.store(0, Relaxed);
+        if let Some(reactor) = self.enter_reactor() {
+            let reactor = self.look_into(reactor, InReactor::poll);
+            drop(reactor);
+        }
+    }
+
+    /// Calls the reactor, as a thread that is no worker. `None` if it has panicked.
+    fn look_into<'reactor>(
+        &self,
+        reactor: InReactor<'reactor>,
+        look: impl FnOnce(&InReactor<'reactor>) -> Result<(), Thrown>,
+    ) -> Option<InReactor<'reactor>> {
+        P::set_local(LocalKey::Worker, ptr::null_mut());
+        let outcome = look(&reactor);
+        P::set_local(LocalKey::Worker, ptr::from_ref(self.context).cast_mut().cast());
+        match outcome {
+            Ok(()) => Some(reactor),
+            Err(thrown) => {
+                reactor.close();
+                let panic = message_of(thrown.payload());
+                say(|| tracing::error!(panic, "a reactor panicked; it is not used any more"));
+                None
+            }
+        }
+    }
+}
