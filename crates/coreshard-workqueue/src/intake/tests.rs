@@ -296,7 +296,11 @@ fn items_of_producers_that_stop_in_the_middle_arrive_once() {
                     }
                     loop {
                         let (segment, at, number) = queue.draw();
-                        std::thread::yield_now();
+                        // A yield may take a time slice of each thread on the machine.
+                        if item % 100 == 0 {
+                            std::thread::yield_now();
+                        }
+                        (0..item % 64).for_each(|_| std::hint::spin_loop());
                         match queue.fill(segment, at, number, value, 7) {
                             Ok(_) => break,
                             Err(back) => value = back,
@@ -309,7 +313,7 @@ fn items_of_producers_that_stop_in_the_middle_arrive_once() {
         let mut seen = 0;
         while seen < PRODUCERS * ITEMS {
             let Some(claim) = queue.claim(&mut taker, LEN) else {
-                std::hint::spin_loop();
+                std::thread::yield_now();
                 continue;
             };
             for item in take(queue, &claim) {
