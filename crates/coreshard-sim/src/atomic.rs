@@ -4,7 +4,7 @@ use std::sync::atomic::{self, Ordering, Ordering::Relaxed};
 
 use coreshard_platform::{AtomicInt, AtomicPointer, DataCell};
 
-use crate::engine::{access, buffer_store, drain_own_stores, forwarded_value, hands_over, modify};
+use crate::engine::{SimState, access, buffer_store, modify, with_current};
 use crate::memory::Access::{self, Add, AddAndForget, Load, ReadModifyWrite, Store};
 
 /// An atomic of the simulated machine. It has the size and alignment of the native one.
@@ -57,7 +57,9 @@ macro_rules! sim_int {
             fn load(&self, order: Ordering) -> $int {
                 simulate(self, Load);
                 // The value is one that was stored here, so it fits.
-                forwarded_value((&raw const *self).cast())
+                let word = (&raw const *self).cast();
+                with_current(|sim| sim.forwarded_value(word))
+                    .flatten()
                     .map_or_else(|| self.0.load(order), |value| value as $int)
             }
             fn store(&self, value: $int, order: Ordering) {
@@ -68,7 +70,8 @@ macro_rules! sim_int {
             }
             fn swap(&self, value: $int, order: Ordering) -> $int {
                 update(self, ReadModifyWrite, |_| true);
-                if hands_over((&raw const *self).addr(), u64::from(value)) {
+                let address = (&raw const *self).addr();
+                if with_current(|sim| sim.hands_over(address, value.into())) == Some(true) {
                     return self.0.load(Relaxed);
                 }
                 self.0.swap(value, order)
@@ -123,7 +126,7 @@ impl<T> AtomicPointer<T> for SimAtomic<atomic::AtomicPtr<T>> {
         self.0.load(order)
     }
     fn store(&self, pointer: *mut T, order: Ordering) {
-        drain_own_stores();
+        with_current(SimState::drain_own_stores);
         simulate(self, Store);
         self.0.store(pointer, order);
     }

@@ -56,6 +56,7 @@
 mod atomic;
 mod bytes;
 mod caches;
+mod cpu_mask;
 mod engine;
 mod machine;
 mod memory;
@@ -65,7 +66,6 @@ mod random;
 mod realtime;
 mod report;
 pub mod search;
-mod site;
 mod space;
 
 pub use atomic::{SimAtomic, SimCell};

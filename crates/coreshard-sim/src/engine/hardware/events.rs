@@ -10,7 +10,7 @@ use crate::random::Random;
 
 /// What is to happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Event {
+pub(crate) enum Event {
     /// A CPU goes on.
     Cpu(usize),
     /// A thread's time runs out.
@@ -25,11 +25,14 @@ pub(super) enum Event {
     Tick(usize),
 }
 
-const TIMER: u32 = 1 << 31;
-const ONLINE: u32 = 1 << 30;
+/// What the three highest bits of a key's last word say; the others are the number.
+const KIND: u32 = 7 << 29;
+const CPU: u32 = 0;
 const LINE: u32 = 1 << 29;
-const OFFLINE: u32 = ONLINE | LINE;
-const TICK: u32 = TIMER | ONLINE;
+const ONLINE: u32 = 2 << 29;
+const OFFLINE: u32 = 3 << 29;
+const TIMER: u32 = 4 << 29;
+const TICK: u32 = 6 << 29;
 
 pub(super) struct Events {
     heap: Vec<u128>,
@@ -41,13 +44,14 @@ const WAYS: usize = 4;
 
 fn event_of(key: u128) -> Event {
     let what = key as u32;
-    match what {
+    let number = (what & !KIND) as usize;
+    match what & KIND {
+        CPU => Event::Cpu(number),
+        LINE => Event::Line(number),
+        ONLINE => Event::Online(number),
         OFFLINE => Event::Offline,
-        _ if what & TICK == TICK => Event::Tick((what & !TICK) as usize),
-        _ if what & TIMER != 0 => Event::Timer((what & !TIMER) as usize),
-        _ if what & ONLINE != 0 => Event::Online((what & !ONLINE) as usize),
-        _ if what & LINE != 0 => Event::Line((what & !LINE) as usize),
-        _ => Event::Cpu(what as usize),
+        TIMER => Event::Timer(number),
+        _ => Event::Tick(number),
     }
 }
 
@@ -62,21 +66,22 @@ impl Events {
 
     #[inline]
     fn key(&mut self, time: Ps, what: Event) -> u128 {
-        let what = match what {
-            Event::Cpu(cpu) => cpu as u32,
-            Event::Timer(thread) => thread as u32 | TIMER,
-            Event::Online(cpu) => cpu as u32 | ONLINE,
-            Event::Offline => OFFLINE,
-            Event::Line(slot) => slot as u32 | LINE,
-            Event::Tick(cpu) => cpu as u32 | TICK,
+        let (kind, number) = match what {
+            Event::Cpu(cpu) => (CPU, cpu),
+            Event::Line(slot) => (LINE, slot),
+            Event::Online(cpu) => (ONLINE, cpu),
+            Event::Offline => (OFFLINE, 0),
+            Event::Timer(thread) => (TIMER, thread),
+            Event::Tick(cpu) => (TICK, cpu),
         };
-        // A line changes hands before anybody who has it goes on at that very time.
-        let tie = match what & !(u32::MAX >> 3) {
+        let tie = match kind {
+            // A line changes hands before a CPU that has it goes on at that very time.
             LINE => 0,
             // Ticks change no other chance.
             TICK => u32::MAX,
             _ => self.random.next() as u32,
         };
+        let what = kind | number as u32;
         u128::from(time) << 64 | u128::from(tie) << 32 | u128::from(what)
     }
 
@@ -136,16 +141,7 @@ impl Events {
     pub(super) fn push(&mut self, time: Ps, what: Event) {
         let key = self.key(time, what);
         self.heap.push(key);
-        let mut at = self.heap.len() - 1;
-        while at > 0 {
-            let parent = (at - 1) / WAYS;
-            if self.heap[parent] <= key {
-                break;
-            }
-            self.heap[at] = self.heap[parent];
-            at = parent;
-        }
-        self.heap[at] = key;
+        sift_up(&mut self.heap, key);
     }
 
     /// The first key finds its place. It is mostly a late one, so its place is near the bottom: the
@@ -168,16 +164,23 @@ impl Events {
             heap[at] = heap[least];
             at = least;
         }
-        while at > 0 {
-            let parent = (at - 1) / WAYS;
-            if heap[parent] <= key {
-                break;
-            }
-            heap[at] = heap[parent];
-            at = parent;
-        }
-        heap[at] = key;
+        sift_up(&mut heap[..=at], key);
     }
+}
+
+/// Moves `key` from the last place of a heap up to its own.
+#[inline]
+fn sift_up(heap: &mut [u128], key: u128) {
+    let mut at = heap.len() - 1;
+    while at > 0 {
+        let parent = (at - 1) / WAYS;
+        if heap[parent] <= key {
+            break;
+        }
+        heap[at] = heap[parent];
+        at = parent;
+    }
+    heap[at] = key;
 }
 
 #[cfg(test)]
