@@ -49,7 +49,7 @@ const fn add(order: Ordering) -> Access {
 }
 
 macro_rules! sim_int {
-    ($atomic:ty, $int:ty) => {
+    ($atomic:ty, $int:ty: $($fetch:ident)+) => {
         impl AtomicInt<$int> for SimAtomic<$atomic> {
             fn new(value: $int) -> Self {
                 Self(<$atomic>::new(value))
@@ -58,7 +58,7 @@ macro_rules! sim_int {
                 simulate(self, Load);
                 // The value is one that was stored here, so it fits.
                 let word = (&raw const *self).cast();
-                with_current(|sim| sim.forwarded_value(word))
+                with_current(|sim| sim.hw.forwarded_value(word))
                     .flatten()
                     .map_or_else(|| self.0.load(order), |value| value as $int)
             }
@@ -86,22 +86,10 @@ macro_rules! sim_int {
                 update(self, ReadModifyWrite, |word| word.load(Relaxed) == current);
                 self.0.compare_exchange(current, new, success, failure)
             }
-            fn fetch_add(&self, value: $int, order: Ordering) -> $int {
+            $(fn $fetch(&self, value: $int, order: Ordering) -> $int {
                 update(self, add(order), |_| true);
-                self.0.fetch_add(value, order)
-            }
-            fn fetch_sub(&self, value: $int, order: Ordering) -> $int {
-                update(self, add(order), |_| true);
-                self.0.fetch_sub(value, order)
-            }
-            fn fetch_or(&self, value: $int, order: Ordering) -> $int {
-                update(self, add(order), |_| true);
-                self.0.fetch_or(value, order)
-            }
-            fn fetch_and(&self, value: $int, order: Ordering) -> $int {
-                update(self, add(order), |_| true);
-                self.0.fetch_and(value, order)
-            }
+                self.0.$fetch(value, order)
+            })+
         }
     };
 }
@@ -113,9 +101,9 @@ impl SimAtomic<atomic::AtomicU32> {
     }
 }
 
-sim_int!(atomic::AtomicU8, u8);
-sim_int!(atomic::AtomicU32, u32);
-sim_int!(atomic::AtomicU64, u64);
+sim_int!(atomic::AtomicU8, u8: fetch_add fetch_sub fetch_or fetch_and);
+sim_int!(atomic::AtomicU32, u32: fetch_add fetch_sub fetch_or fetch_and);
+sim_int!(atomic::AtomicU64, u64: fetch_add fetch_sub fetch_or fetch_and);
 
 impl<T> AtomicPointer<T> for SimAtomic<atomic::AtomicPtr<T>> {
     fn new(pointer: *mut T) -> Self {

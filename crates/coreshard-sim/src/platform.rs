@@ -9,8 +9,8 @@ use std::sync::atomic::{self, Ordering};
 use std::time::Duration;
 
 use coreshard_platform::{
-    AffinityError, AtomicInt, Fields, LocalKey, NodeMemory, NodeMemoryError, Placement, Platform,
-    SpawnError, ThreadHandle, ThreadId, ThreadSpec, Time, WaitOutcome,
+    AffinityError, AtomicInt, ByteAtomics, Fields, LocalKey, NodeMemory, NodeMemoryError,
+    Placement, Platform, SpawnError, ThreadHandle, ThreadId, ThreadSpec, Time, WaitOutcome,
 };
 use coreshard_topology::{CpuId, CpuSet, NodeId};
 
@@ -76,8 +76,7 @@ impl Sim {
     /// # Panics
     /// Outside of a simulation.
     pub fn end_by_hand() {
-        let sim = engine::expect_sim("a program ends to be run by hand");
-        engine::with(sim, SimState::end_by_hand);
+        engine::expect("a program ends to be run by hand", SimState::end_by_hand);
     }
 
     /// Virtual time since the simulation's start, read at no cost.
@@ -86,13 +85,12 @@ impl Sim {
     /// Outside of a simulation.
     #[must_use]
     pub fn virtual_time() -> Duration {
-        let sim = engine::expect_sim("the time is asked for");
-        Duration::from_nanos(engine::with(sim, |sim| sim.now() / NS))
+        Duration::from_nanos(engine::expect("the time is asked for", |sim| sim.hw.now / NS))
     }
 
     /// For a platform that passes on what [`Platform::item_is_queued`] tells.
     pub fn item_is_queued() {
-        engine::with_current(|sim| sim.items().note_queued());
+        engine::with_current(|sim| sim.items.note_queued());
     }
 
     /// For a platform that passes on what [`Platform::item_begins`] tells.
@@ -107,25 +105,25 @@ impl Sim {
 
     /// For a platform that passes on what [`Platform::item_is_taken`] tells.
     pub fn item_is_taken() {
-        engine::with_current(|sim| sim.items().note_taken());
+        engine::with_current(|sim| sim.items.note_taken());
     }
 
     /// For a platform that passes on what [`Platform::item_panicked`] tells.
     pub fn item_panicked(queue: &str, panic: &str) {
-        engine::with_current(|sim| in_host(|| sim.items().note_panic(queue, panic)));
+        engine::with_current(|sim| in_host(|| sim.items.note_panic(queue, panic)));
     }
 
     /// What items threw since this was asked last, with the queue's name, that nobody asked to hear of. What is taken is
     /// not in the run's [`Summary`](crate::Summary).
     #[must_use]
     pub fn take_unheard_panics() -> Vec<String> {
-        engine::with_current(|sim| sim.items().take_panics()).unwrap_or_default()
+        engine::with_current(|sim| sim.items.take_panics()).unwrap_or_default()
     }
 
     /// Items that were accepted and have not begun.
     #[must_use]
     pub fn queued_items() -> u64 {
-        engine::with_current(|sim| sim.items().queued()).unwrap_or(0)
+        engine::with_current(|sim| sim.items.queued()).unwrap_or(0)
     }
 
     /// Calls code that is no part of the simulated program, such as a progress bar: what it
@@ -219,8 +217,7 @@ impl Platform for Sim {
     }
 
     fn this_thread() -> ThreadId {
-        let sim = engine::expect_sim("a thread asks for its name");
-        engine::with(sim, |sim| sim.thread_id())
+        engine::expect("a thread asks for its name", |sim| sim.thread_id())
     }
 
     fn cpu_time_of(thread: ThreadId) -> Option<Duration> {
@@ -311,8 +308,7 @@ impl Platform for Sim {
     }
 
     fn set_local(key: LocalKey, value: *mut ()) {
-        let sim = engine::expect_sim("a thread sets a local value");
-        engine::with(sim, |sim| *sim.local(key) = value);
+        engine::expect("a thread sets a local value", |sim| *sim.local(key) = value);
     }
 
     fn begin_reading() -> *const () {
@@ -359,6 +355,17 @@ impl Platform for Sim {
     /// Outside of the simulation's arena, whose addresses would be kept by it.
     fn leak<T: 'static>(make: impl FnOnce() -> T) -> &'static T {
         in_host(|| Box::leak(Box::new(make())))
+    }
+}
+
+impl ByteAtomics for Sim {
+    type AtomicU8 = SimAtomic<atomic::AtomicU8>;
+
+    /// A locked instruction on the thread's own stack, as compilers make a fence on x86-64: it waits
+    /// until the stores before it are done, and contends with no other CPU.
+    fn fence() {
+        let own = 0_u32;
+        touch((&raw const own).addr(), size_of::<u32>(), Access::ReadModifyWrite);
     }
 }
 

@@ -16,7 +16,7 @@ use super::state::{
 };
 use super::threads::{FIRST, Wait};
 use crate::machine::{Costs, NS, Ps, ps};
-use crate::memory::Access;
+use crate::memory::{Access, Place};
 use crate::report::Site;
 use crate::space::STACK_BYTES;
 
@@ -55,7 +55,7 @@ pub(crate) fn modify(
             return false;
         }
         access(address, bytes, Access::StoreExclusive, site);
-        if !with(sim, |sim| sim.hw.has_store_failed()) {
+        if !with(sim, |sim| sim.hw.store_failed) {
             return true;
         }
     }
@@ -72,37 +72,30 @@ pub(crate) fn buffer_store(
     site: Site,
 ) -> bool {
     let Some(sim) = current() else { return false };
-    with(sim, |sim| sim.faults.may_buffer_stores())
-        && buffer_by_chance(sim, word, bytes, value, order, site)
+    let store = BufferedStore { word, bytes, value, place: Place::default(), due: 0, site };
+    with(sim, |sim| sim.faults.may_buffer_stores()) && buffer_by_chance(sim, store, order)
 }
 
 #[cold]
-fn buffer_by_chance(
-    sim: NonNull<SimState>,
-    word: *const (),
-    bytes: usize,
-    value: u64,
-    order: Ordering,
-    site: Site,
-) -> bool {
+fn buffer_by_chance(sim: NonNull<SimState>, store: BufferedStore, order: Ordering) -> bool {
     in_turn(sim);
+    let address = store.word.addr();
     // Stacks lie at multiples of their size.
-    let on_own_stack = word.addr() / STACK_BYTES == stack_pointer() / STACK_BYTES;
+    let on_own_stack = address / STACK_BYTES == stack_pointer() / STACK_BYTES;
     with(sim, |sim| {
         sim.hw.commit_due_stores();
-        let mut due = None;
+        let mut delay = None;
         if !on_own_stack && order != Ordering::SeqCst {
-            let delay = sim.faults.store_delay();
             // Stores keep their order: one behind a buffered store is buffered, too.
-            let delay = delay.or(sim.hw.has_buffered_stores().then_some(0));
-            due = delay.map(|delay| sim.hw.now + delay);
+            let is_behind = sim.hw.has_buffered_stores();
+            delay = sim.faults.store_delay().or(is_behind.then_some(0));
         }
-        let Some(due) = due else {
+        let Some(delay) = delay else {
             sim.drain_own_stores();
             return false;
         };
-        let place = sim.hw.place(word.addr());
-        sim.hw.buffer_store(BufferedStore { word, bytes, value, place, due, site });
+        let (place, due) = (sim.hw.place(address), sim.hw.now + delay);
+        sim.hw.buffer_store(BufferedStore { place, due, ..store });
         true
     })
 }
@@ -159,7 +152,7 @@ pub(crate) fn watch(looks: u32, mut done: impl FnMut() -> bool) -> bool {
         let since = sim.map(|sim| with(sim, |sim| sim.hw.begin_looks()));
         spin_hint();
         if done() {
-            sim.inspect(|sim| with(*sim, |sim| sim.hw.end_looks()));
+            sim.inspect(|sim| with(*sim, |sim| sim.hw.spinning.end_looks()));
             return true;
         }
         left -= 1;

@@ -20,6 +20,7 @@
 //! | `threads`, `wait_queues`, `waited_at`, `items` | what each thread does or waits for |
 //! | `hand`, `inheritance` | runs by hand; locks that lend priority |
 //! | `state` | the root, made of all these, and how simulated code reaches it |
+//! | `kernel` | how the root has threads wait, and wakes, starts and ends them |
 //! | `calls`, `inherit` | what simulated code calls |
 //! | `view` | what is seen of a run from outside |
 //! | `run`, `simulation` | the loop of events; how a simulation is set up, and what it has come to |
@@ -31,6 +32,7 @@ mod hardware;
 mod inherit;
 mod inheritance;
 mod items;
+mod kernel;
 mod pulse;
 mod run;
 mod scheduler;
@@ -48,12 +50,11 @@ pub(crate) use calls::{
     switch_point, wait, wake, watch, yield_now,
 };
 pub use faults::{
-    Call, CallCounts, FailedStarts, Failing, Faults, Lasts, ParseCallError, ParseFailingError,
-    Schedule,
+    Call, CallCounts, FailedStarts, Failing, Faults, Lasts, ParseFailingError, Schedule,
 };
 pub(crate) use inherit::{lock_inheriting, priority, set_priority, unlock_inheriting};
 pub use pulse::Pulse;
 pub use settings::Switching;
 pub use simulation::{Run, Simulation, Summary};
-pub(crate) use state::{SimState, current, expect_sim, with, with_current};
+pub(crate) use state::{SimState, current, expect, expect_sim, with, with_current};
 pub use view::{SimError, Stuck, View, WaitingThread};

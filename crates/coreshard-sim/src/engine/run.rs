@@ -190,7 +190,7 @@ fn held_back(sim: &mut SimState, cpu: usize, now: Ps) -> Option<Ps> {
         // One that spins cannot go on before another does, and one that computes will
         // not for long.
         let soon = sim.hw.agenda.next_step(other).is_some_and(|step| step < now + SOON);
-        let can = other != cpu && soon && !sim.hw.sleeps_on_line(other);
+        let can = other != cpu && soon && !sim.hw.spinning.is_asleep(other);
         if can { sim.sched.current_or_next(other) } else { None }
     });
     sim.faults.held_back_until(thread, cpu, now, others)

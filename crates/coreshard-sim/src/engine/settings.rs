@@ -24,7 +24,7 @@ pub enum Switching {
 
 /// What is asked of a run, beside the machine.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Settings {
+pub(crate) struct Settings {
     pub(super) seed: u64,
     pub(super) profile: Profile,
     pub(super) record_lines: bool,

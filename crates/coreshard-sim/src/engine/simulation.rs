@@ -99,6 +99,49 @@ pub struct Summary {
     pub unheard_panics: Vec<String>,
 }
 
+macro_rules! setters {
+    ($($(#[$doc:meta])+ $setting:ident: $type:ty;)+) => {
+        impl Simulation<'_> {
+            $($(#[$doc])+
+            #[must_use]
+            pub fn $setting(mut self, $setting: $type) -> Self {
+                self.settings.$setting = $setting;
+                self
+            })+
+        }
+    };
+}
+
+setters! {
+    /// Settles which of several CPUs at the same time is first.
+    seed: u64;
+    /// Whose code the program is taken for.
+    profile: Profile;
+    /// Whether to record who used which line; takes about twice the time.
+    record_lines: bool;
+    /// Whether to record what each CPU ran when.
+    record_timeline: bool;
+    /// What goes wrong on purpose. Default: nothing.
+    faults: Faults;
+    /// The virtual time after which a run is given up.
+    time_limit: Duration;
+    /// How many turns threads may have before a run is given up. Default: any number.
+    turn_limit: u64;
+    /// For how long of virtual time threads that sleep are waited for when the program has returned, such as one that looks
+    /// now and then whether it is still needed. What they hold is given back then; of those that are forgotten it keeps the
+    /// simulation's addresses, of which a process has some hundreds. It is no part of the program's time. Default: not at all.
+    settle: Duration;
+    /// Whether each access costs the same, wherever the data are and whoever used them: the run does not depend on
+    /// addresses, so it is the same again without [`SimAlloc`](crate::SimAlloc). Default: no.
+    uniform_memory: bool;
+    /// Whether [`Stuck`](super::Stuck) tells where in the source the first thread, and those inside items, wait. Takes some
+    /// microseconds for each wait. Default: no.
+    record_waits: bool;
+    /// Whether items begin and time passes as the first thread says by [`Sim::let_run`](crate::Sim::let_run), and
+    /// nothing costs time; threads are switched [at waits](Switching::AtWaits) then. Default: no.
+    by_hand: bool;
+}
+
 impl<'machine> Simulation<'machine> {
     /// A simulation of `machine`: seed 0, the futex profile, nothing recorded, at most an hour of
     /// virtual time.
@@ -112,84 +155,10 @@ impl<'machine> Simulation<'machine> {
         Self { machine, settings }
     }
 
-    /// Settles which of several CPUs at the same time is first.
-    #[must_use]
-    pub fn seed(mut self, seed: u64) -> Self {
-        self.settings.seed = seed;
-        self
-    }
-
-    /// Whose code the program is taken for.
-    #[must_use]
-    pub fn profile(mut self, profile: Profile) -> Self {
-        self.settings.profile = profile;
-        self
-    }
-
-    /// Whether to record who used which line; takes about twice the time.
-    #[must_use]
-    pub fn record_lines(mut self, record: bool) -> Self {
-        self.settings.record_lines = record;
-        self
-    }
-
-    /// Whether to record what each CPU ran when.
-    #[must_use]
-    pub fn record_timeline(mut self, record: bool) -> Self {
-        self.settings.record_timeline = record;
-        self
-    }
-
-    /// What goes wrong on purpose. Default: nothing.
-    #[must_use]
-    pub fn faults(mut self, faults: Faults) -> Self {
-        self.settings.faults = faults;
-        self
-    }
-
-    /// The virtual time after which a run is given up.
-    #[must_use]
-    pub fn time_limit(mut self, limit: Duration) -> Self {
-        self.settings.time_limit = limit;
-        self
-    }
-
-    /// How many turns threads may have before a run is given up. Default: any number.
-    #[must_use]
-    pub fn turn_limit(mut self, turns: u64) -> Self {
-        self.settings.turn_limit = turns;
-        self
-    }
-
-    /// For how long of virtual time threads that sleep are waited for when the program has returned, such as one that looks
-    /// now and then whether it is still needed. What they hold is given back then; of those that are forgotten it keeps the
-    /// simulation's addresses, of which a process has some hundreds. It is no part of the program's time. Default: not at all.
-    #[must_use]
-    pub fn settle(mut self, time: Duration) -> Self {
-        self.settings.settle = time;
-        self
-    }
-
     /// Where threads are switched. Default: [`Switching::Anywhere`].
     #[must_use]
     pub fn switching(mut self, switching: Switching) -> Self {
         self.settings.at_waits = switching == Switching::AtWaits;
-        self
-    }
-
-    /// Whether each access costs the same, wherever the data are and whoever used them: the run does not depend on
-    /// addresses, so it is the same again without [`SimAlloc`](crate::SimAlloc). Default: no.
-    #[must_use]
-    pub fn uniform_memory(mut self, uniform: bool) -> Self {
-        self.settings.uniform_memory = uniform;
-        self
-    }
-
-    /// Whether [`Stuck`](super::Stuck) tells where in the source the first thread, and those inside items, wait. Takes some
-    /// microseconds for each wait. Default: no.
-    #[must_use]
-    pub fn record_waits(mut self, record: bool) -> Self {
-        self.settings.record_waits = record;
         self
     }
 
@@ -198,14 +167,6 @@ impl<'machine> Simulation<'machine> {
     #[must_use]
     pub fn spare_starts(mut self, spares: fn(&str, bool) -> bool) -> Self {
         self.settings.spares_start = Some(spares);
-        self
-    }
-
-    /// Whether items begin and time passes as the first thread says by [`Sim::let_run`](crate::Sim::let_run), and
-    /// nothing costs time; threads are switched [at waits](Switching::AtWaits) then. Default: no.
-    #[must_use]
-    pub fn by_hand(mut self, by_hand: bool) -> Self {
-        self.settings.by_hand = by_hand;
         self
     }
 

@@ -4,23 +4,20 @@
 use std::cell::Cell;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
 
-use coreshard_platform::{AffinityError, Fields, LocalKey, SpawnError, ThreadId, ThreadSpec, user};
-use coreshard_topology::{CpuId, CpuSet, NodeId};
-use corosensei::Coroutine;
+use coreshard_platform::{Fields, LocalKey, ThreadId};
+use coreshard_topology::{CpuId, NodeId};
 
-use super::faults::{Call, FaultInjector, refusal};
+use super::faults::{Call, FaultInjector};
 use super::hand::Hand;
 use super::hardware::{Event, Hardware, LOOKS};
 use super::inheritance::Inheritance;
 use super::items::Items;
-use super::scheduler::{Leaves, Scheduler};
+use super::scheduler::Scheduler;
 use super::settings::Settings;
-use super::threads::{FIRST, HeldLock, Suspender, ThreadState, Threads, Wait};
+use super::threads::{FIRST, HeldLock, Suspender, Threads, Wait};
 use super::wait_queues::WaitQueues;
-use super::waited_at::WaitedAt;
-use crate::machine::{Machine, Ps, ps};
+use crate::machine::{Machine, Ps};
 use crate::memory::Access;
 use crate::profile::Profile;
 use crate::report::Site;
@@ -42,6 +39,14 @@ pub(crate) fn current() -> Option<NonNull<SimState>> {
 /// If there is none; `what` says what was tried.
 pub(crate) fn expect_sim(what: &str) -> NonNull<SimState> {
     current().unwrap_or_else(|| panic!("{what} on the simulated machine, outside a simulation"))
+}
+
+/// As [`with`], on the simulation whose code runs on this host thread.
+///
+/// # Panics
+/// If there is none; `what` says what was tried.
+pub(crate) fn expect<R>(what: &str, act: impl FnOnce(&mut SimState) -> R) -> R {
+    with(expect_sim(what), act)
 }
 
 /// While this guard lives, `current` is its simulation.
@@ -143,7 +148,7 @@ pub(super) enum Pause {
 /// hardware, and locks that lend priority know both.
 pub(crate) struct SimState {
     pub(super) settings: Settings,
-    pub(super) hw: Hardware,
+    pub(crate) hw: Hardware,
     pub(super) sched: Scheduler,
     pub(super) threads: Threads,
     pub(super) faults: FaultInjector,
@@ -151,7 +156,7 @@ pub(crate) struct SimState {
     /// Threads that spin in the queues of locks, by the lock's word.
     pub(super) lock_queues: WaitQueues,
     pub(super) inheritance: Inheritance,
-    pub(super) items: Items,
+    pub(crate) items: Items,
     /// If the run is by hand, until the program is over.
     pub(super) hand: Option<Hand>,
     pub(super) pause: Pause,
@@ -228,14 +233,6 @@ impl SimState {
         &mut self.threads[self.hw.thread].locals[key as usize]
     }
 
-    pub(crate) fn items(&mut self) -> &mut Items {
-        &mut self.items
-    }
-
-    pub(crate) const fn now(&self) -> Ps {
-        self.hw.now
-    }
-
     /// The clock that the program reads.
     pub(crate) fn read_clock(&mut self) -> Ps {
         self.clock_ahead += self.faults.clock_jump().unwrap_or(0);
@@ -306,12 +303,6 @@ impl SimState {
 
     pub(crate) fn drain_own_stores(&mut self) {
         self.hw.drain_stores(self.hw.cpu);
-    }
-
-    /// What the running CPU has stored to a word and others do not see yet.
-    #[inline]
-    pub(crate) fn forwarded_value(&self, word: *const ()) -> Option<u64> {
-        self.hw.forwarded_value(word)
     }
 
     /// The running thread accesses memory, at its CPU's turn. True if it is to let others go first.
@@ -480,17 +471,6 @@ impl SimState {
         }
     }
 
-    /// From here on the program runs as any other: what was held back goes on.
-    pub(crate) fn end_by_hand(&mut self) {
-        let Some(hand) = self.hand.take() else { return };
-        let now = self.hw.now;
-        in_host(|| {
-            for thread in hand.into_held() {
-                self.wake(thread, now);
-            }
-        });
-    }
-
     /// True while the running thread may not begin an item.
     pub(super) fn is_held_by_hand(&self) -> bool {
         let thread = self.hw.thread;
@@ -511,166 +491,6 @@ impl SimState {
         in_host(|| thread.items.push(name));
         if let Some(pulse) = &self.settings.pulse {
             pulse.turn(number, Some(name));
-        }
-    }
-
-    /// The running thread begins to wait, for `timeout` at most.
-    pub(super) fn begin_wait(&mut self, wait: Wait, timeout: Option<Duration>) {
-        let (number, since) = (self.hw.thread, self.hw.now);
-        let thread = &mut self.threads[number];
-        thread.begin_wait(wait, since);
-        // Others wait for work alone, and always at the same place.
-        if self.settings.record_waits && (number == FIRST || !thread.items.is_empty()) {
-            thread.waited_at = Some(WaitedAt::here());
-        }
-        if let Some(hand) = &mut self.hand {
-            hand.note_wait();
-        }
-        if let Some(timeout) = timeout {
-            self.set_timer(number, since + ps(timeout));
-        }
-    }
-
-    /// Makes a thread runnable at `at`. Returns when the waker is done with it.
-    pub(super) fn wake(&mut self, thread: usize, at: Ps) -> Ps {
-        self.threads[thread].become_runnable();
-        self.sched.wake(&mut self.hw, thread, at)
-    }
-
-    /// Wakes a thread that sleeps on a word, or has it become runnable only later, if faults delay its wake-up.
-    pub(super) fn wake_sleeper(&mut self, thread: usize) {
-        match self.faults.wakeup_delay(self.hw.now) {
-            Some(delay) => {
-                self.threads[thread].become_woken();
-                self.set_timer(thread, self.hw.now + delay);
-            }
-            None => self.hw.now = self.wake(thread, self.hw.now),
-        }
-    }
-
-    /// Has a thread's timer come at `deadline` or before.
-    pub(super) fn set_timer(&mut self, thread: usize, deadline: Ps) {
-        if self.threads[thread].set_deadline(deadline) {
-            self.hw.agenda.push(deadline, Event::Timer(thread));
-        }
-    }
-
-    /// Handles a timer's event: the time of a thread has run out, or the timer is stale.
-    pub(super) fn timer(&mut self, thread: usize, time: Ps) {
-        let Some(deadline) = self.threads[thread].take_timer(time) else { return };
-        if deadline > time {
-            return self.set_timer(thread, deadline);
-        }
-        if let Some(place) = self.threads[thread].time_out() {
-            self.futexes.remove(place, thread);
-        }
-        // The timer's interrupt comes to the CPU where the thread was: none is sent.
-        let running = std::mem::replace(&mut self.hw.cpu, self.sched.cpu_of(thread));
-        self.wake(thread, time);
-        self.hw.cpu = running;
-    }
-
-    /// Gives the running thread another set of CPUs. True if it may stay on its own.
-    pub(super) fn set_affinity(&mut self, cpus: &CpuSet) -> Result<bool, AffinityError> {
-        if self.call_fails(Call::Affinity) {
-            return Err(AffinityError::refused(cpus.clone(), refusal()));
-        }
-        self.sched.set_affinity(self.hw.thread, cpus, self.hw.cpu)
-    }
-
-    /// Starts a thread for the running one, unless that goes wrong.
-    pub(super) fn spawn(
-        &mut self,
-        spec: ThreadSpec,
-        fifo_priority: u8,
-        body: Box<dyn FnOnce() + Send>,
-    ) -> Result<usize, SpawnError> {
-        let by_first = self.hw.thread == FIRST;
-        let is_spared =
-            self.settings.spares_start.is_some_and(|spares| spares(&spec.name, by_first));
-        let started = match self.faults.refuse_start(&spec, is_spared, self.hw.now) {
-            Some((delay, error)) => {
-                self.hw.now += delay;
-                Err(error)
-            }
-            None => self.new_thread(spec, fifo_priority, body),
-        };
-        let thread = started.inspect_err(|_| self.faults.note_failed_start(self.hw.now))?;
-        self.hw.now = self.wake(thread, self.hw.now);
-        Ok(thread)
-    }
-
-    /// A thread that is yet to be woken.
-    pub(super) fn new_thread(
-        &mut self,
-        mut spec: ThreadSpec,
-        fifo_priority: u8,
-        body: Box<dyn FnOnce() + Send>,
-    ) -> Result<usize, SpawnError> {
-        let task = self
-            .sched
-            .new_task(&mut spec, fifo_priority, &self.hw)
-            .map_err(|error| SpawnError::affinity(spec.name.clone(), error))?;
-        // SAFETY: the arena lives as long as the simulation, and this is its only user now.
-        let stack = unsafe { self.arena.as_mut() }.stack();
-        let stack = stack.map_err(|reason| SpawnError::refused(spec.name.clone(), reason))?;
-        let number = self.threads.len();
-        let body = Coroutine::with_stack(stack, move |suspender, ()| {
-            let sim = current().expect("a coroutine is resumed inside its simulation");
-            with(sim, |sim| {
-                sim.suspender = suspender;
-                sim.threads[number].suspender = suspender;
-            });
-            // A panic was printed by its hook; it ends this thread alone, as on the host.
-            if let Err(thrown) = user::call(body) {
-                drop(thrown);
-                with(sim, |sim| sim.panicked += 1);
-            }
-            // Its end is for others to see: not before its time.
-            in_turn(sim);
-        });
-        if let Some(pulse) = &self.settings.pulse {
-            pulse.thread_is_new(&spec.name);
-        }
-        self.sched.add(task);
-        self.threads.add(spec.name, body);
-        Ok(number)
-    }
-
-    /// The thread of a CPU has returned.
-    pub(super) fn finish_thread(&mut self, number: usize) {
-        let (body, joiners) = self.threads.finish(number);
-        // SAFETY: as in `new_thread`.
-        unsafe { self.arena.as_mut() }.take_stack_back(body.into_stack());
-        for joiner in joiners {
-            self.hw.now = self.wake(joiner, self.hw.now);
-        }
-    }
-
-    /// Takes the current thread off its CPU. Afterwards it stays runnable if its state says so.
-    pub(super) fn switch_out(&mut self, cpu: usize, now: Ps) {
-        let thread = self.sched.current(cpu);
-        let leaves = match thread.map(|thread| self.threads[thread].state()) {
-            None | Some(ThreadState::Over) => Leaves::Over,
-            Some(ThreadState::Runnable) => Leaves::Runnable,
-            Some(ThreadState::Waiting { .. }) => Leaves::Waiting,
-        };
-        self.sched.switch_out(&mut self.hw, cpu, now, leaves);
-    }
-
-    /// A random CPU goes offline. Ends the event that is handled.
-    pub(super) fn some_cpu_goes_offline(&mut self, now: Ps) {
-        let online = self.sched.online_cpus();
-        let next = self.faults.next_offline();
-        if online.len() > 1 {
-            let (which, duration) = self.faults.offline(online.len());
-            let cpu = online[which];
-            self.hw.agenda.push_background(now + duration, Event::Online(cpu));
-            self.sched.go_offline(&mut self.hw, cpu, now);
-        }
-        match next {
-            Some(next) => self.hw.agenda.end_with(now + next, Event::Offline),
-            None => self.hw.agenda.end_background(),
         }
     }
 

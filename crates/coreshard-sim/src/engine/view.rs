@@ -101,6 +101,18 @@ pub struct WaitingThread {
     pub waits_for: String,
 }
 
+impl SimError {
+    /// What each thread did when the run ended, if it ran.
+    pub(crate) const fn stuck(&self) -> Option<&Stuck> {
+        match self {
+            Self::Deadlock(stuck) | Self::TimeLimit(stuck) | Self::Broken { stuck, .. } => {
+                Some(stuck)
+            }
+            Self::Setup(_) | Self::Stopped => None,
+        }
+    }
+}
+
 impl fmt::Display for Stuck {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "at {} ns of virtual time, with seed {}:", self.at_ns, self.seed)?;
@@ -184,7 +196,7 @@ fn runs(sim: &SimState, number: usize) -> String {
     if sim.sched.current(cpu) != Some(number) {
         return format!("can run, and waits for CPU {id}");
     }
-    match sim.hw.line_slept_on(cpu) {
+    match sim.hw.spinning.first_line(cpu) {
         Some(line) => format!("spins on {}, on CPU {id}", name_of(sim, line)),
         None => format!("runs on CPU {id}"),
     }

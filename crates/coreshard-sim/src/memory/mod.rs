@@ -42,11 +42,12 @@ mod arbiter;
 mod kept;
 mod lines;
 mod prefetch;
+mod requests;
 mod sharers;
 
 use crate::machine::{Arbitration, Costs, Machine, Ps};
 pub(crate) use access::Access;
-use arbiter::{Arbiter, Request};
+use arbiter::Arbiter;
 use kept::Kept;
 pub(crate) use lines::{ByPlace, Place};
 use lines::{LineState, Lines};
@@ -56,12 +57,9 @@ use sharers::Neighbours;
 /// Atomics that a line's home does for one CPU alone before that CPU takes the line.
 const FAR_IN_A_ROW: u8 = 8;
 
-/// Farther than any CPU.
-const FARTHEST: Ps = 1 << 48;
-
 /// Where a line came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Source {
+pub enum LineSource {
     /// It was here, with the right that was needed.
     Hit,
     /// From a CPU of the same package that had written it.
@@ -81,7 +79,7 @@ pub(crate) struct Outcome {
     pub(crate) end: Ps,
     /// When the access is done, for all to see.
     pub(crate) done: Ps,
-    pub(crate) source: Source,
+    pub(crate) source: LineSource,
     /// Spinning CPUs have lost their copies.
     pub(crate) wakes: bool,
     /// A store whose line was taken meanwhile.
@@ -184,164 +182,6 @@ impl Memory {
         self.arbiter.is_some()
     }
 
-    /// Has a CPU wait for a line, if it is taken: then, who is to be called when, if nobody waits for it yet.
-    #[inline]
-    pub(crate) fn wait_for_line(
-        &mut self,
-        cpu: usize,
-        place: Place,
-        access: Access,
-        now: Ps,
-    ) -> Option<Option<(Ps, usize)>> {
-        let waits = self.ask_for_line(cpu, place, access, now)?;
-        if self.has_pairs {
-            self.prefetch_pair(cpu, place, now);
-        }
-        Some(waits)
-    }
-
-    #[inline]
-    fn ask_for_line(
-        &mut self,
-        cpu: usize,
-        place: Place,
-        access: Access,
-        now: Ps,
-    ) -> Option<Option<(Ps, usize)>> {
-        let arbiter = self.arbiter.as_mut()?;
-        let (far, hold) = (self.arbitration.far_atomic > 0, self.arbitration.hold);
-        let line = self.lines.first_of(place);
-        let entry = self.lines.entry(place);
-        let here = entry.is_at(cpu);
-        let exclusive = entry.line.state == LineState::Exclusive;
-        let access = if far { access } else { access.near() };
-        if access == Access::StoreExclusive && !here {
-            return None;
-        }
-        if access == Access::Load && entry.is_at_sibling(&self.siblings, cpu) {
-            return None;
-        }
-        // A locked instruction waits until the CPU's stores are out; if one is to this line, others may ask for it meanwhile.
-        let drains = access == Access::ReadModifyWrite && hold == 0 && entry.line.busy_until > now;
-        let port = &self.ports[cpu];
-        let follows = port.stored_last == line && port.stores_done >= entry.line.busy_until;
-        let keeps = here && exclusive && (!drains || follows && arbiter.follows_at_once());
-        if keeps || here && access == Access::Load || entry.line.state == LineState::Untouched {
-            return None;
-        }
-        // The home does these one after the other, as they come.
-        if entry.line.state == LineState::AtHome
-            && matches!(access, Access::Add | Access::AddAndForget)
-        {
-            return None;
-        }
-        let waiters = arbiter.has_waiters(line);
-        if waiters {
-            arbiter.push(line, Request::new(cpu, access, now));
-            return Some(None);
-        }
-        let arrives = arbiter.request_arrives(access, now, exclusive && !here);
-        let free = entry.line.busy_until.max(arrives);
-        if now >= free + 2 * hold {
-            return None;
-        }
-        let free = free + arbiter.kept(exclusive);
-        if now >= free {
-            return None;
-        }
-        Some(arbiter.push(line, Request::new(cpu, access, now)).map(|slot| (free.max(now), slot)))
-    }
-
-    /// A CPU has asked for a line, and its prefetcher asks for the other one of the pair (`pair_prefetch`).
-    ///
-    /// Intel's second-level caches "complete" a line that they fetch with the one beside it, to 128 aligned bytes (Intel 64 and
-    /// IA-32 Architectures Optimization Reference Manual, "Spatial Prefetcher"). If another CPU writes that line, it has to take
-    /// it back. It is fetched to be read, also with a line that is to be written: else words that are only read, beside a
-    /// contended one, would be lost to all with each write, and structures that were padded to 64 bytes would have gained nothing.
-    /// No CPU waits for it, and it is left if others wait for it: two CPUs that add to words 64 bytes apart take 12 ns for each, 8
-    /// if they are 128 apart, and 38 on one line (measured on a Xeon, family 6, model 207). A line that no CPU has had yet stays
-    /// in memory: capacity is not in this model.
-    fn prefetch_pair(&mut self, cpu: usize, place: Place, now: Ps) {
-        let other = Place(self.lines.first_of(place).0 ^ self.lines.line_bytes() as u64);
-        let Some(arbiter) = &mut self.arbiter else { return };
-        let entry = self.lines.entry(other);
-        if entry.line.state == LineState::Untouched
-            || entry.is_at(cpu)
-            || arbiter.has_waiters(other)
-        {
-            return;
-        }
-        let free = entry.line.busy_until;
-        if free <= now {
-            self.prefetch_line(cpu, other, now);
-        } else if let Some(slot) =
-            arbiter.push(other, Request::of_prefetcher(cpu, Access::Load, now))
-        {
-            self.prefetch = Some((free.max(now), slot));
-        }
-    }
-
-    /// A prefetcher gets a line, unless its CPU has got it meanwhile.
-    fn prefetch_line(&mut self, cpu: usize, line: Place, now: Ps) {
-        if !self.lines.entry(line).is_at(cpu) {
-            self.miss(cpu, line, Access::Load, now);
-        }
-    }
-
-    /// Who is to be called when, since a prefetcher waits for a line.
-    #[inline]
-    pub(crate) fn take_prefetch(&mut self) -> Option<(Ps, usize)> {
-        self.prefetch.take()
-    }
-
-    /// The line of a slot of the arbiter's.
-    pub(crate) fn contended_line(&self, slot: usize) -> Option<Place> {
-        self.arbiter.as_ref()?.line(slot)
-    }
-
-    /// A contended line is free: gives it to whoever is next. Who is served, with what his access did; and when the line is
-    /// free again for those who still wait.
-    pub(crate) fn hand_out(
-        &mut self,
-        slot: usize,
-        now: Ps,
-    ) -> (Option<(usize, Access, Outcome)>, Option<Ps>) {
-        let cpus = self.ports.len();
-        let Some(arbiter) = self.arbiter.as_mut() else { return (None, None) };
-        let Some(line) = arbiter.line(slot) else { return (None, None) };
-        let entry = self.lines.entry(line);
-        if entry.line.busy_until > now {
-            return (None, Some(entry.line.busy_until));
-        }
-        let owner = usize::from(entry.line.owner);
-        let latency = &self.latency;
-        // Who asked while the owner kept the line is served before the owner asks anew.
-        let siblings = self.siblings.get(owner);
-        let request = arbiter.draw(slot, |cpu| match cpu == owner {
-            true => FARTHEST,
-            // The line leaves for another core's request; a sibling asks with the others of its cache.
-            false if siblings.is_some_and(|siblings| siblings.contains(&cpu)) => {
-                self.neighbours.beyond(owner, latency[cpu * cpus + owner])
-            }
-            false => latency[cpu * cpus + owner],
-        });
-        self.waited = now.saturating_sub(request.since);
-        let served = if request.is_prefetch {
-            self.prefetch_line(request.cpu, line, now);
-            None
-        } else {
-            let outcome = self.serve(request.cpu, line, request.access, now);
-            Some((request.cpu, request.access, outcome))
-        };
-        self.waited = 0;
-        let entry = self.lines.entry(line);
-        let exclusive = entry.line.state == LineState::Exclusive;
-        let free = entry.line.busy_until;
-        let arbiter = self.arbiter.as_mut().filter(|arbiter| arbiter.has_waiters(line));
-        let next = arbiter.map(|arbiter| free + arbiter.kept(exclusive));
-        (served, next)
-    }
-
     /// What a transfer takes: a published latency holds the time for which its owner keeps a line.
     fn transfer(&self, latency: Ps) -> Ps {
         // What of the request was on its way before.
@@ -439,16 +279,6 @@ impl Memory {
         self.lines.entry(place).is_at(cpu)
     }
 
-    /// Accesses one line at `now`.
-    #[inline]
-    pub(crate) fn access(&mut self, cpu: usize, place: Place, access: Access, now: Ps) -> Outcome {
-        let outcome = self.serve(cpu, place, access, now);
-        if outcome.source != Source::Hit && self.has_pairs {
-            self.prefetch_pair(cpu, place, now);
-        }
-        outcome
-    }
-
     /// Accesses one line, which was asked for before.
     #[inline]
     fn serve(&mut self, cpu: usize, place: Place, access: Access, now: Ps) -> Outcome {
@@ -519,14 +349,16 @@ impl Memory {
         // From here to the home and back: as far as to the CPU that had it last.
         let way = way_to(&self.neighbours, &self.latency, cpu, owner);
         let (recall, source) = match entry.line.state {
-            LineState::AtHome => (0, Source::Memory),
-            LineState::Untouched if home == port.node => (self.costs.memory_local, Source::Memory),
-            LineState::Untouched => (self.costs.memory_remote, Source::Memory),
+            LineState::AtHome => (0, LineSource::Memory),
+            LineState::Untouched if home == port.node => {
+                (self.costs.memory_local, LineSource::Memory)
+            }
+            LineState::Untouched => (self.costs.memory_remote, LineSource::Memory),
             LineState::Exclusive if entry.line.dirty => {
                 let near = self.ports[owner].package == port.package;
-                (way, if near { Source::ModifiedLocal } else { Source::ModifiedRemote })
+                (way, if near { LineSource::ModifiedLocal } else { LineSource::ModifiedRemote })
             }
-            LineState::Exclusive | LineState::Shared => (way, Source::Clean),
+            LineState::Exclusive | LineState::Shared => (way, LineSource::Clean),
         };
         let wakes = entry.line.watched;
         let served = start + recall + self.arbitration.far_atomic;
@@ -546,6 +378,45 @@ impl Memory {
         Outcome { end, done: served, source, wakes, fails: false }
     }
 
+    /// What the way of a line to a CPU takes that does not have it, what a far home adds to that, and where it comes from.
+    fn way_of(&mut self, cpu: usize, place: Place, access: Access) -> (Ps, Ps, LineSource) {
+        let port = self.ports[cpu];
+        let mut entry = self.lines.entry(place);
+        let home = entry.home_or(port.node);
+        let line = *entry.line;
+        let owner = usize::from(line.owner);
+        let package_of_owner = self.ports[owner].package;
+        let (way, source) = match (line.state, access) {
+            (LineState::Untouched, _) if home == port.node => {
+                return (self.costs.memory_local, 0, LineSource::Memory);
+            }
+            (LineState::Untouched, _) => return (self.costs.memory_remote, 0, LineSource::Memory),
+            (LineState::AtHome, _) => {
+                (way_to(&self.neighbours, &self.latency, cpu, owner), LineSource::Clean)
+            }
+            (LineState::Exclusive, _) => {
+                let source = match (line.dirty, package_of_owner == port.package) {
+                    (false, _) => LineSource::Clean,
+                    (true, true) => LineSource::ModifiedLocal,
+                    (true, false) => LineSource::ModifiedRemote,
+                };
+                (self.transfer(self.latency(cpu, owner)), source)
+            }
+            (LineState::Shared, Access::Load) => {
+                let nearest = self.neighbours.nearest(cpu, entry.sharers());
+                (self.latency(cpu, nearest), LineSource::Clean)
+            }
+            (LineState::Shared, _) => {
+                let farthest = self.neighbours.farthest(cpu, entry.sharers(), &self.latency);
+                // Alone, it still must ask whether it is.
+                (farthest.max(self.costs.atomic), LineSource::Clean)
+            }
+        };
+        let home = self.package_of_node[usize::from(home)];
+        let is_far = home != port.package && home != package_of_owner;
+        (way, if is_far { self.costs.home_far } else { 0 }, source)
+    }
+
     #[inline(never)]
     fn miss(&mut self, cpu: usize, place: Place, access: Access, now: Ps) -> Outcome {
         let port = self.ports[cpu];
@@ -556,74 +427,33 @@ impl Memory {
             Access::Store if asks_at_once => now.max(self.first_of_misses(cpu)),
             _ => now.max(port.stores_done),
         };
+        let (way, far, source) = self.way_of(cpu, place, access);
         let line = self.lines.first_of(place);
-        let mut entry = self.lines.entry(place);
-        let home = entry.home_or(port.node);
-        let mut start = issued.max(entry.line.busy_until);
-        let owner = usize::from(entry.line.owner);
-        if let Some(kept) = &mut self.kept
-            && entry.line.state == LineState::Exclusive
-            && owner != cpu
-        {
-            start = start.max(kept.until(entry.line.busy_until));
+        let entry = self.lines.entry(place);
+        let was = *entry.line;
+        let owner = usize::from(was.owner);
+        let moves = was.state == LineState::Exclusive;
+        let mut start = issued.max(was.busy_until);
+        if let Some(kept) = self.kept.as_mut().filter(|_| moves && owner != cpu) {
+            start = start.max(kept.until(was.busy_until));
             kept.give(line, owner, start, now);
         }
-        let (cost, source) = match (entry.line.state, access) {
-            (LineState::Untouched, _) => {
-                let cost = if home == port.node {
-                    self.costs.memory_local
-                } else {
-                    self.costs.memory_remote
-                };
-                (cost, Source::Memory)
-            }
-            (LineState::AtHome, _) => {
-                (way_to(&self.neighbours, &self.latency, cpu, owner), Source::Clean)
-            }
-            (LineState::Exclusive, _) => {
-                let source = match (entry.line.dirty, self.ports[owner].package == port.package) {
-                    (false, _) => Source::Clean,
-                    (true, true) => Source::ModifiedLocal,
-                    (true, false) => Source::ModifiedRemote,
-                };
-                (self.latency[cpu * self.ports.len() + owner], source)
-            }
-            (LineState::Shared, Access::Load) => {
-                let nearest = self.neighbours.nearest(cpu, entry.sharers());
-                (self.latency[cpu * self.ports.len() + nearest], Source::Clean)
-            }
-            (LineState::Shared, _) => {
-                let farthest = self.neighbours.farthest(cpu, entry.sharers(), &self.latency);
-                // Alone, it still must ask whether it is.
-                (farthest.max(self.costs.atomic), Source::Clean)
-            }
-        };
-        let home_package = self.package_of_node[usize::from(home)];
-        let far = home_package != port.package && home_package != self.ports[owner].package;
-        let far =
-            if far && entry.line.state != LineState::Untouched { self.costs.home_far } else { 0 };
-        let moves = entry.line.state == LineState::Exclusive;
-        let was = entry.line.state;
-        let wakes = entry.line.watched && access != Access::Load;
-        let takes = access == Access::Load
-            && was == LineState::Exclusive
-            && entry.line.dirty
-            && (self.arbitration.loads_take
-                || self.kept.as_ref().is_some_and(|kept| kept.loads_take));
-        // A load of a line that others share takes nothing from anybody.
+        let loads_take =
+            self.arbitration.loads_take || self.kept.as_ref().is_some_and(|kept| kept.loads_take);
+        let takes = access == Access::Load && moves && was.dirty && loads_take;
+        // A load of a line that others share takes nothing from them.
         let locked = match access {
             Access::Load if !moves => 0,
             Access::StoreExclusive => 0,
             _ => self.arbitration.locked,
         };
         let jitter = self.arbiter.as_mut().map_or(0, Arbiter::jitter);
-        let asks_a_cpu = match was {
+        let asks_a_cpu = match was.state {
             LineState::Untouched => false,
             LineState::Shared => access != Access::Load,
             LineState::Exclusive | LineState::AtHome => true,
         };
-        let request = if asks_a_cpu { self.request_left() } else { 0 };
-        let way = request + if moves { self.transfer(cost) } else { cost };
+        let way = way + if asks_a_cpu { self.request_left() } else { 0 };
         let way = self.kept.as_mut().map_or(way, |kept| kept.way(way));
         let mut done = start + far + locked + jitter + way;
         if asks_at_once {
@@ -632,11 +462,11 @@ impl Memory {
             done = done.max(port.stores_done);
         }
         let mut entry = self.lines.entry(place);
-        let alone = matches!(was, LineState::Untouched | LineState::AtHome);
+        let alone = matches!(was.state, LineState::Untouched | LineState::AtHome);
         if access == Access::Load && !alone && !takes {
-            let answered =
-                if was == LineState::Shared { start + self.costs.shared_read } else { done };
-            entry.line.busy_until = entry.line.busy_until.max(answered);
+            let is_shared = was.state == LineState::Shared;
+            let answered = if is_shared { start + self.costs.shared_read } else { done };
+            entry.line.busy_until = was.busy_until.max(answered);
             entry.line.dirty = false;
             entry.share_with(cpu);
         } else {
@@ -654,7 +484,7 @@ impl Memory {
             // The rest of the request's time its line is kept: a plain access that follows still hits.
             _ => done - locked,
         };
-        Outcome { end, done, source, wakes, fails: false }
+        Outcome { end, done, source, wakes: was.watched && access != Access::Load, fails: false }
     }
 }
 
@@ -669,6 +499,6 @@ fn way_to(neighbours: &Neighbours, latency: &[Ps], cpu: usize, owner: usize) -> 
 impl Outcome {
     #[inline]
     fn hit(end: Ps) -> Self {
-        Self { end, done: end, source: Source::Hit, wakes: false, fails: false }
+        Self { end, done: end, source: LineSource::Hit, wakes: false, fails: false }
     }
 }

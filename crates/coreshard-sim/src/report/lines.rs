@@ -12,7 +12,7 @@ use super::function::{Chains, Site, source_of};
 use super::summary::{LineReport, LineRow, LineSummary};
 use crate::cpu_mask::CpuMask;
 use crate::machine::{Machine, NS, Ps};
-use crate::memory::{Access, Outcome, Place, Source};
+use crate::memory::{Access, LineSource, Outcome, Place};
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
@@ -137,7 +137,7 @@ impl LineCounts {
 
     pub(super) fn record(&mut self, recorded: &Recorded<'_>) {
         let Recorded { cpu, thread, place, access, outcome, latency, site } = *recorded;
-        let hit = outcome.source == Source::Hit;
+        let hit = outcome.source == LineSource::Hit;
         if hit && access == Access::Load || !self.window.counts(thread) {
             return;
         }
@@ -166,11 +166,11 @@ impl LineCounts {
             counts.loads += 1;
             counts.load_ps += latency;
             match outcome.source {
-                Source::ModifiedRemote => {
+                LineSource::ModifiedRemote => {
                     counts.hitm_remote += 1;
                     counts.hitm_remote_ps += latency;
                 }
-                Source::ModifiedLocal => {
+                LineSource::ModifiedLocal => {
                     counts.hitm_local += 1;
                     counts.hitm_local_ps += latency;
                 }

@@ -101,6 +101,11 @@ impl FaultInjector {
         self.random.below(ps(most).max(1)) + 1
     }
 
+    /// Between a picosecond and `most`, if the fault happens.
+    fn drawn(&mut self, per_million: u32, most: Duration) -> Option<Ps> {
+        self.happens(per_million).then(|| self.up_to(most))
+    }
+
     /// How long a thread goes on before the next chance to stop it; for ever if nothing stops threads.
     pub(crate) fn turn(&mut self) -> Ps {
         if self.pct.is_some() || self.faults.stalls_per_million > 0 {
@@ -112,14 +117,12 @@ impl FaultInjector {
 
     /// How long a CPU stalls, if it does.
     pub(crate) fn stall(&mut self) -> Option<Ps> {
-        let stalls = self.happens(self.faults.stalls_per_million);
-        stalls.then(|| self.up_to(self.faults.longest_stall))
+        self.drawn(self.faults.stalls_per_million, self.faults.longest_stall)
     }
 
     /// How long a CPU stalls at a point of preemption, if it does.
     pub(crate) fn stall_at_point(&mut self) -> Option<Ps> {
-        let stalls = self.happens(self.faults.stalls_at_points_per_million);
-        stalls.then(|| self.up_to(self.faults.longest_stall))
+        self.drawn(self.faults.stalls_at_points_per_million, self.faults.longest_stall)
     }
 
     #[inline]
@@ -129,8 +132,7 @@ impl FaultInjector {
 
     /// How long a store stays in the CPU's store buffer, if it does.
     pub(crate) fn store_delay(&mut self) -> Option<Ps> {
-        let delayed = self.happens(self.faults.held_stores_per_million);
-        delayed.then(|| self.up_to(self.faults.longest_hold))
+        self.drawn(self.faults.held_stores_per_million, self.faults.longest_hold)
     }
 
     /// How long a CPU with buffered stores stalls after a load, if it does.
@@ -155,8 +157,8 @@ impl FaultInjector {
 
     /// How much later a woken thread becomes runnable, if it does.
     pub(crate) fn wakeup_delay(&mut self, now: Ps) -> Option<Ps> {
-        let late = self.happens(self.faults.delayed_wakeups_per_million);
-        let by_chance = late.then(|| self.up_to(self.faults.longest_delay));
+        let rate = self.faults.delayed_wakeups_per_million;
+        let by_chance = self.drawn(rate, self.faults.longest_delay);
         self.call_fails(Call::Wake, now).then_some(LATE_BY).or(by_chance)
     }
 
@@ -204,8 +206,7 @@ impl FaultInjector {
 
     /// How far the clock jumps, if it does.
     pub(crate) fn clock_jump(&mut self) -> Option<Ps> {
-        let jumps = self.happens(self.faults.clock_jumps_per_million);
-        jumps.then(|| self.up_to(self.faults.longest_jump))
+        self.drawn(self.faults.clock_jumps_per_million, self.faults.longest_jump)
     }
 
     /// When the next CPU goes offline, from now on; `None` if none ever does.

@@ -7,7 +7,7 @@ mod pct;
 
 use std::time::Duration;
 
-pub use failing::{Call, Failing, Lasts, ParseCallError, ParseFailingError};
+pub use failing::{Call, Failing, Lasts, ParseFailingError};
 pub(super) use injector::{FaultInjector, refusal};
 pub use numbered::CallCounts;
 

@@ -8,7 +8,6 @@
 //! no less atomic for that.
 
 mod agenda;
-mod events;
 mod noise;
 mod spinning;
 mod store_buffers;
@@ -16,7 +15,7 @@ mod store_buffers;
 use std::collections::HashMap;
 
 use agenda::Agenda;
-pub(crate) use events::Event;
+pub(crate) use agenda::Event;
 use noise::Noise;
 pub(crate) use spinning::SleptOver;
 use spinning::Spinning;
@@ -26,10 +25,9 @@ use store_buffers::StoreBuffers;
 use super::faults::Faults;
 use super::settings::Settings;
 use crate::machine::{Costs, Machine, Ps};
-use crate::memory::{Access, Memory, Outcome, Place, Source, prefetch};
+use crate::memory::{Access, LineSource, Memory, Outcome, Place, prefetch};
 use crate::random::mix;
-use crate::report::Site;
-use crate::report::{Recorded, Recorder, Span};
+use crate::report::{Recorded, Recorder, Site};
 use crate::space::in_host;
 
 /// Loads in a row after which a thread is taken for one that spins, if threads are switched at waits alone.
@@ -87,10 +85,10 @@ pub(crate) struct Hardware {
     needs_of_cpu: Vec<Needs>,
     /// By CPU: since when it waits for a contended line.
     awaits_since: Vec<Ps>,
-    spinning: Spinning,
+    pub(crate) spinning: Spinning,
     stores: StoreBuffers,
     /// The last access was a store that failed.
-    store_failed: bool,
+    pub(crate) store_failed: bool,
     /// If memory is uniform: the words that are waited for, by address, in the order of first use.
     words: Option<HashMap<usize, u64>>,
     /// If memory is uniform: loads in a row, with nothing else done.
@@ -361,7 +359,7 @@ impl Hardware {
         self.store_failed = outcome.fails;
         self.spinning.note_access(place, access);
         if self.spinning.notes_looks() {
-            let hits = access == Access::Load && outcome.source == Source::Hit;
+            let hits = access == Access::Load && outcome.source == LineSource::Hit;
             let line = self.memory.line_of(place);
             let is_pure = hits && self.memory.has(self.cpu, line);
             self.spinning.note_look(self.cpu, line, is_pure);
@@ -393,7 +391,7 @@ impl Hardware {
         outcome: &Outcome,
     ) {
         self.trace.note_access(cpu, place.0 << 2 | access.near() as u64, since);
-        if outcome.source != Source::Hit {
+        if outcome.source != LineSource::Hit {
             self.trace.misses += 1;
             if outcome.wakes {
                 self.wake_spinners(place, since, outcome.done);
@@ -412,11 +410,6 @@ impl Hardware {
                 self.agenda.step_at(cpu, sees_at.max(self.agenda.clock(cpu)));
             }
         });
-    }
-
-    /// True if the running CPU's last access was a store that failed.
-    pub(crate) const fn has_store_failed(&self) -> bool {
-        self.store_failed
     }
 
     /// The running thread needs what it loaded last.
@@ -451,25 +444,10 @@ impl Hardware {
         Some(self.now + self.costs.spin_hint * turns)
     }
 
-    /// True for a CPU that sleeps until a line is written, so that it has no turns at which it would notice anything else.
-    pub(crate) fn sleeps_on_line(&self, cpu: usize) -> bool {
-        self.spinning.is_asleep(cpu)
-    }
-
-    /// The line that a CPU sleeps on, or one of them.
-    pub(crate) fn line_slept_on(&self, cpu: usize) -> Option<Place> {
-        self.spinning.first_line(cpu)
-    }
-
     /// Begins a turn of looks. Returns the time.
     pub(crate) fn begin_looks(&mut self) -> Ps {
         self.spinning.begin_looks(self.cpu);
         self.now
-    }
-
-    /// What the running thread does next is no look.
-    pub(crate) fn end_looks(&mut self) {
-        self.spinning.end_looks();
     }
 
     /// After a turn that began at `since`, in vain: until when the CPU may sleep, if `left` turns like this one are to follow.
@@ -538,12 +516,5 @@ impl Hardware {
     #[inline]
     pub(crate) fn forwarded_value(&self, word: *const ()) -> Option<u64> {
         self.stores.latest(self.cpu, word)
-    }
-
-    /// Records that a thread was on a CPU.
-    pub(crate) fn record_span(&mut self, span: Span) {
-        if let Some(recorder) = &mut self.recorder {
-            recorder.span(span);
-        }
     }
 }

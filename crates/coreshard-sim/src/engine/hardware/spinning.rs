@@ -74,7 +74,7 @@ struct Spinner {
 }
 
 /// Which CPUs spin on which lines.
-pub(super) struct Spinning {
+pub(crate) struct Spinning {
     /// The running CPU's.
     detector: Detector,
     cpus: Vec<Spinner>,
@@ -131,12 +131,13 @@ impl Spinning {
         memory.has(cpu, place).then(|| (memory.line_of(place), turns))
     }
 
-    /// True for a CPU that sleeps until a line is written.
-    pub(super) fn is_asleep(&self, cpu: usize) -> bool {
+    /// True for a CPU that sleeps until a line is written, so that it has no turns at which it would notice anything else.
+    pub(crate) fn is_asleep(&self, cpu: usize) -> bool {
         !self.cpus[cpu].sleeps_on.is_empty()
     }
 
-    pub(super) fn first_line(&self, cpu: usize) -> Option<Place> {
+    /// The line that a CPU sleeps on, or one of them.
+    pub(crate) fn first_line(&self, cpu: usize) -> Option<Place> {
         self.cpus[cpu].sleeps_on.first().copied()
     }
 
@@ -189,7 +190,8 @@ impl Spinning {
         self.cpus[cpu].looks_at.clear();
     }
 
-    pub(super) fn end_looks(&mut self) {
+    /// What the running thread does next is no look.
+    pub(crate) fn end_looks(&mut self) {
         self.detector.notes_looks = false;
     }
 

@@ -405,7 +405,7 @@ impl Scheduler {
         }
         if target == hw.cpu {
             hw.agenda.lower_horizon(leaves);
-        } else if hw.sleeps_on_line(target) && leaves != Ps::MAX {
+        } else if hw.spinning.is_asleep(target) && leaves != Ps::MAX {
             let time = leaves.max(hw.agenda.clock(target)).max(at);
             if hw.agenda.next_step(target).is_none_or(|step| step > time) {
                 hw.agenda.step_at(target, time);
@@ -444,7 +444,9 @@ impl Scheduler {
         let task = &mut self.tasks[thread];
         task.on_cpu += now.saturating_sub(cpu.on_since);
         task.ran_here_until = Some(now);
-        hw.record_span(Span { cpu: number, thread, start: cpu.on_since, end: now });
+        if let Some(recorder) = &mut hw.recorder {
+            recorder.span(Span { cpu: number, thread, start: cpu.on_since, end: now });
+        }
         let may_stay = task.affinity.has(number);
         let sleeps_here = leaves == Leaves::Waiting && may_stay && !self.offline.has(number);
         cpu.queue.leave(&mut self.tasks, thread, sleeps_here);
@@ -565,7 +567,7 @@ impl Scheduler {
         }
         if self.current(number).is_some() {
             self.cpus[number].resched = true;
-            if hw.sleeps_on_line(number) {
+            if hw.spinning.is_asleep(number) {
                 hw.agenda.step_at(number, now.max(hw.agenda.clock(number)));
             }
         }
