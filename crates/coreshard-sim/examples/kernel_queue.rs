@@ -28,13 +28,8 @@ struct Figures {
 
 fn measure(machine: &Machine, scope: Scope, intake: Intake, wake: Wake, items: u64) -> Figures {
     let runtime = Runtime::<Sim>::builder(machine.topology().clone()).build().expect("all CPUs");
-    let queue = runtime
-        .workqueue()
-        .scope(scope)
-        .intake(intake)
-        .wake(wake)
-        .build()
-        .expect("a queue on all CPUs");
+    let queue = runtime.workqueue().scope(scope).intake(intake).wake(wake);
+    let queue = queue.build().expect("a queue on all CPUs");
     let go = Arc::new(<Sim as Platform>::AtomicU32::new(0));
     let producers: Vec<_> = machine
         .topology()
@@ -98,8 +93,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let items = arguments.next().map_or(Ok(1_000), |text| text.parse())?;
     let seed = arguments.next().map_or(Ok(1), |text| text.parse())?;
     let only: Vec<String> = arguments.collect();
-    let wanted = |place: usize, rung: &dyn std::fmt::Display| {
-        only.get(place).is_none_or(|only| only == "all" || *only == rung.to_string())
+    let wanted = |place: usize, variant: &dyn std::fmt::Display| {
+        only.get(place).is_none_or(|only| only == "all" || *only == variant.to_string())
     };
     println!(
         "machine {}, {} CPUs, profile {profile}, {items} items a producer, seed {seed}",

@@ -4,7 +4,7 @@ use std::sync::atomic::{self, Ordering, Ordering::Relaxed};
 
 use coreshard_platform::{AtomicInt, AtomicPointer, DataCell};
 
-use crate::engine::{access, buffer_store, drain_own_stores, forwarded_value, hands_over, modify};
+use crate::engine::{SimState, access, buffer_store, modify, with_current};
 use crate::memory::Access::{self, Add, AddAndForget, Load, ReadModifyWrite, Store};
 
 /// An atomic of the simulated machine. It has the size and alignment of the native one.
@@ -49,7 +49,7 @@ const fn add(order: Ordering) -> Access {
 }
 
 macro_rules! sim_int {
-    ($atomic:ty, $int:ty) => {
+    ($atomic:ty, $int:ty: $($fetch:ident)+) => {
         impl AtomicInt<$int> for SimAtomic<$atomic> {
             fn new(value: $int) -> Self {
                 Self(<$atomic>::new(value))
@@ -57,7 +57,9 @@ macro_rules! sim_int {
             fn load(&self, order: Ordering) -> $int {
                 simulate(self, Load);
                 // The value is one that was stored here, so it fits.
-                forwarded_value((&raw const *self).cast())
+                let word = (&raw const *self).cast();
+                with_current(|sim| sim.hw.forwarded_value(word))
+                    .flatten()
                     .map_or_else(|| self.0.load(order), |value| value as $int)
             }
             fn store(&self, value: $int, order: Ordering) {
@@ -68,7 +70,8 @@ macro_rules! sim_int {
             }
             fn swap(&self, value: $int, order: Ordering) -> $int {
                 update(self, ReadModifyWrite, |_| true);
-                if hands_over((&raw const *self).addr(), u64::from(value)) {
+                let address = (&raw const *self).addr();
+                if with_current(|sim| sim.hands_over(address, value.into())) == Some(true) {
                     return self.0.load(Relaxed);
                 }
                 self.0.swap(value, order)
@@ -83,22 +86,10 @@ macro_rules! sim_int {
                 update(self, ReadModifyWrite, |word| word.load(Relaxed) == current);
                 self.0.compare_exchange(current, new, success, failure)
             }
-            fn fetch_add(&self, value: $int, order: Ordering) -> $int {
+            $(fn $fetch(&self, value: $int, order: Ordering) -> $int {
                 update(self, add(order), |_| true);
-                self.0.fetch_add(value, order)
-            }
-            fn fetch_sub(&self, value: $int, order: Ordering) -> $int {
-                update(self, add(order), |_| true);
-                self.0.fetch_sub(value, order)
-            }
-            fn fetch_or(&self, value: $int, order: Ordering) -> $int {
-                update(self, add(order), |_| true);
-                self.0.fetch_or(value, order)
-            }
-            fn fetch_and(&self, value: $int, order: Ordering) -> $int {
-                update(self, add(order), |_| true);
-                self.0.fetch_and(value, order)
-            }
+                self.0.$fetch(value, order)
+            })+
         }
     };
 }
@@ -110,9 +101,9 @@ impl SimAtomic<atomic::AtomicU32> {
     }
 }
 
-sim_int!(atomic::AtomicU8, u8);
-sim_int!(atomic::AtomicU32, u32);
-sim_int!(atomic::AtomicU64, u64);
+sim_int!(atomic::AtomicU8, u8: fetch_add fetch_sub fetch_or fetch_and);
+sim_int!(atomic::AtomicU32, u32: fetch_add fetch_sub fetch_or fetch_and);
+sim_int!(atomic::AtomicU64, u64: fetch_add fetch_sub fetch_or fetch_and);
 
 impl<T> AtomicPointer<T> for SimAtomic<atomic::AtomicPtr<T>> {
     fn new(pointer: *mut T) -> Self {
@@ -123,7 +114,7 @@ impl<T> AtomicPointer<T> for SimAtomic<atomic::AtomicPtr<T>> {
         self.0.load(order)
     }
     fn store(&self, pointer: *mut T, order: Ordering) {
-        drain_own_stores();
+        with_current(SimState::drain_own_stores);
         simulate(self, Store);
         self.0.store(pointer, order);
     }

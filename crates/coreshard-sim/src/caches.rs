@@ -2,8 +2,8 @@
 
 use coreshard_topology::CpuId;
 
-use crate::machine::{Machine, Ps};
-use crate::memory::{Access, Memory, Source};
+use crate::machine::Machine;
+use crate::memory::{Access, LineSource, Memory};
 
 /// The caches and memory of a machine: what an access costs, whoever makes it.
 ///
@@ -33,21 +33,6 @@ pub enum CacheAccess {
     Store,
     /// It is read and written at once.
     Modify,
-}
-
-/// Where a line came from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LineSource {
-    /// It was here, with the right that was needed.
-    Hit,
-    /// From a CPU of the same package that had written it.
-    ModifiedLocal,
-    /// From a CPU of another package that had written it.
-    ModifiedRemote,
-    /// It was here or elsewhere, unchanged.
-    Clean,
-    /// From memory.
-    Memory,
 }
 
 /// What an access did.
@@ -100,17 +85,16 @@ impl Caches {
     #[must_use]
     pub fn new(machine: &Machine) -> Self {
         let costs = machine.costs();
-        let of = |ps: Ps| ps;
         let costs = StepCosts {
-            cycle_ps: of(costs.cycle),
-            hit_ps: of(costs.l1_hit),
-            atomic_ps: of(costs.atomic),
-            compute_ps: of(costs.compute),
-            memory_ps: of(costs.memory_local),
-            wake_ps: of(costs.syscall + costs.futex + costs.wake),
-            switch_ps: of(costs.context_switch),
-            create_ps: of(costs.thread_create),
-            slice_ps: of(costs.slice),
+            cycle_ps: costs.cycle,
+            hit_ps: costs.l1_hit,
+            atomic_ps: costs.atomic,
+            compute_ps: costs.compute,
+            memory_ps: costs.memory_local,
+            wake_ps: costs.syscall + costs.futex + costs.wake,
+            switch_ps: costs.context_switch,
+            create_ps: costs.thread_create,
+            slice_ps: costs.slice,
             stores_ahead: costs.arbitration.map_or(0, |its| its.stores_ahead),
         };
         let mut memory = Memory::new(machine, 0, 0);
@@ -141,14 +125,7 @@ impl Caches {
         };
         let place = self.memory.place(address as usize);
         let outcome = self.memory.access(cpu, place, access, now_ps);
-        let source = match outcome.source {
-            Source::Hit => LineSource::Hit,
-            Source::ModifiedLocal => LineSource::ModifiedLocal,
-            Source::ModifiedRemote => LineSource::ModifiedRemote,
-            Source::Clean => LineSource::Clean,
-            Source::Memory => LineSource::Memory,
-        };
-        CacheOutcome { end_ps: outcome.end, done_ps: outcome.done, source }
+        CacheOutcome { end_ps: outcome.end, done_ps: outcome.done, source: outcome.source }
     }
 }
 

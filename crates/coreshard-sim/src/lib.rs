@@ -39,7 +39,7 @@
 //! 2. `space`: the addresses of a simulated program, so that load addresses change nothing.
 //! 3. `memory`: cache coherence: lines, their owners and sharers, and what an access costs.
 //! 4. `engine`: coroutines, the order of events, the scheduler, futexes, fault injection.
-//! 5. `platform`, `realtime`, `atomic`, `bytes`: the platform traits.
+//! 5. `platform`, `realtime`, `atomic`: the platform traits.
 //! 6. `report`: which line and field costs the time; timelines.
 //! 7. [`Caches`]: the memory system alone, for accesses of programs that are not simulated.
 //! 8. [`search`]: many short runs in which things go wrong on purpose, and how to replay one.
@@ -54,8 +54,8 @@
 #![doc(html_root_url = "https://docs.rs/coreshard-sim/0.1.0")]
 
 mod atomic;
-mod bytes;
 mod caches;
+mod cpu_mask;
 mod engine;
 mod machine;
 mod memory;
@@ -65,16 +65,16 @@ mod random;
 mod realtime;
 mod report;
 pub mod search;
-mod site;
 mod space;
 
 pub use atomic::{SimAtomic, SimCell};
-pub use caches::{CacheAccess, CacheOutcome, Caches, LineSource, Placement, StepCosts};
+pub use caches::{CacheAccess, CacheOutcome, Caches, Placement, StepCosts};
 pub use engine::{
-    Call, CallCounts, FailedStarts, Failing, Faults, Lasts, ParseCallError, ParseFailingError,
-    Pulse, Run, Schedule, SimError, Simulation, Stuck, Summary, Switching, View, WaitingThread,
+    Call, CallCounts, FailedStarts, Failing, Faults, Lasts, ParseFailingError, Pulse, Run,
+    Schedule, SimError, Simulation, Stuck, Summary, Switching, View, WaitingThread,
 };
 pub use machine::{MAX_CPUS, Machine, MachineError};
+pub use memory::LineSource;
 pub use platform::{Sim, SimThread};
 pub use profile::{ParseProfileError, Profile};
 pub use report::{LineReport, LineRow, LineSummary, Timeline};

@@ -9,13 +9,13 @@ use std::sync::atomic::{self, Ordering};
 use std::time::Duration;
 
 use coreshard_platform::{
-    AffinityError, AtomicInt, Fields, LocalKey, NodeMemory, NodeMemoryError, Placement, Platform,
-    SpawnError, ThreadHandle, ThreadId, ThreadSpec, Time, WaitOutcome,
+    AffinityError, AtomicInt, ByteAtomics, Fields, LocalKey, NodeMemory, NodeMemoryError,
+    Placement, Platform, SpawnError, ThreadHandle, ThreadId, ThreadSpec, Time, WaitOutcome,
 };
 use coreshard_topology::{CpuId, CpuSet, NodeId};
 
 use crate::atomic::{SimAtomic, SimCell};
-use crate::engine;
+use crate::engine::{self, SimState};
 use crate::machine::NS;
 use crate::memory::Access;
 use crate::profile::Profile;
@@ -76,7 +76,7 @@ impl Sim {
     /// # Panics
     /// Outside of a simulation.
     pub fn end_by_hand() {
-        engine::end_by_hand();
+        engine::expect("a program ends to be run by hand", SimState::end_by_hand);
     }
 
     /// Virtual time since the simulation's start, read at no cost.
@@ -85,12 +85,12 @@ impl Sim {
     /// Outside of a simulation.
     #[must_use]
     pub fn virtual_time() -> Duration {
-        Duration::from_nanos(engine::time_ns())
+        Duration::from_nanos(engine::expect("the time is asked for", |sim| sim.hw.now / NS))
     }
 
     /// For a platform that passes on what [`Platform::item_is_queued`] tells.
     pub fn item_is_queued() {
-        engine::item_is_queued();
+        engine::with_current(|sim| sim.items.note_queued());
     }
 
     /// For a platform that passes on what [`Platform::item_begins`] tells.
@@ -105,25 +105,25 @@ impl Sim {
 
     /// For a platform that passes on what [`Platform::item_is_taken`] tells.
     pub fn item_is_taken() {
-        engine::item_is_taken();
+        engine::with_current(|sim| sim.items.note_taken());
     }
 
     /// For a platform that passes on what [`Platform::item_panicked`] tells.
     pub fn item_panicked(queue: &str, panic: &str) {
-        engine::item_panicked(queue, panic);
+        engine::with_current(|sim| in_host(|| sim.items.note_panic(queue, panic)));
     }
 
     /// What items threw since this was asked last, with the queue's name, that nobody asked to hear of. What is taken is
     /// not in the run's [`Summary`](crate::Summary).
     #[must_use]
     pub fn take_unheard_panics() -> Vec<String> {
-        engine::take_unheard_panics()
+        engine::with_current(|sim| sim.items.take_panics()).unwrap_or_default()
     }
 
     /// Items that were accepted and have not begun.
     #[must_use]
     pub fn queued_items() -> u64 {
-        engine::queued_items()
+        engine::with_current(|sim| sim.items.queued()).unwrap_or(0)
     }
 
     /// Calls code that is no part of the simulated program, such as a progress bar: what it
@@ -170,8 +170,7 @@ impl Platform for Sim {
     fn current_cpu() -> CpuId {
         let sim = engine::expect_sim("a thread asks for its CPU");
         engine::charge(sim, |costs| costs.l1_hit);
-        // SAFETY: the simulation lives while simulated code runs, and this reference ends here.
-        unsafe { sim.as_ref() }.cpu_id()
+        engine::with(sim, |sim| sim.cpu_id())
     }
 
     fn spawn(spec: ThreadSpec, body: Box<dyn FnOnce() + Send>) -> Result<SimThread, SpawnError> {
@@ -192,18 +191,16 @@ impl Platform for Sim {
     }
 
     fn now() -> Time {
-        let mut sim = engine::expect_sim("a thread reads the clock");
+        let sim = engine::expect_sim("a thread reads the clock");
         engine::preemption_point(sim);
         engine::charge(sim, |costs| costs.clock_read);
-        // SAFETY: as in `current_cpu`.
-        Time::from_ns(unsafe { sim.as_mut() }.read_clock() / NS)
+        Time::from_ns(engine::with(sim, SimState::read_clock) / NS)
     }
 
     fn rough_ns() -> u64 {
-        let mut sim = engine::expect_sim("a thread reads the cycle counter");
+        let sim = engine::expect_sim("a thread reads the cycle counter");
         engine::charge(sim, |costs| costs.l1_hit);
-        // SAFETY: as in `current_cpu`.
-        unsafe { sim.as_mut() }.read_clock() / NS
+        engine::with(sim, SimState::read_clock) / NS
     }
 
     #[track_caller]
@@ -220,19 +217,19 @@ impl Platform for Sim {
     }
 
     fn this_thread() -> ThreadId {
-        engine::this_thread(engine::expect_sim("a thread asks for its name"))
+        engine::expect("a thread asks for its name", |sim| sim.thread_id())
     }
 
     fn cpu_time_of(thread: ThreadId) -> Option<Duration> {
-        engine::cpu_time_of(engine::expect_sim("a thread's CPU time is asked for"), thread)
+        engine::cpu_time_of(thread)
     }
 
     fn is_waiting(thread: ThreadId) -> bool {
-        engine::is_waiting(engine::expect_sim("a thread's state is asked for"), thread)
+        engine::is_waiting(thread)
     }
 
     fn idlers_may_spin() -> bool {
-        engine::current().is_none_or(engine::idlers_may_spin)
+        engine::with_current(|sim| sim.idlers_may_spin()).unwrap_or(true)
     }
 
     fn checks_rules() -> bool {
@@ -240,7 +237,7 @@ impl Platform for Sim {
     }
 
     fn queue_for_lock(word: &Self::AtomicU32, free: u32, contended: u32) -> bool {
-        if engine::current().is_none_or(|sim| engine::profile(sim) == Profile::Futex) {
+        if engine::with_current(|sim| sim.profile()) != Some(Profile::InKernel) {
             return false;
         }
         let site = Location::caller();
@@ -255,11 +252,12 @@ impl Platform for Sim {
 
     #[track_caller]
     fn lock_is_taken<T>(word: *const Self::AtomicU32) {
-        engine::lock_is_taken(word.addr(), std::any::type_name::<T>(), Location::caller());
+        let (data, site) = (std::any::type_name::<T>(), Location::caller());
+        engine::with_current(|sim| sim.lock_is_taken(word.addr(), data, site));
     }
 
     fn lock_is_freed(word: *const Self::AtomicU32) {
-        engine::lock_is_freed(word.addr());
+        engine::with_current(|sim| sim.lock_is_freed(word.addr()));
     }
 
     #[track_caller]
@@ -273,22 +271,22 @@ impl Platform for Sim {
     }
 
     fn allocate(bytes: usize, node: Option<NodeId>) -> Result<NodeMemory, NodeMemoryError> {
-        let mut sim = engine::expect_sim("memory is allocated");
-        if engine::call_fails(sim, engine::Call::Memory) {
+        let sim = engine::expect_sim("memory is allocated");
+        if engine::with(sim, |sim| sim.call_fails(engine::Call::Memory)) {
             return Err(NodeMemoryError::new(bytes, io::ErrorKind::OutOfMemory.into()));
         }
         let pages = bytes.max(1).checked_next_multiple_of(PAGE_BYTES);
         let layout = pages.and_then(|bytes| Layout::from_size_align(bytes, PAGE_BYTES).ok());
         // SAFETY: the arena belongs to the running simulation; the layout's size is not zero.
         let block = layout.and_then(|layout| unsafe {
-            let arena = sim.as_ref().arena();
+            let arena = engine::with(sim, |sim| sim.arena());
             NonNull::new(in_arena(arena, || SimAlloc.alloc_zeroed(layout)))
         });
         let (Some(layout), Some(start)) = (layout, block) else {
             return Err(NodeMemoryError::new(bytes, io::ErrorKind::OutOfMemory.into()));
         };
-        // SAFETY: as in `current_cpu`.
-        let placed = unsafe { sim.as_mut() }.renew(start.as_ptr().addr(), layout.size(), node);
+        let address = start.as_ptr().addr();
+        let placed = engine::with(sim, |sim| sim.renew(address, layout.size(), node));
         let placement = match node {
             None => Placement::Unasked,
             Some(asked) if placed => Placement::OnNode(asked),
@@ -306,30 +304,24 @@ impl Platform for Sim {
     }
 
     fn local(key: LocalKey) -> *mut () {
-        match engine::current() {
-            // SAFETY: as in `current_cpu`.
-            Some(mut sim) => *unsafe { sim.as_mut() }.local(key),
-            None => std::ptr::null_mut(),
-        }
+        engine::with_current(|sim| *sim.local(key)).unwrap_or(std::ptr::null_mut())
     }
 
     fn set_local(key: LocalKey, value: *mut ()) {
-        let mut sim = engine::expect_sim("a thread sets a local value");
-        // SAFETY: as in `current_cpu`.
-        *unsafe { sim.as_mut() }.local(key) = value;
+        engine::expect("a thread sets a local value", |sim| *sim.local(key) = value);
     }
 
     fn begin_reading() -> *const () {
-        engine::begin_reading();
+        engine::with_current(SimState::begin_reading);
         std::ptr::null()
     }
 
     fn end_reading(_thread: *const ()) {
-        engine::end_reading();
+        engine::with_current(SimState::end_reading);
     }
 
     fn try_grace_period() -> bool {
-        engine::try_grace_period()
+        engine::with_current(SimState::try_grace_period).unwrap_or(false)
     }
 
     fn touch_read<T>(data: *const T) {
@@ -344,35 +336,36 @@ impl Platform for Sim {
     /// several lines at once, which takes as long as one.
     fn touch_locked<T>(data: *const T) {
         const LINE_BYTES: usize = 64;
-        if size_of::<T>() > LINE_BYTES && engine::stores_run_ahead() {
+        if size_of::<T>() > LINE_BYTES
+            && engine::with_current(|sim| sim.stores_run_ahead()) == Some(true)
+        {
             touch(data.addr() + LINE_BYTES, 1, Access::Load);
         }
         touch(data.addr(), size_of::<T>(), Access::Store);
     }
 
     fn describe<T: Fields>(value: *const T) {
-        let Some(mut sim) = engine::current() else { return };
-        // SAFETY: as in `current_cpu`.
-        let sim = unsafe { sim.as_mut() };
-        let place = sim.place(value.addr());
-        if let Some(recorder) = sim.recorder() {
-            in_host(|| recorder.describe::<T>(place));
-        }
+        engine::with_current(|sim| sim.describe::<T>(value.addr()));
     }
 
     fn measured(measured: bool) {
-        let Some(mut sim) = engine::current() else { return };
-        // SAFETY: as in `current_cpu`.
-        let sim = unsafe { sim.as_mut() };
-        let thread = sim.thread();
-        if let Some(recorder) = sim.recorder() {
-            in_host(|| recorder.measure(thread, measured));
-        }
+        engine::with_current(|sim| sim.measure(measured));
     }
 
     /// Outside of the simulation's arena, whose addresses would be kept by it.
     fn leak<T: 'static>(make: impl FnOnce() -> T) -> &'static T {
         in_host(|| Box::leak(Box::new(make())))
+    }
+}
+
+impl ByteAtomics for Sim {
+    type AtomicU8 = SimAtomic<atomic::AtomicU8>;
+
+    /// A locked instruction on the thread's own stack, as compilers make a fence on x86-64: it waits
+    /// until the stores before it are done, and contends with no other CPU.
+    fn fence() {
+        let own = 0_u32;
+        touch((&raw const own).addr(), size_of::<u32>(), Access::ReadModifyWrite);
     }
 }
 

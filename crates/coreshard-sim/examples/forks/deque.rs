@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use coreshard_platform::{AtomicInt, Padded, Platform};
 use coreshard_sim::Sim;
 
-use super::job::Job;
+use super::stealing::Job;
 
 type AtomicU64 = <Sim as Platform>::AtomicU64;
 

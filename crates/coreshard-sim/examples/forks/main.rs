@@ -9,10 +9,8 @@
 #![allow(clippy::print_stdout, reason = "an example that prints its measurements")]
 
 mod deque;
-mod idling;
-mod job;
-mod latch;
 mod program;
+mod registry;
 mod stealing;
 
 use std::error::Error;
@@ -24,9 +22,8 @@ use coreshard_sim::{LineReport, Machine, Sim, SimAlloc, Simulation};
 use coreshard_topology::{CpuSet, Scope};
 use coreshard_workqueue::{Runtime, join};
 
-use idling::{Registry, Spinning};
 use program::{Piece, Program};
-use stealing::{Idling, Stealing};
+use stealing::Stealing;
 
 #[global_allocator]
 static ALLOCATOR: SimAlloc = SimAlloc;
@@ -85,8 +82,14 @@ fn on_queue(
     })
 }
 
-fn on_model<I: Idling>(runs: Runs, program: Program, right: u64, cpus: &CpuSet) -> Duration {
-    let pool = Stealing::<I>::start(program, cpus).expect("so many threads");
+fn on_model(
+    runs: Runs,
+    program: Program,
+    right: u64,
+    cpus: &CpuSet,
+    idlers_sleep: bool,
+) -> Duration {
+    let pool = Stealing::start(program, cpus, idlers_sleep).expect("so many threads");
     let took = time(runs, right, || pool.run());
     pool.end();
     took
@@ -122,8 +125,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         let cpus: CpuSet = machine.topology().online().iter().take(count).collect();
         let pools: [&(dyn Fn() -> Duration + Sync); 3] = [
             &|| on_queue(runs, &machine, program, right, scope, &cpus),
-            &|| on_model::<Registry>(runs, program, right, &cpus),
-            &|| on_model::<Spinning>(runs, program, right, &cpus),
+            &|| on_model(runs, program, right, &cpus, true),
+            &|| on_model(runs, program, right, &cpus, false),
         ];
         print!("| {} |", cpus.len());
         for pool in pools {

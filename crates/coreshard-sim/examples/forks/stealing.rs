@@ -1,4 +1,5 @@
-//! Pools of threads that steal from one another at random, as models: what differs is where their idlers go.
+//! Pools of threads that steal from one another at random, as models: their idlers look again and again, or sleep as in
+//! rayon's registry.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -8,38 +9,22 @@ use coreshard_sim::Sim;
 use coreshard_topology::CpuSet;
 
 use super::deque::Deque;
-use super::job::Job;
-use super::latch::Latch;
 use super::program::{Piece, Program};
+use super::registry::{Latch, Registry};
 
 type AtomicU64 = <Sim as Platform>::AtomicU64;
 
 /// Calls that a thread is inside of, at most; a stack would be used up.
 const DEPTH: usize = 512;
 
-/// What idlers do, and who tells them.
-pub(crate) trait Idling: Send + Sync + 'static {
-    /// Whether a deque's two ends lie on one line.
-    const ENDS_SHARE_A_LINE: bool;
+/// A forked call in a word: which thread owns it, which of its owner's results it is, and what is to be computed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Job(pub(crate) u64);
 
-    fn new(threads: usize) -> Self;
-    /// A job was pushed on a deque that was empty, or was not.
-    fn pushed(&self, was_empty: bool);
-    /// A thread begins to look for work that is not its own.
-    fn begins(&self, thread: usize) -> Search;
-    /// It has looked everywhere, and there was none. It waits for the latch.
-    fn found_none(&self, search: &mut Search, latch: &Latch);
-    /// It has found some, or needs none any more.
-    fn ends(&self, search: Search);
-    /// What a thread waits for has come, which fell asleep.
-    fn tell(&self, thread: usize);
-}
-
-/// A thread that looks for work.
-pub(crate) struct Search {
-    pub(crate) thread: usize,
-    pub(crate) rounds: u32,
-    pub(crate) seen: u64,
+impl Job {
+    fn new(owner: usize, depth: usize, piece: Piece) -> Self {
+        Self((owner as u64) << 48 | (depth as u64) << 32 | u64::from(piece))
+    }
 }
 
 struct Result {
@@ -54,29 +39,45 @@ struct Thread {
     is_over: Padded<Latch>,
 }
 
-struct Shared<I> {
+struct Shared {
     program: Program,
     threads: Vec<Thread>,
-    idling: I,
+    /// `None` if idlers never sleep.
+    registry: Option<Registry>,
 }
 
-/// One of them, whose first thread is the caller's.
-pub(crate) struct Stealing<I> {
-    shared: Arc<Shared<I>>,
+impl Shared {
+    /// Opens what a thread waits for, and wakes it if it sleeps.
+    fn open(&self, latch: &Latch, thread: usize) {
+        if latch.open()
+            && let Some(registry) = &self.registry
+        {
+            registry.wake(thread);
+        }
+    }
+}
+
+/// A pool whose first thread is the caller's.
+pub(crate) struct Stealing {
+    shared: Arc<Shared>,
     threads: Vec<<Sim as Platform>::Thread>,
 }
 
-struct Worker<'pool, I> {
-    shared: &'pool Shared<I>,
+struct Worker<'pool> {
+    shared: &'pool Shared,
     index: usize,
     random: u64,
 }
 
-impl<I: Idling> Stealing<I> {
-    pub(crate) fn start(program: Program, cpus: &CpuSet) -> std::result::Result<Self, String> {
+impl Stealing {
+    pub(crate) fn start(
+        program: Program,
+        cpus: &CpuSet,
+        idlers_sleep: bool,
+    ) -> std::result::Result<Self, String> {
         let count = cpus.len();
         let thread = || Thread {
-            deque: Deque::new(I::ENDS_SHARE_A_LINE),
+            deque: Deque::new(idlers_sleep),
             results: (0..DEPTH)
                 .map(|_| Padded::new(Result { is_there: Latch::new(), value: AtomicU64::new(0) }))
                 .collect(),
@@ -85,7 +86,7 @@ impl<I: Idling> Stealing<I> {
         let shared = Arc::new(Shared {
             program,
             threads: (0..count).map(|_| thread()).collect(),
-            idling: I::new(count),
+            registry: idlers_sleep.then(|| Registry::new(count)),
         });
         let others = cpus.iter().enumerate().skip(1).map(|(index, cpu)| {
             let shared = Arc::clone(&shared);
@@ -111,16 +112,14 @@ impl<I: Idling> Stealing<I> {
 
     pub(crate) fn end(self) {
         for (index, thread) in self.shared.threads.iter().enumerate() {
-            if thread.is_over.open() {
-                self.shared.idling.tell(index);
-            }
+            self.shared.open(&thread.is_over, index);
         }
         self.threads.into_iter().for_each(ThreadHandle::join);
     }
 }
 
-impl<'pool, I: Idling> Worker<'pool, I> {
-    fn new(shared: &'pool Shared<I>, index: usize) -> Self {
+impl<'pool> Worker<'pool> {
+    fn new(shared: &'pool Shared, index: usize) -> Self {
         Self { shared, index, random: 0x9e37_79b9_7f4a_7c15 ^ (index as u64 + 1) << 17 }
     }
 
@@ -142,7 +141,9 @@ impl<'pool, I: Idling> Worker<'pool, I> {
         result.is_there.close();
         let was_empty = own.deque.is_empty();
         own.deque.push(Job::new(self.index, depth, right));
-        shared.idling.pushed(was_empty);
+        if let Some(registry) = &shared.registry {
+            registry.pushed(was_empty);
+        }
         let one = self.call(left, depth + 1);
         let other = if own.deque.pop().is_some() {
             self.call(right, depth + 1)
@@ -153,19 +154,19 @@ impl<'pool, I: Idling> Worker<'pool, I> {
         one + other
     }
 
-    fn run(&mut self, job: Job, depth: usize) {
-        let value = self.call(job.piece(), depth);
-        let result = &self.shared.threads[job.owner()].results[job.depth()];
+    fn run(&mut self, Job(job): Job, depth: usize) {
+        let value = self.call(job as Piece, depth);
+        let owner = (job >> 48) as usize;
+        let result = &self.shared.threads[owner].results[usize::from((job >> 32) as u16)];
         result.value.store(value, Relaxed);
-        if result.is_there.open() {
-            self.shared.idling.tell(job.owner());
-        }
+        self.shared.open(&result.is_there, owner);
     }
 
     /// Runs what others have, until what it waits for is there.
     fn wait_at(&mut self, depth: usize, latch: &Latch) {
         while !latch.is_open() {
-            let mut search = self.shared.idling.begins(self.index);
+            let registry = self.shared.registry.as_ref();
+            let mut search = registry.map(|registry| registry.search(self.index));
             let found = loop {
                 if latch.is_open() {
                     break None;
@@ -173,9 +174,14 @@ impl<'pool, I: Idling> Worker<'pool, I> {
                 if let Some(job) = self.steal() {
                     break Some(job);
                 }
-                self.shared.idling.found_none(&mut search, latch);
+                match &mut search {
+                    Some(search) => search.found_none(latch),
+                    None => Sim::spin_hint(),
+                }
             };
-            self.shared.idling.ends(search);
+            if let Some(search) = search {
+                search.end();
+            }
             if let Some(job) = found {
                 self.run(job, depth);
             }

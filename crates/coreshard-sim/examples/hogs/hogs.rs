@@ -48,6 +48,7 @@ struct Shared<P: Platform> {
     stops: P::AtomicU32,
     /// Items of a chain that have begun.
     begun: P::AtomicU64,
+    compute: fn(Duration),
 }
 
 impl<P: Platform> Shared<P> {
@@ -55,9 +56,9 @@ impl<P: Platform> Shared<P> {
         self.stops.load(Acquire) == 0
     }
 
-    fn hog(&self, compute: fn(Duration)) {
+    fn hog(&self) {
         while self.goes_on() {
-            compute(PIECE);
+            (self.compute)(PIECE);
         }
     }
 }
@@ -69,92 +70,110 @@ pub(crate) struct Bench {
     pub(crate) compute: fn(Duration),
 }
 
-/// Starts the hogs, then queues `victims` items of 1 ms on another queue, one each 10 ms. Returns how long each waited to
-/// begin, in nanoseconds, sorted. One that has not begun after a second counts as long as it waited.
-pub(crate) fn waits<P: Platform>(bench: &Bench, hog: Hog, victims: usize) -> Vec<u64> {
-    let runtime = Runtime::<P>::builder(bench.topology.clone()).build().expect("a runtime");
-    let compute = bench.compute;
-    let shared = Arc::new(Shared::<P> { stops: P::AtomicU32::new(0), begun: P::AtomicU64::new(0) });
-    let hogs = runtime.workqueue().name("hogs").build().expect("a queue");
-    let mut queues = vec![hogs.clone()];
-    let mut threads = Vec::new();
-    let mut works = Vec::new();
-    let thread =
-        |body: Box<dyn FnOnce() + Send>| P::spawn(ThreadSpec::default(), body).expect("a thread");
+/// The hogs that were started, and what goes on for them.
+struct Started<P: Platform> {
+    queues: Vec<Workqueue<P>>,
+    threads: Vec<P::Thread>,
+    works: Vec<Work<P>>,
+}
+
+fn start<P: Platform>(
+    runtime: &Runtime<P>,
+    bench: &Bench,
+    hog: Hog,
+    shared: &Arc<Shared<P>>,
+) -> Started<P> {
+    let new_queue = |name: String| runtime.workqueue().name(name).build().expect("a queue");
+    let hogs = new_queue("hogs".into());
+    let mut started =
+        Started { queues: vec![hogs.clone()], threads: Vec::new(), works: Vec::new() };
     let many = 4 * bench.cpus;
-    let cpu = |number: usize| bench.topology.cpus()[number % bench.cpus].id;
+    let on_cpu = |queue: &Workqueue<P>, number: usize, body: fn(&Shared<P>)| {
+        let cpu = bench.topology.cpus()[number % bench.cpus].id;
+        let shared = Arc::clone(shared);
+        queue.queue_on(cpu, move || body(&shared)).expect("the queue is open");
+    };
+    let thread = |body: fn(&Arc<Shared<P>>, &Workqueue<P>)| {
+        let (shared, queue) = (Arc::clone(shared), hogs.clone());
+        let body = Box::new(move || body(&shared, &queue));
+        P::spawn(ThreadSpec::default(), body).expect("a thread")
+    };
     match hog {
-        Hog::Loops => threads.extend((0..bench.cpus).map(|_| {
-            let (shared, queue) = (Arc::clone(&shared), hogs.clone());
-            let piece = move |_| {
-                if shared.goes_on() {
-                    compute(PIECE);
-                }
-            };
-            thread(Box::new(move || {
-                queue.for_each_range(0..1 << 20, piece).expect("the queue is open")
-            }))
+        Hog::Loops => started.threads.extend((0..bench.cpus).map(|_| {
+            thread(|shared, queue| {
+                let shared = Arc::clone(shared);
+                let piece = move |_| {
+                    if shared.goes_on() {
+                        (shared.compute)(PIECE);
+                    }
+                };
+                queue.for_each_range(0..1 << 20, piece).expect("the queue is open");
+            })
         })),
-        Hog::Joins => threads.extend((0..bench.cpus).map(|_| {
-            let (shared, queue) = (Arc::clone(&shared), hogs.clone());
-            let both = move || {
-                join::<P, _, _>(|| shared.hog(compute), || shared.hog(compute));
-            };
-            thread(Box::new(move || queue.install(both).expect("the queue is open")))
+        Hog::Joins => started.threads.extend((0..bench.cpus).map(|_| {
+            thread(|shared, queue| {
+                let shared = Arc::clone(shared);
+                let both = move || join::<P, _, _>(|| shared.hog(), || shared.hog());
+                queue.install(both).expect("the queue is open");
+            })
         })),
-        Hog::Computing => (0..many).for_each(|number| {
-            let shared = Arc::clone(&shared);
-            hogs.queue_on(cpu(number), move || shared.hog(compute)).expect("the queue is open");
-        }),
-        Hog::Queues => (0..many).for_each(|number| {
-            let queue =
-                runtime.workqueue().name(format!("hogs {number}")).build().expect("a queue");
-            let shared = Arc::clone(&shared);
-            queue.queue_on(cpu(number), move || shared.hog(compute)).expect("the queue is open");
-            queues.push(queue);
-        }),
+        Hog::Computing => (0..many).for_each(|number| on_cpu(&hogs, number, Shared::hog)),
+        Hog::Queues => started.queues.extend((0..many).map(|number| {
+            let queue = new_queue(format!("hogs {number}"));
+            on_cpu(&queue, number, Shared::hog);
+            queue
+        })),
         Hog::Chain => {
             let items = 2 * bench.cpus as u64;
             (0..items).for_each(|_| {
-                let shared = Arc::clone(&shared);
+                let shared = Arc::clone(shared);
                 let body = move || {
                     shared.begun.fetch_add(1, AcqRel);
                     while shared.goes_on() && shared.begun.load(Acquire) < items {
-                        compute(PIECE);
+                        (shared.compute)(PIECE);
                     }
                 };
                 hogs.queue(body).expect("the queue is open");
             });
         }
-        Hog::Requeuing => (0..many).for_each(|_| {
-            let (shared, queue) = (Arc::clone(&shared), hogs.clone());
+        Hog::Requeuing => started.works.extend((0..many).map(|_| {
+            let (shared, queue) = (Arc::clone(shared), hogs.clone());
             let work = Work::<P>::new(move |work| {
-                compute(PIECE);
+                (shared.compute)(PIECE);
                 if shared.goes_on() {
                     work.queue(&queue).expect("the queue is open");
                 }
             });
             work.queue(&hogs).expect("the queue is open");
-            works.push(work);
-        }),
+            work
+        })),
         Hog::Blocking => (0..many).for_each(|number| {
-            let shared = Arc::clone(&shared);
-            let body = move || {
+            on_cpu(&hogs, number, |shared| {
                 while shared.goes_on() {
                     P::sleep(PIECE);
                 }
-            };
-            hogs.queue_on(cpu(number), body).expect("the queue is open");
+            });
         }),
     }
+    started
+}
+
+/// Starts the hogs, then queues `victims` items of 1 ms on another queue, one each 10 ms. Returns how long each waited to
+/// begin, in nanoseconds, sorted. One that has not begun after a second counts as long as it waited.
+pub(crate) fn waits<P: Platform>(bench: &Bench, hog: Hog, victims: usize) -> Vec<u64> {
+    let runtime = Runtime::<P>::builder(bench.topology.clone()).build().expect("a runtime");
+    let compute = bench.compute;
+    let (stops, begun) = (P::AtomicU32::new(0), P::AtomicU64::new(0));
+    let shared = Arc::new(Shared::<P> { stops, begun, compute });
+    let started = start(&runtime, bench, hog, &shared);
     P::sleep(HEAD_START);
     // It is dropped after the hogs have stopped: that waits for its items.
     let queue = runtime.workqueue().name("victims").build().expect("a queue");
     let waits = wait_beside::<P>(&queue, victims, compute);
     shared.stops.store(1, Release);
-    threads.into_iter().for_each(ThreadHandle::join);
-    drop(works);
-    for queue in queues {
+    started.threads.into_iter().for_each(ThreadHandle::join);
+    drop(started.works);
+    for queue in started.queues {
         queue.shutdown(Duration::from_secs(60)).expect("the hogs end");
     }
     waits
@@ -181,14 +200,11 @@ fn wait_beside<P: Platform>(
         .collect();
     P::sleep(Duration::from_secs(1));
     let now = P::now();
-    let mut waits: Vec<u64> = began
-        .iter()
-        .zip(queued)
-        .map(|(began, since)| match began.load(Relaxed) {
-            0 => now.ns_since(since),
-            wait => wait,
-        })
-        .collect();
+    let wait = |(began, since): (&P::AtomicU64, _)| match began.load(Relaxed) {
+        0 => now.ns_since(since),
+        wait => wait,
+    };
+    let mut waits: Vec<u64> = began.iter().zip(queued).map(wait).collect();
     waits.sort_unstable();
     waits
 }

@@ -1,99 +1,40 @@
-//! What simulated code calls: accesses, waits, wake-ups, starts.
-
-mod inherit;
+//! What simulated code calls: accesses, waits, wake-ups, starts. These functions suspend the calling thread.
 
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, Ordering, Ordering::Relaxed};
 use std::time::Duration;
 
-use coreshard_platform::{AffinityError, SpawnError, ThreadId, ThreadSpec, WaitOutcome};
+use coreshard_platform::{
+    AffinityError, SpawnError, ThreadId, ThreadSpec, WaitOutcome, stack_pointer,
+};
 use coreshard_topology::CpuSet;
 
-use super::failed_calls::refusal;
-use super::failing::Call;
-use super::fault_injector::FaultInjector;
-use super::state::{Pause, SimState, current};
-use super::thread::{ThreadState, Wait};
-use super::turn::{expect_sim, in_turn, in_turn_for, suspend, with};
-use super::waited_at::WaitedAt;
+use super::faults::Call;
+use super::hardware::BufferedStore;
+use super::state::{
+    Pause, SimState, current, expect_sim, in_kernel, in_turn, in_turn_for, suspend, with,
+};
+use super::threads::{FIRST, Wait};
 use crate::machine::{Costs, NS, Ps, ps};
-use crate::memory::Access;
-use crate::profile::Profile;
-use crate::site::Site;
-use crate::space::in_host;
-pub(crate) use inherit::{lock_inheriting, priority, set_priority, unlock_inheriting};
+use crate::memory::{Access, Place};
+use crate::report::Site;
+use crate::space::STACK_BYTES;
 
-/// Counts a call of the running thread; true if it is to fail.
-pub(crate) fn call_fails(sim: NonNull<SimState>, call: Call) -> bool {
-    with(sim, |sim| sim.call_fails(call))
-}
-
-/// The running thread does what may take it off its CPU.
-fn might_sleep(sim: NonNull<SimState>, does: &str, site: Site) {
-    with(sim, |sim| sim.might_sleep(does, site));
-    preemption_point(sim);
-}
-
-/// The running thread accesses `bytes` bytes from `address` on. Several lines are fetched at once,
-/// and the last to come is waited for. Outside a simulation it costs nothing.
+/// The running thread accesses `bytes` bytes from `address` on. Outside a simulation it costs nothing.
 #[inline]
 pub(crate) fn access(address: usize, bytes: usize, access: Access, site: Site) {
     let Some(sim) = current() else { return };
-    with(sim, |sim| sim.wait_for_loaded_unless(address, access));
+    with(sim, |sim| sim.hw.wait_for_loaded_unless(address, access));
     in_turn_for(sim, address);
-    if with(sim, |sim| sim.memory.arbitrates() && sim.awaits_line(address, access)) {
+    if with(sim, |sim| sim.hw.awaits_line(address, access)) {
         suspend(sim, Pause::AwaitsLine);
     }
-    with(sim, |sim| {
-        if sim.mode.uniform_memory {
-            return sim.touch_anywhere(access);
-        }
-        sim.commit_due_stores();
-        if !matches!(access, Access::Load | Access::Store) {
-            sim.drain_stores(sim.cpu);
-        }
-        let place = sim.place(address);
-        let spins = sim.spin_detector.place == Some(place);
-        let granted = sim.take_granted_line(place, access, site);
-        let since = sim.now;
-        // The loads that were begun ahead of time were wrong.
-        let left_loop = granted.is_some() && access == Access::Load && spins;
-        let mut end = granted.unwrap_or_else(|| sim.touch(place, access, since, site).end);
-        let line_bytes = sim.memory.line_bytes();
-        if address % line_bytes + bytes > line_bytes {
-            let mut next = (address | (line_bytes - 1)) + 1;
-            while next < address + bytes {
-                let place = sim.place(next);
-                end = end.max(sim.touch(place, access, since, site).end);
-                next += line_bytes;
-            }
-        }
-        // The CPU goes on until somebody needs what it loaded; who looks again at the same word does.
-        let goes_on = access == Access::Load
-            && sim.memory.has_several_misses()
-            && granted.is_none()
-            && !spins
-            && address % line_bytes + bytes <= line_bytes
-            && end > since + sim.costs.l1_hit;
-        if goes_on {
-            sim.spin_detector.comes_at = end;
-            end = since + sim.costs.l1_hit;
-        }
-        sim.now = end + sim.costs.compute;
-        if left_loop {
-            sim.now += sim.memory.spin_exit();
-        }
-        sim.interrupt(sim.now - since);
-        if access == Access::Load {
-            sim.stall_after_load();
-        }
-    });
-    if with(sim, SimState::spins_by_looking) {
+    if with(sim, |sim| sim.access(address, bytes, access, site)) {
         suspend(sim, Pause::Yields);
     }
 }
 
-/// The running thread changes a word of `bytes` bytes, if `is_wanted` says so of its value. Where the machine has no instruction
+/// The running thread changes a word of `bytes` bytes, if `is_wanted` says so of its value. If the machine has no instruction
 /// for that, it loads the word, and stores to it unless the line was taken meanwhile; else it tries again.
 #[inline]
 pub(crate) fn modify(
@@ -103,7 +44,7 @@ pub(crate) fn modify(
     site: Site,
     is_wanted: impl Fn() -> bool,
 ) -> bool {
-    let sim = current().filter(|sim| with(*sim, |sim| sim.memory.has_exclusives()));
+    let sim = current().filter(|sim| with(*sim, |sim| sim.hw.memory.has_exclusives()));
     let Some(sim) = sim else {
         access(address, bytes, kind, site);
         return true;
@@ -114,20 +55,60 @@ pub(crate) fn modify(
             return false;
         }
         access(address, bytes, Access::StoreExclusive, site);
-        if !with(sim, |sim| sim.store_failed) {
+        if !with(sim, |sim| sim.hw.store_failed) {
             return true;
         }
     }
 }
 
+/// True if the store is buffered: then it is written to memory later. Else the buffer was drained, and the
+/// caller does the store.
+#[inline]
+pub(crate) fn buffer_store(
+    word: *const (),
+    bytes: usize,
+    value: u64,
+    order: Ordering,
+    site: Site,
+) -> bool {
+    let Some(sim) = current() else { return false };
+    let store = BufferedStore { word, bytes, value, place: Place::default(), due: 0, site };
+    with(sim, |sim| sim.faults.may_buffer_stores()) && buffer_by_chance(sim, store, order)
+}
+
+#[cold]
+fn buffer_by_chance(sim: NonNull<SimState>, store: BufferedStore, order: Ordering) -> bool {
+    in_turn(sim);
+    let address = store.word.addr();
+    // Stacks lie at multiples of their size.
+    let on_own_stack = address / STACK_BYTES == stack_pointer() / STACK_BYTES;
+    with(sim, |sim| {
+        sim.hw.commit_due_stores();
+        let mut delay = None;
+        if !on_own_stack && order != Ordering::SeqCst {
+            // Stores keep their order: one behind a buffered store is buffered, too.
+            let is_behind = sim.hw.has_buffered_stores();
+            delay = sim.faults.store_delay().or(is_behind.then_some(0));
+        }
+        let Some(delay) = delay else {
+            sim.drain_own_stores();
+            return false;
+        };
+        let (place, due) = (sim.hw.place(address), sim.hw.now + delay);
+        sim.hw.buffer_store(BufferedStore { place, due, ..store });
+        true
+    })
+}
+
 /// The running thread enters the kernel, by when its CPU's stores are in memory, and takes a time there.
 #[inline]
-fn enter_kernel(sim: NonNull<SimState>, cost: impl FnOnce(&Costs) -> Ps) {
+pub(super) fn enter_kernel(sim: NonNull<SimState>, cost: impl FnOnce(&Costs) -> Ps) {
     with(sim, |sim| {
-        sim.drain_stores(sim.cpu);
-        sim.wait_for_loaded();
-        let time = sim.call_takes(cost(&sim.costs));
-        sim.run_for(time);
+        sim.drain_own_stores();
+        sim.hw.wait_for_loaded();
+        let cost = cost(&sim.hw.costs);
+        let time = sim.hw.noise.call(cost);
+        sim.hw.run_for(time);
     });
 }
 
@@ -135,17 +116,22 @@ fn enter_kernel(sim: NonNull<SimState>, cost: impl FnOnce(&Costs) -> Ps) {
 #[inline]
 pub(crate) fn charge(sim: NonNull<SimState>, cost: impl FnOnce(&Costs) -> Ps) {
     with(sim, |sim| {
-        sim.wait_for_loaded();
-        sim.run_for(cost(&sim.costs));
+        sim.hw.wait_for_loaded();
+        sim.hw.run_for(cost(&sim.hw.costs));
     });
+}
+
+/// The running thread does what may take it off its CPU.
+pub(super) fn might_sleep(sim: NonNull<SimState>, does: &str, site: Site) {
+    with(sim, |sim| sim.might_sleep(does, site));
+    preemption_point(sim);
 }
 
 /// A place where code of a kernel may be preempted, unless it holds a lock.
 pub(crate) fn preemption_point(sim: NonNull<SimState>) {
-    let leaves = || with(sim, |sim| sim.may_be_preempted() && sim.must_leave());
-    if leaves() {
+    if with(sim, |sim| sim.leaves_at_point()) {
         in_turn(sim);
-        if leaves() {
+        if with(sim, |sim| sim.leaves_at_point()) {
             suspend(sim, Pause::Preempted);
         }
     }
@@ -153,16 +139,54 @@ pub(crate) fn preemption_point(sim: NonNull<SimState>) {
 
 pub(crate) fn spin_hint() {
     let Some(sim) = current() else { return std::hint::spin_loop() };
-    if with(sim, |sim| sim.mode.at_waits) {
-        with(sim, SimState::spin_once);
-        return suspend(sim, Pause::Yields);
+    if let Some(pause) = with(sim, SimState::spin) {
+        suspend(sim, pause);
     }
-    if with(sim, |sim| sim.is_to_stop()) {
-        // Who computes for hours, while nothing else happens, gives way to the engine, which ends the run.
-        return suspend(sim, Pause::NotNext);
+}
+
+/// The running thread looks up to `looks` times whether it is `done`, and spins before each look.
+pub(crate) fn watch(looks: u32, mut done: impl FnMut() -> bool) -> bool {
+    let sim = current().filter(|sim| with(*sim, |sim| sim.may_sleep_over_looks()));
+    let mut left = looks;
+    while left > 0 {
+        let since = sim.map(|sim| with(sim, |sim| sim.hw.begin_looks()));
+        spin_hint();
+        if done() {
+            sim.inspect(|sim| with(*sim, |sim| sim.hw.spinning.end_looks()));
+            return true;
+        }
+        left -= 1;
+        let Some((sim, since)) = sim.zip(since) else { continue };
+        if let Some(until) = with(sim, |sim| sim.sleep_over_looks(since, left)) {
+            suspend(sim, Pause::Spins { until });
+            let over = with(sim, SimState::go_on_looking);
+            // The last one is done by the caller.
+            left -= u32::try_from(over).unwrap_or(u32::MAX).min(left - 1);
+            if done() {
+                return true;
+            }
+            left -= 1;
+        }
     }
-    if let Some(until) = with(sim, SimState::spin_turn) {
-        suspend(sim, Pause::Spins { until });
+    false
+}
+
+/// The way into the kernel: half of a system call.
+fn into_kernel(costs: &Costs) -> Ps {
+    costs.syscall / 2
+}
+
+/// The way out of it.
+fn out_of_kernel(costs: &Costs) -> Ps {
+    costs.syscall - into_kernel(costs)
+}
+
+/// Suspends the running thread, whose state says that it waits.
+pub(super) fn finish_wait(sim: NonNull<SimState>) -> WaitOutcome {
+    suspend(sim, Pause::Waits);
+    match with(sim, |sim| sim.threads[sim.hw.thread].take_timed_out()) {
+        true => WaitOutcome::TimedOut,
+        false => WaitOutcome::Returned,
     }
 }
 
@@ -177,26 +201,21 @@ pub(crate) fn wait(
     might_sleep(sim, "waits", site);
     enter_kernel(sim, |costs| into_kernel(costs) + costs.futex);
     access(address, size_of::<u32>(), Access::Load, site);
-    // Drawn in any case: a run's other chances do not depend on it.
-    let spurious = with(sim, |sim| {
-        let by_chance = sim.injector.as_mut().and_then(FaultInjector::spurious_wakeup);
-        sim.cut_short_wait().or(by_chance)
-    });
-    // Nothing runs between the look and the sleep: as the kernel's lock has it.
-    if word.load(Relaxed) != expected || spurious == Some(0) {
+    let ends_after = with(sim, |sim| sim.faults.wait_ends_after(sim.hw.now));
+    // Nothing runs between the look and the sleep, as under the kernel's lock.
+    if word.load(Relaxed) != expected || ends_after == Some(0) {
         charge(sim, out_of_kernel);
         return WaitOutcome::Returned;
     }
-    with(sim, |sim| {
-        let place = sim.place(address);
-        let wait = Wait::Futex { place, address, expected };
-        in_host(|| sim.futexes.push(place, sim.thread));
-        sim.begin_wait(wait, timeout);
-        if let Some(after) = spurious
+    in_kernel(sim, |sim| {
+        let (place, thread) = (sim.hw.place(address), sim.hw.thread);
+        sim.futexes.push(place, thread);
+        sim.begin_wait(Wait::Futex { place, address, expected }, timeout);
+        if let Some(after) = ends_after
             && timeout.is_none_or(|timeout| ps(timeout) > after)
         {
-            sim.threads[sim.thread].wakes_by_chance = true;
-            in_host(|| sim.set_timer(sim.thread, sim.now + after));
+            sim.threads[thread].wake_by_chance();
+            sim.set_timer(thread, sim.hw.now + after);
         }
     });
     let outcome = finish_wait(sim);
@@ -204,14 +223,34 @@ pub(crate) fn wait(
     outcome
 }
 
-/// The way into the kernel: half of a system call.
-fn into_kernel(costs: &Costs) -> Ps {
-    costs.syscall / 2
-}
-
-/// The way out of it.
-fn out_of_kernel(costs: &Costs) -> Ps {
-    costs.syscall - into_kernel(costs)
+/// Wakes up to `most` threads that sleep on a word. If none does, that costs little: Linux's
+/// `futex_wake` looks at a count before it takes the bucket's lock.
+pub(crate) fn wake(address: usize, most: usize) {
+    let sim = expect_sim("a thread is woken");
+    enter_kernel(sim, into_kernel);
+    in_turn(sim);
+    let has_sleepers = in_kernel(sim, |sim| {
+        let place = sim.hw.place(address);
+        match sim.threads[sim.hw.thread].hands_lock_to.take() {
+            Some(next) => {
+                sim.hand_lock_to(next);
+                false
+            }
+            None => sim.futexes.first(place).is_some(),
+        }
+    });
+    if has_sleepers {
+        charge(sim, |costs| costs.futex);
+        in_turn(sim);
+        in_kernel(sim, |sim| {
+            let place = sim.hw.place(address);
+            for _ in 0..most {
+                let Some(thread) = sim.futexes.pop(place) else { break };
+                sim.wake_sleeper(thread);
+            }
+        });
+    }
+    charge(sim, out_of_kernel);
 }
 
 /// The running thread spins, first come first served, until the holder of a lock hands it over: each
@@ -224,29 +263,14 @@ pub(crate) fn spin_in_queue(word: &AtomicU32, free: u32, contended: u32, site: S
     if word.load(Relaxed) != contended {
         return false;
     }
-    with(sim, |sim| {
-        let place = sim.place(address);
-        in_host(|| sim.lock_queues.push(place, sim.thread));
-        sim.in_lock_queues += 1;
+    in_kernel(sim, |sim| {
+        let place = sim.hw.place(address);
+        sim.lock_queues.push(place, sim.hw.thread);
         sim.begin_wait(Wait::LockQueue { place, free }, None);
     });
     suspend(sim, Pause::SpinsInQueue);
     access(address, size_of::<u32>(), Access::ReadModifyWrite, site);
     true
-}
-
-/// True if storing `value` frees a lock for which threads spin in a queue. Then the word is to stay as it
-/// is: the wake-up that follows hands the lock to the first of them. A wake-up without such a store hands
-/// nothing over.
-#[inline]
-pub(crate) fn hands_over(address: usize, value: u64) -> bool {
-    let Some(sim) = current() else { return false };
-    with(sim, |sim| sim.in_lock_queues > 0 && sim.begin_handover(address, value))
-}
-
-/// Threads are named from 1 on.
-pub(crate) fn this_thread(sim: NonNull<SimState>) -> ThreadId {
-    with(sim, |sim| ThreadId(sim.thread as u32 + 1))
 }
 
 /// A look at a thread through the kernel, which costs a system call.
@@ -259,88 +283,24 @@ fn look_at<R>(
     enter_kernel(sim, |costs| costs.syscall);
     in_turn(sim);
     with(sim, |sim| {
-        if sim.call_fails(call) {
-            return None;
-        }
-        let number = (thread.0 as usize).checked_sub(1)?;
-        let alive = sim.threads.get(number).is_some_and(|thread| thread.state != ThreadState::Over);
-        alive.then(|| look(sim, number))
+        let fails = sim.call_fails(call);
+        let number = sim.threads.number_of(thread).filter(|_| !fails)?;
+        Some(look(sim, number))
     })
 }
 
-pub(crate) fn cpu_time_of(sim: NonNull<SimState>, thread: ThreadId) -> Option<Duration> {
-    let look = |sim: &SimState, number| Duration::from_nanos(sim.cpu_time_of(number) / NS);
-    look_at(sim, thread, Call::CpuTime, look)
-}
-
-pub(crate) fn is_waiting(sim: NonNull<SimState>, thread: ThreadId) -> bool {
-    let waits = look_at(sim, thread, Call::ThreadState, |sim, number| {
-        let state = sim.threads[number].state;
-        matches!(state, ThreadState::Waiting { wait, .. } if !matches!(wait, Wait::LockQueue { .. }))
-    });
-    waits.unwrap_or(false)
-}
-
-/// Where threads are switched at waits alone, one that looks for work would keep all others from bringing it.
-pub(crate) fn idlers_may_spin(sim: NonNull<SimState>) -> bool {
-    with(sim, |sim| sim.profile == Profile::Futex && !sim.mode.at_waits)
-}
-
-pub(crate) fn profile(sim: NonNull<SimState>) -> Profile {
-    with(sim, |sim| sim.profile)
-}
-
-/// Suspends the running thread, whose state says that it waits.
-fn finish_wait(sim: NonNull<SimState>) -> WaitOutcome {
-    suspend(sim, Pause::Waits);
-    with(sim, |sim| {
-        let thread = &mut sim.threads[sim.thread];
-        if std::mem::take(&mut thread.timed_out) {
-            WaitOutcome::TimedOut
-        } else {
-            WaitOutcome::Returned
-        }
+pub(crate) fn cpu_time_of(thread: ThreadId) -> Option<Duration> {
+    let sim = expect_sim("a thread's CPU time is asked for");
+    look_at(sim, thread, Call::CpuTime, |sim, number| {
+        Duration::from_nanos(sim.sched.cpu_time_of(number, sim.hw.now) / NS)
     })
 }
 
-/// Wakes up to `most` threads that sleep on a word. Where none does, that costs little: Linux's
-/// `futex_wake` looks at a count before it takes the bucket's lock.
-pub(crate) fn wake(address: usize, most: usize) {
-    let sim = expect_sim("a thread is woken");
-    enter_kernel(sim, into_kernel);
-    in_turn(sim);
-    let has_sleepers = with(sim, |sim| {
-        let place = sim.place(address);
-        match sim.threads[sim.thread].hands_lock_to.take() {
-            Some(next) => {
-                in_host(|| sim.hand_lock_to(next));
-                false
-            }
-            None => sim.futexes.first(place).is_some(),
-        }
-    });
-    if has_sleepers {
-        charge(sim, |costs| costs.futex);
-        in_turn(sim);
-        wake_sleepers(sim, address, most);
-    }
-    charge(sim, out_of_kernel);
-}
-
-fn wake_sleepers(sim: NonNull<SimState>, address: usize, most: usize) {
-    with(sim, |sim| {
-        in_host(|| {
-            let place = sim.place(address);
-            for _ in 0..most {
-                let Some(thread) = sim.futexes.pop(place) else { break };
-                let by_chance = sim.injector.as_mut().and_then(FaultInjector::wakeup_delay);
-                match sim.late_wake().or(by_chance) {
-                    Some(delay) => sim.delay_wakeup(thread, delay),
-                    None => sim.now = sim.make_runnable(thread, sim.now),
-                }
-            }
-        });
-    });
+pub(crate) fn is_waiting(thread: ThreadId) -> bool {
+    let sim = expect_sim("a thread's state is asked for");
+    let waits_for =
+        look_at(sim, thread, Call::ThreadState, |sim, number| sim.threads[number].waits_for());
+    waits_for.flatten().is_some_and(|wait| !matches!(wait, Wait::LockQueue { .. }))
 }
 
 pub(crate) fn sleep(duration: Duration, site: Site) {
@@ -348,57 +308,44 @@ pub(crate) fn sleep(duration: Duration, site: Site) {
     might_sleep(sim, "sleeps", site);
     enter_kernel(sim, |costs| costs.syscall);
     in_turn(sim);
-    with(sim, |sim| sim.begin_wait(Wait::Sleep, Some(duration)));
+    in_kernel(sim, |sim| sim.begin_wait(Wait::Sleep, Some(duration)));
     finish_wait(sim);
 }
 
-pub(crate) fn yield_now(site: Site) {
-    let sim = expect_sim("a thread yields");
-    with(sim, |sim| sim.might_sleep("yields", site));
+/// The running thread makes a system call that may take it off its CPU.
+fn call_that_might_sleep(what: &str, does: &str, site: Site) -> NonNull<SimState> {
+    let sim = expect_sim(what);
+    with(sim, |sim| sim.might_sleep(does, site));
     enter_kernel(sim, |costs| costs.syscall);
     in_turn(sim);
+    sim
+}
+
+pub(crate) fn yield_now(site: Site) {
+    let sim = call_that_might_sleep("a thread yields", "yields", site);
     with(sim, |sim| sim.looks_around(1));
     suspend(sim, Pause::Yields);
 }
 
 pub(crate) fn join(thread: usize, site: Site) {
-    let sim = expect_sim("a thread is joined");
-    with(sim, |sim| sim.might_sleep("joins a thread", site));
-    enter_kernel(sim, |costs| costs.syscall);
-    in_turn(sim);
-    let over = with(sim, |sim| {
-        let over = sim.threads[thread].state == ThreadState::Over;
-        if !over {
-            in_host(|| sim.threads[thread].joiners.push(sim.thread));
+    let sim = call_that_might_sleep("a thread is joined", "joins a thread", site);
+    let waits = in_kernel(sim, |sim| {
+        let waits = !sim.threads[thread].is_over();
+        if waits {
+            let joiner = sim.hw.thread;
+            sim.threads[thread].joiners.push(joiner);
             sim.begin_wait(Wait::Join(thread), None);
         }
-        over
+        waits
     });
-    if !over {
+    if waits {
         finish_wait(sim);
     }
 }
 
 pub(crate) fn set_affinity(cpus: &CpuSet, site: Site) -> Result<(), AffinityError> {
-    let sim = expect_sim("an affinity is set");
-    with(sim, |sim| sim.might_sleep("changes its affinity", site));
-    enter_kernel(sim, |costs| costs.syscall);
-    in_turn(sim);
-    let stays = with(sim, |sim| {
-        in_host(|| {
-            if sim.call_fails(Call::Affinity) {
-                return Err(AffinityError::refused(cpus.clone(), refusal()));
-            }
-            let affinity = sim.affinity(cpus)?;
-            let cpu = sim.cpu;
-            let thread = &mut sim.threads[sim.thread];
-            thread.asked = affinity.clone();
-            thread.affinity = affinity;
-            thread.affinity_set = cpus.clone();
-            Ok(thread.may_run_on(cpu))
-        })
-    })?;
-    if !stays {
+    let sim = call_that_might_sleep("an affinity is set", "changes its affinity", site);
+    if !in_kernel(sim, |sim| sim.set_affinity(cpus))? {
         suspend(sim, Pause::Moves);
     }
     Ok(())
@@ -412,60 +359,61 @@ pub(crate) fn spawn(
     let sim = expect_sim("a thread is started");
     enter_kernel(sim, |costs| costs.syscall + costs.thread_create);
     in_turn(sim);
-    with(sim, |sim| {
-        in_host(|| {
-            let thread = sim
-                .refusal_to_start(&spec)
-                .map_or_else(|| sim.new_thread(spec, fifo_priority, body), Err);
-            let thread = thread.inspect_err(|_| {
-                sim.failed_spawns += 1;
-                sim.call_failures.note(sim.now);
-            })?;
-            sim.now = sim.make_runnable(thread, sim.now);
-            Ok(thread)
-        })
-    })
+    in_kernel(sim, |sim| sim.spawn(spec, fifo_priority, body))
 }
 
-impl SimState {
-    fn begin_handover(&mut self, address: usize, value: u64) -> bool {
-        let place = self.place(address);
-        let Some(first) = self.lock_queues.first(place) else { return false };
-        let ThreadState::Waiting { wait: Wait::LockQueue { free, .. }, .. } =
-            self.threads[first].state
-        else {
-            return false;
-        };
-        if u64::from(free) != value {
-            return false;
-        }
-        self.lock_queues.pop(place);
-        self.threads[self.thread].hands_lock_to = Some(first);
-        true
+/// The running thread is about to run the item of the function `name`, unless that is void.
+pub(crate) fn item_begins(name: &'static str, is_void: impl Fn() -> bool) {
+    let Some(sim) = current() else { return };
+    switch_point();
+    while !is_void() && with(sim, |sim| sim.is_held_by_hand()) {
+        in_kernel(sim, |sim| {
+            let (thread, since) = (sim.hw.thread, sim.hw.now);
+            sim.threads[thread].begin_wait(Wait::Item, since);
+            if let Some(hand) = &mut sim.hand {
+                hand.hold(thread);
+            }
+        });
+        suspend(sim, Pause::Waits);
     }
+    let is_void = is_void();
+    with(sim, |sim| sim.begin_item(name, is_void));
+}
 
-    /// Ends the spinning of the one who was the first in a lock's queue.
-    fn hand_lock_to(&mut self, thread: usize) {
-        self.in_lock_queues -= 1;
-        self.threads[thread].state = ThreadState::Runnable;
-        let cpu = self.threads[thread].cpu;
-        let transfer = self.memory.latency(cpu, self.cpu);
-        self.step_at(cpu, self.now + transfer);
-    }
+pub(crate) fn item_is_over() {
+    let Some(sim) = current() else { return };
+    with(sim, |sim| sim.threads[sim.hw.thread].items.pop());
+    switch_point();
+}
 
-    fn begin_wait(&mut self, wait: Wait, timeout: Option<Duration>) {
-        let since = self.now;
-        let thread = &mut self.threads[self.thread];
-        thread.state = ThreadState::Waiting { wait, since };
-        thread.timed_out = false;
-        thread.wakes_by_chance = false;
-        // Others wait for work alone, and always at the same place.
-        if self.mode.records_waits && (self.thread == 0 || !thread.items.is_empty()) {
-            in_host(|| thread.waited_at = Some(WaitedAt::here()));
+/// A place where another thread may go on, whatever is asked for.
+pub(crate) fn switch_point() {
+    let Some(sim) = current() else { return };
+    with(sim, |sim| sim.hw.now += sim.faults.stall_at_point().unwrap_or(0));
+    suspend(sim, Pause::NotNext);
+}
+
+/// On the first thread of a run by hand: lets up to `items` items begin, and time pass for `duration`. Returns when
+/// nothing can go on: how many began.
+pub(crate) fn let_run(items: u64, duration: Duration) -> u64 {
+    let sim = expect_sim("items are run by hand");
+    let begun = in_kernel(sim, |sim| {
+        let hand = sim.hand.as_mut();
+        let hand = hand.expect("items are run by hand where the simulation is by hand alone");
+        let (thread, now) = (sim.hw.thread, sim.hw.now);
+        assert!(thread == FIRST, "items are run by the test's own thread, not by an item");
+        let held = hand.give(items, ps(duration));
+        sim.threads[thread].begin_wait(Wait::Hand, now);
+        for thread in held {
+            sim.wake(thread, now);
         }
-        self.hand_sees_wait();
-        if let Some(timeout) = timeout {
-            in_host(|| self.set_timer(self.thread, since + ps(timeout)));
+        sim.items.begun()
+    });
+    suspend(sim, Pause::Waits);
+    with(sim, |sim| {
+        if let Some(hand) = &mut sim.hand {
+            hand.take_back();
         }
-    }
+        sim.items.begun() - begun
+    })
 }

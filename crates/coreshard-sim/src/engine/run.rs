@@ -1,154 +1,306 @@
-//! One turn of a CPU: which thread it runs, and until when.
+//! The loop of events, and one turn of a CPU: which thread it runs, and until when.
 #![allow(unsafe_code)]
 
-use std::ptr;
+use std::io;
+use std::ptr::NonNull;
 
+use coreshard_platform::ThreadSpec;
 use corosensei::CoroutineResult;
 
-use super::events::Event;
-use super::fault_injector::FaultInjector;
-use super::state::{EnterGuard, Pause, SimState};
-use crate::machine::{NS, Ps};
-use crate::memory::prefetch;
+use super::hand::Quiet;
+use super::hardware::Event;
+use super::settings::Settings;
+use super::state::{EnterGuard, Pause, SimState, with_current};
+use super::threads::FIRST;
+use super::view::{SimError, Stuck, View};
+use crate::machine::{Machine, NS, Ps, ps};
 use crate::profile::Profile;
-use crate::space::in_arena;
+use crate::space::{Arena, in_arena};
 
 /// A thread whose next turn is later than this is not waited for by the schedule.
 const SOON: Ps = 100_000 * NS;
 
-impl SimState {
-    /// Until when the schedule holds back the thread whose turn it is.
-    fn held_back(&mut self, cpu: usize, now: Ps) -> Option<Ps> {
-        let thread = self.cpus[cpu].current?;
-        let injector = self.injector.as_mut()?;
-        let others = self.cpus.iter().enumerate().filter_map(|(place, other)| {
-            // One that spins cannot go on before somebody else does, and one that computes will
-            // not for long.
-            let soon = other.step_at.is_some_and(|step| step < now + SOON);
-            let can = place != cpu && soon && other.spins_on.is_empty();
-            if can { other.current_or_next() } else { None }
+/// Looks at a run from outside, how often, and when next.
+pub(super) struct Watch<'a> {
+    pub(super) next: Ps,
+    pub(super) every: Ps,
+    /// An error says which rule is broken.
+    pub(super) look: &'a mut (dyn FnMut(&View<'_>) -> Result<(), String> + 'a),
+}
+
+/// A simulation that runs; dropping it ends it.
+pub(super) struct RunningSimulation {
+    sim: *mut SimState,
+    arena: NonNull<Arena>,
+}
+
+impl RunningSimulation {
+    pub(super) fn new(machine: &Machine, arena: NonNull<Arena>, settings: Settings) -> Self {
+        Self { sim: Box::into_raw(Box::new(SimState::new(machine, arena, settings))), arena }
+    }
+
+    pub(super) fn sim(&mut self) -> &mut SimState {
+        // SAFETY: made by `Box::into_raw`, and freed by `drop`; no coroutine runs.
+        unsafe { &mut *self.sim }
+    }
+
+    /// Runs to the end. Returns when the first thread was over, in nanoseconds.
+    pub(super) fn run(
+        &mut self,
+        program: impl FnOnce(),
+        mut watch: Option<Watch<'_>>,
+    ) -> Result<u64, SimError> {
+        let mut end = None;
+        let program: Box<dyn FnOnce() + '_> = Box::new(|| {
+            program();
+            end = with_current(|sim| {
+                let end = sim.hw.now;
+                sim.end_by_hand();
+                end
+            });
         });
-        injector.held_back_until(thread, cpu, now, others)
-    }
-
-    /// The host fetches what the turn after this one needs, while this one runs: with many CPUs it is in no near cache.
-    #[inline]
-    fn prefetch_next(&self) {
-        let Some(Event::Cpu(cpu)) = self.events.after_this() else { return };
-        let needs = self.cpus[cpu].needs;
-        for line in 0..4 {
-            prefetch(ptr::without_provenance::<u8>(needs.stack.wrapping_add(64 * line)));
+        // SAFETY: the closure is run, or forgotten, before this function's caller goes on: `drop`
+        // forgets all coroutines. It stays on this host thread.
+        let program: Box<dyn FnOnce() + Send + 'static> = unsafe { std::mem::transmute(program) };
+        let sim = self.sim();
+        let spec = ThreadSpec { name: "main".to_owned(), ..ThreadSpec::default() };
+        let root = sim
+            .new_thread(spec, 0, program)
+            .map_err(|error| SimError::Setup(io::Error::other(error.to_string())))?;
+        sim.wake(root, 0);
+        let mut settles_until = None;
+        while !is_over(self.sim(), &mut settles_until) {
+            let sim = self.sim();
+            look_by_hand(sim)?;
+            let Some((time, what)) = sim.hw.agenda.begin() else {
+                return Err(SimError::Deadlock(Stuck::of(sim)));
+            };
+            check(sim, time, watch.as_mut())?;
+            match what {
+                Event::Timer(thread) => {
+                    sim.timer(thread, time);
+                    sim.hw.agenda.end();
+                }
+                Event::Tick(cpu) => {
+                    sim.sched.tick(&mut sim.hw, cpu, time);
+                    sim.hw.agenda.end();
+                }
+                Event::Offline => sim.some_cpu_goes_offline(time),
+                Event::Online(cpu) => {
+                    sim.hw.agenda.end_background();
+                    sim.sched.come_online(&mut sim.hw, cpu, time);
+                }
+                Event::Line(slot) => sim.hand_out_line(slot, time),
+                // SAFETY: the simulation lives, and the reference to it is not used any more.
+                Event::Cpu(cpu) => unsafe { step(self.sim, cpu, time) },
+            }
+            let sim = self.sim();
+            if let Some(rule) = sim.broken_rule.take() {
+                return Err(SimError::Broken { rule, stuck: Stuck::of(sim) });
+            }
         }
-        self.memory.prefetch(needs.word);
+        Ok(end.unwrap_or(0) / NS)
     }
+}
 
-    /// The running CPU takes its next thread, or is idle. Ends the event that is handled.
-    fn go_on(&mut self, cpu: usize) {
-        match self.switch_in(cpu, self.now) {
-            Some(begin) => self.step_on(cpu, begin),
-            None => self.events.end(),
+impl Drop for RunningSimulation {
+    fn drop(&mut self) {
+        // SAFETY: made by `Box::into_raw` in `new`, and freed here alone.
+        let mut sim = unsafe { Box::from_raw(self.sim) };
+        for body in sim.threads.bodies() {
+            // SAFETY: what is on the stack is forgotten, as a leak is; nothing resumes it.
+            unsafe { body.force_reset() };
+        }
+        drop(sim);
+        // SAFETY: the simulation's own reference, dropped once.
+        unsafe { Arena::end_simulation(self.arena) };
+    }
+}
+
+/// True when the program has returned, and no thread is left that goes on by itself or wakes soon enough.
+fn is_over(sim: &SimState, settles_until: &mut Option<Ps>) -> bool {
+    let alive = sim.threads.alive();
+    if !sim.threads[FIRST].is_over() || alive > 0 && sim.hw.agenda.has_busy_cpus() {
+        return false;
+    }
+    let settles_until =
+        *settles_until.get_or_insert(sim.last_time.saturating_add(ps(sim.settings.settle)));
+    let soon = sim.hw.agenda.first_time().is_some_and(|time| time < settles_until);
+    alive == 0 || !(sim.hw.agenda.has_timers() && soon)
+}
+
+/// If the run is by hand, between two events: lets the first thread go on, or an item begin, if nothing else can.
+fn look_by_hand(sim: &mut SimState) -> Result<(), SimError> {
+    let Some(hand) = &mut sim.hand else { return Ok(()) };
+    let until = hand.until();
+    let (first, next) = (&sim.threads[FIRST], sim.hw.agenda.first_time());
+    let may_go_on = sim.hw.agenda.has_busy_cpus() || next.is_some_and(|next| next <= until);
+    if first.is_over() || may_go_on {
+        return Ok(());
+    }
+    sim.hw.now = sim.hw.now.max(until);
+    sim.last_time = sim.last_time.max(until);
+    match hand.when_quiet(first) {
+        Quiet::FirstGoesOn => sim.wake(FIRST, until),
+        Quiet::ItemBegins(thread) => sim.wake(thread, sim.hw.now),
+        Quiet::InVain if next.is_none() => return Err(SimError::Deadlock(Stuck::of(sim))),
+        Quiet::InVain => {
+            let rule = "the test's own thread waits for what cannot come now: no item is left to run, and virtual \
+                        time passes by advance alone"
+                .to_owned();
+            return Err(SimError::Broken { rule, stuck: Stuck::of(sim) });
+        }
+    };
+    Ok(())
+}
+
+/// Checks, as an event of this time begins, whether the run may go on.
+fn check(sim: &mut SimState, time: Ps, watch: Option<&mut Watch<'_>>) -> Result<(), SimError> {
+    if sim.hw.agenda.is_idle() {
+        return Err(SimError::Deadlock(Stuck::of(sim)));
+    }
+    // No event of its own: that would be seen in the run.
+    if let Some(watch) = watch.filter(|watch| time >= watch.next) {
+        watch.next = time + watch.every;
+        sim.last_time = sim.last_time.max(time);
+        if let Err(rule) = (watch.look)(&View { sim, now_ns: time / NS }) {
+            return Err(SimError::Broken { rule, stuck: Stuck::of(sim) });
         }
     }
-
-    fn step_on(&mut self, cpu: usize, time: Ps) {
-        self.cpus[cpu].clock = time;
-        self.cpus[cpu].step_at = Some(time);
-        self.busy_cpus += 1;
-        self.events.end_with(time, Event::Cpu(cpu));
+    if sim.is_to_stop() {
+        // What its threads do as they are unwound is the end of it.
+        sim.settings.stop = None;
+        return Err(SimError::Stopped);
     }
+    if time > ps(sim.settings.time_limit) {
+        return Err(SimError::TimeLimit(Stuck::of(sim)));
+    }
+    if sim.resumes > sim.settings.turn_limit {
+        let turns = sim.settings.turn_limit;
+        let rule = format!("the simulated program came to no end within {turns} turns");
+        return Err(SimError::Broken { rule, stuck: Stuck::of(sim) });
+    }
+    Ok(())
+}
+
+/// Until when the schedule holds back the thread whose turn it is.
+fn held_back(sim: &mut SimState, cpu: usize, now: Ps) -> Option<Ps> {
+    let thread = sim.sched.current(cpu)?;
+    let others = (0..sim.hw.agenda.cpus()).filter_map(|other| {
+        // One that spins cannot go on before another does, and one that computes will
+        // not for long.
+        let soon = sim.hw.agenda.next_step(other).is_some_and(|step| step < now + SOON);
+        let can = other != cpu && soon && !sim.hw.spinning.is_asleep(other);
+        if can { sim.sched.current_or_next(other) } else { None }
+    });
+    sim.faults.held_back_until(thread, cpu, now, others)
+}
+
+/// The running CPU takes its next thread, or is idle. Ends the event that is handled.
+fn take_next(sim: &mut SimState, cpu: usize) {
+    let now = sim.hw.now;
+    sim.switch_out(cpu, now);
+    match sim.sched.switch_in(&mut sim.hw, cpu, now) {
+        Some(begin) => sim.hw.agenda.step_on(cpu, begin),
+        None => sim.hw.agenda.end(),
+    }
+}
+
+/// A CPU goes on. Returns the thread that it runs now; `None` if there is none, and the event is over.
+fn begin_turn(sim: &mut SimState, cpu: usize, time: Ps) -> Option<usize> {
+    let Some(slept) = sim.hw.begin_step(cpu, time) else {
+        sim.hw.agenda.end();
+        return None;
+    };
+    sim.last_time = sim.last_time.max(time);
+    if let Some(slept) = slept
+        && let Some(thread) = sim.sched.current(cpu)
+    {
+        sim.threads[thread].turns_over = slept.turns;
+        sim.threads[thread].is_interrupted |= slept.is_interrupted;
+    }
+    let late = held_back(sim, cpu, time);
+    if let Some(later) = late.or_else(|| sim.faults.stall().map(|stall| time + stall)) {
+        sim.hw.agenda.step_on(cpu, later);
+        return None;
+    }
+    sim.hw.prefetch_next();
+    let preemptible = sim.settings.profile == Profile::Futex;
+    let stays = sim.sched.current(cpu).is_some()
+        && !(preemptible && sim.must_leave() && !sim.sched.goes_on(cpu, time));
+    if !stays {
+        sim.switch_out(cpu, time);
+        match sim.sched.switch_in(&mut sim.hw, cpu, time) {
+            Some(begin) if begin < sim.hw.agenda.next_time() => sim.hw.now = begin,
+            Some(begin) => {
+                sim.hw.agenda.step_on(cpu, begin);
+                return None;
+            }
+            None => {
+                sim.hw.agenda.end();
+                return None;
+            }
+        }
+    }
+    let number = sim.sched.current(cpu).expect("a CPU that goes on has a thread");
+    let leaves = if preemptible { sim.sched.preempts_at(cpu) } else { Ps::MAX };
+    let limit = leaves.min(sim.hw.now.saturating_add(sim.faults.turn()));
+    sim.hw.begin_turn(number, limit);
+    let thread = &sim.threads[number];
+    if let Some(pulse) = &sim.settings.pulse {
+        pulse.turn(number, thread.item());
+    }
+    sim.resumes += 1;
+    sim.suspender = thread.suspender;
+    Some(number)
 }
 
 /// A CPU goes on: its thread runs until it pauses.
 ///
 /// # Safety
-/// The simulation lives, and nobody has a reference to it.
-pub(super) unsafe fn step(sim: *mut SimState, cpu: usize, time: Ps) {
+/// The simulation lives, and there is no reference to it.
+unsafe fn step(sim: *mut SimState, cpu: usize, time: Ps) {
     // SAFETY: by this function's contract; the reference ends before the coroutine is resumed.
     let c = unsafe { &mut *sim };
-    if c.cpus[cpu].step_at != Some(time) {
-        c.events.end();
-        return;
-    }
-    c.cpus[cpu].step_at = None;
-    c.busy_cpus -= 1;
-    c.cpu = cpu;
-    c.now = time;
-    c.last_time = c.last_time.max(time);
-    c.stop_spinning(cpu);
-    c.end_looking(cpu, time);
-    if let Some(until) = c.held_back(cpu, time) {
-        return c.step_on(cpu, until);
-    }
-    if let Some(stall) = c.injector.as_mut().and_then(FaultInjector::stall) {
-        return c.step_on(cpu, time + stall);
-    }
-    c.prefetch_next();
-    let preemptible = c.profile == Profile::Futex;
-    if c.cpus[cpu].current.is_none() || (preemptible && c.must_leave() && !c.goes_on(cpu, time)) {
-        c.switch_out(cpu, time);
-        match c.switch_in(cpu, time) {
-            None => return c.events.end(),
-            Some(begin) if begin >= c.events.next_time() => return c.step_on(cpu, begin),
-            Some(begin) => c.now = begin,
-        }
-    }
-    let number = c.cpus[cpu].current.expect("a CPU that goes on has a thread");
-    c.thread = number;
-    c.spin_detector = c.cpus[cpu].spin_detector;
-    let leaves = if preemptible { c.cpus[cpu].preempts_at() } else { Ps::MAX };
-    let turn = c.injector.as_mut().map_or(Ps::MAX, FaultInjector::turn);
-    c.horizon = c.events.next_time().min(leaves).min(c.now.saturating_add(turn));
-    c.accesses_in_turn = 0;
-    if c.mode.at_waits {
-        c.horizon = Ps::MAX;
-    }
-    if let Some(pulse) = &c.pulse {
-        pulse.turn(number, c.item_of(number));
-    }
-    c.pauses += 1;
-    c.trace_hash = c.trace_hash.rotate_left(7) ^ c.now ^ (number as u64) << 48;
-    let (arena, thread) = (c.arena(), &mut c.threads[number]);
-    c.suspender = thread.suspender;
+    let Some(number) = begin_turn(c, cpu, time) else { return };
+    let arena = c.arena();
     // Boxed, so it stays where it is when threads are added.
-    let body: *mut _ = &mut **thread.body.as_mut().expect("a thread that runs has a body");
+    let body: *mut _ =
+        &mut **c.threads[number].body.as_mut().expect("a thread that runs has a body");
     let result = {
         let _inside = EnterGuard::new(sim);
-        // SAFETY: the arena and the coroutine live; the coroutine is resumed by nobody else.
+        // SAFETY: the arena and the coroutine live; nothing else resumes the coroutine.
         unsafe { in_arena(arena, || (*body).resume(())) }
     };
     // SAFETY: the coroutine is suspended or over, so this is the only reference again.
-    let c = unsafe { &mut *sim };
-    if matches!(result, CoroutineResult::Return(())) {
-        c.wait_for_loaded();
-    }
-    c.cpus[cpu].spin_detector = c.spin_detector;
-    c.cpus[cpu].clock = c.now;
-    c.cpus[cpu].needs = c.needs;
-    match (result, c.pause) {
-        (CoroutineResult::Return(()), _) => {
-            c.finish_thread(number);
-            c.switch_out(cpu, c.now);
-            c.go_on(cpu);
-        }
+    end_turn(unsafe { &mut *sim }, cpu, number, result);
+}
+
+/// A CPU's thread has paused.
+fn end_turn(sim: &mut SimState, cpu: usize, thread: usize, result: CoroutineResult<(), ()>) {
+    let CoroutineResult::Yield(()) = result else {
+        sim.hw.wait_for_loaded();
+        sim.hw.end_turn();
+        sim.finish_thread(thread);
+        return take_next(sim, cpu);
+    };
+    sim.hw.end_turn();
+    let now = sim.hw.now;
+    match sim.pause {
         // If it is to make room for another, it does so at its next turn: not before its time.
-        (CoroutineResult::Yield(()), Pause::NotNext) => c.step_on(cpu, c.now),
-        (CoroutineResult::Yield(()), Pause::Spins { until }) => {
-            c.step_on(cpu, until);
+        Pause::NotNext => sim.hw.agenda.step_on(cpu, now),
+        Pause::Spins { until } => {
+            sim.hw.agenda.step_on(cpu, until);
             // It may go on sooner.
-            c.cpus[cpu].clock = c.now;
+            sim.hw.agenda.set_clock(cpu, now);
         }
-        // Whoever hands the lock over, or the line, starts this CPU again.
-        (CoroutineResult::Yield(()), Pause::SpinsInQueue | Pause::AwaitsLine) => c.events.end(),
-        (CoroutineResult::Yield(()), Pause::Preempted) if c.goes_on(cpu, c.now) => {
-            c.step_on(cpu, c.now);
+        // The CPU that hands the lock over, or the line's arbiter, starts this CPU again.
+        Pause::SpinsInQueue | Pause::AwaitsLine => sim.hw.agenda.end(),
+        Pause::Preempted if sim.sched.goes_on(cpu, now) => sim.hw.agenda.step_on(cpu, now),
+        Pause::Yields if sim.sched.yields_to_none(cpu, now) => {
+            let takes = sim.hw.noise.call(sim.hw.costs.look_for_others());
+            sim.hw.agenda.step_on(cpu, now + takes);
         }
-        (CoroutineResult::Yield(()), Pause::Yields) if c.yields_to_nobody(cpu, c.now) => {
-            let takes = c.call_takes(c.costs.look_for_others());
-            c.step_on(cpu, c.now + takes);
-        }
-        (CoroutineResult::Yield(()), _) => {
-            c.switch_out(cpu, c.now);
-            c.go_on(cpu);
-        }
+        Pause::Waits | Pause::Yields | Pause::Preempted | Pause::Moves => take_next(sim, cpu),
     }
 }

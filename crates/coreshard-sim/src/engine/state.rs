@@ -1,35 +1,26 @@
-//! The state of a simulation.
+//! The state of a simulation, how simulated code reaches it, and how it suspends itself.
 #![allow(unsafe_code)]
 
 use std::cell::Cell;
-use std::collections::HashMap;
 use std::ptr::{self, NonNull};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
-use coreshard_platform::LocalKey;
-use coreshard_topology::{CpuId, CpuSet, NodeId};
+use coreshard_platform::{Fields, LocalKey, ThreadId};
+use coreshard_topology::{CpuId, NodeId};
 
-use super::allowance::Allowance;
-use super::call_failures::CallFailures;
-use super::cpu::{Cpu, Needs};
-use super::events::{Event, Events};
-use super::fault_injector::FaultInjector;
+use super::faults::{Call, FaultInjector};
+use super::hand::Hand;
+use super::hardware::{Event, Hardware, LOOKS};
 use super::inheritance::Inheritance;
-use super::item_counts::ItemCounts;
-use super::mode::Mode;
-use super::noise::Noise;
-use super::pulse::Pulse;
-use super::spin_detector::SpinDetector;
-use super::store_buffers::StoreBuffers;
-use super::thread::{Suspender, Thread};
+use super::items::Items;
+use super::scheduler::Scheduler;
+use super::settings::Settings;
+use super::threads::{FIRST, HeldLock, Suspender, Threads, Wait};
 use super::wait_queues::WaitQueues;
-use crate::machine::{Costs, Machine, Ps};
-use crate::memory::{Access, ByPlace, Memory, Outcome, Place, Source};
+use crate::machine::{Machine, Ps};
+use crate::memory::Access;
 use crate::profile::Profile;
-use crate::random::mix;
-use crate::report::{Recorded, Recorder};
-use crate::site::Site;
+use crate::report::Site;
 use crate::space::{Arena, in_host};
 
 thread_local! {
@@ -40,6 +31,22 @@ thread_local! {
 #[inline]
 pub(crate) fn current() -> Option<NonNull<SimState>> {
     NonNull::new(CURRENT.get())
+}
+
+/// The simulation whose code runs on this host thread.
+///
+/// # Panics
+/// If there is none; `what` says what was tried.
+pub(crate) fn expect_sim(what: &str) -> NonNull<SimState> {
+    current().unwrap_or_else(|| panic!("{what} on the simulated machine, outside a simulation"))
+}
+
+/// As [`with`], on the simulation whose code runs on this host thread.
+///
+/// # Panics
+/// If there is none; `what` says what was tried.
+pub(crate) fn expect<R>(what: &str, act: impl FnOnce(&mut SimState) -> R) -> R {
+    with(expect_sim(what), act)
 }
 
 /// While this guard lives, `current` is its simulation.
@@ -57,11 +64,61 @@ impl Drop for EnterGuard {
     }
 }
 
-/// Loads in a row after which a thread is taken for one that spins, where threads are switched at waits alone.
-const LOOKS: u32 = 2_000;
-/// Accesses of any kind after which it is, too: it may try something again and again.
-const MOST_ACCESSES_IN_TURN: u32 = 500_000;
-/// Accesses after which it is told that the run goes on.
+/// Calls `act` with the simulation's state. `act` does not suspend, and runs no simulated code.
+#[inline]
+pub(crate) fn with<R>(mut sim: NonNull<SimState>, act: impl FnOnce(&mut SimState) -> R) -> R {
+    // SAFETY: one thread runs a simulation, and simulated code is suspended while the engine
+    // runs, so this is the only reference, for as long as `act` lasts.
+    act(unsafe { sim.as_mut() })
+}
+
+/// As [`with`]; what `act` allocates is not the simulated program's.
+#[inline]
+pub(crate) fn in_kernel<R>(sim: NonNull<SimState>, act: impl FnOnce(&mut SimState) -> R) -> R {
+    with(sim, |sim| in_host(|| act(sim)))
+}
+
+/// As [`with`], if simulated code runs on this host thread.
+#[inline]
+pub(crate) fn with_current<R>(act: impl FnOnce(&mut SimState) -> R) -> Option<R> {
+    current().map(|sim| with(sim, act))
+}
+
+/// Suspends the running virtual thread; the engine resumes it later.
+pub(super) fn suspend(sim: NonNull<SimState>, pause: Pause) {
+    // SAFETY: the simulation lives while simulated code runs, and no reference into it is held here: the
+    // engine changes it meanwhile. The suspender belongs to the running coroutine.
+    unsafe {
+        let on_stack = 0_u8;
+        (*sim.as_ptr()).hw.needs.stack = (&raw const on_stack).addr();
+        (*sim.as_ptr()).pause = pause;
+        let suspender = (*sim.as_ptr()).suspender;
+        (*suspender).suspend(());
+    }
+}
+
+/// Returns when it is the running CPU's turn.
+#[inline]
+pub(super) fn in_turn(sim: NonNull<SimState>) {
+    with(sim, |sim| sim.hw.wait_for_loaded());
+    turn(sim);
+}
+
+/// Returns when it is the running CPU's turn to access a word.
+#[inline]
+pub(super) fn in_turn_for(sim: NonNull<SimState>, address: usize) {
+    with(sim, |sim| sim.hw.needs.word = address);
+    turn(sim);
+}
+
+#[inline]
+fn turn(sim: NonNull<SimState>) {
+    if with(sim, |sim| sim.hw.now >= sim.hw.agenda.horizon()) {
+        suspend(sim, Pause::NotNext);
+    }
+}
+
+/// Accesses after which the pulse has another beat.
 const BEAT_EVERY: u32 = 64;
 
 /// Why a thread gave the host thread back to the engine.
@@ -73,7 +130,7 @@ pub(super) enum Pause {
     Waits,
     /// It lets others run.
     Yields,
-    /// Its slice is over, or somebody is to run at once.
+    /// Its slice is over, or another thread is to run at once.
     Preempted,
     /// It spins on a line, and goes on when that is written, or at this time.
     Spins { until: Ps },
@@ -86,392 +143,363 @@ pub(super) enum Pause {
 }
 
 /// All that a simulation consists of.
+///
+/// The parts do not know this root. It hands each the parts below it: the hardware knows none, the scheduler knows the
+/// hardware, and locks that lend priority know both.
 pub(crate) struct SimState {
-    /// The time of the CPU that runs.
-    pub(super) now: Ps,
-    /// Until when that CPU need not look whether others are earlier.
-    pub(super) horizon: Ps,
-    /// The CPU that runs.
-    pub(super) cpu: usize,
-    /// The thread that runs.
-    pub(super) thread: usize,
-    pub(super) spin_detector: SpinDetector,
-    /// The last access was a store that failed.
-    pub(super) store_failed: bool,
-    /// What the thread that was suspended last needs when it goes on.
-    pub(super) needs: Needs,
-    pub(super) pause: Pause,
-    pub(super) suspender: Suspender,
-    pub(super) memory: Memory,
-    pub(super) events: Events,
-    pub(super) costs: Costs,
-    /// `None` where costs are the same each time.
-    pub(super) noise: Option<Noise>,
-    pub(super) profile: Profile,
-    pub(super) cpus: Vec<Cpu>,
-    /// Idle CPUs, a bit for each.
-    pub(super) idle: Box<[u64]>,
-    /// CPUs for which fair threads wait, a bit for each.
-    pub(super) crowded: Box<[u64]>,
-    /// Offline CPUs, a bit for each.
-    pub(super) offline: Box<[u64]>,
-    pub(super) all_cpus: Box<[u64]>,
-    /// Events that are no part of the program: where there are no others, the program is deadlocked.
-    pub(super) background: usize,
-    /// How far ahead the program's clock is.
-    pub(super) clock_ahead: Ps,
-    /// Threads in run queues.
-    pub(super) queued: usize,
-    pub(super) threads: Vec<Thread>,
-    /// Threads that have not ended.
-    pub(super) alive: usize,
-    /// CPUs that go on, are about to, or spin: while there are none, only timers are left.
-    pub(super) busy_cpus: usize,
+    pub(super) settings: Settings,
+    pub(crate) hw: Hardware,
+    pub(super) sched: Scheduler,
+    pub(super) threads: Threads,
+    pub(super) faults: FaultInjector,
     pub(super) futexes: WaitQueues,
-    pub(super) inheritance: Inheritance,
     /// Threads that spin in the queues of locks, by the lock's word.
     pub(super) lock_queues: WaitQueues,
-    pub(super) in_lock_queues: usize,
-    /// CPUs that spin, by the line that they look at.
-    pub(super) spinners: ByPlace<Vec<usize>>,
-    pub(super) arena: NonNull<Arena>,
-    pub(super) online: CpuSet,
-    /// By CPU number: its index in `cpus`.
-    pub(super) index_of_cpu: Vec<Option<u32>>,
-    pub(super) node_ids: Vec<NodeId>,
-    pub(super) recorder: Option<Box<Recorder>>,
-    pub(super) store_buffers: StoreBuffers,
-    /// `None` where no faults are injected.
-    pub(super) injector: Option<FaultInjector>,
-    pub(super) trace_hash: u64,
-    pub(super) accesses: u64,
-    pub(super) misses: u64,
-    pub(super) pauses: u64,
-    pub(super) context_switches: u64,
-    pub(super) wakeups: u64,
-    pub(super) ipis: u64,
+    pub(super) inheritance: Inheritance,
+    pub(crate) items: Items,
+    /// If the run is by hand, until the program is over.
+    pub(super) hand: Option<Hand>,
+    pub(super) pause: Pause,
+    pub(super) suspender: Suspender,
+    /// Times that a thread was resumed.
+    pub(super) resumes: u64,
     /// Threads that a panic has ended.
     pub(super) panicked: usize,
-    /// Threads that could not be started.
-    pub(super) failed_spawns: usize,
-    /// Calls that fail by their number.
-    pub(super) call_failures: CallFailures,
+    /// The time of the last event.
     pub(super) last_time: Ps,
-    /// Read-side sections that threads are inside of.
-    pub(super) readings: u64,
     /// A rule that the program has broken: the run ends.
     pub(super) broken_rule: Option<String>,
-    pub(super) mode: Mode,
-    /// Loads in a row, with nothing else done.
-    pub(super) looks: u32,
-    /// Accesses since the running thread came on.
-    pub(super) accesses_in_turn: u32,
-    pub(super) items: ItemCounts,
-    /// There where the run is by hand, until the program is over.
-    pub(super) hand: Option<Allowance>,
-    pub(super) pulse: Option<Arc<Pulse>>,
-    /// True once the run is to be ended.
-    pub(super) stop: Option<Arc<AtomicBool>>,
-    /// Where memory is uniform: the words that are waited for, by address, in the order of first use.
-    pub(super) words: HashMap<usize, u64>,
+    arena: NonNull<Arena>,
+    node_ids: Vec<NodeId>,
+    /// How far ahead the program's clock is.
+    clock_ahead: Ps,
+    /// Read-side sections that threads are inside of.
+    readings: u64,
 }
 
 impl SimState {
-    pub(super) fn new(
-        machine: &Machine,
-        arena: NonNull<Arena>,
-        seed: u64,
-        profile: Profile,
-        recorder: Option<Box<Recorder>>,
-    ) -> Self {
+    pub(super) fn new(machine: &Machine, arena: NonNull<Arena>, mut settings: Settings) -> Self {
+        settings.at_waits |= settings.by_hand;
         // SAFETY: the arena lives as long as the simulation.
         let arena_start = unsafe { arena.as_ref() }.start();
-        let topology = machine.topology();
-        let cpus = Cpu::all(machine);
-        let mut idle = vec![0_u64; cpus.len().div_ceil(64)];
-        (0..cpus.len()).for_each(|cpu| idle[cpu / 64] |= 1 << (cpu % 64));
-        let highest = topology.online().last().map_or(0, CpuId::index);
-        let mut index_of_cpu = vec![None; highest + 1];
-        for (index, cpu) in topology.cpus().iter().enumerate() {
-            index_of_cpu[cpu.id.index()] = u32::try_from(index).ok();
+        let mut hw = Hardware::new(machine, arena_start, &settings);
+        let cpus = machine.topology().cpus().len();
+        let mut faults = FaultInjector::new(settings.faults, settings.seed, cpus);
+        if let Some(first) = faults.next_offline() {
+            hw.agenda.push_background(first, Event::Offline);
         }
         Self {
-            now: 0,
-            horizon: 0,
-            cpu: 0,
-            thread: 0,
-            spin_detector: SpinDetector::default(),
-            store_failed: false,
-            needs: Needs::default(),
+            sched: Scheduler::new(machine, &settings, hw.costs.slice),
+            hw,
+            threads: Threads::default(),
+            faults,
+            futexes: WaitQueues::default(),
+            lock_queues: WaitQueues::default(),
+            inheritance: Inheritance::default(),
+            items: Items::default(),
+            hand: settings.by_hand.then(Hand::default),
             pause: Pause::NotNext,
             suspender: ptr::null(),
-            memory: Memory::new(machine, arena_start, seed),
-            store_buffers: StoreBuffers::new(cpus.len()),
-            events: Events::new(seed),
-            costs: profile.apply(machine.costs()),
-            noise: machine.costs().variation.map(|of| Noise::new(of, seed)),
-            profile,
-            cpus,
-            crowded: vec![0; idle.len()].into(),
-            offline: vec![0; idle.len()].into(),
-            all_cpus: idle.clone().into(),
-            idle: idle.into(),
-            background: 0,
-            clock_ahead: 0,
-            queued: 0,
-            threads: Vec::new(),
-            alive: 0,
-            busy_cpus: 0,
-            futexes: WaitQueues::default(),
-            inheritance: Inheritance::default(),
-            lock_queues: WaitQueues::default(),
-            in_lock_queues: 0,
-            spinners: ByPlace::default(),
-            arena,
-            online: topology.online().clone(),
-            index_of_cpu,
-            node_ids: topology.node_ids().to_vec(),
-            recorder,
-            injector: None,
-            trace_hash: mix(seed),
-            accesses: 0,
-            misses: 0,
-            pauses: 0,
-            context_switches: 0,
-            wakeups: 0,
-            ipis: 0,
+            resumes: 0,
             panicked: 0,
-            failed_spawns: 0,
-            call_failures: CallFailures::new(None),
             last_time: 0,
-            readings: 0,
             broken_rule: None,
-            mode: Mode::default(),
-            looks: 0,
-            accesses_in_turn: 0,
-            items: ItemCounts::default(),
-            hand: None,
-            pulse: None,
-            stop: None,
-            words: HashMap::new(),
+            arena,
+            node_ids: machine.topology().node_ids().to_vec(),
+            clock_ahead: 0,
+            readings: 0,
+            settings,
         }
-    }
-
-    /// What a call into the kernel, a wake-up or a switch takes this time.
-    pub(super) fn call_takes(&mut self, cost: Ps) -> Ps {
-        self.noise.as_mut().map_or(cost, |noise| noise.call(cost))
-    }
-
-    /// What the exit from an idle state takes this time.
-    pub(super) fn exit_takes(&mut self, cost: Ps) -> Ps {
-        self.noise.as_mut().map_or(cost, |noise| noise.exit(cost))
-    }
-
-    /// The running thread runs for `time`.
-    #[inline]
-    pub(super) fn run_for(&mut self, time: Ps) {
-        self.now += time;
-        self.interrupt(time);
-    }
-
-    /// The running thread has run for `time`, and its CPU was interrupted meanwhile.
-    #[inline]
-    pub(super) fn interrupt(&mut self, time: Ps) {
-        if let Some(noise) = &mut self.noise {
-            self.now += noise.interruptions(time);
-        }
-    }
-
-    /// The clock that the program reads.
-    pub(crate) fn read_clock(&mut self) -> Ps {
-        let jump = self.injector.as_mut().and_then(FaultInjector::clock_jump);
-        self.clock_ahead += jump.unwrap_or(0);
-        self.now + self.clock_ahead
-    }
-
-    pub(crate) fn cpu_id(&self) -> CpuId {
-        self.cpus[self.cpu].id
-    }
-
-    pub(crate) fn local(&mut self, key: LocalKey) -> &mut *mut () {
-        &mut self.threads[self.thread].locals[key as usize]
     }
 
     pub(crate) fn arena(&self) -> *mut Arena {
         self.arena.as_ptr()
     }
 
-    /// The number of the thread that runs.
-    pub(crate) fn thread(&self) -> usize {
-        self.thread
+    pub(crate) const fn profile(&self) -> Profile {
+        self.settings.profile
     }
 
-    pub(crate) fn recorder(&mut self) -> Option<&mut Recorder> {
-        self.recorder.as_deref_mut()
+    /// The name of the thread that runs: its number, from 1 on.
+    pub(crate) const fn thread_id(&self) -> ThreadId {
+        ThreadId(self.hw.thread as u32 + 1)
     }
 
-    #[inline]
-    pub(crate) fn place(&mut self, address: usize) -> Place {
-        if self.mode.uniform_memory { self.word_at(address) } else { self.memory.place(address) }
+    pub(crate) fn cpu_id(&self) -> CpuId {
+        self.sched.id_of(self.hw.cpu)
     }
 
-    /// Where memory is uniform: words are told apart, and named, by the order of their first use.
-    fn word_at(&mut self, address: usize) -> Place {
-        let next = self.words.len() as u64;
-        Place::outside(in_host(|| *self.words.entry(address).or_insert(next)))
+    pub(crate) fn local(&mut self, key: LocalKey) -> &mut *mut () {
+        &mut self.threads[self.hw.thread].locals[key as usize]
     }
 
-    /// Where memory is uniform: the running CPU accesses some of it.
-    pub(super) fn touch_anywhere(&mut self, access: Access) {
-        self.now += self.costs.compute
-            + match access {
-                Access::Load | Access::Store => self.costs.l1_hit,
-                _ => self.costs.atomic,
-            };
-        let access = access.near();
-        self.looks = if access == Access::Load { self.looks + 1 } else { 0 };
-        self.accesses += 1;
-        self.accesses_in_turn += 1;
-        if self.accesses_in_turn.is_multiple_of(BEAT_EVERY)
-            && let Some(pulse) = &self.pulse
-        {
-            pulse.beat();
+    /// The clock that the program reads.
+    pub(crate) fn read_clock(&mut self) -> Ps {
+        self.clock_ahead += self.faults.clock_jump().unwrap_or(0);
+        self.hw.now + self.clock_ahead
+    }
+
+    /// Counts a call of the running thread. True if it is to fail.
+    pub(crate) fn call_fails(&mut self, call: Call) -> bool {
+        self.faults.call_fails(call, self.hw.now)
+    }
+
+    /// If threads are switched at waits alone, a worker that looked for work would keep all others from bringing it.
+    pub(crate) fn idlers_may_spin(&self) -> bool {
+        self.settings.profile == Profile::Futex && !self.settings.at_waits
+    }
+
+    pub(crate) fn begin_reading(&mut self) {
+        self.readings += 1;
+    }
+
+    pub(crate) fn end_reading(&mut self) {
+        self.readings -= 1;
+    }
+
+    /// True if no read-side section is open. Every CPU passes a barrier, the running thread's among them.
+    pub(crate) fn try_grace_period(&mut self) -> bool {
+        self.drain_own_stores();
+        self.readings == 0
+    }
+
+    /// Lays fresh pages on a node. False if a node is asked for and there is none of that
+    /// number: then they lie where they are touched first.
+    pub(crate) fn renew(&mut self, address: usize, bytes: usize, node: Option<NodeId>) -> bool {
+        let index = node.and_then(|node| self.node_ids.iter().position(|known| *known == node));
+        let start = self.hw.memory.place(address);
+        self.hw.memory.renew(start, bytes, index.map(|index| index as u16));
+        node.is_none() || index.is_some()
+    }
+
+    /// Notes which fields lie at an address.
+    pub(crate) fn describe<T: Fields>(&mut self, address: usize) {
+        let place = self.hw.place(address);
+        if let Some(recorder) = &mut self.hw.recorder {
+            in_host(|| recorder.describe::<T>(place));
         }
-        self.trace_hash =
-            (self.trace_hash.rotate_left(5) ^ access as u64 ^ self.now.rotate_left(32))
-                .wrapping_mul(0x517C_C1B7_2722_0A95)
-                .wrapping_add(self.cpu as u64);
     }
 
-    /// True if the running thread looks at memory again and again, and so is to let others go first.
-    pub(super) fn spins_by_looking(&mut self) -> bool {
-        let spins = self.mode.at_waits
-            && (self.looks > LOOKS || self.accesses_in_turn > MOST_ACCESSES_IN_TURN);
+    /// Notes that a block of memory is given back.
+    pub(super) fn release(&mut self, address: usize, bytes: usize) {
+        let place = self.hw.place(address);
+        if let Some(recorder) = &mut self.hw.recorder {
+            in_host(|| recorder.release(place, bytes));
+        }
+    }
+
+    /// Notes that what the running thread does from here on is measured, or is not.
+    pub(crate) fn measure(&mut self, measured: bool) {
+        let thread = self.hw.thread;
+        if let Some(recorder) = &mut self.hw.recorder {
+            in_host(|| recorder.measure(thread, measured));
+        }
+    }
+
+    /// True if a CPU goes on while the lines of its stores are on their way.
+    pub(crate) fn stores_run_ahead(&self) -> bool {
+        self.hw.memory.has_several_misses()
+    }
+
+    pub(crate) fn drain_own_stores(&mut self) {
+        self.hw.drain_stores(self.hw.cpu);
+    }
+
+    /// The running thread accesses memory, at its CPU's turn. True if it is to let others go first.
+    #[inline]
+    pub(super) fn access(
+        &mut self,
+        address: usize,
+        bytes: usize,
+        access: Access,
+        site: Site,
+    ) -> bool {
+        if self.hw.has_uniform_memory() {
+            let accesses = self.hw.touch_anywhere(access);
+            if accesses.is_multiple_of(BEAT_EVERY)
+                && let Some(pulse) = &self.settings.pulse
+            {
+                pulse.beat();
+            }
+        } else {
+            let arbitrates = self.hw.memory.arbitrates();
+            let granted =
+                if arbitrates { self.threads[self.hw.thread].granted.take() } else { None };
+            self.hw.access(address, bytes, access, granted, site);
+            // A CPU with buffered stores may stall, so that others come between this load and the stores before it.
+            // That order is what breaks programs.
+            if access == Access::Load && self.hw.has_buffered_stores() {
+                self.hw.now += self.faults.stall_after_load().unwrap_or(0);
+            }
+        }
+        let spins = self.hw.spins_by_looking();
         if spins {
-            self.looks = 0;
-            self.accesses_in_turn = 0;
             self.looks_around(LOOKS);
         }
         spins
     }
 
-    /// Lays fresh pages on a node. False where a node is asked for and there is none of that
-    /// number: then they lie where they are touched first.
-    pub(crate) fn renew(&mut self, address: usize, bytes: usize, node: Option<NodeId>) -> bool {
-        let index = node.and_then(|node| self.node_ids.iter().position(|known| *known == node));
-        let start = self.memory.place(address);
-        self.memory.renew(start, bytes, index.map(|index| index as u16));
-        node.is_none() || index.is_some()
+    /// True if storing `value` frees a lock for which threads spin in a queue. Then the word is to stay as it
+    /// is: the wake-up that follows hands the lock to the first of them. A wake-up without such a store hands
+    /// nothing over.
+    #[inline]
+    pub(crate) fn hands_over(&mut self, address: usize, value: u64) -> bool {
+        !self.lock_queues.is_empty() && self.begin_handover(address, value)
     }
 
-    /// The running CPU accesses memory, at its turn. It is the later of several accesses that it
-    /// makes at once where `since` is before its time.
-    #[inline]
-    pub(super) fn touch(&mut self, place: Place, access: Access, since: Ps, site: Site) -> Outcome {
-        let outcome = self.access_for(self.cpu, place, access, since);
-        self.note_touch(place, access, &outcome, since, site);
-        outcome
-    }
-
-    /// An access of the running CPU was done.
-    #[inline]
-    pub(super) fn note_touch(
-        &mut self,
-        place: Place,
-        access: Access,
-        outcome: &Outcome,
-        since: Ps,
-        site: Site,
-    ) {
-        self.store_failed = outcome.fails;
-        self.spin_detector.note_access(place, access);
-        if self.spin_detector.notes_looks {
-            self.note_look(place, access, outcome);
+    fn begin_handover(&mut self, address: usize, value: u64) -> bool {
+        let place = self.hw.place(address);
+        let Some(first) = self.lock_queues.first(place) else { return false };
+        let frees = matches!(
+            self.threads[first].waits_for(),
+            Some(Wait::LockQueue { free, .. }) if u64::from(free) == value
+        );
+        if frees {
+            self.lock_queues.pop(place);
+            self.threads[self.hw.thread].hands_lock_to = Some(first);
         }
-        if let Some(recorder) = &mut self.recorder {
-            let latency = outcome.done.saturating_sub(since);
-            let (cpu, thread, access) = (self.cpu, self.thread, access.near());
-            let recorded = Recorded { cpu, thread, place, access, outcome, latency, site };
-            in_host(|| recorder.record(&recorded));
-        }
+        frees
     }
 
-    /// A CPU accesses memory.
-    #[inline]
-    pub(super) fn access_for(
-        &mut self,
-        cpu: usize,
-        place: Place,
-        access: Access,
-        since: Ps,
-    ) -> Outcome {
-        let outcome = self.memory.access(cpu, place, access, since);
-        self.note_access(cpu, place, access, since, &outcome);
-        outcome
+    /// Ends the spinning of the thread that was the first in a lock's queue.
+    pub(super) fn hand_lock_to(&mut self, thread: usize) {
+        self.threads[thread].become_runnable();
+        let cpu = self.sched.cpu_of(thread);
+        let transfer = self.hw.memory.latency(cpu, self.hw.cpu);
+        self.hw.agenda.step_at(cpu, self.hw.now + transfer);
     }
 
-    /// Counts an access of a CPU, and wakes those who spin on its line.
+    /// Notes that the running thread has taken a lock. Under [`Profile::InKernel`] the holder of a lock keeps its CPU: threads
+    /// that wait for it spin, and the next in line would spin on the CPU that the holder needs.
     #[inline]
-    pub(super) fn note_access(
-        &mut self,
-        cpu: usize,
-        place: Place,
-        access: Access,
-        since: Ps,
-        outcome: &Outcome,
-    ) {
-        self.accesses += 1;
-        let what = place.0 << 2 | access.near() as u64;
-        self.trace_hash = (self.trace_hash.rotate_left(5) ^ what ^ since.rotate_left(32))
-            .wrapping_mul(0x517C_C1B7_2722_0A95)
-            .wrapping_add(cpu as u64);
-        if outcome.source != Source::Hit {
-            self.misses += 1;
-            if outcome.wakes {
-                self.wake_spinners(place, since, outcome.done);
-            }
-            self.await_prefetch();
+    pub(crate) fn lock_is_taken(&mut self, address: usize, data: &'static str, taken_at: Site) {
+        if self.settings.profile == Profile::InKernel {
+            let held = HeldLock { address, data, taken_at };
+            in_host(|| self.threads[self.hw.thread].held_locks.push(held));
         }
     }
 
-    /// The running thread needs what it loaded last.
     #[inline]
-    pub(super) fn wait_for_loaded(&mut self) {
-        self.now = self.now.max(std::mem::take(&mut self.spin_detector.comes_at));
+    pub(crate) fn lock_is_freed(&mut self, address: usize) {
+        let held = &mut self.threads[self.hw.thread].held_locks;
+        if let Some(at) = held.iter().rposition(|lock| lock.address == address) {
+            held.remove(at);
+        }
     }
 
-    /// The same, but where it is about to store to that word: what is stored is made of what was loaded, and waits for it in
-    /// the store buffer.
-    #[inline]
-    pub(super) fn wait_for_loaded_unless(&mut self, address: usize, access: Access) {
-        if self.spin_detector.comes_at > self.now {
-            let place = self.place(address);
-            if access != Access::Store || self.spin_detector.place != Some(place) {
-                self.wait_for_loaded();
-            }
+    /// The running thread does what may take it off its CPU (the kernel's `might_sleep`): it breaks a rule if it holds a lock.
+    pub(super) fn might_sleep(&mut self, does: &str, site: Site) {
+        let thread = &self.threads[self.hw.thread];
+        let Some(lock) = thread.held_locks.last() else { return };
+        let broken = || {
+            format!(
+                "thread {:?} {does} at {site} and holds the lock over {} that it took at {}: \
+                 whoever waits for that lock spins, and may keep the CPU from it for ever \
+                 (costs in-kernel)",
+                thread.name, lock.data, lock.taken_at
+            )
+        };
+        if self.broken_rule.is_none() {
+            self.broken_rule = Some(in_host(broken));
         }
+    }
+
+    /// True if the running thread must make room now.
+    pub(super) fn must_leave(&self) -> bool {
+        self.hw.now >= self.sched.preempts_at(self.hw.cpu)
+    }
+
+    /// True if the running thread is to be preempted as it comes by a point of preemption.
+    pub(super) fn leaves_at_point(&self) -> bool {
+        self.settings.profile == Profile::InKernel
+            && self.threads[self.hw.thread].held_locks.is_empty()
+            && self.must_leave()
     }
 
     /// True once the run is to be ended, and until it is.
     pub(super) fn is_to_stop(&self) -> bool {
-        self.stop.as_ref().is_some_and(|stop| stop.load(Relaxed))
+        self.settings.stop.as_ref().is_some_and(|stop| stop.load(Relaxed))
     }
 
-    /// The running CPU looks at `time` whether others are earlier.
-    pub(super) fn set_horizon(&mut self, time: Ps) {
-        if !self.mode.at_waits {
-            self.horizon = self.horizon.min(time);
+    /// The running thread spins for a turn. Returns how it pauses, if it does.
+    pub(super) fn spin(&mut self) -> Option<Pause> {
+        if !self.settings.at_waits && self.is_to_stop() {
+            // A thread that computes for hours, while nothing else happens, gives way to the engine, which ends the run.
+            return Some(Pause::NotNext);
+        }
+        self.hw.spin();
+        self.faults.thread_spins(self.hw.thread);
+        if self.settings.at_waits {
+            self.looks_around(1);
+            return Some(Pause::Yields);
+        }
+        self.hw.sleep_over_spins().map(|until| Pause::Spins { until })
+    }
+
+    /// True if the looks of a thread need not be simulated each.
+    pub(super) fn may_sleep_over_looks(&self) -> bool {
+        !self.faults.is_active() && !self.settings.at_waits && !self.hw.has_uniform_memory()
+    }
+
+    /// After a turn of looks that began at `since`, in vain: until when the CPU may sleep, if `left` turns like this one are
+    /// to follow.
+    pub(super) fn sleep_over_looks(&mut self, since: Ps, left: u32) -> Option<Ps> {
+        let until = self.hw.sleep_over_looks(since, left)?;
+        Some(until.min(self.sched.preempts_at(self.hw.cpu)).max(self.hw.now))
+    }
+
+    /// The running thread looks again, after its CPU slept: how many turns were over by then.
+    pub(super) fn go_on_looking(&mut self) -> u64 {
+        let thread = &mut self.threads[self.hw.thread];
+        if std::mem::take(&mut thread.is_interrupted) {
+            self.hw.now += self.hw.noise.interruption();
+        }
+        std::mem::take(&mut thread.turns_over)
+    }
+
+    /// The running thread lets others go first, and does not wait.
+    pub(super) fn looks_around(&mut self, times: u32) {
+        let now = self.hw.now;
+        let hand = self.hand.as_mut().filter(|_| self.hw.thread == FIRST);
+        let is_in_vain = hand.is_some_and(|hand| hand.looks_in_vain(times, now));
+        if is_in_vain && self.broken_rule.is_none() {
+            self.broken_rule = Some(in_host(|| {
+                "the test's own thread looks again and again at something that does not change: where a test runs by \
+                 hand, nothing runs and no time passes before it calls tick, run_until_idle or advance, or waits"
+                    .to_owned()
+            }));
         }
     }
 
-    /// A CPU goes on at `time`; an event for it that is already on its way becomes stale.
-    pub(super) fn step_at(&mut self, cpu: usize, time: Ps) {
-        let target = &mut self.cpus[cpu];
-        if target.step_at.is_none() {
-            self.busy_cpus += 1;
+    /// True while the running thread may not begin an item.
+    pub(super) fn is_held_by_hand(&self) -> bool {
+        let thread = self.hw.thread;
+        let (does, first) = (&self.threads[thread], &self.threads[FIRST]);
+        self.hand.as_ref().is_some_and(|hand| hand.holds(thread, does, first))
+    }
+
+    /// The running thread begins the item of the function `name`, unless that `is_void`: then it takes it off a queue alone.
+    pub(super) fn begin_item(&mut self, name: &'static str, is_void: bool) {
+        let number = self.hw.thread;
+        let thread = &mut self.threads[number];
+        if !is_void {
+            self.items.note_begun();
+            if let Some(hand) = self.hand.as_mut().filter(|_| thread.item().is_none()) {
+                hand.item_begins();
+            }
         }
-        target.step_at = Some(time);
-        self.events.push(time, Event::Cpu(cpu));
-        self.set_horizon(time);
+        in_host(|| thread.items.push(name));
+        if let Some(pulse) = &self.settings.pulse {
+            pulse.turn(number, Some(name));
+        }
+    }
+
+    /// A line for which CPUs wait is free. Ends the event that is handled.
+    pub(super) fn hand_out_line(&mut self, slot: usize, time: Ps) {
+        if let Some((cpu, outcome)) = self.hw.hand_out_line(slot, time)
+            && let Some(thread) = self.sched.current(cpu)
+        {
+            self.threads[thread].granted = Some(outcome);
+        }
     }
 }

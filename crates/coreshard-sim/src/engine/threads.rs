@@ -1,97 +1,105 @@
-//! The life of a virtual thread: where it may run, its coroutine, its end.
-#![allow(unsafe_code)]
+//! The virtual threads: what each does or waits for.
 
-use std::io;
+use std::ops::{Index, IndexMut};
 
-use coreshard_platform::{AffinityError, LocalKey, SpawnError, ThreadSpec, user};
-use coreshard_topology::CpuSet;
-use corosensei::Coroutine;
+use coreshard_platform::{LocalKey, ThreadId};
+use corosensei::{Coroutine, Yielder};
 
-use super::share::Share;
-use super::state::{SimState, current};
-use super::thread::{Thread, ThreadState};
-use super::turn::{in_turn, with};
+use super::waited_at::WaitedAt;
+use crate::machine::Ps;
+use crate::memory::{Outcome, Place};
+use crate::report::Site;
+use crate::space::Stack;
 
-impl SimState {
-    pub(super) fn affinity(&self, cpus: &CpuSet) -> Result<Box<[u64]>, AffinityError> {
-        let mut affinity = vec![0_u64; self.idle.len()];
-        for cpu in cpus {
-            let index = self.index_of_cpu.get(cpu.index()).copied().flatten();
-            if let Some(index) = index {
-                affinity[index as usize / 64] |= 1 << (index % 64);
-            }
-        }
-        // As the kernel: CPUs that are not there are passed over, but one must be left; and the
-        // answer must be what was asked for.
-        let offline = affinity.iter().zip(&self.offline).any(|(asked, off)| asked & off != 0);
-        if !cpus.is_empty() && cpus.is_subset(&self.online) && !offline {
-            return Ok(affinity.into());
-        }
-        let offline = if offline { ", and some of those asked for are offline" } else { "" };
-        let problem = format!("the simulated machine's CPUs are {}{offline}", self.online);
-        let reason = io::Error::new(io::ErrorKind::InvalidInput, problem);
-        Err(AffinityError::refused(cpus.clone(), reason))
-    }
+pub(super) type Body = Coroutine<(), (), (), Stack>;
+pub(super) type Suspender = *const Yielder<(), ()>;
 
-    pub(super) fn new_thread(
-        &mut self,
-        spec: ThreadSpec,
-        fifo_priority: u8,
-        body: Box<dyn FnOnce() + Send>,
-    ) -> Result<usize, SpawnError> {
-        let (affinity, affinity_set) = match spec.affinity {
-            Some(cpus) => {
-                let affinity = self
-                    .affinity(&cpus)
-                    .map_err(|error| SpawnError::affinity(spec.name.clone(), error))?;
-                (affinity, cpus)
-            }
-            None if self.threads.is_empty() => (self.all_cpus.clone(), self.online.clone()),
-            None => {
-                let creator = &self.threads[self.thread];
-                (creator.asked.clone(), creator.affinity_set.clone())
-            }
-        };
-        // SAFETY: the arena lives as long as the simulation, and this is its only user now.
-        let stack = unsafe { self.arena.as_mut() }.stack();
-        let stack = stack.map_err(|reason| SpawnError::refused(spec.name.clone(), reason))?;
-        let number = self.threads.len();
-        let body = Coroutine::with_stack(stack, move |suspender, ()| {
-            let sim = current().expect("a coroutine is resumed inside its simulation");
-            with(sim, |sim| {
-                sim.suspender = suspender;
-                sim.threads[number].suspender = suspender;
-            });
-            // A panic was printed by its hook; it ends this thread alone, as on the host.
-            if let Err(thrown) = user::call(body) {
-                drop(thrown);
-                with(sim, |sim| sim.panicked += 1);
-            }
-            // Its end is for others to see: not before its time.
-            in_turn(sim);
-        });
-        if let Some(pulse) = &self.pulse {
-            pulse.thread_is_new(&spec.name);
-        }
-        self.threads.push(Thread {
-            name: spec.name,
+/// The program's first thread.
+pub(super) const FIRST: usize = 0;
+
+/// What a thread waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wait {
+    /// A wake-up on a futex word, which held this value.
+    Futex { place: Place, address: usize, expected: u32 },
+    /// To become runnable: it was woken.
+    Woken,
+    /// Its turn at a lock, for which its CPU spins.
+    LockQueue { place: Place, free: u32 },
+    /// A moment.
+    Sleep,
+    /// The end of another thread.
+    Join(usize),
+    /// That an item may begin.
+    Item,
+    /// That nothing can go on: it lets others run.
+    Hand,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ThreadState {
+    /// Runs, or waits in a run queue.
+    Runnable,
+    Waiting {
+        wait: Wait,
+        since: Ps,
+    },
+    Over,
+}
+
+/// A lock that a thread holds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct HeldLock {
+    pub(super) address: usize,
+    /// The type of what it protects.
+    pub(super) data: &'static str,
+    pub(super) taken_at: Site,
+}
+
+pub(super) struct Thread {
+    pub(super) name: String,
+    /// Gone when the thread is over.
+    pub(super) body: Option<Box<Body>>,
+    pub(super) suspender: Suspender,
+    state: ThreadState,
+    /// When its wait is over at the latest.
+    deadline: Option<Ps>,
+    /// When its timer's event comes; any other is stale.
+    timer_at: Option<Ps>,
+    timed_out: bool,
+    /// Its wait ends at its deadline for no reason.
+    wakes_by_chance: bool,
+    /// By key.
+    pub(super) locals: [*mut (); LocalKey::COUNT],
+    pub(super) joiners: Vec<usize>,
+    /// It has freed a lock, and is about to wake the first in its queue.
+    pub(super) hands_lock_to: Option<usize>,
+    /// The locks that it holds, under the profile of a kernel; the latest last.
+    pub(super) held_locks: Vec<HeldLock>,
+    /// The functions of the items that it is inside of, the innermost last.
+    pub(super) items: Vec<&'static str>,
+    /// Where it waits, if that is recorded.
+    pub(super) waited_at: Option<WaitedAt>,
+    /// The line that its CPU waited for is its: what the access did.
+    pub(super) granted: Option<Outcome>,
+    /// While it watches: turns that were over before it goes on, and whether its CPU is interrupted then.
+    pub(super) turns_over: u64,
+    pub(super) is_interrupted: bool,
+}
+
+impl Thread {
+    fn new(name: String, body: Body) -> Self {
+        Self {
+            name,
             body: Some(Box::new(body)),
             suspender: std::ptr::null(),
             state: ThreadState::Runnable,
-            affinity: self.online_of(&affinity),
-            asked: affinity,
-            affinity_set,
-            cpu: self.cpu,
-            fifo_priority,
-            share: Share::of_nice(spec.nice.unwrap_or(0)),
-            on_cpu: 0,
-            ran_here_until: None,
-            locals: [std::ptr::null_mut(); LocalKey::COUNT],
-            joiners: Vec::new(),
             deadline: None,
             timer_at: None,
             timed_out: false,
             wakes_by_chance: false,
+            locals: [std::ptr::null_mut(); LocalKey::COUNT],
+            joiners: Vec::new(),
             hands_lock_to: None,
             held_locks: Vec::new(),
             items: Vec::new(),
@@ -99,22 +107,142 @@ impl SimState {
             granted: None,
             turns_over: 0,
             is_interrupted: false,
-        });
-        self.alive += 1;
-        Ok(number)
+        }
     }
 
-    /// The thread at hand has returned.
-    pub(super) fn finish_thread(&mut self, number: usize) {
-        let thread = &mut self.threads[number];
-        thread.state = ThreadState::Over;
-        let body = thread.body.take().expect("a thread that runs has a body");
-        let joiners = std::mem::take(&mut thread.joiners);
-        // SAFETY: as in `new_thread`.
-        unsafe { self.arena.as_mut() }.take_stack_back(body.into_stack());
-        self.alive -= 1;
-        for joiner in joiners {
-            self.now = self.make_runnable(joiner, self.now);
+    pub(super) const fn state(&self) -> ThreadState {
+        self.state
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.state == ThreadState::Over
+    }
+
+    /// What it waits for, if it does.
+    pub(super) const fn waits_for(&self) -> Option<Wait> {
+        match self.state {
+            ThreadState::Waiting { wait, .. } => Some(wait),
+            ThreadState::Runnable | ThreadState::Over => None,
         }
+    }
+
+    /// The function of the item that it is inside of, the innermost one.
+    pub(super) fn item(&self) -> Option<&'static str> {
+        self.items.last().copied()
+    }
+
+    pub(super) fn begin_wait(&mut self, wait: Wait, since: Ps) {
+        self.state = ThreadState::Waiting { wait, since };
+        self.timed_out = false;
+        self.wakes_by_chance = false;
+    }
+
+    pub(super) fn become_runnable(&mut self) {
+        self.state = ThreadState::Runnable;
+        self.deadline = None;
+    }
+
+    /// Notes that it was woken, and becomes runnable only later.
+    pub(super) fn become_woken(&mut self) {
+        if let ThreadState::Waiting { since, .. } = self.state {
+            self.state = ThreadState::Waiting { wait: Wait::Woken, since };
+            self.wakes_by_chance = false;
+        }
+    }
+
+    /// Its wait ends at `deadline` at the latest. Returns true if an event must come for its timer then.
+    pub(super) fn set_deadline(&mut self, deadline: Ps) -> bool {
+        self.deadline = Some(deadline);
+        let is_sooner = self.timer_at.is_none_or(|known| known > deadline);
+        if is_sooner {
+            self.timer_at = Some(deadline);
+        }
+        is_sooner
+    }
+
+    /// Its wait ends at its deadline for no reason.
+    pub(super) fn wake_by_chance(&mut self) {
+        self.wakes_by_chance = true;
+    }
+
+    /// Its timer's event has come. Returns its deadline, unless the event is stale.
+    pub(super) fn take_timer(&mut self, time: Ps) -> Option<Ps> {
+        self.timer_at.take_if(|at| *at == time)?;
+        self.deadline
+    }
+
+    /// Its deadline has come. Returns the word that it waits on no longer, if it does.
+    pub(super) fn time_out(&mut self) -> Option<Place> {
+        self.timed_out =
+            !std::mem::take(&mut self.wakes_by_chance) && self.waits_for() != Some(Wait::Woken);
+        match self.waits_for() {
+            Some(Wait::Futex { place, .. }) => Some(place),
+            _ => None,
+        }
+    }
+
+    pub(super) fn take_timed_out(&mut self) -> bool {
+        std::mem::take(&mut self.timed_out)
+    }
+}
+
+/// All threads of a run, by number.
+#[derive(Default)]
+pub(super) struct Threads {
+    all: Vec<Thread>,
+    /// Threads that have not ended.
+    alive: usize,
+}
+
+impl Threads {
+    pub(super) const fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    pub(super) const fn alive(&self) -> usize {
+        self.alive
+    }
+
+    pub(super) fn iter(&self) -> std::slice::Iter<'_, Thread> {
+        self.all.iter()
+    }
+
+    pub(super) fn add(&mut self, name: String, body: Body) {
+        self.all.push(Thread::new(name, body));
+        self.alive += 1;
+    }
+
+    /// The number of a thread that has not ended; threads are named from 1 on.
+    pub(super) fn number_of(&self, thread: ThreadId) -> Option<usize> {
+        let number = (thread.0 as usize).checked_sub(1)?;
+        self.all.get(number).is_some_and(|thread| !thread.is_over()).then_some(number)
+    }
+
+    /// The thread has returned. Gives back its coroutine, and the threads that wait for its end.
+    pub(super) fn finish(&mut self, number: usize) -> (Box<Body>, Vec<usize>) {
+        let thread = &mut self.all[number];
+        thread.state = ThreadState::Over;
+        self.alive -= 1;
+        let body = thread.body.take().expect("a thread that runs has a body");
+        (body, std::mem::take(&mut thread.joiners))
+    }
+
+    /// The coroutines of all threads that have not ended.
+    pub(super) fn bodies(&mut self) -> impl Iterator<Item = &mut Body> {
+        self.all.iter_mut().filter_map(|thread| thread.body.as_deref_mut())
+    }
+}
+
+impl Index<usize> for Threads {
+    type Output = Thread;
+
+    fn index(&self, number: usize) -> &Thread {
+        &self.all[number]
+    }
+}
+
+impl IndexMut<usize> for Threads {
+    fn index_mut(&mut self, number: usize) -> &mut Thread {
+        &mut self.all[number]
     }
 }

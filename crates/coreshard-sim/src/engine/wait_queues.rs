@@ -15,6 +15,11 @@ impl WaitQueues {
         self.waiters.entry(place).or_default().push_back(thread);
     }
 
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiters.is_empty()
+    }
+
     /// The one that has waited longest.
     pub(super) fn first(&self, place: Place) -> Option<usize> {
         self.waiters.get(&place)?.front().copied()

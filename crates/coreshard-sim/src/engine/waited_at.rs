@@ -1,25 +1,15 @@
-//! Where in the program's source a thread waits: the innermost function that is nobody's whom programs build on.
+//! Where in the program's source a thread waits: the innermost function outside the crates that programs build on.
 
 use std::fmt;
 
 use backtrace::Backtrace;
 
-use crate::report::own_code::crate_of;
+use crate::report::own_code::is_programs_own;
 
-/// Crates whose functions are between a program and its wait.
-const BELOW: [&str; 9] = [
-    "coreshard",
-    "coreshard_workqueue",
-    "coreshard_platform",
-    "coreshard_sim",
-    "core",
-    "std",
-    "alloc",
-    "corosensei",
-    "backtrace",
-];
+/// Crates of the runtime whose functions are between a program and its wait.
+const BELOW: [&str; 3] = ["coreshard", "coreshard_workqueue", "coreshard_platform"];
 
-/// A stack as it was, whose names are sought when it is shown.
+/// A stack as it was, whose names are looked up when it is shown.
 pub(super) struct WaitedAt(Backtrace);
 
 impl WaitedAt {
@@ -33,14 +23,11 @@ impl fmt::Display for WaitedAt {
         let mut stack = self.0.clone();
         stack.resolve();
         let mut symbols = stack.frames().iter().flat_map(|frame| frame.symbols());
-        let own = symbols.find(|symbol| {
-            symbol.name().is_some_and(|name| {
-                let found = crate_of(&format!("{name:#}"), symbol.filename());
-                found.is_some_and(|found| !BELOW.contains(&found.as_str()))
-            })
+        let own = symbols.find_map(|symbol| {
+            let name = format!("{:#}", symbol.name()?);
+            is_programs_own(&name, symbol.filename(), &BELOW)?.then_some((name, symbol))
         });
-        let Some(own) = own else { return Ok(()) };
-        let name = own.name().map(|name| format!("{name:#}")).unwrap_or_default();
+        let Some((name, own)) = own else { return Ok(()) };
         write!(f, ", in {name}")?;
         match (own.filename(), own.lineno()) {
             (Some(file), Some(line)) => write!(f, " at {}:{line}", file.display()),

@@ -1,13 +1,9 @@
 //! Numbers of a machine's file that are each allowed, and contradict one another.
 
-use super::costs::{Arbitration, Costs};
-use super::time::{NS, Ps};
+use super::costs::{Arbitration, Costs, NS, Ps};
 
-/// What contradicts what: the key to blame, and why.
-pub(super) struct Contradiction {
-    pub(super) key: &'static str,
-    pub(super) problem: String,
-}
+/// The key to blame, and what contradicts what.
+type Contradiction = (&'static str, String);
 
 /// The first contradiction of a machine's costs, of which those keys are `given`, and of its matrix of latencies if it has one.
 pub(super) fn of(
@@ -21,16 +17,17 @@ pub(super) fn of(
         }
         None => ("latency_llc", costs.latency_llc),
     };
+    let nearest_of_matrix = || {
+        // A CPU is no way from itself.
+        let nearest = matrix?.iter().copied().filter(|latency| *latency > 0).min()?;
+        let nearest = ("the shortest of latency_matrix", nearest);
+        let (_, problem) = less(nearest, ("l1_hit", costs.l1_hit), FARTHER_THAN_OWN)?;
+        Some(("latency_matrix", problem))
+    };
     zeros(costs)
         .or_else(|| distances(costs, given))
-        .or_else(|| {
-            // A CPU is no way from itself.
-            let nearest = matrix?.iter().copied().filter(|latency| *latency > 0).min()?;
-            let nearest = ("the shortest of latency_matrix", nearest);
-            let found = less(nearest, ("l1_hit", costs.l1_hit), FARTHER_THAN_OWN)?;
-            Some(Contradiction { key: "latency_matrix", ..found })
-        })
-        .or_else(|| costs.arbitration.and_then(|arbitration| contention(arbitration, longest)))
+        .or_else(nearest_of_matrix)
+        .or_else(|| contention(costs.arbitration?, longest))
 }
 
 const FARTHER_THAN_OWN: &str = "another CPU's cache is farther than the own one";
@@ -44,10 +41,8 @@ fn ns(time: Ps) -> f64 {
 
 /// `larger` must not be less than `smaller`.
 fn less((key, larger): Cost, (other, smaller): Cost, why: &str) -> Option<Contradiction> {
-    (larger < smaller).then(|| Contradiction {
-        key,
-        problem: format!("{key} is {}, less than {other}, {}: {why}", ns(larger), ns(smaller)),
-    })
+    let problem = || format!("{key} is {}, less than {other}, {}: {why}", ns(larger), ns(smaller));
+    (larger < smaller).then(|| (key, problem()))
 }
 
 fn zeros(costs: &Costs) -> Option<Contradiction> {
@@ -57,10 +52,10 @@ fn zeros(costs: &Costs) -> Option<Contradiction> {
         ("slice", costs.slice, "threads would change places for ever"),
     ];
     let (key, _, why) = all.into_iter().find(|(_, cost, _)| *cost == 0)?;
-    Some(Contradiction { key, problem: format!("{key} is 0: {why}") })
+    Some((key, format!("{key} is 0: {why}")))
 }
 
-/// Of those that are given; which must be is for who reads the file to say.
+/// Compares the costs that are given; the reader of the file decides which must be.
 fn distances(costs: &Costs, given: impl Fn(&str) -> bool) -> Option<Contradiction> {
     let hit = ("l1_hit", costs.l1_hit);
     let near = ("memory_local", costs.memory_local);
@@ -70,26 +65,18 @@ fn distances(costs: &Costs, given: impl Fn(&str) -> bool) -> Option<Contradictio
         ("latency_package", costs.latency_package),
         ("latency_remote", costs.latency_remote),
     ];
-    let given = |cost: &Cost| given(cost.0);
     let farther = "what is farther takes no less";
-    less(("atomic", costs.atomic), hit, "it loads and stores the same line")
-        .or_else(|| less(near, hit, "memory is farther than the first cache"))
-        .or_else(|| {
-            let far = Some(("memory_remote", costs.memory_remote)).filter(given)?;
-            less(far, near, farther)
-        })
-        .or_else(|| {
-            let mut all = latencies.iter().copied().filter(given);
-            all.find_map(|one| less(one, hit, FARTHER_THAN_OWN))
-        })
-        .or_else(|| {
-            // A package's own LLCs may be as far from one another as two packages are.
-            let [smt, llc, package, remote] = latencies;
-            [(llc, smt), (package, llc), (remote, llc)]
-                .into_iter()
-                .filter(|(far, _)| given(far))
-                .find_map(|(far, near)| less(far, near, farther))
-        })
+    let [smt, llc, package, remote] = latencies;
+    // Which must not be less than which, and why. A package's own LLCs may be as far from one another as two packages are.
+    let pairs = [
+        (("atomic", costs.atomic), hit, "it loads and stores the same line"),
+        (near, hit, "memory is farther than the first cache"),
+        (("memory_remote", costs.memory_remote), near, farther),
+    ]
+    .into_iter()
+    .chain(latencies.map(|latency| (latency, hit, FARTHER_THAN_OWN)))
+    .chain([(llc, smt), (package, llc), (remote, llc)].map(|(far, near)| (far, near, farther)));
+    pairs.filter(|(far, ..)| given(far.0)).find_map(|(far, near, why)| less(far, near, why))
 }
 
 fn contention(its: Arbitration, (other, longest): Cost) -> Option<Contradiction> {
@@ -99,7 +86,7 @@ fn contention(its: Arbitration, (other, longest): Cost) -> Option<Contradiction>
         let problem = format!(
             "request_ns is {request}, more than {other}, {longest}: it is a part of the latency"
         );
-        return Some(Contradiction { key: "request_ns", problem });
+        return Some(("request_ns", problem));
     }
     // What a machine whose read-modify-writes are a load and a store does not have.
     let others = [
@@ -108,5 +95,5 @@ fn contention(its: Arbitration, (other, longest): Cost) -> Option<Contradiction>
     ];
     let (key, _, why) = others.into_iter().find(|(_, given, _)| its.exclusives && *given > 0)?;
     let problem = format!("{key} is given, and load_and_store_exclusive is true: {why}");
-    Some(Contradiction { key, problem })
+    Some((key, problem))
 }

@@ -1,7 +1,21 @@
 //! What things cost on a machine. A machine's file says each in nanoseconds, with its source; see
 //! `README.md` beside this file for the keys.
 
-use super::time::Ps;
+use std::time::Duration;
+
+/// The most CPUs of a simulated machine.
+pub const MAX_CPUS: usize = 1024;
+
+/// A time in picoseconds: the simulator's unit, so that a fraction of a nanosecond adds up right.
+pub(crate) type Ps = u64;
+
+/// Picoseconds in a nanosecond.
+pub(crate) const NS: Ps = 1_000;
+
+/// A duration in picoseconds, far from overflow.
+pub(crate) fn ps(duration: Duration) -> Ps {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX / NS).saturating_mul(NS).min(Ps::MAX / 4)
+}
 
 macro_rules! costs {
     ($($(#[$doc:meta])* $field:ident = $need:ident),+ $(,)?) => {
@@ -93,14 +107,6 @@ costs! {
     slice = Always,
 }
 
-impl Costs {
-    /// What the scheduler takes to find that nobody else wants the CPU. Of the 215 ns of a `sched_yield` on a Xeon (family 6,
-    /// model 207) 72 are no system call's, where a switch takes 373.
-    pub(crate) const fn look_for_others(&self) -> Ps {
-        self.context_switch / 5
-    }
-}
-
 /// How contended lines change hands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Arbitration {
@@ -173,6 +179,12 @@ pub(crate) struct IdleState {
 }
 
 impl Costs {
+    /// What the scheduler takes to find that nobody else wants the CPU. Of the 215 ns of a `sched_yield` on a Xeon (family 6,
+    /// model 207) 72 are no system call's, where a switch takes 373.
+    pub(crate) const fn look_for_others(&self) -> Ps {
+        self.context_switch / 5
+    }
+
     /// The idle state reached after `idle` of idleness.
     pub(crate) fn idle_state(&self, idle: Ps) -> Option<&IdleState> {
         self.idle.iter().rev().find(|state| state.after <= idle)

@@ -1,39 +1,31 @@
 //! Why a machine cannot be simulated.
 
+use std::error::Error;
 use std::fmt;
 
 use coreshard_topology::TopologyError;
-use coreshard_topology::input::{InputError, plain};
+use coreshard_topology::input::plain;
 
 /// Why a machine's file cannot be used. Its text is a sentence that names the machine or file, the
-/// line and the key where there is one, what was found and what is allowed.
+/// line and the key if there is one, what was found and what is allowed.
 pub struct MachineError {
     machine: String,
     line: Option<usize>,
-    kind: MachineErrorKind,
-}
-
-#[derive(Debug)]
-pub(super) enum MachineErrorKind {
-    Input(InputError),
-    Topology(TopologyError),
-    Problem(String),
+    problem: String,
+    topology: Option<TopologyError>,
 }
 
 impl MachineError {
-    pub(super) fn new(machine: &str, kind: MachineErrorKind) -> Self {
-        Self { machine: machine.to_owned(), line: None, kind }
+    pub(super) fn new(machine: &str, line: Option<usize>, problem: String) -> Self {
+        Self { machine: machine.to_owned(), line, problem, topology: None }
     }
 
-    pub(super) fn at(machine: &str, line: usize, problem: String) -> Self {
-        Self {
-            machine: machine.to_owned(),
-            line: Some(line),
-            kind: MachineErrorKind::Problem(problem),
-        }
+    pub(super) fn of_topology(machine: &str, error: TopologyError) -> Self {
+        let problem = error.to_string();
+        Self { topology: Some(error), ..Self::new(machine, None, problem) }
     }
 
-    /// The line of the file that the problem is in, counted from 1, where it is in a line.
+    /// The line of the file that the problem is in, counted from 1, if it is in a line.
     #[must_use]
     pub const fn line(&self) -> Option<usize> {
         self.line
@@ -46,22 +38,15 @@ impl fmt::Display for MachineError {
         if let Some(line) = self.line {
             write!(f, ", line {line}")?;
         }
-        match &self.kind {
-            MachineErrorKind::Input(error) => write!(f, ": {error}"),
-            MachineErrorKind::Topology(error) => write!(f, ": {error}"),
-            MachineErrorKind::Problem(problem) => write!(f, ": {problem}"),
-        }
+        write!(f, ": {}", self.problem)
     }
 }
 
 coreshard_topology::readable_debug!(MachineError);
 
-impl std::error::Error for MachineError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        // The text has what these say themselves already.
-        match &self.kind {
-            MachineErrorKind::Topology(error) => error.source(),
-            MachineErrorKind::Input(_) | MachineErrorKind::Problem(_) => None,
-        }
+impl Error for MachineError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        // The text has what the topology's error says itself.
+        self.topology.as_ref().and_then(Error::source)
     }
 }

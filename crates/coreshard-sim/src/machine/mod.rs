@@ -4,21 +4,19 @@ mod contradictions;
 mod costs;
 mod error;
 mod file;
-mod limits;
 #[cfg(test)]
 mod tests;
-mod time;
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use coreshard_topology::{CpuId, Preset, Topology, input};
 
-pub(crate) use costs::{Arbitration, Costs, IdleState, VARIATION_AT_PERCENT, Variation};
+pub use costs::MAX_CPUS;
+pub(crate) use costs::{
+    Arbitration, Costs, IdleState, NS, Ps, VARIATION_AT_PERCENT, Variation, ps,
+};
 pub use error::MachineError;
-use error::MachineErrorKind;
-pub use limits::MAX_CPUS;
-pub(crate) use time::{NS, Ps, ps};
 
 const POCKET: &str = include_str!("pocket.toml");
 
@@ -46,7 +44,7 @@ impl Machine {
     /// # Errors
     /// Where there is no such preset, or its file says nothing of costs.
     pub fn named(name: &str) -> Result<Self, MachineError> {
-        let wrong = |error| MachineError::new(name, MachineErrorKind::Topology(error));
+        let wrong = |error| MachineError::of_topology(name, error);
         let preset = Preset::named(name).map_err(wrong)?;
         let topology = preset.topology().map_err(wrong)?;
         Self::read(name, preset.file(), Some(topology))
@@ -76,7 +74,7 @@ impl Machine {
     pub fn from_file(path: &Path) -> Result<Self, MachineError> {
         let name = path.display().to_string();
         let text = input::text(path, input::MACHINE_BYTES)
-            .map_err(|error| MachineError::new(&name, MachineErrorKind::Input(error)))?;
+            .map_err(|error| MachineError::new(&name, None, error.to_string()))?;
         Self::from_toml(&name, &text)
     }
 
@@ -160,21 +158,13 @@ impl Machine {
 
 fn by_distance(topology: &Topology, costs: &Costs) -> Vec<Ps> {
     let cpus = topology.cpus();
-    let mut latency = Vec::with_capacity(cpus.len() * cpus.len());
-    for one in cpus {
-        latency.extend(cpus.iter().map(|other| {
-            if one.id == other.id {
-                0
-            } else if one.core == other.core {
-                costs.latency_smt
-            } else if one.llc == other.llc {
-                costs.latency_llc
-            } else if one.package == other.package {
-                costs.latency_package
-            } else {
-                costs.latency_remote
-            }
-        }));
-    }
-    latency
+    let pairs = cpus.iter().flat_map(|one| cpus.iter().map(move |other| (one, other)));
+    let latency = pairs.map(|(one, other)| match other {
+        other if one.id == other.id => 0,
+        other if one.core == other.core => costs.latency_smt,
+        other if one.llc == other.llc => costs.latency_llc,
+        other if one.package == other.package => costs.latency_package,
+        _ => costs.latency_remote,
+    });
+    latency.collect()
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
 use super::prefetch::prefetch;
-use super::sharers;
+use crate::cpu_mask;
 use crate::random::mix;
 use crate::space::{ARENA_BYTES, PAGE_BYTES, in_host, without_colour};
 
@@ -79,7 +79,7 @@ impl LineEntry<'_> {
         match self.line.state {
             LineState::Untouched | LineState::AtHome => false,
             LineState::Exclusive => usize::from(self.line.owner) == cpu,
-            LineState::Shared => self.sharers[cpu / 64] & (1 << (cpu % 64)) != 0,
+            LineState::Shared => cpu_mask::has(self.sharers, cpu),
         }
     }
 
@@ -99,10 +99,10 @@ impl LineEntry<'_> {
         if self.line.state == LineState::Exclusive {
             let owner = usize::from(self.line.owner);
             self.sharers.fill(0);
-            self.sharers[owner / 64] |= 1 << (owner % 64);
+            cpu_mask::insert(self.sharers, owner);
             self.line.state = LineState::Shared;
         }
-        self.sharers[cpu / 64] |= 1 << (cpu % 64);
+        cpu_mask::insert(self.sharers, cpu);
     }
 
     /// The line's home node, where it has one.
@@ -137,7 +137,7 @@ impl Lines {
         Self {
             arena_start,
             line_shift: line_bytes.trailing_zeros(),
-            words: sharers::words(cpus),
+            words: cpu_mask::words(cpus),
             index: vec![0; (ARENA_BYTES + OUTSIDE_BYTES) / CHUNK_BYTES],
             chunks: Vec::new(),
             outside: HashMap::default(),

@@ -20,7 +20,7 @@
 //! Requests for a line are served in the order in which they are made: each begins when the one
 //! before it is done (`busy_until`), and the wait is part of what the access costs. Where a machine's file
 //! has a model of arbitration, those who want a line that is taken wait, and [`Arbiter`] says who is next. Where it says so, a line
-//! brings the other one of its pair along (`pair.rs`).
+//! brings the other one of its pair along (`pair_prefetch`).
 //!
 //! A store does not wait for its line: it is on its way while the CPU goes on, and what the CPU
 //! waits for is only the store before it, and, in a read-modify-write, all of them. This is a
@@ -34,36 +34,32 @@
 //!
 //! The value is read or written when the access begins, in the order of virtual time, so all
 //! simulated code sees one order of all accesses: stronger than any of the orderings that it asks
-//! for. Where that hides bugs, stores wait in store buffers (`engine/tso.rs`), as x86's memory order
+//! for. Where that hides bugs, stores wait in store buffers (`engine/hardware/store_buffers.rs`), as x86's memory order
 //! allows. Weaker orders are left to a model checker.
 
 mod access;
 mod arbiter;
 mod kept;
 mod lines;
-mod pair;
 mod prefetch;
+mod requests;
 mod sharers;
 
-use crate::machine::{Machine, Ps};
+use crate::machine::{Arbitration, Costs, Machine, Ps};
 pub(crate) use access::Access;
-use arbiter::{Arbiter, Request};
+use arbiter::Arbiter;
 use kept::Kept;
 pub(crate) use lines::{ByPlace, Place};
 use lines::{LineState, Lines};
-use pair::Pairs;
 pub(crate) use prefetch::prefetch;
 use sharers::Neighbours;
 
 /// Atomics that a line's home does for one CPU alone before that CPU takes the line.
 const FAR_IN_A_ROW: u8 = 8;
 
-/// Farther than any CPU.
-const FARTHEST: Ps = 1 << 48;
-
 /// Where a line came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Source {
+pub enum LineSource {
     /// It was here, with the right that was needed.
     Hit,
     /// From a CPU of the same package that had written it.
@@ -83,7 +79,7 @@ pub(crate) struct Outcome {
     pub(crate) end: Ps,
     /// When the access is done, for all to see.
     pub(crate) done: Ps,
-    pub(crate) source: Source,
+    pub(crate) source: LineSource,
     /// Spinning CPUs have lost their copies.
     pub(crate) wakes: bool,
     /// A store whose line was taken meanwhile.
@@ -108,13 +104,11 @@ pub(crate) struct Memory {
     latency: Box<[Ps]>,
     /// By node: its package.
     package_of_node: Vec<u16>,
-    l1_hit: Ps,
-    atomic: Ps,
-    shared_read: Ps,
-    home_far: Ps,
-    local: Ps,
-    remote: Ps,
+    costs: Costs,
+    /// How contended lines change hands; all 0 if requests are served in their order.
+    arbitration: Arbitration,
     arbiter: Option<Arbiter>,
+    /// If requests are served in their order.
     kept: Option<Kept>,
     /// How long the request that is served has waited for its turn.
     waited: Ps,
@@ -123,14 +117,18 @@ pub(crate) struct Memory {
     /// By CPU: when its last misses are done, as many as it has at once; nothing where it has one.
     at_once: Box<[Ps]>,
     misses_at_once: usize,
-    /// Where each core has a prefetcher of pairs: for what line of the last access who is to be called when, if for any.
-    pairs: Option<Pairs>,
+    /// Each core has a prefetcher of pairs.
+    has_pairs: bool,
+    /// A line that is taken, for which a prefetcher waits as the first: when it is free, and its slot of the arbiter's.
+    prefetch: Option<(Ps, usize)>,
 }
 
 impl Memory {
     pub(crate) fn new(machine: &Machine, arena_start: usize, seed: u64) -> Self {
         let topology = machine.topology();
-        let costs = machine.costs();
+        let mut costs = machine.costs().clone();
+        costs.memory_remote = costs.memory_remote.max(costs.memory_local);
+        let arbitration = costs.arbitration.unwrap_or_default();
         let node_of = |cpu: &coreshard_topology::Cpu| {
             let place = topology.node_ids().iter().position(|node| Some(*node) == cpu.node);
             u16::try_from(place.unwrap_or(0)).expect("fewer nodes than CPUs")
@@ -149,27 +147,23 @@ impl Memory {
             (0..cpus.len()).filter(of_core).collect()
         };
         let siblings: Box<[Box<[usize]>]> = (0..ports.len()).map(others).collect();
-        let misses_at_once = costs.arbitration.map_or(0, |its| its.misses_at_once as usize);
+        let misses_at_once = arbitration.misses_at_once as usize;
         let alone = siblings.iter().all(|others| others.is_empty());
-        // Where a read-modify-write is a load and a store that fails without the line, a CPU needs the line itself.
-        let exclusives = costs.arbitration.is_some_and(|its| its.exclusives);
         Self {
             at_once: vec![0; ports.len() * misses_at_once].into(),
             misses_at_once,
-            pairs: costs.arbitration.filter(|its| its.pair_prefetch).map(|_| Pairs::default()),
-            siblings: if alone || exclusives { Box::default() } else { siblings },
+            has_pairs: arbitration.pair_prefetch,
+            prefetch: None,
+            // If a read-modify-write is a load and a store that fails without the line, a CPU needs the line itself.
+            siblings: if alone || arbitration.exclusives { Box::default() } else { siblings },
             lines: Lines::new(arena_start, machine.line_bytes(), ports.len()),
             neighbours: Neighbours::new(machine),
             ports,
             latency: machine.latency().into(),
             package_of_node,
-            l1_hit: costs.l1_hit,
-            atomic: costs.atomic,
-            shared_read: costs.shared_read,
-            home_far: costs.home_far,
-            local: costs.memory_local,
-            remote: costs.memory_remote.max(costs.memory_local),
             arbiter: costs.arbitration.map(|costs| Arbiter::new(costs, seed)),
+            arbitration,
+            costs,
             kept: None,
             waited: 0,
         }
@@ -178,8 +172,8 @@ impl Memory {
     /// Requests are served in the order in which they are made, whatever the machine's file says, but that an owner has its
     /// line until it leaves, and keeps it for about `hold` first.
     pub(crate) fn serve_in_order(&mut self) {
-        let costs = self.arbiter.take().map(|arbiter| arbiter.costs);
-        self.kept = Some(Kept::new(&costs.unwrap_or_default()));
+        self.kept = Some(Kept::new(&std::mem::take(&mut self.arbitration)));
+        self.arbiter = None;
     }
 
     /// True if who wants a taken line waits for it.
@@ -188,182 +182,27 @@ impl Memory {
         self.arbiter.is_some()
     }
 
-    /// Has a CPU wait for a line, if it is taken: then, who is to be called when, if nobody waits for it yet.
-    #[inline]
-    pub(crate) fn wait_for_line(
-        &mut self,
-        cpu: usize,
-        place: Place,
-        access: Access,
-        now: Ps,
-    ) -> Option<Option<(Ps, usize)>> {
-        let waits = self.ask_for_line(cpu, place, access, now)?;
-        if self.pairs.is_some() {
-            self.prefetch_pair(cpu, place, now);
-        }
-        Some(waits)
-    }
-
-    #[inline]
-    fn ask_for_line(
-        &mut self,
-        cpu: usize,
-        place: Place,
-        access: Access,
-        now: Ps,
-    ) -> Option<Option<(Ps, usize)>> {
-        let arbiter = self.arbiter.as_mut()?;
-        let far = arbiter.costs.far_atomic > 0;
-        let line = Place(place.0 & !(self.lines.line_bytes() as u64 - 1));
-        let entry = self.lines.entry(place);
-        let here = entry.is_at(cpu);
-        let exclusive = entry.line.state == LineState::Exclusive;
-        let access = if far { access } else { access.near() };
-        if access == Access::StoreExclusive && !here {
-            return None;
-        }
-        if access == Access::Load && entry.is_at_sibling(&self.siblings, cpu) {
-            return None;
-        }
-        // A locked instruction waits until the CPU's stores are out; if one is to this line, others may ask for it meanwhile.
-        let drains = access == Access::ReadModifyWrite
-            && arbiter.costs.hold == 0
-            && entry.line.busy_until > now;
-        let port = &self.ports[cpu];
-        let follows = port.stored_last == line && port.stores_done >= entry.line.busy_until;
-        let keeps = here && exclusive && (!drains || follows && arbiter.follows_at_once());
-        if keeps || here && access == Access::Load || entry.line.state == LineState::Untouched {
-            return None;
-        }
-        // The home does these one after the other, as they come.
-        if entry.line.state == LineState::AtHome
-            && matches!(access, Access::Add | Access::AddAndForget)
-        {
-            return None;
-        }
-        let waiters = arbiter.has_waiters(line);
-        if waiters {
-            arbiter.push(line, Request::new(cpu, access, now));
-            return Some(None);
-        }
-        let arrives = arbiter.request_arrives(access, now, exclusive && !here);
-        let free = entry.line.busy_until.max(arrives);
-        if now >= free + 2 * arbiter.costs.hold {
-            return None;
-        }
-        let free = free + arbiter.kept(exclusive);
-        if now >= free {
-            return None;
-        }
-        Some(arbiter.push(line, Request::new(cpu, access, now)).map(|slot| (free.max(now), slot)))
-    }
-
-    /// A CPU has asked for a line, and its prefetcher asks for the other one of the pair.
-    fn prefetch_pair(&mut self, cpu: usize, place: Place, now: Ps) {
-        let other = pair::other_of(self.lines.first_of(place), self.lines.line_bytes());
-        let Some(arbiter) = &mut self.arbiter else { return };
-        let entry = self.lines.entry(other);
-        if entry.line.state == LineState::Untouched
-            || entry.is_at(cpu)
-            || arbiter.has_waiters(other)
-        {
-            return;
-        }
-        let free = entry.line.busy_until;
-        if free <= now {
-            self.prefetch_line(cpu, other, now);
-        } else if let Some(slot) =
-            arbiter.push(other, Request::of_prefetcher(cpu, Access::Load, now))
-        {
-            self.pairs = Some(Pairs { waits: Some((free.max(now), slot)) });
-        }
-    }
-
-    /// A prefetcher gets a line, unless its CPU has got it meanwhile.
-    fn prefetch_line(&mut self, cpu: usize, line: Place, now: Ps) {
-        if !self.lines.entry(line).is_at(cpu) {
-            self.miss(cpu, line, Access::Load, now);
-        }
-    }
-
-    /// Who is to be called when, since a prefetcher waits for a line.
-    #[inline]
-    pub(crate) fn take_prefetch(&mut self) -> Option<(Ps, usize)> {
-        self.pairs.as_mut()?.waits.take()
-    }
-
-    /// The line of a slot of the arbiter's.
-    pub(crate) fn contended_line(&self, slot: usize) -> Option<Place> {
-        self.arbiter.as_ref()?.line(slot)
-    }
-
-    /// A contended line is free: gives it to whoever is next. Who is served, with what his access did; and when the line is
-    /// free again for those who still wait.
-    pub(crate) fn hand_out(
-        &mut self,
-        slot: usize,
-        now: Ps,
-    ) -> (Option<(usize, Access, Outcome)>, Option<Ps>) {
-        let cpus = self.ports.len();
-        let Some(arbiter) = self.arbiter.as_mut() else { return (None, None) };
-        let Some(line) = arbiter.line(slot) else { return (None, None) };
-        let entry = self.lines.entry(line);
-        if entry.line.busy_until > now {
-            return (None, Some(entry.line.busy_until));
-        }
-        let owner = usize::from(entry.line.owner);
-        let latency = &self.latency;
-        // Who asked while the owner kept the line is served before the owner asks anew.
-        let siblings = self.siblings.get(owner);
-        let request = arbiter.draw(slot, |cpu| match cpu == owner {
-            true => FARTHEST,
-            // The line leaves for another core's request; a sibling asks with the others of its cache.
-            false if siblings.is_some_and(|siblings| siblings.contains(&cpu)) => {
-                self.neighbours.beyond(owner, latency[cpu * cpus + owner])
-            }
-            false => latency[cpu * cpus + owner],
-        });
-        self.waited = now.saturating_sub(request.since);
-        let served = if request.is_prefetch {
-            self.prefetch_line(request.cpu, line, now);
-            None
-        } else {
-            let outcome = self.serve(request.cpu, line, request.access, now);
-            Some((request.cpu, request.access, outcome))
-        };
-        self.waited = 0;
-        let entry = self.lines.entry(line);
-        let exclusive = entry.line.state == LineState::Exclusive;
-        let free = entry.line.busy_until;
-        let arbiter = self.arbiter.as_mut().filter(|arbiter| arbiter.has_waiters(line));
-        let next = arbiter.map(|arbiter| free + arbiter.kept(exclusive));
-        (served, next)
-    }
-
     /// What a transfer takes: a published latency holds the time for which its owner keeps a line.
     fn transfer(&self, latency: Ps) -> Ps {
-        self.arbiter.as_ref().map_or(latency, |arbiter| {
-            // What of the request was on its way before.
-            let early = arbiter.costs.request.min(self.waited);
-            latency.saturating_sub(arbiter.costs.hold + early).max(latency / 4)
-        })
+        // What of the request was on its way before.
+        let early = self.arbitration.request.min(self.waited);
+        latency.saturating_sub(self.arbitration.hold + early).max(latency / 4)
     }
 
     /// What of a request is on its way still: a latency is that of a ping-pong, whose request is there before the line is.
     fn request_left(&self) -> Ps {
-        let fresh = self.arbiter.as_ref().map_or(0, |arbiter| arbiter.costs.fresh_request);
-        fresh.saturating_sub(self.waited)
+        self.arbitration.fresh_request.saturating_sub(self.waited)
     }
 
     /// What it costs to leave a loop of loads.
-    pub(crate) fn spin_exit(&self) -> Ps {
-        self.arbiter.as_ref().map_or(0, |arbiter| arbiter.costs.spin_exit)
+    pub(crate) const fn spin_exit(&self) -> Ps {
+        self.arbitration.spin_exit
     }
 
     /// Whether a read-modify-write is a load and a store that may fail.
     #[inline]
-    pub(crate) fn has_exclusives(&self) -> bool {
-        self.arbiter.as_ref().is_some_and(|arbiter| arbiter.costs.exclusives)
+    pub(crate) const fn has_exclusives(&self) -> bool {
+        self.arbitration.exclusives
     }
 
     /// Whether a CPU goes on while lines are on their way to it.
@@ -386,10 +225,6 @@ impl Memory {
         }
     }
 
-    fn does_far_atomics(&self) -> bool {
-        self.arbiter.as_ref().is_some_and(|arbiter| arbiter.costs.far_atomic > 0)
-    }
-
     /// Where an address is, in the simulation's own terms.
     #[inline]
     pub(crate) fn place(&mut self, address: usize) -> Place {
@@ -406,6 +241,12 @@ impl Memory {
     /// From one CPU's cache to another's.
     pub(crate) fn latency(&self, requester: usize, owner: usize) -> Ps {
         self.latency[requester * self.ports.len() + owner]
+    }
+
+    /// The first byte of the line that a place is on.
+    #[inline]
+    pub(crate) const fn line_of(&self, place: Place) -> Place {
+        self.lines.first_of(place)
     }
 
     pub(crate) fn line_bytes(&self) -> usize {
@@ -438,20 +279,10 @@ impl Memory {
         self.lines.entry(place).is_at(cpu)
     }
 
-    /// Accesses one line at `now`.
-    #[inline]
-    pub(crate) fn access(&mut self, cpu: usize, place: Place, access: Access, now: Ps) -> Outcome {
-        let outcome = self.serve(cpu, place, access, now);
-        if outcome.source != Source::Hit && self.pairs.is_some() {
-            self.prefetch_pair(cpu, place, now);
-        }
-        outcome
-    }
-
     /// Accesses one line, which was asked for before.
     #[inline]
     fn serve(&mut self, cpu: usize, place: Place, access: Access, now: Ps) -> Outcome {
-        let far_atomics = self.does_far_atomics();
+        let far_atomics = self.arbitration.far_atomic > 0;
         if access == Access::Store {
             self.ports[cpu].stored_last = self.lines.first_of(place);
         }
@@ -464,24 +295,24 @@ impl Memory {
             && self.arbiter.is_some()
             && entry.is_at_sibling(&self.siblings, cpu);
         match access {
-            Access::Load if here || at_sibling => Outcome::hit(now + self.l1_hit),
+            Access::Load if here || at_sibling => Outcome::hit(now + self.costs.l1_hit),
             Access::Store if here && exclusive => {
                 entry.line.dirty = true;
                 // Seen by others after the stores before it: the line is kept that long.
                 entry.line.busy_until = entry.line.busy_until.max(self.ports[cpu].stores_done);
-                Outcome::hit(now + self.l1_hit)
+                Outcome::hit(now + self.costs.l1_hit)
             }
             // Whoever took the line ended the reservation; nobody is asked.
             Access::StoreExclusive if !here => {
-                Outcome { fails: true, ..Outcome::hit(now + self.l1_hit) }
+                Outcome { fails: true, ..Outcome::hit(now + self.costs.l1_hit) }
             }
             Access::StoreExclusive if exclusive => {
                 entry.line.dirty = true;
-                Outcome::hit(now + self.atomic.saturating_sub(self.l1_hit))
+                Outcome::hit(now + self.costs.atomic.saturating_sub(self.costs.l1_hit))
             }
             Access::ReadModifyWrite | Access::Add | Access::AddAndForget if here && exclusive => {
                 entry.line.dirty = true;
-                Outcome::hit(now.max(self.ports[cpu].stores_done) + self.atomic)
+                Outcome::hit(now.max(self.ports[cpu].stores_done) + self.costs.atomic)
             }
             Access::Add | Access::AddAndForget
                 if far_atomics && entry.line.far_in_a_row < FAR_IN_A_ROW =>
@@ -492,7 +323,7 @@ impl Memory {
                 let locked = access.is_locked();
                 let from = if locked { now.max(self.ports[cpu].stores_done) } else { now };
                 if self.keeps(cpu, place, from) {
-                    Outcome::hit(from + if locked { self.atomic } else { self.l1_hit })
+                    Outcome::hit(from + if locked { self.costs.atomic } else { self.costs.l1_hit })
                 } else {
                     self.miss(cpu, place, access.near(), now)
                 }
@@ -510,29 +341,27 @@ impl Memory {
     #[inline(never)]
     fn far_atomic(&mut self, cpu: usize, place: Place, access: Access, now: Ps) -> Outcome {
         let port = self.ports[cpu];
-        let service = self.arbiter.as_ref().map_or(0, |arbiter| arbiter.costs.far_atomic);
         let mut entry = self.lines.entry(place);
         let home = entry.home_or(port.node);
         let issued = now.max(port.stores_done);
         let start = issued.max(entry.line.busy_until);
         let owner = usize::from(entry.line.owner);
-        // From here to the home and back: as far as to whoever had it last.
-        let way = match owner == cpu {
-            true => self.neighbours.least(cpu),
-            false => self.latency[cpu * self.ports.len() + owner],
-        };
+        // From here to the home and back: as far as to the CPU that had it last.
+        let way = way_to(&self.neighbours, &self.latency, cpu, owner);
         let (recall, source) = match entry.line.state {
-            LineState::AtHome => (0, Source::Memory),
-            LineState::Untouched if home == port.node => (self.local, Source::Memory),
-            LineState::Untouched => (self.remote, Source::Memory),
+            LineState::AtHome => (0, LineSource::Memory),
+            LineState::Untouched if home == port.node => {
+                (self.costs.memory_local, LineSource::Memory)
+            }
+            LineState::Untouched => (self.costs.memory_remote, LineSource::Memory),
             LineState::Exclusive if entry.line.dirty => {
                 let near = self.ports[owner].package == port.package;
-                (way, if near { Source::ModifiedLocal } else { Source::ModifiedRemote })
+                (way, if near { LineSource::ModifiedLocal } else { LineSource::ModifiedRemote })
             }
-            LineState::Exclusive | LineState::Shared => (way, Source::Clean),
+            LineState::Exclusive | LineState::Shared => (way, LineSource::Clean),
         };
         let wakes = entry.line.watched;
-        let served = start + recall + service;
+        let served = start + recall + self.arbitration.far_atomic;
         let again = entry.line.state == LineState::AtHome && owner == cpu;
         entry.line.far_in_a_row = if again { entry.line.far_in_a_row + 1 } else { 0 };
         entry.line.busy_until = served;
@@ -541,10 +370,51 @@ impl Memory {
         entry.line.owner = cpu as u16;
         let end = match access {
             // Several are on their way at once, as far as the way is long.
-            Access::AddAndForget => (issued + self.atomic).max(served.saturating_sub(way + recall)),
+            Access::AddAndForget => {
+                (issued + self.costs.atomic).max(served.saturating_sub(way + recall))
+            }
             _ => served + if recall == 0 { way } else { way / 2 },
         };
         Outcome { end, done: served, source, wakes, fails: false }
+    }
+
+    /// What the way of a line to a CPU takes that does not have it, what a far home adds to that, and where it comes from.
+    fn way_of(&mut self, cpu: usize, place: Place, access: Access) -> (Ps, Ps, LineSource) {
+        let port = self.ports[cpu];
+        let mut entry = self.lines.entry(place);
+        let home = entry.home_or(port.node);
+        let line = *entry.line;
+        let owner = usize::from(line.owner);
+        let package_of_owner = self.ports[owner].package;
+        let (way, source) = match (line.state, access) {
+            (LineState::Untouched, _) if home == port.node => {
+                return (self.costs.memory_local, 0, LineSource::Memory);
+            }
+            (LineState::Untouched, _) => return (self.costs.memory_remote, 0, LineSource::Memory),
+            (LineState::AtHome, _) => {
+                (way_to(&self.neighbours, &self.latency, cpu, owner), LineSource::Clean)
+            }
+            (LineState::Exclusive, _) => {
+                let source = match (line.dirty, package_of_owner == port.package) {
+                    (false, _) => LineSource::Clean,
+                    (true, true) => LineSource::ModifiedLocal,
+                    (true, false) => LineSource::ModifiedRemote,
+                };
+                (self.transfer(self.latency(cpu, owner)), source)
+            }
+            (LineState::Shared, Access::Load) => {
+                let nearest = self.neighbours.nearest(cpu, entry.sharers());
+                (self.latency(cpu, nearest), LineSource::Clean)
+            }
+            (LineState::Shared, _) => {
+                let farthest = self.neighbours.farthest(cpu, entry.sharers(), &self.latency);
+                // Alone, it still must ask whether it is.
+                (farthest.max(self.costs.atomic), LineSource::Clean)
+            }
+        };
+        let home = self.package_of_node[usize::from(home)];
+        let is_far = home != port.package && home != package_of_owner;
+        (way, if is_far { self.costs.home_far } else { 0 }, source)
     }
 
     #[inline(never)]
@@ -557,73 +427,33 @@ impl Memory {
             Access::Store if asks_at_once => now.max(self.first_of_misses(cpu)),
             _ => now.max(port.stores_done),
         };
+        let (way, far, source) = self.way_of(cpu, place, access);
         let line = self.lines.first_of(place);
-        let mut entry = self.lines.entry(place);
-        let home = entry.home_or(port.node);
-        let mut start = issued.max(entry.line.busy_until);
-        let owner = usize::from(entry.line.owner);
-        if let Some(kept) = &mut self.kept
-            && entry.line.state == LineState::Exclusive
-            && owner != cpu
-        {
-            start = start.max(kept.until(entry.line.busy_until));
+        let entry = self.lines.entry(place);
+        let was = *entry.line;
+        let owner = usize::from(was.owner);
+        let moves = was.state == LineState::Exclusive;
+        let mut start = issued.max(was.busy_until);
+        if let Some(kept) = self.kept.as_mut().filter(|_| moves && owner != cpu) {
+            start = start.max(kept.until(was.busy_until));
             kept.give(line, owner, start, now);
         }
-        let (cost, source) = match (entry.line.state, access) {
-            (LineState::Untouched, _) => {
-                let cost = if home == port.node { self.local } else { self.remote };
-                (cost, Source::Memory)
-            }
-            (LineState::AtHome, _) => {
-                let way = match owner == cpu {
-                    true => self.neighbours.least(cpu),
-                    false => self.latency[cpu * self.ports.len() + owner],
-                };
-                (way, Source::Clean)
-            }
-            (LineState::Exclusive, _) => {
-                let source = match (entry.line.dirty, self.ports[owner].package == port.package) {
-                    (false, _) => Source::Clean,
-                    (true, true) => Source::ModifiedLocal,
-                    (true, false) => Source::ModifiedRemote,
-                };
-                (self.latency[cpu * self.ports.len() + owner], source)
-            }
-            (LineState::Shared, Access::Load) => {
-                let nearest = self.neighbours.nearest(cpu, entry.sharers());
-                (self.latency[cpu * self.ports.len() + nearest], Source::Clean)
-            }
-            (LineState::Shared, _) => {
-                let farthest = self.neighbours.farthest(cpu, entry.sharers(), &self.latency);
-                // Alone, it still must ask whether it is.
-                (farthest.max(self.atomic), Source::Clean)
-            }
-        };
-        let home_package = self.package_of_node[usize::from(home)];
-        let far = home_package != port.package && home_package != self.ports[owner].package;
-        let far = if far && entry.line.state != LineState::Untouched { self.home_far } else { 0 };
-        let moves = entry.line.state == LineState::Exclusive;
-        let was = entry.line.state;
-        let wakes = entry.line.watched && access != Access::Load;
-        let takes = access == Access::Load
-            && was == LineState::Exclusive
-            && entry.line.dirty
-            && (self.arbiter.as_ref().is_some_and(|arbiter| arbiter.costs.loads_take)
-                || self.kept.as_ref().is_some_and(|kept| kept.loads_take));
-        // A load of a line that others share takes nothing from anybody.
+        let loads_take =
+            self.arbitration.loads_take || self.kept.as_ref().is_some_and(|kept| kept.loads_take);
+        let takes = access == Access::Load && moves && was.dirty && loads_take;
+        // A load of a line that others share takes nothing from them.
         let locked = match access {
             Access::Load if !moves => 0,
             Access::StoreExclusive => 0,
-            _ => self.arbiter.as_ref().map_or(0, |arbiter| arbiter.costs.locked),
+            _ => self.arbitration.locked,
         };
         let jitter = self.arbiter.as_mut().map_or(0, Arbiter::jitter);
-        let asks_a_cpu = match was {
+        let asks_a_cpu = match was.state {
             LineState::Untouched => false,
             LineState::Shared => access != Access::Load,
             LineState::Exclusive | LineState::AtHome => true,
         };
-        let request = if asks_a_cpu { self.request_left() } else { 0 };
-        let way = request + if moves { self.transfer(cost) } else { cost };
+        let way = way + if asks_a_cpu { self.request_left() } else { 0 };
         let way = self.kept.as_mut().map_or(way, |kept| kept.way(way));
         let mut done = start + far + locked + jitter + way;
         if asks_at_once {
@@ -632,10 +462,11 @@ impl Memory {
             done = done.max(port.stores_done);
         }
         let mut entry = self.lines.entry(place);
-        let alone = matches!(was, LineState::Untouched | LineState::AtHome);
+        let alone = matches!(was.state, LineState::Untouched | LineState::AtHome);
         if access == Access::Load && !alone && !takes {
-            let answered = if was == LineState::Shared { start + self.shared_read } else { done };
-            entry.line.busy_until = entry.line.busy_until.max(answered);
+            let is_shared = was.state == LineState::Shared;
+            let answered = if is_shared { start + self.costs.shared_read } else { done };
+            entry.line.busy_until = was.busy_until.max(answered);
             entry.line.dirty = false;
             entry.share_with(cpu);
         } else {
@@ -648,18 +479,26 @@ impl Memory {
         let end = match access {
             Access::Store => {
                 self.ports[cpu].stores_done = done;
-                issued + self.l1_hit
+                issued + self.costs.l1_hit
             }
             // The rest of the request's time its line is kept: a plain access that follows still hits.
             _ => done - locked,
         };
-        Outcome { end, done, source, wakes, fails: false }
+        Outcome { end, done, source, wakes: was.watched && access != Access::Load, fails: false }
+    }
+}
+
+/// The latency to the CPU that had a line last; to the nearest other one, if that is the CPU itself.
+fn way_to(neighbours: &Neighbours, latency: &[Ps], cpu: usize, owner: usize) -> Ps {
+    match owner == cpu {
+        true => neighbours.least(cpu),
+        false => latency[cpu * neighbours.cpus() + owner],
     }
 }
 
 impl Outcome {
     #[inline]
     fn hit(end: Ps) -> Self {
-        Self { end, done: end, source: Source::Hit, wakes: false, fails: false }
+        Self { end, done: end, source: LineSource::Hit, wakes: false, fails: false }
     }
 }

@@ -1,5 +1,6 @@
 //! Sets of CPUs that have a line, and the nearest and farthest of them.
 
+use crate::cpu_mask::{self, CpuMask};
 use crate::machine::{Machine, Ps};
 
 /// For each CPU, the others in rings of growing latency.
@@ -15,21 +16,16 @@ pub(super) struct Neighbours {
 
 struct Ring {
     latency: Ps,
-    members: Box<[u64]>,
+    members: CpuMask,
 }
 
 /// With more distances than this the rings are coarsened no further, but the farthest sharer is
 /// looked for one by one: such machines were measured pair by pair, and are small.
 const MAX_RINGS: usize = 8;
 
-pub(super) fn words(cpus: usize) -> usize {
-    cpus.div_ceil(64)
-}
-
 impl Neighbours {
     pub(super) fn new(machine: &Machine) -> Self {
         let cpus = machine.topology().cpus().len();
-        let words = words(cpus);
         let (mut first, mut rings) = (Vec::with_capacity(cpus + 1), Vec::new());
         for cpu in 0..cpus {
             first.push(rings.len());
@@ -38,16 +34,17 @@ impl Neighbours {
                 (0..cpus).filter(|other| *other != cpu).map(|other| row[other]).collect();
             distances.sort_unstable();
             distances.dedup();
-            for latency in distances {
-                let mut members = vec![0; words];
-                for other in (0..cpus).filter(|other| *other != cpu && row[*other] == latency) {
-                    members[other / 64] |= 1 << (other % 64);
-                }
-                rings.push(Ring { latency, members: members.into() });
-            }
+            rings.extend(distances.into_iter().map(|latency| {
+                let is_member = |other: usize| other != cpu && row[other] == latency;
+                Ring { latency, members: CpuMask::of(cpus, is_member) }
+            }));
         }
         first.push(rings.len());
         Self { cpus, first, rings }
+    }
+
+    pub(super) const fn cpus(&self) -> usize {
+        self.cpus
     }
 
     fn rings_of(&self, cpu: usize) -> &[Ring] {
@@ -68,7 +65,7 @@ impl Neighbours {
     /// The nearest of the sharers, of which there is one at least, and not `cpu` itself.
     pub(super) fn nearest(&self, cpu: usize, sharers: &[u64]) -> usize {
         for ring in self.rings_of(cpu) {
-            for (word, (member, sharer)) in ring.members.iter().zip(sharers).enumerate() {
+            for (word, (member, sharer)) in ring.members.words().iter().zip(sharers).enumerate() {
                 let both = member & sharer;
                 if both != 0 {
                     return word * 64 + both.trailing_zeros() as usize;
@@ -82,12 +79,13 @@ impl Neighbours {
     pub(super) fn farthest(&self, cpu: usize, sharers: &[u64], latency: &[Ps]) -> Ps {
         let rings = self.rings_of(cpu);
         if rings.len() <= MAX_RINGS {
-            let meets = |ring: &&Ring| ring.members.iter().zip(sharers).any(|(a, b)| a & b != 0);
+            let meets =
+                |ring: &&Ring| ring.members.words().iter().zip(sharers).any(|(a, b)| a & b != 0);
             return rings.iter().rev().find(meets).map_or(0, |ring| ring.latency);
         }
         let row = &latency[cpu * self.cpus..][..self.cpus];
         (0..self.cpus)
-            .filter(|other| sharers[other / 64] & (1 << (other % 64)) != 0)
+            .filter(|other| cpu_mask::has(sharers, *other))
             .map(|other| row[other])
             .max()
             .unwrap_or(0)

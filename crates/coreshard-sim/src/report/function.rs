@@ -1,18 +1,18 @@
 //! The function that an access is made in, and those that called it.
 
 use std::collections::HashMap;
-use std::path::Path;
+use std::panic::Location;
 
-use super::own_code::crate_of;
-use crate::site::Site;
+use super::own_code::is_programs_own;
+
+/// A place in the program's source, as `#[track_caller]` tells it.
+pub(crate) type Site = &'static Location<'static>;
 
 /// Callers that are kept of an access.
 const CALLERS: usize = 3;
 
 /// Frames that tell two ways to an access apart.
 const FRAMES: usize = 24;
-
-const BELOW: [&str; 6] = ["core", "std", "alloc", "corosensei", "coreshard_sim", "backtrace"];
 
 /// A function, and who called it, the nearest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub(super) struct Chain {
 /// The chains that were looked up so far: each is resolved once.
 #[derive(Default)]
 pub(super) struct Chains {
-    known: HashMap<(*const std::panic::Location<'static>, Vec<usize>), usize>,
+    known: HashMap<(*const Location<'static>, Vec<usize>), usize>,
     chains: Vec<Chain>,
 }
 
@@ -62,7 +62,8 @@ fn chain_of(site: Site) -> Chain {
                     chain.function = shorten(&name);
                 }
             } else if chain.callers.len() < CALLERS
-                && let Some(name) = name.filter(|name| is_the_programs(name, symbol.filename()))
+                && let Some(name) = name
+                && is_programs_own(&name, symbol.filename(), &[]).unwrap_or(true)
             {
                 let name = shorten(&name);
                 if chain.callers.last() != Some(&name) {
@@ -76,11 +77,6 @@ fn chain_of(site: Site) -> Chain {
         chain.function = source_of(site);
     }
     chain
-}
-
-/// Not the language's own, nor the simulator's.
-fn is_the_programs(name: &str, file: Option<&Path>) -> bool {
-    !crate_of(name, file).is_some_and(|found| BELOW.contains(&found.as_str()))
 }
 
 /// File and line.
@@ -184,7 +180,7 @@ mod tests {
         #[inline(never)]
         #[track_caller]
         fn access(chains: &mut Chains) -> usize {
-            chains.number_of(std::panic::Location::caller())
+            chains.number_of(Location::caller())
         }
         #[inline(never)]
         fn inner(chains: &mut Chains) -> usize {

@@ -8,11 +8,11 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::fields::FieldNames;
-use super::function::{Chains, source_of};
+use super::function::{Chains, Site, source_of};
 use super::summary::{LineReport, LineRow, LineSummary};
+use crate::cpu_mask::CpuMask;
 use crate::machine::{Machine, NS, Ps};
-use crate::memory::{Access, Outcome, Place, Source};
-use crate::site::Site;
+use crate::memory::{Access, LineSource, Outcome, Place};
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
@@ -43,30 +43,6 @@ impl Counts {
     }
 }
 
-/// CPUs, by their places in the machine's list.
-#[derive(Clone, Debug, Default)]
-struct Cpus(Vec<u64>);
-
-impl Cpus {
-    fn add(&mut self, cpu: usize) {
-        if self.0.len() <= cpu / 64 {
-            self.0.resize(cpu / 64 + 1, 0);
-        }
-        self.0[cpu / 64] |= 1 << (cpu % 64);
-    }
-
-    fn add_all(&mut self, others: &Self) {
-        if self.0.len() < others.0.len() {
-            self.0.resize(others.0.len(), 0);
-        }
-        self.0.iter_mut().zip(&others.0).for_each(|(own, other)| *own |= other);
-    }
-
-    fn len(&self) -> usize {
-        self.0.iter().map(|word| word.count_ones() as usize).sum()
-    }
-}
-
 /// What was seen of an address, from a place in the source.
 struct Row {
     place: Place,
@@ -77,7 +53,7 @@ struct Row {
     /// What lay here, where that is over: the memory has another use now.
     was: Option<String>,
     counts: Counts,
-    cpus: Cpus,
+    cpus: CpuMask,
 }
 
 /// An access that is recorded.
@@ -95,8 +71,9 @@ pub(crate) struct Recorded<'a> {
 const CHUNK_BYTES: u64 = 64;
 
 /// What was seen of each address, from each place in the source.
-#[derive(Default)]
 pub(super) struct LineCounts {
+    /// CPUs of the machine.
+    cpus: usize,
     /// By chunk.
     rows: HashMap<u64, Vec<Row>>,
     /// By a site's address: its number.
@@ -132,6 +109,17 @@ impl Window {
 }
 
 impl LineCounts {
+    pub(super) fn new(cpus: usize) -> Self {
+        Self {
+            cpus,
+            rows: HashMap::new(),
+            sites: HashMap::new(),
+            sources: Vec::new(),
+            chains: Chains::default(),
+            window: Window::default(),
+        }
+    }
+
     /// From now on accesses count, and those before the first time do not; or those of this thread do not any more; or,
     /// where this thread said that they do, none.
     pub(super) fn measure(&mut self, thread: usize, measured: bool) {
@@ -149,7 +137,7 @@ impl LineCounts {
 
     pub(super) fn record(&mut self, recorded: &Recorded<'_>) {
         let Recorded { cpu, thread, place, access, outcome, latency, site } = *recorded;
-        let hit = outcome.source == Source::Hit;
+        let hit = outcome.source == LineSource::Hit;
         if hit && access == Access::Load || !self.window.counts(thread) {
             return;
         }
@@ -164,12 +152,12 @@ impl LineCounts {
             .position(|row| row.place == place && row.site == number && row.was.is_none());
         let row = known.unwrap_or_else(|| {
             let chain = self.chains.number_of(site);
-            let (counts, cpus) = (Counts::default(), Cpus::default());
+            let (counts, cpus) = (Counts::default(), CpuMask::of(self.cpus, |_| false));
             rows.push(Row { place, site: number, chain, was: None, counts, cpus });
             rows.len() - 1
         });
         let Row { counts, cpus, .. } = &mut rows[row];
-        cpus.add(cpu);
+        cpus.insert(cpu);
         counts.records += 1;
         if !hit {
             counts.cost_ps += latency;
@@ -178,11 +166,11 @@ impl LineCounts {
             counts.loads += 1;
             counts.load_ps += latency;
             match outcome.source {
-                Source::ModifiedRemote => {
+                LineSource::ModifiedRemote => {
                     counts.hitm_remote += 1;
                     counts.hitm_remote_ps += latency;
                 }
-                Source::ModifiedLocal => {
+                LineSource::ModifiedLocal => {
                     counts.hitm_local += 1;
                     counts.hitm_local_ps += latency;
                 }
@@ -228,12 +216,11 @@ impl LineCounts {
     /// `node_of` tells a line's home.
     pub(super) fn report(
         self,
-        line_bytes: usize,
         machine: &Machine,
         names: &FieldNames,
         mut node_of: impl FnMut(Place) -> Option<u32>,
     ) -> LineReport {
-        let line_bytes = line_bytes as u64;
+        let line_bytes = machine.line_bytes() as u64;
         let mut lines: BTreeMap<u64, RowsOfLine<'_>> = BTreeMap::new();
         for Row { place, site, chain, was, counts, cpus } in self.rows.into_values().flatten() {
             let line = place.0 / line_bytes * line_bytes;
@@ -267,13 +254,13 @@ type RowsOfLine<'a> = BTreeMap<(u64, String, &'a str, &'a str), Seen<'a>>;
 #[derive(Default)]
 struct Seen<'a> {
     counts: Counts,
-    cpus: Cpus,
+    cpus: CpuMask,
     callers: Vec<&'a str>,
 }
 
 fn summarise(line: u64, node: Option<u32>, rows: &RowsOfLine<'_>, cycle_ps: f64) -> LineSummary {
     let mut total = Counts::default();
-    let mut cpus = Cpus::default();
+    let mut cpus = CpuMask::default();
     for seen in rows.values() {
         total.add(&seen.counts);
         cpus.add_all(&seen.cpus);

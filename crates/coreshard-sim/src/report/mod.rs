@@ -14,6 +14,7 @@ use crate::machine::Machine;
 use crate::memory::Place;
 use fields::FieldNames;
 pub(crate) use fields::bare_name;
+pub(crate) use function::Site;
 use lines::LineCounts;
 pub(crate) use lines::Recorded;
 pub use summary::{LineReport, LineRow, LineSummary};
@@ -28,10 +29,10 @@ pub(crate) struct Recorder {
 }
 
 impl Recorder {
-    pub(crate) fn new(lines: bool, timeline: bool) -> Self {
+    pub(crate) fn new(lines: bool, timeline: bool, cpus: usize) -> Self {
         Self {
             names: FieldNames::default(),
-            lines: lines.then(LineCounts::default),
+            lines: lines.then(|| LineCounts::new(cpus)),
             spans: timeline.then(Vec::new),
         }
     }
@@ -75,13 +76,12 @@ impl Recorder {
 
     pub(crate) fn finish(
         self,
-        line_bytes: usize,
         machine: &Machine,
         threads: Vec<String>,
         cpus: Vec<CpuId>,
         node_of: impl FnMut(Place) -> Option<u32>,
     ) -> (Option<LineReport>, Option<Timeline>) {
-        let lines = self.lines.map(|lines| lines.report(line_bytes, machine, &self.names, node_of));
+        let lines = self.lines.map(|lines| lines.report(machine, &self.names, node_of));
         let timeline = self.spans.map(|spans| Timeline::new(spans, threads, cpus));
         (lines, timeline)
     }

@@ -2,10 +2,24 @@
 
 use std::path::Path;
 
+/// Crates between any program and what the simulator does for it.
+const BELOW: [&str; 6] = ["core", "std", "alloc", "corosensei", "coreshard_sim", "backtrace"];
+
+/// Whether a function is neither of the language, nor of the simulator, nor of crates that are `also_below`. `None` for what is
+/// no Rust.
+pub(crate) fn is_programs_own(
+    name: &str,
+    file: Option<&Path>,
+    also_below: &[&str],
+) -> Option<bool> {
+    let found = crate_of(name, file)?;
+    Some(!BELOW.iter().chain(also_below).any(|below| *below == found))
+}
+
 /// Names are paths where debug information is whole. Where there are lines alone (`debug = "line-tables-only"`), they are
 /// bare words, and the file tells: `corosensei-0.3.2/src/coroutine.rs` is of `corosensei`, and a file that stands in no
 /// `src` is of a program's tests or examples, whose crate has no name here. `None` for what is no Rust.
-pub(crate) fn crate_of(name: &str, file: Option<&Path>) -> Option<String> {
+fn crate_of(name: &str, file: Option<&Path>) -> Option<String> {
     if let Some(found) = first_of_path(name) {
         return Some(found.to_owned());
     }

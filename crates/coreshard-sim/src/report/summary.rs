@@ -4,6 +4,10 @@ use std::fmt;
 
 use serde::Serialize;
 
+/// The columns of a report's text.
+const COLUMNS: &str = "  rmt hitm lcl hitm   st hit  st miss offset  cyc rmt  cyc lcl cyc load  CPUs  records  field  \
+                       function  source  called by";
+
 /// The lines that CPUs took from one another, the costliest first.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LineReport {
@@ -112,38 +116,19 @@ impl fmt::Display for LineReport {
                 line.cost_ns,
                 line.fields.join(", "),
             )?;
-            writeln!(
-                f,
-                "  {:>8} {:>8} {:>8} {:>8} {:>6} {:>8} {:>8} {:>8} {:>5} {:>8}  field  function  source  called by",
-                "rmt hitm",
-                "lcl hitm",
-                "st hit",
-                "st miss",
-                "offset",
-                "cyc rmt",
-                "cyc lcl",
-                "cyc load",
-                "CPUs",
-                "records"
-            )?;
+            writeln!(f, "{COLUMNS}")?;
             for row in &line.rows {
+                let LineRow { hitm_remote, hitm_local, store_hits, store_misses, offset, .. } = row;
+                let LineRow {
+                    hitm_remote_cycles_mean: remote, hitm_local_cycles_mean: local, ..
+                } = row;
+                let LineRow { load_cycles_mean: load, cpus, records, .. } = row;
+                let LineRow { field, function, source, callers, .. } = row;
+                let callers = callers.join(" < ");
                 writeln!(
                     f,
-                    "  {:>7.2}% {:>7.2}% {:>7.2}% {:>7.2}% {:>#6x} {:>8.0} {:>8.0} {:>8.0} {:>5} {:>8}  {}  {}  {}  {}",
-                    row.hitm_remote,
-                    row.hitm_local,
-                    row.store_hits,
-                    row.store_misses,
-                    row.offset,
-                    row.hitm_remote_cycles_mean,
-                    row.hitm_local_cycles_mean,
-                    row.load_cycles_mean,
-                    row.cpus,
-                    row.records,
-                    row.field,
-                    row.function,
-                    row.source,
-                    row.callers.join(" < "),
+                    "  {hitm_remote:>7.2}% {hitm_local:>7.2}% {store_hits:>7.2}% {store_misses:>7.2}% {offset:>#6x} \
+                     {remote:>8.0} {local:>8.0} {load:>8.0} {cpus:>5} {records:>8}  {field}  {function}  {source}  {callers}"
                 )?;
             }
         }

@@ -14,7 +14,7 @@ use std::time::Duration;
 pub use plan::Plan;
 pub use replay::{ParseReplaySeedError, ReplaySeed};
 
-use crate::engine::{SimError, Summary, View};
+use crate::engine::{Summary, View};
 use crate::machine::Machine;
 
 /// How often a run is looked at from outside.
@@ -69,37 +69,28 @@ pub fn attempt(
 ) -> Result<Summary, Box<Failure>> {
     let simulation = plan.simulation(machine).time_limit(TIME_LIMIT);
     let run = || simulation.run_watched(|| subject.run(), LOOK_EVERY, |view| subject.look(view));
-    let failure = |trace_hash: Option<u64>, what: String| {
-        Box::new(Failure { replay: ReplaySeed::new(plan.seed, trace_hash), plan, what })
-    };
-    match panic::catch_unwind(AssertUnwindSafe(run)) {
-        Ok(Ok(run)) => match run.value {
-            Ok(()) if run.summary.panicked_threads > 0 => {
-                let what = format!("{} threads panicked", run.summary.panicked_threads);
-                Err(failure(Some(run.summary.trace_hash), what))
-            }
-            // As under memory checkers, but for each schedule and each fault.
-            Ok(()) if run.left_memory => {
-                let what = "memory that the program has allocated is not freed at its end".into();
-                Err(failure(Some(run.summary.trace_hash), what))
-            }
-            Ok(()) => Ok(run.summary),
-            Err(what) => Err(failure(Some(run.summary.trace_hash), what)),
-        },
-        Ok(Err(error)) => {
-            let trace_hash = match &error {
-                SimError::Setup(_) | SimError::Stopped => None,
-                SimError::Deadlock(stuck)
-                | SimError::TimeLimit(stuck)
-                | SimError::Broken { stuck, .. } => Some(stuck.trace_hash),
+    let (trace_hash, what) = match panic::catch_unwind(AssertUnwindSafe(run)) {
+        Ok(Ok(run)) => {
+            let what = match run.value {
+                Err(what) => what,
+                Ok(()) if run.summary.panicked_threads > 0 => {
+                    format!("{} threads panicked", run.summary.panicked_threads)
+                }
+                // As under memory checkers, but for each schedule and each fault.
+                Ok(()) if run.left_memory => {
+                    "memory that the program has allocated is not freed at its end".into()
+                }
+                Ok(()) => return Ok(run.summary),
             };
-            Err(failure(trace_hash, error.to_string()))
+            (Some(run.summary.trace_hash), what)
         }
+        Ok(Err(error)) => (error.stuck().map(|stuck| stuck.trace_hash), error.to_string()),
         Err(payload) => {
             let text = payload.downcast_ref::<String>().map(String::as_str);
             let text = text.or_else(|| payload.downcast_ref::<&str>().copied());
             let text = text.unwrap_or("something that is no text");
-            Err(failure(None, format!("the program panicked: {text}")))
+            (None, format!("the program panicked: {text}"))
         }
-    }
+    };
+    Err(Box::new(Failure { replay: ReplaySeed::new(plan.seed, trace_hash), plan, what }))
 }

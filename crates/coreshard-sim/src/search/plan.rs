@@ -31,53 +31,40 @@ impl Plan {
             u32::try_from(if random.below(3) == 0 { rate } else { 0 }).unwrap_or(u32::MAX)
         };
         let micros = |random: &mut Random, most: u64| Duration::from_micros(random.below(most) + 1);
-        let schedule = match random.below(3) {
-            0 => Schedule::Pct {
-                depth: random.below(4) as u32 + 1,
-                turns: 1 << (random.below(8) + 6),
+        // Each field is drawn in the order in which it stands here.
+        let mut faults = Faults {
+            schedule: match random.below(3) {
+                0 => Schedule::Pct {
+                    depth: random.below(4) as u32 + 1,
+                    turns: 1 << (random.below(8) + 6),
+                },
+                _ => Schedule::Timed,
             },
-            _ => Schedule::Timed,
+            stalls_per_million: rate(&mut random, 50_000),
+            longest_stall: micros(&mut random, 20),
+            held_stores_per_million: rate(&mut random, 500_000),
+            longest_hold: micros(&mut random, 20),
+            spurious_wakeups_per_million: rate(&mut random, 200_000),
+            delayed_wakeups_per_million: rate(&mut random, 200_000),
+            longest_delay: micros(&mut random, 200),
+            failed_spawns_per_million: rate(&mut random, 300_000),
+            ..Faults::NONE
         };
-        let stalls_per_million = rate(&mut random, 50_000);
-        let longest_stall = micros(&mut random, 20);
-        let held_stores_per_million = rate(&mut random, 500_000);
-        let longest_hold = micros(&mut random, 20);
-        let spurious_wakeups_per_million = rate(&mut random, 200_000);
-        let delayed_wakeups_per_million = rate(&mut random, 200_000);
-        let longest_delay = micros(&mut random, 200);
-        let failed_spawns_per_million = rate(&mut random, 300_000);
         let goes_offline = random.below(4) == 0;
         let offline_every = Duration::from_millis(1) + micros(&mut random, 10_000);
-        let longest_offline = micros(&mut random, 2_000);
-        let clock_jumps_per_million = rate(&mut random, 20_000);
-        let longest_jump = micros(&mut random, 3_000);
+        faults.offline_every = if goes_offline { offline_every } else { Duration::ZERO };
+        faults.longest_offline = micros(&mut random, 2_000);
+        faults.clock_jumps_per_million = rate(&mut random, 20_000);
+        faults.longest_jump = micros(&mut random, 3_000);
         let profile = Profile::ALL[random.below(2) as usize];
         // A limit that is reached stays for a while, and it takes a while to see that it is.
-        let failed_starts = FailedStarts {
+        faults.failed_starts = FailedStarts {
             at_most: random.below(8) as u32,
             longest: match random.below(2) {
                 0 => Duration::ZERO,
                 _ => micros(&mut random, 40_000),
             },
             longest_try: micros(&mut random, 400),
-        };
-        let faults = Faults {
-            schedule,
-            stalls_per_million,
-            stalls_at_points_per_million: 0,
-            longest_stall,
-            held_stores_per_million,
-            longest_hold,
-            spurious_wakeups_per_million,
-            delayed_wakeups_per_million,
-            longest_delay,
-            failed_spawns_per_million,
-            failed_starts,
-            failing: None,
-            offline_every: if goes_offline { offline_every } else { Duration::ZERO },
-            longest_offline,
-            clock_jumps_per_million,
-            longest_jump,
         };
         Self { seed, profile, faults }
     }
@@ -91,16 +78,13 @@ impl Plan {
             let faults = Faults { failing, ..Faults::NONE };
             return Self { seed, profile: Profile::Futex, faults };
         }
-        let of_seed = Self::of_seed(seed);
-        let faults = Faults {
-            failing,
-            failed_spawns_per_million: 0,
-            spurious_wakeups_per_million: 0,
-            offline_every: Duration::ZERO,
-            clock_jumps_per_million: 0,
-            ..of_seed.faults
-        };
-        Self { faults, ..of_seed }
+        let mut plan = Self::of_seed(seed);
+        plan.faults.failing = failing;
+        plan.faults.failed_spawns_per_million = 0;
+        plan.faults.spurious_wakeups_per_million = 0;
+        plan.faults.offline_every = Duration::ZERO;
+        plan.faults.clock_jumps_per_million = 0;
+        plan
     }
 
     /// The simulation that runs by this plan.
@@ -125,11 +109,11 @@ impl fmt::Display for Plan {
             write!(f, ", {what} {:.2} %", f64::from(rate) / 10_000.0)?;
             most.map_or(Ok(()), |most| write!(f, " (up to {} µs)", most.as_micros()))
         };
-        often(f, faults.stalls_per_million, "stalls", Some(faults.longest_stall))?;
-        let at_points = faults.stalls_at_points_per_million;
-        often(f, at_points, "stalls at points of preemption", Some(faults.longest_stall))?;
-        often(f, faults.held_stores_per_million, "held stores", Some(faults.longest_hold))?;
-        let delay = Some(faults.longest_delay);
+        let (stall, delay) = (Some(faults.longest_stall), Some(faults.longest_delay));
+        let (at_points, hold) = (faults.stalls_at_points_per_million, Some(faults.longest_hold));
+        often(f, faults.stalls_per_million, "stalls", stall)?;
+        often(f, at_points, "stalls at points of preemption", stall)?;
+        often(f, faults.held_stores_per_million, "held stores", hold)?;
         often(f, faults.spurious_wakeups_per_million, "spurious wake-ups", delay)?;
         often(f, faults.delayed_wakeups_per_million, "late wake-ups", delay)?;
         often(f, faults.failed_spawns_per_million, "threads that do not start", None)?;
@@ -146,8 +130,8 @@ impl fmt::Display for Plan {
         }
         often(f, faults.clock_jumps_per_million, "clock jumps", Some(faults.longest_jump))?;
         if !faults.offline_every.is_zero() {
-            let (every, most) = (faults.offline_every, faults.longest_offline);
-            let (every, most) = (every.as_micros(), most.as_micros());
+            let (every, most) =
+                (faults.offline_every.as_micros(), faults.longest_offline.as_micros());
             write!(f, ", a CPU offline every {every} µs (up to {most} µs)")?;
         }
         Ok(())

@@ -39,27 +39,11 @@ impl fmt::Display for ReplaySeed {
 
 /// Why a text names no run of this search.
 #[derive(Clone, PartialEq, Eq)]
-pub struct ParseReplaySeedError {
-    /// As it is shown: in quotes, shortened.
-    given: String,
-    version: Option<u32>,
-}
+pub struct ParseReplaySeedError(String);
 
 impl fmt::Display for ParseReplaySeedError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { given, version } = self;
-        match version {
-            Some(version) => write!(
-                f,
-                "the seed {given} is of version {version} of the search, and this is version \
-                 {VERSION}, in which it means another run: replay it with the program that printed it"
-            ),
-            None => write!(
-                f,
-                "{given} is no seed to replay; one looks like {VERSION}-42 or \
-                 {VERSION}-42-9f3a6c01d2e4b587, as a search prints it"
-            ),
-        }
+        f.write_str(&self.0)
     }
 }
 
@@ -71,22 +55,29 @@ impl FromStr for ReplaySeed {
     type Err = ParseReplaySeedError;
 
     fn from_str(text: &str) -> Result<Self, ParseReplaySeedError> {
-        let wrong = |version| ParseReplaySeedError { given: quoted(text).to_string(), version };
-        let mut parts = text.trim().split('-');
-        let version: u32 =
-            parts.next().and_then(|part| part.parse().ok()).ok_or_else(|| wrong(None))?;
-        let seed = parts.next().and_then(|part| part.parse().ok());
-        if seed.is_some() && version != VERSION {
-            return Err(wrong(Some(version)));
-        }
-        let trace_hash = match parts.next() {
-            None => None,
-            Some(part) => Some(u64::from_str_radix(part, 16).map_err(|_| wrong(None))?),
+        let given = quoted(text);
+        let wrong = || {
+            ParseReplaySeedError(format!(
+                "{given} is no seed to replay; one looks like {VERSION}-42 or \
+                 {VERSION}-42-9f3a6c01d2e4b587, as a search prints it"
+            ))
         };
-        match (seed, parts.next()) {
-            (Some(seed), None) => Ok(Self { seed, trace_hash }),
-            _ => Err(wrong(None)),
+        let parts: Vec<&str> = text.trim().split('-').collect();
+        let [version, seed, trace_hash @ ..] = &parts[..] else { return Err(wrong()) };
+        let version: u32 = version.parse().map_err(|_| wrong())?;
+        let seed = seed.parse().map_err(|_| wrong())?;
+        if version != VERSION {
+            return Err(ParseReplaySeedError(format!(
+                "the seed {given} is of version {version} of the search, and this is version \
+                 {VERSION}, in which it means another run: replay it with the program that printed it"
+            )));
         }
+        let trace_hash = match trace_hash {
+            [] => None,
+            [hash] => Some(u64::from_str_radix(hash, 16).map_err(|_| wrong())?),
+            _ => return Err(wrong()),
+        };
+        Ok(Self { seed, trace_hash })
     }
 }
 

@@ -112,24 +112,21 @@ impl Arena {
                 on_release: None,
             }));
             // AcqRel: the last user's unmapping comes before this one's mapping.
-            let won =
-                slot.compare_exchange(ptr::null_mut(), arena, Ordering::AcqRel, Ordering::Relaxed);
-            let mapped = if won.is_ok() { Some(map(start)) } else { None };
-            match mapped {
-                Some(Ok(())) => {
-                    let made = ARENAS_MADE.fetch_add(1, Ordering::Relaxed) + 1;
-                    OWNERS[number].store(made, Ordering::Release);
-                    return Ok(NonNull::new(arena).expect("a box is not null"));
-                }
-                Some(Err(error)) => {
-                    slot.store(ptr::null_mut(), Ordering::Release);
-                    // SAFETY: made above, and taken out of the table again.
-                    drop(unsafe { Box::from_raw(arena) });
-                    return Err(error);
-                }
+            let free = ptr::null_mut();
+            if slot.compare_exchange(free, arena, Ordering::AcqRel, Ordering::Relaxed).is_err() {
                 // SAFETY: made above; the table holds another one.
-                None => drop(unsafe { Box::from_raw(arena) }),
+                drop(unsafe { Box::from_raw(arena) });
+                continue;
             }
+            if let Err(error) = map(start) {
+                slot.store(free, Ordering::Release);
+                // SAFETY: made above, and taken out of the table again.
+                drop(unsafe { Box::from_raw(arena) });
+                return Err(error);
+            }
+            let made = ARENAS_MADE.fetch_add(1, Ordering::Relaxed) + 1;
+            OWNERS[number].store(made, Ordering::Release);
+            return Ok(NonNull::new(arena).expect("a box is not null"));
         }
         Err(io::Error::other(format!("all {ARENAS} address ranges for simulations are in use")))
     }
@@ -217,17 +214,9 @@ impl Arena {
     pub(crate) unsafe fn end_simulation(arena: NonNull<Self>) {
         // SAFETY: the arena lives while the simulation's reference does.
         let stacks = unsafe { arena.as_ref() }.start + HEAP_BYTES;
-        // SAFETY: nobody uses the stacks of this arena any more, by this function's contract. Where it fails, they stay.
-        unsafe {
-            libc::mmap(
-                stacks as *mut libc::c_void,
-                ARENA_BYTES - HEAP_BYTES,
-                libc::PROT_NONE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED,
-                -1,
-                0,
-            )
-        };
+        let stack_bytes = ARENA_BYTES - HEAP_BYTES;
+        // SAFETY: nothing uses the stacks of this arena any more, by this function's contract. If it fails, they stay.
+        unsafe { mmap(stacks, stack_bytes, libc::PROT_NONE, libc::MAP_FIXED) };
         // SAFETY: the simulation's reference, by this function's contract.
         unsafe { Self::drop_reference(arena.as_ptr()) };
     }
@@ -261,21 +250,20 @@ impl Arena {
     }
 }
 
+/// Maps memory at an address, which takes none yet (NORESERVE). Returns where it is, or `MAP_FAILED`.
+///
+/// # Safety
+/// Nothing uses what `flags` have the mapping replace.
+unsafe fn mmap(start: usize, bytes: usize, protection: i32, flags: i32) -> *mut libc::c_void {
+    let flags = flags | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    // SAFETY: by this function's contract.
+    unsafe { libc::mmap(start as *mut libc::c_void, bytes, protection, flags, -1, 0) }
+}
+
 fn map(start: usize) -> io::Result<()> {
-    // SAFETY: NOREPLACE maps only where nothing is; NORESERVE asks for no memory yet.
-    let found = unsafe {
-        libc::mmap(
-            start as *mut libc::c_void,
-            ARENA_BYTES,
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_PRIVATE
-                | libc::MAP_ANONYMOUS
-                | libc::MAP_NORESERVE
-                | libc::MAP_FIXED_NOREPLACE,
-            -1,
-            0,
-        )
-    };
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: NOREPLACE maps only where nothing is.
+    let found = unsafe { mmap(start, ARENA_BYTES, protection, libc::MAP_FIXED_NOREPLACE) };
     if found == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }

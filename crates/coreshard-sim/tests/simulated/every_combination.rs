@@ -1,34 +1,24 @@
-//! No combination of rungs is deadlocked on any machine: each ends within its virtual time, under either profile.
+//! No combination of variants is deadlocked on any machine: each ends within its virtual time, under either profile.
 
-use std::num::{NonZeroU64, NonZeroUsize};
 use std::time::Duration;
 
-use coreshard_bench::{BenchMachine, QueueBench, Unwatched};
-use coreshard_sim::{Machine, Profile, Sim, Simulation};
+use coreshard_bench::QueueBench;
+use coreshard_sim::{Machine, Profile, Simulation};
 use coreshard_topology::Preset;
 
-use crate::combinations::Combination;
+use crate::combinations::{Combination, run_bench};
 
 /// The first CPUs of each machine: a whole one is for the nightly runs (`ci/simulated.sh`).
 const CPUS: usize = 6;
 
 fn ends(machine: &Machine, cpus: usize, items: u64, profile: Profile, seed: u64) {
-    let topology = machine.topology().clone();
-    let usable = topology.online().iter().take(cpus).collect();
-    let place = BenchMachine { usable, ..BenchMachine::whole("a machine", "sim", topology) };
-    let bench = QueueBench {
-        items_per_thread: NonZeroU64::new(items),
-        runs: NonZeroUsize::MIN,
-        seed,
-        ..QueueBench::default()
-    };
     let simulation =
         Simulation::new(machine).seed(seed).profile(profile).time_limit(Duration::from_secs(60));
-    let run = simulation.run(|| bench.run::<Sim>(&place, &mut Unwatched));
-    let results = run.unwrap_or_else(|error| {
+    let bench = QueueBench { seed, ..QueueBench::default() };
+    let run = run_bench(&simulation, machine, cpus, items, bench).unwrap_or_else(|error| {
         panic!("{}, {profile}, {items} items, seed {seed}: {error}", machine.topology().name())
     });
-    assert_eq!(results.value.unwrap().results.len(), 36);
+    assert_eq!(run.value.unwrap(), 36);
 }
 
 #[test]
@@ -49,7 +39,7 @@ fn more_producers_than_a_shard_has_cpus_end_in_a_kernel() {
     ends(&machine, 24, 12, Profile::InKernel, 3);
 }
 
-/// Some of all machines, numbers of CPUs up to 1,024, rungs, profiles, items and seeds; `ci/simulated.sh` draws more of them
+/// Some of all machines, numbers of CPUs up to 1,024, variants, profiles, items and seeds; `ci/simulated.sh` draws more of them
 /// each night.
 #[test]
 fn what_is_drawn_ends() {

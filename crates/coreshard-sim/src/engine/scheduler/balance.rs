@@ -6,8 +6,9 @@
 //! of a CPU that has more than one thread (`nohz_balancer_kick`), each as many milliseconds as their LLC has CPUs; from the third time
 //! in vain on, they take what is hot, too (`cache_nice_tries`).
 
-use super::{SimState, first_of};
-use crate::engine::events::Event;
+use super::Scheduler;
+use crate::cpu_mask::CpuMask;
+use crate::engine::hardware::{Event, Hardware};
 use crate::machine::{NS, Ps};
 
 /// Linux' default (`/sys/kernel/debug/sched/migration_cost_ns`).
@@ -19,17 +20,10 @@ const INTERVAL_FOR_EACH_CPU: Ps = 1_000_000 * NS;
 /// Balancing in vain after which hot threads are taken, too (`cache_nice_tries` within an LLC).
 const NICE_TRIES: u32 = 1;
 
-/// The places of a word's bits, from the lowest on.
-fn bits_of(word: u64) -> impl Iterator<Item = usize> {
-    std::iter::successors(Some(word), |word| Some(word & word.wrapping_sub(1)))
-        .take_while(|word| *word != 0)
-        .map(|word| word.trailing_zeros() as usize)
-}
-
-impl SimState {
+impl Scheduler {
     /// Whether a thread that waits has run on its CPU of late.
     fn is_hot(&self, thread: usize, now: Ps) -> bool {
-        self.threads[thread].ran_here_until.is_some_and(|until| now < until + MIGRATION_COST)
+        self.tasks[thread].ran_here_until.is_some_and(|until| now < until + MIGRATION_COST)
     }
 
     /// A fair thread that waits on another CPU, may run here, and has not run there of late, from the longest queue of the
@@ -38,21 +32,18 @@ impl SimState {
         if self.queued == 0 {
             return None;
         }
-        let waits = |from: usize| {
-            let may_come =
-                |thread: usize| self.threads[thread].may_run_on(cpu) && !self.is_hot(thread, now);
-            self.cpus[from].queue.iter().position(|thread| may_come(*thread))
-        };
+        let may_come =
+            |thread: &usize| self.tasks[*thread].affinity.has(cpu) && !self.is_hot(*thread, now);
         let near = &self.cpus[cpu].llc;
-        let words = self.crowded.iter().enumerate();
-        let (_, _, from, at) = words
-            .flat_map(|(word, bits)| bits_of(*bits).map(move |bit| 64 * word + bit))
+        let (_, _, from, at) = self
+            .crowded
+            .iter()
             // One whose CPU is only being woken runs there soon enough.
-            .filter(|from| *from != cpu && self.cpus[*from].current.is_some())
+            .filter(|from| *from != cpu && self.current(*from).is_some())
             .filter_map(|from| {
-                let at = waits(from)?;
-                let is_near = near[from / 64] & (1 << (from % 64)) != 0;
-                Some((is_near, self.cpus[from].waiting(), from, at))
+                let queue = &self.cpus[from].queue;
+                let at = queue.fair().iter().position(may_come)?;
+                Some((near.has(from), queue.waiting(), from, at))
             })
             .max_by_key(|(is_near, waiting, from, _)| {
                 (*is_near, *waiting, std::cmp::Reverse(*from))
@@ -62,66 +53,59 @@ impl SimState {
 
     /// A thread that waits leaves its CPU's queue and contest.
     fn take_away(&mut self, from: usize, at: usize, now: Ps) -> usize {
-        self.charge_running(from, now);
-        self.note_lag(from, self.cpus[from].queue[at]);
-        let taken = self.cpus[from].queue.remove(at).expect("it was seen there");
+        let taken = self.cpus[from].queue.take_fair(&mut self.tasks, at, now);
         self.note_queue(from);
-        self.threads[taken].ran_here_until = None;
         taken
     }
 
-    /// A CPU on which threads wait will have its tick, whatever its own thread does: as long as one rests that could run them.
-    pub(super) fn expect_tick(&mut self, cpu: usize, now: Ps) {
-        let known = &self.cpus[cpu];
-        if known.tick_is_expected || known.current.is_none() || self.mode.at_waits {
+    /// A CPU on which threads wait will have its tick, whatever its own thread does: as long as an idle one could run them.
+    pub(super) fn expect_tick(&mut self, hw: &mut Hardware, number: usize, now: Ps) {
+        let cpu = &mut self.cpus[number];
+        if cpu.tick_is_expected || cpu.queue.current().is_none() || self.at_waits {
             return;
         }
         let could_go = |thread: &usize| {
-            first_of(cpu, &self.idle, &self.threads[*thread].affinity, None).is_some()
+            let allowed = &self.tasks[*thread].affinity;
+            CpuMask::first_common(number, &[&self.idle, allowed]).is_some()
         };
-        if known.queue.iter().any(could_go) {
-            self.cpus[cpu].tick_is_expected = true;
-            let tick = self.next_tick(now);
-            self.events.push(tick, Event::Tick(cpu));
+        if cpu.queue.fair().iter().any(could_go) {
+            cpu.tick_is_expected = true;
+            hw.agenda.push(cpu.queue.next_tick(now), Event::Tick(number));
         }
     }
 
     /// A CPU has come to rest.
-    pub(super) fn expect_ticks(&mut self, now: Ps) {
-        if self.queued == 0 {
-            return;
-        }
-        for word in 0..self.crowded.len() {
-            for bit in bits_of(self.crowded[word]) {
-                self.expect_tick(64 * word + bit, now);
-            }
+    pub(super) fn expect_ticks(&mut self, hw: &mut Hardware, now: Ps) {
+        if self.queued > 0 {
+            let crowded = std::mem::take(&mut self.crowded);
+            crowded.iter().for_each(|cpu| self.expect_tick(hw, cpu, now));
+            self.crowded = crowded;
         }
     }
 
-    /// The tick that was expected.
-    pub(in crate::engine) fn tick(&mut self, cpu: usize, now: Ps) {
+    /// Handles the tick that was expected.
+    pub(crate) fn tick(&mut self, hw: &mut Hardware, cpu: usize, now: Ps) {
         self.cpus[cpu].tick_is_expected = false;
-        let other = std::mem::replace(&mut self.cpu, cpu);
-        self.balance(cpu, now);
-        self.cpu = other;
-        self.expect_tick(cpu, now);
+        let other = std::mem::replace(&mut hw.cpu, cpu);
+        self.balance(hw, cpu, now);
+        hw.cpu = other;
+        self.expect_tick(hw, cpu, now);
     }
 
     /// At a tick of a CPU on which threads wait: an idle one is sent for one of them.
-    fn balance(&mut self, cpu: usize, now: Ps) {
-        let known = &self.cpus[cpu];
-        if now < known.balances_at || known.queue.is_empty() {
+    fn balance(&mut self, hw: &mut Hardware, number: usize, now: Ps) {
+        let cpu = &self.cpus[number];
+        if now < cpu.balances_at || cpu.queue.fair().is_empty() {
             return;
         }
-        let near = &known.llc;
         let idle_for = |thread: usize| {
-            let affinity = &self.threads[thread].affinity;
-            first_of(cpu, &self.idle, affinity, Some(near))
-                .or_else(|| first_of(cpu, &self.idle, affinity, None))
+            let allowed = &self.tasks[thread].affinity;
+            CpuMask::first_common(number, &[&self.idle, allowed, &cpu.llc])
+                .or_else(|| CpuMask::first_common(number, &[&self.idle, allowed]))
         };
-        let takes_hot = known.balances_in_vain > NICE_TRIES;
+        let takes_hot = cpu.balances_in_vain > NICE_TRIES;
         let (mut found, mut is_in_vain) = (None, false);
-        for (at, thread) in known.queue.iter().enumerate() {
+        for (at, thread) in cpu.queue.fair().iter().enumerate() {
             let Some(to) = idle_for(*thread) else { continue };
             if takes_hot || !self.is_hot(*thread, now) {
                 found = Some((at, to));
@@ -132,18 +116,17 @@ impl SimState {
         if found.is_none() && !is_in_vain {
             return;
         }
-        let cpus: u32 = near.iter().map(|word| word.count_ones()).sum();
-        let known = &mut self.cpus[cpu];
-        known.balances_at = now + Ps::from(cpus) * INTERVAL_FOR_EACH_CPU;
+        let cpu = &mut self.cpus[number];
+        cpu.balances_at = now + cpu.llc.len() as Ps * INTERVAL_FOR_EACH_CPU;
         let Some((at, to)) = found else {
-            known.balances_in_vain += 1;
+            cpu.balances_in_vain += 1;
             return;
         };
-        known.balances_in_vain = 0;
-        let taken = self.take_away(cpu, at, now);
+        cpu.balances_in_vain = 0;
+        let taken = self.take_away(number, at, now);
         self.queued -= 1;
-        let (_, begin) = self.rouse(to, now);
+        let (_, begin) = self.rouse(hw, to, now);
         self.enqueue(taken, to, now);
-        self.step_at(to, begin + self.costs.wake);
+        hw.agenda.step_at(to, begin + hw.costs.wake);
     }
 }

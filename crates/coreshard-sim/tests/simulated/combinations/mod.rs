@@ -1,18 +1,20 @@
-//! Benchmarks of the queue, drawn: any machine, any number of CPUs, any rung, any number of items, any seed.
+//! Benchmarks of the queue, drawn: any machine, any number of CPUs, any variants, any number of items, any seed.
+
+mod bench;
 
 use std::fmt;
-use std::num::{NonZeroU64, NonZeroUsize};
 use std::time::Duration;
 
-use coreshard_bench::{BenchMachine, QueueBench, Unwatched};
-use coreshard_sim::{Machine, Profile, Sim, Simulation};
-use coreshard_topology::{CpuSet, Preset, Scope, Topology};
+pub(crate) use bench::run_bench;
+use coreshard_bench::QueueBench;
+use coreshard_sim::{Machine, Profile, Simulation};
+use coreshard_topology::{Preset, Scope, Topology};
 use coreshard_workqueue::{Intake, Wake};
 
 /// Virtual time within which each of them ends.
 const LIMIT: Duration = Duration::from_secs(600);
 
-/// A benchmark of one combination of rungs.
+/// A benchmark of one combination of variants.
 #[derive(Clone, Debug)]
 pub(crate) struct Combination {
     /// A preset's name, or a topology in hwloc's words.
@@ -105,24 +107,16 @@ impl Combination {
     /// Where it has none, or does less than it was asked to.
     pub(crate) fn run(&self) -> Result<(), String> {
         let machine = Self::machine(&self.machine);
-        let topology = machine.topology().clone();
-        let usable: CpuSet = topology.online().iter().take(self.cpus).collect();
-        let place = BenchMachine { usable, ..BenchMachine::whole("a machine", "sim", topology) };
         let bench = QueueBench {
             scopes: vec![self.scope],
             wakes: vec![self.wake],
             intakes: vec![self.intake],
-            items_per_thread: NonZeroU64::new(self.items),
-            runs: NonZeroUsize::MIN,
             seed: self.seed,
             ..QueueBench::default()
         };
         let simulation = Simulation::new(&machine).seed(self.seed).profile(self.profile);
         let simulation = simulation.time_limit(LIMIT).settle(Duration::from_secs(1));
-        let run = simulation.run(|| {
-            let results = bench.run::<Sim>(&place, &mut Unwatched)?;
-            Ok::<_, coreshard_bench::BenchError>(results.results.len())
-        });
+        let run = run_bench(&simulation, &machine, self.cpus, self.items, bench);
         match run {
             Err(error) => Err(format!("{self}: {error}")),
             Ok(run) if run.left_memory => Err(format!("{self}: it leaves memory behind")),

@@ -1,8 +1,15 @@
 //! Fault injection: what goes wrong on purpose.
 
+mod failing;
+mod injector;
+mod numbered;
+mod pct;
+
 use std::time::Duration;
 
-use super::failing::Failing;
+pub use failing::{Call, Failing, Lasts, ParseFailingError};
+pub(super) use injector::{FaultInjector, refusal};
+pub use numbered::CallCounts;
 
 /// In which order the CPUs go on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

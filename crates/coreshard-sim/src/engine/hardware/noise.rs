@@ -6,41 +6,42 @@
 use crate::machine::{Ps, VARIATION_AT_PERCENT, Variation};
 use crate::random::{Random, mix};
 
-pub(super) struct Noise {
-    of: Variation,
+pub(crate) struct Noise {
+    /// `None` if costs are the same each time.
+    of: Option<Variation>,
     random: Random,
 }
 
 impl Noise {
-    pub(super) fn new(of: Variation, seed: u64) -> Self {
+    pub(super) fn new(of: Option<Variation>, seed: u64) -> Self {
         Self { of, random: Random::new(mix(seed ^ 0x4E6F_6973_6521)) }
     }
 
     /// What a call, a wake-up or a switch takes this time.
-    pub(super) fn call(&mut self, cost: Ps) -> Ps {
-        times(cost, self.drawn(self.of.calls))
+    pub(crate) fn call(&mut self, cost: Ps) -> Ps {
+        self.of.map_or(cost, |of| cost * self.drawn(of.calls) / 1_000)
     }
 
     /// What the exit from an idle state takes this time.
-    pub(super) fn exit(&mut self, cost: Ps) -> Ps {
-        times(cost, self.drawn(self.of.exits))
+    pub(crate) fn exit(&mut self, cost: Ps) -> Ps {
+        self.of.map_or(cost, |of| cost * self.drawn(of.exits) / 1_000)
     }
 
     /// For how long a CPU that runs for `time` is taken away from its thread meanwhile.
     #[inline]
     pub(super) fn interruptions(&mut self, time: Ps) -> Ps {
-        let every = self.of.interrupted_every;
-        if every == 0 {
+        let Some(Variation { interrupted_every: every @ 1.., interrupted_for, .. }) = self.of
+        else {
             return 0;
-        }
+        };
         let by_chance = u64::from(self.random.below(every) < time % every);
-        (time / every + by_chance).saturating_mul(self.of.interrupted_for)
+        (time / every + by_chance).saturating_mul(interrupted_for)
     }
 
     /// How many of `turns`, each of which takes `each`, pass by, and whether the last one is interrupted then: at most as many as take
     /// a sixteenth of the time between two interruptions, so that there are hardly two.
     pub(super) fn turns_before_interruption(&mut self, turns: u32, each: Ps) -> (u32, bool) {
-        let every = self.of.interrupted_every;
+        let every = self.of.map_or(0, |of| of.interrupted_every);
         if every == 0 {
             return (turns, false);
         }
@@ -51,8 +52,8 @@ impl Noise {
     }
 
     /// For how long an interruption takes the CPU.
-    pub(super) fn interruption(&self) -> Ps {
-        self.of.interrupted_for
+    pub(crate) fn interruption(&self) -> Ps {
+        self.of.map_or(0, |of| of.interrupted_for)
     }
 
     /// A factor, in thousandths: straight lines lie between those that are known, and nothing beyond them.
@@ -72,10 +73,6 @@ impl Noise {
     }
 }
 
-fn times(cost: Ps, thousandths: u64) -> Ps {
-    cost * thousandths / 1_000
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -89,7 +86,7 @@ mod tests {
 
     #[test]
     fn what_is_drawn_has_the_shares_that_were_given() {
-        let mut noise = Noise::new(VARIATION, 1);
+        let mut noise = Noise::new(Some(VARIATION), 1);
         let mut drawn: Vec<u64> = (0..20_000).map(|_| noise.call(1_000_000)).collect();
         drawn.sort_unstable();
         for (percent, factor) in VARIATION_AT_PERCENT.into_iter().zip(VARIATION.calls) {
@@ -101,12 +98,12 @@ mod tests {
 
     #[test]
     fn interruptions_come_as_often_as_they_are_said_to() {
-        let mut noise = Noise::new(VARIATION, 1);
+        let mut noise = Noise::new(Some(VARIATION), 1);
         let all: Ps = (0..100_000).map(|_| noise.interruptions(1_000)).sum();
         assert!((80..=120).contains(&(all / 10_000)), "{all} ps in 100 ms");
         let long = noise.interruptions(5_000_000);
         assert!((50_000..=60_000).contains(&long), "{long}");
-        let mut never = Noise::new(Variation { interrupted_every: 0, ..VARIATION }, 1);
+        let mut never = Noise::new(Some(Variation { interrupted_every: 0, ..VARIATION }), 1);
         assert_eq!(never.interruptions(Ps::MAX / 2), 0);
     }
 }

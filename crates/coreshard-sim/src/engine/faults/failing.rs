@@ -64,30 +64,15 @@ impl fmt::Display for Call {
     }
 }
 
-/// Why a text is no [`Call`].
-#[derive(Clone, PartialEq, Eq)]
-pub struct ParseCallError {
-    /// As it is shown: in quotes, shortened.
-    given: String,
-}
-
-impl fmt::Display for ParseCallError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let all: Vec<String> = Call::ALL.iter().map(Call::to_string).collect();
-        write!(f, "{} is no kind of call that can fail; there are {}", self.given, all.join(", "))
-    }
-}
-
-coreshard_topology::readable_debug!(ParseCallError);
-
-impl std::error::Error for ParseCallError {}
-
 impl FromStr for Call {
-    type Err = ParseCallError;
+    type Err = ParseFailingError;
 
-    fn from_str(text: &str) -> Result<Self, ParseCallError> {
-        let call = Self::ALL.into_iter().find(|call| call.to_string() == text);
-        call.ok_or_else(|| ParseCallError { given: quoted(text).to_string() })
+    fn from_str(text: &str) -> Result<Self, ParseFailingError> {
+        Self::ALL.into_iter().find(|call| call.to_string() == text).ok_or_else(|| {
+            let all = Self::ALL.map(|call| call.to_string()).join(", ");
+            let given = quoted(text);
+            ParseFailingError(format!("{given} is no kind of call that can fail; there are {all}"))
+        })
     }
 }
 
@@ -127,25 +112,13 @@ impl fmt::Display for Failing {
     }
 }
 
-/// Why a text is no [`Failing`].
+/// Why a text is no [`Failing`], or no [`Call`].
 #[derive(Clone, PartialEq, Eq)]
-pub struct ParseFailingError {
-    /// As it is shown: in quotes, shortened.
-    given: String,
-    kind: Option<ParseCallError>,
-}
+pub struct ParseFailingError(String);
 
 impl fmt::Display for ParseFailingError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.kind {
-            Some(error) => error.fmt(f),
-            None => write!(
-                f,
-                "{} does not say which calls fail; that looks like start:7:x3 (three from the \
-                 seventh on) or start:7:20000us (all from the seventh on, for 20 ms)",
-                self.given
-            ),
-        }
+        f.write_str(&self.0)
     }
 }
 
@@ -153,15 +126,13 @@ coreshard_topology::readable_debug!(ParseFailingError);
 
 impl std::error::Error for ParseFailingError {}
 
-impl FromStr for Lasts {
-    type Err = ParseFailingError;
-
-    fn from_str(text: &str) -> Result<Self, ParseFailingError> {
-        let calls = text.strip_prefix('x').and_then(|calls| calls.parse().ok()).map(Self::Calls);
-        let micros = text.strip_suffix("us").and_then(|micros| micros.parse().ok());
-        calls
-            .or_else(|| micros.map(|micros| Self::For(Duration::from_micros(micros))))
-            .ok_or_else(|| ParseFailingError { given: quoted(text).to_string(), kind: None })
+impl Lasts {
+    fn read(text: &str) -> Option<Self> {
+        if let Some(calls) = text.strip_prefix('x') {
+            return calls.parse().ok().map(Self::Calls);
+        }
+        let micros = text.strip_suffix("us")?.parse().ok()?;
+        Some(Self::For(Duration::from_micros(micros)))
     }
 }
 
@@ -169,15 +140,18 @@ impl FromStr for Failing {
     type Err = ParseFailingError;
 
     fn from_str(text: &str) -> Result<Self, ParseFailingError> {
-        let wrong = |kind| ParseFailingError { given: quoted(text).to_string(), kind };
-        let mut parts = text.split(':');
-        let call = parts.next().unwrap_or_default();
-        let (Some(from), Some(lasts), None) = (parts.next(), parts.next(), parts.next()) else {
-            return Err(wrong(None));
+        let wrong = || {
+            ParseFailingError(format!(
+                "{} does not say which calls fail; that looks like start:7:x3 (three from the \
+                 seventh on) or start:7:20000us (all from the seventh on, for 20 ms)",
+                quoted(text)
+            ))
         };
-        let call = call.parse().map_err(|error| wrong(Some(error)))?;
-        let from = from.parse().ok().filter(|from| *from > 0).ok_or_else(|| wrong(None))?;
-        let lasts = lasts.parse().map_err(|_| wrong(None))?;
+        let parts: Vec<&str> = text.split(':').collect();
+        let [call, from, lasts] = parts[..] else { return Err(wrong()) };
+        let call = call.parse()?;
+        let from = from.parse().ok().filter(|from| *from > 0).ok_or_else(wrong)?;
+        let lasts = Lasts::read(lasts).ok_or_else(wrong)?;
         Ok(Self { call, from, lasts })
     }
 }

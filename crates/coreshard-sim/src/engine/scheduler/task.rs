@@ -1,9 +1,34 @@
-//! A thread's part in the contest for a CPU.
+//! A thread as the scheduler sees it.
 
+use coreshard_topology::CpuSet;
+
+use crate::cpu_mask::CpuMask;
 use crate::machine::Ps;
 
 /// The weight of a thread with nice value 0.
 const WEIGHT: i64 = 1024;
+
+pub(crate) struct Task {
+    /// The CPU that it runs on, or ran on last.
+    pub(super) cpu: usize,
+    /// The CPUs that it may run on: those that were asked for and are online.
+    pub(super) affinity: CpuMask,
+    pub(super) asked: CpuMask,
+    pub(super) affinity_set: CpuSet,
+    /// SCHED_FIFO's priority, 1 to 99; 0 for a fair thread.
+    pub(super) fifo_priority: u8,
+    pub(super) share: Share,
+    /// How long it was on CPUs, while it is on none.
+    pub(super) on_cpu: Ps,
+    /// Until when it ran on its CPU last; `None` if it has not run there since it came.
+    pub(super) ran_here_until: Option<Ps>,
+}
+
+impl Task {
+    pub(super) const fn is_fair(&self) -> bool {
+        self.fifo_priority == 0
+    }
+}
 
 /// What a fair thread has had of a CPU, and is to have, in virtual time: CPU time in proportion to its weight.
 #[derive(Clone, Copy, Debug)]

@@ -1,5 +1,5 @@
 //! Probabilistic concurrency testing: which threads are held back, by random priorities. See
-//! [`Schedule::Pct`](super::faults::Schedule::Pct).
+//! [`Schedule::Pct`](super::Schedule::Pct).
 
 use crate::machine::{NS, Ps};
 use crate::random::Random;

@@ -1,4 +1,4 @@
-//! Counts the calls of a run, and says which of them fail by their number.
+//! Counts the calls of a run, and decides which of them fail by their number.
 
 use super::failing::{Call, Failing, Lasts};
 use crate::machine::{Ps, ps};
@@ -25,8 +25,8 @@ impl CallCounts {
 }
 
 /// The calls of a run, and which of them fail.
-pub(super) struct CallFailures {
-    pub(super) plan: Option<Failing>,
+pub(super) struct NumberedCalls {
+    plan: Option<Failing>,
     counts: CallCounts,
     /// When the first call failed.
     began: Option<Ps>,
@@ -34,7 +34,7 @@ pub(super) struct CallFailures {
     last: Option<Ps>,
 }
 
-impl CallFailures {
+impl NumberedCalls {
     pub(super) const fn new(plan: Option<Failing>) -> Self {
         let counts = CallCounts { made: [0; Call::ALL.len()], failed: 0 };
         Self { plan, counts, began: None, last: None }
@@ -45,15 +45,21 @@ impl CallFailures {
     }
 
     /// When a call last failed.
-    pub(super) const fn last(&self) -> Option<Ps> {
+    pub(super) const fn last_failure(&self) -> Option<Ps> {
         self.last
     }
 
-    /// A call failed for another reason, or by chance.
-    pub(super) fn note(&mut self, now: Ps) {
+    /// Notes that a call failed, by chance or for another reason.
+    pub(super) fn note_failure(&mut self, now: Ps) {
         self.last = Some(now);
     }
 
+    /// True if the calls that fail do so for a while.
+    pub(super) fn fail_for_a_while(&self) -> bool {
+        self.plan.is_some_and(|plan| matches!(plan.lasts, Lasts::For(_)))
+    }
+
+    /// Counts a call. True if it is to fail.
     pub(super) fn fails(&mut self, call: Call, now: Ps) -> bool {
         let made = &mut self.counts.made[call as usize];
         *made += 1;
@@ -81,7 +87,7 @@ mod tests {
     use crate::machine::NS;
 
     fn failing(plan: Failing, calls: &[(Call, Ps)]) -> Vec<bool> {
-        let mut failures = CallFailures::new(Some(plan));
+        let mut failures = NumberedCalls::new(Some(plan));
         calls.iter().map(|(call, now)| failures.fails(*call, *now)).collect()
     }
 

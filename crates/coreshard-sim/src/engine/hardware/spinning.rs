@@ -1,0 +1,238 @@
+//! CPUs that spin, without simulating each turn.
+//!
+//! A thread that looks at a word, finds it as before, and spins, changes nothing outside its CPU.
+//! Its first turns take what they take, so that code which gives up after some number of them
+//! takes the right time; from [`EXACT_TURNS`] on the CPU sleeps on the line and goes on when the
+//! line is written, or after a time that grows with the number of turns. A loop of N turns on a
+//! line that nobody writes takes exactly its time up to twice [`EXACT_TURNS`], and at most (N /
+//! EXACT_TURNS) times that beyond.
+//!
+//! If the program says how often it will look (`Platform::watch`), no turn need be simulated. A turn whose looks all hit its
+//! CPU's cache comes out as the one before, as long as no other CPU takes one of those lines. So the CPU sleeps on them, and
+//! goes on at the first look after one was taken, or at the last look of all. All looks before count as done: the thread sees
+//! what it would have seen, at the time at which it would have. (If a turn looks at several words, the first of its looks may
+//! be as late as the write to another one.)
+
+use crate::machine::Ps;
+use crate::memory::{Access, ByPlace, Memory, Place};
+use crate::space::in_host;
+
+/// Turns that are simulated one by one. A worker watches for up to twice as many before it sleeps.
+const EXACT_TURNS: u32 = 1_024;
+
+/// Looks of a turn, at most; if there are more, each is simulated.
+const MOST_LOOKS: usize = 16;
+
+/// What the running thread looked at last, and how often it has spun since.
+#[derive(Clone, Copy, Debug, Default)]
+struct Detector {
+    place: Option<Place>,
+    /// Turns of spinning with no other access between them.
+    turns: u32,
+    /// When the loaded value comes, if the CPU goes on meanwhile.
+    comes_at: Ps,
+    /// Whether what it does is noted as a turn of looks.
+    notes_looks: bool,
+}
+
+/// How a CPU that sleeps on lines would look at them.
+#[derive(Clone, Copy, Debug, Default)]
+struct Looking {
+    /// The first look that is not simulated.
+    first_at: Ps,
+    /// From one turn to the next; 0 for a CPU that goes on whenever a line is written.
+    turn: Ps,
+    /// At this look, if it comes to that, the CPU is interrupted.
+    interrupted_at: Option<Ps>,
+}
+
+impl Looking {
+    /// Turns whose looks are over at `time`.
+    fn over_at(&self, time: Ps) -> u64 {
+        if self.turn == 0 { 0 } else { time.saturating_sub(self.first_at).div_ceil(self.turn) }
+    }
+}
+
+/// Looks that a CPU has slept over.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SleptOver {
+    pub(crate) turns: u64,
+    pub(super) accesses: u64,
+    /// Its CPU is interrupted at the last of them.
+    pub(crate) is_interrupted: bool,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Spinner {
+    /// As it was when the CPU's last turn ended.
+    detector: Detector,
+    /// The lines that it sleeps on, while its thread looks at them again and again; and how it does that.
+    sleeps_on: Vec<Place>,
+    looking: Looking,
+    /// The lines of the looks of its thread's turn.
+    looks_at: Vec<Place>,
+}
+
+/// Which CPUs spin on which lines.
+pub(crate) struct Spinning {
+    /// The running CPU's.
+    detector: Detector,
+    cpus: Vec<Spinner>,
+    /// CPUs that sleep, by the line that they look at.
+    by_line: ByPlace<Vec<usize>>,
+}
+
+impl Spinning {
+    pub(super) fn new(cpus: usize) -> Self {
+        let cpus = vec![Spinner::default(); cpus];
+        Self { detector: Detector::default(), cpus, by_line: ByPlace::default() }
+    }
+
+    pub(super) fn begin_turn(&mut self, cpu: usize) {
+        self.detector = self.cpus[cpu].detector;
+    }
+
+    pub(super) fn end_turn(&mut self, cpu: usize) {
+        self.cpus[cpu].detector = self.detector;
+    }
+
+    #[inline]
+    pub(super) fn note_access(&mut self, place: Place, access: Access) {
+        if access != Access::Load || self.detector.place != Some(place) {
+            let place = if access == Access::Load { Some(place) } else { None };
+            self.detector = Detector { place, turns: 0, comes_at: 0, ..self.detector };
+        }
+    }
+
+    /// True if the running thread's last access was a load of this word.
+    #[inline]
+    pub(super) fn looked_at(&self, place: Place) -> bool {
+        self.detector.place == Some(place)
+    }
+
+    /// When the loaded value comes, for which the running CPU does not wait; 0 if it has all.
+    #[inline]
+    pub(super) const fn comes_at(&self) -> Ps {
+        self.detector.comes_at
+    }
+
+    #[inline]
+    pub(super) fn set_comes_at(&mut self, time: Ps) {
+        self.detector.comes_at = time;
+    }
+
+    /// The running thread spins for a turn. If its CPU is to sleep on the line: the line, and for how many turns at most.
+    pub(super) fn spin_turn(&mut self, cpu: usize, memory: &mut Memory) -> Option<(Place, Ps)> {
+        let place = self.detector.place?;
+        self.detector.turns += 1;
+        let more = self.detector.turns.checked_sub(EXACT_TURNS)?;
+        // If the line was written since the look, the next look is due now.
+        let turns = Ps::from((more / EXACT_TURNS).min(4_096));
+        memory.has(cpu, place).then(|| (memory.line_of(place), turns))
+    }
+
+    /// True for a CPU that sleeps until a line is written, so that it has no turns at which it would notice anything else.
+    pub(crate) fn is_asleep(&self, cpu: usize) -> bool {
+        !self.cpus[cpu].sleeps_on.is_empty()
+    }
+
+    /// The line that a CPU sleeps on, or one of them.
+    pub(crate) fn first_line(&self, cpu: usize) -> Option<Place> {
+        self.cpus[cpu].sleeps_on.first().copied()
+    }
+
+    /// The CPU is to sleep on a line.
+    pub(super) fn sleep_on(&mut self, cpu: usize, line: Place, memory: &mut Memory) {
+        let lines = &mut self.cpus[cpu].sleeps_on;
+        if !lines.contains(&line) {
+            in_host(|| {
+                lines.push(line);
+                self.by_line.entry(line).or_default().push(cpu);
+            });
+            memory.watch(line, true);
+        }
+    }
+
+    /// The CPU sleeps on no line any more.
+    pub(super) fn stop(&mut self, cpu: usize, memory: &mut Memory) {
+        while let Some(line) = self.cpus[cpu].sleeps_on.pop() {
+            let Some(others) = self.by_line.get_mut(&line) else { continue };
+            others.retain(|other| *other != cpu);
+            if others.is_empty() {
+                self.by_line.remove(&line);
+                memory.watch(line, false);
+            }
+        }
+    }
+
+    pub(super) fn sleepers(&self, line: Place) -> Vec<usize> {
+        self.by_line.get(&line).cloned().unwrap_or_default()
+    }
+
+    /// When a CPU sees that a line was taken at `taken`, and is at its new place at `done`.
+    pub(super) fn sees_at(&self, cpu: usize, taken: Ps, done: Ps) -> Ps {
+        let looking = &self.cpus[cpu].looking;
+        if looking.turn == 0 {
+            done
+        } else {
+            looking.first_at + looking.over_at(taken) * looking.turn
+        }
+    }
+
+    #[inline]
+    pub(super) const fn notes_looks(&self) -> bool {
+        self.detector.notes_looks
+    }
+
+    /// What the running thread does from here on is a turn of looks.
+    pub(super) fn begin_looks(&mut self, cpu: usize) {
+        self.detector.notes_looks = true;
+        self.cpus[cpu].looks_at.clear();
+    }
+
+    /// What the running thread does next is no look.
+    pub(crate) fn end_looks(&mut self) {
+        self.detector.notes_looks = false;
+    }
+
+    /// Notes a look of the running thread, which hit the line in its CPU's cache if that `is_pure`.
+    #[cold]
+    pub(super) fn note_look(&mut self, cpu: usize, line: Place, is_pure: bool) {
+        let lines = &mut self.cpus[cpu].looks_at;
+        if is_pure && lines.len() < MOST_LOOKS {
+            in_host(|| lines.push(line));
+        } else {
+            self.detector.notes_looks = false;
+        }
+    }
+
+    /// The looks of the running thread's turn; none if it has done something else.
+    pub(super) fn looks(&self, cpu: usize) -> &[Place] {
+        if self.detector.notes_looks { &self.cpus[cpu].looks_at } else { &[] }
+    }
+
+    /// The CPU is to sleep on the lines that its turn looked at, of which the next look is at `first_at`.
+    pub(super) fn sleep_over_looks(
+        &mut self,
+        cpu: usize,
+        memory: &mut Memory,
+        first_at: Ps,
+        turn: Ps,
+        interrupted_at: Option<Ps>,
+    ) {
+        for at in 0..self.cpus[cpu].looks_at.len() {
+            self.sleep_on(cpu, self.cpus[cpu].looks_at[at], memory);
+        }
+        self.cpus[cpu].looking = Looking { first_at, turn, interrupted_at };
+    }
+
+    /// The CPU goes on at `time`: the looks that it has slept over, if it has.
+    pub(super) fn take_slept_over(&mut self, cpu: usize, time: Ps) -> Option<SleptOver> {
+        let cpu = &mut self.cpus[cpu];
+        let looking = std::mem::take(&mut cpu.looking);
+        let turns = looking.over_at(time);
+        let accesses = turns * cpu.looks_at.len() as u64;
+        let is_interrupted = looking.interrupted_at == Some(time);
+        (looking.turn > 0).then_some(SleptOver { turns, accesses, is_interrupted })
+    }
+}

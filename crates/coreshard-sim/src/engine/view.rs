@@ -1,0 +1,233 @@
+//! What can be seen of a run from outside, while it goes on and when it came to no end.
+#![allow(unsafe_code)]
+
+use std::fmt;
+use std::io;
+
+use coreshard_topology::CpuId;
+
+use super::state::SimState;
+use super::threads::{ThreadState, Wait};
+use crate::machine::NS;
+use crate::memory::Place;
+use crate::report::bare_name;
+
+/// What can be seen of a run from outside, at one moment of virtual time.
+#[derive(Clone, Copy)]
+pub struct View<'run> {
+    pub(super) sim: &'run SimState,
+    pub(super) now_ns: u64,
+}
+
+impl fmt::Debug for View<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("View").field("now_ns", &self.now_ns).finish_non_exhaustive()
+    }
+}
+
+impl View<'_> {
+    /// Virtual time since the start, in nanoseconds. It does not jump when the program's clock
+    /// does.
+    #[must_use]
+    pub const fn now_ns(&self) -> u64 {
+        self.now_ns
+    }
+
+    /// For how long a CPU has been idle, in nanoseconds; `None` if it runs, is
+    /// being woken, is offline, or does not exist.
+    #[must_use]
+    pub fn idle_ns(&self, cpu: CpuId) -> Option<u64> {
+        let since = self.sim.sched.idle_since(self.sim.sched.place_of(cpu)?)?;
+        Some(self.now_ns.saturating_sub(since / NS))
+    }
+
+    /// Threads that could not be started so far.
+    #[must_use]
+    pub const fn failed_spawns(&self) -> usize {
+        self.sim.faults.failed_starts()
+    }
+
+    /// When a call was last made to fail, in nanoseconds: by its number, or a start by chance.
+    #[must_use]
+    pub fn last_failure_ns(&self) -> Option<u64> {
+        self.sim.faults.last_failure().map(|last| last / NS)
+    }
+
+    /// What each thread that is not over does or waits for, a line each.
+    #[must_use]
+    pub fn threads(&self) -> Vec<WaitingThread> {
+        WaitingThread::all(self.sim)
+    }
+}
+
+/// Why a simulation came to no end.
+pub enum SimError {
+    /// The simulation cannot be set up.
+    Setup(io::Error),
+    /// Every thread waits for something that cannot come any more.
+    Deadlock(Stuck),
+    /// The time limit is over.
+    TimeLimit(Stuck),
+    /// A rule is broken: one of the engine's, or of the closure that watches the run.
+    Broken {
+        /// Which rule, and how.
+        rule: String,
+        /// What each thread did then.
+        stuck: Stuck,
+    },
+    /// It was told to stop.
+    Stopped,
+}
+
+/// Who waits for what.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stuck {
+    /// The seed, to run it again.
+    pub seed: u64,
+    /// The virtual time of the last event, in nanoseconds.
+    pub at_ns: u64,
+    /// The trace hash until then, as [`Summary`](super::Summary) has it.
+    pub trace_hash: u64,
+    /// Each thread that is not over.
+    pub threads: Vec<WaitingThread>,
+}
+
+/// A thread that is not over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WaitingThread {
+    /// Its name.
+    pub name: String,
+    /// What it waits for, or does, in words.
+    pub waits_for: String,
+}
+
+impl SimError {
+    /// What each thread did when the run ended, if it ran.
+    pub(crate) const fn stuck(&self) -> Option<&Stuck> {
+        match self {
+            Self::Deadlock(stuck) | Self::TimeLimit(stuck) | Self::Broken { stuck, .. } => {
+                Some(stuck)
+            }
+            Self::Setup(_) | Self::Stopped => None,
+        }
+    }
+}
+
+impl fmt::Display for Stuck {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "at {} ns of virtual time, with seed {}:", self.at_ns, self.seed)?;
+        for thread in &self.threads {
+            write!(f, "\n  {:?} {}", thread.name, thread.waits_for)?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for SimError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Setup(error) => write!(f, "the simulation cannot be set up: {error}"),
+            Self::Deadlock(stuck) => write!(f, "the simulated program is deadlocked {stuck}"),
+            Self::TimeLimit(stuck) => {
+                write!(f, "the simulated program came to no end within its time limit {stuck}")
+            }
+            Self::Broken { rule, stuck } => write!(f, "{rule}\n{stuck}"),
+            Self::Stopped => f.write_str("the simulation was stopped"),
+        }
+    }
+}
+
+coreshard_topology::readable_debug!(SimError);
+
+impl std::error::Error for SimError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            // The text has what it says itself already.
+            Self::Setup(error) => error.source(),
+            Self::Deadlock(_) | Self::TimeLimit(_) | Self::Broken { .. } | Self::Stopped => None,
+        }
+    }
+}
+
+impl Stuck {
+    pub(super) fn of(sim: &SimState) -> Self {
+        Self {
+            seed: sim.settings.seed,
+            at_ns: sim.last_time / NS,
+            trace_hash: sim.hw.trace.hash,
+            threads: WaitingThread::all(sim),
+        }
+    }
+}
+
+impl WaitingThread {
+    fn all(sim: &SimState) -> Vec<Self> {
+        let threads = sim.threads.iter().enumerate().filter(|(_, thread)| !thread.is_over());
+        let waiting = threads.map(|(number, thread)| Self {
+            name: thread.name.clone(),
+            waits_for: waits_for(sim, number),
+        });
+        waiting.collect()
+    }
+}
+
+fn waits_for(sim: &SimState, number: usize) -> String {
+    let thread = &sim.threads[number];
+    let text = match (thread.state(), &thread.waited_at) {
+        // The place in the source says more than the word that it waits for.
+        (ThreadState::Waiting { wait: Wait::Futex { .. }, since }, Some(waited_at)) => {
+            format!("waits since {} ns{waited_at}", since / NS)
+        }
+        (ThreadState::Waiting { wait, since }, waited_at) => {
+            let waited_at = waited_at.as_ref().map(ToString::to_string).unwrap_or_default();
+            waits(sim, wait, since / NS) + &waited_at
+        }
+        _ => runs(sim, number),
+    };
+    match thread.item() {
+        Some(item) => format!("is inside item {item} and {text}"),
+        None => text,
+    }
+}
+
+fn runs(sim: &SimState, number: usize) -> String {
+    let cpu = sim.sched.cpu_of(number);
+    let id = sim.sched.id_of(cpu);
+    if sim.sched.current(cpu) != Some(number) {
+        return format!("can run, and waits for CPU {id}");
+    }
+    match sim.hw.spinning.first_line(cpu) {
+        Some(line) => format!("spins on {}, on CPU {id}", name_of(sim, line)),
+        None => format!("runs on CPU {id}"),
+    }
+}
+
+fn waits(sim: &SimState, wait: Wait, since: u64) -> String {
+    match wait {
+        Wait::LockQueue { place, .. } => {
+            format!("spins since {since} ns for its turn at {}", name_of(sim, place))
+        }
+        Wait::Woken => format!("sleeps since {since} ns, and was woken"),
+        Wait::Sleep => format!("sleeps since {since} ns"),
+        Wait::Item => format!("stands since {since} ns before an item"),
+        Wait::Hand => format!("lets others run since {since} ns"),
+        Wait::Join(other) => {
+            format!("waits since {since} ns for the end of {:?}", sim.threads[other].name)
+        }
+        Wait::Futex { place, address, expected } => {
+            // SAFETY: the word's owner sleeps on it, so it is live, and it is a
+            // 32-bit atomic; no simulated code runs.
+            let holds = unsafe { *(address as *const u32) };
+            let name = name_of(sim, place);
+            format!(
+                "waits since {since} ns for a wake-up on {name}, which held \
+                 {expected} then and holds {holds} now"
+            )
+        }
+    }
+}
+
+fn name_of(sim: &SimState, place: Place) -> String {
+    let described = sim.hw.recorder.as_ref().and_then(|recorder| recorder.field_at(place));
+    described.unwrap_or_else(|| bare_name(place))
+}
