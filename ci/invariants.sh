@@ -69,9 +69,8 @@ crates/coreshard-block/src/backend/pool.rs         a pool's job: its code is thi
 crates/coreshard-block/src/queue/slot.rs           a callback: completion.rs calls it through the net, and nobody drops it uncalled
 crates/coreshard-block/src/tags/                   the waker of a port: a channel's, called through the net
 crates/coreshard-rt/src/executor/handle.rs         makes a task's body, which calls the user's through the net
-crates/coreshard-rt/src/executor/supervision.rs    the bodies of our own threads
 crates/coreshard-rt/src/executor/shared.rs         a task's body, made in handle.rs: threads call it through the net
-crates/coreshard-rt/src/executor/task.rs           as in shared.rs
+crates/coreshard-rt/src/executor/priority_array.rs as in shared.rs
 crates/coreshard-rt/src/executor/periodic.rs       a period's function: periodic_thread.rs calls and drops it through the net
 END
 }

@@ -30,7 +30,9 @@ impl Priority {
         if (Self::MIN.0..=Self::MAX.0).contains(&priority) {
             Ok(Self(priority))
         } else {
-            Err(RtError::priority(priority))
+            Err(RtError::new(format!(
+                "the priority {priority} is not allowed; allowed are 1 to 99"
+            )))
         }
     }
 

@@ -79,16 +79,23 @@ impl Periodic {
     pub(super) fn checked(&self) -> Result<Duration, RtError> {
         let deadline = self.deadline.unwrap_or(self.period);
         if self.period.is_zero() {
-            return Err(RtError::period());
+            return Err(RtError::new("the period is 0; allowed are periods above 0"));
         }
         if deadline.is_zero() || deadline > self.period {
-            return Err(RtError::deadline(deadline, self.period));
+            return Err(RtError::new(format!(
+                "the deadline is {deadline:?} after each activation; allowed are deadlines above 0 and up \
+                 to the period, which is {:?}",
+                self.period
+            )));
         }
         match self.budget {
-            Some(budget) if budget.is_zero() || budget > deadline => {
-                Err(RtError::budget(budget, deadline))
+            Some(budget) if budget.is_zero() || budget > deadline => Err(RtError::new(format!(
+                "the budget is {budget:?}; allowed are budgets above 0 and up to the deadline, which is \
+                     {deadline:?}"
+            ))),
+            None if self.urgency == Urgency::Deadline => {
+                Err(RtError::new("a task by deadline has no budget; it needs one above 0"))
             }
-            None if self.urgency == Urgency::Deadline => Err(RtError::no_budget()),
             _ => Ok(deadline),
         }
     }

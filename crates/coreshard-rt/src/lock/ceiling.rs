@@ -1,12 +1,11 @@
 //! A mutex whose holder runs at the highest priority of all who may take it.
 
 use std::fmt;
-use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
 use coreshard_platform::{RealTime, Time};
 
-use super::ceilings;
+use super::ceilings::Raise;
 use super::error::LockError;
 use super::inherit::{InheritGuard, InheritMutex};
 use crate::level::Priority;
@@ -98,26 +97,6 @@ impl<P: RealTime, T> CeilingMutex<P, T> {
 impl<P: RealTime, T> fmt::Debug for CeilingMutex<P, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CeilingMutex").field("ceiling", &self.ceiling).finish_non_exhaustive()
-    }
-}
-
-/// While it lives, its thread runs at a ceiling, or above.
-struct Raise<P: RealTime> {
-    ceiling: Priority,
-    /// It stays on the thread that it has raised.
-    _of_its_thread: PhantomData<*const P>,
-}
-
-impl<P: RealTime> Raise<P> {
-    fn to<G>(ceiling: Priority) -> Result<Self, LockError<G>> {
-        ceilings::raise::<P, G>(ceiling)?;
-        Ok(Self { ceiling, _of_its_thread: PhantomData })
-    }
-}
-
-impl<P: RealTime> Drop for Raise<P> {
-    fn drop(&mut self) {
-        ceilings::lower::<P>(self.ceiling);
     }
 }
 

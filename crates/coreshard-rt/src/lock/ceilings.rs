@@ -8,6 +8,8 @@
 //!    than was set here last, somebody has changed it meanwhile: then that is its base from now on. (A change
 //!    to exactly what was set here cannot be told from none.)
 
+use std::marker::PhantomData;
+
 use coreshard_platform::{LocalKey, Policy, RealTime};
 
 use super::error::LockError;
@@ -15,7 +17,7 @@ use crate::level::Priority;
 
 const CEILINGS: usize = Priority::MAX.get() as usize + 1;
 
-pub(super) struct Ceilings {
+struct Ceilings {
     base: Policy,
     /// What was set here last, or found.
     set: Policy,
@@ -23,27 +25,37 @@ pub(super) struct Ceilings {
     held: [u32; CEILINGS],
 }
 
-/// Raises the calling thread, until as many calls of [`lower`] have undone it.
-pub(super) fn raise<P: RealTime, G>(ceiling: Priority) -> Result<(), LockError<G>> {
-    let found = P::policy();
-    let mut ceilings = take::<P>()
-        .unwrap_or_else(|| Box::new(Ceilings { base: found, set: found, held: [0; CEILINGS] }));
-    ceilings.notice(found);
-    let raised = ceilings.raise::<P, G>(ceiling);
-    put::<P>(ceilings);
-    raised
+/// While it lives, its thread runs at a ceiling, or above.
+pub(super) struct Raise<P: RealTime> {
+    ceiling: Priority,
+    /// It stays on the thread that it has raised.
+    _of_its_thread: PhantomData<*const P>,
 }
 
-/// Undoes one call of [`raise`] for the ceiling.
-pub(super) fn lower<P: RealTime>(ceiling: Priority) {
-    let Some(mut ceilings) = take::<P>() else { return };
-    ceilings.notice(P::policy());
-    let held = &mut ceilings.held[usize::from(ceiling.get())];
-    *held = held.saturating_sub(1);
-    // To lower oneself is always allowed. To go back up to another ceiling, after somebody has lowered the
-    // thread, may not be: then it stays what it is.
-    let _ = ceilings.apply::<P>();
-    put::<P>(ceilings);
+impl<P: RealTime> Raise<P> {
+    /// Raises the calling thread.
+    pub(super) fn to<G>(ceiling: Priority) -> Result<Self, LockError<G>> {
+        let found = P::policy();
+        let new = || Box::new(Ceilings { base: found, set: found, held: [0; CEILINGS] });
+        let mut ceilings = take::<P>().unwrap_or_else(new);
+        ceilings.notice(found);
+        let raised = ceilings.raise::<P, G>(ceiling);
+        put::<P>(ceilings);
+        raised.map(|()| Self { ceiling, _of_its_thread: PhantomData })
+    }
+}
+
+impl<P: RealTime> Drop for Raise<P> {
+    fn drop(&mut self) {
+        let Some(mut ceilings) = take::<P>() else { return };
+        ceilings.notice(P::policy());
+        let held = &mut ceilings.held[usize::from(self.ceiling.get())];
+        *held = held.saturating_sub(1);
+        // To lower oneself is always allowed. To go back up to another ceiling, after somebody has lowered the
+        // thread, may not be: then it stays what it is.
+        let _ = ceilings.apply::<P>();
+        put::<P>(ceilings);
+    }
 }
 
 impl Ceilings {
