@@ -66,7 +66,7 @@ crates/coreshard-workqueue/src/team/               as in jobs.rs and team_set.rs
 crates/coreshard-workqueue/src/callbacks.rs        what is left to be called: through the net, here
 crates/coreshard-block/src/backend/channel.rs      a channel's waker: each caller of it is in front of the net, or is the channel's own thread
 crates/coreshard-block/src/backend/pool.rs         a pool's job: its code is this crate's, and the executor that takes it is in front of the net
-crates/coreshard-block/src/queue/slot.rs           a callback: completion.rs calls it through the net, and nobody drops it uncalled
+crates/coreshard-block/src/queue/outbox.rs         a callback: this file calls it through the net, and nobody drops it uncalled
 crates/coreshard-block/src/tags/                   the waker of a port: a channel's, called through the net
 crates/coreshard-rt/src/executor/handle.rs         makes a task's body, which calls the user's through the net
 crates/coreshard-rt/src/executor/shared.rs         a task's body, made in handle.rs: threads call it through the net
@@ -283,7 +283,6 @@ check_causes() {
 crates/coreshard-platform/src/host/cause.rs          looks causes up
 crates/coreshard-block/src/cause.rs                  looks causes up
 crates/coreshard-block/src/request/io_error.rs       says what the layer itself did after a time limit of its own
-crates/coreshard-block/src/tags/spec.rs              an ErrorKind of its own
 crates/coreshard-cli/src/results/destination.rs      looks whether it is a pipe
 crates/coreshard-cli/src/output.rs                   nothing is said: whoever reads has gone
 crates/coreshard-advise/src/measure/tracefs.rs       looks which user it is

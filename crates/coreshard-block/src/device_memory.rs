@@ -1,11 +1,11 @@
-//! On which node the state of devices lies: a ladder.
+//! On which node the state of devices lies.
 
 use std::fmt;
 use std::str::FromStr;
 
-use coreshard_topology::input::quoted;
+use coreshard_topology::{ParseNameError, input::quoted};
 
-/// Where the state of hosts, targets, devices and queues is allocated: a ladder, the oldest rung
+/// Where the state of hosts, targets, devices and queues is allocated, the oldest variant
 /// first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum DeviceMemory {
@@ -17,7 +17,7 @@ pub enum DeviceMemory {
 }
 
 impl DeviceMemory {
-    /// All rungs, the oldest first.
+    /// All variants, the oldest first.
     pub const ALL: [Self; 2] = [Self::AnyNode, Self::NodeLocal];
 }
 
@@ -31,30 +31,17 @@ impl fmt::Display for DeviceMemory {
 }
 
 /// Why a text is no [`DeviceMemory`].
-#[derive(Clone, PartialEq, Eq)]
-pub struct ParseDeviceMemoryError {
-    /// As it is shown: in quotes, shortened.
-    given: String,
-}
-
-impl fmt::Display for ParseDeviceMemoryError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} is no device memory; there are any-node and node-local", self.given)
-    }
-}
-
-coreshard_topology::readable_debug!(ParseDeviceMemoryError);
-
-impl std::error::Error for ParseDeviceMemoryError {}
+pub type ParseDeviceMemoryError = ParseNameError;
 
 impl FromStr for DeviceMemory {
     type Err = ParseDeviceMemoryError;
 
     fn from_str(text: &str) -> Result<Self, ParseDeviceMemoryError> {
-        Self::ALL
-            .into_iter()
-            .find(|memory| memory.to_string() == text)
-            .ok_or_else(|| ParseDeviceMemoryError { given: quoted(text).to_string() })
+        let found = Self::ALL.into_iter().find(|memory| memory.to_string() == text);
+        let names = "any-node and node-local";
+        found.ok_or_else(|| {
+            ParseNameError::new(format!("{} is no device memory; there are {names}", quoted(text)))
+        })
     }
 }
 

@@ -12,7 +12,7 @@ use crate::backend::{Backend, Geometry};
 use crate::counters::{CounterLayout, Counts, DeviceCounters};
 use crate::device_memory::DeviceMemory;
 use crate::node_slice::NodeSlice;
-use crate::open_error::{OpenError, OpenErrorKind};
+use crate::open_error::OpenError;
 use crate::tags::{TagPolicy, TagSet, TagSetSpec, TagUser};
 
 /// Threads of a host that may have queues: each device has counters and a flag for each.
@@ -78,11 +78,10 @@ impl<P: Platform> HostAdapter<P> {
     /// Where the depth is out of range, or there is no memory.
     pub fn new(options: HostOptions) -> Result<Arc<Self>, OpenError> {
         if options.threads > MAX_THREADS {
-            return Err(OpenError::new(OpenErrorKind::TooManyThreads {
-                name: options.name,
-                given: options.threads,
-                most: MAX_THREADS,
-            }));
+            return Err(OpenError::new(format!(
+                "{}: {} threads cannot have queues; allowed are up to {MAX_THREADS}",
+                options.name, options.threads
+            )));
         }
         let spec = TagSetSpec {
             depth: options.depth,

@@ -26,7 +26,8 @@ impl<T> NodeSlice<T> {
         mut make: impl FnMut(usize) -> T,
     ) -> Result<Self, NodeMemoryError> {
         const { assert!(align_of::<T>() <= 4096, "node memory is aligned to pages") };
-        let bytes = size_of::<T>().checked_mul(length.max(1)).ok_or_else(|| {
+        let bytes = size_of::<T>().checked_mul(length.max(1));
+        let bytes = bytes.filter(|bytes| *bytes <= isize::MAX as usize).ok_or_else(|| {
             NodeMemoryError::new(usize::MAX, io::Error::from_raw_os_error(libc::ENOMEM))
         })?;
         let memory = P::allocate(bytes, node)?;

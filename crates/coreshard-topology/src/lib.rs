@@ -36,6 +36,7 @@ mod hwloc_xml;
 mod id;
 pub mod input;
 mod kinds;
+mod name;
 mod pods;
 #[cfg(feature = "presets")]
 mod preset;
@@ -52,6 +53,7 @@ pub use cgroup::{CgroupCpuset, CpuQuota};
 pub use cpuset::{CpuSet, Iter, MAX_CPU, ParseCpuSetError};
 pub use error::TopologyError;
 pub use id::{CoreId, CpuId, LlcId, NodeId, PackageId, PodId};
+pub use name::ParseNameError;
 pub use pods::{Pod, Pods, PodsError};
 #[cfg(feature = "presets")]
 pub use preset::Preset;

@@ -3,6 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::ParseNameError;
+use crate::input::quoted;
+
 /// Which CPUs share one pool, from the finest to the coarsest.
 ///
 /// The six scopes are those of Linux workqueues (`Documentation/core-api/workqueue.rst`,
@@ -57,26 +60,18 @@ impl FromStr for Scope {
     /// When the text is none of the six names.
     fn from_str(text: &str) -> Result<Self, ParseScopeError> {
         let found = Self::ALL.into_iter().find(|scope| scope.name() == text);
-        found.ok_or_else(|| ParseScopeError { text: text.to_owned() })
+        found.ok_or_else(|| {
+            let names = Self::ALL.map(Self::name).join(", ");
+            ParseNameError::new(format!(
+                "no affinity scope is called {}; there are {names}",
+                quoted(text)
+            ))
+        })
     }
 }
 
-/// A text that names no [`Scope`].
-#[derive(Clone, PartialEq, Eq)]
-pub struct ParseScopeError {
-    text: String,
-}
-
-impl fmt::Display for ParseScopeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "no affinity scope is called {}; there are ", crate::input::quoted(&self.text))?;
-        f.write_str(&Scope::ALL.map(Scope::name).join(", "))
-    }
-}
-
-crate::readable_debug!(ParseScopeError);
-
-impl std::error::Error for ParseScopeError {}
+/// Why a text names no [`Scope`].
+pub type ParseScopeError = ParseNameError;
 
 #[cfg(test)]
 mod tests {

@@ -85,7 +85,6 @@ impl<P: Platform> Backend<P> for Faulty<P> {
             will_be_lost: HashSet::new(),
             lost: HashSet::new(),
             torn: HashSet::new(),
-            scratch: Vec::new(),
             platform: std::marker::PhantomData,
         }))
     }
@@ -105,7 +104,6 @@ struct FaultyChannel<P: Platform> {
     lost: HashSet<u64>,
     /// Commands that fail after their first part.
     torn: HashSet<u64>,
-    scratch: Vec<Completion>,
     platform: std::marker::PhantomData<P>,
 }
 
@@ -144,6 +142,12 @@ impl<P: Platform> FaultyChannel<P> {
         Some(Command { data: Data::One { start, bytes, registered }, ..*command })
     }
 
+    fn sort_completions(&mut self) {
+        let mut completed = Vec::new();
+        self.inner.reap(&mut completed);
+        completed.into_iter().for_each(|completion| self.sort_completion(completion));
+    }
+
     fn sort_completion(&mut self, completion: Completion) {
         if self.will_be_lost.remove(&completion.id) {
             self.lost.insert(completion.id);
@@ -170,14 +174,8 @@ impl<P: Platform> FaultyChannel<P> {
             return;
         }
         let now = P::now();
-        let ready = &mut self.ready;
-        self.late.retain(|(at, completion)| {
-            let wait = *at > now;
-            if !wait {
-                ready.push(*completion);
-            }
-            wait
-        });
+        let due = self.late.extract_if(.., |(at, _)| *at <= now).map(|(_, completion)| completion);
+        self.ready.extend(due);
     }
 }
 
@@ -210,28 +208,19 @@ unsafe impl<P: Platform> Channel for FaultyChannel<P> {
     }
 
     fn reap(&mut self, into: &mut Vec<Completion>) {
-        let mut scratch = std::mem::take(&mut self.scratch);
-        self.inner.reap(&mut scratch);
-        scratch.drain(..).for_each(|completion| self.sort_completion(completion));
-        self.scratch = scratch;
+        self.sort_completions();
         self.release_late();
         into.append(&mut self.ready);
     }
 
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
-        let mut scratch = Vec::new();
-        self.inner.reap(&mut scratch);
-        scratch.into_iter().for_each(|completion| self.sort_completion(completion));
+        self.sort_completions();
         if !self.ready.is_empty() {
             return Ok(());
         }
         let now = P::now();
         let due = self.late.iter().map(|(at, _)| *at - now).min();
-        let timeout = match (timeout, due) {
-            (Some(timeout), Some(due)) => Some(timeout.min(due)),
-            (timeout, due) => timeout.or(due),
-        };
-        self.inner.wait(timeout)
+        self.inner.wait(timeout.into_iter().chain(due).min())
     }
 
     fn cancel(&mut self, id: u64) {

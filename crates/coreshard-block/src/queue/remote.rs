@@ -8,7 +8,7 @@ use coreshard_platform::Platform;
 use super::future::IoFuture;
 use super::future_cell::FutureCell;
 use super::mailbox::{Mailbox, Message};
-use crate::request::{Completed, ErrorClass, IoError, Request};
+use crate::request::{Completed, Request};
 
 /// A handle to a queue for other threads, and for futures on its own: requests go to the queue's thread by
 /// message, and completions come back by future. May be cloned and sent.
@@ -30,18 +30,10 @@ impl<P: Platform> RemoteQueue<P> {
         let future = IoFuture::new(cell, Arc::clone(&self.mailbox));
         if let Err(Message::Submit(request, cell)) = self.mailbox.send(message) {
             // Nobody waits for it yet, so no waker is called.
-            drop(cell.complete(refused_completion(&self.name, request)));
+            drop(cell.complete(Completed::cancelled(&self.name, request)));
         }
         future
     }
-}
-
-/// The completion of a request whose queue is gone.
-pub(super) fn refused_completion(device: &str, request: Request) -> Completed {
-    let Request { op, offset, bytes, payload, .. } = request;
-    let class = ErrorClass::Cancelled;
-    let error = IoError::new(device, op, offset, bytes, 0, class, libc::ECANCELED, 0);
-    Completed { result: Err(error), payload, op, offset, cookie: 0 }
 }
 
 impl<P: Platform> Clone for RemoteQueue<P> {

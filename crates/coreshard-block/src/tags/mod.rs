@@ -12,7 +12,6 @@
 mod bitmap;
 #[cfg(all(test, loom))]
 mod loom_tests;
-mod number;
 mod policy;
 mod port;
 mod registry;

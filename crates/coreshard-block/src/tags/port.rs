@@ -7,9 +7,8 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use coreshard_platform::{AtomicInt, Lock, Parker, Platform};
 
-use super::number::next_number;
 use super::policy::{TagPolicy, Window};
-use super::registry::{COUNT_WAITED, PortLine, SharedUserState, Waiter, wake};
+use super::registry::{COUNT_WAITED, PortLine, SharedUserState, Waiter, next_number, wake};
 use super::set::{TagSet, TagUser};
 use super::spec::{MAX_RESERVED_TAGS, MAX_TAGS};
 

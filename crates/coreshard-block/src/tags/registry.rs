@@ -1,8 +1,10 @@
 //! The users of a tag set, their ports, and the waiters.
 
 use std::collections::VecDeque;
+use std::num::NonZeroU64;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Acquire;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use coreshard_platform::{AtomicInt, Lock, Padded, Parker, Platform, Time, fields, user};
 
@@ -107,4 +109,11 @@ pub(super) fn wake<P: Platform>(ports: Vec<Arc<PortLine<P>>>) {
             }
         }
     }
+}
+
+/// A number that no other set or port of the process ever has. Not the platform's: nothing is decided by
+/// how large it is.
+pub(super) fn next_number() -> NonZeroU64 {
+    static NUMBERS: AtomicU64 = AtomicU64::new(1);
+    NonZeroU64::new(NUMBERS.fetch_add(1, Relaxed)).expect("fewer than 2⁶⁴ sets and ports were made")
 }

@@ -9,13 +9,12 @@ use coreshard_platform::{AtomicInt, Lock, Padded, Placement, Platform};
 use coreshard_topology::NodeId;
 
 use super::bitmap::Bitmap;
-use super::number::next_number;
 use super::policy::{MIN_SHARE, TagPolicy, Window};
 use super::registry::{
     COUNT_WAITED, PortLine, Registry, SharedUserState, UserEntry, UserLine, UserState, is_active,
-    wake,
+    next_number, wake,
 };
-use super::spec::{ErrorKind, MAX_RESERVED_TAGS, MAX_TAGS, TagSetError, TagSetSpec};
+use super::spec::{TagSetError, TagSetSpec};
 use crate::node_slice::NodeSlice;
 
 /// A set of tags that devices share: `depth` ordinary ones, numbered from 0, and reserved ones
@@ -61,12 +60,7 @@ impl<P: Platform> TagSet<P> {
     /// # Errors
     /// Where `depth` or `reserved` are out of range, or there is no memory.
     pub fn new(spec: TagSetSpec) -> Result<Self, TagSetError> {
-        if !(1..=MAX_TAGS).contains(&spec.depth) {
-            return Err(TagSetError { kind: ErrorKind::Depth(spec.depth) });
-        }
-        if spec.reserved > MAX_RESERVED_TAGS {
-            return Err(TagSetError { kind: ErrorKind::Reserved(spec.reserved) });
-        }
+        spec.check()?;
         let registry =
             Registry { users: Vec::new(), waiters: VecDeque::new(), scanned_at: P::now() };
         Ok(Self {
@@ -162,12 +156,12 @@ impl<P: Platform> TagSet<P> {
         wake(woken);
     }
 
-    /// Recomputes what each active user may have.
     /// True in a process that was forked from the one that made it: the lock may be held by nobody who is here.
     pub(super) fn is_forked(&self) -> bool {
         P::process_generation() != self.process_generation
     }
 
+    /// Recomputes what each active user may have.
     fn share_out(&self, registry: &Registry<P>) {
         let active = || registry.users.iter().filter(|user| is_active(user));
         let users = active().count().max(1) as u32;

@@ -49,28 +49,29 @@ impl Default for TagSetSpec {
 
 /// Why there is no tag set.
 pub struct TagSetError {
-    pub(super) kind: ErrorKind,
+    text: String,
+    memory: Option<NodeMemoryError>,
 }
 
-#[derive(Debug)]
-pub(super) enum ErrorKind {
-    Depth(u32),
-    Reserved(u32),
-    Memory(NodeMemoryError),
+impl TagSetSpec {
+    pub(super) fn check(&self) -> Result<(), TagSetError> {
+        let Self { depth, reserved, .. } = self;
+        let text = if !(1..=MAX_TAGS).contains(depth) {
+            format!("a tag set of depth {depth} was asked for; 1 to {MAX_TAGS} are possible")
+        } else if *reserved > MAX_RESERVED_TAGS {
+            format!(
+                "{reserved} reserved tags were asked for; at most {MAX_RESERVED_TAGS} are possible"
+            )
+        } else {
+            return Ok(());
+        };
+        Err(TagSetError { text, memory: None })
+    }
 }
 
 impl fmt::Display for TagSetError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.kind {
-            ErrorKind::Depth(given) => {
-                write!(f, "a tag set of depth {given} was asked for; 1 to {MAX_TAGS} are possible")
-            }
-            ErrorKind::Reserved(given) => write!(
-                f,
-                "{given} reserved tags were asked for; at most {MAX_RESERVED_TAGS} are possible"
-            ),
-            ErrorKind::Memory(error) => write!(f, "no memory for a tag set: {error}"),
-        }
+        f.write_str(&self.text)
     }
 }
 
@@ -78,15 +79,12 @@ coreshard_topology::readable_debug!(TagSetError);
 
 impl std::error::Error for TagSetError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match &self.kind {
-            ErrorKind::Memory(error) => Some(error),
-            ErrorKind::Depth(_) | ErrorKind::Reserved(_) => None,
-        }
+        self.memory.as_ref().map(|error| error as _)
     }
 }
 
 impl From<NodeMemoryError> for TagSetError {
     fn from(error: NodeMemoryError) -> Self {
-        Self { kind: ErrorKind::Memory(error) }
+        Self { text: format!("no memory for a tag set: {error}"), memory: Some(error) }
     }
 }

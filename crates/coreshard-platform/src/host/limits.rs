@@ -1,4 +1,4 @@
-//! Limits, capabilities and nice values, as they are.
+//! Limits, capabilities, privileges and nice values, as they are.
 #![allow(unsafe_code)]
 
 use std::fs;
@@ -39,4 +39,13 @@ pub(super) fn nice_of(thread: libc::pid_t) -> Option<i32> {
     // SAFETY: plain integers. The raw call answers 20 − nice, so that no answer looks like an error.
     let answer = unsafe { libc::syscall(libc::SYS_getpriority, libc::PRIO_PROCESS, thread) };
     (answer > 0).then(|| 20 - answer as i32)
+}
+
+/// Whether the process was started with rights that its caller does not have: set-user-id, set-group-id or
+/// file capabilities. Its environment is then the word of somebody with fewer rights, and is not to be
+/// believed where it names files; see `secure_getenv(3)`.
+#[must_use]
+pub fn is_privileged() -> bool {
+    // SAFETY: the call reads what the kernel gave to the process at its start, and nothing else.
+    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }

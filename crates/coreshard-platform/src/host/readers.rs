@@ -7,7 +7,7 @@ use std::ptr;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, compiler_fence, fence};
 
-use super::{atfork, generation};
+use super::generation;
 use crate::Padded;
 use crate::reading::Sections;
 
@@ -164,12 +164,8 @@ fn barrier_on_all_cpus() -> bool {
         || (membarrier(REGISTER_PRIVATE_EXPEDITED) && membarrier(PRIVATE_EXPEDITED))
 }
 
-/// No `Once`, as in `generation.rs`: to hear of a fork twice is nothing.
 pub(super) fn hear_of_forks() {
-    if !HEARS.load(Relaxed) {
-        atfork::in_child(forked);
-        HEARS.store(true, Relaxed);
-    }
+    generation::register_once(&HEARS, || generation::in_child(forked));
 }
 
 /// In the child of a fork, on its only thread: the others' readers are nobody's any more.

@@ -2,15 +2,15 @@
 #![allow(unsafe_code)]
 
 use std::cell::Cell;
-use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::mpsc;
-use std::sync::{Mutex, Once, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use std::{fs, io, ptr};
 
 use super::limits::{CAP_IPC_LOCK, CAP_SYS_NICE, field_of, has_capability, soft_limit};
-use super::{Host, HostThread, cause, cpu, thread};
+use super::{Host, HostThread, cause, cpu, generation, thread};
 use crate::{
     InheritError, LockedMemory, MemoryLockError, Policy, PolicyError, RealTime, RealTimeLimits,
     SpawnError, ThreadHandle, ThreadId, ThreadSpec, Throttle, Time,
@@ -187,11 +187,8 @@ extern "C" fn forget_holder() {
 
 #[cold]
 fn learn_holder() -> u32 {
-    static AFTER_FORK: Once = Once::new();
-    // SAFETY: the handler writes a constant-initialised thread-local of the thread that forked.
-    AFTER_FORK.call_once(|| unsafe {
-        libc::pthread_atfork(None, None, Some(forget_holder));
-    });
+    static HEARS: AtomicBool = AtomicBool::new(false);
+    generation::register_once(&HEARS, || generation::in_child(forget_holder));
     let ThreadId(id) = cpu::this_thread();
     HOLDER.set(id);
     id

@@ -4,8 +4,6 @@
 //! none of them.
 
 mod atomic;
-mod bytes;
-mod cell;
 pub(crate) mod errors;
 mod node_memory;
 #[expect(clippy::module_inception, reason = "the folder is the seam, the file its trait")]
@@ -14,12 +12,10 @@ mod realtime;
 mod thread;
 mod time;
 
-pub use atomic::{AtomicInt, AtomicPointer};
-pub use bytes::ByteAtomics;
-pub use cell::DataCell;
+pub use atomic::{AtomicInt, AtomicPointer, DataCell};
 pub use errors::{AffinityError, SpawnError};
 pub use node_memory::{NodeMemory, NodeMemoryError, Placement, ReleaseMemory};
-pub use platform::{ForkHook, Platform, WaitOutcome};
+pub use platform::{ByteAtomics, ForkHook, Platform, WaitOutcome};
 pub use realtime::{
     InheritError, LockedMemory, MemoryLockError, Policy, PolicyError, RealTime, RealTimeLimits,
     Throttle,

@@ -24,7 +24,10 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use coreshard_platform::{AtomicInt, Lock, Platform};
 use io_uring::{opcode, squeue, types};
 
-use super::user_data::WOKEN;
+/// The `user_data` of completions that are not a command's. A command's is its id, below 2⁶³.
+pub(super) const WOKEN: u64 = u64::MAX;
+pub(super) const CANCELLED: u64 = u64::MAX - 1;
+pub(super) const PROBED: u64 = u64::MAX - 2;
 
 const AWAKE: u32 = 0;
 const NOTIFIED: u32 = 1;

@@ -11,7 +11,6 @@ mod doorbell;
 mod setup;
 #[cfg(all(test, not(loom)))]
 mod tests;
-mod user_data;
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -27,11 +26,10 @@ use super::sync::fallocate_mode;
 use crate::buffer::BufferPool;
 use crate::request::Op;
 
-use doorbell::Doorbell;
+use doorbell::{CANCELLED, Doorbell, PROBED, WOKEN};
 pub(super) use setup::Refusals;
 pub use setup::{RingOptions, RingWake};
 use setup::{RingSetup, build, lacks_nowait, probe, probe_message, reopened, setups};
-use user_data::{CANCELLED, PROBED, WOKEN};
 
 /// A command as an entry of the submission queue. A macro, since the trait of what may be a file
 /// there has no public name.

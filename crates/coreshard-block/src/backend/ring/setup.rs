@@ -8,8 +8,7 @@ use std::os::unix::fs::OpenOptionsExt;
 
 use io_uring::{IoUring, opcode, types};
 
-use super::doorbell::send_message;
-use super::user_data::PROBED;
+use super::doorbell::{PROBED, send_message};
 use crate::buffer::{Buffer, PAGE_BYTES};
 
 /// What a ring is to be, beside what is always tried.
