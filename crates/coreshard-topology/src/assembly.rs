@@ -8,6 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use crate::input::plain;
 use crate::{
     CoreId, Cpu, CpuId, CpuKind, CpuSet, Llc, LlcId, NodeId, PackageId, Topology, TopologyError,
 };
@@ -29,6 +30,23 @@ pub(crate) struct RawCpu {
     pub(crate) cluster: Option<u64>,
     pub(crate) os_core: Option<u32>,
     pub(crate) os_package: Option<u32>,
+}
+
+impl RawCpu {
+    /// A CPU of which nothing is known: a core of its own, in the first package, with the first cache.
+    pub(crate) fn of(id: CpuId) -> Self {
+        Self {
+            id,
+            core: u64::from(id.0),
+            llc: 0,
+            node: None,
+            package: 0,
+            kind: CpuKind::Unknown,
+            cluster: None,
+            os_core: None,
+            os_package: None,
+        }
+    }
 }
 
 /// What a source says about a machine.
@@ -61,8 +79,16 @@ impl Parts {
         }
     }
 
+    /// Notes something of these CPUs, if there are any.
+    pub(crate) fn note_cpus(&mut self, cpus: &CpuSet, note: &str) {
+        if !cpus.is_empty() {
+            let noun = if cpus.len() == 1 { "CPU" } else { "CPUs" };
+            self.notes.push(format!("{noun} {} {note}", plain(&cpus.to_string())));
+        }
+    }
+
     /// # Errors
-    /// When there is no CPU, or one occurs twice.
+    /// If there is no CPU, or one occurs twice.
     pub(crate) fn assemble(mut self) -> Result<Topology, TopologyError> {
         self.cpus.sort_by_key(|cpu| cpu.id);
         if let Some(twice) = self.cpus.windows(2).find(|pair| pair[0].id == pair[1].id) {
@@ -143,11 +169,6 @@ impl Parts {
             }
             cpu.cluster = first.cluster;
         }
-        self.note_more_cores(corrected);
-    }
-
-    /// The tail of `unite_cores`: what would be too much to read is counted.
-    fn note_more_cores(&mut self, corrected: usize) {
         if corrected > MAX_CORE_NOTES {
             let more = corrected - MAX_CORE_NOTES;
             self.notes.push(format!("and so do {more} further pairs of CPUs of one core"));

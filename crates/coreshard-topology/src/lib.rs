@@ -30,7 +30,6 @@ mod assembly;
 mod cgroup;
 mod cpuset;
 mod error;
-mod flat;
 #[cfg(feature = "hwloc")]
 mod hwloc_xml;
 mod id;
@@ -41,9 +40,9 @@ mod pods;
 #[cfg(feature = "presets")]
 mod preset;
 mod readable;
-mod restrict;
 mod scope;
 mod shard;
+mod sources;
 mod synthetic;
 mod sysfs;
 mod topology;

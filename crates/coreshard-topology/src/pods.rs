@@ -30,7 +30,10 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use crate::{CoreId, CpuId, CpuKind, CpuSet, LlcId, NodeId, PodId, Scope, ShardSize, Topology};
+use crate::{
+    CoreId, Cpu, CpuId, CpuKind, CpuSet, LlcId, NodeId, PodId, Scope, ShardSize, Topology,
+    TopologyError,
+};
 
 /// The CPUs that share one pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,12 +91,12 @@ impl Pods {
         shard_size: ShardSize,
     ) -> Result<Self, PodsError> {
         if mask.is_empty() {
-            return Err(PodsError { kind: PodsErrorKind::EmptyMask });
+            return Err(PodsError { text: TopologyError::empty_mask().to_string() });
         }
-        if !mask.is_subset(topology.online()) {
-            let missing = mask - topology.online();
-            let online = topology.online().clone();
-            return Err(PodsError { kind: PodsErrorKind::UnknownCpus { missing, online } });
+        let (missing, online) = (mask - topology.online(), topology.online());
+        if !missing.is_empty() {
+            let text = format!("the CPU mask holds {missing}, but the CPUs online are {online}");
+            return Err(PodsError { text });
         }
         let mut layout = Layout::new(topology, mask, scope);
         match scope {
@@ -160,7 +163,7 @@ impl<'a> IntoIterator for &'a Pods {
 /// The part of an LLC that lies on one node.
 type Cell = (LlcId, Option<NodeId>);
 
-const fn cell(cpu: &crate::Cpu) -> Cell {
+const fn cell(cpu: &Cpu) -> Cell {
     (cpu.llc, cpu.node)
 }
 
@@ -172,7 +175,7 @@ struct Group {
 }
 
 impl Group {
-    fn add(&mut self, cpu: &crate::Cpu) {
+    fn add(&mut self, cpu: &Cpu) {
         let place = *self.place_of_cluster.entry(cpu.cluster).or_insert_with(|| {
             self.clusters.push(Vec::new());
             self.clusters.len() - 1
@@ -212,13 +215,13 @@ impl<'a> Layout<'a> {
     }
 
     /// The CPUs of the mask in numeric order.
-    fn cpus(&self) -> impl Iterator<Item = &'a crate::Cpu> + use<'a> {
+    fn cpus(&self) -> impl Iterator<Item = &'a Cpu> + use<'a> {
         let topology = self.topology;
         self.mask.iter().filter_map(move |id| topology.cpu(id))
     }
 
     /// One pod for each value of `key`, in the order of first sight.
-    fn by<K: std::hash::Hash + Eq>(&mut self, key: impl Fn(&crate::Cpu) -> K) {
+    fn by<K: std::hash::Hash + Eq>(&mut self, key: impl Fn(&Cpu) -> K) {
         let mut pod_of_key = HashMap::new();
         for cpu in self.cpus() {
             let pod = *pod_of_key.entry(key(cpu)).or_insert_with(|| self.new_pod());
@@ -281,25 +284,12 @@ impl<'a> Layout<'a> {
 /// Why no pods can be laid out.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PodsError {
-    kind: PodsErrorKind,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum PodsErrorKind {
-    EmptyMask,
-    UnknownCpus { missing: CpuSet, online: CpuSet },
+    text: String,
 }
 
 impl fmt::Display for PodsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.kind {
-            PodsErrorKind::EmptyMask => {
-                f.write_str("the CPU mask is empty; it needs at least one CPU")
-            }
-            PodsErrorKind::UnknownCpus { missing, online } => {
-                write!(f, "the CPU mask holds {missing}, but the CPUs online are {online}")
-            }
-        }
+        f.write_str(&self.text)
     }
 }
 

@@ -6,7 +6,7 @@
 
 use toml::de::{DeTable, DeValue};
 
-use crate::{Topology, TopologyError};
+use crate::{Topology, TopologyError, synthetic};
 
 macro_rules! presets {
     ($($name:literal),* $(,)?) => {
@@ -50,8 +50,15 @@ impl Preset {
     pub fn named(name: &str) -> Result<Self, TopologyError> {
         match FILES.iter().find(|(known, _)| *known == name) {
             Some((name, file)) => Self::read(name, file),
-            None => Err(TopologyError::unknown_machine(name, Self::names().collect())),
+            None => {
+                let names: Vec<&str> = Self::names().collect();
+                Err(TopologyError::unknown_machine(name, &names))
+            }
         }
+    }
+
+    pub(crate) fn all() -> Result<Vec<Self>, TopologyError> {
+        FILES.iter().map(|(name, file)| Self::read(name, file)).collect()
     }
 
     fn read(name: &'static str, file: &'static str) -> Result<Self, TopologyError> {
@@ -118,39 +125,10 @@ impl Preset {
     /// # Errors
     /// When the synthetic string is wrong, which is a mistake in the file.
     pub fn topology(&self) -> Result<Topology, TopologyError> {
-        let mut topology = Topology::from_synthetic(&self.synthetic)?;
+        let mut topology = synthetic::topology(&self.synthetic)?;
         self.name.clone_into(&mut topology.name);
         topology.model = Some(self.title.clone());
         Ok(topology)
-    }
-}
-
-impl Topology {
-    /// The machine of a preset's name.
-    ///
-    /// # Errors
-    /// When there is no such preset; the text lists those there are.
-    pub fn preset(name: &str) -> Result<Self, TopologyError> {
-        Preset::named(name)?.topology()
-    }
-
-    /// All presets.
-    ///
-    /// # Errors
-    /// When one of the files is wrong, which is a mistake of this crate.
-    pub fn presets() -> Result<Vec<Preset>, TopologyError> {
-        FILES.iter().map(|(name, file)| Preset::read(name, file)).collect()
-    }
-
-    /// The machine that a preset's name or a synthetic string stands for.
-    ///
-    /// # Errors
-    /// When the text is neither.
-    pub fn parse_machine(name_or_synthetic: &str) -> Result<Self, TopologyError> {
-        let text = name_or_synthetic.trim();
-        let describes =
-            text.contains([':', '[', '(']) || text.starts_with(|c: char| c.is_ascii_digit());
-        if describes { Self::from_synthetic(name_or_synthetic) } else { Self::preset(text) }
     }
 }
 

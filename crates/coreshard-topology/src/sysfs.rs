@@ -30,57 +30,28 @@ use crate::input::{self, HEAD_BYTES};
 use crate::{Topology, TopologyError};
 use file::Folder;
 
-impl Topology {
-    /// The machine this runs on, all of its CPUs that are online.
-    ///
-    /// What this process may use of it is told by [`Usable`](crate::Usable).
-    ///
-    /// Where `/sys` is not there, or cannot be read, it is the CPUs that affinity and control groups
-    /// leave to this process, with one last-level cache for all; [`is_described`](Self::is_described)
-    /// is false then, and a note says why.
-    ///
-    /// # Errors
-    /// When there is no `/proc` either, or something in it cannot be read.
-    pub fn host() -> Result<Self, TopologyError> {
-        Self::host_at(Path::new("/"))
-    }
-
-    pub(crate) fn host_at(root: &Path) -> Result<Self, TopologyError> {
-        let mut topology = match Self::from_sysfs(root) {
-            Ok(topology) => topology,
-            Err(error) => return Self::without_sysfs(root, error),
-        };
-        "host".clone_into(&mut topology.name);
-        Ok(topology)
-    }
-
-    /// A machine whose `sys` folder lies in `root`; a `proc` folder beside it tells the model.
-    ///
-    /// # Errors
-    /// Names the file that is missing, or that cannot be read, and the column where it has one.
-    pub fn from_sysfs(root: impl AsRef<Path>) -> Result<Self, TopologyError> {
-        let root = root.as_ref();
-        let devices = Folder::new(root.join("sys/devices"));
-        if !devices.path().join("system/cpu").is_dir() {
-            let mut problem = "expected a folder that holds sys/devices/system/cpu".to_owned();
-            if root.join("devices/system/cpu").is_dir() {
-                problem.push_str("; give the folder above this one");
-            }
-            return Err(TopologyError::file(root, problem));
+/// Reads the machine whose `sys` folder lies in `root`; a `proc` folder beside it tells the model.
+pub(crate) fn topology(root: &Path) -> Result<Topology, TopologyError> {
+    let devices = Folder::new(root.join("sys/devices"));
+    if !devices.path().join("system/cpu").is_dir() {
+        let mut problem = "expected a folder that holds sys/devices/system/cpu".to_owned();
+        if root.join("devices/system/cpu").is_dir() {
+            problem.push_str("; give the folder above this one");
         }
-        let name = root.file_name().unwrap_or(root.as_os_str()).to_string_lossy();
-        let mut parts = Parts::new(input::plain(&name));
-        parts.model = model(root)?;
-
-        let folder = devices.folder("system/cpu");
-        let online = cpu::online(&folder, &mut parts)?;
-        cpu::read(&folder, &online, &mut parts)?;
-        node::read(&devices.folder("system/node"), &online, &mut parts)?;
-        // After the nodes, which tell what stands in for caches that are not told.
-        cache::read(&folder, &online, &mut parts)?;
-        kind::read(&devices, &online, &mut parts)?;
-        parts.assemble()
+        return Err(TopologyError::file(root, problem));
     }
+    let name = root.file_name().unwrap_or(root.as_os_str()).to_string_lossy();
+    let mut parts = Parts::new(input::plain(&name));
+    parts.model = model(root)?;
+
+    let folder = devices.folder("system/cpu");
+    let online = cpu::online(&folder, &mut parts)?;
+    cpu::read(&folder, &online, &mut parts)?;
+    node::read(&devices.folder("system/node"), &online, &mut parts)?;
+    // After the nodes, which tell what stands in for caches that are not told.
+    cache::read(&folder, &online, &mut parts)?;
+    kind::read(&devices, &online, &mut parts)?;
+    parts.assemble()
 }
 
 /// The processor's or the machine's name, where one is told.

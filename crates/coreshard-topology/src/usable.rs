@@ -127,7 +127,7 @@ pub(crate) fn affinity(root: &Path) -> Result<Option<CpuSet>, TopologyError> {
     set.map(Some).map_err(|error| {
         let column = line.len() - line[KEY.len()..].trim_start().len() + error.column();
         let path = proc.path().join("status");
-        TopologyError::file_at(&path, Some(number), Some(column), error.to_string())
+        TopologyError::file_at(&path, number, column, error)
     })
 }
 

@@ -323,11 +323,11 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn fail(&self, problem: impl Into<String>) -> TopologyError {
+    fn fail(&self, problem: impl std::fmt::Display) -> TopologyError {
         self.fail_at(self.at, problem)
     }
 
-    fn fail_at(&self, at: usize, problem: impl Into<String>) -> TopologyError {
+    fn fail_at(&self, at: usize, problem: impl std::fmt::Display) -> TopologyError {
         TopologyError::synthetic(self.text, at, problem)
     }
 }

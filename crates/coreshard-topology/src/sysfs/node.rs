@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 
 use super::file::Folder;
-use super::note::cpus;
 use crate::assembly::Parts;
 use crate::input::NODES;
 use crate::{CpuId, CpuSet, NodeId, TopologyError};
@@ -37,12 +36,7 @@ pub(super) fn read(
         cpu.node = node_of.get(&cpu.id).copied();
     }
     // Nodes made up by numa=fake share the CPUs of the real node that they are parts of.
-    if !listed_twice.is_empty() {
-        let note = "in several NUMA nodes; the lowest is taken as theirs";
-        parts.notes.push(format!("{} {note}", cpus(&listed_twice)));
-    }
-    if !unlisted.is_empty() {
-        parts.notes.push(format!("{} without a NUMA node; it stays unknown", cpus(&unlisted)));
-    }
+    parts.note_cpus(&listed_twice, "in several NUMA nodes; the lowest is taken as theirs");
+    parts.note_cpus(&unlisted, "without a NUMA node; it stays unknown");
     Ok(())
 }
