@@ -87,6 +87,34 @@ impl Parts {
         }
     }
 
+    /// Gives CPUs their kinds.
+    pub(crate) fn set_kinds(&mut self, fast: &CpuSet, thrifty: &CpuSet) {
+        for cpu in &mut self.cpus {
+            if fast.contains(cpu.id) {
+                cpu.kind = CpuKind::Performance;
+            } else if thrifty.contains(cpu.id) {
+                cpu.kind = CpuKind::Efficiency;
+            }
+        }
+    }
+
+    /// Splits the CPUs into faster and slower ones where their figures jump furthest, if that jump is one between kinds of cores;
+    /// notes `name`, the figure. Returns whether there are two kinds.
+    ///
+    /// Figures differ by a few per cent between cores of one kind (favoured cores, binning), and by a
+    /// third or more between kinds: 731 and 997 of 1,024 on an Arm machine, 1.4 and 1.9 GHz on an Intel one.
+    pub(crate) fn split_kinds(&mut self, mut figures: Vec<(u64, CpuId)>, name: &str) -> bool {
+        figures.sort_unstable();
+        let jump = |pair: &[(u64, CpuId)]| pair[1].0 as f64 / pair[0].0 as f64;
+        let furthest = figures.windows(2).map(jump).enumerate().max_by(|a, b| a.1.total_cmp(&b.1));
+        let Some((place, _)) = furthest.filter(|(_, ratio)| *ratio >= 1.2) else { return false };
+        let (thrifty, fast) = figures.split_at(place + 1);
+        let cpus = |half: &[(u64, CpuId)]| half.iter().map(|(_, cpu)| *cpu).collect();
+        self.set_kinds(&cpus(fast), &cpus(thrifty));
+        self.notes.push(format!("performance and efficiency CPUs are told apart by {name}"));
+        true
+    }
+
     /// # Errors
     /// If there is no CPU, or one occurs twice.
     pub(crate) fn assemble(mut self) -> Result<Topology, TopologyError> {

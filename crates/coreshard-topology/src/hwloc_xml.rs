@@ -15,7 +15,6 @@ use roxmltree::{Document, Node, ParsingOptions};
 use crate::assembly::{Parts, RawCpu};
 use crate::error::beyond_max_cpu;
 use crate::input::{NODES, XML_ELEMENTS, plain, quoted};
-use crate::kinds;
 use crate::{CpuId, CpuSet, MAX_CPU, NodeId, Topology, TopologyError};
 
 /// Elements, and the texts between them.
@@ -245,7 +244,7 @@ impl XmlReader<'_, '_> {
         };
         let (fast, thrifty) = (of_type("IntelCore"), of_type("IntelAtom"));
         if !fast.is_empty() || !thrifty.is_empty() {
-            kinds::set(parts, &fast, &thrifty);
+            parts.set_kinds(&fast, &thrifty);
             return Ok(());
         }
         for name in FIGURES {
@@ -259,9 +258,7 @@ impl XmlReader<'_, '_> {
             };
             let figures: Option<Vec<_>> = all.iter().map(figure).collect();
             let figures = figures.map(|figures| figures.concat()).unwrap_or_default();
-            if let Some((fast, thrifty)) = kinds::split(figures) {
-                kinds::set(parts, &fast, &thrifty);
-                parts.notes.push(kinds::note(name));
+            if parts.split_kinds(figures, name) {
                 return Ok(());
             }
         }

@@ -141,8 +141,10 @@ pub fn regular(path: &Path) -> Result<File, InputError> {
     Ok(file)
 }
 
-/// What is put in a file's place between the look at it and its opening makes nobody wait.
-#[cfg(all(
+/// O_NONBLOCK of Linux, include/uapi/asm-generic/fcntl.h, on architectures that take it as it is: a pipe that is put in a file's
+/// place between the look at it and its opening makes nobody wait.
+#[cfg(unix)]
+const O_NONBLOCK: i32 = if cfg!(all(
     target_os = "linux",
     any(
         target_arch = "x86_64",
@@ -152,27 +154,17 @@ pub fn regular(path: &Path) -> Result<File, InputError> {
         target_arch = "s390x",
         target_arch = "loongarch64"
     )
-))]
-fn open(path: &Path) -> io::Result<File> {
-    use std::os::unix::fs::OpenOptionsExt;
-    /// Linux, include/uapi/asm-generic/fcntl.h; the architectures above take it as it is.
-    const O_NONBLOCK: i32 = 0o4000;
-    File::options().read(true).custom_flags(O_NONBLOCK).open(path)
-}
+)) {
+    0o4000
+} else {
+    0
+};
 
-#[cfg(not(all(
-    target_os = "linux",
-    any(
-        target_arch = "x86_64",
-        target_arch = "aarch64",
-        target_arch = "riscv64",
-        target_arch = "powerpc64",
-        target_arch = "s390x",
-        target_arch = "loongarch64"
-    )
-)))]
 fn open(path: &Path) -> io::Result<File> {
-    File::open(path)
+    let mut options = File::options();
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, O_NONBLOCK);
+    options.read(true).open(path)
 }
 
 fn kind(found: &std::fs::Metadata) -> &'static str {

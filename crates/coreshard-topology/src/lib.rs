@@ -34,7 +34,6 @@ mod error;
 mod hwloc_xml;
 mod id;
 pub mod input;
-mod kinds;
 mod name;
 mod pods;
 #[cfg(feature = "presets")]
