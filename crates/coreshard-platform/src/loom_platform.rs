@@ -63,9 +63,7 @@ impl Loom {
         let _restore = Restore(WEAKENED.replace(true));
         check()
     }
-}
 
-impl Loom {
     /// Lets so many more threads start, and no further one. A model says so first, in each of its runs.
     pub fn start_at_most(threads: usize) {
         STARTS_LEFT.set(threads);

@@ -30,7 +30,7 @@ pub fn set_affinity(cpus: &CpuSet) -> Result<(), AffinityError> {
     if found == *cpus {
         return Ok(());
     }
-    Err(AffinityError::read_back(cpus.clone(), found).because(cause::of_affinity(cpus)))
+    Err(AffinityError::read_back(cpus, &found).because(cause::of_affinity(cpus)))
 }
 
 #[cfg(test)]

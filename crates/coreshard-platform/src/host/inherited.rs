@@ -19,7 +19,7 @@ use std::{fs, ptr};
 
 use coreshard_topology::CpuSet;
 
-use super::cpu_mask::{affinity_of, ask, set_affinity_of, words_of};
+use super::cpu_mask::{affinity_of, ask, words_of};
 use super::limits::nice_of;
 use crate::ThreadId;
 
@@ -35,7 +35,8 @@ static LAST: Mutex<Option<(u32, Instant, Arc<Inherited>)>> = Mutex::new(None);
 
 /// What the process has.
 pub(super) struct Inherited {
-    cpus: Option<CpuSet>,
+    /// As sched_setaffinity(2) takes them.
+    cpus: Option<Vec<u64>>,
     nice: Option<i32>,
     policy: Option<(i32, i32)>,
     blocked: Option<libc::sigset_t>,
@@ -54,7 +55,7 @@ pub(super) struct Legacy {
 impl Legacy {
     /// True if these are the CPUs that the process may run on.
     pub(super) fn has_cpus(&self, cpus: &CpuSet) -> bool {
-        self.of_process.cpus.as_ref() == Some(cpus)
+        self.of_process.cpus.as_ref() == Some(&words_of(cpus))
     }
 
     /// Gives it to the calling thread, which is new. `sets_cpus` and `sets_nice` say that it will get
@@ -66,16 +67,13 @@ impl Legacy {
     }
 }
 
-/// What a child process gets from the process, ready to be given by a child that must not allocate.
-pub(super) struct ForChild {
-    /// As sched_setaffinity(2) takes it.
-    cpus: Option<Vec<u64>>,
-    nice: Option<i32>,
-    policy: Option<(i32, i32)>,
-}
+impl Inherited {
+    /// What a child process gets.
+    pub(super) fn for_child() -> Arc<Self> {
+        Self::of_process().of_process
+    }
 
-impl ForChild {
-    /// Gives it to the calling thread. Async-signal-safe: makes system calls, and nothing else.
+    /// Gives CPUs, nice value and policy to the calling thread. Async-signal-safe: makes system calls, and nothing else.
     pub(super) fn apply(&self) {
         if let Some(policy) = self.policy {
             set_policy(policy);
@@ -85,17 +83,6 @@ impl ForChild {
         }
         if let Some(words) = &self.cpus {
             ask(ThreadId(0), words);
-        }
-    }
-}
-
-impl Inherited {
-    pub(super) fn for_child() -> ForChild {
-        let of_process = Self::of_process().of_process;
-        ForChild {
-            cpus: of_process.cpus.as_ref().map(words_of),
-            nice: of_process.nice,
-            policy: of_process.policy,
         }
     }
 
@@ -125,7 +112,7 @@ impl Inherited {
     fn look(process: libc::pid_t, is_main: bool) -> Self {
         let policy = policy_of(process);
         Self {
-            cpus: affinity_of(process).ok(),
+            cpus: affinity_words(process),
             nice: nice_of(process).map(|nice| match policy {
                 Some((policy, _)) if is_reset(policy) => nice.max(0),
                 _ => nice,
@@ -163,11 +150,11 @@ impl Inherited {
         {
             set_nice(nice);
         }
-        if let Some(cpus) = self.cpus.as_ref().filter(|_| !sets_cpus)
-            && affinity_of(CALLER).ok().as_ref() != Some(cpus)
+        if let Some(words) = self.cpus.as_ref().filter(|_| !sets_cpus)
+            && affinity_words(CALLER).as_ref() != Some(words)
         {
             // Refused, it keeps its creator's.
-            set_affinity_of(ThreadId(0), cpus.iter());
+            ask(ThreadId(0), words);
         }
         if let Some(slack) = self.timer_slack
             && timer_slack() != Some(slack)
@@ -210,6 +197,10 @@ fn policy_of(thread: libc::pid_t) -> Option<(i32, i32)> {
         (policy >= 0 && libc::syscall(libc::SYS_sched_getparam, thread, &raw mut priority) == 0)
             .then_some((policy as i32, priority))
     }
+}
+
+fn affinity_words(thread: libc::pid_t) -> Option<Vec<u64>> {
+    affinity_of(thread).ok().as_ref().map(words_of)
 }
 
 fn blocked_here() -> Option<libc::sigset_t> {

@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use std::fs;
+use std::path::Path;
 
 pub(super) const CAP_IPC_LOCK: u32 = 14;
 pub(super) const CAP_SYS_NICE: u32 = 23;
@@ -25,6 +26,17 @@ pub(super) fn has_capability(number: u32) -> bool {
     field_of("/proc/thread-self/status", "CapEff:")
         .and_then(|text| u64::from_str_radix(&text, 16).ok())
         .is_some_and(|set| set & (1 << number) != 0)
+}
+
+/// The number in a file.
+pub(super) fn number(path: &Path) -> Option<i64> {
+    fs::read_to_string(path).ok()?.trim().parse().ok()
+}
+
+/// The part of a CPU that real-time threads may have, in microseconds: of how many.
+pub(super) fn rt_runtime() -> Option<(i64, i64)> {
+    let kernel = |name: &str| number(&Path::new("/proc/sys/kernel").join(name));
+    kernel("sched_rt_runtime_us").zip(kernel("sched_rt_period_us"))
 }
 
 /// The first word after `key`, at the beginning of a line of a file.

@@ -13,12 +13,9 @@ mod thread;
 mod time;
 
 pub use atomic::{AtomicInt, AtomicPointer, DataCell};
-pub use errors::{AffinityError, SpawnError};
-pub use node_memory::{NodeMemory, NodeMemoryError, Placement, ReleaseMemory};
+pub use errors::{AffinityError, MemoryLockError, NodeMemoryError, PolicyError, SpawnError};
+pub use node_memory::{NodeMemory, Placement, ReleaseMemory};
 pub use platform::{ByteAtomics, ForkHook, Platform, WaitOutcome};
-pub use realtime::{
-    InheritError, LockedMemory, MemoryLockError, Policy, PolicyError, RealTime, RealTimeLimits,
-    Throttle,
-};
+pub use realtime::{InheritError, LockedMemory, Policy, RealTime, RealTimeLimits, Throttle};
 pub use thread::{LocalKey, ThreadHandle, ThreadId, ThreadSpec, ThreadUsage};
 pub use time::Time;

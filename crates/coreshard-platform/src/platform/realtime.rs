@@ -1,9 +1,9 @@
 //! What a real-time runtime asks of a platform, beyond what every runtime does.
 
+use std::fmt;
 use std::time::Duration;
-use std::{fmt, io};
 
-use crate::{ByteAtomics, SpawnError, ThreadId, ThreadSpec, Time};
+use crate::{ByteAtomics, MemoryLockError, PolicyError, SpawnError, ThreadId, ThreadSpec, Time};
 
 /// A platform whose threads may have fixed priorities.
 pub trait RealTime: ByteAtomics {
@@ -112,45 +112,6 @@ impl fmt::Display for Policy {
     }
 }
 
-/// Why a thread cannot be scheduled as asked for.
-pub struct PolicyError {
-    asked: Policy,
-    found: Result<Policy, io::Error>,
-    cause: Option<String>,
-}
-
-impl PolicyError {
-    /// The platform refused `asked`. `cause` is for a cause that was found out, and what would help; without one the
-    /// reason stands alone.
-    pub fn refused(asked: Policy, reason: io::Error, cause: Option<String>) -> Self {
-        Self { asked, found: Err(reason), cause }
-    }
-
-    /// The platform set another policy than the one asked for.
-    pub fn read_back(asked: Policy, found: Policy) -> Self {
-        Self { asked, found: Ok(found), cause: None }
-    }
-}
-
-impl fmt::Display for PolicyError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { asked, found, cause } = self;
-        match found {
-            Ok(found) => write!(f, "{asked} was asked for, but the kernel set {found}")?,
-            Err(reason) => write!(f, "{asked} was refused ({reason})")?,
-        }
-        cause.iter().try_for_each(|cause| write!(f, ": {cause}"))
-    }
-}
-
-coreshard_topology::readable_debug!(PolicyError);
-
-impl std::error::Error for PolicyError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.found.as_ref().err().map(|error| error as _)
-    }
-}
-
 /// What a process may have of real time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RealTimeLimits {
@@ -210,33 +171,5 @@ impl Drop for LockedMemory {
         if let Some(unlock) = self.unlock {
             unlock();
         }
-    }
-}
-
-/// Why memory cannot be locked.
-pub struct MemoryLockError {
-    reason: io::Error,
-    cause: Option<String>,
-}
-
-impl MemoryLockError {
-    /// The platform refused. `cause` is for a cause that was found out, and what would help.
-    pub fn new(reason: io::Error, cause: Option<String>) -> Self {
-        Self { reason, cause }
-    }
-}
-
-impl fmt::Display for MemoryLockError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "memory cannot be locked ({})", self.reason)?;
-        self.cause.iter().try_for_each(|cause| write!(f, ": {cause}"))
-    }
-}
-
-coreshard_topology::readable_debug!(MemoryLockError);
-
-impl std::error::Error for MemoryLockError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.reason)
     }
 }
