@@ -329,8 +329,8 @@ check_unsafe() {
 # does not need its line is a breach, too.
 unchecked() {
   cat <<'END'
-crates/coreshard-block/src/backend/command.rs            start and count of one list of pieces, by the contract of Channel::start
-crates/coreshard-block/src/backend/memory.rs             as in command.rs; `parts` stays within the piece
+crates/coreshard-block/src/backend/channel.rs            start and count of one list of pieces, by the contract of Channel::start
+crates/coreshard-block/src/backend/memory.rs             as in channel.rs; `parts` stays within the piece
 crates/coreshard-block/src/backend/ring/setup.rs         `build` bounds the depth
 crates/coreshard-block/src/buffer.rs                     `BufferPool::new` checks stride * count; lengths come from a Vec or a checked layout
 crates/coreshard-block/src/node_slice.rs                 `new` checks length * size

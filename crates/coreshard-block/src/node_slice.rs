@@ -19,7 +19,7 @@ pub(crate) struct NodeSlice<T> {
 }
 
 impl<T> NodeSlice<T> {
-    /// `length` values made by `make`, on `node` where that is known.
+    /// `length` values made by `make`, on `node` if that is known.
     pub(crate) fn new<P: Platform>(
         length: usize,
         node: Option<NodeId>,

@@ -26,7 +26,6 @@
 #[cfg(not(target_os = "linux"))]
 compile_error!("Coreshard runs on Linux alone: it is built on futexes, sched_setaffinity and /sys");
 
-mod counter;
 mod fields;
 mod host;
 mod lock;
@@ -42,7 +41,6 @@ mod reading;
 pub mod user;
 mod watch_length;
 
-pub use counter::PerCpuCounter;
 pub use fields::Fields;
 pub use host::{
     ChildCommand, CpuClock, Host, HostCell, HostThread, affinity, is_privileged, set_affinity,
@@ -53,7 +51,7 @@ pub use host::{Faults, Faulty, Start};
 pub use lock::{Lock, LockGuard, SleepingLock};
 #[cfg(loom)]
 pub use loom_platform::{Loom, LoomAtomic, LoomCell, LoomThread};
-pub use padded::{LINE_PAIR_BYTES, Padded};
+pub use padded::{LINE_PAIR_BYTES, Padded, PerCpuCounter};
 pub use parker::Parker;
 pub use per_process::PerProcess;
 pub use platform::{

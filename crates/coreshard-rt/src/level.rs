@@ -25,7 +25,7 @@ impl Priority {
     /// The priority of a number.
     ///
     /// # Errors
-    /// Where the number is not within 1 to 99.
+    /// If the number is not within 1 to 99.
     pub fn new(priority: u8) -> Result<Self, RtError> {
         if (Self::MIN.0..=Self::MAX.0).contains(&priority) {
             Ok(Self(priority))

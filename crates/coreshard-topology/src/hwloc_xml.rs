@@ -12,9 +12,9 @@ use std::path::Path;
 
 use roxmltree::{Document, Node, ParsingOptions};
 
-use crate::assembly::{Parts, RawCpu};
 use crate::error::beyond_max_cpu;
-use crate::input::{NODES, XML_ELEMENTS, plain, quoted};
+use crate::input::{self, NODES, XML_BYTES, XML_ELEMENTS, plain, quoted};
+use crate::topology::{Parts, RawCpu};
 use crate::{CpuId, CpuSet, MAX_CPU, NodeId, Topology, TopologyError};
 
 /// Elements, and the texts between them.
@@ -26,6 +26,11 @@ const FIGURES: [&str; 5] =
 
 /// Kinds of CPUs that a file may tell of; hwloc knows two or three.
 const MAX_KINDS: usize = 64;
+
+/// Reads the machine in such a file.
+pub(crate) fn of_file(path: &Path) -> Result<Topology, TopologyError> {
+    topology(path, &input::text(path, XML_BYTES)?)
+}
 
 /// Reads the machine in the text of such a file; `path` is for its name and for messages.
 pub(crate) fn topology(path: &Path, text: &str) -> Result<Topology, TopologyError> {

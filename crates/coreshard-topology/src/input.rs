@@ -49,7 +49,7 @@ const SENTENCE_CHARS: usize = 1_000;
 /// The whole text of a regular file.
 ///
 /// # Errors
-/// Where it cannot be opened or read, is a folder, a pipe or a device, has more than `most_bytes` bytes,
+/// If it cannot be opened or read, is a folder, a pipe or a device, has more than `most_bytes` bytes,
 /// or holds something else than text.
 pub fn text(path: &Path, most_bytes: u64) -> Result<String, InputError> {
     let text = String::from_utf8(bytes(path, most_bytes)?);
@@ -90,7 +90,7 @@ pub fn bytes(path: &Path, most_bytes: u64) -> Result<Vec<u8>, InputError> {
 /// half of a character at the end, become U+FFFD.
 ///
 /// # Errors
-/// Where it cannot be opened or read, or is a folder, a pipe or a device.
+/// If it cannot be opened or read, or is a folder, a pipe or a device.
 pub fn head(path: &Path, most_bytes: u64) -> Result<String, InputError> {
     Ok(String::from_utf8_lossy(&head_bytes(path, most_bytes)?).into_owned())
 }
@@ -117,7 +117,7 @@ pub fn head_bytes(path: &Path, most_bytes: u64) -> Result<Vec<u8>, InputError> {
 /// Opens a file that ends: no pipe, whose opening alone may wait for ever, and no device.
 ///
 /// # Errors
-/// Where it cannot be opened, or is a folder, a pipe or a device.
+/// If it cannot be opened, or is a folder, a pipe or a device.
 ///
 /// ```
 /// use std::io::Read;

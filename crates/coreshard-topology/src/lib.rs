@@ -26,7 +26,6 @@
 #![doc(html_root_url = "https://docs.rs/coreshard-topology/0.1.0")]
 #![forbid(unsafe_code)]
 
-mod assembly;
 mod cgroup;
 mod cpuset;
 mod error;
@@ -34,7 +33,6 @@ mod error;
 mod hwloc_xml;
 mod id;
 pub mod input;
-mod name;
 mod pods;
 #[cfg(feature = "presets")]
 mod preset;
@@ -51,13 +49,12 @@ pub use cgroup::{CgroupCpuset, CpuQuota};
 pub use cpuset::{CpuSet, Iter, MAX_CPU, ParseCpuSetError};
 pub use error::TopologyError;
 pub use id::{CoreId, CpuId, LlcId, NodeId, PackageId, PodId};
-pub use name::ParseNameError;
 pub use pods::{Pod, Pods, PodsError};
 #[cfg(feature = "presets")]
 pub use preset::Preset;
 #[doc(hidden)]
 pub use readable::readable;
-pub use scope::{ParseScopeError, Scope};
+pub use scope::{ParseNameError, ParseScopeError, Scope};
 pub use shard::ShardSize;
 pub use topology::{Cpu, CpuKind, Llc, Topology};
 pub use usable::Usable;

@@ -45,7 +45,7 @@ pub struct Pod {
     pub cpus: CpuSet,
     /// The number of cores it holds CPUs of.
     pub cores: usize,
-    /// The node that all its CPUs are on; `None` where they are on several, or one is unknown.
+    /// The node that all its CPUs are on; `None` if they are on several, or one is unknown.
     pub node: Option<NodeId>,
 }
 
@@ -83,7 +83,7 @@ impl Pods {
     /// place in the cell.
     ///
     /// # Errors
-    /// When the mask is empty, or holds a CPU that is not online in `topology`.
+    /// If the mask is empty, or holds a CPU that is not online in `topology`.
     pub fn new(
         topology: &Topology,
         mask: &CpuSet,

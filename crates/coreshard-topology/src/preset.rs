@@ -46,7 +46,7 @@ impl Preset {
     /// Reads the preset of a name.
     ///
     /// # Errors
-    /// When there is none of that name.
+    /// If there is none of that name.
     pub fn named(name: &str) -> Result<Self, TopologyError> {
         match FILES.iter().find(|(known, _)| *known == name) {
             Some((name, file)) => Self::read(name, file),
@@ -123,11 +123,11 @@ impl Preset {
     /// The machine itself.
     ///
     /// # Errors
-    /// When the synthetic string is wrong, which is a mistake in the file.
+    /// If the synthetic string is wrong, which is a mistake in the file.
     pub fn topology(&self) -> Result<Topology, TopologyError> {
         let mut topology = synthetic::topology(&self.synthetic)?;
-        self.name.clone_into(&mut topology.name);
-        topology.model = Some(self.title.clone());
+        topology.rename(self.name);
+        topology.set_model(self.title.clone());
         Ok(topology)
     }
 }

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::ParseNameError;
 use crate::input::quoted;
 
 /// Which CPUs share one pool, from the finest to the coarsest.
@@ -57,7 +56,7 @@ impl FromStr for Scope {
     type Err = ParseScopeError;
 
     /// # Errors
-    /// When the text is none of the six names.
+    /// If the text is none of the six names.
     fn from_str(text: &str) -> Result<Self, ParseScopeError> {
         let found = Self::ALL.into_iter().find(|scope| scope.name() == text);
         found.ok_or_else(|| {
@@ -72,6 +71,34 @@ impl FromStr for Scope {
 
 /// Why a text names no [`Scope`].
 pub type ParseScopeError = ParseNameError;
+
+/// A text that is none of the names that are known. Its own text lists them.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ParseNameError {
+    text: String,
+}
+
+impl ParseNameError {
+    /// An error with this text, for a type whose values have names.
+    ///
+    /// ```
+    /// let error = coreshard_topology::ParseNameError::new("\"red\" is no taste; there is sweet");
+    /// assert_eq!(error.to_string(), "\"red\" is no taste; there is sweet");
+    /// ```
+    pub fn new(text: impl Into<String>) -> Self {
+        Self { text: text.into() }
+    }
+}
+
+impl fmt::Display for ParseNameError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+crate::readable_debug!(ParseNameError);
+
+impl std::error::Error for ParseNameError {}
 
 #[cfg(test)]
 mod tests {

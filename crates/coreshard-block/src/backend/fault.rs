@@ -2,16 +2,15 @@
 #![allow(unsafe_code)]
 
 use std::collections::HashSet;
-use std::fmt;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use coreshard_platform::{Platform, Time};
 
-use super::channel::{Backend, Channel, Geometry, Waker};
-use super::command::{Command, Completion, Data};
+use super::channel::{Backend, Channel, Command, Completion, Data, Geometry, Waker};
 use crate::buffer::BufferPool;
 use crate::open_error::OpenError;
 use crate::request::Op;
@@ -44,6 +43,7 @@ pub struct FaultPlan {
 }
 
 /// Wraps a backend, and injects the faults of a [`FaultPlan`].
+#[derive(Debug)]
 pub struct Faulty<P: Platform> {
     inner: Arc<dyn Backend<P>>,
     plan: FaultPlan,
@@ -55,12 +55,6 @@ impl<P: Platform> Faulty<P> {
     /// Wraps `inner`.
     pub fn new(inner: Arc<dyn Backend<P>>, plan: FaultPlan) -> Self {
         Self { inner, plan, commands: Arc::default(), channels: AtomicU64::new(0) }
-    }
-}
-
-impl<P: Platform> fmt::Debug for Faulty<P> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Faulty").field("inner", &self.inner).field("plan", &self.plan).finish()
     }
 }
 

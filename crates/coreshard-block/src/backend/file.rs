@@ -1,13 +1,12 @@
 //! A file or block device as a backend.
 #![allow(unsafe_code)]
 
-use std::fmt;
 use std::fs::OpenOptions;
-use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::{fmt, io};
 
 use coreshard_platform::Platform;
 use coreshard_topology::input;
@@ -25,7 +24,7 @@ use crate::open_error::OpenError;
 pub enum Engine {
     /// By system calls on the calling thread for files in memory (tmpfs), whose reads and writes
     /// never wait: there, each request of a ring would go through another thread. Else by
-    /// io_uring where that can be had, else by the thread pool where one was given, else by system
+    /// io_uring if that can be had, else by the thread pool where one was given, else by system
     /// calls on the calling thread. [`Channel::describe`] says which, and why.
     #[default]
     Auto,
@@ -86,13 +85,13 @@ impl File {
     /// bytes of a file by the whole block, and writes whole blocks alone.
     ///
     /// # Errors
-    /// Where it is not there, is something else, or cannot be opened as asked.
+    /// If it is not there, is something else, or cannot be opened as asked.
     pub fn open(path: &Path, options: FileOptions) -> Result<Self, OpenError> {
         let mut flags = libc::O_CLOEXEC | libc::O_NONBLOCK;
         if options.direct {
             flags |= libc::O_DIRECT;
         }
-        // The flag has no meaning for files, and the system promises nothing where it is given all the same.
+        // The flag has no meaning for files, and the system promises nothing if it is given all the same.
         let takes = options.exclusive && is_block_device(path);
         if takes {
             flags |= libc::O_EXCL;

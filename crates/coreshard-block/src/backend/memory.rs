@@ -7,8 +7,7 @@ use std::sync::Arc;
 
 use coreshard_platform::{Lock, Platform};
 
-use super::channel::{Backend, Channel, Geometry};
-use super::command::{Command, Data};
+use super::channel::{Backend, Channel, Command, Data, Geometry};
 use super::immediate::ImmediateChannel;
 use crate::open_error::OpenError;
 use crate::request::Op;
@@ -84,7 +83,7 @@ pub struct Memory<P: Platform> {
 }
 
 impl<P: Platform> Memory<P> {
-    /// `bytes` zeroed bytes. Ends the process where there is not so much memory, as other collections do.
+    /// `bytes` zeroed bytes. Ends the process if there is not so much memory, as other collections do.
     pub fn new(bytes: u64) -> Self {
         let stripes = (0..bytes.div_ceil(STRIPE_BYTES as u64))
             .map(|_| Lock::new(vec![0; STRIPE_BYTES].into_boxed_slice()))
@@ -95,7 +94,7 @@ impl<P: Platform> Memory<P> {
     /// As [`new`](Self::new), of a size that somebody else gave.
     ///
     /// # Errors
-    /// Where so much memory cannot be had.
+    /// If so much memory cannot be had.
     ///
     /// ```
     /// use coreshard_block::Memory;

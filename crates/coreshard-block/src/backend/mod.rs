@@ -5,7 +5,6 @@
 //! done elsewhere (by the kernel, by another thread) waits for them in its drop.
 
 mod channel;
-mod command;
 mod fault;
 mod file;
 mod immediate;
@@ -14,8 +13,7 @@ mod pool;
 mod ring;
 mod sync;
 
-pub use channel::{Backend, Channel, Geometry, Waker};
-pub use command::{Command, Completion, Data};
+pub use channel::{Backend, Channel, Command, Completion, Data, Geometry, Waker};
 pub use fault::{FaultPlan, Faulty};
 pub use file::{Engine, File, FileOptions};
 pub use memory::{Memory, Null};

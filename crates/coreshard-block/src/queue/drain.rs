@@ -6,7 +6,7 @@ use std::time::Duration;
 use coreshard_platform::{Platform, user};
 
 use super::Queue;
-use super::mailbox::Message;
+use super::remote::Message;
 use crate::request::Completed;
 
 impl<P: Platform> Queue<P> {

@@ -19,11 +19,8 @@ mod device_channel;
 mod drain;
 #[cfg(all(test, not(loom)))]
 mod drain_tests;
-mod future;
-mod future_cell;
 #[cfg(all(test, loom))]
 mod loom_tests;
-mod mailbox;
 mod options;
 mod outbox;
 mod pending;
@@ -41,11 +38,22 @@ use std::fmt;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll, Wake};
 use std::time::Duration;
 
+use admission::Admission;
+use check::check;
 use coreshard_platform::Platform;
+use device_channel::DeviceChannel;
+pub use options::{QueueOptions, RetryPolicy};
+use outbox::OnComplete;
+use remote::{FutureCell, Mailbox, Message};
+pub use remote::{IoFuture, RemoteQueue};
+pub use request_id::RequestId;
+use requests::Requests;
+use slot::Abort;
 
 use crate::backend::Waker;
 use crate::buffer::BufferPool;
@@ -53,19 +61,6 @@ use crate::host::Device;
 use crate::open_error::OpenError;
 use crate::request::{Completed, Refused, Request};
 use crate::tags::TagUser;
-
-use admission::Admission;
-use check::check;
-use device_channel::DeviceChannel;
-pub use future::IoFuture;
-use future_cell::FutureCell;
-use mailbox::{Mailbox, Message};
-pub use options::{QueueOptions, RetryPolicy};
-use outbox::OnComplete;
-pub use remote::RemoteQueue;
-pub use request_id::RequestId;
-use requests::Requests;
-use slot::Abort;
 
 /// How long a queue that is dropped waits for its device before it leaks the memory.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(60);
@@ -328,7 +323,7 @@ impl<P: Platform> Queue<P> {
         self.requests.outbox.next()
     }
 
-    /// As [`next`](Self::next), but waits for it; `None` where nothing is outstanding.
+    /// As [`next`](Self::next), but waits for it; `None` if nothing is outstanding.
     pub fn wait_for_one(&mut self) -> Option<Completed> {
         loop {
             if let Some(completed) = self.next() {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use coreshard_platform::Platform;
 use coreshard_platform::user::{self, Thrown};
 
-use super::future_cell::FutureCell;
+use super::remote::FutureCell;
 use crate::request::Completed;
 
 /// Who gets the completion.

@@ -83,7 +83,7 @@ impl<P: Platform> Bitmap<P> {
             let free = if above == 0 { free } else { above };
             let bit = free.trailing_zeros();
             // An exchange that cannot fail; Acquire pairs with the Release of `put`: what the
-            // tag's last holder did with it is over.
+            // tag's last holder did with it has finished.
             seen = self.words[word].fetch_or(1 << bit, Acquire);
             if seen & (1 << bit) == 0 {
                 return Found::Tag(((word as u32) << self.shift) + bit);
@@ -151,7 +151,7 @@ impl<P: Platform> Bitmap<P> {
     /// Gives `tag` back. True if a port waits for a tag of its word.
     ///
     /// # Panics
-    /// Where the tag was not taken: that is a bug of ours.
+    /// If the tag was not taken: that is a bug of ours.
     #[inline]
     pub(super) fn put(&self, tag: u32) -> bool {
         let bit = 1 << (tag & (self.word_tags() - 1));

@@ -14,13 +14,10 @@ mod bitmap;
 mod loom_tests;
 mod policy;
 mod port;
-mod registry;
 mod set;
-mod spec;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
 pub use policy::{ParseTagPolicyError, TagPolicy};
 pub use port::{Tag, TagPort};
-pub use set::{TagSet, TagUser};
-pub use spec::{MAX_RESERVED_TAGS, MAX_TAGS, TagSetError, TagSetSpec};
+pub use set::{MAX_RESERVED_TAGS, MAX_TAGS, TagSet, TagSetError, TagSetSpec, TagUser};

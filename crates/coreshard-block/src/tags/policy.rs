@@ -4,7 +4,8 @@ use std::fmt;
 use std::ops::Range;
 use std::str::FromStr;
 
-use coreshard_topology::{ParseNameError, input::quoted};
+use coreshard_topology::ParseNameError;
+use coreshard_topology::input::quoted;
 
 /// No active user's limit is below this, as in Linux' `hctx_may_queue` (block/blk-mq.h).
 pub(super) const MIN_SHARE: u32 = if cfg!(loom) { 1 } else { 4 };

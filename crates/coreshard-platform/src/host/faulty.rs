@@ -1,7 +1,8 @@
 //! This machine, on which starts of threads fail as a test says. With the feature `faulty`, for tests.
 
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::thread::{self, HostThread};

@@ -51,7 +51,7 @@ fn lock() -> MutexGuard<'static, Hooks> {
     HOOKS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Before the fork: nobody changes the list until it is over.
+/// Before the fork: nobody changes the list until it has finished.
 extern "C" fn prepare() {
     if FORKING.with_borrow(Option::is_some) {
         return;

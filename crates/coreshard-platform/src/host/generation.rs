@@ -2,7 +2,8 @@
 //! process and this one.
 #![allow(unsafe_code)]
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU32};
 
 /// One more than the number of forks; 0 until the first question, from when on they are counted. Written before the child has
 /// a second thread.

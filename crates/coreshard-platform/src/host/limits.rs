@@ -21,7 +21,7 @@ pub(super) fn soft_limit(resource: Resource) -> Option<u64> {
     (rc == 0 && limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
 }
 
-/// Whether the calling thread has a capability; false where that cannot be told.
+/// Whether the calling thread has a capability; false if that cannot be told.
 pub(super) fn has_capability(number: u32) -> bool {
     field_of("/proc/thread-self/status", "CapEff:")
         .and_then(|text| u64::from_str_radix(&text, 16).ok())

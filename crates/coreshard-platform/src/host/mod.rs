@@ -1,9 +1,7 @@
 //! This machine, on Linux: standard atomics, futexes, pinned threads, node-local memory.
 
-mod affinity;
 mod cause;
 mod cell;
-mod child;
 mod cpu;
 mod cpu_mask;
 #[cfg(feature = "faulty")]
@@ -22,16 +20,14 @@ use std::sync::Weak;
 use std::sync::atomic::{self, Ordering};
 use std::time::Duration;
 
-use coreshard_topology::{CpuId, CpuSet, NodeId};
-
-pub use affinity::{affinity, set_affinity};
 pub use cell::HostCell;
-pub use child::ChildCommand;
+use coreshard_topology::{CpuId, CpuSet, NodeId};
 pub use cpu::{CpuClock, stack_pointer, thread_cpu_time};
 #[cfg(feature = "faulty")]
 pub use faulty::{Faults, Faulty, Start};
+pub use inherited::ChildCommand;
 pub use limits::is_privileged;
-pub use thread::HostThread;
+pub use thread::{HostThread, affinity, set_affinity};
 
 use crate::{
     AffinityError, ByteAtomics, ForkHook, LocalKey, NodeMemory, NodeMemoryError, Platform,

@@ -20,7 +20,7 @@ const SCHED_FLAG_RESET_ON_FORK: u64 = 1;
 /// futex(2), since Linux 5.14: like FUTEX_LOCK_PI, with the monotonic clock.
 const FUTEX_LOCK_PI2: i32 = 13;
 
-/// How much of a new thread's stack is used once, where it cannot be asked for: less than any stack.
+/// How much of a new thread's stack is used once, if it cannot be asked for: less than any stack.
 const FALLBACK_BYTES: usize = 16 << 10;
 
 /// sched_setattr(2).

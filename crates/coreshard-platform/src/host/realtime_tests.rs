@@ -1,7 +1,7 @@
 //! These hold with privilege and without: a thread drops what this process may have.
 
-use std::sync::{Arc, mpsc};
 use std::sync::atomic::Ordering::SeqCst;
+use std::sync::{Arc, mpsc};
 
 use testing::{Lack, NEVER, skip};
 

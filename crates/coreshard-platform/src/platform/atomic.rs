@@ -25,7 +25,7 @@ pub trait AtomicInt<T: Copy>: Debug + Send + Sync {
     /// Writes `new` if the value is `current`; returns what was there either way.
     ///
     /// # Errors
-    /// The value found, where it was not `current`.
+    /// The value found, if it was not `current`.
     #[track_caller]
     fn compare_exchange(
         &self,
@@ -64,7 +64,7 @@ pub trait AtomicPointer<T>: Debug + Send + Sync {
     /// Writes `new` if the pointer is `current`; returns what was there either way.
     ///
     /// # Errors
-    /// The pointer found, where it was not `current`.
+    /// The pointer found, if it was not `current`.
     #[track_caller]
     fn compare_exchange(
         &self,

@@ -5,7 +5,7 @@ use std::{fmt, io};
 
 use coreshard_topology::CpuSet;
 
-use super::realtime::Policy;
+use super::thread::Policy;
 
 /// Defines an error: a sentence, and the kernel's reason, if it gave one.
 macro_rules! machine_error {

@@ -16,6 +16,6 @@ pub use atomic::{AtomicInt, AtomicPointer, DataCell};
 pub use errors::{AffinityError, MemoryLockError, NodeMemoryError, PolicyError, SpawnError};
 pub use node_memory::{NodeMemory, Placement, ReleaseMemory};
 pub use platform::{ByteAtomics, ForkHook, Platform, WaitOutcome};
-pub use realtime::{InheritError, LockedMemory, Policy, RealTime, RealTimeLimits, Throttle};
-pub use thread::{LocalKey, ThreadHandle, ThreadId, ThreadSpec, ThreadUsage};
+pub use realtime::{InheritError, LockedMemory, RealTime, RealTimeLimits, Throttle};
+pub use thread::{LocalKey, Policy, ThreadHandle, ThreadId, ThreadSpec, ThreadUsage};
 pub use time::Time;

@@ -63,7 +63,7 @@ pub struct NodeMemory {
     start: NonNull<u8>,
     bytes: usize,
     placement: Placement,
-    /// How it is given back, where it is no mapping of the host's.
+    /// How it is given back, if it is no mapping of the host's.
     release: Option<ReleaseMemory>,
 }
 
@@ -77,7 +77,7 @@ impl NodeMemory {
     /// so that the kernel places it now, and asks where it came to lie.
     ///
     /// # Errors
-    /// Where the memory cannot be mapped. Being placed elsewhere is told by
+    /// If the memory cannot be mapped. Being placed elsewhere is told by
     /// [`NodeMemory::placement`].
     pub fn allocate(bytes: usize, node: Option<NodeId>) -> Result<Self, NodeMemoryError> {
         let page = page_bytes();
@@ -121,7 +121,7 @@ impl NodeMemory {
     /// allocator has something left.
     ///
     /// # Errors
-    /// Where the allocator has nothing left either.
+    /// If the allocator has nothing left either.
     pub fn on_heap(bytes: usize) -> Result<Self, NodeMemoryError> {
         let error = || no_memory(bytes);
         let rounded = bytes.max(1).checked_next_multiple_of(page_bytes()).ok_or_else(error)?;
@@ -167,7 +167,7 @@ impl NodeMemory {
     }
 
     /// Gives the pages back to the system; from here on they read as zeros, and lie on the node
-    /// that was asked for when they are touched again. False where that cannot be done: then the
+    /// that was asked for when they are touched again. False if that cannot be done: then the
     /// memory is as it was.
     pub fn give_back_pages(&self) -> bool {
         if self.release.is_some() {

@@ -1,9 +1,10 @@
 //! What a real-time runtime asks of a platform, beyond what every runtime does.
 
-use std::fmt;
 use std::time::Duration;
 
-use crate::{ByteAtomics, MemoryLockError, PolicyError, SpawnError, ThreadId, ThreadSpec, Time};
+use crate::{
+    ByteAtomics, MemoryLockError, Policy, PolicyError, SpawnError, ThreadId, ThreadSpec, Time,
+};
 
 /// A platform whose threads may have fixed priorities.
 pub trait RealTime: ByteAtomics {
@@ -12,7 +13,7 @@ pub trait RealTime: ByteAtomics {
     /// scheduled normally.
     ///
     /// # Errors
-    /// As [`Platform::spawn`](crate::Platform::spawn), and where the policy cannot be had.
+    /// As [`Platform::spawn`](crate::Platform::spawn), and if the policy cannot be had.
     fn spawn_as(
         spec: ThreadSpec,
         policy: Policy,
@@ -22,14 +23,14 @@ pub trait RealTime: ByteAtomics {
     /// Gives a thread of this process another policy, and reads it back.
     ///
     /// # Errors
-    /// Where there is no such thread, or the policy is refused.
+    /// If there is no such thread, or the policy is refused.
     fn set_policy(thread: ThreadId, policy: Policy) -> Result<(), PolicyError>;
 
     /// Gives the calling thread another policy for a while. What its threads and processes inherit from it
     /// stays as it is, where [`set_policy`](Self::set_policy) has them begin at normal priority.
     ///
     /// # Errors
-    /// Where the policy is refused.
+    /// If the policy is refused.
     fn set_own_policy(policy: Policy) -> Result<(), PolicyError> {
         Self::set_policy(Self::this_thread(), policy)
     }
@@ -49,7 +50,7 @@ pub trait RealTime: ByteAtomics {
     /// [`holder_word`](Self::holder_word) in its low 30 bits.
     ///
     /// # Errors
-    /// Where the time is over, or the wait would never end.
+    /// If the time is over, or the wait would never end.
     fn lock_inheriting(word: &Self::AtomicU32, until: Option<Time>) -> Result<(), InheritError>;
 
     /// Frees a lock with priority inheritance whose word was not the holder's alone: hands it to the
@@ -63,53 +64,11 @@ pub trait RealTime: ByteAtomics {
     /// returned is dropped.
     ///
     /// # Errors
-    /// Where the limit on locked memory is too low.
+    /// If the limit on locked memory is too low.
     fn lock_memory() -> Result<LockedMemory, MemoryLockError>;
 
     /// The page faults of the calling thread so far, minor and major.
     fn page_faults() -> u64;
-}
-
-/// How a thread is scheduled.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Policy {
-    /// With fairness, as all threads are by default.
-    #[default]
-    Normal,
-    /// Before all threads of a lower priority, until it waits (SCHED_FIFO). 1 to 99.
-    Fifo(u8),
-    /// As `Fifo`, but threads of equal priority take turns (SCHED_RR). 1 to 99.
-    RoundRobin(u8),
-    /// Before all of the above: at most `runtime` in each `period` (SCHED_DEADLINE).
-    Deadline {
-        /// How long it may run in a period.
-        runtime: Duration,
-        /// The period, and the deadline in it.
-        period: Duration,
-    },
-}
-
-impl Policy {
-    /// The fixed priority, where it has one.
-    pub const fn priority(self) -> Option<u8> {
-        match self {
-            Self::Fifo(priority) | Self::RoundRobin(priority) => Some(priority),
-            Self::Normal | Self::Deadline { .. } => None,
-        }
-    }
-}
-
-impl fmt::Display for Policy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Normal => f.write_str("SCHED_OTHER"),
-            Self::Fifo(priority) => write!(f, "SCHED_FIFO {priority}"),
-            Self::RoundRobin(priority) => write!(f, "SCHED_RR {priority}"),
-            Self::Deadline { runtime, period } => {
-                write!(f, "SCHED_DEADLINE {} of {} µs", runtime.as_micros(), period.as_micros())
-            }
-        }
-    }
 }
 
 /// What a process may have of real time.
@@ -119,7 +78,7 @@ pub struct RealTimeLimits {
     pub priority: u8,
     /// How much memory may be locked, in bytes; `None` for all.
     pub locked_bytes: Option<u64>,
-    /// How much of a period real-time threads may run on a CPU together; `None` where that is not
+    /// How much of a period real-time threads may run on a CPU together; `None` if that is not
     /// limited.
     pub throttle: Option<Throttle>,
 }

@@ -164,7 +164,7 @@ impl<P: RealTime> ExecutorBuilder<P> {
     /// Starts the executor with all that was asked for.
     ///
     /// # Errors
-    /// Where the CPUs cannot be used, or the machine does not grant priorities, locked memory or a
+    /// If the CPUs cannot be used, or the machine does not grant priorities, locked memory or a
     /// watchdog above the tasks; the text says what is needed.
     pub fn build(self) -> Result<Executor<P>, RtError> {
         let (executor, degradations) = self.build_degraded()?;
@@ -179,7 +179,7 @@ impl<P: RealTime> ExecutorBuilder<P> {
     /// where the list is empty.
     ///
     /// # Errors
-    /// Where the CPUs cannot be used, a number is out of its bounds, or threads cannot be had even at normal
+    /// If the CPUs cannot be used, a number is out of its bounds, or threads cannot be had even at normal
     /// priority.
     pub fn build_degraded(self) -> Result<(Executor<P>, Vec<Degradation>), RtError> {
         let Self { topology, cpus, rung, lock_memory, priorities, mut options, .. } = self;

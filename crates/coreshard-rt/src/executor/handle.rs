@@ -58,13 +58,13 @@ pub struct TaskHandle<P: RealTime, T> {
 }
 
 impl<P: RealTime, T> TaskHandle<P, T> {
-    /// Whether the task is over.
+    /// Whether the task has finished.
     pub fn is_done(&self) -> bool {
         // Acquire pairs with the Release of `Completer::complete`: what the task wrote is seen.
         self.outcome.state.load(Acquire) == DONE
     }
 
-    /// Waits until the task is over.
+    /// Waits until the task has finished.
     ///
     /// # Errors
     /// What it threw. Where this process was forked from its own and it was not over then, it never is here, and

@@ -19,7 +19,6 @@
 mod admission;
 mod builder;
 mod cpu;
-mod deadlines;
 mod dispatcher;
 mod handle;
 mod incident;
@@ -27,7 +26,6 @@ mod incident;
 mod loom_tests;
 mod options;
 mod periodic;
-mod periodic_control;
 mod periodic_thread;
 mod priority_array;
 mod priority_thread;
@@ -42,22 +40,21 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use admission::DeadlineHeap;
+pub use builder::{Degradation, ExecutorBuilder};
 use coreshard_platform::{Lock, RealTime, ThreadHandle};
 use coreshard_topology::{CpuId, CpuSet};
+pub use cpu::{CpuSnapshot, CpuStats};
+pub use handle::{TaskHandle, TaskPanic};
+pub use incident::Incident;
+pub use options::{MAX_ROUND_ROBIN, MIN_WATCHDOG_PERIOD};
+pub use periodic::{Activation, Overrun, Periodic, PeriodicHandle, PeriodicStats, Urgency};
+use shared::Shared;
+pub use timers::TimerHandle;
 
 use crate::error::RtError;
 use crate::index::{CpuMask, PriorityIndex};
 use crate::level::Priority;
-pub use builder::{Degradation, ExecutorBuilder};
-pub use cpu::{CpuSnapshot, CpuStats};
-pub use deadlines::DeadlineHeap;
-pub use handle::{TaskHandle, TaskPanic};
-pub use incident::Incident;
-pub use options::{MAX_ROUND_ROBIN, MIN_WATCHDOG_PERIOD};
-pub use periodic::{Activation, Overrun, Periodic, PeriodicStats, Urgency};
-pub use periodic_control::PeriodicHandle;
-use shared::Shared;
-pub use timers::TimerHandle;
 
 /// Runs tasks of fixed priorities on some CPUs.
 ///

@@ -7,8 +7,9 @@ use coreshard_platform::{Policy, RealTime, ThreadId, Time, user};
 
 use super::admission::NoRoom;
 use super::cpu::Job;
-use super::periodic::{Activation, Overrun, Periodic, Urgency};
-use super::periodic_control::{Count, PeriodicControl, PeriodicHandle};
+use super::periodic::{
+    Activation, Count, Overrun, Periodic, PeriodicControl, PeriodicHandle, Urgency,
+};
 use super::shared::Shared;
 use crate::error::RtError;
 use crate::level::{Level, Priority};

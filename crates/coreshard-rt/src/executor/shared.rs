@@ -11,7 +11,7 @@ use super::cpu::AfterTask;
 use super::dispatcher::Dispatcher;
 use super::incident::Incidents;
 use super::options::Options;
-use super::periodic_control::PeriodicTasks;
+use super::periodic::PeriodicTasks;
 use super::priority_array::Task;
 use super::priority_thread::{Assignment, PriorityThread};
 use super::supervisor::Supervisor;

@@ -5,7 +5,6 @@
 
 mod cpu_mask;
 mod cpu_order;
-mod layout;
 mod levels;
 #[cfg(all(test, loom))]
 mod loom_tests;
@@ -25,8 +24,7 @@ use crate::error::RtError;
 use crate::level::Level;
 pub use cpu_mask::{CpuMask, MAX_INDEX_CPUS};
 use cpu_order::CpuOrder;
-use layout::{Packed, PaddedLevels, Split};
-use levels::{LevelMask, Levels};
+use levels::{LevelMask, Levels, Packed, PaddedLevels, Split};
 use occupied::Occupied;
 use per_llc::PerLlc;
 
@@ -135,7 +133,7 @@ impl<P: ByteAtomics> PriorityIndex<P> {
     /// An index over `cpus`, and the level writer of each, in the order of the set. All are idle.
     ///
     /// # Errors
-    /// Where there is no CPU, more than [`MAX_INDEX_CPUS`], or one that is not online.
+    /// If there is no CPU, more than [`MAX_INDEX_CPUS`], or one that is not online.
     pub fn new(
         rung: Rung,
         topology: &Topology,
@@ -187,7 +185,7 @@ impl<P: ByteAtomics> PriorityIndex<P> {
     /// A set of CPUs in the form that a search takes.
     ///
     /// # Errors
-    /// Where a CPU is not of this index, or there is none.
+    /// If a CPU is not of this index, or there is none.
     pub fn mask(&self, cpus: &CpuSet) -> Result<CpuMask, RtError> {
         if cpus.is_empty() {
             return Err(RtError::no_cpu());
@@ -285,7 +283,7 @@ impl<P: ByteAtomics> LevelWriter<P> {
         mask.has(self.position)
     }
 
-    /// The level that was said last; `None` where the CPU is out of the index.
+    /// The level that was said last; `None` if the CPU is out of the index.
     pub const fn level(&self) -> Option<Level> {
         self.level
     }

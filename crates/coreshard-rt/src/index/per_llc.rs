@@ -82,7 +82,7 @@ impl<P: ByteAtomics> Group<P> {
         // Pairs with the fence in `raise_bound`: either this load sees the doubt, or that one sees
         // the byte that was written before this fence. Else the bound could be raised above a CPU.
         P::fence();
-        // SeqCst, also where the exchange fails: if the bound is low enough because another CPU has
+        // SeqCst, also if the exchange fails: if the bound is low enough because another CPU has
         // lowered it just then, that comes before this CPU reads what waits (README, "At rest").
         let mut seen = self.summary.bound.load(SeqCst);
         while seen & BOUND > u64::from(level) || seen & DOUBT != 0 {
@@ -105,7 +105,7 @@ impl<P: ByteAtomics> Group<P> {
     }
 
     /// A search has read all CPUs of the group in vain. Raises the bound to the lowest of them, so that the next
-    /// search skips them; does nothing where another thread is at it.
+    /// search skips them; does nothing if another thread is at it.
     #[cold]
     fn raise_bound(&self) {
         let seen = self.summary.bound.load(Relaxed);

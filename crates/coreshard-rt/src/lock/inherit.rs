@@ -56,7 +56,7 @@ impl<P: RealTime, T> InheritMutex<P, T> {
     /// Takes the lock; sleeps until it is free.
     ///
     /// # Errors
-    /// Where it is poisoned (the error has the guard), the wait would never end, or the platform has
+    /// If it is poisoned (the error has the guard), the wait would never end, or the platform has
     /// no inheritance.
     #[inline]
     #[track_caller]
@@ -67,7 +67,7 @@ impl<P: RealTime, T> InheritMutex<P, T> {
     /// Takes the lock; sleeps until it is free, but not beyond `moment`.
     ///
     /// # Errors
-    /// As [`lock`](Self::lock), and where the time is over.
+    /// As [`lock`](Self::lock), and if the time is over.
     #[track_caller]
     pub fn lock_until(
         &self,
@@ -93,7 +93,7 @@ impl<P: RealTime, T> InheritMutex<P, T> {
     /// Takes the lock if it is free.
     ///
     /// # Errors
-    /// Where it is held, or poisoned (the error has the guard).
+    /// If it is held, or poisoned (the error has the guard).
     #[inline]
     #[track_caller]
     pub fn try_lock(&self) -> Result<InheritGuard<'_, P, T>, LockError<InheritGuard<'_, P, T>>> {
@@ -103,7 +103,7 @@ impl<P: RealTime, T> InheritMutex<P, T> {
     /// The data, without locking: the borrow proves that nobody else is here.
     ///
     /// # Errors
-    /// Where it is poisoned; the error has the data.
+    /// If it is poisoned; the error has the data.
     pub fn get_mut(&mut self) -> Result<&mut T, LockError<&mut T>> {
         let poisoned = self.is_poisoned();
         let data = self.data.get_mut();
@@ -113,7 +113,7 @@ impl<P: RealTime, T> InheritMutex<P, T> {
     /// Takes the data out.
     ///
     /// # Errors
-    /// Where it is poisoned; the error has the data.
+    /// If it is poisoned; the error has the data.
     pub fn into_inner(self) -> Result<T, LockError<T>> {
         let poisoned = self.is_poisoned();
         let data = self.data.into_inner();
@@ -207,7 +207,7 @@ impl<P: RealTime, T> Drop for InheritGuard<'_, P, T> {
         if !self.panics && std::thread::panicking() {
             self.lock.poisoned.store(1, Relaxed);
         }
-        // Release pairs with the Acquire of the next holder. It fails where somebody waits: then the
+        // Release pairs with the Acquire of the next holder. It fails if somebody waits: then the
         // kernel hands the lock over, and orders as well.
         let word = &self.lock.word;
         if word.compare_exchange(P::holder_word(), FREE, Release, Relaxed).is_err() {

@@ -2,8 +2,8 @@
 
 use super::indexes;
 use super::level::{Level, Machine, Type};
-use crate::assembly::{Parts, RawCpu};
 use crate::input;
+use crate::topology::{Parts, RawCpu};
 use crate::{CpuId, NodeId, Topology, TopologyError};
 
 pub(super) fn topology(machine: &Machine) -> Result<Topology, TopologyError> {

@@ -6,8 +6,8 @@ use std::ffi::OsString;
 
 use super::file::Folder;
 use super::note::{SharersHash, note_disagreement};
-use crate::assembly::Parts;
 use crate::input::quoted;
+use crate::topology::Parts;
 use crate::{CpuId, CpuSet, NodeId, TopologyError};
 
 /// Keys of packages that stand in for a cache have this bit, so that no cache is taken for one.

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use super::file::Folder;
 use super::note::{SharersHash, note_disagreement};
-use crate::assembly::{Parts, RawCpu};
 use crate::error::beyond_max_cpu;
+use crate::topology::{Parts, RawCpu};
 use crate::{CpuId, CpuSet, MAX_CPU, TopologyError};
 
 /// The package of CPUs that tell none. Firmware's own numbers are 32 bits wide.

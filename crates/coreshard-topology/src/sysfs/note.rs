@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use crate::assembly::{Parts, RawCpu};
+use crate::topology::{Parts, RawCpu};
 use crate::{CpuId, CpuSet};
 
 /// Which CPUs share a thing, as one of them says: a hash of the set, since the sets of many CPUs that name many

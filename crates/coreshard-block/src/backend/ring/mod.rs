@@ -21,7 +21,7 @@ use coreshard_platform::Platform;
 use io_uring::{IoUring, Probe, cqueue, opcode, squeue, types};
 
 use super::channel::{Channel, Waker};
-use super::command::{Command, Completion, Data};
+use super::channel::{Command, Completion, Data};
 use super::sync::fallocate_mode;
 use crate::buffer::BufferPool;
 use crate::request::Op;
@@ -148,7 +148,7 @@ impl<P: Platform> RingChannel<P> {
             !lacks_nowait && ring.submitter().register_files(&[file.as_raw_fd()]).is_ok();
         // Saves the look-up of the ring's descriptor in each call, where the kernel can.
         let _ = ring.submitter().register_ring_fd();
-        // A ring that polls for completions is not woken where it has no request to poll for.
+        // A ring that polls for completions is not woken if it has no request to poll for.
         let message = match wake {
             RingWake::Message if !setup.iopoll => Some(probe_message(&mut ring)),
             _ => None,

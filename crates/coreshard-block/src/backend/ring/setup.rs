@@ -164,7 +164,7 @@ pub(super) fn probe(ring: &mut IoUring, setup: RingSetup, file: &OwnedFd) -> io:
     }
 }
 
-/// Waits for a completion: its result; `None` where the kernel refuses to wait.
+/// Waits for a completion: its result; `None` if the kernel refuses to wait.
 fn completion(ring: &mut IoUring) -> Option<i32> {
     loop {
         match ring.submit_and_wait(1) {
