@@ -38,7 +38,6 @@ impl Inner {
 impl TopologyError {
     /// Whether a machine was asked for by a name that no preset has: a caller that knows others can name them.
     #[cfg(feature = "presets")]
-    #[must_use]
     pub fn is_unknown_machine(&self) -> bool {
         self.inner.is_unknown_machine
     }
@@ -105,13 +104,11 @@ impl TopologyError {
     }
 
     /// The column of the problem, counted in characters from 1, if it stands in a line of text.
-    #[must_use]
     pub fn column(&self) -> Option<usize> {
         self.inner.column
     }
 
     /// The file that the problem is in, if it is in a file.
-    #[must_use]
     pub fn path(&self) -> Option<&Path> {
         self.inner.path.as_deref()
     }

@@ -199,14 +199,12 @@ enum InputProblem {
 
 impl InputError {
     /// The file.
-    #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
     /// Whether there is no such file, or the kernel has no answer for it (`ENODEV`, and `ENXIO` from
     /// files of a CPU that went offline meanwhile).
-    #[must_use]
     pub fn is_missing(&self) -> bool {
         const ENXIO: i32 = 6;
         const ENODEV: i32 = 19;
@@ -239,7 +237,6 @@ impl std::error::Error for InputError {}
 
 /// Whether a character is one to be read, and not one that steers a terminal, turns the order of a line
 /// around or cannot be seen. XML has no way to hold most of these either.
-#[must_use]
 pub fn is_plain(letter: char) -> bool {
     // Most are among the first.
     matches!(letter, ' '..='~')
@@ -252,13 +249,11 @@ pub fn is_plain(letter: char) -> bool {
 
 /// A name from outside, to be kept and shown: other characters than plain ones become U+FFFD, line feeds
 /// and tabs become blanks, and what is longer than 200 characters is cut.
-#[must_use]
 pub fn plain(name: &str) -> String {
     plain_within(name, PLAIN_CHARS)
 }
 
 /// A sentence with foreign words in it, as [`plain`], cut after 1,000 characters.
-#[must_use]
 pub fn sentence(text: &str) -> String {
     plain_within(text, SENTENCE_CHARS)
 }
@@ -278,13 +273,11 @@ fn plain_within(text: &str, most: usize) -> String {
 }
 
 /// A text from outside, for a message: in quotes, escaped, and cut after 60 characters.
-#[must_use]
 pub fn quoted(text: &str) -> impl fmt::Display + '_ {
     Shown { text: text.into(), most: SHOWN_CHARS, is_quoted: true }
 }
 
 /// A path, for a message: escaped, and cut at its beginning where it is very long.
-#[must_use]
 pub fn path(path: &Path) -> impl fmt::Display + '_ {
     Shown { text: path.to_string_lossy(), most: SHOWN_PATH_CHARS, is_quoted: false }
 }

@@ -111,13 +111,11 @@ impl Pods {
     }
 
     /// The scope that made these pods.
-    #[must_use]
     pub const fn scope(&self) -> Scope {
         self.scope
     }
 
     /// The number of pods, at least 1.
-    #[must_use]
     #[expect(
         clippy::len_without_is_empty,
         reason = "a mask is never empty, so neither are its pods"
@@ -132,20 +130,17 @@ impl Pods {
     }
 
     /// The pod of an id.
-    #[must_use]
     pub fn get(&self, id: PodId) -> Option<&Pod> {
         self.pods.get(id.index())
     }
 
     /// The pod that a CPU belongs to; `None` outside the mask. One load from a table.
-    #[must_use]
     pub fn pod_of(&self, cpu: CpuId) -> Option<PodId> {
         self.pod_of.get(cpu.index()).copied().flatten()
     }
 
     /// True if both divide the same CPUs into the same pods, whatever the scope: on small machines
     /// several scopes collapse into one layout.
-    #[must_use]
     pub fn same_layout(&self, other: &Self) -> bool {
         self.pods == other.pods
     }

@@ -91,31 +91,26 @@ impl Preset {
     }
 
     /// The name to ask for it by, such as `epyc-9654-2s`.
-    #[must_use]
     pub const fn name(&self) -> &'static str {
         self.name
     }
 
     /// What it is, in words.
-    #[must_use]
     pub fn title(&self) -> &str {
         &self.title
     }
 
     /// Its synthetic string.
-    #[must_use]
     pub fn synthetic(&self) -> &str {
         &self.synthetic
     }
 
     /// The documents its figures are from.
-    #[must_use]
     pub fn source(&self) -> &[String] {
         &self.source
     }
 
     /// The whole file, TOML, for those who read more of it than the topology.
-    #[must_use]
     pub const fn file(&self) -> &'static str {
         self.file
     }

@@ -33,7 +33,6 @@ impl Scope {
         [Self::Cpu, Self::Smt, Self::CacheShard, Self::Cache, Self::Numa, Self::System];
 
     /// The name in options and files, such as `"cache_shard"`.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Cpu => "cpu",

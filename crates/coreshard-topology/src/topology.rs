@@ -95,105 +95,88 @@ pub struct Topology {
 
 impl Topology {
     /// What it was made from: `host`, a preset's name, a synthetic string, a file's or folder's name.
-    #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
     /// False if nothing but the CPUs is known; see [`host`](Self::host).
-    #[must_use]
     pub const fn is_described(&self) -> bool {
         self.is_described
     }
 
     /// The processor's model, or a preset's title, where known.
-    #[must_use]
     pub fn model(&self) -> Option<&str> {
         self.model.as_deref()
     }
 
     /// The CPUs online, ascending by id.
-    #[must_use]
     pub fn cpus(&self) -> &[Cpu] {
         &self.cpus
     }
 
     /// The CPU of an id, if it is online. One load from a table.
-    #[must_use]
     pub fn cpu(&self, id: CpuId) -> Option<&Cpu> {
         let place = self.place_of.get(id.index()).copied().flatten()?;
         self.cpus.get(place as usize)
     }
 
     /// The CPUs online, as a set. Never empty.
-    #[must_use]
     pub const fn online(&self) -> &CpuSet {
         &self.online
     }
 
     /// The CPUs that are there, or were listed, but are not online.
-    #[must_use]
     pub const fn offline(&self) -> &CpuSet {
         &self.offline
     }
 
     /// The number of cores with a CPU online.
-    #[must_use]
     pub const fn cores(&self) -> usize {
         self.cores
     }
 
     /// The number of last-level caches.
-    #[must_use]
     pub fn llcs(&self) -> usize {
         self.llcs.len()
     }
 
     /// The last-level cache of an id.
-    #[must_use]
     pub fn llc(&self, id: LlcId) -> Option<&Llc> {
         self.llcs.get(id.index())
     }
 
     /// The number of NUMA nodes that have CPUs online; 0 where no node is known.
-    #[must_use]
     pub fn nodes(&self) -> usize {
         self.nodes.len()
     }
 
     /// The NUMA nodes that have CPUs online, ascending.
-    #[must_use]
     pub fn node_ids(&self) -> &[NodeId] {
         &self.nodes
     }
 
     /// The NUMA nodes that have memory and no CPU of their own, such as high-bandwidth or CXL memory.
-    #[must_use]
     pub fn memory_only_nodes(&self) -> &[NodeId] {
         &self.memory_only_nodes
     }
 
     /// The number of packages.
-    #[must_use]
     pub const fn packages(&self) -> usize {
         self.packages
     }
 
     /// What was missing or contradictory in the source, and what was assumed instead; one sentence
     /// each, to be shown to people.
-    #[must_use]
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
 
     /// The CPUs online on a node.
-    #[must_use]
     pub fn cpus_of_node(&self, node: NodeId) -> CpuSet {
         self.cpus.iter().filter(|cpu| cpu.node == Some(node)).map(|cpu| cpu.id).collect()
     }
 
     /// The CPUs online of a core.
-    #[must_use]
     pub fn cpus_of_core(&self, core: CoreId) -> CpuSet {
         self.cpus.iter().filter(|cpu| cpu.core == core).map(|cpu| cpu.id).collect()
     }

@@ -66,44 +66,37 @@ impl Usable {
     }
 
     /// The CPUs that may be used. Never empty.
-    #[must_use]
     pub const fn cpus(&self) -> &CpuSet {
         &self.cpus
     }
 
     /// The CPUs that are online.
-    #[must_use]
     pub const fn online(&self) -> &CpuSet {
         &self.online
     }
 
     /// The affinity mask; `None` if it was not recorded. It may hold CPUs that are not online.
-    #[must_use]
     pub const fn affinity(&self) -> Option<&CpuSet> {
         self.affinity.as_ref()
     }
 
     /// The cpusets of the process's control groups: none, one, or on hybrid systems two.
-    #[must_use]
     pub fn cpusets(&self) -> &[CgroupCpuset] {
         &self.cpusets
     }
 
     /// The least quota of the process's control groups that can be seen; `None` if there is none.
-    #[must_use]
     pub const fn quota(&self) -> Option<&CpuQuota> {
         self.quota.as_ref()
     }
 
     /// The quota as a number of CPUs.
-    #[must_use]
     pub fn quota_cpus(&self) -> Option<f64> {
         self.quota.as_ref().map(|quota| quota.cpus)
     }
 
     /// The most workers that can be kept running at once: one for each usable CPU, or the quota
     /// rounded up if that is less; at least 1.
-    #[must_use]
     pub fn worker_limit(&self) -> usize {
         let cpus = self.cpus.len();
         match self.quota_cpus() {

@@ -1,7 +1,6 @@
 //! This machine, on Linux: standard atomics, futexes, pinned threads, node-local memory.
 
 mod cause;
-mod cell;
 mod cpu;
 mod cpu_mask;
 #[cfg(feature = "faulty")]
@@ -16,11 +15,11 @@ mod readers;
 mod realtime;
 mod thread;
 
+use std::cell::UnsafeCell;
 use std::sync::Weak;
 use std::sync::atomic::{self, Ordering};
 use std::time::Duration;
 
-pub use cell::HostCell;
 use coreshard_topology::{CpuId, CpuSet, NodeId};
 pub use cpu::{CpuClock, stack_pointer, thread_cpu_time};
 #[cfg(feature = "faulty")]
@@ -30,8 +29,8 @@ pub use limits::is_privileged;
 pub use thread::{HostThread, affinity, set_affinity};
 
 use crate::{
-    AffinityError, ByteAtomics, ForkHook, LocalKey, NodeMemory, NodeMemoryError, Platform,
-    SpawnError, ThreadId, ThreadSpec, ThreadUsage, Time, WaitOutcome,
+    AffinityError, ByteAtomics, DataCell, ForkHook, LocalKey, NodeMemory, NodeMemoryError,
+    Platform, SpawnError, ThreadId, ThreadSpec, ThreadUsage, Time, WaitOutcome,
 };
 
 /// Memory of so many bytes, which may lie on any node, is the program's allocator's.
@@ -188,6 +187,26 @@ macro_rules! platform_of_this_machine {
 platform_of_this_machine!(Host, thread::spawn);
 #[cfg(feature = "faulty")]
 platform_of_this_machine!(Faulty, faulty::spawn);
+
+/// The host's [`DataCell`]: an [`UnsafeCell`] and nothing else.
+#[repr(transparent)]
+#[derive(Debug)]
+pub struct HostCell<T>(UnsafeCell<T>);
+
+impl<T> DataCell<T> for HostCell<T> {
+    #[inline(always)]
+    fn new(value: T) -> Self {
+        Self(UnsafeCell::new(value))
+    }
+    #[inline(always)]
+    fn with<R>(&self, read: impl FnOnce(*const T) -> R) -> R {
+        read(self.0.get())
+    }
+    #[inline(always)]
+    fn with_mut<R>(&self, write: impl FnOnce(*mut T) -> R) -> R {
+        write(self.0.get())
+    }
+}
 
 /// The first question has all registered that hears of forks.
 #[cold]

@@ -6,7 +6,7 @@ use std::ops::{Deref, DerefMut};
 
 use coreshard_platform::{LocalKey, Policy, RealTime, Time};
 
-use super::error::LockError;
+use super::error::{LockError, LockResult};
 use super::inherit::{InheritGuard, InheritMutex};
 use crate::level::Priority;
 
@@ -47,7 +47,7 @@ impl<P: RealTime, T> CeilingMutex<P, T> {
     /// As [`InheritMutex::lock`], and if the caller's own priority is above the ceiling, or the
     /// platform refuses to raise it.
     #[track_caller]
-    pub fn lock(&self) -> Result<CeilingGuard<'_, P, T>, LockError<CeilingGuard<'_, P, T>>> {
+    pub fn lock(&self) -> LockResult<CeilingGuard<'_, P, T>> {
         self.raised(InheritMutex::lock)
     }
 
@@ -56,10 +56,7 @@ impl<P: RealTime, T> CeilingMutex<P, T> {
     /// # Errors
     /// As [`lock`](Self::lock), and if the time is over.
     #[track_caller]
-    pub fn lock_until(
-        &self,
-        moment: Time,
-    ) -> Result<CeilingGuard<'_, P, T>, LockError<CeilingGuard<'_, P, T>>> {
+    pub fn lock_until(&self, moment: Time) -> LockResult<CeilingGuard<'_, P, T>> {
         self.raised(|inner| inner.lock_until(moment))
     }
 
@@ -68,7 +65,7 @@ impl<P: RealTime, T> CeilingMutex<P, T> {
     /// # Errors
     /// As [`lock`](Self::lock), and if it is held.
     #[track_caller]
-    pub fn try_lock(&self) -> Result<CeilingGuard<'_, P, T>, LockError<CeilingGuard<'_, P, T>>> {
+    pub fn try_lock(&self) -> LockResult<CeilingGuard<'_, P, T>> {
         self.raised(InheritMutex::try_lock)
     }
 
@@ -80,11 +77,8 @@ impl<P: RealTime, T> CeilingMutex<P, T> {
     #[track_caller]
     fn raised<'lock>(
         &'lock self,
-        lock: impl FnOnce(
-            &'lock InheritMutex<P, T>,
-        )
-            -> Result<InheritGuard<'lock, P, T>, LockError<InheritGuard<'lock, P, T>>>,
-    ) -> Result<CeilingGuard<'lock, P, T>, LockError<CeilingGuard<'lock, P, T>>> {
+        lock: impl FnOnce(&'lock InheritMutex<P, T>) -> LockResult<InheritGuard<'lock, P, T>>,
+    ) -> LockResult<CeilingGuard<'lock, P, T>> {
         let raise = Raise::<P>::to(self.ceiling)?;
         match lock(&self.inner) {
             Ok(guard) => Ok(CeilingGuard { guard, _raise: raise }),

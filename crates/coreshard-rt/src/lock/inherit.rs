@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use coreshard_platform::{AtomicInt, InheritError, RealTime, Time};
 
-use super::error::LockError;
+use super::error::{LockError, LockResult};
 
 const FREE: u32 = 0;
 
@@ -60,7 +60,7 @@ impl<P: RealTime, T> InheritMutex<P, T> {
     /// no inheritance.
     #[inline]
     #[track_caller]
-    pub fn lock(&self) -> Result<InheritGuard<'_, P, T>, LockError<InheritGuard<'_, P, T>>> {
+    pub fn lock(&self) -> LockResult<InheritGuard<'_, P, T>> {
         self.lock_by(None)
     }
 
@@ -69,10 +69,7 @@ impl<P: RealTime, T> InheritMutex<P, T> {
     /// # Errors
     /// As [`lock`](Self::lock), and if the time is over.
     #[track_caller]
-    pub fn lock_until(
-        &self,
-        moment: Time,
-    ) -> Result<InheritGuard<'_, P, T>, LockError<InheritGuard<'_, P, T>>> {
+    pub fn lock_until(&self, moment: Time) -> LockResult<InheritGuard<'_, P, T>> {
         self.lock_by(Some(moment))
     }
 
@@ -96,7 +93,7 @@ impl<P: RealTime, T> InheritMutex<P, T> {
     /// If it is held, or poisoned (the error has the guard).
     #[inline]
     #[track_caller]
-    pub fn try_lock(&self) -> Result<InheritGuard<'_, P, T>, LockError<InheritGuard<'_, P, T>>> {
+    pub fn try_lock(&self) -> LockResult<InheritGuard<'_, P, T>> {
         if self.take() { self.guard() } else { Err(LockError::Held) }
     }
 
@@ -139,10 +136,7 @@ impl<P: RealTime, T> InheritMutex<P, T> {
 
     #[inline]
     #[track_caller]
-    fn lock_by(
-        &self,
-        until: Option<Time>,
-    ) -> Result<InheritGuard<'_, P, T>, LockError<InheritGuard<'_, P, T>>> {
+    fn lock_by(&self, until: Option<Time>) -> LockResult<InheritGuard<'_, P, T>> {
         if !self.take() {
             // No spinning: it would keep the holder from its CPU, if that is this one.
             P::lock_inheriting(&self.word, until).map_err(|error| match error {
@@ -157,7 +151,7 @@ impl<P: RealTime, T> InheritMutex<P, T> {
 
     #[inline]
     #[track_caller]
-    fn guard(&self) -> Result<InheritGuard<'_, P, T>, LockError<InheritGuard<'_, P, T>>> {
+    fn guard(&self) -> LockResult<InheritGuard<'_, P, T>> {
         // What the last holder wrote comes over with the lock.
         P::touch_write(self.data.get());
         let panics = std::thread::panicking();

@@ -214,7 +214,6 @@ impl ParseCpuSetError {
     }
 
     /// The column of the first wrong character, counted in characters from 1.
-    #[must_use]
     pub const fn column(&self) -> usize {
         self.column
     }
