@@ -66,12 +66,11 @@ crates/coreshard-workqueue/src/team/               as in jobs.rs and team_set.rs
 crates/coreshard-workqueue/src/callbacks.rs        what is left to be called: through the net, here
 crates/coreshard-block/src/backend/channel.rs      a channel's waker: each caller of it is in front of the net, or is the channel's own thread
 crates/coreshard-block/src/backend/pool.rs         a pool's job: its code is this crate's, and the executor that takes it is in front of the net
-crates/coreshard-block/src/queue/slot.rs           a callback: completion.rs calls it through the net, and nobody drops it uncalled
+crates/coreshard-block/src/queue/outbox.rs         a callback: this file calls it through the net, and nobody drops it uncalled
 crates/coreshard-block/src/tags/                   the waker of a port: a channel's, called through the net
 crates/coreshard-rt/src/executor/handle.rs         makes a task's body, which calls the user's through the net
-crates/coreshard-rt/src/executor/supervision.rs    the bodies of our own threads
 crates/coreshard-rt/src/executor/shared.rs         a task's body, made in handle.rs: threads call it through the net
-crates/coreshard-rt/src/executor/task.rs           as in shared.rs
+crates/coreshard-rt/src/executor/priority_array.rs as in shared.rs
 crates/coreshard-rt/src/executor/periodic.rs       a period's function: periodic_thread.rs calls and drops it through the net
 END
 }
@@ -284,7 +283,6 @@ check_causes() {
 crates/coreshard-platform/src/host/cause.rs          looks causes up
 crates/coreshard-block/src/cause.rs                  looks causes up
 crates/coreshard-block/src/request/io_error.rs       says what the layer itself did after a time limit of its own
-crates/coreshard-block/src/tags/spec.rs              an ErrorKind of its own
 crates/coreshard-cli/src/results/destination.rs      looks whether it is a pipe
 crates/coreshard-cli/src/output.rs                   nothing is said: whoever reads has gone
 crates/coreshard-advise/src/measure/tracefs.rs       looks which user it is
@@ -331,8 +329,8 @@ check_unsafe() {
 # does not need its line is a breach, too.
 unchecked() {
   cat <<'END'
-crates/coreshard-block/src/backend/command.rs            start and count of one list of pieces, by the contract of Channel::start
-crates/coreshard-block/src/backend/memory.rs             as in command.rs; `parts` stays within the piece
+crates/coreshard-block/src/backend/channel.rs            start and count of one list of pieces, by the contract of Channel::start
+crates/coreshard-block/src/backend/memory.rs             as in channel.rs; `parts` stays within the piece
 crates/coreshard-block/src/backend/ring/setup.rs         `build` bounds the depth
 crates/coreshard-block/src/buffer.rs                     `BufferPool::new` checks stride * count; lengths come from a Vec or a checked layout
 crates/coreshard-block/src/node_slice.rs                 `new` checks length * size

@@ -39,14 +39,14 @@ impl Buffer {
     /// `length` zeroed bytes, aligned to a page, as direct I/O wants them.
     ///
     /// # Panics
-    /// Where `length` is 0 or more than half of the address space.
+    /// If `length` is 0 or more than half of the address space.
     pub fn aligned(length: usize) -> Self {
         assert!(length > 0, "a buffer has at least one byte");
         let layout = Layout::from_size_align(length, PAGE_BYTES).expect("a possible length");
         Self::try_aligned(length).unwrap_or_else(|| alloc::handle_alloc_error(layout))
     }
 
-    /// As [`aligned`](Self::aligned), of a length that somebody else gave: `None` where so much memory cannot be had, or
+    /// As [`aligned`](Self::aligned), of a length that somebody else gave: `None` if so much memory cannot be had, or
     /// none is asked for.
     ///
     /// ```
@@ -162,7 +162,7 @@ impl BufferPool {
     /// to a page.
     ///
     /// # Errors
-    /// Where a number is out of range.
+    /// If a number is out of range.
     pub fn new(count: u16, each: usize) -> io::Result<Self> {
         let bad = |what: String| io::Error::new(io::ErrorKind::InvalidInput, what);
         if !(1..=16_384).contains(&count) || each == 0 {

@@ -1,18 +1,17 @@
-//! Counters of a device's requests: a ladder.
+//! Counters of a device's requests, in several layouts.
 
 use std::fmt;
-use std::io;
 use std::marker::PhantomData;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use coreshard_platform::{AtomicInt, NodeMemoryError, Padded, Platform, fields};
-use coreshard_topology::{NodeId, input::quoted};
+use coreshard_topology::{NodeId, ParseNameError, input::quoted};
 
 use crate::node_slice::NodeSlice;
 
-/// How a device's counters lie in memory: a ladder, the oldest rung first.
+/// How a device's counters lie in memory, the oldest variant first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum CounterLayout {
@@ -27,7 +26,7 @@ pub enum CounterLayout {
 }
 
 impl CounterLayout {
-    /// All rungs, the oldest first.
+    /// All variants, the oldest first.
     pub const ALL: [Self; 3] = [Self::Packed, Self::Padded, Self::PerCpu];
 }
 
@@ -42,30 +41,17 @@ impl fmt::Display for CounterLayout {
 }
 
 /// Why a text is no [`CounterLayout`].
-#[derive(Clone, PartialEq, Eq)]
-pub struct ParseCounterLayoutError {
-    /// As it is shown: in quotes, shortened.
-    given: String,
-}
-
-impl fmt::Display for ParseCounterLayoutError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} is no counter layout; there are packed, padded and per-cpu", self.given)
-    }
-}
-
-coreshard_topology::readable_debug!(ParseCounterLayoutError);
-
-impl std::error::Error for ParseCounterLayoutError {}
+pub type ParseCounterLayoutError = ParseNameError;
 
 impl FromStr for CounterLayout {
     type Err = ParseCounterLayoutError;
 
     fn from_str(text: &str) -> Result<Self, ParseCounterLayoutError> {
-        Self::ALL
-            .into_iter()
-            .find(|layout| layout.to_string() == text)
-            .ok_or_else(|| ParseCounterLayoutError { given: quoted(text).to_string() })
+        let found = Self::ALL.into_iter().find(|layout| layout.to_string() == text);
+        let names = "packed, padded and per-cpu";
+        found.ok_or_else(|| {
+            ParseNameError::new(format!("{} is no counter layout; there are {names}", quoted(text)))
+        })
     }
 }
 
@@ -99,24 +85,25 @@ impl<P: Platform> CounterLine<P> {
         let zero = || P::AtomicU64::new(0);
         Self { issued: zero(), done: zero(), errors: zero(), timeouts: zero() }
     }
+
+    #[inline(always)]
+    fn counter(&self, which: Counter) -> &P::AtomicU64 {
+        match which {
+            Counter::Issued => &self.issued,
+            Counter::Done => &self.done,
+            Counter::Errors => &self.errors,
+            Counter::Timeouts => &self.timeouts,
+        }
+    }
 }
 
-/// Four counters, each on lines of its own.
-#[derive(Debug)]
-#[repr(C)]
-struct PaddedCounters<P: Platform> {
-    issued: Padded<P::AtomicU64>,
-    done: Padded<P::AtomicU64>,
-    errors: Padded<P::AtomicU64>,
-    timeouts: Padded<P::AtomicU64>,
-}
-fields!(PaddedCounters<P: Platform> { issued, done, errors, timeouts });
-
-#[derive(Debug)]
-enum CounterMemory<P: Platform> {
-    Packed(NodeSlice<Padded<CounterLine<P>>>),
-    Padded(NodeSlice<PaddedCounters<P>>),
-    PerCpu(NodeSlice<Padded<CounterLine<P>>>),
+/// One of a device's counters.
+#[derive(Clone, Copy)]
+enum Counter {
+    Issued,
+    Done,
+    Errors,
+    Timeouts,
 }
 
 /// A device's counters, for a fixed number of threads.
@@ -125,59 +112,46 @@ enum CounterMemory<P: Platform> {
 /// counted twice; `done` is never read as more than `issued`.
 #[derive(Debug)]
 pub struct DeviceCounters<P: Platform> {
-    memory: CounterMemory<P>,
+    layout: CounterLayout,
+    /// One line if they are packed; one for each counter, which uses its own field there, if they are padded; else one for
+    /// each thread.
+    lines: NodeSlice<Padded<CounterLine<P>>>,
     /// 1 for each thread whose counters are taken: they have one owner.
     taken: NodeSlice<P::AtomicU32>,
 }
 
 impl<P: Platform> DeviceCounters<P> {
-    /// Counters at zero for `threads` threads (at least one), on `node` where that is known.
+    /// Counters at zero for `threads` threads (at least one), on `node` if that is known.
     ///
     /// # Errors
-    /// Where there is no memory.
+    /// If there is no memory.
     pub fn new(
         layout: CounterLayout,
         threads: usize,
         node: Option<NodeId>,
     ) -> Result<Self, NodeMemoryError> {
         let threads = threads.max(1);
-        if threads > isize::MAX as usize / size_of::<Padded<CounterLine<P>>>() {
-            let reason = io::Error::from_raw_os_error(libc::ENOMEM);
-            return Err(NodeMemoryError::new(usize::MAX, reason));
-        }
-        let lines = |count| NodeSlice::new::<P>(count, node, |_| Padded::new(CounterLine::new()));
-        let memory = match layout {
-            CounterLayout::Packed => CounterMemory::Packed(lines(1)?),
-            CounterLayout::Padded => CounterMemory::Padded(NodeSlice::new::<P>(1, node, |_| {
-                let zero = || Padded::new(P::AtomicU64::new(0));
-                PaddedCounters { issued: zero(), done: zero(), errors: zero(), timeouts: zero() }
-            })?),
-            CounterLayout::PerCpu => CounterMemory::PerCpu(lines(threads)?),
+        let lines = match layout {
+            CounterLayout::Packed => 1,
+            CounterLayout::Padded => 4,
+            CounterLayout::PerCpu => threads,
         };
+        let lines = NodeSlice::new::<P>(lines, node, |_| Padded::new(CounterLine::new()))?;
         let taken = NodeSlice::new::<P>(threads, node, |_| P::AtomicU32::new(0))?;
-        match &memory {
-            CounterMemory::Packed(lines) | CounterMemory::PerCpu(lines) => {
-                lines.iter().for_each(|line| P::describe::<CounterLine<P>>(&raw const **line));
-            }
-            CounterMemory::Padded(padded) => P::describe(&raw const padded[0]),
-        }
-        Ok(Self { memory, taken })
+        lines.iter().for_each(|line| P::describe::<CounterLine<P>>(&raw const **line));
+        Ok(Self { layout, lines, taken })
     }
 
     /// Their layout.
     pub fn layout(&self) -> CounterLayout {
-        match &self.memory {
-            CounterMemory::Packed(_) => CounterLayout::Packed,
-            CounterMemory::Padded(_) => CounterLayout::Padded,
-            CounterMemory::PerCpu(_) => CounterLayout::PerCpu,
-        }
+        self.layout
     }
 
-    /// The counters of thread number `thread`; `None` where there is no such number, or they are
+    /// The counters of thread number `thread`; `None` if there is no such number, or they are
     /// taken already: they have one owner.
     pub fn for_thread(self: &Arc<Self>, thread: usize) -> Option<ThreadCounters<P>> {
         let flag = self.taken.get(thread)?;
-        // Acquire pairs with the Release of the last owner's drop: its plain stores are over.
+        // Acquire pairs with the Release of the last owner's drop: its plain stores are finished.
         (flag.swap(1, Acquire) == 0).then(|| ThreadCounters {
             counters: Arc::clone(self),
             thread,
@@ -185,26 +159,14 @@ impl<P: Platform> DeviceCounters<P> {
         })
     }
 
-    /// The sums. Reads one line for each thread on the per-cpu rung.
+    /// The sums. Reads one line for each thread with [`CounterLayout::PerCpu`].
     pub fn read(&self) -> Counts {
         // `done` before `issued`: what is done was issued before, so the sums are in order. Acquire
         // pairs with the Release of `done`.
-        match &self.memory {
-            CounterMemory::Packed(lines) | CounterMemory::PerCpu(lines) => {
-                let sum = |of: fn(&CounterLine<P>) -> &P::AtomicU64| -> u64 {
-                    lines.iter().map(|line| of(line).load(Acquire)).sum()
-                };
-                let [timeouts, errors] = [sum(|line| &line.timeouts), sum(|line| &line.errors)];
-                let done = sum(|line| &line.done);
-                Counts { timeouts, errors, done, issued: sum(|line| &line.issued) }
-            }
-            CounterMemory::Padded(padded) => {
-                let PaddedCounters { issued, done, errors, timeouts } = &padded[0];
-                let [timeouts, errors] = [timeouts.load(Acquire), errors.load(Acquire)];
-                let done = done.load(Acquire);
-                Counts { timeouts, errors, done, issued: issued.load(Acquire) }
-            }
-        }
+        let sum = |which| self.lines.iter().map(|line| line.counter(which).load(Acquire)).sum();
+        let [timeouts, errors] = [sum(Counter::Timeouts), sum(Counter::Errors)];
+        let done = sum(Counter::Done);
+        Counts { timeouts, errors, done, issued: sum(Counter::Issued) }
     }
 }
 
@@ -213,7 +175,7 @@ impl<P: Platform> DeviceCounters<P> {
 pub struct ThreadCounters<P: Platform> {
     counters: Arc<DeviceCounters<P>>,
     thread: usize,
-    /// Not `Sync`: the per-cpu rung has no locked instruction.
+    /// Not `Sync`: the per-CPU layout has no locked instruction.
     one_thread: PhantomData<std::cell::Cell<()>>,
 }
 
@@ -230,22 +192,19 @@ pub enum Outcome {
 
 impl<P: Platform> ThreadCounters<P> {
     #[inline(always)]
-    fn bump(
-        &self,
-        own_line: fn(&PaddedCounters<P>) -> &P::AtomicU64,
-        shared_line: fn(&CounterLine<P>) -> &P::AtomicU64,
-    ) {
+    fn bump(&self, which: Counter) {
         // Release pairs with the Acquire of `read`: a sum of `done` comes with its `issued`.
-        match &self.counters.memory {
-            CounterMemory::Packed(lines) => {
-                shared_line(&lines[0]).fetch_add(1, Release);
+        let DeviceCounters { layout, lines, .. } = &*self.counters;
+        match layout {
+            CounterLayout::Packed => {
+                lines[0].counter(which).fetch_add(1, Release);
             }
-            CounterMemory::Padded(padded) => {
-                own_line(&padded[0]).fetch_add(1, Release);
+            CounterLayout::Padded => {
+                lines[which as usize].counter(which).fetch_add(1, Release);
             }
-            CounterMemory::PerCpu(lines) => {
+            CounterLayout::PerCpu => {
                 // This thread is the only writer, so no instruction needs to be locked.
-                let counter = shared_line(&lines[self.thread]);
+                let counter = lines[self.thread].counter(which);
                 counter.store(counter.load(Relaxed).wrapping_add(1), Release);
             }
         }
@@ -254,13 +213,13 @@ impl<P: Platform> ThreadCounters<P> {
     /// Counts a request that is handed to the device.
     #[inline]
     pub fn issued(&self) {
-        self.bump(|padded| &padded.issued, |line| &line.issued);
+        self.bump(Counter::Issued);
     }
 
     /// Counts a request that ended.
     #[inline]
     pub fn done(&self, ended: Outcome) {
-        self.bump(|padded| &padded.done, |line| &line.done);
+        self.bump(Counter::Done);
         if ended != Outcome::Success {
             self.failed(ended);
         }
@@ -268,9 +227,9 @@ impl<P: Platform> ThreadCounters<P> {
 
     #[cold]
     fn failed(&self, ended: Outcome) {
-        self.bump(|padded| &padded.errors, |line| &line.errors);
+        self.bump(Counter::Errors);
         if ended == Outcome::TimedOut {
-            self.bump(|padded| &padded.timeouts, |line| &line.timeouts);
+            self.bump(Counter::Timeouts);
         }
     }
 }
@@ -338,6 +297,8 @@ mod tests {
     #[test]
     fn only_the_packed_counters_share_lines() {
         assert!(size_of::<CounterLine<Host>>() <= 64);
-        assert_eq!(size_of::<PaddedCounters<Host>>(), 4 * 128);
+        let lines = |layout| DeviceCounters::<Host>::new(layout, 3, None).unwrap().lines.len();
+        assert_eq!(CounterLayout::ALL.map(lines), [1, 4, 3]);
+        assert_eq!(size_of::<Padded<CounterLine<Host>>>(), 128);
     }
 }

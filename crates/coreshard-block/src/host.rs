@@ -1,18 +1,21 @@
 //! Hosts, targets and devices: what is shared, and where it lies.
 
-use std::fmt;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::str::FromStr;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
+use std::{fmt, fs};
 
 use coreshard_platform::{AtomicInt, ForkHook, Padded, Placement, Platform};
-use coreshard_topology::NodeId;
+use coreshard_topology::input::quoted;
+use coreshard_topology::{NodeId, ParseNameError};
 
 use crate::backend::{Backend, Geometry};
 use crate::counters::{CounterLayout, Counts, DeviceCounters};
-use crate::device_memory::DeviceMemory;
 use crate::node_slice::NodeSlice;
-use crate::open_error::{OpenError, OpenErrorKind};
+use crate::open_error::OpenError;
 use crate::tags::{TagPolicy, TagSet, TagSetSpec, TagUser};
 
 /// Threads of a host that may have queues: each device has counters and a flag for each.
@@ -66,6 +69,7 @@ impl HostOptions {
 }
 
 /// An adapter: the tags that its devices share, and where state lies.
+#[derive(Debug)]
 pub struct HostAdapter<P: Platform> {
     options: HostOptions,
     tags: Arc<TagSet<P>>,
@@ -75,14 +79,13 @@ impl<P: Platform> HostAdapter<P> {
     /// A host without targets.
     ///
     /// # Errors
-    /// Where the depth is out of range, or there is no memory.
+    /// If the depth is out of range, or there is no memory.
     pub fn new(options: HostOptions) -> Result<Arc<Self>, OpenError> {
         if options.threads > MAX_THREADS {
-            return Err(OpenError::new(OpenErrorKind::TooManyThreads {
-                name: options.name,
-                given: options.threads,
-                most: MAX_THREADS,
-            }));
+            return Err(OpenError::new(format!(
+                "{}: {} threads cannot have queues; allowed are up to {MAX_THREADS}",
+                options.name, options.threads
+            )));
         }
         let spec = TagSetSpec {
             depth: options.depth,
@@ -115,7 +118,7 @@ impl<P: Platform> HostAdapter<P> {
     /// the same policy.
     ///
     /// # Errors
-    /// Where the limit is 0 or more than [`MAX_TAGS`](crate::MAX_TAGS), or there is no memory.
+    /// If the limit is 0 or more than [`MAX_TAGS`](crate::MAX_TAGS), or there is no memory.
     pub fn target_with_limit(
         self: &Arc<Self>,
         name: &str,
@@ -131,21 +134,12 @@ impl<P: Platform> HostAdapter<P> {
     }
 }
 
-impl<P: Platform> fmt::Debug for HostAdapter<P> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HostAdapter")
-            .field("options", &self.options)
-            .field("tags", &self.tags)
-            .finish()
-    }
-}
-
 /// What devices have in common that come and go together, such as an enclosure or a controller.
 pub struct Target<P: Platform> {
     host: Arc<HostAdapter<P>>,
     name: String,
     online: Padded<P::AtomicU32>,
-    /// What its devices share of its own. `None` where it has no limit; then its requests touch no line
+    /// What its devices share of its own. `None` if it has no limit; then its requests touch no line
     /// of the target's but `online`, which they only read.
     pub(crate) limit: Option<Arc<TagSet<P>>>,
 }
@@ -161,7 +155,7 @@ impl<P: Platform> Target<P> {
         &self.host
     }
 
-    /// The most requests that its devices together have in flight, where it has a limit of its own.
+    /// The most requests that its devices together have in flight, if it has a limit of its own.
     pub fn limit(&self) -> Option<u32> {
         self.limit.as_ref().map(|limit| limit.spec().depth)
     }
@@ -174,7 +168,7 @@ impl<P: Platform> Target<P> {
     /// A device on `backend`.
     ///
     /// # Errors
-    /// Where there is no memory for its state.
+    /// If there is no memory for its state.
     pub fn device(
         self: &Arc<Self>,
         backend: Arc<dyn Backend<P>>,
@@ -265,9 +259,7 @@ impl<P: Platform> Device<P> {
     pub fn set_offline(&self) {
         self.state[0].online.store(0, Release);
     }
-}
 
-impl<P: Platform> Device<P> {
     /// True in a process that was forked from the one that made it.
     #[inline]
     pub(crate) fn is_forked(&self) -> bool {
@@ -289,5 +281,102 @@ impl<P: Platform> fmt::Debug for Device<P> {
             .field("online", &self.is_online())
             .field("counts", &self.counts())
             .finish()
+    }
+}
+
+/// Where the state of hosts, targets, devices and queues is allocated, the oldest variant
+/// first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum DeviceMemory {
+    /// On whichever node the thread runs that makes it, as Linux' SCSI scan had it.
+    AnyNode,
+    /// On the host's node, if that is known.
+    #[default]
+    NodeLocal,
+}
+
+impl DeviceMemory {
+    /// All variants, the oldest first.
+    pub const ALL: [Self; 2] = [Self::AnyNode, Self::NodeLocal];
+}
+
+impl fmt::Display for DeviceMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::AnyNode => "any-node",
+            Self::NodeLocal => "node-local",
+        })
+    }
+}
+
+/// Why a text is no [`DeviceMemory`].
+pub type ParseDeviceMemoryError = ParseNameError;
+
+impl FromStr for DeviceMemory {
+    type Err = ParseDeviceMemoryError;
+
+    fn from_str(text: &str) -> Result<Self, ParseDeviceMemoryError> {
+        let found = Self::ALL.into_iter().find(|memory| memory.to_string() == text);
+        let names = "any-node and node-local";
+        found.ok_or_else(|| {
+            ParseNameError::new(format!("{} is no device memory; there are {names}", quoted(text)))
+        })
+    }
+}
+
+/// The node of the adapter behind a file or block device, as sysfs has it; `None` if sysfs says
+/// −1 or nothing, as on most machines with one node and for files in memory.
+pub fn node_of_file(path: &Path) -> Option<NodeId> {
+    node_of_file_in(Path::new("/sys"), path)
+}
+
+fn node_of_file_in(sys: &Path, path: &Path) -> Option<NodeId> {
+    let metadata = fs::metadata(path).ok()?;
+    let number = if metadata.rdev() != 0 { metadata.rdev() } else { metadata.dev() };
+    let (major, minor) = (libc::major(number), libc::minor(number));
+    let mut folder = fs::canonicalize(sys.join(format!("dev/block/{major}:{minor}"))).ok()?;
+    // A partition lies in its disk's folder, and a disk in its adapter's; the nearest one that
+    // knows its node is asked.
+    loop {
+        for name in ["numa_node", "device/numa_node"] {
+            if let Ok(text) = fs::read_to_string(folder.join(name)) {
+                return text.trim().parse::<u32>().ok().map(NodeId);
+            }
+        }
+        if !folder.pop() || !folder.starts_with(sys) {
+            return None;
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_rungs_are_read_as_they_are_written() {
+        for memory in DeviceMemory::ALL {
+            assert_eq!(memory.to_string().parse(), Ok(memory));
+        }
+        assert!("local".parse::<DeviceMemory>().unwrap_err().to_string().contains("node-local"));
+    }
+
+    #[test]
+    fn a_node_is_found_above_the_disk_and_minus_one_is_none() {
+        let sys = tempfile::tempdir().unwrap();
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let number = file.as_file().metadata().unwrap().dev();
+        let link = format!("{}:{}", libc::major(number), libc::minor(number));
+        let sys = fs::canonicalize(sys.path()).unwrap();
+        assert_eq!(node_of_file_in(&sys, file.path()), None, "sysfs says nothing");
+        let partition = sys.join("devices/pci0/nvme0/block/disk/part1");
+        fs::create_dir_all(&partition).unwrap();
+        fs::create_dir_all(sys.join("dev/block")).unwrap();
+        std::os::unix::fs::symlink(&partition, sys.join("dev/block").join(link)).unwrap();
+        fs::write(sys.join("devices/pci0/numa_node"), "1\n").unwrap();
+        assert_eq!(node_of_file_in(&sys, file.path()), Some(NodeId(1)));
+        fs::write(sys.join("devices/pci0/nvme0/numa_node"), "-1\n").unwrap();
+        assert_eq!(node_of_file_in(&sys, file.path()), None, "-1 is unknown");
+        assert_eq!(node_of_file(Path::new("/no/such/file")), None);
     }
 }

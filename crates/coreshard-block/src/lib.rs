@@ -47,9 +47,7 @@ mod backend;
 mod buffer;
 mod cause;
 mod counters;
-mod device_memory;
 mod host;
-mod node_of_file;
 mod node_slice;
 mod open_error;
 mod queue;
@@ -65,9 +63,10 @@ pub use buffer::{Buffer, BufferPool, PAGE_BYTES};
 pub use counters::{
     CounterLayout, Counts, DeviceCounters, Outcome, ParseCounterLayoutError, ThreadCounters,
 };
-pub use device_memory::{DeviceMemory, ParseDeviceMemoryError};
-pub use host::{Device, HostAdapter, HostOptions, MAX_THREADS, Target};
-pub use node_of_file::node_of_file;
+pub use host::{
+    Device, DeviceMemory, HostAdapter, HostOptions, MAX_THREADS, ParseDeviceMemoryError, Target,
+    node_of_file,
+};
 pub use open_error::OpenError;
 pub use queue::{IoFuture, Queue, QueueOptions, RemoteQueue, RequestId, RetryPolicy};
 pub use request::{

@@ -19,14 +19,15 @@ pub(crate) struct NodeSlice<T> {
 }
 
 impl<T> NodeSlice<T> {
-    /// `length` values made by `make`, on `node` where that is known.
+    /// `length` values made by `make`, on `node` if that is known.
     pub(crate) fn new<P: Platform>(
         length: usize,
         node: Option<NodeId>,
         mut make: impl FnMut(usize) -> T,
     ) -> Result<Self, NodeMemoryError> {
         const { assert!(align_of::<T>() <= 4096, "node memory is aligned to pages") };
-        let bytes = size_of::<T>().checked_mul(length.max(1)).ok_or_else(|| {
+        let bytes = size_of::<T>().checked_mul(length.max(1));
+        let bytes = bytes.filter(|bytes| *bytes <= isize::MAX as usize).ok_or_else(|| {
             NodeMemoryError::new(usize::MAX, io::Error::from_raw_os_error(libc::ENOMEM))
         })?;
         let memory = P::allocate(bytes, node)?;

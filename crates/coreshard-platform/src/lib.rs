@@ -26,9 +26,6 @@
 #[cfg(not(target_os = "linux"))]
 compile_error!("Coreshard runs on Linux alone: it is built on futexes, sched_setaffinity and /sys");
 
-mod counter;
-#[cfg(feature = "faulty")]
-mod faulty;
 mod fields;
 mod host;
 mod lock;
@@ -44,18 +41,17 @@ mod reading;
 pub mod user;
 mod watch_length;
 
-pub use counter::PerCpuCounter;
-#[cfg(feature = "faulty")]
-pub use faulty::{Faults, Faulty, Start};
 pub use fields::Fields;
 pub use host::{
     ChildCommand, CpuClock, Host, HostCell, HostThread, affinity, is_privileged, set_affinity,
     stack_pointer, thread_cpu_time,
 };
+#[cfg(feature = "faulty")]
+pub use host::{Faults, Faulty, Start};
 pub use lock::{Lock, LockGuard, SleepingLock};
 #[cfg(loom)]
 pub use loom_platform::{Loom, LoomAtomic, LoomCell, LoomThread};
-pub use padded::{LINE_PAIR_BYTES, Padded};
+pub use padded::{LINE_PAIR_BYTES, Padded, PerCpuCounter};
 pub use parker::Parker;
 pub use per_process::PerProcess;
 pub use platform::{

@@ -63,9 +63,7 @@ impl Loom {
         let _restore = Restore(WEAKENED.replace(true));
         check()
     }
-}
 
-impl Loom {
     /// Lets so many more threads start, and no further one. A model says so first, in each of its runs.
     pub fn start_at_most(threads: usize) {
         STARTS_LEFT.set(threads);
@@ -80,36 +78,38 @@ fn taken_for(order: Ordering, weaker: Ordering) -> Ordering {
 #[derive(Debug)]
 pub struct LoomAtomic<A>(A);
 
+/// What integers and pointers have in common, by loom's type; `$order` is what an order is taken for, given it and a weaker one.
+macro_rules! loom_value {
+    ($atomic:ty, $value:ty, $order:expr) => {
+        fn new(value: $value) -> Self {
+            Self(<$atomic>::new(value))
+        }
+        fn load(&self, order: Ordering) -> $value {
+            self.0.load($order(order, Ordering::Acquire))
+        }
+        fn store(&self, value: $value, order: Ordering) {
+            self.0.store(value, $order(order, Ordering::Release));
+        }
+        fn swap(&self, value: $value, order: Ordering) -> $value {
+            self.0.swap(value, $order(order, Ordering::AcqRel))
+        }
+        fn compare_exchange(
+            &self,
+            current: $value,
+            new: $value,
+            success: Ordering,
+            failure: Ordering,
+        ) -> Result<$value, $value> {
+            let success = $order(success, Ordering::AcqRel);
+            self.0.compare_exchange(current, new, success, $order(failure, Ordering::Acquire))
+        }
+    };
+}
+
 macro_rules! loom_int {
     ($atomic:ident, $int:ty) => {
         impl AtomicInt<$int> for LoomAtomic<loom::sync::atomic::$atomic> {
-            fn new(value: $int) -> Self {
-                Self(loom::sync::atomic::$atomic::new(value))
-            }
-            fn load(&self, order: Ordering) -> $int {
-                self.0.load(taken_for(order, Ordering::Acquire))
-            }
-            fn store(&self, value: $int, order: Ordering) {
-                self.0.store(value, taken_for(order, Ordering::Release));
-            }
-            fn swap(&self, value: $int, order: Ordering) -> $int {
-                self.0.swap(value, taken_for(order, Ordering::AcqRel))
-            }
-            fn compare_exchange(
-                &self,
-                current: $int,
-                new: $int,
-                success: Ordering,
-                failure: Ordering,
-            ) -> Result<$int, $int> {
-                let success = taken_for(success, Ordering::AcqRel);
-                self.0.compare_exchange(
-                    current,
-                    new,
-                    success,
-                    taken_for(failure, Ordering::Acquire),
-                )
-            }
+            loom_value!(loom::sync::atomic::$atomic, $int, taken_for);
             fn fetch_add(&self, value: $int, order: Ordering) -> $int {
                 self.0.fetch_add(value, taken_for(order, Ordering::AcqRel))
             }
@@ -130,28 +130,13 @@ loom_int!(AtomicU8, u8);
 loom_int!(AtomicU32, u32);
 loom_int!(AtomicU64, u64);
 
+/// Pointers are never weakened.
+fn as_it_is(order: Ordering, _weaker: Ordering) -> Ordering {
+    order
+}
+
 impl<T> AtomicPointer<T> for LoomAtomic<loom::sync::atomic::AtomicPtr<T>> {
-    fn new(pointer: *mut T) -> Self {
-        Self(loom::sync::atomic::AtomicPtr::new(pointer))
-    }
-    fn load(&self, order: Ordering) -> *mut T {
-        self.0.load(order)
-    }
-    fn store(&self, pointer: *mut T, order: Ordering) {
-        self.0.store(pointer, order);
-    }
-    fn swap(&self, pointer: *mut T, order: Ordering) -> *mut T {
-        self.0.swap(pointer, order)
-    }
-    fn compare_exchange(
-        &self,
-        current: *mut T,
-        new: *mut T,
-        success: Ordering,
-        failure: Ordering,
-    ) -> Result<*mut T, *mut T> {
-        self.0.compare_exchange(current, new, success, failure)
-    }
+    loom_value!(loom::sync::atomic::AtomicPtr<T>, *mut T, as_it_is);
 }
 
 /// A cell whose uses at the same time loom reports.

@@ -13,7 +13,7 @@ type Word = <Loom as Platform>::AtomicU32;
 /// sleeps again unless it sees what was written before the second: so either it sees that, or the second
 /// permit is still there.
 ///
-/// Fails where the permit is taken by a plain store (as it once was): the store may wait in the CPU's
+/// Fails if the permit is taken by a plain store (as it once was): the store may wait in the CPU's
 /// buffer while the sleeper looks, and then wipe out the second permit, unseen.
 #[test]
 fn loom_a_permit_is_taken_together_with_what_was_written_before_it() {
@@ -34,7 +34,7 @@ fn loom_a_permit_is_taken_together_with_what_was_written_before_it() {
 }
 
 /// As above, where the sleeper gives up (the model's timeouts are over at once) and tries again.
-/// Fails where a park that times out wipes the permit out.
+/// Fails if a park that times out wipes the permit out.
 #[test]
 fn loom_a_permit_that_comes_with_the_timeout_is_taken() {
     Loom::check(3, || {

@@ -147,7 +147,7 @@ impl Thrown {
         panic::resume_unwind(self.into_payload())
     }
 
-    /// The panic's message, where it is a text.
+    /// The panic's message, if it is a text.
     pub fn message(&self) -> Option<&str> {
         let payload = self.payload();
         let text = payload.downcast_ref::<&str>().copied();

@@ -10,7 +10,7 @@ const MAX_LOOKS: u16 = 2048;
 /// Of the first watch.
 const FIRST_LOOKS: u16 = 64;
 
-/// A sleep that is over sooner than this should have been a watch: about as long as the longest watch takes,
+/// A sleep that is shorter than this should have been a watch: about as long as the longest watch takes,
 /// and as what going to sleep and being woken cost in a virtual machine.
 const SHORT_SLEEP: Duration = Duration::from_micros(50);
 

@@ -25,12 +25,14 @@ impl Priority {
     /// The priority of a number.
     ///
     /// # Errors
-    /// Where the number is not within 1 to 99.
+    /// If the number is not within 1 to 99.
     pub fn new(priority: u8) -> Result<Self, RtError> {
         if (Self::MIN.0..=Self::MAX.0).contains(&priority) {
             Ok(Self(priority))
         } else {
-            Err(RtError::priority(priority))
+            Err(RtError::new(format!(
+                "the priority {priority} is not allowed; allowed are 1 to 99"
+            )))
         }
     }
 

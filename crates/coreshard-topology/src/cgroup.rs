@@ -94,6 +94,15 @@ struct Mount {
 }
 
 impl Mount {
+    fn of(kind: &str, top: String, point: String, options: &str) -> Option<Self> {
+        let version = match kind {
+            "cgroup" => Version::One,
+            "cgroup2" => Version::Two,
+            _ => return None,
+        };
+        Some(Self { version, top, point, options: options.to_owned() })
+    }
+
     fn offers(&self, controller: &str) -> bool {
         self.version == Version::Two || self.options.split(',').any(|option| option == controller)
     }
@@ -148,17 +157,6 @@ fn from_mounts(line: &str) -> Option<Mount> {
     let mut fields = line.split(' ').skip(1);
     let (point, kind, options) = (fields.next()?, fields.next()?, fields.next()?);
     Mount::of(kind, "/".to_owned(), unescaped(point), options)
-}
-
-impl Mount {
-    fn of(kind: &str, top: String, point: String, options: &str) -> Option<Self> {
-        let version = match kind {
-            "cgroup" => Version::One,
-            "cgroup2" => Version::Two,
-            _ => return None,
-        };
-        Some(Self { version, top, point, options: options.to_owned() })
-    }
 }
 
 /// Blanks and backslashes in these tables are written as `\040` and the like.

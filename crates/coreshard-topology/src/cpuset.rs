@@ -50,7 +50,6 @@ struct Word {
 
 impl CpuSet {
     /// The empty set. Allocates nothing.
-    #[must_use]
     pub const fn new() -> Self {
         Self { words: Vec::new() }
     }
@@ -89,32 +88,27 @@ impl CpuSet {
     }
 
     /// True if the CPU is a member.
-    #[must_use]
     pub fn contains(&self, cpu: CpuId) -> bool {
         let (place, bit) = position(cpu);
         self.find(place).is_ok_and(|at| self.words[at].bits & bit != 0)
     }
 
     /// The number of members.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.words.iter().map(|word| word.bits.count_ones() as usize).sum()
     }
 
     /// True if there is no member.
-    #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.words.is_empty()
     }
 
     /// The lowest member.
-    #[must_use]
     pub fn first(&self) -> Option<CpuId> {
         self.iter().next()
     }
 
     /// The highest member.
-    #[must_use]
     pub fn last(&self) -> Option<CpuId> {
         let word = self.words.last()?;
         Some(CpuId(word.place * BITS + (BITS - 1 - word.bits.leading_zeros())))
@@ -126,13 +120,11 @@ impl CpuSet {
     }
 
     /// True if every member is also a member of `other`.
-    #[must_use]
     pub fn is_subset(&self, other: &Self) -> bool {
         self.words.iter().all(|word| word.bits & !other.bits_at(word.place) == 0)
     }
 
     /// True if no member is shared with `other`.
-    #[must_use]
     pub fn is_disjoint(&self, other: &Self) -> bool {
         self.words.iter().all(|word| word.bits & other.bits_at(word.place) == 0)
     }

@@ -1,6 +1,6 @@
 //! Why a machine could not be read.
 
-use std::fmt;
+use std::fmt::{self, Display};
 use std::path::{Path, PathBuf};
 
 use crate::input::{self, InputError, plain, quoted};
@@ -12,197 +12,123 @@ use crate::{CpuSet, MAX_CPU, ParseCpuSetError};
 /// is allowed.
 pub struct TopologyError {
     // Boxed, so that the happy path does not carry its size.
-    kind: Box<TopologyErrorKind>,
+    inner: Box<Inner>,
 }
 
-#[derive(Debug)]
-enum TopologyErrorKind {
-    Input(InputError),
-    Folder {
-        path: PathBuf,
-        problem: String,
-    },
-    File {
-        path: PathBuf,
-        line: Option<usize>,
-        column: Option<usize>,
-        problem: String,
-    },
-    List {
-        path: PathBuf,
-        source: ParseCpuSetError,
-    },
-    Synthetic {
-        text: String,
-        column: usize,
-        problem: String,
-    },
+#[derive(Default)]
+struct Inner {
+    text: String,
+    path: Option<PathBuf>,
+    column: Option<usize>,
+    source: Option<ParseCpuSetError>,
     #[cfg(feature = "presets")]
-    UnknownMachine {
-        name: String,
-        presets: Vec<&'static str>,
-    },
-    #[cfg(feature = "presets")]
-    Preset {
-        name: &'static str,
-        problem: String,
-    },
-    Malformed {
-        name: String,
-        problem: String,
-    },
-    EmptyMask,
-    UnknownCpus {
-        name: String,
-        missing: CpuSet,
-        online: CpuSet,
-    },
+    is_unknown_machine: bool,
+}
+
+impl Inner {
+    fn new(text: String) -> Self {
+        Self { text, ..Self::default() }
+    }
+
+    fn of_file(path: &Path, text: String) -> Self {
+        Self { path: Some(path.to_owned()), ..Self::new(text) }
+    }
 }
 
 impl TopologyError {
-    /// Whether a machine was asked for by a name that no preset has: whoever knows others can name them.
+    /// Whether a machine was asked for by a name that no preset has: a caller that knows others can name them.
     #[cfg(feature = "presets")]
-    #[must_use]
     pub fn is_unknown_machine(&self) -> bool {
-        matches!(*self.kind, TopologyErrorKind::UnknownMachine { .. })
+        self.inner.is_unknown_machine
     }
 
-    pub(crate) fn folder(path: &Path, problem: impl Into<String>) -> Self {
-        TopologyErrorKind::Folder { path: path.to_owned(), problem: problem.into() }.into()
+    pub(crate) fn folder(path: &Path, problem: impl Display) -> Self {
+        let shown = input::path(path);
+        Inner::of_file(path, format!("cannot read the folder {shown}: {problem}")).into()
     }
 
-    pub(crate) fn file(path: &Path, problem: impl Into<String>) -> Self {
-        Self::file_at(path, None, None, problem)
+    pub(crate) fn file(path: &Path, problem: impl Display) -> Self {
+        Inner::of_file(path, format!("{}: {problem}", input::path(path))).into()
     }
 
-    pub(crate) fn file_at(
-        path: &Path,
-        line: Option<usize>,
-        column: Option<usize>,
-        problem: impl Into<String>,
-    ) -> Self {
-        TopologyErrorKind::File { path: path.to_owned(), line, column, problem: problem.into() }
-            .into()
+    pub(crate) fn file_at(path: &Path, line: usize, column: usize, problem: impl Display) -> Self {
+        let shown = input::path(path);
+        let text = format!("{shown}, line {line}, column {column}: {problem}");
+        Inner { column: Some(column), ..Inner::of_file(path, text) }.into()
     }
 
     pub(crate) fn list(path: &Path, source: ParseCpuSetError) -> Self {
-        TopologyErrorKind::List { path: path.to_owned(), source }.into()
+        let column = Some(source.column());
+        let text = input::path(path).to_string();
+        Inner { column, source: Some(source), ..Inner::of_file(path, text) }.into()
     }
 
     /// `byte` is where in `text` the problem stands.
-    pub(crate) fn synthetic(text: &str, byte: usize, problem: impl Into<String>) -> Self {
+    pub(crate) fn synthetic(text: &str, byte: usize, problem: impl Display) -> Self {
         let column = text.char_indices().take_while(|(at, _)| *at < byte).count() + 1;
-        TopologyErrorKind::Synthetic { text: text.to_owned(), column, problem: problem.into() }
-            .into()
+        let text = format!("machine {}, column {column}: {problem}", quoted(text));
+        Inner { column: Some(column), ..Inner::new(text) }.into()
     }
 
     #[cfg(feature = "presets")]
-    pub(crate) fn unknown_machine(name: &str, presets: Vec<&'static str>) -> Self {
-        TopologyErrorKind::UnknownMachine { name: name.to_owned(), presets }.into()
+    pub(crate) fn unknown_machine(name: &str, presets: &[&str]) -> Self {
+        let text = format!(
+            "no machine is called {}; there are {}, and strings such as \"pack:2 numa:1 l3:1 core:8 pu:2\"",
+            quoted(name),
+            presets.join(", ")
+        );
+        Inner { is_unknown_machine: true, ..Inner::new(text) }.into()
     }
 
     #[cfg(feature = "presets")]
-    pub(crate) fn preset(name: &'static str, problem: impl Into<String>) -> Self {
-        TopologyErrorKind::Preset { name, problem: problem.into() }.into()
+    pub(crate) fn preset(name: &str, problem: impl Display) -> Self {
+        Inner::new(format!("preset {name}: {problem}")).into()
     }
 
-    pub(crate) fn malformed(name: &str, problem: impl Into<String>) -> Self {
-        TopologyErrorKind::Malformed { name: name.to_owned(), problem: problem.into() }.into()
+    pub(crate) fn malformed(name: &str, problem: impl Display) -> Self {
+        Inner::new(format!("machine {}: {problem}", quoted(name))).into()
     }
 
     pub(crate) fn empty_mask() -> Self {
-        TopologyErrorKind::EmptyMask.into()
+        Inner::new("the CPU mask is empty; it needs at least one CPU".to_owned()).into()
     }
 
-    pub(crate) fn unknown_cpus(name: &str, missing: CpuSet, online: CpuSet) -> Self {
-        TopologyErrorKind::UnknownCpus { name: name.to_owned(), missing, online }.into()
+    pub(crate) fn unknown_cpus(name: &str, missing: &CpuSet, online: &CpuSet) -> Self {
+        Inner::new(format!(
+            "the CPU mask holds {}, but the CPUs online in {} are {}",
+            plain(&missing.to_string()),
+            plain(name),
+            plain(&online.to_string())
+        ))
+        .into()
     }
 
-    /// The column of the problem, counted in characters from 1, where it stands in a line of text.
-    #[must_use]
+    /// The column of the problem, counted in characters from 1, if it stands in a line of text.
     pub fn column(&self) -> Option<usize> {
-        match &*self.kind {
-            TopologyErrorKind::Synthetic { column, .. } => Some(*column),
-            TopologyErrorKind::File { column, .. } => *column,
-            TopologyErrorKind::List { source, .. } => Some(source.column()),
-            _ => None,
-        }
+        self.inner.column
     }
 
-    /// The file that the problem is in, where it is in a file.
-    #[must_use]
+    /// The file that the problem is in, if it is in a file.
     pub fn path(&self) -> Option<&Path> {
-        match &*self.kind {
-            TopologyErrorKind::Input(error) => Some(error.path()),
-            TopologyErrorKind::Folder { path, .. }
-            | TopologyErrorKind::File { path, .. }
-            | TopologyErrorKind::List { path, .. } => Some(path),
-            _ => None,
-        }
+        self.inner.path.as_deref()
     }
 }
 
 impl From<InputError> for TopologyError {
     fn from(error: InputError) -> Self {
-        TopologyErrorKind::Input(error).into()
+        Inner::of_file(error.path(), error.to_string()).into()
     }
 }
 
-impl From<TopologyErrorKind> for TopologyError {
-    fn from(kind: TopologyErrorKind) -> Self {
-        Self { kind: Box::new(kind) }
+impl From<Inner> for TopologyError {
+    fn from(inner: Inner) -> Self {
+        Self { inner: Box::new(inner) }
     }
 }
 
-impl fmt::Display for TopologyError {
+impl Display for TopologyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &*self.kind {
-            TopologyErrorKind::Input(error) => error.fmt(f),
-            TopologyErrorKind::Folder { path, problem } => {
-                write!(f, "cannot read the folder {}: {problem}", input::path(path))
-            }
-            TopologyErrorKind::File { path, line, column, problem } => {
-                write!(f, "{}", input::path(path))?;
-                if let Some(line) = line {
-                    write!(f, ", line {line}")?;
-                }
-                if let Some(column) = column {
-                    write!(f, ", column {column}")?;
-                }
-                write!(f, ": {problem}")
-            }
-            TopologyErrorKind::List { path, .. } => write!(f, "{}", input::path(path)),
-            TopologyErrorKind::Synthetic { text, column, problem } => {
-                write!(f, "machine {}, column {column}: {problem}", quoted(text))
-            }
-            #[cfg(feature = "presets")]
-            TopologyErrorKind::UnknownMachine { name, presets } => {
-                write!(
-                    f,
-                    "no machine is called {}; there are {}",
-                    quoted(name),
-                    presets.join(", ")
-                )?;
-                f.write_str(", and strings such as \"pack:2 numa:1 l3:1 core:8 pu:2\"")
-            }
-            #[cfg(feature = "presets")]
-            TopologyErrorKind::Preset { name, problem } => write!(f, "preset {name}: {problem}"),
-            TopologyErrorKind::Malformed { name, problem } => {
-                write!(f, "machine {}: {problem}", quoted(name))
-            }
-            TopologyErrorKind::EmptyMask => {
-                f.write_str("the CPU mask is empty; it needs at least one CPU")
-            }
-            TopologyErrorKind::UnknownCpus { name, missing, online } => {
-                write!(
-                    f,
-                    "the CPU mask holds {}, but the CPUs online in {} are {}",
-                    plain(&missing.to_string()),
-                    plain(name),
-                    plain(&online.to_string())
-                )
-            }
-        }
+        f.write_str(&self.inner.text)
     }
 }
 
@@ -210,10 +136,7 @@ crate::readable_debug!(TopologyError);
 
 impl std::error::Error for TopologyError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match &*self.kind {
-            TopologyErrorKind::List { source, .. } => Some(source),
-            _ => None,
-        }
+        self.inner.source.as_ref().map(|source| source as _)
     }
 }
 

@@ -12,11 +12,10 @@ use std::path::Path;
 
 use roxmltree::{Document, Node, ParsingOptions};
 
-use crate::assembly::{Parts, RawCpu};
 use crate::error::beyond_max_cpu;
 use crate::input::{self, NODES, XML_BYTES, XML_ELEMENTS, plain, quoted};
-use crate::kinds;
-use crate::{CpuId, CpuKind, CpuSet, MAX_CPU, NodeId, Topology, TopologyError};
+use crate::topology::{Parts, RawCpu};
+use crate::{CpuId, CpuSet, MAX_CPU, NodeId, Topology, TopologyError};
 
 /// Elements, and the texts between them.
 const MAX_NODES: u32 = 3 * XML_ELEMENTS as u32;
@@ -28,43 +27,32 @@ const FIGURES: [&str; 5] =
 /// Kinds of CPUs that a file may tell of; hwloc knows two or three.
 const MAX_KINDS: usize = 64;
 
-impl Topology {
-    /// The machine in an XML file of hwloc.
-    ///
-    /// # Errors
-    /// Names the file, and the line and column of what is not understood, or what there is too much of:
-    /// the file may have 32 MiB, 500,000 elements and 64 attributes in each, and declare no entities.
-    pub fn from_hwloc_xml(path: impl AsRef<Path>) -> Result<Self, TopologyError> {
-        let path = path.as_ref();
-        Self::from_hwloc_xml_text(path, &input::text(path, XML_BYTES)?)
-    }
+/// Reads the machine in such a file.
+pub(crate) fn of_file(path: &Path) -> Result<Topology, TopologyError> {
+    topology(path, &input::text(path, XML_BYTES)?)
+}
 
-    /// The machine in the text of such a file; `path` is for its name and for messages.
-    ///
-    /// # Errors
-    /// As [`from_hwloc_xml`](Self::from_hwloc_xml).
-    pub fn from_hwloc_xml_text(path: impl AsRef<Path>, text: &str) -> Result<Self, TopologyError> {
-        let path = path.as_ref();
-        let seen = bounds::look(text).map_err(|(byte, problem)| {
-            let before = &text[..byte];
-            let line = before.matches('\n').count() + 1;
-            let column = before.rsplit('\n').next().unwrap_or(before).chars().count() + 1;
-            TopologyError::file_at(path, Some(line), Some(column), problem)
-        })?;
-        let options = ParsingOptions {
-            allow_dtd: seen.has_doctype,
-            nodes_limit: MAX_NODES,
-            ..ParsingOptions::default()
-        };
-        let document = Document::parse_with_options(text, options).map_err(|error| {
-            let at = error.pos();
-            // The library's message repeats the place at its end.
-            let message = error.to_string();
-            let message = message.split(" at ").next().unwrap_or(&message).to_owned();
-            file_at(path, (at.row, at.col), format!("this is not XML: {}", plain(&message)))
-        })?;
-        XmlReader { path, document: &document }.topology()
-    }
+/// Reads the machine in the text of such a file; `path` is for its name and for messages.
+pub(crate) fn topology(path: &Path, text: &str) -> Result<Topology, TopologyError> {
+    let seen = bounds::look(text).map_err(|(byte, problem)| {
+        let before = &text[..byte];
+        let line = before.matches('\n').count() + 1;
+        let column = before.rsplit('\n').next().unwrap_or(before).chars().count() + 1;
+        TopologyError::file_at(path, line, column, problem)
+    })?;
+    let options = ParsingOptions {
+        allow_dtd: seen.has_doctype,
+        nodes_limit: MAX_NODES,
+        ..ParsingOptions::default()
+    };
+    let document = Document::parse_with_options(text, options).map_err(|error| {
+        let at = error.pos();
+        // The library's message repeats the place at its end.
+        let message = error.to_string();
+        let message = message.split(" at ").next().unwrap_or(&message).to_owned();
+        file_at(path, (at.row, at.col), format!("this is not XML: {}", plain(&message)))
+    })?;
+    XmlReader { path, document: &document }.topology()
 }
 
 /// What an element says under a name.
@@ -74,7 +62,7 @@ fn info<'a>(element: Node<'a, '_>, name: &str) -> Option<&'a str> {
 }
 
 fn file_at(path: &Path, (line, column): (u32, u32), problem: String) -> TopologyError {
-    TopologyError::file_at(path, Some(line as usize), Some(column as usize), problem)
+    TopologyError::file_at(path, line as usize, column as usize, problem)
 }
 
 struct XmlReader<'a, 'input> {
@@ -186,15 +174,13 @@ impl XmlReader<'_, '_> {
         // Keys start at 1, so 0 stands for "none".
         let package = inside.package.map_or(0, |(key, _)| key);
         parts.cpus.push(RawCpu {
-            id: CpuId(number),
             core: inside.core.map_or(key, |(key, _)| key),
             llc: inside.cache.map_or(package, |(_, key)| key),
-            node: None,
             package,
-            kind: CpuKind::Unknown,
             cluster: inside.level_2,
             os_core: inside.core.and_then(|(_, number)| number),
             os_package: inside.package.and_then(|(_, number)| number),
+            ..RawCpu::of(CpuId(number))
         });
         Ok(())
     }
@@ -241,12 +227,7 @@ impl XmlReader<'_, '_> {
                 without.insert(cpu.id);
             }
         }
-        if !without.is_empty() {
-            parts.notes.push(format!(
-                "CPUs {} without a NUMA node; it stays unknown",
-                plain(&without.to_string())
-            ));
-        }
+        parts.note_cpus(&without, "without a NUMA node; it stays unknown");
     }
 
     /// `cpukind` elements of hwloc 2.4 and later: by Intel's name for the type of the core, else by the first of [`FIGURES`]
@@ -268,7 +249,7 @@ impl XmlReader<'_, '_> {
         };
         let (fast, thrifty) = (of_type("IntelCore"), of_type("IntelAtom"));
         if !fast.is_empty() || !thrifty.is_empty() {
-            kinds::set(parts, &fast, &thrifty);
+            parts.set_kinds(&fast, &thrifty);
             return Ok(());
         }
         for name in FIGURES {
@@ -282,9 +263,7 @@ impl XmlReader<'_, '_> {
             };
             let figures: Option<Vec<_>> = all.iter().map(figure).collect();
             let figures = figures.map(|figures| figures.concat()).unwrap_or_default();
-            if let Some((fast, thrifty)) = kinds::split(figures) {
-                kinds::set(parts, &fast, &thrifty);
-                parts.notes.push(kinds::note(name));
+            if parts.split_kinds(figures, name) {
                 return Ok(());
             }
         }
@@ -293,22 +272,14 @@ impl XmlReader<'_, '_> {
 
     /// Notes what stands in for what the file does not describe.
     fn missing(parts: &mut Parts) {
-        let all = &parts.cpus;
-        let cacheless: CpuSet = all
-            .iter()
-            .filter(|cpu| !parts.caches.contains_key(&cpu.llc))
-            .map(|cpu| cpu.id)
-            .collect();
-        let packageless: CpuSet =
-            all.iter().filter(|cpu| cpu.package == 0).map(|cpu| cpu.id).collect();
-        if !packageless.is_empty() {
-            let note = "without a package; they are taken as one package";
-            parts.notes.push(format!("CPUs {} {note}", plain(&packageless.to_string())));
-        }
-        if !cacheless.is_empty() {
-            let note = "without a cache; their package is taken as their last-level cache";
-            parts.notes.push(format!("CPUs {} {note}", plain(&cacheless.to_string())));
-        }
+        let lacking = |lacks: &dyn Fn(&RawCpu) -> bool| -> CpuSet {
+            parts.cpus.iter().filter(|cpu| lacks(cpu)).map(|cpu| cpu.id).collect()
+        };
+        let packageless = lacking(&|cpu| cpu.package == 0);
+        let cacheless = lacking(&|cpu| !parts.caches.contains_key(&cpu.llc));
+        parts.note_cpus(&packageless, "without a package; they are taken as one package");
+        let note = "without a cache; their package is taken as their last-level cache";
+        parts.note_cpus(&cacheless, note);
     }
 
     /// CPUs that the machine has (`complete_cpuset`) and that are not described.
@@ -320,9 +291,7 @@ impl XmlReader<'_, '_> {
     }
 
     fn model(&self, package: Node<'_, '_>, parts: &mut Parts) {
-        let mut infos = package.children().filter(|node| node.has_tag_name("info"));
-        let model = infos.find(|info| info.attribute("name") == Some("CPUModel"));
-        if let (None, Some(text)) = (&parts.model, model.and_then(|info| info.attribute("value"))) {
+        if let (None, Some(text)) = (&parts.model, info(package, "CPUModel")) {
             parts.model = Some(plain(text)).filter(|model| !model.is_empty());
         }
     }

@@ -10,7 +10,6 @@ macro_rules! id {
 
         impl $name {
             /// The number as an index into a table.
-            #[must_use]
             pub const fn index(self) -> usize {
                 self.0 as usize
             }

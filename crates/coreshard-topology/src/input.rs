@@ -49,7 +49,7 @@ const SENTENCE_CHARS: usize = 1_000;
 /// The whole text of a regular file.
 ///
 /// # Errors
-/// Where it cannot be opened or read, is a folder, a pipe or a device, has more than `most_bytes` bytes,
+/// If it cannot be opened or read, is a folder, a pipe or a device, has more than `most_bytes` bytes,
 /// or holds something else than text.
 pub fn text(path: &Path, most_bytes: u64) -> Result<String, InputError> {
     let text = String::from_utf8(bytes(path, most_bytes)?);
@@ -90,7 +90,7 @@ pub fn bytes(path: &Path, most_bytes: u64) -> Result<Vec<u8>, InputError> {
 /// half of a character at the end, become U+FFFD.
 ///
 /// # Errors
-/// Where it cannot be opened or read, or is a folder, a pipe or a device.
+/// If it cannot be opened or read, or is a folder, a pipe or a device.
 pub fn head(path: &Path, most_bytes: u64) -> Result<String, InputError> {
     Ok(String::from_utf8_lossy(&head_bytes(path, most_bytes)?).into_owned())
 }
@@ -117,7 +117,7 @@ pub fn head_bytes(path: &Path, most_bytes: u64) -> Result<Vec<u8>, InputError> {
 /// Opens a file that ends: no pipe, whose opening alone may wait for ever, and no device.
 ///
 /// # Errors
-/// Where it cannot be opened, or is a folder, a pipe or a device.
+/// If it cannot be opened, or is a folder, a pipe or a device.
 ///
 /// ```
 /// use std::io::Read;
@@ -141,8 +141,10 @@ pub fn regular(path: &Path) -> Result<File, InputError> {
     Ok(file)
 }
 
-/// What is put in a file's place between the look at it and its opening makes nobody wait.
-#[cfg(all(
+/// O_NONBLOCK of Linux, include/uapi/asm-generic/fcntl.h, on architectures that take it as it is: a pipe that is put in a file's
+/// place between the look at it and its opening makes nobody wait.
+#[cfg(unix)]
+const O_NONBLOCK: i32 = if cfg!(all(
     target_os = "linux",
     any(
         target_arch = "x86_64",
@@ -152,27 +154,17 @@ pub fn regular(path: &Path) -> Result<File, InputError> {
         target_arch = "s390x",
         target_arch = "loongarch64"
     )
-))]
-fn open(path: &Path) -> io::Result<File> {
-    use std::os::unix::fs::OpenOptionsExt;
-    /// Linux, include/uapi/asm-generic/fcntl.h; the architectures above take it as it is.
-    const O_NONBLOCK: i32 = 0o4000;
-    File::options().read(true).custom_flags(O_NONBLOCK).open(path)
-}
+)) {
+    0o4000
+} else {
+    0
+};
 
-#[cfg(not(all(
-    target_os = "linux",
-    any(
-        target_arch = "x86_64",
-        target_arch = "aarch64",
-        target_arch = "riscv64",
-        target_arch = "powerpc64",
-        target_arch = "s390x",
-        target_arch = "loongarch64"
-    )
-)))]
 fn open(path: &Path) -> io::Result<File> {
-    File::open(path)
+    let mut options = File::options();
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, O_NONBLOCK);
+    options.read(true).open(path)
 }
 
 fn kind(found: &std::fs::Metadata) -> &'static str {
@@ -207,14 +199,12 @@ enum InputProblem {
 
 impl InputError {
     /// The file.
-    #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
     /// Whether there is no such file, or the kernel has no answer for it (`ENODEV`, and `ENXIO` from
     /// files of a CPU that went offline meanwhile).
-    #[must_use]
     pub fn is_missing(&self) -> bool {
         const ENXIO: i32 = 6;
         const ENODEV: i32 = 19;
@@ -247,7 +237,6 @@ impl std::error::Error for InputError {}
 
 /// Whether a character is one to be read, and not one that steers a terminal, turns the order of a line
 /// around or cannot be seen. XML has no way to hold most of these either.
-#[must_use]
 pub fn is_plain(letter: char) -> bool {
     // Most are among the first.
     matches!(letter, ' '..='~')
@@ -260,13 +249,11 @@ pub fn is_plain(letter: char) -> bool {
 
 /// A name from outside, to be kept and shown: other characters than plain ones become U+FFFD, line feeds
 /// and tabs become blanks, and what is longer than 200 characters is cut.
-#[must_use]
 pub fn plain(name: &str) -> String {
     plain_within(name, PLAIN_CHARS)
 }
 
 /// A sentence with foreign words in it, as [`plain`], cut after 1,000 characters.
-#[must_use]
 pub fn sentence(text: &str) -> String {
     plain_within(text, SENTENCE_CHARS)
 }
@@ -286,13 +273,11 @@ fn plain_within(text: &str, most: usize) -> String {
 }
 
 /// A text from outside, for a message: in quotes, escaped, and cut after 60 characters.
-#[must_use]
 pub fn quoted(text: &str) -> impl fmt::Display + '_ {
     Shown { text: text.into(), most: SHOWN_CHARS, is_quoted: true }
 }
 
 /// A path, for a message: escaped, and cut at its beginning where it is very long.
-#[must_use]
 pub fn path(path: &Path) -> impl fmt::Display + '_ {
     Shown { text: path.to_string_lossy(), most: SHOWN_PATH_CHARS, is_quoted: false }
 }

@@ -26,23 +26,20 @@
 #![doc(html_root_url = "https://docs.rs/coreshard-topology/0.1.0")]
 #![forbid(unsafe_code)]
 
-mod assembly;
 mod cgroup;
 mod cpuset;
 mod error;
-mod flat;
 #[cfg(feature = "hwloc")]
 mod hwloc_xml;
 mod id;
 pub mod input;
-mod kinds;
 mod pods;
 #[cfg(feature = "presets")]
 mod preset;
 mod readable;
-mod restrict;
 mod scope;
 mod shard;
+mod sources;
 mod synthetic;
 mod sysfs;
 mod topology;
@@ -57,7 +54,7 @@ pub use pods::{Pod, Pods, PodsError};
 pub use preset::Preset;
 #[doc(hidden)]
 pub use readable::readable;
-pub use scope::{ParseScopeError, Scope};
+pub use scope::{ParseNameError, ParseScopeError, Scope};
 pub use shard::ShardSize;
 pub use topology::{Cpu, CpuKind, Llc, Topology};
 pub use usable::Usable;

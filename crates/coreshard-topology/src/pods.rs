@@ -30,7 +30,10 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use crate::{CoreId, CpuId, CpuKind, CpuSet, LlcId, NodeId, PodId, Scope, ShardSize, Topology};
+use crate::{
+    CoreId, Cpu, CpuId, CpuKind, CpuSet, LlcId, NodeId, PodId, Scope, ShardSize, Topology,
+    TopologyError,
+};
 
 /// The CPUs that share one pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,7 +45,7 @@ pub struct Pod {
     pub cpus: CpuSet,
     /// The number of cores it holds CPUs of.
     pub cores: usize,
-    /// The node that all its CPUs are on; `None` where they are on several, or one is unknown.
+    /// The node that all its CPUs are on; `None` if they are on several, or one is unknown.
     pub node: Option<NodeId>,
 }
 
@@ -80,7 +83,7 @@ impl Pods {
     /// place in the cell.
     ///
     /// # Errors
-    /// When the mask is empty, or holds a CPU that is not online in `topology`.
+    /// If the mask is empty, or holds a CPU that is not online in `topology`.
     pub fn new(
         topology: &Topology,
         mask: &CpuSet,
@@ -88,12 +91,12 @@ impl Pods {
         shard_size: ShardSize,
     ) -> Result<Self, PodsError> {
         if mask.is_empty() {
-            return Err(PodsError { kind: PodsErrorKind::EmptyMask });
+            return Err(PodsError { text: TopologyError::empty_mask().to_string() });
         }
-        if !mask.is_subset(topology.online()) {
-            let missing = mask - topology.online();
-            let online = topology.online().clone();
-            return Err(PodsError { kind: PodsErrorKind::UnknownCpus { missing, online } });
+        let (missing, online) = (mask - topology.online(), topology.online());
+        if !missing.is_empty() {
+            let text = format!("the CPU mask holds {missing}, but the CPUs online are {online}");
+            return Err(PodsError { text });
         }
         let mut layout = Layout::new(topology, mask, scope);
         match scope {
@@ -108,13 +111,11 @@ impl Pods {
     }
 
     /// The scope that made these pods.
-    #[must_use]
     pub const fn scope(&self) -> Scope {
         self.scope
     }
 
     /// The number of pods, at least 1.
-    #[must_use]
     #[expect(
         clippy::len_without_is_empty,
         reason = "a mask is never empty, so neither are its pods"
@@ -129,20 +130,17 @@ impl Pods {
     }
 
     /// The pod of an id.
-    #[must_use]
     pub fn get(&self, id: PodId) -> Option<&Pod> {
         self.pods.get(id.index())
     }
 
     /// The pod that a CPU belongs to; `None` outside the mask. One load from a table.
-    #[must_use]
     pub fn pod_of(&self, cpu: CpuId) -> Option<PodId> {
         self.pod_of.get(cpu.index()).copied().flatten()
     }
 
     /// True if both divide the same CPUs into the same pods, whatever the scope: on small machines
     /// several scopes collapse into one layout.
-    #[must_use]
     pub fn same_layout(&self, other: &Self) -> bool {
         self.pods == other.pods
     }
@@ -160,7 +158,7 @@ impl<'a> IntoIterator for &'a Pods {
 /// The part of an LLC that lies on one node.
 type Cell = (LlcId, Option<NodeId>);
 
-const fn cell(cpu: &crate::Cpu) -> Cell {
+const fn cell(cpu: &Cpu) -> Cell {
     (cpu.llc, cpu.node)
 }
 
@@ -172,7 +170,7 @@ struct Group {
 }
 
 impl Group {
-    fn add(&mut self, cpu: &crate::Cpu) {
+    fn add(&mut self, cpu: &Cpu) {
         let place = *self.place_of_cluster.entry(cpu.cluster).or_insert_with(|| {
             self.clusters.push(Vec::new());
             self.clusters.len() - 1
@@ -212,13 +210,13 @@ impl<'a> Layout<'a> {
     }
 
     /// The CPUs of the mask in numeric order.
-    fn cpus(&self) -> impl Iterator<Item = &'a crate::Cpu> + use<'a> {
+    fn cpus(&self) -> impl Iterator<Item = &'a Cpu> + use<'a> {
         let topology = self.topology;
         self.mask.iter().filter_map(move |id| topology.cpu(id))
     }
 
     /// One pod for each value of `key`, in the order of first sight.
-    fn by<K: std::hash::Hash + Eq>(&mut self, key: impl Fn(&crate::Cpu) -> K) {
+    fn by<K: std::hash::Hash + Eq>(&mut self, key: impl Fn(&Cpu) -> K) {
         let mut pod_of_key = HashMap::new();
         for cpu in self.cpus() {
             let pod = *pod_of_key.entry(key(cpu)).or_insert_with(|| self.new_pod());
@@ -281,25 +279,12 @@ impl<'a> Layout<'a> {
 /// Why no pods can be laid out.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PodsError {
-    kind: PodsErrorKind,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum PodsErrorKind {
-    EmptyMask,
-    UnknownCpus { missing: CpuSet, online: CpuSet },
+    text: String,
 }
 
 impl fmt::Display for PodsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.kind {
-            PodsErrorKind::EmptyMask => {
-                f.write_str("the CPU mask is empty; it needs at least one CPU")
-            }
-            PodsErrorKind::UnknownCpus { missing, online } => {
-                write!(f, "the CPU mask holds {missing}, but the CPUs online are {online}")
-            }
-        }
+        f.write_str(&self.text)
     }
 }
 

@@ -6,7 +6,7 @@
 
 use toml::de::{DeTable, DeValue};
 
-use crate::{Topology, TopologyError};
+use crate::{Topology, TopologyError, synthetic};
 
 macro_rules! presets {
     ($($name:literal),* $(,)?) => {
@@ -46,12 +46,19 @@ impl Preset {
     /// Reads the preset of a name.
     ///
     /// # Errors
-    /// When there is none of that name.
+    /// If there is none of that name.
     pub fn named(name: &str) -> Result<Self, TopologyError> {
         match FILES.iter().find(|(known, _)| *known == name) {
             Some((name, file)) => Self::read(name, file),
-            None => Err(TopologyError::unknown_machine(name, Self::names().collect())),
+            None => {
+                let names: Vec<&str> = Self::names().collect();
+                Err(TopologyError::unknown_machine(name, &names))
+            }
         }
+    }
+
+    pub(crate) fn all() -> Result<Vec<Self>, TopologyError> {
+        FILES.iter().map(|(name, file)| Self::read(name, file)).collect()
     }
 
     fn read(name: &'static str, file: &'static str) -> Result<Self, TopologyError> {
@@ -84,31 +91,26 @@ impl Preset {
     }
 
     /// The name to ask for it by, such as `epyc-9654-2s`.
-    #[must_use]
     pub const fn name(&self) -> &'static str {
         self.name
     }
 
     /// What it is, in words.
-    #[must_use]
     pub fn title(&self) -> &str {
         &self.title
     }
 
     /// Its synthetic string.
-    #[must_use]
     pub fn synthetic(&self) -> &str {
         &self.synthetic
     }
 
     /// The documents its figures are from.
-    #[must_use]
     pub fn source(&self) -> &[String] {
         &self.source
     }
 
     /// The whole file, TOML, for those who read more of it than the topology.
-    #[must_use]
     pub const fn file(&self) -> &'static str {
         self.file
     }
@@ -116,41 +118,12 @@ impl Preset {
     /// The machine itself.
     ///
     /// # Errors
-    /// When the synthetic string is wrong, which is a mistake in the file.
+    /// If the synthetic string is wrong, which is a mistake in the file.
     pub fn topology(&self) -> Result<Topology, TopologyError> {
-        let mut topology = Topology::from_synthetic(&self.synthetic)?;
-        self.name.clone_into(&mut topology.name);
-        topology.model = Some(self.title.clone());
+        let mut topology = synthetic::topology(&self.synthetic)?;
+        topology.rename(self.name);
+        topology.set_model(self.title.clone());
         Ok(topology)
-    }
-}
-
-impl Topology {
-    /// The machine of a preset's name.
-    ///
-    /// # Errors
-    /// When there is no such preset; the text lists those there are.
-    pub fn preset(name: &str) -> Result<Self, TopologyError> {
-        Preset::named(name)?.topology()
-    }
-
-    /// All presets.
-    ///
-    /// # Errors
-    /// When one of the files is wrong, which is a mistake of this crate.
-    pub fn presets() -> Result<Vec<Preset>, TopologyError> {
-        FILES.iter().map(|(name, file)| Preset::read(name, file)).collect()
-    }
-
-    /// The machine that a preset's name or a synthetic string stands for.
-    ///
-    /// # Errors
-    /// When the text is neither.
-    pub fn parse_machine(name_or_synthetic: &str) -> Result<Self, TopologyError> {
-        let text = name_or_synthetic.trim();
-        let describes =
-            text.contains([':', '[', '(']) || text.starts_with(|c: char| c.is_ascii_digit());
-        if describes { Self::from_synthetic(name_or_synthetic) } else { Self::preset(text) }
     }
 }
 

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::input::quoted;
+
 /// Which CPUs share one pool, from the finest to the coarsest.
 ///
 /// The six scopes are those of Linux workqueues (`Documentation/core-api/workqueue.rst`,
@@ -31,7 +33,6 @@ impl Scope {
         [Self::Cpu, Self::Smt, Self::CacheShard, Self::Cache, Self::Numa, Self::System];
 
     /// The name in options and files, such as `"cache_shard"`.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Cpu => "cpu",
@@ -54,29 +55,49 @@ impl FromStr for Scope {
     type Err = ParseScopeError;
 
     /// # Errors
-    /// When the text is none of the six names.
+    /// If the text is none of the six names.
     fn from_str(text: &str) -> Result<Self, ParseScopeError> {
         let found = Self::ALL.into_iter().find(|scope| scope.name() == text);
-        found.ok_or_else(|| ParseScopeError { text: text.to_owned() })
+        found.ok_or_else(|| {
+            let names = Self::ALL.map(Self::name).join(", ");
+            ParseNameError::new(format!(
+                "no affinity scope is called {}; there are {names}",
+                quoted(text)
+            ))
+        })
     }
 }
 
-/// A text that names no [`Scope`].
+/// Why a text names no [`Scope`].
+pub type ParseScopeError = ParseNameError;
+
+/// A text that is none of the names that are known. Its own text lists them.
 #[derive(Clone, PartialEq, Eq)]
-pub struct ParseScopeError {
+pub struct ParseNameError {
     text: String,
 }
 
-impl fmt::Display for ParseScopeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "no affinity scope is called {}; there are ", crate::input::quoted(&self.text))?;
-        f.write_str(&Scope::ALL.map(Scope::name).join(", "))
+impl ParseNameError {
+    /// An error with this text, for a type whose values have names.
+    ///
+    /// ```
+    /// let error = coreshard_topology::ParseNameError::new("\"red\" is no taste; there is sweet");
+    /// assert_eq!(error.to_string(), "\"red\" is no taste; there is sweet");
+    /// ```
+    pub fn new(text: impl Into<String>) -> Self {
+        Self { text: text.into() }
     }
 }
 
-crate::readable_debug!(ParseScopeError);
+impl fmt::Display for ParseNameError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
 
-impl std::error::Error for ParseScopeError {}
+crate::readable_debug!(ParseNameError);
+
+impl std::error::Error for ParseNameError {}
 
 #[cfg(test)]
 mod tests {

@@ -29,7 +29,6 @@ impl ShardSize {
     pub const DEFAULT: Self = Self::new(8);
 
     /// A size in cores. 0 is corrected to 1, and [`was_corrected`](Self::was_corrected) says so.
-    #[must_use]
     pub const fn new(cores: usize) -> Self {
         match NonZeroUsize::new(cores) {
             Some(cores) => Self { cores, was_corrected: false },
@@ -38,13 +37,11 @@ impl ShardSize {
     }
 
     /// The wanted number of cores, at least 1.
-    #[must_use]
     pub const fn cores(self) -> usize {
         self.cores.get()
     }
 
     /// True if 0 was given and corrected to 1.
-    #[must_use]
     pub const fn was_corrected(self) -> bool {
         self.was_corrected
     }

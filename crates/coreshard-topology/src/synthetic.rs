@@ -31,24 +31,9 @@ mod parse;
 
 use crate::{Topology, TopologyError};
 
-impl Topology {
-    /// A machine described by a synthetic string of hwloc.
-    ///
-    /// ```
-    /// use coreshard_topology::Topology;
-    ///
-    /// let machine = Topology::from_synthetic("pack:2 [numa] l3:1 core:120 pu:2")?;
-    /// assert_eq!((machine.cpus().len(), machine.nodes()), (480, 2));
-    /// let error = Topology::from_synthetic("pack:2 corn:4 pu:1").unwrap_err();
-    /// assert_eq!(error.column(), Some(8));
-    /// # Ok::<(), coreshard_topology::TopologyError>(())
-    /// ```
-    ///
-    /// # Errors
-    /// Names the column of what cannot be read, and what is allowed there.
-    pub fn from_synthetic(text: &str) -> Result<Self, TopologyError> {
-        build::topology(&parse::machine(text)?)
-    }
+/// Makes the machine that a synthetic string describes.
+pub(crate) fn topology(text: &str) -> Result<Topology, TopologyError> {
+    build::topology(&parse::machine(text)?)
 }
 
 #[cfg(test)]

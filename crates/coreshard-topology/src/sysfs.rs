@@ -19,68 +19,39 @@
 mod cache;
 mod cpu;
 pub(crate) mod file;
-mod kind;
-mod node;
 mod note;
 
+use std::collections::HashMap;
 use std::path::Path;
 
-use crate::assembly::Parts;
-use crate::input::{self, HEAD_BYTES};
-use crate::{Topology, TopologyError};
 use file::Folder;
 
-impl Topology {
-    /// The machine this runs on, all of its CPUs that are online.
-    ///
-    /// What this process may use of it is told by [`Usable`](crate::Usable).
-    ///
-    /// Where `/sys` is not there, or cannot be read, it is the CPUs that affinity and control groups
-    /// leave to this process, with one last-level cache for all; [`is_described`](Self::is_described)
-    /// is false then, and a note says why.
-    ///
-    /// # Errors
-    /// When there is no `/proc` either, or something in it cannot be read.
-    pub fn host() -> Result<Self, TopologyError> {
-        Self::host_at(Path::new("/"))
-    }
+use crate::input::{self, HEAD_BYTES, NODES};
+use crate::topology::Parts;
+use crate::{CpuId, CpuSet, NodeId, Topology, TopologyError};
 
-    pub(crate) fn host_at(root: &Path) -> Result<Self, TopologyError> {
-        let mut topology = match Self::from_sysfs(root) {
-            Ok(topology) => topology,
-            Err(error) => return Self::without_sysfs(root, error),
-        };
-        "host".clone_into(&mut topology.name);
-        Ok(topology)
-    }
-
-    /// A machine whose `sys` folder lies in `root`; a `proc` folder beside it tells the model.
-    ///
-    /// # Errors
-    /// Names the file that is missing, or that cannot be read, and the column where it has one.
-    pub fn from_sysfs(root: impl AsRef<Path>) -> Result<Self, TopologyError> {
-        let root = root.as_ref();
-        let devices = Folder::new(root.join("sys/devices"));
-        if !devices.path().join("system/cpu").is_dir() {
-            let mut problem = "expected a folder that holds sys/devices/system/cpu".to_owned();
-            if root.join("devices/system/cpu").is_dir() {
-                problem.push_str("; give the folder above this one");
-            }
-            return Err(TopologyError::file(root, problem));
+/// Reads the machine whose `sys` folder lies in `root`; a `proc` folder beside it tells the model.
+pub(crate) fn topology(root: &Path) -> Result<Topology, TopologyError> {
+    let devices = Folder::new(root.join("sys/devices"));
+    if !devices.path().join("system/cpu").is_dir() {
+        let mut problem = "expected a folder that holds sys/devices/system/cpu".to_owned();
+        if root.join("devices/system/cpu").is_dir() {
+            problem.push_str("; give the folder above this one");
         }
-        let name = root.file_name().unwrap_or(root.as_os_str()).to_string_lossy();
-        let mut parts = Parts::new(input::plain(&name));
-        parts.model = model(root)?;
-
-        let folder = devices.folder("system/cpu");
-        let online = cpu::online(&folder, &mut parts)?;
-        cpu::read(&folder, &online, &mut parts)?;
-        node::read(&devices.folder("system/node"), &online, &mut parts)?;
-        // After the nodes, which tell what stands in for caches that are not told.
-        cache::read(&folder, &online, &mut parts)?;
-        kind::read(&devices, &online, &mut parts)?;
-        parts.assemble()
+        return Err(TopologyError::file(root, problem));
     }
+    let name = root.file_name().unwrap_or(root.as_os_str()).to_string_lossy();
+    let mut parts = Parts::new(input::plain(&name));
+    parts.model = model(root)?;
+
+    let folder = devices.folder("system/cpu");
+    let online = cpu::online(&folder, &mut parts)?;
+    cpu::read(&folder, &online, &mut parts)?;
+    read_nodes(&devices.folder("system/node"), &online, &mut parts)?;
+    // After the nodes, which tell what stands in for caches that are not told.
+    cache::read(&folder, &online, &mut parts)?;
+    read_kinds(&devices, &online, &mut parts)?;
+    parts.assemble()
 }
 
 /// The processor's or the machine's name, where one is told.
@@ -99,6 +70,76 @@ fn model(root: &Path) -> Result<Option<String>, TopologyError> {
         }
     }
     Ok(model.filter(|name| !name.is_empty()))
+}
+
+/// Gives each CPU in `parts` its node; CPUs that no node lists keep none.
+fn read_nodes(folder: &Folder, online: &CpuSet, parts: &mut Parts) -> Result<(), TopologyError> {
+    let numbers = folder.numbered("node")?;
+    if numbers.len() > NODES {
+        let problem = format!("it has {} nodes; at most {NODES} are read", numbers.len());
+        return Err(TopologyError::folder(folder.path(), problem));
+    }
+    let mut node_of: HashMap<CpuId, NodeId> = HashMap::new();
+    // So that each CPU is looked at once, however many nodes list it.
+    let mut unlisted = online.clone();
+    let mut listed_twice = CpuSet::new();
+    for number in numbers {
+        let node = NodeId(number);
+        parts.nodes.insert(node);
+        let list = folder.folder(format!("node{number}")).first_set(&["cpulist", "cpumap"])?;
+        let list = &list.unwrap_or_default() & online;
+        listed_twice = &listed_twice | &(&list - &unlisted);
+        let first = &list & &unlisted;
+        node_of.extend(first.iter().map(|cpu| (cpu, node)));
+        unlisted = &unlisted - &first;
+    }
+    for cpu in &mut parts.cpus {
+        cpu.node = node_of.get(&cpu.id).copied();
+    }
+    // Nodes made up by numa=fake share the CPUs of the real node that they are parts of.
+    parts.note_cpus(&listed_twice, "in several NUMA nodes; the lowest is taken as theirs");
+    parts.note_cpus(&unlisted, "without a NUMA node; it stays unknown");
+    Ok(())
+}
+
+/// Gives each CPU in `parts` its kind, where the machine has two.
+fn read_kinds(devices: &Folder, online: &CpuSet, parts: &mut Parts) -> Result<(), TopologyError> {
+    // Hybrid x86: each kind of core has a performance-counter device of its own.
+    let fast = devices.list("cpu_core/cpus")?.unwrap_or_default();
+    let thrifty = devices.list("cpu_atom/cpus")?.unwrap_or_default();
+    if !fast.is_empty() && !thrifty.is_empty() {
+        parts.set_kinds(&fast, &thrifty);
+        return Ok(());
+    }
+    // Arm: computing power relative to the fastest CPU, from firmware. Intel: the guaranteed frequency.
+    for figure in ["cpu_capacity", "cpufreq/base_frequency"] {
+        match figures(&devices.folder("system/cpu"), online, figure) {
+            Ok(figures) => {
+                if parts.split_kinds(figures, figure) {
+                    return Ok(());
+                }
+            }
+            // Drivers refuse to tell these figures at times, and little depends on them.
+            Err(error) => parts.notes.push(format!("kinds of CPUs stay unknown: {error}")),
+        }
+    }
+    Ok(())
+}
+
+/// A figure of each CPU; empty if one has none.
+fn figures(
+    folder: &Folder,
+    online: &CpuSet,
+    name: &str,
+) -> Result<Vec<(u64, CpuId)>, TopologyError> {
+    let mut figures = Vec::new();
+    for cpu in online {
+        match folder.number(format!("cpu{cpu}/{name}"))? {
+            Some(figure) if figure > 0 => figures.push((u64::from(figure), cpu)),
+            _ => return Ok(Vec::new()),
+        }
+    }
+    Ok(figures)
 }
 
 #[cfg(test)]

@@ -36,7 +36,7 @@ impl Usable {
     /// runtimes set; a thread that pinned itself does not narrow it for the others.
     ///
     /// # Errors
-    /// When a file cannot be read, or no CPU is left.
+    /// If a file cannot be read, or no CPU is left.
     pub fn host(topology: &Topology) -> Result<Self, TopologyError> {
         Self::from_root("/", topology)
     }
@@ -66,44 +66,37 @@ impl Usable {
     }
 
     /// The CPUs that may be used. Never empty.
-    #[must_use]
     pub const fn cpus(&self) -> &CpuSet {
         &self.cpus
     }
 
     /// The CPUs that are online.
-    #[must_use]
     pub const fn online(&self) -> &CpuSet {
         &self.online
     }
 
-    /// The affinity mask; `None` where it was not recorded. It may hold CPUs that are not online.
-    #[must_use]
+    /// The affinity mask; `None` if it was not recorded. It may hold CPUs that are not online.
     pub const fn affinity(&self) -> Option<&CpuSet> {
         self.affinity.as_ref()
     }
 
     /// The cpusets of the process's control groups: none, one, or on hybrid systems two.
-    #[must_use]
     pub fn cpusets(&self) -> &[CgroupCpuset] {
         &self.cpusets
     }
 
-    /// The least quota of the process's control groups that can be seen; `None` where there is none.
-    #[must_use]
+    /// The least quota of the process's control groups that can be seen; `None` if there is none.
     pub const fn quota(&self) -> Option<&CpuQuota> {
         self.quota.as_ref()
     }
 
     /// The quota as a number of CPUs.
-    #[must_use]
     pub fn quota_cpus(&self) -> Option<f64> {
         self.quota.as_ref().map(|quota| quota.cpus)
     }
 
     /// The most workers that can be kept running at once: one for each usable CPU, or the quota
-    /// rounded up where that is less; at least 1.
-    #[must_use]
+    /// rounded up if that is less; at least 1.
     pub fn worker_limit(&self) -> usize {
         let cpus = self.cpus.len();
         match self.quota_cpus() {
@@ -114,8 +107,18 @@ impl Usable {
     }
 }
 
+/// The CPUs in the affinity mask of the process of `root/proc/self` and in its control groups' sets; `None` if that is not told.
+pub(crate) fn allowed(root: &Path) -> Result<Option<CpuSet>, TopologyError> {
+    let Some(mut cpus) = affinity(root)?.filter(|cpus| !cpus.is_empty()) else { return Ok(None) };
+    for cpuset in cgroup::limits(root)?.cpusets {
+        let both = &cpus & &cpuset.cpus;
+        cpus = if both.is_empty() { cpus } else { both };
+    }
+    Ok(Some(cpus))
+}
+
 /// `Cpus_allowed_list` of `/proc/self/status`.
-pub(crate) fn affinity(root: &Path) -> Result<Option<CpuSet>, TopologyError> {
+fn affinity(root: &Path) -> Result<Option<CpuSet>, TopologyError> {
     const KEY: &str = "Cpus_allowed_list:";
     let proc = Folder::new(root.join("proc/self"));
     let Some(status) = proc.table("status", LIST_BYTES)? else { return Ok(None) };
@@ -127,7 +130,7 @@ pub(crate) fn affinity(root: &Path) -> Result<Option<CpuSet>, TopologyError> {
     set.map(Some).map_err(|error| {
         let column = line.len() - line[KEY.len()..].trim_start().len() + error.column();
         let path = proc.path().join("status");
-        TopologyError::file_at(&path, Some(number), Some(column), error.to_string())
+        TopologyError::file_at(&path, number, column, error)
     })
 }
 

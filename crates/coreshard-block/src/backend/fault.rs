@@ -2,16 +2,15 @@
 #![allow(unsafe_code)]
 
 use std::collections::HashSet;
-use std::fmt;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use coreshard_platform::{Platform, Time};
 
-use super::channel::{Backend, Channel, Geometry, Waker};
-use super::command::{Command, Completion, Data};
+use super::channel::{Backend, Channel, Command, Completion, Data, Geometry, Waker};
 use crate::buffer::BufferPool;
 use crate::open_error::OpenError;
 use crate::request::Op;
@@ -44,6 +43,7 @@ pub struct FaultPlan {
 }
 
 /// Wraps a backend, and injects the faults of a [`FaultPlan`].
+#[derive(Debug)]
 pub struct Faulty<P: Platform> {
     inner: Arc<dyn Backend<P>>,
     plan: FaultPlan,
@@ -55,12 +55,6 @@ impl<P: Platform> Faulty<P> {
     /// Wraps `inner`.
     pub fn new(inner: Arc<dyn Backend<P>>, plan: FaultPlan) -> Self {
         Self { inner, plan, commands: Arc::default(), channels: AtomicU64::new(0) }
-    }
-}
-
-impl<P: Platform> fmt::Debug for Faulty<P> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Faulty").field("inner", &self.inner).field("plan", &self.plan).finish()
     }
 }
 
@@ -85,7 +79,6 @@ impl<P: Platform> Backend<P> for Faulty<P> {
             will_be_lost: HashSet::new(),
             lost: HashSet::new(),
             torn: HashSet::new(),
-            scratch: Vec::new(),
             platform: std::marker::PhantomData,
         }))
     }
@@ -105,7 +98,6 @@ struct FaultyChannel<P: Platform> {
     lost: HashSet<u64>,
     /// Commands that fail after their first part.
     torn: HashSet<u64>,
-    scratch: Vec<Completion>,
     platform: std::marker::PhantomData<P>,
 }
 
@@ -144,6 +136,12 @@ impl<P: Platform> FaultyChannel<P> {
         Some(Command { data: Data::One { start, bytes, registered }, ..*command })
     }
 
+    fn sort_completions(&mut self) {
+        let mut completed = Vec::new();
+        self.inner.reap(&mut completed);
+        completed.into_iter().for_each(|completion| self.sort_completion(completion));
+    }
+
     fn sort_completion(&mut self, completion: Completion) {
         if self.will_be_lost.remove(&completion.id) {
             self.lost.insert(completion.id);
@@ -170,14 +168,8 @@ impl<P: Platform> FaultyChannel<P> {
             return;
         }
         let now = P::now();
-        let ready = &mut self.ready;
-        self.late.retain(|(at, completion)| {
-            let wait = *at > now;
-            if !wait {
-                ready.push(*completion);
-            }
-            wait
-        });
+        let due = self.late.extract_if(.., |(at, _)| *at <= now).map(|(_, completion)| completion);
+        self.ready.extend(due);
     }
 }
 
@@ -210,28 +202,19 @@ unsafe impl<P: Platform> Channel for FaultyChannel<P> {
     }
 
     fn reap(&mut self, into: &mut Vec<Completion>) {
-        let mut scratch = std::mem::take(&mut self.scratch);
-        self.inner.reap(&mut scratch);
-        scratch.drain(..).for_each(|completion| self.sort_completion(completion));
-        self.scratch = scratch;
+        self.sort_completions();
         self.release_late();
         into.append(&mut self.ready);
     }
 
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
-        let mut scratch = Vec::new();
-        self.inner.reap(&mut scratch);
-        scratch.into_iter().for_each(|completion| self.sort_completion(completion));
+        self.sort_completions();
         if !self.ready.is_empty() {
             return Ok(());
         }
         let now = P::now();
         let due = self.late.iter().map(|(at, _)| *at - now).min();
-        let timeout = match (timeout, due) {
-            (Some(timeout), Some(due)) => Some(timeout.min(due)),
-            (timeout, due) => timeout.or(due),
-        };
-        self.inner.wait(timeout)
+        self.inner.wait(timeout.into_iter().chain(due).min())
     }
 
     fn cancel(&mut self, id: u64) {

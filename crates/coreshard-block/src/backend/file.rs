@@ -1,22 +1,22 @@
 //! A file or block device as a backend.
 #![allow(unsafe_code)]
 
-use std::fmt;
 use std::fs::OpenOptions;
-use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::{fmt, io};
 
 use coreshard_platform::Platform;
+use coreshard_topology::input;
 
 use super::channel::{Backend, Channel, Geometry};
 use super::pool::{Executor, PoolChannel};
 use super::ring::{Refusals, RingChannel, RingOptions};
 use super::sync;
 use crate::cause::{self, Opening};
-use crate::open_error::{OpenError, OpenErrorKind};
+use crate::open_error::OpenError;
 
 /// How a file's requests are done.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,7 +24,7 @@ use crate::open_error::{OpenError, OpenErrorKind};
 pub enum Engine {
     /// By system calls on the calling thread for files in memory (tmpfs), whose reads and writes
     /// never wait: there, each request of a ring would go through another thread. Else by
-    /// io_uring where that can be had, else by the thread pool where one was given, else by system
+    /// io_uring if that can be had, else by the thread pool where one was given, else by system
     /// calls on the calling thread. [`Channel::describe`] says which, and why.
     #[default]
     Auto,
@@ -85,13 +85,13 @@ impl File {
     /// bytes of a file by the whole block, and writes whole blocks alone.
     ///
     /// # Errors
-    /// Where it is not there, is something else, or cannot be opened as asked.
+    /// If it is not there, is something else, or cannot be opened as asked.
     pub fn open(path: &Path, options: FileOptions) -> Result<Self, OpenError> {
         let mut flags = libc::O_CLOEXEC | libc::O_NONBLOCK;
         if options.direct {
             flags |= libc::O_DIRECT;
         }
-        // The flag has no meaning for files, and the system promises nothing where it is given all the same.
+        // The flag has no meaning for files, and the system promises nothing if it is given all the same.
         let takes = options.exclusive && is_block_device(path);
         if takes {
             flags |= libc::O_EXCL;
@@ -99,10 +99,13 @@ impl File {
         let failed = |reason: io::Error| {
             let opening = Opening { writing: options.write, direct: options.direct, takes };
             let cause = cause::of_opening(path, &reason, opening);
-            let (path, writing) = (path.to_owned(), options.write);
-            OpenError::new(OpenErrorKind::File { path, reason, writing, cause })
+            let cause = cause.map(|cause| format!("; {cause}")).unwrap_or_default();
+            let verb = if options.write { "opened for reading and writing" } else { "opened" };
+            let path = input::path(path);
+            OpenError::bad_input(format!("{path} cannot be {verb}: {reason}{cause}"))
         };
-        let folder = || OpenError::new(OpenErrorKind::Folder { path: path.to_owned() });
+        let wrong = |what| OpenError::bad_input(format!("{} {what}", input::path(path)));
+        let folder = || wrong("is a folder; give a file or a block device");
         let opened =
             OpenOptions::new().read(true).write(options.write).custom_flags(flags).open(path);
         let file = opened.map_err(|reason| match reason.kind() {
@@ -119,7 +122,8 @@ impl File {
                 "a device has taken the place of a file just now",
             )));
         }
-        let no_size = || OpenError::new(OpenErrorKind::NoSize { path: path.to_owned() });
+        let no_size =
+            || wrong("has no size that can be found out; give a regular file or a block device");
         // Nonblocking was for the opening of what turns out to be a pipe.
         // SAFETY: sets flags of an open descriptor.
         if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFL, flags & libc::O_DIRECT) } != 0 {
@@ -214,36 +218,40 @@ impl<P: Platform> Backend<P> for File {
         let file = || Arc::clone(&self.descriptor);
         let executor = self.options.executor.as_ref();
         let refused = |refusals: Refusals| {
-            let name = self.name.clone();
             let cause = cause::of_ring(refusals.errno());
-            OpenError::new(OpenErrorKind::Ring { name, steps: refusals.texts(), cause })
+            let cause = cause.map(|cause| format!(": {cause}")).unwrap_or_default();
+            OpenError::new(format!(
+                "{}: no io_uring can be had ({}){cause}; allowed are other engines (sync, threads)",
+                self.name,
+                refusals.texts().join("; ")
+            ))
         };
         let ring = || RingChannel::<P>::new(file(), depth, self.options.ring);
+        let sync = |why: &str| Box::new(sync::channel::<P>(file(), depth, why));
+        let pool = |executor: &Arc<dyn Executor>, why| {
+            Box::new(PoolChannel::<P>::new(Arc::clone(executor), file(), why))
+        };
         match (&self.options.engine, executor) {
             (Engine::IoUring, _) => Ok(Box::new(ring().map_err(refused)?)),
             (Engine::Auto, _) if self.is_in_memory() => {
-                let why = " (the file is in memory, where nothing waits)".to_owned();
-                Ok(Box::new(sync::channel::<P>(file(), depth, &why)))
+                Ok(sync(" (the file is in memory, where nothing waits)"))
             }
-            (Engine::Auto, executor) => match (ring(), executor) {
-                (Ok(channel), _) => Ok(Box::new(channel)),
-                (Err(refusals), Some(executor)) => {
+            (Engine::Auto, executor) => match ring() {
+                Ok(channel) => Ok(Box::new(channel)),
+                Err(refusals) => {
                     let why = format!(" (no io_uring: {})", refusals.texts().join("; "));
-                    Ok(Box::new(PoolChannel::<P>::new(Arc::clone(executor), file(), why)))
-                }
-                (Err(refusals), None) => {
-                    let why = format!(" (no io_uring: {})", refusals.texts().join("; "));
-                    Ok(Box::new(sync::channel::<P>(file(), depth, &why)))
+                    Ok(match executor {
+                        Some(executor) => pool(executor, why),
+                        None => sync(&why),
+                    })
                 }
             },
-            (Engine::Threads, Some(executor)) => {
-                Ok(Box::new(PoolChannel::<P>::new(Arc::clone(executor), file(), String::new())))
-            }
-            (Engine::Threads, None) => Err(OpenError::new(OpenErrorKind::Channel {
-                name: self.name.clone(),
-                reason: io::Error::new(io::ErrorKind::InvalidInput, "no executor was given"),
-            })),
-            (Engine::Sync, _) => Ok(Box::new(sync::channel::<P>(file(), depth, ""))),
+            (Engine::Threads, Some(executor)) => Ok(pool(executor, String::new())),
+            (Engine::Threads, None) => Err(OpenError::new(format!(
+                "{}: no queue can be had: no executor was given",
+                self.name
+            ))),
+            (Engine::Sync, _) => Ok(sync("")),
         }
     }
 }

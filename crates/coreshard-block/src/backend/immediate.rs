@@ -7,8 +7,7 @@ use std::time::Duration;
 
 use coreshard_platform::{Parker, Platform};
 
-use super::channel::{Channel, Waker};
-use super::command::{Command, Completion};
+use super::channel::{Channel, Command, Completion, Waker};
 
 /// Does each command on the calling thread, by `perform`, which returns the result.
 pub(super) struct ImmediateChannel<P: Platform, F> {

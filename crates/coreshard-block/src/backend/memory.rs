@@ -1,13 +1,13 @@
-//! A backend in memory.
+//! Backends without a device: one in memory, and one that does nothing, to measure the layer itself.
 #![allow(unsafe_code)]
 
 use std::collections::TryReserveError;
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use coreshard_platform::{Lock, Platform};
 
-use super::channel::{Backend, Channel, Geometry};
-use super::command::{Command, Data};
+use super::channel::{Backend, Channel, Command, Data, Geometry};
 use super::immediate::ImmediateChannel;
 use crate::open_error::OpenError;
 use crate::request::Op;
@@ -83,7 +83,7 @@ pub struct Memory<P: Platform> {
 }
 
 impl<P: Platform> Memory<P> {
-    /// `bytes` zeroed bytes. Ends the process where there is not so much memory, as other collections do.
+    /// `bytes` zeroed bytes. Ends the process if there is not so much memory, as other collections do.
     pub fn new(bytes: u64) -> Self {
         let stripes = (0..bytes.div_ceil(STRIPE_BYTES as u64))
             .map(|_| Lock::new(vec![0; STRIPE_BYTES].into_boxed_slice()))
@@ -94,7 +94,7 @@ impl<P: Platform> Memory<P> {
     /// As [`new`](Self::new), of a size that somebody else gave.
     ///
     /// # Errors
-    /// Where so much memory cannot be had.
+    /// If so much memory cannot be had.
     ///
     /// ```
     /// use coreshard_block::Memory;
@@ -129,5 +129,34 @@ impl<P: Platform> Backend<P> for Memory<P> {
         let store = Arc::clone(&self.store);
         let perform = move |command: &Command| store.perform(command);
         Ok(Box::new(ImmediateChannel::<P, _>::new("memory".to_owned(), depth, perform)))
+    }
+}
+
+/// Completes everything at once, and moves no data.
+#[derive(Debug)]
+pub struct Null<P: Platform> {
+    bytes: u64,
+    platform: PhantomData<P>,
+}
+
+impl<P: Platform> Null<P> {
+    /// A backend that says it has `bytes`.
+    pub fn new(bytes: u64) -> Self {
+        Self { bytes, platform: PhantomData }
+    }
+}
+
+impl<P: Platform> Backend<P> for Null<P> {
+    fn name(&self) -> &str {
+        "null"
+    }
+
+    fn geometry(&self) -> Geometry {
+        Geometry { bytes: self.bytes, block_bytes: 1, memory_align: 1, writable: true }
+    }
+
+    fn channel(&self, depth: u32) -> Result<Box<dyn Channel>, OpenError> {
+        let perform = |command: &Command| command.data_bytes() as i32;
+        Ok(Box::new(ImmediateChannel::<P, _>::new("null".to_owned(), depth, perform)))
     }
 }

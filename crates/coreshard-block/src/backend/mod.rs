@@ -5,21 +5,17 @@
 //! done elsewhere (by the kernel, by another thread) waits for them in its drop.
 
 mod channel;
-mod command;
 mod fault;
 mod file;
 mod immediate;
 mod memory;
-mod null;
 mod pool;
 mod ring;
 mod sync;
 
-pub use channel::{Backend, Channel, Geometry, Waker};
-pub use command::{Command, Completion, Data};
+pub use channel::{Backend, Channel, Command, Completion, Data, Geometry, Waker};
 pub use fault::{FaultPlan, Faulty};
 pub use file::{Engine, File, FileOptions};
-pub use memory::Memory;
-pub use null::Null;
+pub use memory::{Memory, Null};
 pub use pool::{Executor, Job};
 pub use ring::{RingOptions, RingWake};

@@ -16,8 +16,7 @@ use std::time::Duration;
 use coreshard_platform::user::{self, Thrown};
 use coreshard_platform::{AtomicInt, Lock, Parker, Platform};
 
-use super::channel::{Channel, Waker};
-use super::command::{Command, Completion};
+use super::channel::{Channel, Command, Completion, Waker};
 use super::immediate::{park, unparks};
 use super::sync::perform;
 
@@ -41,7 +40,7 @@ pub trait Executor: Send + Sync {
     /// Has `job` run on another thread. One that panics may have taken the job all the same.
     ///
     /// # Errors
-    /// Hands the job back where that cannot be.
+    /// Hands the job back if that cannot be.
     fn execute(&self, job: Job) -> Result<(), Job>;
 }
 

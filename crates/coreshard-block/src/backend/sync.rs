@@ -8,8 +8,7 @@ use std::sync::Arc;
 
 use coreshard_platform::Platform;
 
-use super::channel::Channel;
-use super::command::{Command, Data};
+use super::channel::{Channel, Command, Data};
 use super::immediate::ImmediateChannel;
 use crate::request::Op;
 

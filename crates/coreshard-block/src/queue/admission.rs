@@ -1,4 +1,4 @@
-//! The tags of a request: one of its target's, where that has a limit, and then one of the host's.
+//! The tags of a request: one of its target's, if that has a limit, and then one of the host's.
 //!
 //! In this order: whoever waits for a tag of the host's may hold one of the target's, never the other way
 //! round, so there is no deadlock. A queue holds at most one of the target's in that way.
@@ -18,7 +18,7 @@ pub(super) struct Permit {
 /// Where a queue gets its permits.
 pub(super) struct Admission<P: Platform> {
     host: TagPort<P>,
-    /// `None` where the target has no limit: then nothing of the target's is touched.
+    /// `None` if the target has no limit: then nothing of the target's is touched.
     target: Option<TargetLimit<P>>,
 }
 

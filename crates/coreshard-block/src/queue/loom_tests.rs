@@ -8,9 +8,7 @@ use std::task::{Context, Poll, Wake};
 
 use coreshard_platform::{Loom, Parker};
 
-use super::future::IoFuture;
-use super::future_cell::FutureCell;
-use super::mailbox::{Mailbox, Message};
+use super::remote::{FutureCell, IoFuture, Mailbox, Message};
 use super::request_id::{RequestId, SlotKey};
 use crate::request::{Completed, Op, Payload};
 

@@ -6,34 +6,29 @@
 //!    buffers are lent to the device (`request_buffers`) from before [`Channel::start`](crate::Channel::start)
 //!    until the completion was seen; meanwhile nobody touches or frees them, whatever panics.
 //! 3. Deadlines, and retries with a backoff, are in one heap, checked when the queue is polled.
-//! 4. Users' callbacks and wakers are called when the queue's state is consistent (`notify`), and a panic of
+//! 4. Users' callbacks and wakers are called when the queue's state is consistent (`outbox`), and a panic of
 //!    one is caught. The first panic is resumed in whoever polled, after all were called.
 //! 5. A channel may be a user's as well, and its panics are not caught. So the state is consistent before each
 //!    call of a channel, and completions that were reaped are in a field, where the next poll finds them.
-#![allow(unsafe_code)]
 
 mod admission;
 #[cfg(all(test, not(loom)))]
 mod admission_tests;
-mod completion;
+mod check;
+mod device_channel;
 mod drain;
 #[cfg(all(test, not(loom)))]
 mod drain_tests;
-mod expiry;
-mod forked;
-mod future;
-mod future_cell;
 #[cfg(all(test, loom))]
 mod loom_tests;
-mod mailbox;
-mod open;
 mod options;
+mod outbox;
 mod pending;
 mod remote;
 mod request_buffers;
 mod request_id;
+mod requests;
 mod slot;
-mod submission;
 #[cfg(all(test, not(loom)))]
 mod tests;
 mod timers;
@@ -41,37 +36,31 @@ mod timers;
 use std::collections::VecDeque;
 use std::fmt;
 use std::future::Future;
-use std::mem::{self, ManuallyDrop};
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll, Wake};
 use std::time::Duration;
 
-use coreshard_platform::Platform;
-use coreshard_platform::user::Thrown;
-
-use crate::backend::{Channel, Completion, Waker};
-use crate::buffer::BufferPool;
-use crate::counters::ThreadCounters;
-use crate::host::Device;
-use crate::request::{Completed, Refused, Request};
-use crate::tags::TagPort;
-
 use admission::Admission;
-pub use future::IoFuture;
-use future_cell::FutureCell;
-use mailbox::{Mailbox, Message};
+use check::check;
+use coreshard_platform::Platform;
+use device_channel::DeviceChannel;
 pub use options::{QueueOptions, RetryPolicy};
-use pending::Pending;
-pub use remote::RemoteQueue;
+use outbox::OnComplete;
+use remote::{FutureCell, Mailbox, Message};
+pub use remote::{IoFuture, RemoteQueue};
 pub use request_id::RequestId;
-use request_id::SlotKey;
-use slot::{Abort, OnComplete, Slots};
-use timers::Timers;
+use requests::Requests;
+use slot::Abort;
 
-/// The most requests that are handed to the device at once without being asked to.
-const MAX_STAGED: u32 = 32;
+use crate::backend::Waker;
+use crate::buffer::BufferPool;
+use crate::host::Device;
+use crate::open_error::OpenError;
+use crate::request::{Completed, Refused, Request};
+use crate::tags::TagUser;
 
 /// How long a queue that is dropped waits for its device before it leaks the memory.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(60);
@@ -104,119 +93,86 @@ static QUEUES: AtomicU64 = AtomicU64::new(0);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Queue<P: Platform> {
-    device: Arc<Device<P>>,
-    /// Leaked where the device is not done when the queue is dropped.
-    channel: ManuallyDrop<Box<dyn Channel>>,
-    admission: Admission<P>,
-    counters: ThreadCounters<P>,
-    options: QueueOptions,
+    requests: Requests<P>,
     number: u64,
-    slots: Slots<P>,
-    pending: Pending,
-    /// Requests that found no room in the channel; some may be over.
-    stalled: VecDeque<SlotKey>,
-    /// Requests that have a tag.
-    in_flight: u32,
-    /// Of those: requests that the device has.
-    at_device: u32,
-    /// Of those: requests that were not flushed yet.
-    staged: u32,
-    /// So many are flushed at once: one where this thread sleeps, so that the device has it early; more where
-    /// the thread is behind, so that each costs less.
-    batch: u32,
-    completions: Vec<Completion>,
-    /// So many of those are handled.
-    handled: usize,
-    timers: Timers,
-    done: VecDeque<Completed>,
-    /// Completed requests whose callbacks and futures were not notified yet.
-    to_notify: VecDeque<(OnComplete<P>, Completed)>,
-    /// The first panic among those.
-    thrown: Option<Thrown>,
-    delivered: usize,
-    serial: u64,
-    pool: Option<BufferPool>,
     mailbox: Arc<Mailbox<P>>,
     /// Taken out of the mailbox, to be handled.
     messages: VecDeque<Message<P>>,
-    closing: bool,
     /// How long the drop waits for the device.
     drain_timeout: Duration,
 }
 
-impl<P: Platform> Queue<P> {
-    pub(crate) fn new(
-        device: Arc<Device<P>>,
-        channel: Box<dyn Channel>,
-        tags: TagPort<P>,
-        target_tags: Option<TagPort<P>>,
-        counters: ThreadCounters<P>,
+impl<P: Platform> Device<P> {
+    /// The queue of thread number `thread` (from 0 to below the host's `threads`), made on the
+    /// thread that uses it, after it was pinned.
+    ///
+    /// # Errors
+    /// If that thread has a queue already, there is no such number, or the backend has no channel.
+    pub fn queue(
+        self: &Arc<Self>,
+        thread: usize,
         options: QueueOptions,
-    ) -> Self {
+    ) -> Result<Queue<P>, OpenError> {
+        let host = self.target().host().options();
+        let counters = self.counters.for_thread(thread).ok_or_else(|| {
+            let (name, threads) = (self.name(), host.threads);
+            OpenError::new(if thread < threads {
+                format!(
+                    "{name}: thread {thread} has a queue already; each of the host's {threads} threads has one, and \
+                     another once that is dropped"
+                )
+            } else {
+                format!(
+                    "{name}: a queue for thread {thread} was asked for, but the host was made for threads below {threads}"
+                )
+            })
+        })?;
+        let (tags, target_tags) = (self.user.port(), self.target_user.as_ref().map(TagUser::port));
+        let channel = self.backend.channel(host.depth.min(options.depth.max(1)))?;
         let waker = channel.waker();
-        Self {
-            device,
-            channel: ManuallyDrop::new(channel),
-            admission: Admission::new(tags, target_tags, &waker),
-            counters,
-            options: QueueOptions { depth: options.depth.max(1), ..options },
+        let admission = Admission::new(tags, target_tags, &waker);
+        let channel = DeviceChannel::new(Arc::clone(self), channel);
+        Ok(Queue {
+            requests: Requests::new(channel, admission, counters, options),
             number: QUEUES.fetch_add(1, Relaxed),
-            slots: Slots::new(),
-            pending: Pending::new(options.best_effort_share, options.idle_share),
-            stalled: VecDeque::new(),
-            in_flight: 0,
-            at_device: 0,
-            staged: 0,
-            batch: 1,
-            completions: Vec::new(),
-            handled: 0,
-            timers: Timers::default(),
-            done: VecDeque::new(),
-            to_notify: VecDeque::new(),
-            thrown: None,
-            delivered: 0,
-            serial: 0,
-            pool: None,
             mailbox: Mailbox::new(waker),
             messages: VecDeque::new(),
-            closing: false,
             drain_timeout: DRAIN_TIMEOUT,
-        }
+        })
     }
+}
 
+impl<P: Platform> Queue<P> {
     /// The device.
+    #[inline]
     pub fn device(&self) -> &Arc<Device<P>> {
-        &self.device
+        self.requests.channel.device()
     }
 
     /// Describes the channel, and what it could not have: for people.
     pub fn describe(&self) -> String {
-        self.channel.describe()
+        self.requests.channel.describe()
     }
 
-    /// Requests that were accepted and are not over.
+    /// Requests that were accepted and have not ended.
     pub fn outstanding(&self) -> usize {
-        self.in_flight as usize + self.pending.len()
+        self.requests.outstanding()
     }
 
-    /// Tells the device of buffers that will be used often. False where that is of no use.
+    /// Tells the device of buffers that will be used often. False if that is of no use.
     ///
     /// # Errors
-    /// Where the device refuses, such as for lack of memory that may be locked.
+    /// If the device refuses, such as for lack of memory that may be locked.
     pub fn register(&mut self, pool: &BufferPool) -> std::io::Result<bool> {
-        if self.device.is_forked() {
+        if self.device().is_forked() {
             return Err(std::io::Error::from_raw_os_error(libc::ECHILD));
         }
-        let registered = self.channel.register(pool)?;
-        if registered {
-            self.pool = Some(pool.clone());
-        }
-        Ok(registered)
+        self.requests.channel.register(pool)
     }
 
     /// A handle to this queue for other threads, and for futures on this one.
     pub fn remote(&self) -> RemoteQueue<P> {
-        RemoteQueue::new(Arc::clone(&self.mailbox), self.device.name())
+        RemoteQueue::new(Arc::clone(&self.mailbox), self.device().name())
     }
 
     /// Submits a request; [`next`](Self::next) hands out its completion, with this `cookie`.
@@ -229,9 +185,21 @@ impl<P: Platform> Queue<P> {
     // Always: who submits has most of the request in registers.
     #[inline(always)]
     pub fn submit(&mut self, request: Request, cookie: u64) -> Result<RequestId, Refused> {
-        match self.check(&request) {
-            Ok(()) => Ok(self.accept(request, OnComplete::Cookie(cookie))),
-            Err(why) => Err(self.refuse(request, why)),
+        self.try_accept(request, OnComplete::Cookie(cookie))
+    }
+
+    #[inline(always)]
+    fn try_accept(
+        &mut self,
+        request: Request,
+        on_complete: OnComplete<P>,
+    ) -> Result<RequestId, Refused> {
+        match check(self.device(), &request) {
+            Ok(()) => {
+                let key = self.requests.accept(request, on_complete);
+                Ok(RequestId { queue: self.number, key })
+            }
+            Err(unfit) => Err(Refused::new(self.device().name(), request, unfit)),
         }
     }
 
@@ -246,10 +214,7 @@ impl<P: Platform> Queue<P> {
         request: Request,
         then: impl FnOnce(Completed) + 'static,
     ) -> Result<RequestId, Refused> {
-        match self.check(&request) {
-            Ok(()) => Ok(self.accept(request, OnComplete::Callback(Box::new(then)))),
-            Err(why) => Err(self.refuse(request, why)),
-        }
+        self.try_accept(request, OnComplete::Callback(Box::new(then)))
     }
 
     /// As [`submit`](Self::submit), with a future; a refusal comes through it too. Something must
@@ -263,31 +228,26 @@ impl<P: Platform> Queue<P> {
         IoFuture::new(cell, Arc::clone(&self.mailbox))
     }
 
-    /// Submits a future's request; where it is refused, its completion.
+    /// Submits a future's request; if it is refused, returns its completion.
     fn send_to(&mut self, request: Request, cell: &Arc<FutureCell<P>>) -> Option<Completed> {
-        match self.check(&request) {
-            Ok(()) => {
-                if cell.accepted(self.next_id()) {
-                    self.accept(request, OnComplete::Future(Arc::clone(cell)));
-                }
-                None
-            }
-            Err(why) => {
-                let Refused { request, error } = self.refuse(request, why);
-                let Request { op, offset, payload, .. } = request;
-                Some(Completed { result: Err(error), payload, op, offset, cookie: 0 })
-            }
+        if let Err(unfit) = check(self.device(), &request) {
+            let Refused { request, error } = Refused::new(self.device().name(), request, unfit);
+            return Some(Completed::of_refused(request, error));
         }
+        if cell.accepted(RequestId { queue: self.number, key: self.requests.next_key() }) {
+            self.requests.accept(request, OnComplete::Future(Arc::clone(cell)));
+        }
+        None
     }
 
-    /// Asks that a request end soon. It completes in any case: as cancelled, or as done where it
-    /// was too late. Of a request that is over, and of another queue's, nothing comes.
+    /// Asks that a request end soon. It completes in any case: as cancelled, or as done if it
+    /// was too late. Nothing comes of a request that has ended, or of another queue's.
     pub fn cancel(&mut self, id: RequestId) {
-        if id.queue == self.number && !self.device.is_forked() {
-            self.abort(id.key, Abort::Cancelled);
-            self.flush();
-            self.notify();
-            self.rethrow();
+        if id.queue == self.number && !self.device().is_forked() {
+            self.requests.abort(id.key, Abort::Cancelled);
+            self.requests.channel.flush();
+            self.requests.outbox.notify();
+            self.requests.outbox.rethrow();
         }
     }
 
@@ -295,21 +255,17 @@ impl<P: Platform> Queue<P> {
     /// how many requests came to their end; does not wait.
     ///
     /// # Panics
-    /// Where a callback does, or a future's waker, after all that came to their end were told.
+    /// If a callback does, or a future's waker, after all that came to their end were told.
     #[inline]
     pub fn poll(&mut self) -> usize {
-        if self.device.is_forked() {
+        if self.device().is_forked() {
             return self.disown();
         }
         self.advance();
-        if self.delivered > 0 {
-            self.batch = (self.batch * 2).min(MAX_STAGED);
+        if self.requests.outbox.has_delivered() {
+            self.requests.channel.grow_batch();
         }
-        if self.staged > 0 {
-            self.flush();
-        }
-        self.rethrow();
-        mem::take(&mut self.delivered)
+        self.end_poll()
     }
 
     /// As `poll`, without the flush. Panics of users' code are kept.
@@ -318,64 +274,43 @@ impl<P: Platform> Queue<P> {
         if self.mailbox.has_messages() || !self.messages.is_empty() {
             self.handle_messages();
         }
-        if !self.timers.is_empty() {
-            self.fire_timers();
-        }
-        self.reap();
-        if !self.stalled.is_empty() {
-            self.start_stalled();
-        }
-        if !self.pending.is_empty() || self.admission.is_waiting() {
-            self.dispatch();
-        }
-        if !self.to_notify.is_empty() {
-            self.notify();
-        }
+        self.requests.advance();
     }
 
-    /// Resumes a panic of users' code, in whoever polled.
+    /// Flushes, resumes a panic of users' code, and returns how many requests ended.
     #[inline]
-    fn rethrow(&mut self) {
-        if let Some(thrown) = self.thrown.take() {
-            thrown.resume();
-        }
+    fn end_poll(&mut self) -> usize {
+        self.requests.channel.flush_staged();
+        self.requests.outbox.rethrow();
+        self.requests.outbox.take_delivered()
     }
 
     /// As [`poll`](Self::poll), but sleeps until a request comes to its end, somebody sends a
-    /// message, or for `timeout`. Returns at once where nothing is outstanding.
+    /// message, or for `timeout`. Returns at once if nothing is outstanding.
     ///
     /// # Panics
     /// As [`poll`](Self::poll).
     pub fn wait(&mut self, timeout: Option<Duration>) -> usize {
-        if self.device.is_forked() {
+        if self.device().is_forked() {
             return self.disown();
         }
         self.advance();
-        if self.delivered == 0 && self.outstanding() > 0 {
-            // What is staged is flushed by the same system call that waits.
-            self.staged = 0;
-            self.sleep(timeout);
+        if !self.requests.outbox.has_delivered() && self.outstanding() > 0 {
+            self.requests.sleep(timeout);
             self.advance();
         } else {
-            self.batch = (self.batch * 2).min(MAX_STAGED);
+            self.requests.channel.grow_batch();
         }
-        if self.staged > 0 {
-            self.flush();
-        }
-        self.rethrow();
-        mem::take(&mut self.delivered)
+        self.end_poll()
     }
 
-    fn sleep(&mut self, timeout: Option<Duration>) {
-        let due = self.timers.next_due().map(|at| at - P::now());
-        let timeout = match (timeout, due) {
-            (Some(timeout), Some(due)) => Some(timeout.min(due)),
-            (timeout, due) => timeout.or(due),
-        };
-        self.batch = 1;
-        if self.channel.wait(timeout).is_err() {
-            self.device.set_offline();
-        }
+    /// Lets go of everything in a process that was forked from the queue's: the kernel's ring is not mapped here, and threads
+    /// that hold locks or would answer are not here. So nothing is submitted, waited for, called or dropped.
+    #[cold]
+    fn disown(&mut self) -> usize {
+        std::mem::forget(std::mem::take(&mut self.messages));
+        self.requests.disown();
+        0
     }
 
     /// A completion of a request that was submitted with a cookie, without waiting or polling.
@@ -385,16 +320,16 @@ impl<P: Platform> Queue<P> {
         reason = "a queue is no iterator: None is not its end"
     )]
     pub fn next(&mut self) -> Option<Completed> {
-        self.done.pop_front()
+        self.requests.outbox.next()
     }
 
-    /// As [`next`](Self::next), but waits for it; `None` where nothing is outstanding.
+    /// As [`next`](Self::next), but waits for it; `None` if nothing is outstanding.
     pub fn wait_for_one(&mut self) -> Option<Completed> {
         loop {
             if let Some(completed) = self.next() {
                 return Some(completed);
             }
-            if self.wait(None) == 0 && self.outstanding() == 0 && self.done.is_empty() {
+            if self.wait(None) == 0 && self.outstanding() == 0 && !self.requests.outbox.has_next() {
                 return None;
             }
         }
@@ -407,19 +342,19 @@ impl<P: Platform> Queue<P> {
     /// ready: nothing here would ever make it so.
     pub fn block_on<F: Future>(&mut self, future: F) -> F::Output {
         let mut future = pin!(future);
-        let waker = if self.device.is_forked() {
+        let waker = if self.device().is_forked() {
             std::task::Waker::noop().clone()
         } else {
-            Arc::new(ChannelWaker(self.channel.waker())).into()
+            Arc::new(ChannelWaker(self.requests.channel.waker())).into()
         };
         let mut context = Context::from_waker(&waker);
         loop {
             if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
                 return output;
             }
-            assert!(!self.device.is_forked(), "{}", NEVER_READY);
+            assert!(!self.device().is_forked(), "{}", NEVER_READY);
             if self.poll() == 0 {
-                self.sleep(None);
+                self.requests.sleep(None);
             }
         }
     }
@@ -430,10 +365,10 @@ impl<P: Platform> Queue<P> {
         self.mailbox.take(&mut self.messages);
         while let Some(message) = self.messages.pop_front() {
             match message {
-                Message::Cancel(id) => self.abort(id.key, Abort::Cancelled),
+                Message::Cancel(id) => self.requests.abort(id.key, Abort::Cancelled),
                 Message::Submit(request, cell) => {
                     if let Some(refused) = self.send_to(request, &cell) {
-                        self.to_notify.push_back((OnComplete::Future(cell), refused));
+                        self.requests.outbox.refuse(cell, refused);
                     }
                 }
             }
@@ -451,12 +386,13 @@ impl Wake for ChannelWaker {
 
 impl<P: Platform> fmt::Debug for Queue<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (pending_visits, timer_visits) = self.requests.visits();
         f.debug_struct("Queue")
-            .field("device", &self.device.name())
-            .field("channel", &self.channel.describe())
+            .field("device", &self.device().name())
+            .field("channel", &self.describe())
             .field("outstanding", &self.outstanding())
-            .field("pending_visits", &self.pending.visits())
-            .field("timer_visits", &self.timers.visits())
+            .field("pending_visits", &pending_visits)
+            .field("timer_visits", &timer_visits)
             .finish_non_exhaustive()
     }
 }

@@ -12,12 +12,14 @@ struct ClassQueue {
     keys: VecDeque<SlotKey>,
     /// How many of them wait.
     waiting: usize,
+    /// Keys visited so far: what the queue costs.
+    visits: u64,
 }
 
 impl ClassQueue {
-    fn pop(&mut self, visits: &mut u64, waits: impl Fn(SlotKey) -> bool) -> Option<SlotKey> {
+    fn pop(&mut self, waits: impl Fn(SlotKey) -> bool) -> Option<SlotKey> {
         while let Some(key) = self.keys.pop_front() {
-            *visits += 1;
+            self.visits += 1;
             if waits(key) {
                 self.waiting -= 1;
                 return Some(key);
@@ -26,10 +28,10 @@ impl ClassQueue {
         None
     }
 
-    fn left_early(&mut self, visits: &mut u64, waits: impl Fn(SlotKey) -> bool) {
+    fn left_early(&mut self, waits: impl Fn(SlotKey) -> bool) {
         self.waiting -= 1;
         if self.keys.len() > 2 * self.waiting + 64 {
-            *visits += self.keys.len() as u64;
+            self.visits += self.keys.len() as u64;
             self.keys.retain(|key| waits(*key));
         }
     }
@@ -45,8 +47,6 @@ pub(super) struct Pending {
     idle_share: u32,
     /// ... this is the next.
     turn: u32,
-    /// Keys visited so far: what the queues cost.
-    visits: u64,
 }
 
 impl Pending {
@@ -58,7 +58,6 @@ impl Pending {
             best_effort_share: best_effort_share.max(1),
             idle_share,
             turn: 0,
-            visits: 0,
         }
     }
 
@@ -70,8 +69,9 @@ impl Pending {
         self.real_time.waiting + self.best_effort.waiting + self.idle.waiting
     }
 
+    /// Returns how many keys were visited so far: what the queues cost.
     pub(super) fn visits(&self) -> u64 {
-        self.visits
+        self.real_time.visits + self.best_effort.visits + self.idle.visits
     }
 
     fn class(&mut self, priority: Priority) -> &mut ClassQueue {
@@ -101,13 +101,11 @@ impl Pending {
             self.turn = (turn + 1) % self.best_effort_share.saturating_add(self.idle_share);
             if turn < self.best_effort_share { &mut self.best_effort } else { &mut self.idle }
         };
-        queue.pop(&mut self.visits, waits)
+        queue.pop(waits)
     }
 
     /// A request of this class was cancelled while it waited.
     pub(super) fn left_early(&mut self, priority: Priority, waits: impl Fn(SlotKey) -> bool) {
-        let mut visits = self.visits;
-        self.class(priority).left_early(&mut visits, waits);
-        self.visits = visits;
+        self.class(priority).left_early(waits);
     }
 }

@@ -1,14 +1,19 @@
-//! A queue as other threads reach it.
+//! A queue as other threads and futures reach it: messages to its thread, and completions that come back.
 
-use std::fmt;
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::task::{Context, Poll, Waker as TaskWaker};
+use std::{fmt, mem};
 
-use coreshard_platform::Platform;
+use coreshard_platform::user::{self, Thrown};
+use coreshard_platform::{AtomicInt, Lock, Platform};
 
-use super::future::IoFuture;
-use super::future_cell::FutureCell;
-use super::mailbox::{Mailbox, Message};
-use crate::request::{Completed, ErrorClass, IoError, Request};
+use super::request_id::RequestId;
+use crate::backend::Waker;
+use crate::request::{Completed, Request};
 
 /// A handle to a queue for other threads, and for futures on its own: requests go to the queue's thread by
 /// message, and completions come back by future. May be cloned and sent.
@@ -30,18 +35,10 @@ impl<P: Platform> RemoteQueue<P> {
         let future = IoFuture::new(cell, Arc::clone(&self.mailbox));
         if let Err(Message::Submit(request, cell)) = self.mailbox.send(message) {
             // Nobody waits for it yet, so no waker is called.
-            drop(cell.complete(refused_completion(&self.name, request)));
+            drop(cell.complete(Completed::cancelled(&self.name, request)));
         }
         future
     }
-}
-
-/// The completion of a request whose queue is gone.
-pub(super) fn refused_completion(device: &str, request: Request) -> Completed {
-    let Request { op, offset, bytes, payload, .. } = request;
-    let class = ErrorClass::Cancelled;
-    let error = IoError::new(device, op, offset, bytes, 0, class, libc::ECANCELED, 0);
-    Completed { result: Err(error), payload, op, offset, cookie: 0 }
 }
 
 impl<P: Platform> Clone for RemoteQueue<P> {
@@ -53,5 +50,212 @@ impl<P: Platform> Clone for RemoteQueue<P> {
 impl<P: Platform> fmt::Debug for RemoteQueue<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RemoteQueue").field("name", &self.name).finish()
+    }
+}
+
+pub(super) enum Message<P: Platform> {
+    Submit(Request, Arc<FutureCell<P>>),
+    Cancel(RequestId),
+}
+
+struct MailboxState<P: Platform> {
+    messages: VecDeque<Message<P>>,
+    /// The queue is gone.
+    closed: bool,
+}
+
+/// Messages for a queue's thread.
+pub(super) struct Mailbox<P: Platform> {
+    state: Lock<P, MailboxState<P>>,
+    /// 1 where there may be messages: read at each poll, written only when there are.
+    is_nonempty: P::AtomicU32,
+    waker: Waker,
+    /// In which process its queue is.
+    process_generation: u32,
+}
+
+impl<P: Platform> Mailbox<P> {
+    pub(super) fn new(waker: Waker) -> Arc<Self> {
+        let state = Lock::new(MailboxState { messages: VecDeque::new(), closed: false });
+        let process_generation = P::process_generation();
+        Arc::new(Self { state, is_nonempty: P::AtomicU32::new(0), waker, process_generation })
+    }
+
+    /// True in a process that was forked from the queue's, where the lock may be held by nobody who is here.
+    pub(super) fn is_forked(&self) -> bool {
+        P::process_generation() != self.process_generation
+    }
+
+    /// Hands the message back where the queue is gone, or another process's.
+    pub(super) fn send(&self, message: Message<P>) -> Result<(), Message<P>> {
+        if self.is_forked() {
+            return Err(message);
+        }
+        {
+            let mut state = self.state.lock();
+            if state.closed {
+                return Err(message);
+            }
+            state.messages.push_back(message);
+            // Under the lock, so that it is not cleared while the message is there.
+            self.is_nonempty.store(1, Release);
+        }
+        // The channel may be a user's; a panic of its waker is not the sender's.
+        drop(user::call(|| (self.waker)()));
+        Ok(())
+    }
+
+    /// Whether there may be messages.
+    #[inline]
+    pub(super) fn has_messages(&self) -> bool {
+        self.is_nonempty.load(Relaxed) != 0
+    }
+
+    pub(super) fn take(&self, into: &mut VecDeque<Message<P>>) {
+        let mut state = self.state.lock();
+        self.is_nonempty.store(0, Relaxed);
+        into.append(&mut state.messages);
+    }
+
+    pub(super) fn close(&self, into: &mut VecDeque<Message<P>>) {
+        let mut state = self.state.lock();
+        state.closed = true;
+        into.append(&mut state.messages);
+    }
+}
+
+pub(super) enum FutureState {
+    Pending {
+        /// Cloned, woken and dropped outside of the lock.
+        waker: Option<TaskWaker>,
+        /// Set once the queue has the request.
+        id: Option<RequestId>,
+    },
+    FinishedRequest(Option<Completed>),
+    /// The future was dropped.
+    Abandoned,
+}
+
+/// What a future shares with the queue.
+pub(super) struct FutureCell<P: Platform> {
+    pub(super) state: Lock<P, FutureState>,
+}
+
+impl<P: Platform> FutureCell<P> {
+    pub(super) fn new() -> Arc<Self> {
+        Arc::new(Self { state: Lock::new(FutureState::Pending { waker: None, id: None }) })
+    }
+
+    /// The queue is about to accept the request with this id. False if the future was dropped: then it need
+    /// not, and the id is the next request's. So a future that is dropped takes its request's id from the
+    /// state that it replaces, and from nowhere else.
+    pub(super) fn accepted(&self, request: RequestId) -> bool {
+        match &mut *self.state.lock() {
+            FutureState::Pending { id, .. } => {
+                *id = Some(request);
+                true
+            }
+            FutureState::FinishedRequest(_) | FutureState::Abandoned => false,
+        }
+    }
+
+    /// Stores the completion, or drops it with its buffers where the future was dropped. Fails if the waker
+    /// panicked.
+    pub(super) fn complete(&self, completed: Completed) -> Result<(), Thrown> {
+        let mut state = self.state.lock();
+        let FutureState::Pending { waker, .. } = &mut *state else { return Ok(()) };
+        let waker = waker.take();
+        *state = FutureState::FinishedRequest(Some(completed));
+        drop(state);
+        match waker {
+            Some(waker) => user::wake(waker),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A future of a request's completion. Dropping it cancels the request; the layer keeps the buffers until the
+/// device is done with them. Leaking it leaks the completion, nothing else.
+#[must_use = "a request whose future is dropped is cancelled"]
+pub struct IoFuture<P: Platform> {
+    cell: Arc<FutureCell<P>>,
+    mailbox: Arc<Mailbox<P>>,
+    /// It has left a waker, or needs none.
+    waits: bool,
+    is_over: bool,
+}
+
+impl<P: Platform> IoFuture<P> {
+    pub(super) fn new(cell: Arc<FutureCell<P>>, mailbox: Arc<Mailbox<P>>) -> Self {
+        Self { cell, mailbox, waits: false, is_over: false }
+    }
+}
+
+impl<P: Platform> Future for IoFuture<P> {
+    type Output = Completed;
+
+    /// # Panics
+    /// If it is polled again after it was ready.
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Completed> {
+        // In a forked process whoever held the lock may not be here; nor will the completion come.
+        if self.mailbox.is_forked() && self.cell.state.try_lock().is_none() {
+            return Poll::Pending;
+        }
+        // The first poll seldom finds it ready, later ones mostly do: so a waker is cloned at the first.
+        let mut own = (!self.waits).then(|| context.waker().clone());
+        loop {
+            let mut state = self.cell.state.lock();
+            match (&mut *state, own.take()) {
+                (FutureState::Pending { waker, .. }, Some(own)) => {
+                    let before = waker.replace(own);
+                    drop(state);
+                    self.waits = true;
+                    drop(before);
+                    return Poll::Pending;
+                }
+                (FutureState::Pending { .. }, None) => {
+                    drop(state);
+                    own = Some(context.waker().clone());
+                }
+                (FutureState::FinishedRequest(completed), None) => {
+                    let completed = completed.take();
+                    drop(state);
+                    self.is_over = true;
+                    return Poll::Ready(
+                        completed.expect("a future is not polled after it was ready"),
+                    );
+                }
+                // Dropped before the completion is taken, which would be lost where that panics.
+                (FutureState::FinishedRequest(_), Some(own)) => {
+                    drop(state);
+                    self.waits = true;
+                    drop(own);
+                }
+                (FutureState::Abandoned, _) => unreachable!("it is polled, so not dropped"),
+            }
+        }
+    }
+}
+
+impl<P: Platform> Drop for IoFuture<P> {
+    fn drop(&mut self) {
+        if self.is_over || self.mailbox.is_forked() {
+            return;
+        }
+        let was = mem::replace(&mut *self.cell.state.lock(), FutureState::Abandoned);
+        let FutureState::Pending { waker, id } = was else { return };
+        // Without an id it is still in the mailbox, where the queue sees that it is abandoned.
+        if let Some(id) = id {
+            // Where the queue is gone, so is the request.
+            drop(self.mailbox.send(Message::Cancel(id)));
+        }
+        // A panic of the waker's destructor is dropped: this thread may be unwinding.
+        drop(user::discard(waker));
+    }
+}
+
+impl<P: Platform> fmt::Debug for IoFuture<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("IoFuture").field("is_over", &self.is_over).finish()
     }
 }

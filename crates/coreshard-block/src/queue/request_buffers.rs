@@ -70,7 +70,7 @@ impl RequestBuffers {
     /// The buffers, for their user. Nothing is left here.
     ///
     /// # Panics
-    /// Where the device has them: that is a bug of ours.
+    /// If the device has them: that is a bug of ours.
     #[inline]
     pub(super) fn take(&mut self) -> Payload {
         assert!(!self.lent, "the device has these buffers");

@@ -1,27 +1,16 @@
 //! The requests that a queue has accepted, each in a slot from then to its end.
 
 use std::mem;
-use std::sync::Arc;
 
 use coreshard_platform::Platform;
 
 use super::admission::Permit;
-use super::future_cell::FutureCell;
+use super::outbox::OnComplete;
 use super::request_buffers::RequestBuffers;
 use super::request_id::SlotKey;
 use crate::backend::Command;
 use crate::buffer::BufferPool;
-use crate::request::{Completed, Op, Payload, Priority, Request};
-
-/// Who gets the completion.
-pub(super) enum OnComplete<P: Platform> {
-    /// The queue's list, with this cookie.
-    Cookie(u64),
-    /// A callback.
-    Callback(Box<dyn FnOnce(Completed)>),
-    /// A future, on whichever thread.
-    Future(Arc<FutureCell<P>>),
-}
+use crate::request::{Op, Payload, Priority, Request};
 
 /// Whether a request is to end early, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,19 +35,6 @@ pub(super) struct ActiveRequest<P: Platform> {
     /// How many timers are set for it.
     pub(super) timers: u32,
     pub(super) abort: Abort,
-    pub(super) on_complete: OnComplete<P>,
-}
-
-/// What is left of a request that is over.
-pub(super) struct FinishedRequest<P: Platform> {
-    pub(super) payload: Payload,
-    pub(super) permit: Option<Permit>,
-    pub(super) op: Op,
-    pub(super) offset: u64,
-    pub(super) bytes: usize,
-    pub(super) moved: usize,
-    pub(super) attempts: u32,
-    pub(super) timers: u32,
     pub(super) on_complete: OnComplete<P>,
 }
 
@@ -92,22 +68,6 @@ impl<P: Platform> ActiveRequest<P> {
         self.buffers = RequestBuffers::new(Payload::None);
     }
 
-    /// Takes its parts. What is left owns nothing.
-    #[inline]
-    fn take(&mut self) -> FinishedRequest<P> {
-        FinishedRequest {
-            payload: self.buffers.take(),
-            permit: self.permit.take(),
-            op: self.op,
-            offset: self.offset,
-            bytes: self.bytes,
-            moved: self.moved,
-            attempts: self.attempts,
-            timers: self.timers,
-            on_complete: mem::replace(&mut self.on_complete, OnComplete::Cookie(0)),
-        }
-    }
-
     /// A command for what is left to do. It lends the buffers to the device.
     #[inline]
     pub(super) fn lend(&mut self, id: u64, pool: Option<&BufferPool>) -> Command {
@@ -132,7 +92,7 @@ struct Slot<P: Platform> {
     request: Option<ActiveRequest<P>>,
 }
 
-/// All active requests of a queue. A [`SlotKey`] finds its request, or that it is over, by one access.
+/// All active requests of a queue. A [`SlotKey`] finds its request, or that it has ended, by one access.
 pub(super) struct Slots<P: Platform> {
     slots: Vec<Slot<P>>,
     /// Free slots; the last one used is on top.
@@ -168,31 +128,27 @@ impl<P: Platform> Slots<P> {
         index
     }
 
-    /// Takes out a request whose buffers are not lent.
+    /// Takes out a request.
     #[inline(always)]
-    pub(super) fn take(&mut self, index: u32) -> FinishedRequest<P> {
+    pub(super) fn take(&mut self, index: u32) -> ActiveRequest<P> {
         let slot = &mut self.slots[index as usize];
-        let request = slot.request.as_mut().expect("only requests that are not over end");
-        let finished = request.take();
-        // All that owns something was taken out: the compiler does not know that there is nothing to drop.
-        mem::forget(slot.request.take());
         if slot.generation < LAST_GENERATION {
             self.free.push(index);
         }
-        finished
+        slot.request.take().expect("only requests that have not ended end")
     }
 
     #[inline]
     pub(super) fn get(&self, index: u32) -> &ActiveRequest<P> {
-        self.slots[index as usize].request.as_ref().expect("the request is not over")
+        self.slots[index as usize].request.as_ref().expect("the request has not ended")
     }
 
     #[inline]
     pub(super) fn get_mut(&mut self, index: u32) -> &mut ActiveRequest<P> {
-        self.slots[index as usize].request.as_mut().expect("the request is not over")
+        self.slots[index as usize].request.as_mut().expect("the request has not ended")
     }
 
-    /// The request of this key, unless it is over.
+    /// The request of this key, unless it has ended.
     #[inline]
     pub(super) fn find(&self, key: SlotKey) -> Option<&ActiveRequest<P>> {
         let slot = self.slots.get(key.index as usize)?;
@@ -203,18 +159,12 @@ impl<P: Platform> Slots<P> {
         self.find(key).is_some_and(|request| request.permit.is_none())
     }
 
-    /// The id of a command for the request in this slot.
-    #[inline]
-    pub(super) fn command_id(&self, index: u32) -> u64 {
-        u64::from(self.slots[index as usize].generation) << 32 | u64::from(index)
-    }
-
     /// As `get_mut`, with the id of a command for it.
     #[inline]
     pub(super) fn get_with_id(&mut self, index: u32) -> (u64, &mut ActiveRequest<P>) {
         let slot = &mut self.slots[index as usize];
         let id = u64::from(slot.generation) << 32 | u64::from(index);
-        (id, slot.request.as_mut().expect("the request is not over"))
+        (id, slot.request.as_mut().expect("the request has not ended"))
     }
 
     /// The request of the command with this id, where the device has it, and its slot.
@@ -229,10 +179,12 @@ impl<P: Platform> Slots<P> {
         Some((index, request))
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (SlotKey, &ActiveRequest<P>)> {
-        self.slots.iter().enumerate().filter_map(|(index, slot)| {
-            let request = slot.request.as_ref()?;
-            Some((SlotKey { serial: request.serial, index: index as u32 }, request))
-        })
+    /// The keys of all requests.
+    pub(super) fn keys(&self) -> Vec<SlotKey> {
+        let slots = self.slots.iter().zip(0..);
+        let key = |(slot, index): (&Slot<P>, u32)| {
+            Some(SlotKey { serial: slot.request.as_ref()?.serial, index })
+        };
+        slots.filter_map(key).collect()
     }
 }

@@ -1,6 +1,6 @@
 //! Timers of a queue's requests, in a heap: deadlines, and retries with a backoff.
 //!
-//! A timer of a request that is over stays in the heap until it expires, or until more than half of the heap
+//! A timer of a request that has finished stays in the heap until it expires, or until more than half of the heap
 //! are such: then they are removed together, so that each costs a few visits in all.
 
 use std::cmp::Reverse;
@@ -21,7 +21,7 @@ pub(super) enum Timer {
 #[derive(Debug, Default)]
 pub(super) struct Timers {
     heap: BinaryHeap<Reverse<(Time, SlotKey, Timer)>>,
-    /// How many are of requests that are not over.
+    /// How many are of requests that have not finished.
     live: usize,
     /// Timers visited so far: what the heap costs, but for the sorting.
     visits: u64,

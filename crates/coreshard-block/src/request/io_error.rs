@@ -1,11 +1,119 @@
-//! What goes wrong with requests, and what may be done about it.
+//! How requests fail.
 
 use std::fmt;
 use std::io;
 
-use super::error_class::ErrorClass;
-use super::op::Op;
-use super::unfit::Unfit;
+use super::request::Op;
+
+/// What a failure says of the next try.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorClass {
+    /// The same may succeed a moment later.
+    Transient,
+    /// This place of the medium cannot be read or written.
+    Media,
+    /// The device is not there any more.
+    Gone,
+    /// It took longer than it was given.
+    Timeout,
+    /// The caller, or the end of its future, wanted it no more.
+    Cancelled,
+    /// The request can never succeed as it is: not aligned, out of range, no space, read-only.
+    Invalid,
+}
+
+impl ErrorClass {
+    /// The class of an errno, as Linux' block layer gives them (`blk_errors` in block/blk-core.c).
+    pub fn of_errno(errno: i32) -> Self {
+        match errno {
+            libc::EAGAIN | libc::EINTR | libc::EBUSY | libc::ENOMEM => Self::Transient,
+            libc::ENODEV | libc::ENXIO | libc::ENOLINK | libc::ESHUTDOWN => Self::Gone,
+            libc::ETIMEDOUT | libc::ETIME => Self::Timeout,
+            libc::ECANCELED => Self::Cancelled,
+            libc::EIO | libc::ENODATA | libc::EILSEQ | libc::EREMOTEIO | libc::EBADMSG => {
+                Self::Media
+            }
+            _ => Self::Invalid,
+        }
+    }
+}
+
+impl fmt::Display for ErrorClass {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Transient => "transient",
+            Self::Media => "media",
+            Self::Gone => "gone",
+            Self::Timeout => "timeout",
+            Self::Cancelled => "cancelled",
+            Self::Invalid => "invalid",
+        })
+    }
+}
+
+/// Buffers of one request, at most: what readv(2) takes (UIO_MAXIOV).
+pub const MAX_BUFFERS: usize = 1024;
+
+/// Bytes that one request moves, at most: what a completion of the kernel can tell.
+pub const MAX_BYTES: usize = i32::MAX as usize;
+
+/// What a request asks for that its device cannot do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unfit {
+    Offline,
+    Forked,
+    PastEnd { end: u64 },
+    ReadOnly,
+    Unaligned { block_bytes: u32, memory_align: u32 },
+    TooLong,
+    TooManyBuffers { given: usize },
+}
+
+impl Unfit {
+    pub(crate) fn class(self) -> ErrorClass {
+        match self {
+            Self::Offline | Self::Forked => ErrorClass::Gone,
+            _ => ErrorClass::Invalid,
+        }
+    }
+
+    pub(crate) fn errno(self) -> i32 {
+        match self {
+            Self::Offline => libc::ENODEV,
+            Self::Forked => libc::ECHILD,
+            Self::PastEnd { .. } => libc::EFBIG,
+            Self::ReadOnly => libc::EBADF,
+            Self::Unaligned { .. } | Self::TooLong | Self::TooManyBuffers { .. } => libc::EINVAL,
+        }
+    }
+}
+
+impl fmt::Display for Unfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Offline => f.write_str("the device is offline from here on"),
+            Self::Forked => f.write_str(
+                "this process was forked from the one that opened the device: open it anew here",
+            ),
+            Self::PastEnd { end } => {
+                write!(f, "it goes past the end; allowed are requests that end at {end} or before")
+            }
+            Self::ReadOnly => f.write_str("the device can only be read; open it for writing"),
+            Self::Unaligned { block_bytes, memory_align } => write!(
+                f,
+                "with direct I/O, offset and length are multiples of the block size, which is {block_bytes}, and the \
+                 addresses of buffers are multiples of {memory_align}"
+            ),
+            Self::TooLong => {
+                write!(f, "it moves too much; allowed are {MAX_BYTES} bytes at once")
+            }
+            Self::TooManyBuffers { given } => {
+                write!(f, "it has {given} buffers; allowed are {MAX_BUFFERS}")
+            }
+        }
+    }
+}
 
 /// How a request failed. Its text names the device, the request, the kernel's reason, and what became of the device.
 pub struct IoError {

@@ -1,9 +1,40 @@
 //! What is asked of a device.
 
+use std::fmt;
 use std::time::Duration;
 
-use super::op::Op;
 use crate::buffer::Buffer;
+
+/// What is to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Op {
+    /// Fill the payload from the device.
+    Read,
+    /// Write the payload to the device.
+    Write,
+    /// Make sure that what was written stays after power is lost.
+    Fsync,
+    /// As `Fsync`, but for metadata that is not needed to read the data.
+    FsyncData,
+    /// Say that a range is not needed any more.
+    Discard,
+    /// Make a range read as zeros.
+    WriteZeroes,
+}
+
+impl fmt::Display for Op {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Fsync => "fsync",
+            Self::FsyncData => "fdatasync",
+            Self::Discard => "discard",
+            Self::WriteZeroes => "write-zeroes",
+        })
+    }
+}
 
 /// Who goes first where tags are short, and what the device is told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -77,28 +108,28 @@ impl Request {
         Self { op, offset, bytes, payload, priority: Priority::default(), timeout: None }
     }
 
+    fn moving(op: Op, offset: u64, payload: Payload) -> Self {
+        Self::new(op, offset, payload.bytes(), payload)
+    }
+
     /// Reads as many bytes as `buffer` has, from `offset` on.
     pub fn read(offset: u64, buffer: impl Into<Buffer>) -> Self {
-        let buffer = buffer.into();
-        Self::new(Op::Read, offset, buffer.len(), Payload::One(buffer))
+        Self::moving(Op::Read, offset, Payload::One(buffer.into()))
     }
 
     /// Writes `buffer` from `offset` on.
     pub fn write(offset: u64, buffer: impl Into<Buffer>) -> Self {
-        let buffer = buffer.into();
-        Self::new(Op::Write, offset, buffer.len(), Payload::One(buffer))
+        Self::moving(Op::Write, offset, Payload::One(buffer.into()))
     }
 
     /// Reads into several buffers, one after another.
     pub fn read_vectored(offset: u64, buffers: Vec<Buffer>) -> Self {
-        let payload = Payload::Many(buffers);
-        Self::new(Op::Read, offset, payload.bytes(), payload)
+        Self::moving(Op::Read, offset, Payload::Many(buffers))
     }
 
     /// Writes several buffers, one after another.
     pub fn write_vectored(offset: u64, buffers: Vec<Buffer>) -> Self {
-        let payload = Payload::Many(buffers);
-        Self::new(Op::Write, offset, payload.bytes(), payload)
+        Self::moving(Op::Write, offset, Payload::Many(buffers))
     }
 
     /// Makes sure that everything completed before stays after power is lost.

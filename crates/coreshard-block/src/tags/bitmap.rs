@@ -15,14 +15,6 @@ const WAITED: u64 = 1 << 63;
 /// A word holds at most 2⁵ tags, so that there are several words to spread over.
 const MAX_SHIFT: u32 = 5;
 
-/// What a search for a free bit found.
-enum Found {
-    Tag(u32),
-    Full,
-    /// There may be a free bit, but others wait for it.
-    Waited,
-}
-
 /// One bit for each tag; each word on lines of its own.
 #[derive(Debug)]
 pub(super) struct Bitmap<P: Platform> {
@@ -68,25 +60,35 @@ impl<P: Platform> Bitmap<P> {
         (range.start >> self.shift) as usize..last as usize
     }
 
+    /// Takes a free bit of `mask`, from `first_bit` on and then around, unless a port waits for one of the word.
     #[inline]
-    fn take_in(&self, word: usize, mask: u64, first_bit: u32) -> Found {
-        let mut seen = self.words[word].load(Relaxed);
+    fn take_in(&self, word: usize, mask: u64, first_bit: u32) -> Option<u32> {
+        let seen = self.words[word].load(Relaxed);
+        self.claim(word, seen, |seen| if seen & WAITED != 0 { 0 } else { !seen & mask }, first_bit)
+    }
+
+    /// Takes one of the bits that `free` leaves of a word that was `seen`.
+    #[inline(always)]
+    fn claim(
+        &self,
+        word: usize,
+        mut seen: u64,
+        free: impl Fn(u64) -> u64,
+        first_bit: u32,
+    ) -> Option<u32> {
         loop {
-            if seen & WAITED != 0 {
-                return Found::Waited;
-            }
-            let free = !seen & mask;
+            let free = free(seen);
             if free == 0 {
-                return Found::Full;
+                return None;
             }
             let above = free >> first_bit << first_bit;
             let free = if above == 0 { free } else { above };
             let bit = free.trailing_zeros();
             // An exchange that cannot fail; Acquire pairs with the Release of `put`: what the
-            // tag's last holder did with it is over.
+            // tag's last holder did with it has finished.
             seen = self.words[word].fetch_or(1 << bit, Acquire);
             if seen & (1 << bit) == 0 {
-                return Found::Tag(((word as u32) << self.shift) + bit);
+                return Some(((word as u32) << self.shift) + bit);
             }
         }
     }
@@ -99,7 +101,7 @@ impl<P: Platform> Bitmap<P> {
         // Most often all tags of the hint's word are in the range, and one of them is free.
         if range.start <= first && first + self.word_tags() <= range.end.min(self.depth) {
             let mask = (1 << self.word_tags()) - 1;
-            if let Found::Tag(tag) = self.take_in(hinted, mask, hint - first) {
+            if let Some(tag) = self.take_in(hinted, mask, hint - first) {
                 return Some(tag);
             }
         }
@@ -115,10 +117,10 @@ impl<P: Platform> Bitmap<P> {
         let start = ((hint >> self.shift) as usize).clamp(words.start, words.end - 1);
         let mut first_bit = hint & (self.word_tags() - 1);
         for word in (start..words.end).chain(words.start..start) {
-            match self.take_in(word, self.mask(word, &range), first_bit) {
-                Found::Tag(tag) => return Some(tag),
-                Found::Full | Found::Waited => first_bit = 0,
+            if let Some(tag) = self.take_in(word, self.mask(word, &range), first_bit) {
+                return Some(tag);
             }
+            first_bit = 0;
         }
         None
     }
@@ -129,29 +131,17 @@ impl<P: Platform> Bitmap<P> {
         if range.is_empty() {
             return None;
         }
-        for word in self.words_of(&range) {
+        self.words_of(&range).find_map(|word| {
             let mask = self.mask(word, &range);
-            let mut seen = self.words[word].fetch_or(WAITED, AcqRel);
-            loop {
-                let free = !seen & mask;
-                if free == 0 {
-                    break;
-                }
-                let bit = free.trailing_zeros();
-                // Acquire as in `take_in`.
-                seen = self.words[word].fetch_or(1 << bit, Acquire);
-                if seen & (1 << bit) == 0 {
-                    return Some(((word as u32) << self.shift) + bit);
-                }
-            }
-        }
-        None
+            let seen = self.words[word].fetch_or(WAITED, AcqRel);
+            self.claim(word, seen, |seen| !seen & mask, 0)
+        })
     }
 
     /// Gives `tag` back. True if a port waits for a tag of its word.
     ///
     /// # Panics
-    /// Where the tag was not taken: that is a bug of ours.
+    /// If the tag was not taken: that is a bug of ours.
     #[inline]
     pub(super) fn put(&self, tag: u32) -> bool {
         let bit = 1 << (tag & (self.word_tags() - 1));

@@ -3,10 +3,9 @@
 
 use std::sync::Arc;
 
-use coreshard_platform::{DataCell, Platform, ThreadHandle, ThreadSpec};
+use coreshard_platform::{DataCell, Loom, LoomCell, Platform, ThreadHandle, ThreadSpec};
 
 use super::{TagPolicy, TagPort, TagSet, TagSetSpec};
-use coreshard_platform::{Loom, LoomCell};
 
 struct Owned(Vec<LoomCell<u32>>);
 

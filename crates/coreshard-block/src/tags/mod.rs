@@ -12,16 +12,12 @@
 mod bitmap;
 #[cfg(all(test, loom))]
 mod loom_tests;
-mod number;
 mod policy;
 mod port;
-mod registry;
 mod set;
-mod spec;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
 pub use policy::{ParseTagPolicyError, TagPolicy};
 pub use port::{Tag, TagPort};
-pub use set::{TagSet, TagUser};
-pub use spec::{MAX_RESERVED_TAGS, MAX_TAGS, TagSetError, TagSetSpec};
+pub use set::{MAX_RESERVED_TAGS, MAX_TAGS, TagSet, TagSetError, TagSetSpec, TagUser};

@@ -1,15 +1,16 @@
-//! The ladder of shared-tag accounting, and the shares that each rung gives.
+//! How shared tags are accounted, and the shares that each policy gives.
 
 use std::fmt;
 use std::ops::Range;
 use std::str::FromStr;
 
+use coreshard_topology::ParseNameError;
 use coreshard_topology::input::quoted;
 
 /// No active user's limit is below this, as in Linux' `hctx_may_queue` (block/blk-mq.h).
 pub(super) const MIN_SHARE: u32 = if cfg!(loom) { 1 } else { 4 };
 
-/// How tags that several devices share are accounted to them: a ladder, the oldest rung first.
+/// How tags that several devices share are accounted to them, the oldest variant first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum TagPolicy {
@@ -31,7 +32,7 @@ pub enum TagPolicy {
 }
 
 impl TagPolicy {
-    /// All rungs, the oldest first; the windowed one with half of its tags common.
+    /// All variants, the oldest first; the windowed one with half of its tags common.
     pub const ALL: [Self; 4] =
         [Self::Packed, Self::Padded, Self::Windowed { shared_pct: 50 }, Self::None];
 
@@ -61,26 +62,7 @@ impl fmt::Display for TagPolicy {
 }
 
 /// Why a text is no [`TagPolicy`].
-#[derive(Clone, PartialEq, Eq)]
-pub struct ParseTagPolicyError {
-    /// As it is shown: in quotes, shortened.
-    given: String,
-}
-
-impl fmt::Display for ParseTagPolicyError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} is no tag policy; there are packed, padded, windowed:PERCENT (0 to 100, of the \
-             tags that are common) and none",
-            self.given
-        )
-    }
-}
-
-coreshard_topology::readable_debug!(ParseTagPolicyError);
-
-impl std::error::Error for ParseTagPolicyError {}
+pub type ParseTagPolicyError = ParseNameError;
 
 impl FromStr for TagPolicy {
     type Err = ParseTagPolicyError;
@@ -97,7 +79,13 @@ impl FromStr for TagPolicy {
                 .filter(|pct| *pct <= 100)
                 .map(|shared_pct| Self::Windowed { shared_pct }),
         }
-        .ok_or_else(|| ParseTagPolicyError { given: quoted(text).to_string() })
+        .ok_or_else(|| {
+            ParseNameError::new(format!(
+                "{} is no tag policy; there are packed, padded, windowed:PERCENT (0 to 100, of the \
+                 tags that are common) and none",
+                quoted(text)
+            ))
+        })
     }
 }
 

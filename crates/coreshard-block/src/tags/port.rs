@@ -7,11 +7,11 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use coreshard_platform::{AtomicInt, Lock, Parker, Platform};
 
-use super::number::next_number;
 use super::policy::{TagPolicy, Window};
-use super::registry::{COUNT_WAITED, PortLine, SharedUserState, Waiter, wake};
-use super::set::{TagSet, TagUser};
-use super::spec::{MAX_RESERVED_TAGS, MAX_TAGS};
+use super::set::{
+    COUNT_WAITED, MAX_RESERVED_TAGS, MAX_TAGS, PortLine, SharedUserState, TagSet, TagUser, Waiter,
+    next_number, wake,
+};
 
 /// A tag's number lies in so many lower bits; all numbers of a set do, reserved ones included.
 const NUMBER_BITS: u32 = 21;
@@ -121,7 +121,7 @@ impl<P: Platform> TagUser<P> {
 }
 
 impl<P: Platform> TagPort<P> {
-    /// A free tag that this user may have now. `None` also where others wait for it: whoever
+    /// A free tag that this user may have now. `None` also if others wait for it: whoever
     /// wants to wait with them calls [`enlist`](Self::enlist) or [`wait`](Self::wait).
     #[inline]
     pub fn get(&mut self) -> Option<Tag> {
@@ -181,7 +181,7 @@ impl<P: Platform> TagPort<P> {
     /// Gives a tag back, or on to a waiter.
     ///
     /// # Panics
-    /// Where the tag was taken through another port, of this set or of another one. Then nothing is
+    /// If the tag was taken through another port, of this set or of another one. Then nothing is
     /// given back.
     #[inline]
     pub fn put(&mut self, tag: Tag) {
@@ -288,6 +288,11 @@ impl<P: Platform> TagPort<P> {
     pub fn held(&self) -> u32 {
         self.line.held.load(Relaxed)
     }
+
+    /// True in a process that was forked from the one that made it: nothing of it may be used there.
+    pub(crate) fn is_forked(&self) -> bool {
+        self.set.is_forked()
+    }
 }
 
 #[cold]
@@ -300,13 +305,6 @@ fn wrong_port(tag: &Tag, id: PortId, set: u32) -> ! {
         tag.port(),
         id.port(),
     )
-}
-
-impl<P: Platform> TagPort<P> {
-    /// True in a process that was forked from the one that made it: nothing of it may be used there.
-    pub(crate) fn is_forked(&self) -> bool {
-        self.set.is_forked()
-    }
 }
 
 impl<P: Platform> Drop for TagPort<P> {

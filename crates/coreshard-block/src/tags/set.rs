@@ -2,20 +2,19 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::num::NonZeroU64;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::time::Duration;
 
-use coreshard_platform::{AtomicInt, Lock, Padded, Placement, Platform};
+use coreshard_platform::{
+    AtomicInt, Lock, NodeMemoryError, Padded, Parker, Placement, Platform, Time, fields, user,
+};
 use coreshard_topology::NodeId;
 
 use super::bitmap::Bitmap;
-use super::number::next_number;
 use super::policy::{MIN_SHARE, TagPolicy, Window};
-use super::registry::{
-    COUNT_WAITED, PortLine, Registry, SharedUserState, UserEntry, UserLine, UserState, is_active,
-    wake,
-};
-use super::spec::{ErrorKind, MAX_RESERVED_TAGS, MAX_TAGS, TagSetError, TagSetSpec};
 use crate::node_slice::NodeSlice;
 
 /// A set of tags that devices share: `depth` ordinary ones, numbered from 0, and reserved ones
@@ -59,14 +58,9 @@ impl<P: Platform> TagSet<P> {
     /// A set with all tags free.
     ///
     /// # Errors
-    /// Where `depth` or `reserved` are out of range, or there is no memory.
+    /// If `depth` or `reserved` are out of range, or there is no memory.
     pub fn new(spec: TagSetSpec) -> Result<Self, TagSetError> {
-        if !(1..=MAX_TAGS).contains(&spec.depth) {
-            return Err(TagSetError { kind: ErrorKind::Depth(spec.depth) });
-        }
-        if spec.reserved > MAX_RESERVED_TAGS {
-            return Err(TagSetError { kind: ErrorKind::Reserved(spec.reserved) });
-        }
+        spec.check()?;
         let registry =
             Registry { users: Vec::new(), waiters: VecDeque::new(), scanned_at: P::now() };
         Ok(Self {
@@ -102,7 +96,7 @@ impl<P: Platform> TagSet<P> {
     /// A new user, idle until it takes its first tag.
     ///
     /// # Errors
-    /// Where there is no memory.
+    /// If there is no memory.
     pub fn add_user(self: &Arc<Self>) -> Result<TagUser<P>, TagSetError> {
         self.add_user_on(self.spec.node)
     }
@@ -110,7 +104,7 @@ impl<P: Platform> TagSet<P> {
     /// As [`add_user`](Self::add_user), with its line on `node`.
     ///
     /// # Errors
-    /// Where there is no memory.
+    /// If there is no memory.
     pub fn add_user_on(self: &Arc<Self>, node: Option<NodeId>) -> Result<TagUser<P>, TagSetError> {
         let make = |_| UserState {
             line: Padded::new(UserLine {
@@ -162,12 +156,12 @@ impl<P: Platform> TagSet<P> {
         wake(woken);
     }
 
-    /// Recomputes what each active user may have.
     /// True in a process that was forked from the one that made it: the lock may be held by nobody who is here.
     pub(super) fn is_forked(&self) -> bool {
         P::process_generation() != self.process_generation
     }
 
+    /// Recomputes what each active user may have.
     fn share_out(&self, registry: &Registry<P>) {
         let active = || registry.users.iter().filter(|user| is_active(user));
         let users = active().count().max(1) as u32;
@@ -319,4 +313,192 @@ impl<P: Platform> fmt::Debug for TagUser<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TagUser").field("index", &self.index).finish()
     }
+}
+
+/// The most tags of a set.
+pub const MAX_TAGS: u32 = 1 << 20;
+/// The most reserved tags of a set.
+pub const MAX_RESERVED_TAGS: u32 = 63;
+
+/// What a [`TagSet`](crate::TagSet) is to be.
+///
+/// Write `..TagSetSpec::default()` after the fields that differ: there may be more of them in a later version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TagSetSpec {
+    /// Tags for ordinary requests, 1 to [`MAX_TAGS`]. Default: 64.
+    pub depth: u32,
+    /// Further tags for requests that may not wait for others, such as a flush before power-off; at
+    /// most [`MAX_RESERVED_TAGS`]. Default: 1.
+    pub reserved: u32,
+    /// How tags are accounted to users. Default: [`TagPolicy::default`].
+    pub policy: TagPolicy,
+    /// How many threads will take tags, as far as is known: the bitmap has at least as many words,
+    /// if there are as many tags. Default: 1.
+    pub threads: u32,
+    /// The node that the bitmap is to lie on. Default: any.
+    pub node: Option<NodeId>,
+    /// How long a user without a tag keeps its share, while others are short of tags. Default: 5 s.
+    pub grace: Duration,
+}
+
+impl Default for TagSetSpec {
+    fn default() -> Self {
+        Self {
+            depth: 64,
+            reserved: 1,
+            policy: TagPolicy::default(),
+            threads: 1,
+            node: None,
+            grace: Duration::from_secs(5),
+        }
+    }
+}
+
+/// Why there is no tag set.
+pub struct TagSetError {
+    text: String,
+    memory: Option<NodeMemoryError>,
+}
+
+impl TagSetSpec {
+    pub(super) fn check(&self) -> Result<(), TagSetError> {
+        let Self { depth, reserved, .. } = self;
+        let text = if !(1..=MAX_TAGS).contains(depth) {
+            format!("a tag set of depth {depth} was asked for; 1 to {MAX_TAGS} are possible")
+        } else if *reserved > MAX_RESERVED_TAGS {
+            format!(
+                "{reserved} reserved tags were asked for; at most {MAX_RESERVED_TAGS} are possible"
+            )
+        } else {
+            return Ok(());
+        };
+        Err(TagSetError { text, memory: None })
+    }
+}
+
+impl fmt::Display for TagSetError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+coreshard_topology::readable_debug!(TagSetError);
+
+impl std::error::Error for TagSetError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.memory.as_ref().map(|error| error as _)
+    }
+}
+
+impl From<NodeMemoryError> for TagSetError {
+    fn from(error: NodeMemoryError) -> Self {
+        Self { text: format!("no memory for a tag set: {error}"), memory: Some(error) }
+    }
+}
+
+/// Set in a user's count while a port of that user waits for the count to fall.
+pub(super) const COUNT_WAITED: u32 = 1 << 31;
+
+/// What every port of a user reads for each tag. The packed rung's count lies here, beside what is
+/// read, as that rung wants it.
+#[derive(Debug)]
+#[repr(C)]
+pub(super) struct UserLine<P: Platform> {
+    /// 1 while the user has a share of the tags.
+    pub(super) active: P::AtomicU32,
+    /// The most tags it may have, where they are counted.
+    pub(super) limit: P::AtomicU32,
+    /// Its slice, see `Window` in `policy.rs`.
+    pub(super) window: P::AtomicU64,
+    /// The packed rung's count of tags in use.
+    pub(super) count: P::AtomicU32,
+}
+fields!(UserLine<P: Platform> { active, limit, window, count });
+
+#[derive(Debug)]
+pub(super) struct UserState<P: Platform> {
+    pub(super) line: Padded<UserLine<P>>,
+    /// The padded rung's count.
+    pub(super) own_count: Padded<P::AtomicU32>,
+}
+
+impl<P: Platform> UserState<P> {
+    pub(super) fn count(&self, policy: TagPolicy) -> Option<&P::AtomicU32> {
+        match policy {
+            TagPolicy::Packed => Some(&self.line.count),
+            TagPolicy::Padded => Some(&self.own_count),
+            TagPolicy::Windowed { .. } | TagPolicy::None => None,
+        }
+    }
+}
+
+/// The user's state, on its node, as its ports share it.
+#[derive(Debug)]
+pub(super) struct SharedUserState<P: Platform>(pub(super) NodeSlice<UserState<P>>);
+
+impl<P: Platform> std::ops::Deref for SharedUserState<P> {
+    type Target = UserState<P>;
+    #[inline(always)]
+    fn deref(&self) -> &UserState<P> {
+        &self.0[0]
+    }
+}
+
+/// What others may see of a port.
+#[repr(align(128))]
+pub(super) struct PortLine<P: Platform> {
+    /// Tags that the port has. Written by its thread alone, without a locked instruction.
+    pub(super) held: P::AtomicU32,
+    /// Tags that it ever took, wrapping. As `held`.
+    pub(super) taken: P::AtomicU32,
+    /// A tag that was handed to the port while it waited, plus 1; else 0.
+    pub(super) grant: P::AtomicU32,
+    pub(super) parker: Parker<P>,
+    /// Called instead of the parker, where the port's thread waits for other things too.
+    pub(super) waker: Lock<P, Option<Arc<dyn Fn() + Send + Sync>>>,
+}
+
+pub(super) struct Waiter<P: Platform> {
+    pub(super) user: usize,
+    pub(super) port: Arc<PortLine<P>>,
+}
+
+pub(super) struct UserEntry<P: Platform> {
+    /// Its device is gone; another user may have the entry.
+    pub(super) gone: bool,
+    pub(super) shared: Arc<SharedUserState<P>>,
+    pub(super) ports: Vec<Arc<PortLine<P>>>,
+    /// The sum of its ports' `taken` at the last scan, and when it last changed.
+    pub(super) seen_taken: u32,
+    pub(super) changed_at: Time,
+}
+
+pub(super) struct Registry<P: Platform> {
+    pub(super) users: Vec<UserEntry<P>>,
+    pub(super) waiters: VecDeque<Waiter<P>>,
+    pub(super) scanned_at: Time,
+}
+
+pub(super) fn is_active<P: Platform>(user: &UserEntry<P>) -> bool {
+    user.shared.line.active.load(Acquire) != 0
+}
+
+pub(super) fn wake<P: Platform>(ports: Vec<Arc<PortLine<P>>>) {
+    for port in ports {
+        let waker = port.waker.lock().clone();
+        match waker {
+            // A panic of a waker is dropped: this thread has others to wake.
+            Some(waker) => drop(user::call(move || waker())),
+            None => {
+                port.parker.unpark();
+            }
+        }
+    }
+}
+
+/// A number that no other set or port of the process ever has. Not the platform's: nothing is decided by
+/// how large it is.
+pub(super) fn next_number() -> NonZeroU64 {
+    static NUMBERS: AtomicU64 = AtomicU64::new(1);
+    NonZeroU64::new(NUMBERS.fetch_add(1, Relaxed)).expect("fewer than 2⁶⁴ sets and ports were made")
 }

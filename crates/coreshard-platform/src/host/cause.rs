@@ -9,7 +9,7 @@ use std::path::Path;
 use coreshard_topology::{CpuSet, Topology, Usable};
 
 use super::cpu_mask::affinity_of;
-use super::limits::{CAP_SYS_NICE, has_capability, nice_of, soft_limit};
+use super::limits::{CAP_SYS_NICE, has_capability, nice_of, number, rt_runtime, soft_limit};
 use crate::{Policy, ThreadId};
 
 /// What the kernel's rules for a thread's policy and nice value depend on. `None` is for what could not be read.
@@ -33,7 +33,6 @@ struct Facts {
 impl Facts {
     fn of(ThreadId(thread): ThreadId) -> Self {
         let thread = thread as libc::pid_t;
-        let kernel = |name: &str| number(Path::new("/proc/sys/kernel").join(name).as_path());
         Self {
             has_sys_nice: has_capability(CAP_SYS_NICE),
             in_first_namespace: fs::read_to_string("/proc/self/uid_map")
@@ -44,14 +43,10 @@ impl Facts {
             nice: nice_of(thread),
             affinity: affinity_of(thread).ok(),
             online: online(),
-            rt_runtime: kernel("sched_rt_runtime_us").zip(kernel("sched_rt_period_us")),
+            rt_runtime: rt_runtime(),
             group_runtime: group_runtime(),
         }
     }
-}
-
-fn number(path: &Path) -> Option<i64> {
-    fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
 fn online() -> Option<CpuSet> {

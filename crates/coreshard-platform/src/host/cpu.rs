@@ -24,7 +24,7 @@ pub(super) fn current() -> CpuId {
 /// Fetches the line at `place` for writing. A prefetch never faults, whatever the address.
 #[inline(always)]
 pub(super) fn prefetch_write(place: *const u8) {
-    // Written out, since the compiler's intrinsic fetches for reading where it does not know
+    // Written out, since the compiler's intrinsic fetches for reading if it does not know
     // that the CPU has this one. x86-64 CPUs without it take it for a no-op.
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a prefetch has no effect but on caches, and does not fault.

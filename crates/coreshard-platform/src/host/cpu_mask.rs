@@ -39,7 +39,7 @@ pub(super) fn affinity_of(thread: libc::pid_t) -> Result<CpuSet, AffinityError> 
     }
 }
 
-/// Asks that a thread of this process run on `cpus` only. False where the kernel refuses, or one of
+/// Asks that a thread of this process run on `cpus` only. False if the kernel refuses, or one of
 /// them is beyond what is asked for without allocating.
 pub(super) fn set_affinity_of(thread: ThreadId, cpus: impl Iterator<Item = CpuId>) -> bool {
     let mut words = [0; MAX_CPUS_UNALLOCATED / WORD_BITS];

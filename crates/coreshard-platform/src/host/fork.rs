@@ -1,10 +1,10 @@
 //! fork(2) without exec: the child has one thread, and none of a runtime's workers.
 
 use std::cell::RefCell;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use super::{atfork, generation, locals, readers};
+use super::{generation, locals, readers};
 use crate::{ForkHook, LocalKey};
 
 /// Dead ones are thrown out whenever the list has doubled.
@@ -38,22 +38,20 @@ pub(super) fn hook(hook: Weak<dyn ForkHook>) {
     }
 }
 
-/// No `Once`, as in `generation.rs`: what hears of a fork twice does nothing the second time.
 pub(super) fn hear_of_forks() {
-    if !HEARS.load(Relaxed) {
+    generation::register_once(&HEARS, || {
         // Hooks find the child's generation and its readers as they are to be.
         generation::hear_of_forks();
         readers::hear_of_forks();
-        atfork::around(prepare, in_parent, in_child);
-        HEARS.store(true, Relaxed);
-    }
+        generation::around(prepare, in_parent, in_child);
+    });
 }
 
 fn lock() -> MutexGuard<'static, Hooks> {
     HOOKS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Before the fork: nobody changes the list until it is over.
+/// Before the fork: nobody changes the list until it has finished.
 extern "C" fn prepare() {
     if FORKING.with_borrow(Option::is_some) {
         return;

@@ -13,13 +13,15 @@
 #![allow(unsafe_code)]
 
 use std::mem::MaybeUninit;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use std::{fs, ptr};
 
 use coreshard_topology::CpuSet;
 
-use super::cpu_mask::{affinity_of, ask, set_affinity_of, words_of};
+use super::cpu_mask::{affinity_of, ask, words_of};
 use super::limits::nice_of;
 use crate::ThreadId;
 
@@ -35,7 +37,8 @@ static LAST: Mutex<Option<(u32, Instant, Arc<Inherited>)>> = Mutex::new(None);
 
 /// What the process has.
 pub(super) struct Inherited {
-    cpus: Option<CpuSet>,
+    /// As sched_setaffinity(2) takes them.
+    cpus: Option<Vec<u64>>,
     nice: Option<i32>,
     policy: Option<(i32, i32)>,
     blocked: Option<libc::sigset_t>,
@@ -54,7 +57,7 @@ pub(super) struct Legacy {
 impl Legacy {
     /// True if these are the CPUs that the process may run on.
     pub(super) fn has_cpus(&self, cpus: &CpuSet) -> bool {
-        self.of_process.cpus.as_ref() == Some(cpus)
+        self.of_process.cpus.as_ref() == Some(&words_of(cpus))
     }
 
     /// Gives it to the calling thread, which is new. `sets_cpus` and `sets_nice` say that it will get
@@ -66,16 +69,13 @@ impl Legacy {
     }
 }
 
-/// What a child process gets from the process, ready to be given by a child that must not allocate.
-pub(super) struct ForChild {
-    /// As sched_setaffinity(2) takes it.
-    cpus: Option<Vec<u64>>,
-    nice: Option<i32>,
-    policy: Option<(i32, i32)>,
-}
+impl Inherited {
+    /// What a child process gets.
+    pub(super) fn for_child() -> Arc<Self> {
+        Self::of_process().of_process
+    }
 
-impl ForChild {
-    /// Gives it to the calling thread. Async-signal-safe: makes system calls, and nothing else.
+    /// Gives CPUs, nice value and policy to the calling thread. Async-signal-safe: makes system calls, and nothing else.
     pub(super) fn apply(&self) {
         if let Some(policy) = self.policy {
             set_policy(policy);
@@ -85,17 +85,6 @@ impl ForChild {
         }
         if let Some(words) = &self.cpus {
             ask(ThreadId(0), words);
-        }
-    }
-}
-
-impl Inherited {
-    pub(super) fn for_child() -> ForChild {
-        let of_process = Self::of_process().of_process;
-        ForChild {
-            cpus: of_process.cpus.as_ref().map(words_of),
-            nice: of_process.nice,
-            policy: of_process.policy,
         }
     }
 
@@ -125,7 +114,7 @@ impl Inherited {
     fn look(process: libc::pid_t, is_main: bool) -> Self {
         let policy = policy_of(process);
         Self {
-            cpus: affinity_of(process).ok(),
+            cpus: affinity_words(process),
             nice: nice_of(process).map(|nice| match policy {
                 Some((policy, _)) if is_reset(policy) => nice.max(0),
                 _ => nice,
@@ -163,11 +152,11 @@ impl Inherited {
         {
             set_nice(nice);
         }
-        if let Some(cpus) = self.cpus.as_ref().filter(|_| !sets_cpus)
-            && affinity_of(CALLER).ok().as_ref() != Some(cpus)
+        if let Some(words) = self.cpus.as_ref().filter(|_| !sets_cpus)
+            && affinity_words(CALLER).as_ref() != Some(words)
         {
             // Refused, it keeps its creator's.
-            set_affinity_of(ThreadId(0), cpus.iter());
+            ask(ThreadId(0), words);
         }
         if let Some(slack) = self.timer_slack
             && timer_slack() != Some(slack)
@@ -178,7 +167,7 @@ impl Inherited {
     }
 }
 
-/// Gives the calling thread a policy and its fixed priority, where that is allowed.
+/// Gives the calling thread a policy and its fixed priority, if that is allowed.
 fn set_policy((policy, priority): (i32, i32)) {
     // The raw call, which every C library leaves to the kernel; its parameter is one integer.
     // SAFETY: the parameter is live.
@@ -187,7 +176,7 @@ fn set_policy((policy, priority): (i32, i32)) {
     }
 }
 
-/// Gives the calling thread a nice value, where that is allowed.
+/// Gives the calling thread a nice value, if that is allowed.
 fn set_nice(nice: i32) {
     // SAFETY: plain integers.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, CALLER as libc::id_t, nice) };
@@ -210,6 +199,10 @@ fn policy_of(thread: libc::pid_t) -> Option<(i32, i32)> {
         (policy >= 0 && libc::syscall(libc::SYS_sched_getparam, thread, &raw mut priority) == 0)
             .then_some((policy as i32, priority))
     }
+}
+
+fn affinity_words(thread: libc::pid_t) -> Option<Vec<u64>> {
+    affinity_of(thread).ok().as_ref().map(words_of)
 }
 
 fn blocked_here() -> Option<libc::sigset_t> {
@@ -263,9 +256,58 @@ fn timer_slack_of_main() -> Option<u64> {
     fs::read_to_string("/proc/self/timerslack_ns").ok()?.trim().parse().ok()
 }
 
+/// Starts child processes that are scheduled as the process is.
+///
+/// On Linux a child inherits the CPUs, nice value and scheduling policy of the *thread* that starts it. A
+/// worker of a strict queue may run on one CPU, a worker of a high-priority queue has nice −20, and a
+/// thread of a real-time executor is pinned: a compiler or a database that an item starts there would
+/// keep that for as long as it runs.
+///
+/// A `tokio::process::Command` is given it by its `as_std_mut`.
+///
+/// ```
+/// use std::process::Command;
+/// use coreshard_platform::ChildCommand;
+///
+/// let status = Command::new("true").inherit_from_process().status()?;
+/// assert!(status.success());
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub trait ChildCommand {
+    /// Gives the child the CPUs, nice value and scheduling policy that the process's main thread has at this
+    /// call, rather than those of the thread that starts it. The library's own threads begin with the
+    /// same values.
+    ///
+    /// A value that the kernel does not allow stays as it is inherited. Without CAP_SYS_NICE or
+    /// RLIMIT_NICE, a child of a worker with nice 10 keeps that.
+    ///
+    /// The child is made by fork(2) rather than by vfork(2), as with
+    /// [`pre_exec`](CommandExt::pre_exec), so that the call takes longer in a process with much memory.
+    fn inherit_from_process(&mut self) -> &mut Self;
+}
+
+impl ChildCommand for Command {
+    fn inherit_from_process(&mut self) -> &mut Self {
+        let attributes = Inherited::for_child();
+        // SAFETY: `apply` makes system calls only, and reads memory that was allocated here.
+        unsafe {
+            self.pre_exec(move || {
+                attributes.apply();
+                Ok(())
+            })
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc;
+
+    use coreshard_topology::CpuSet;
+    use testing::{Lack, skip};
+
     use super::*;
+    use crate::{Host, HostThread, Platform, Policy, RealTime, ThreadHandle, ThreadSpec};
 
     #[test]
     fn the_mask_is_read_from_the_status() {
@@ -280,5 +322,60 @@ mod tests {
         let process = Inherited::of_process().of_process;
         assert!(process.cpus.is_some() && process.nice.is_some() && process.policy.is_some());
         assert!(process.blocked.is_some());
+    }
+
+    /// A child's CPUs, nice value and policy, as /proc has them.
+    fn of_child(command: &mut Command) -> (String, String, String) {
+        let output = command.arg("/proc/self/status").arg("/proc/self/stat").output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        let cpus = text.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap();
+        // The fields after the program's name, which is in parentheses; the first of them is the third.
+        let fields: Vec<&str> = text.rsplit_once(')').unwrap().1.split_whitespace().collect();
+        (cpus.trim().to_owned(), fields[19 - 3].to_owned(), fields[41 - 3].to_owned())
+    }
+
+    /// The children of a thread that `start` starts: a plain one, and one that inherits from the process.
+    fn children<E>(
+        start: impl FnOnce(Box<dyn FnOnce() + Send>) -> Result<HostThread, E>,
+    ) -> Result<[(String, String, String); 2], E> {
+        let (say, hear) = mpsc::channel();
+        let body = move || {
+            let plain = of_child(&mut Command::new("cat"));
+            say.send([plain, of_child(Command::new("cat").inherit_from_process())]).unwrap();
+        };
+        start(Box::new(body))?.join();
+        Ok(hear.recv().unwrap())
+    }
+
+    #[test]
+    fn a_child_of_a_pinned_thread_has_the_process_s_cpus() {
+        let cpus = crate::affinity().unwrap();
+        let one: CpuSet = cpus.iter().take(1).collect();
+        let spec = ThreadSpec { affinity: Some(one.clone()), ..ThreadSpec::default() };
+        let [plain, restored] = children(|body| Host::spawn(spec, body)).unwrap();
+        assert_eq!((plain.0, restored.0), (one.to_string(), cpus.to_string()));
+    }
+
+    #[test]
+    fn a_child_of_a_worker_of_high_priority_has_the_process_s_nice_value() {
+        let of_process = of_child(&mut Command::new("cat"));
+        let spec = ThreadSpec { nice: Some(-20), ..ThreadSpec::default() };
+        match children(|body| Host::spawn(spec, body)) {
+            Ok([plain, restored]) => {
+                assert_eq!((plain.1.as_str(), restored), ("-20", of_process));
+            }
+            Err(error) => skip(Lack::Root, error),
+        }
+    }
+
+    #[test]
+    fn a_child_of_a_real_time_thread_has_the_process_s_policy() {
+        let cpus = crate::affinity().unwrap();
+        let one: CpuSet = cpus.iter().take(1).collect();
+        let spec = ThreadSpec { affinity: Some(one), ..ThreadSpec::default() };
+        match children(|body| Host::spawn_as(spec, Policy::Fifo(3), body)) {
+            Ok([_, restored]) => assert_eq!(restored, of_child(&mut Command::new("cat"))),
+            Err(error) => skip(Lack::Rt, error),
+        }
     }
 }

@@ -8,10 +8,8 @@ use crate::LocalKey;
 
 thread_local! {
     // Without a destructor: they can be asked for until the thread is gone, by users' destructors too.
-    static WORKER: Cell<*mut ()> = const { Cell::new(ptr::null_mut()) };
-    static EXECUTOR: Cell<*mut ()> = const { Cell::new(ptr::null_mut()) };
-    static CEILINGS: Cell<*mut ()> = const { Cell::new(ptr::null_mut()) };
-    static BUDGET: Cell<*mut ()> = const { Cell::new(ptr::null_mut()) };
+    static POINTERS: [Cell<*mut ()>; LocalKey::COUNT] =
+        const { [const { Cell::new(ptr::null_mut()) }; LocalKey::COUNT] };
 }
 
 thread_local! {
@@ -44,20 +42,10 @@ pub(super) fn at_thread_end(end: Box<dyn FnOnce()>) {
 
 #[inline(always)]
 pub(super) fn get(key: LocalKey) -> *mut () {
-    match key {
-        LocalKey::Worker => WORKER.get(),
-        LocalKey::Executor => EXECUTOR.get(),
-        LocalKey::Ceilings => CEILINGS.get(),
-        LocalKey::Budget => BUDGET.get(),
-    }
+    POINTERS.with(|pointers| pointers[key as usize].get())
 }
 
 #[inline(always)]
 pub(super) fn set(key: LocalKey, value: *mut ()) {
-    match key {
-        LocalKey::Worker => WORKER.set(value),
-        LocalKey::Executor => EXECUTOR.set(value),
-        LocalKey::Ceilings => CEILINGS.set(value),
-        LocalKey::Budget => BUDGET.set(value),
-    }
+    POINTERS.with(|pointers| pointers[key as usize].set(value));
 }

@@ -2,12 +2,11 @@
 #![allow(unsafe_code)]
 
 use std::cell::Cell;
-use std::hint;
-use std::ptr;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, compiler_fence, fence};
+use std::{hint, ptr};
 
-use super::{atfork, generation};
+use super::generation;
 use crate::Padded;
 use crate::reading::Sections;
 
@@ -129,7 +128,7 @@ fn readers() -> impl Iterator<Item = &'static Padded<Reader>> {
     std::iter::successors(at(FIRST.load(Acquire)), move |reader| at(reader.next))
 }
 
-/// True if every section that began before this call has ended. False where that cannot be told: a thread
+/// True if every section that began before this call has ended. False if that cannot be told: a thread
 /// is in one for long, or the kernel has no membarrier(2) for us.
 ///
 /// A thread whose reader is not in the list yet, or is nobody's, has not begun its section when the barrier
@@ -164,12 +163,8 @@ fn barrier_on_all_cpus() -> bool {
         || (membarrier(REGISTER_PRIVATE_EXPEDITED) && membarrier(PRIVATE_EXPEDITED))
 }
 
-/// No `Once`, as in `generation.rs`: to hear of a fork twice is nothing.
 pub(super) fn hear_of_forks() {
-    if !HEARS.load(Relaxed) {
-        atfork::in_child(forked);
-        HEARS.store(true, Relaxed);
-    }
+    generation::register_once(&HEARS, || generation::in_child(forked));
 }
 
 /// In the child of a fork, on its only thread: the others' readers are nobody's any more.

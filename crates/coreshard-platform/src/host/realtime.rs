@@ -2,18 +2,17 @@
 #![allow(unsafe_code)]
 
 use std::cell::Cell;
-use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Release};
-use std::sync::mpsc;
-use std::sync::{Mutex, Once, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU32};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
-use std::{fs, io, ptr};
+use std::{io, ptr};
 
-use super::limits::{CAP_IPC_LOCK, CAP_SYS_NICE, field_of, has_capability, soft_limit};
-use super::{Host, HostThread, cause, cpu, thread};
+use super::limits::{CAP_IPC_LOCK, CAP_SYS_NICE, field_of, has_capability, rt_runtime, soft_limit};
+use super::{Host, HostThread, cause, cpu, generation, thread};
 use crate::{
     InheritError, LockedMemory, MemoryLockError, Policy, PolicyError, RealTime, RealTimeLimits,
-    SpawnError, ThreadHandle, ThreadId, ThreadSpec, Throttle, Time,
+    SpawnError, ThreadId, ThreadSpec, Throttle, Time,
 };
 
 const SCHED_DEADLINE: u32 = 6;
@@ -21,7 +20,7 @@ const SCHED_FLAG_RESET_ON_FORK: u64 = 1;
 /// futex(2), since Linux 5.14: like FUTEX_LOCK_PI, with the monotonic clock.
 const FUTEX_LOCK_PI2: i32 = 13;
 
-/// How much of a new thread's stack is used once, where it cannot be asked for: less than any stack.
+/// How much of a new thread's stack is used once, if it cannot be asked for: less than any stack.
 const FALLBACK_BYTES: usize = 16 << 10;
 
 /// sched_setattr(2).
@@ -126,11 +125,8 @@ fn status_bytes(key: &str) -> u64 {
 }
 
 fn throttle() -> Option<Throttle> {
-    let number = |name: &str| -> Option<i64> {
-        fs::read_to_string(format!("/proc/sys/kernel/{name}")).ok()?.trim().parse().ok()
-    };
-    let runtime = u64::try_from(number("sched_rt_runtime_us")?).ok()?;
-    let period = u64::try_from(number("sched_rt_period_us")?).ok()?;
+    let (runtime, period) = rt_runtime()?;
+    let [runtime, period] = [u64::try_from(runtime).ok()?, u64::try_from(period).ok()?];
     let [runtime, period] = [runtime, period].map(Duration::from_micros);
     (runtime < period).then_some(Throttle { runtime, period })
 }
@@ -187,11 +183,8 @@ extern "C" fn forget_holder() {
 
 #[cold]
 fn learn_holder() -> u32 {
-    static AFTER_FORK: Once = Once::new();
-    // SAFETY: the handler writes a constant-initialised thread-local of the thread that forked.
-    AFTER_FORK.call_once(|| unsafe {
-        libc::pthread_atfork(None, None, Some(forget_holder));
-    });
+    static HEARS: AtomicBool = AtomicBool::new(false);
+    generation::register_once(&HEARS, || generation::in_child(forget_holder));
     let ThreadId(id) = cpu::this_thread();
     HOLDER.set(id);
     id
@@ -249,30 +242,17 @@ impl RealTime for Host {
         policy: Policy,
         body: Box<dyn FnOnce() + Send>,
     ) -> Result<HostThread, SpawnError> {
-        let name = spec.name.clone();
-        let (report, outcome) = mpsc::sync_channel(1);
-        let prepared = move || {
-            let set = set_policy(0, policy, true);
-            let ready = set.is_ok();
+        let prepare = move || {
+            set_policy(0, policy, true).map_err(|error| {
+                let reason = std::error::Error::source(&error);
+                let reason = reason.and_then(|it| it.downcast_ref::<io::Error>());
+                let kind = reason.map_or(io::ErrorKind::Other, io::Error::kind);
+                io::Error::new(kind, error)
+            })?;
             prefault_stack();
-            // The creator waits for this message, so the channel is open.
-            drop(report.send(set));
-            if ready {
-                body();
-            }
+            Ok(())
         };
-        let thread = thread::spawn(spec, Box::new(prepared))?;
-        match outcome.recv() {
-            Ok(Ok(())) => Ok(thread),
-            Ok(Err(error)) => {
-                thread.join();
-                let kind = error_kind(&error);
-                Err(SpawnError::refused(name, io::Error::new(kind, error)))
-            }
-            Err(mpsc::RecvError) => {
-                Err(SpawnError::refused(name, io::Error::other("it ended at its start")))
-            }
-        }
+        thread::spawn_prepared(spec, Some(Box::new(prepare)), body)
     }
 
     fn set_policy(ThreadId(thread): ThreadId, policy: Policy) -> Result<(), PolicyError> {
@@ -377,11 +357,6 @@ impl RealTime for Host {
         };
         usage.ru_minflt.unsigned_abs() + usage.ru_majflt.unsigned_abs()
     }
-}
-
-fn error_kind(error: &PolicyError) -> io::ErrorKind {
-    let reason = std::error::Error::source(error).and_then(|it| it.downcast_ref::<io::Error>());
-    reason.map_or(io::ErrorKind::Other, io::Error::kind)
 }
 
 #[cfg(test)]

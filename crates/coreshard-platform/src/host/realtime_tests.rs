@@ -1,12 +1,12 @@
 //! These hold with privilege and without: a thread drops what this process may have.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
+use std::sync::{Arc, mpsc};
 
 use testing::{Lack, NEVER, skip};
 
 use super::*;
-use crate::Platform;
+use crate::{Platform, ThreadHandle};
 
 /// Runs `body` on a thread without CAP_SYS_NICE and CAP_IPC_LOCK.
 fn unprivileged<R: Send + 'static>(body: impl FnOnce() -> R + Send + 'static) -> R {

@@ -5,12 +5,14 @@
 use std::io;
 use std::sync::mpsc;
 
-use super::affinity::set_affinity;
+use coreshard_topology::CpuSet;
+
 use super::cause;
+use super::cpu_mask::{affinity_of, ask, words_of};
 use super::inherited::Inherited;
-use super::limits::nice_of;
-use crate::platform::errors::SpawnErrorKind;
-use crate::{SpawnError, ThreadHandle, ThreadSpec};
+use super::limits::{nice_of, soft_limit};
+use crate::platform::errors::SpawnFailure;
+use crate::{AffinityError, SpawnError, ThreadHandle, ThreadId, ThreadSpec};
 
 /// A thread of this process.
 #[derive(Debug)]
@@ -27,50 +29,61 @@ pub(super) fn spawn(
     spec: ThreadSpec,
     body: Box<dyn FnOnce() + Send>,
 ) -> Result<HostThread, SpawnError> {
+    spawn_prepared(spec, None, body)
+}
+
+/// The last step of a thread before its body.
+pub(super) type Prepare = Box<dyn FnOnce() -> Result<(), SpawnFailure> + Send>;
+
+/// As [`spawn`]; the thread takes a further step before its body, whose failure is the start's.
+pub(super) fn spawn_prepared(
+    spec: ThreadSpec,
+    prepare: Option<Prepare>,
+    body: Box<dyn FnOnce() + Send>,
+) -> Result<HostThread, SpawnError> {
     let ThreadSpec { mut name, affinity, nice, stack_bytes } = spec;
     name.retain(|letter| letter != '\0');
-    let fail = |kind| SpawnError::new(name.clone(), kind);
+    let fail = |failure| SpawnError::new(name.clone(), failure);
+    let failed = |error: io::Error| fail(error.into());
     let mut builder = std::thread::Builder::new().name(name.clone());
     if let Some(bytes) = stack_bytes {
         builder = builder.stack_size(bytes);
     }
-    has_room_for(stack_bytes.unwrap_or(STACK_BYTES))
-        .map_err(|error| fail(SpawnErrorKind::Create(error)))?;
+    has_room_for(stack_bytes.unwrap_or(STACK_BYTES)).map_err(failed)?;
     let process = Inherited::of_process();
-    // What it has from the process needs nothing that could fail, and nobody to wait for it.
+    // What it has from the process needs nothing that could fail, so the creator does not wait for it.
     let affinity = affinity.filter(|cpus| !process.has_cpus(cpus));
-    if affinity.is_none() && nice.is_none() {
+    if affinity.is_none() && nice.is_none() && prepare.is_none() {
         let thread = builder.spawn(move || {
             process.give(false, false);
             body();
         });
-        return match thread {
-            Ok(thread) => Ok(HostThread(thread)),
-            Err(error) => Err(fail(SpawnErrorKind::Create(error))),
-        };
+        return thread.map(HostThread).map_err(failed);
     }
     let (report, outcome) = mpsc::sync_channel(1);
-    let thread = builder
-        .spawn(move || {
-            process.give(affinity.is_some(), nice.is_some());
-            let prepared = prepare(affinity.as_ref(), nice);
-            let ready = prepared.is_ok();
-            // The creator waits for this message, so the channel is open.
-            drop(report.send(prepared));
-            if ready {
-                body();
-            }
-        })
-        .map_err(|error| fail(SpawnErrorKind::Create(error)))?;
+    let set_up = move || {
+        process.give(affinity.is_some(), nice.is_some());
+        affinity.as_ref().map_or(Ok(()), set_affinity)?;
+        nice.map_or(Ok(()), set_nice)?;
+        prepare.map_or(Ok(()), |prepare| prepare())
+    };
+    let thread = builder.spawn(move || {
+        let prepared = set_up();
+        let ready = prepared.is_ok();
+        // The creator waits for this message, so the channel is open.
+        drop(report.send(prepared));
+        if ready {
+            body();
+        }
+    });
+    let thread = thread.map_err(failed)?;
     match outcome.recv() {
         Ok(Ok(())) => Ok(HostThread(thread)),
-        Ok(Err(kind)) => {
+        Ok(Err(failure)) => {
             drop(thread.join());
-            Err(fail(kind))
+            Err(fail(failure))
         }
-        Err(mpsc::RecvError) => {
-            Err(fail(SpawnErrorKind::Create(io::Error::other("it ended at its start"))))
-        }
+        Err(mpsc::RecvError) => Err(failed(io::Error::other("it ended at its start"))),
     }
 }
 
@@ -87,7 +100,7 @@ const BESIDE_STACK_BYTES: usize = 256 << 10;
 /// It is tried where the address space has a limit. Where it has none, a try would find room, and hold up all other threads
 /// that touch new memory.
 fn has_room_for(stack_bytes: usize) -> io::Result<()> {
-    if !is_address_space_limited() {
+    if soft_limit(libc::RLIMIT_AS).is_none() {
         return Ok(());
     }
     let bytes = stack_bytes.saturating_add(BESIDE_STACK_BYTES);
@@ -104,47 +117,52 @@ fn has_room_for(stack_bytes: usize) -> io::Result<()> {
     Ok(())
 }
 
-fn is_address_space_limited() -> bool {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the value is there to be filled.
-    let rc = unsafe { libc::getrlimit(libc::RLIMIT_AS, &raw mut limit) };
-    rc != 0 || limit.rlim_cur != libc::RLIM_INFINITY
-}
-
-fn prepare(
-    affinity: Option<&coreshard_topology::CpuSet>,
-    nice: Option<i8>,
-) -> Result<(), SpawnErrorKind> {
-    if let Some(cpus) = affinity {
-        set_affinity(cpus).map_err(SpawnErrorKind::Affinity)?;
-    }
-    if let Some(asked) = nice {
-        set_nice(asked)?;
-    }
-    Ok(())
-}
-
 /// On Linux, nice is a thread's own (setpriority(2), "C library/kernel differences").
-fn set_nice(asked: i8) -> Result<(), SpawnErrorKind> {
+fn set_nice(asked: i8) -> Result<(), SpawnFailure> {
     // SAFETY: plain system calls with integers; 0 means the calling thread.
     let rc = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, i32::from(asked)) };
     if rc != 0 {
         let error = io::Error::last_os_error();
         let cause = cause::of_nice(asked, error.raw_os_error());
-        return Err(SpawnErrorKind::Nice { asked, found: Err(error), cause });
+        return Err(SpawnFailure::nice_refused(asked, error, cause));
     }
-    let differs = |found| SpawnErrorKind::Nice { asked, found, cause: None };
     match nice_of(0) {
         Some(found) if found == i32::from(asked) => Ok(()),
-        Some(found) => Err(differs(Ok(found))),
-        None => Err(differs(Err(io::Error::last_os_error()))),
+        Some(found) => Err(SpawnFailure::nice_read_back(asked, found)),
+        None => Err(SpawnFailure::nice_refused(asked, io::Error::last_os_error(), None)),
     }
+}
+
+/// The CPUs that the calling thread may run on.
+///
+/// # Errors
+/// If the kernel does not say.
+pub fn affinity() -> Result<CpuSet, AffinityError> {
+    affinity_of(0)
+}
+
+/// Asks that the calling thread run on `cpus` only, and reads the answer back.
+///
+/// # Errors
+/// If the kernel refuses, or sets other CPUs than were asked for.
+pub fn set_affinity(cpus: &CpuSet) -> Result<(), AffinityError> {
+    const CALLER: ThreadId = ThreadId(0);
+    if !ask(CALLER, &words_of(cpus)) {
+        let error = io::Error::last_os_error();
+        return Err(AffinityError::refused(cpus.clone(), error).because(cause::of_affinity(cpus)));
+    }
+    let found = affinity()?;
+    if found == *cpus {
+        return Ok(());
+    }
+    Err(AffinityError::read_back(cpus, &found).because(cause::of_affinity(cpus)))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use coreshard_topology::{CpuId, CpuSet};
+
+    use super::*;
 
     #[test]
     fn a_thread_has_the_name_the_affinity_and_the_nice_value_asked_for() {
@@ -171,5 +189,30 @@ mod tests {
         let spec = ThreadSpec { name: "lost".into(), affinity: Some(absent), ..Default::default() };
         let error = spawn(spec, Box::new(|| panic!("must not run"))).unwrap_err().to_string();
         assert!(error.contains("\"lost\"") && error.contains("8000"), "{error}");
+    }
+
+    #[test]
+    fn an_affinity_is_set_and_read_back() {
+        std::thread::spawn(|| {
+            let all = affinity().unwrap();
+            let one: CpuSet = all.iter().take(1).collect();
+            set_affinity(&one).unwrap();
+            assert_eq!(affinity().unwrap(), one);
+            set_affinity(&all).unwrap();
+            assert_eq!(affinity().unwrap(), all);
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn a_cpu_that_does_not_exist_is_refused_and_named() {
+        std::thread::spawn(|| {
+            let absent: CpuSet = [CpuId(8_191)].into_iter().collect();
+            let error = set_affinity(&absent).unwrap_err().to_string();
+            assert!(error.contains("; CPUs 8191 are not online"), "{error}");
+        })
+        .join()
+        .unwrap();
     }
 }

@@ -1,4 +1,4 @@
-//! What a runtime may ask of a platform's atomics.
+//! A platform's atomics, and its cells of plain data, which a protocol and not the compiler keeps from being shared.
 
 use std::fmt::Debug;
 use std::sync::atomic::{self, Ordering};
@@ -25,7 +25,7 @@ pub trait AtomicInt<T: Copy>: Debug + Send + Sync {
     /// Writes `new` if the value is `current`; returns what was there either way.
     ///
     /// # Errors
-    /// The value found, where it was not `current`.
+    /// The value found, if it was not `current`.
     #[track_caller]
     fn compare_exchange(
         &self,
@@ -64,7 +64,7 @@ pub trait AtomicPointer<T>: Debug + Send + Sync {
     /// Writes `new` if the pointer is `current`; returns what was there either way.
     ///
     /// # Errors
-    /// The pointer found, where it was not `current`.
+    /// The pointer found, if it was not `current`.
     #[track_caller]
     fn compare_exchange(
         &self,
@@ -75,35 +75,57 @@ pub trait AtomicPointer<T>: Debug + Send + Sync {
     ) -> Result<*mut T, *mut T>;
 }
 
-macro_rules! native_atomic_int {
+/// A cell of plain data whose accesses a platform may watch.
+///
+/// On the host it is an [`UnsafeCell`](std::cell::UnsafeCell); a model checker's cell checks that no two accesses race,
+/// and a simulated machine's reports each access with its address and size.
+pub trait DataCell<T> {
+    /// A new cell that holds `value`.
+    fn new(value: T) -> Self;
+    /// Calls `read` with a pointer that is good for reads during the call.
+    #[track_caller]
+    fn with<R>(&self, read: impl FnOnce(*const T) -> R) -> R;
+    /// Calls `write` with a pointer that is good for reads and writes during the call.
+    #[track_caller]
+    fn with_mut<R>(&self, write: impl FnOnce(*mut T) -> R) -> R;
+}
+
+/// What integers and pointers have in common, by the standard library's type.
+macro_rules! native_value {
+    ($atomic:ty, $value:ty) => {
+        #[inline(always)]
+        fn new(value: $value) -> Self {
+            <$atomic>::new(value)
+        }
+        #[inline(always)]
+        fn load(&self, order: Ordering) -> $value {
+            <$atomic>::load(self, order)
+        }
+        #[inline(always)]
+        fn store(&self, value: $value, order: Ordering) {
+            <$atomic>::store(self, value, order);
+        }
+        #[inline(always)]
+        fn swap(&self, value: $value, order: Ordering) -> $value {
+            <$atomic>::swap(self, value, order)
+        }
+        #[inline(always)]
+        fn compare_exchange(
+            &self,
+            current: $value,
+            new: $value,
+            success: Ordering,
+            failure: Ordering,
+        ) -> Result<$value, $value> {
+            <$atomic>::compare_exchange(self, current, new, success, failure)
+        }
+    };
+}
+
+macro_rules! native_int {
     ($atomic:ty, $int:ty) => {
         impl AtomicInt<$int> for $atomic {
-            #[inline(always)]
-            fn new(value: $int) -> Self {
-                <$atomic>::new(value)
-            }
-            #[inline(always)]
-            fn load(&self, order: Ordering) -> $int {
-                <$atomic>::load(self, order)
-            }
-            #[inline(always)]
-            fn store(&self, value: $int, order: Ordering) {
-                <$atomic>::store(self, value, order);
-            }
-            #[inline(always)]
-            fn swap(&self, value: $int, order: Ordering) -> $int {
-                <$atomic>::swap(self, value, order)
-            }
-            #[inline(always)]
-            fn compare_exchange(
-                &self,
-                current: $int,
-                new: $int,
-                success: Ordering,
-                failure: Ordering,
-            ) -> Result<$int, $int> {
-                <$atomic>::compare_exchange(self, current, new, success, failure)
-            }
+            native_value!($atomic, $int);
             #[inline(always)]
             fn fetch_add(&self, value: $int, order: Ordering) -> $int {
                 <$atomic>::fetch_add(self, value, order)
@@ -124,35 +146,10 @@ macro_rules! native_atomic_int {
     };
 }
 
-native_atomic_int!(atomic::AtomicU8, u8);
-native_atomic_int!(atomic::AtomicU32, u32);
-native_atomic_int!(atomic::AtomicU64, u64);
+native_int!(atomic::AtomicU8, u8);
+native_int!(atomic::AtomicU32, u32);
+native_int!(atomic::AtomicU64, u64);
 
 impl<T> AtomicPointer<T> for atomic::AtomicPtr<T> {
-    #[inline(always)]
-    fn new(pointer: *mut T) -> Self {
-        Self::new(pointer)
-    }
-    #[inline(always)]
-    fn load(&self, order: Ordering) -> *mut T {
-        Self::load(self, order)
-    }
-    #[inline(always)]
-    fn store(&self, pointer: *mut T, order: Ordering) {
-        Self::store(self, pointer, order);
-    }
-    #[inline(always)]
-    fn swap(&self, pointer: *mut T, order: Ordering) -> *mut T {
-        Self::swap(self, pointer, order)
-    }
-    #[inline(always)]
-    fn compare_exchange(
-        &self,
-        current: *mut T,
-        new: *mut T,
-        success: Ordering,
-        failure: Ordering,
-    ) -> Result<*mut T, *mut T> {
-        Self::compare_exchange(self, current, new, success, failure)
-    }
+    native_value!(Self, *mut T);
 }

@@ -1,138 +1,185 @@
-//! Why a machine does not give a thread what was asked for.
+//! Why a machine does not give what was asked for.
 
+use std::error::Error;
 use std::{fmt, io};
 
 use coreshard_topology::CpuSet;
 
-/// Why an affinity could not be had.
-pub struct AffinityError {
-    asked: Option<CpuSet>,
-    kind: AffinityErrorKind,
-    cause: Option<String>,
+use super::thread::Policy;
+
+/// Defines an error: a sentence, and the kernel's reason, if it gave one.
+macro_rules! machine_error {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        pub struct $name {
+            text: String,
+            reason: Option<io::Error>,
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.text)
+            }
+        }
+
+        coreshard_topology::readable_debug!($name);
+
+        impl Error for $name {
+            fn source(&self) -> Option<&(dyn Error + 'static)> {
+                self.reason.as_ref().map(|reason| reason as _)
+            }
+        }
+    };
 }
 
-#[derive(Debug)]
-enum AffinityErrorKind {
-    Refused(io::Error),
-    ReadBack(CpuSet),
-}
+machine_error!(
+    /// Why an affinity could not be had.
+    AffinityError
+);
 
 impl AffinityError {
     /// An error for a platform that refuses `asked`.
     pub fn refused(asked: CpuSet, reason: io::Error) -> Self {
-        Self { asked: Some(asked), kind: AffinityErrorKind::Refused(reason), cause: None }
+        let text = format!("the kernel refused to let a thread run on CPUs {asked}: {reason}");
+        Self { text, reason: Some(reason) }
     }
 
-    /// Where the affinity that a thread has is not told.
+    /// The kernel does not say which affinity a thread has.
     pub(crate) fn not_told(reason: io::Error) -> Self {
-        Self { asked: None, kind: AffinityErrorKind::Refused(reason), cause: None }
+        let text = format!("the kernel does not tell a thread's affinity: {reason}");
+        Self { text, reason: Some(reason) }
     }
 
-    /// Where `found` was set in place of `asked`.
-    pub(crate) fn read_back(asked: CpuSet, found: CpuSet) -> Self {
-        Self { asked: Some(asked), kind: AffinityErrorKind::ReadBack(found), cause: None }
+    /// `found` was set in place of `asked`.
+    pub(crate) fn read_back(asked: &CpuSet, found: &CpuSet) -> Self {
+        let text = format!("a thread was to run on CPUs {asked}, but the kernel set {found}");
+        Self { text, reason: None }
     }
 
-    /// With a cause that was found out.
-    pub(crate) fn because(self, cause: Option<String>) -> Self {
-        Self { cause, ..self }
-    }
-}
-
-impl fmt::Display for AffinityError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (&self.asked, &self.kind) {
-            (Some(asked), AffinityErrorKind::Refused(error)) => {
-                write!(f, "the kernel refused to let a thread run on CPUs {asked}: {error}")?;
-            }
-            (None, AffinityErrorKind::Refused(error)) => {
-                write!(f, "the kernel does not tell a thread's affinity: {error}")?;
-            }
-            (asked, AffinityErrorKind::ReadBack(found)) => {
-                let asked = asked.as_ref().map(ToString::to_string).unwrap_or_default();
-                write!(f, "a thread was to run on CPUs {asked}, but the kernel set {found}")?;
-            }
-        }
-        self.cause.iter().try_for_each(|cause| write!(f, "; {cause}"))
+    /// Adds a cause that was found out.
+    pub(crate) fn because(mut self, cause: Option<String>) -> Self {
+        self.text.extend(cause.map(|cause| format!("; {cause}")));
+        self
     }
 }
 
-coreshard_topology::readable_debug!(AffinityError);
+machine_error!(
+    /// Why a thread cannot be scheduled as asked for.
+    PolicyError
+);
 
-impl std::error::Error for AffinityError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match &self.kind {
-            AffinityErrorKind::Refused(error) => Some(error),
-            AffinityErrorKind::ReadBack(_) => None,
-        }
+impl PolicyError {
+    /// The platform refused `asked`. `cause` is for a cause that was found out, and what would help; without one the
+    /// reason stands alone.
+    pub fn refused(asked: Policy, reason: io::Error, cause: Option<String>) -> Self {
+        let text = format!("{asked} was refused ({reason}){}", behind_colon(cause));
+        Self { text, reason: Some(reason) }
     }
+
+    /// The platform set another policy than the one asked for.
+    pub fn read_back(asked: Policy, found: Policy) -> Self {
+        let text = format!("{asked} was asked for, but the kernel set {found}");
+        Self { text, reason: None }
+    }
+}
+
+machine_error!(
+    /// Why memory cannot be locked.
+    MemoryLockError
+);
+
+impl MemoryLockError {
+    /// The platform refused. `cause` is for a cause that was found out, and what would help.
+    pub fn new(reason: io::Error, cause: Option<String>) -> Self {
+        let text = format!("memory cannot be locked ({reason}){}", behind_colon(cause));
+        Self { text, reason: Some(reason) }
+    }
+}
+
+machine_error!(
+    /// Why no memory could be had at all.
+    NodeMemoryError
+);
+
+impl NodeMemoryError {
+    /// An error for a platform that has no such memory.
+    pub fn new(bytes: usize, reason: io::Error) -> Self {
+        let text = format!("{bytes} bytes of memory cannot be mapped: {reason}");
+        Self { text, reason: Some(reason) }
+    }
+}
+
+fn behind_colon(cause: Option<String>) -> String {
+    cause.map(|cause| format!(": {cause}")).unwrap_or_default()
 }
 
 /// Why a thread could not be had as asked for.
 pub struct SpawnError {
     // Small where all goes well.
-    inner: Box<(String, SpawnErrorKind)>,
+    inner: Box<(String, SpawnFailure)>,
 }
 
-#[derive(Debug)]
-pub(crate) enum SpawnErrorKind {
-    Create(io::Error),
-    Affinity(AffinityError),
-    /// With a cause that was found out.
-    Nice {
-        asked: i8,
-        found: Result<i32, io::Error>,
-        cause: Option<String>,
-    },
+/// What went wrong at the start of a thread.
+pub(crate) struct SpawnFailure {
+    text: String,
+    source: Option<Box<dyn Error + Send + Sync>>,
+}
+
+impl SpawnFailure {
+    /// A nice value was refused; `cause` is for a cause that was found out.
+    pub(crate) fn nice_refused(asked: i8, reason: io::Error, cause: Option<String>) -> Self {
+        let text = format!("nice {asked} was refused ({reason}){}", behind_colon(cause));
+        Self { text, source: Some(Box::new(reason)) }
+    }
+
+    /// Another nice value was set than the one asked for.
+    pub(crate) fn nice_read_back(asked: i8, found: i32) -> Self {
+        let text = format!(
+            "nice {asked} was asked for, but the kernel set {found}; allowed are -20 to 19"
+        );
+        Self { text, source: None }
+    }
+}
+
+impl From<io::Error> for SpawnFailure {
+    fn from(error: io::Error) -> Self {
+        Self { text: error.to_string(), source: Some(Box::new(error)) }
+    }
+}
+
+impl From<AffinityError> for SpawnFailure {
+    fn from(error: AffinityError) -> Self {
+        Self { text: error.to_string(), source: Some(Box::new(error)) }
+    }
 }
 
 impl SpawnError {
-    pub(crate) fn new(thread: String, kind: SpawnErrorKind) -> Self {
-        Self { inner: Box::new((thread, kind)) }
+    pub(crate) fn new(thread: String, failure: SpawnFailure) -> Self {
+        Self { inner: Box::new((thread, failure)) }
     }
 
     /// An error for a platform that cannot make threads, or is told to behave so.
     pub fn refused(thread: impl Into<String>, reason: io::Error) -> Self {
-        Self::new(thread.into(), SpawnErrorKind::Create(reason))
+        Self::new(thread.into(), reason.into())
     }
 
     /// An error for a platform that cannot give a thread its affinity.
     pub fn affinity(thread: impl Into<String>, reason: AffinityError) -> Self {
-        Self::new(thread.into(), SpawnErrorKind::Affinity(reason))
+        Self::new(thread.into(), reason.into())
     }
 }
 
 impl fmt::Display for SpawnError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (thread, kind) = &*self.inner;
-        write!(f, "thread {thread:?} cannot be started: ")?;
-        match kind {
-            SpawnErrorKind::Create(error) => write!(f, "{error}"),
-            SpawnErrorKind::Affinity(error) => write!(f, "{error}"),
-            SpawnErrorKind::Nice { asked, found: Err(error), cause } => {
-                write!(f, "nice {asked} was refused ({error})")?;
-                cause.iter().try_for_each(|cause| write!(f, ": {cause}"))
-            }
-            SpawnErrorKind::Nice { asked, found: Ok(found), .. } => {
-                write!(
-                    f,
-                    "nice {asked} was asked for, but the kernel set {found}; allowed are -20 to 19"
-                )
-            }
-        }
+        let (thread, failure) = &*self.inner;
+        write!(f, "thread {thread:?} cannot be started: {}", failure.text)
     }
 }
 
 coreshard_topology::readable_debug!(SpawnError);
 
-impl std::error::Error for SpawnError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match &self.inner.1 {
-            SpawnErrorKind::Create(error) | SpawnErrorKind::Nice { found: Err(error), .. } => {
-                Some(error)
-            }
-            SpawnErrorKind::Affinity(error) => Some(error),
-            SpawnErrorKind::Nice { found: Ok(_), .. } => None,
-        }
+impl Error for SpawnError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.inner.1.source.as_deref().map(|source| source as _)
     }
 }

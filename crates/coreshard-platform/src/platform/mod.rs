@@ -4,8 +4,6 @@
 //! none of them.
 
 mod atomic;
-mod bytes;
-mod cell;
 pub(crate) mod errors;
 mod node_memory;
 #[expect(clippy::module_inception, reason = "the folder is the seam, the file its trait")]
@@ -14,15 +12,10 @@ mod realtime;
 mod thread;
 mod time;
 
-pub use atomic::{AtomicInt, AtomicPointer};
-pub use bytes::ByteAtomics;
-pub use cell::DataCell;
-pub use errors::{AffinityError, SpawnError};
-pub use node_memory::{NodeMemory, NodeMemoryError, Placement, ReleaseMemory};
-pub use platform::{ForkHook, Platform, WaitOutcome};
-pub use realtime::{
-    InheritError, LockedMemory, MemoryLockError, Policy, PolicyError, RealTime, RealTimeLimits,
-    Throttle,
-};
-pub use thread::{LocalKey, ThreadHandle, ThreadId, ThreadSpec, ThreadUsage};
+pub use atomic::{AtomicInt, AtomicPointer, DataCell};
+pub use errors::{AffinityError, MemoryLockError, NodeMemoryError, PolicyError, SpawnError};
+pub use node_memory::{NodeMemory, Placement, ReleaseMemory};
+pub use platform::{ByteAtomics, ForkHook, Platform, WaitOutcome};
+pub use realtime::{InheritError, LockedMemory, RealTime, RealTimeLimits, Throttle};
+pub use thread::{LocalKey, Policy, ThreadHandle, ThreadId, ThreadSpec, ThreadUsage};
 pub use time::Time;

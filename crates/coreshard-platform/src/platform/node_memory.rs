@@ -7,6 +7,8 @@ use std::{fmt, io};
 
 use coreshard_topology::NodeId;
 
+use super::errors::NodeMemoryError;
+
 /// Constants from mbind(2) and get_mempolicy(2). *Preferred*, not *bind*: a full node then gives
 /// memory elsewhere, which is told, instead of a process killed for want of memory.
 const MPOL_PREFERRED: libc::c_int = 1;
@@ -52,33 +54,6 @@ impl fmt::Display for Placement {
     }
 }
 
-/// Why no memory could be had at all.
-pub struct NodeMemoryError {
-    bytes: usize,
-    reason: io::Error,
-}
-
-impl NodeMemoryError {
-    /// An error for a platform that has no such memory.
-    pub fn new(bytes: usize, reason: io::Error) -> Self {
-        Self { bytes, reason }
-    }
-}
-
-impl fmt::Display for NodeMemoryError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} bytes of memory cannot be mapped: {}", self.bytes, self.reason)
-    }
-}
-
-coreshard_topology::readable_debug!(NodeMemoryError);
-
-impl std::error::Error for NodeMemoryError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.reason)
-    }
-}
-
 /// Gives memory of another platform back; see [`NodeMemory::adopt`].
 pub type ReleaseMemory = unsafe fn(start: NonNull<u8>, bytes: usize);
 
@@ -88,7 +63,7 @@ pub struct NodeMemory {
     start: NonNull<u8>,
     bytes: usize,
     placement: Placement,
-    /// How it is given back, where it is no mapping of the host's.
+    /// How it is given back, if it is no mapping of the host's.
     release: Option<ReleaseMemory>,
 }
 
@@ -102,13 +77,12 @@ impl NodeMemory {
     /// so that the kernel places it now, and asks where it came to lie.
     ///
     /// # Errors
-    /// Where the memory cannot be mapped. Being placed elsewhere is told by
+    /// If the memory cannot be mapped. Being placed elsewhere is told by
     /// [`NodeMemory::placement`].
     pub fn allocate(bytes: usize, node: Option<NodeId>) -> Result<Self, NodeMemoryError> {
         let page = page_bytes();
-        let rounded = bytes.max(1).checked_next_multiple_of(page).ok_or_else(|| {
-            NodeMemoryError { bytes, reason: io::Error::from_raw_os_error(libc::ENOMEM) }
-        })?;
+        let rounded = bytes.max(1).checked_next_multiple_of(page);
+        let rounded = rounded.ok_or_else(|| no_memory(bytes))?;
         // SAFETY: an anonymous mapping at an address of the kernel's choice touches no memory
         // that exists.
         let start = unsafe {
@@ -123,7 +97,7 @@ impl NodeMemory {
         };
         let start = match NonNull::new(start.cast::<u8>()) {
             Some(start) if start.as_ptr().cast() != libc::MAP_FAILED => start,
-            _ => return Err(NodeMemoryError { bytes, reason: io::Error::last_os_error() }),
+            _ => return Err(NodeMemoryError::new(bytes, io::Error::last_os_error())),
         };
         let mut memory =
             Self { start, bytes: rounded, placement: Placement::Unasked, release: None };
@@ -147,10 +121,9 @@ impl NodeMemory {
     /// allocator has something left.
     ///
     /// # Errors
-    /// Where the allocator has nothing left either.
+    /// If the allocator has nothing left either.
     pub fn on_heap(bytes: usize) -> Result<Self, NodeMemoryError> {
-        let error =
-            || NodeMemoryError { bytes, reason: io::Error::from_raw_os_error(libc::ENOMEM) };
+        let error = || no_memory(bytes);
         let rounded = bytes.max(1).checked_next_multiple_of(page_bytes()).ok_or_else(error)?;
         let layout = Layout::from_size_align(rounded, page_bytes()).map_err(|_| error())?;
         // SAFETY: the layout's size is not zero.
@@ -194,7 +167,7 @@ impl NodeMemory {
     }
 
     /// Gives the pages back to the system; from here on they read as zeros, and lie on the node
-    /// that was asked for when they are touched again. False where that cannot be done: then the
+    /// that was asked for when they are touched again. False if that cannot be done: then the
     /// memory is as it was.
     pub fn give_back_pages(&self) -> bool {
         if self.release.is_some() {
@@ -266,6 +239,10 @@ unsafe fn release_to_heap(start: NonNull<u8>, bytes: usize) {
         // SAFETY: by this function's contract.
         unsafe { alloc::dealloc(start.as_ptr(), layout) };
     }
+}
+
+fn no_memory(bytes: usize) -> NodeMemoryError {
+    NodeMemoryError::new(bytes, io::Error::from_raw_os_error(libc::ENOMEM))
 }
 
 fn page_bytes() -> usize {

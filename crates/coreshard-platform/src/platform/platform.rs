@@ -38,7 +38,7 @@ pub trait Platform: fmt::Debug + Sized + Send + Sync + 'static {
     /// Starts a thread and returns when it runs with all that `spec` asks for, read back.
     ///
     /// # Errors
-    /// Where the thread cannot be made, or its affinity or nice value cannot be had: then no
+    /// If the thread cannot be made, or its affinity or nice value cannot be had: then no
     /// thread is left behind.
     fn spawn(spec: ThreadSpec, body: Box<dyn FnOnce() + Send>) -> Result<Self::Thread, SpawnError>;
 
@@ -88,7 +88,7 @@ pub trait Platform: fmt::Debug + Sized + Send + Sync + 'static {
     /// Asks that the calling thread run on `cpus` only, and reads the answer back.
     ///
     /// # Errors
-    /// Where the machine refuses, or answers with other CPUs than were asked for.
+    /// If the machine refuses, or answers with other CPUs than were asked for.
     fn set_affinity(cpus: &CpuSet) -> Result<(), AffinityError>;
 
     /// Asks that another thread of this process run on `cpus` only. Allocates nothing. False where
@@ -106,10 +106,10 @@ pub trait Platform: fmt::Debug + Sized + Send + Sync + 'static {
         None
     }
 
-    /// Memory on `node`, zeroed and touched, or anywhere where the node is unknown.
+    /// Memory on `node`, zeroed and touched, or anywhere if the node is unknown.
     ///
     /// # Errors
-    /// Where no memory can be had at all. Memory that is there but not on the node is no error:
+    /// If no memory can be had at all. Memory that is there but not on the node is no error:
     /// [`NodeMemory::placement`] says what was reached.
     fn allocate(bytes: usize, node: Option<NodeId>) -> Result<NodeMemory, NodeMemoryError>;
 
@@ -161,14 +161,14 @@ pub trait Platform: fmt::Debug + Sized + Send + Sync + 'static {
         ThreadId(0)
     }
 
-    /// The CPU time that a thread of this process has used so far; `None` where the thread is
+    /// The CPU time that a thread of this process has used so far; `None` if the thread is
     /// gone, or the platform cannot tell: then nobody can tell a thread that runs from one that
     /// waits.
     fn cpu_time_of(_thread: ThreadId) -> Option<Duration> {
         None
     }
 
-    /// How the calling thread has used its time; `None` where the platform cannot tell.
+    /// How the calling thread has used its time; `None` if the platform cannot tell.
     fn own_usage() -> Option<ThreadUsage> {
         None
     }
@@ -270,6 +270,20 @@ pub trait Platform: fmt::Debug + Sized + Send + Sync + 'static {
     fn leak<T: 'static>(make: impl FnOnce() -> T) -> &'static T {
         Box::leak(Box::new(make()))
     }
+}
+
+/// A platform whose code may publish single bytes with plain stores, and order them with fences.
+///
+/// Apart from [`Platform`], since few structures need it: a byte that one CPU writes beside those of
+/// others costs no locked instruction, but then only a fence can order it before a later load.
+pub trait ByteAtomics: Platform {
+    /// An 8-bit atomic.
+    type AtomicU8: AtomicInt<u8>;
+
+    /// Orders everything before it before everything after it, a store before a later load
+    /// included, as [`std::sync::atomic::fence`] with `SeqCst` does.
+    #[track_caller]
+    fn fence();
 }
 
 /// Told when its process was forked.

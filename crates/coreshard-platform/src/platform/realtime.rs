@@ -1,9 +1,10 @@
 //! What a real-time runtime asks of a platform, beyond what every runtime does.
 
 use std::time::Duration;
-use std::{fmt, io};
 
-use crate::{ByteAtomics, SpawnError, ThreadId, ThreadSpec, Time};
+use crate::{
+    ByteAtomics, MemoryLockError, Policy, PolicyError, SpawnError, ThreadId, ThreadSpec, Time,
+};
 
 /// A platform whose threads may have fixed priorities.
 pub trait RealTime: ByteAtomics {
@@ -12,7 +13,7 @@ pub trait RealTime: ByteAtomics {
     /// scheduled normally.
     ///
     /// # Errors
-    /// As [`Platform::spawn`](crate::Platform::spawn), and where the policy cannot be had.
+    /// As [`Platform::spawn`](crate::Platform::spawn), and if the policy cannot be had.
     fn spawn_as(
         spec: ThreadSpec,
         policy: Policy,
@@ -22,14 +23,14 @@ pub trait RealTime: ByteAtomics {
     /// Gives a thread of this process another policy, and reads it back.
     ///
     /// # Errors
-    /// Where there is no such thread, or the policy is refused.
+    /// If there is no such thread, or the policy is refused.
     fn set_policy(thread: ThreadId, policy: Policy) -> Result<(), PolicyError>;
 
     /// Gives the calling thread another policy for a while. What its threads and processes inherit from it
     /// stays as it is, where [`set_policy`](Self::set_policy) has them begin at normal priority.
     ///
     /// # Errors
-    /// Where the policy is refused.
+    /// If the policy is refused.
     fn set_own_policy(policy: Policy) -> Result<(), PolicyError> {
         Self::set_policy(Self::this_thread(), policy)
     }
@@ -49,7 +50,7 @@ pub trait RealTime: ByteAtomics {
     /// [`holder_word`](Self::holder_word) in its low 30 bits.
     ///
     /// # Errors
-    /// Where the time is over, or the wait would never end.
+    /// If the time is over, or the wait would never end.
     fn lock_inheriting(word: &Self::AtomicU32, until: Option<Time>) -> Result<(), InheritError>;
 
     /// Frees a lock with priority inheritance whose word was not the holder's alone: hands it to the
@@ -63,92 +64,11 @@ pub trait RealTime: ByteAtomics {
     /// returned is dropped.
     ///
     /// # Errors
-    /// Where the limit on locked memory is too low.
+    /// If the limit on locked memory is too low.
     fn lock_memory() -> Result<LockedMemory, MemoryLockError>;
 
     /// The page faults of the calling thread so far, minor and major.
     fn page_faults() -> u64;
-}
-
-/// How a thread is scheduled.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Policy {
-    /// With fairness, as all threads are by default.
-    #[default]
-    Normal,
-    /// Before all threads of a lower priority, until it waits (SCHED_FIFO). 1 to 99.
-    Fifo(u8),
-    /// As `Fifo`, but threads of equal priority take turns (SCHED_RR). 1 to 99.
-    RoundRobin(u8),
-    /// Before all of the above: at most `runtime` in each `period` (SCHED_DEADLINE).
-    Deadline {
-        /// How long it may run in a period.
-        runtime: Duration,
-        /// The period, and the deadline in it.
-        period: Duration,
-    },
-}
-
-impl Policy {
-    /// The fixed priority, where it has one.
-    pub const fn priority(self) -> Option<u8> {
-        match self {
-            Self::Fifo(priority) | Self::RoundRobin(priority) => Some(priority),
-            Self::Normal | Self::Deadline { .. } => None,
-        }
-    }
-}
-
-impl fmt::Display for Policy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Normal => f.write_str("SCHED_OTHER"),
-            Self::Fifo(priority) => write!(f, "SCHED_FIFO {priority}"),
-            Self::RoundRobin(priority) => write!(f, "SCHED_RR {priority}"),
-            Self::Deadline { runtime, period } => {
-                write!(f, "SCHED_DEADLINE {} of {} µs", runtime.as_micros(), period.as_micros())
-            }
-        }
-    }
-}
-
-/// Why a thread cannot be scheduled as asked for.
-pub struct PolicyError {
-    asked: Policy,
-    found: Result<Policy, io::Error>,
-    cause: Option<String>,
-}
-
-impl PolicyError {
-    /// The platform refused `asked`. `cause` is for a cause that was found out, and what would help; without one the
-    /// reason stands alone.
-    pub fn refused(asked: Policy, reason: io::Error, cause: Option<String>) -> Self {
-        Self { asked, found: Err(reason), cause }
-    }
-
-    /// The platform set another policy than the one asked for.
-    pub fn read_back(asked: Policy, found: Policy) -> Self {
-        Self { asked, found: Ok(found), cause: None }
-    }
-}
-
-impl fmt::Display for PolicyError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { asked, found, cause } = self;
-        match found {
-            Ok(found) => write!(f, "{asked} was asked for, but the kernel set {found}")?,
-            Err(reason) => write!(f, "{asked} was refused ({reason})")?,
-        }
-        cause.iter().try_for_each(|cause| write!(f, ": {cause}"))
-    }
-}
-
-coreshard_topology::readable_debug!(PolicyError);
-
-impl std::error::Error for PolicyError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.found.as_ref().err().map(|error| error as _)
-    }
 }
 
 /// What a process may have of real time.
@@ -158,7 +78,7 @@ pub struct RealTimeLimits {
     pub priority: u8,
     /// How much memory may be locked, in bytes; `None` for all.
     pub locked_bytes: Option<u64>,
-    /// How much of a period real-time threads may run on a CPU together; `None` where that is not
+    /// How much of a period real-time threads may run on a CPU together; `None` if that is not
     /// limited.
     pub throttle: Option<Throttle>,
 }
@@ -210,33 +130,5 @@ impl Drop for LockedMemory {
         if let Some(unlock) = self.unlock {
             unlock();
         }
-    }
-}
-
-/// Why memory cannot be locked.
-pub struct MemoryLockError {
-    reason: io::Error,
-    cause: Option<String>,
-}
-
-impl MemoryLockError {
-    /// The platform refused. `cause` is for a cause that was found out, and what would help.
-    pub fn new(reason: io::Error, cause: Option<String>) -> Self {
-        Self { reason, cause }
-    }
-}
-
-impl fmt::Display for MemoryLockError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "memory cannot be locked ({})", self.reason)?;
-        self.cause.iter().try_for_each(|cause| write!(f, ": {cause}"))
-    }
-}
-
-coreshard_topology::readable_debug!(MemoryLockError);
-
-impl std::error::Error for MemoryLockError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.reason)
     }
 }

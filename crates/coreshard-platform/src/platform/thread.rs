@@ -56,3 +56,45 @@ pub struct ThreadSpec {
     /// The size of its stack; the platform's default where `None`.
     pub stack_bytes: Option<usize>,
 }
+
+/// How a thread is scheduled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Policy {
+    /// With fairness, as all threads are by default.
+    #[default]
+    Normal,
+    /// Before all threads of a lower priority, until it waits (SCHED_FIFO). 1 to 99.
+    Fifo(u8),
+    /// As `Fifo`, but threads of equal priority take turns (SCHED_RR). 1 to 99.
+    RoundRobin(u8),
+    /// Before all of the above: at most `runtime` in each `period` (SCHED_DEADLINE).
+    Deadline {
+        /// How long it may run in a period.
+        runtime: Duration,
+        /// The period, and the deadline in it.
+        period: Duration,
+    },
+}
+
+impl Policy {
+    /// The fixed priority, if it has one.
+    pub const fn priority(self) -> Option<u8> {
+        match self {
+            Self::Fifo(priority) | Self::RoundRobin(priority) => Some(priority),
+            Self::Normal | Self::Deadline { .. } => None,
+        }
+    }
+}
+
+impl fmt::Display for Policy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Normal => f.write_str("SCHED_OTHER"),
+            Self::Fifo(priority) => write!(f, "SCHED_FIFO {priority}"),
+            Self::RoundRobin(priority) => write!(f, "SCHED_RR {priority}"),
+            Self::Deadline { runtime, period } => {
+                write!(f, "SCHED_DEADLINE {} of {} µs", runtime.as_micros(), period.as_micros())
+            }
+        }
+    }
+}

@@ -5,22 +5,16 @@ use std::num::NonZeroUsize;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use coreshard_platform::{AtomicInt, Lock, Padded, Policy, RealTime, ThreadHandle, ThreadSpec};
+use coreshard_platform::{Lock, Policy, RealTime, ThreadHandle, ThreadSpec};
 use coreshard_topology::{CpuSet, Topology};
 
-use super::Executor;
-use super::admission::AdmissionControl;
-use super::cpu::Cpu;
-use super::incident::Incidents;
+use super::dispatcher::Dispatcher;
 use super::options::Options;
 use super::shared::Shared;
-use super::supervisor::Supervisor;
-use super::task_counts::TaskCounts;
-use super::timers::Timers;
+use super::{Executor, supervision, watchdog};
 use crate::error::RtError;
 use crate::index::{PriorityIndex, Rung};
 use crate::level::Priority;
-use crate::lock::InheritMutex;
 
 /// The part of a CPU that real-time threads get where nothing else limits them: the Linux kernel's default.
 const UTILISATION_LIMIT: f64 = 0.95;
@@ -92,6 +86,7 @@ impl<P: RealTime> ExecutorBuilder<P> {
                 watchdog_period: Some(Duration::from_millis(10)),
                 utilisation_limit: share.min(UTILISATION_LIMIT),
                 highest: Priority::MIN,
+                has_priorities: false,
             },
             _platform: std::marker::PhantomData,
         }
@@ -169,7 +164,7 @@ impl<P: RealTime> ExecutorBuilder<P> {
     /// Starts the executor with all that was asked for.
     ///
     /// # Errors
-    /// Where the CPUs cannot be used, or the machine does not grant priorities, locked memory or a
+    /// If the CPUs cannot be used, or the machine does not grant priorities, locked memory or a
     /// watchdog above the tasks; the text says what is needed.
     pub fn build(self) -> Result<Executor<P>, RtError> {
         let (executor, degradations) = self.build_degraded()?;
@@ -184,7 +179,7 @@ impl<P: RealTime> ExecutorBuilder<P> {
     /// where the list is empty.
     ///
     /// # Errors
-    /// Where the CPUs cannot be used, a number is out of its bounds, or threads cannot be had even at normal
+    /// If the CPUs cannot be used, a number is out of its bounds, or threads cannot be had even at normal
     /// priority.
     pub fn build_degraded(self) -> Result<(Executor<P>, Vec<Degradation>), RtError> {
         let Self { topology, cpus, rung, lock_memory, priorities, mut options, .. } = self;
@@ -195,68 +190,44 @@ impl<P: RealTime> ExecutorBuilder<P> {
             (None, Some(allowed)) => {
                 let usable = topology.online() & &allowed;
                 if usable.is_empty() {
-                    return Err(RtError::no_usable_cpu(topology.online(), &allowed));
+                    return Err(RtError::new(format!(
+                        "this process may run on CPUs {allowed}, and none of them is online in the given topology, \
+                         which has CPUs {}; allowed are CPUs that are in both, or a set that names others",
+                        topology.online()
+                    )));
                 }
                 usable
             }
         };
         let (index, writers) = PriorityIndex::new(rung, &topology, &cpus)?;
         let mut degradations = Vec::new();
-        let highest = priorities.iter().max().copied().unwrap_or(Priority::MIN);
-        options.highest = highest;
-        let granted = grants::<P>(Policy::Fifo(highest.get()));
-        let has_priorities = granted.is_ok();
+        options.highest = priorities.iter().max().copied().unwrap_or(Priority::MIN);
+        let granted = grants::<P>(Policy::Fifo(options.highest.get()));
+        options.has_priorities = granted.is_ok();
         degradations.extend(granted.err().map(Degradation::Priorities));
-        let memory = if lock_memory {
-            let locked = P::lock_memory().map_err(RtError::memory_lock);
-            locked.map_err(|error| degradations.push(Degradation::MemoryLock(error))).ok()
-        } else {
-            None
-        };
-        let last = cpus.last().map_or(0, |cpu| cpu.index());
-        let mut positions = vec![None; last + 1];
-        cpus.iter().enumerate().for_each(|(position, cpu)| positions[cpu.index()] = Some(position));
-        let admitted = AdmissionControl::new(cpus.len(), options.utilisation_limit);
-        let shared = Arc::new(Shared {
-            cpus: writers
-                .into_iter()
-                .map(|writer| {
-                    Padded::new(Cpu::new(writer, cpus.len(), options.round_robin.is_some()))
-                })
-                .collect(),
-            index,
-            positions: positions.into(),
-            options,
-            has_priorities,
-            prepared: std::array::from_fn(|_| P::AtomicU64::new(0)),
-            preparing: Lock::new(()),
-            supervisor: Supervisor::new(),
-            next_ids: (0..=cpus.len()).map(|_| Padded::new(P::AtomicU64::new(0))).collect(),
-            max_tries: P::AtomicU32::new(0),
-            task_counts: TaskCounts::new(last + 1),
-            ends: P::AtomicU32::new(0),
-            timers: Timers::new(),
-            periodics: Lock::new(Vec::new()),
-            admitted: Lock::new(admitted),
-            incidents: InheritMutex::new(Incidents::new()),
-            process_generation: P::process_generation(),
+        let memory = lock_memory.then(P::lock_memory).and_then(|locked| {
+            locked.map_err(|error| degradations.push(Degradation::MemoryLock(error.into()))).ok()
         });
+        let dispatcher = Dispatcher::new(index, writers, options.round_robin);
+        let has_priorities = options.has_priorities;
+        let shared = Arc::new(Shared::new(options, dispatcher));
         let hook: Weak<Shared<P>> = Arc::downgrade(&shared);
         P::on_fork(hook);
-        let supervisor = shared.start_supervisor(memory)?;
+        let supervisor = supervision::start(&shared, memory)?;
         // From here on a failure ends what was started.
         let executor = Executor { shared, supervisor: Lock::new(Some(supervisor)) };
         for priority in priorities {
-            executor.prepare(priority)?;
+            executor.shared.prepare(priority)?;
         }
-        let watched = executor.shared.start_watchdog()?;
+        let watched = watchdog::start(&executor.shared)?;
         degradations.extend(watched.filter(|_| has_priorities).map(Degradation::Watchdog));
         Ok((executor, degradations))
     }
 }
 
-/// Whether a thread may have a policy: one tries.
+/// Tries whether a thread may have a policy.
 fn grants<P: RealTime>(policy: Policy) -> Result<(), RtError> {
     let spec = ThreadSpec { name: "rt-try".to_owned(), ..ThreadSpec::default() };
-    P::spawn_as(spec, policy, Box::new(|| {})).map(ThreadHandle::join).map_err(RtError::thread)
+    P::spawn_as(spec, policy, Box::new(|| {}))?.join();
+    Ok(())
 }

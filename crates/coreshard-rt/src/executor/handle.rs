@@ -58,13 +58,13 @@ pub struct TaskHandle<P: RealTime, T> {
 }
 
 impl<P: RealTime, T> TaskHandle<P, T> {
-    /// Whether the task is over.
+    /// Whether the task has finished.
     pub fn is_done(&self) -> bool {
         // Acquire pairs with the Release of `Completer::complete`: what the task wrote is seen.
         self.outcome.state.load(Acquire) == DONE
     }
 
-    /// Waits until the task is over.
+    /// Waits until the task has finished.
     ///
     /// # Errors
     /// What it threw. Where this process was forked from its own and it was not over then, it never is here, and
@@ -99,7 +99,7 @@ pub(super) fn with_handle<P: RealTime, T: Send + 'static>(
         value: Lock::new(None),
         process_generation: P::process_generation(),
     });
-    let completer = Completer { outcome: Some(Arc::clone(&outcome)) };
+    let mut completer = Completer { outcome: Some(Arc::clone(&outcome)) };
     let run = move || {
         let value = user::call(body);
         completer.complete(value.map_err(TaskPanic::of));
@@ -112,11 +112,7 @@ struct Completer<P: RealTime, T> {
 }
 
 impl<P: RealTime, T> Completer<P, T> {
-    fn complete(mut self, value: Result<T, TaskPanic>) {
-        self.set(value);
-    }
-
-    fn set(&mut self, value: Result<T, TaskPanic>) {
+    fn complete(&mut self, value: Result<T, TaskPanic>) {
         if let Some(outcome) = self.outcome.take() {
             *outcome.value.lock() = Some(value);
             // Release pairs with the Acquire of `is_done`.
@@ -128,6 +124,6 @@ impl<P: RealTime, T> Completer<P, T> {
 
 impl<P: RealTime, T> Drop for Completer<P, T> {
     fn drop(&mut self) {
-        self.set(Err(TaskPanic::without_panic("the task was dropped before it began")));
+        self.complete(Err(TaskPanic::without_panic("the task was dropped before it began")));
     }
 }

@@ -1,14 +1,16 @@
-//! What the watchdog has found, and how much of it is kept.
+//! Incidents: what the watchdog has found, and how much of it is kept.
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::time::Duration;
 
-use coreshard_platform::Throttle;
+use coreshard_platform::{RealTime, Throttle};
 use coreshard_topology::CpuId;
 
-/// How many incidents are kept for whoever asks: the latest. Room for them is there from the start, so
-/// that the watchdog allocates nothing.
+use crate::lock::InheritMutex;
+
+/// How many incidents are kept: the latest. Room for them is allocated at the start, so that the watchdog
+/// allocates nothing.
 pub(super) const MAX_KEPT: usize = if cfg!(loom) { 2 } else { 256 };
 
 /// What the watchdog has found.
@@ -81,40 +83,54 @@ impl fmt::Display for Incident {
     }
 }
 
-/// The latest incidents that nobody has taken.
-pub(super) struct Incidents {
-    kept: VecDeque<Incident>,
+/// The latest incidents that were not taken yet.
+pub(super) struct Incidents<P: RealTime> {
+    /// The lock lends priority, since the watchdog takes it too.
+    kept: InheritMutex<P, Kept>,
+}
+
+struct Kept {
+    latest: VecDeque<Incident>,
     dropped: u64,
 }
 
-impl Incidents {
+impl Kept {
+    fn new() -> Self {
+        Self { latest: VecDeque::with_capacity(MAX_KEPT), dropped: 0 }
+    }
+}
+
+impl<P: RealTime> Incidents<P> {
     pub(super) fn new() -> Self {
-        Self { kept: VecDeque::with_capacity(MAX_KEPT), dropped: 0 }
+        Self { kept: InheritMutex::new(Kept::new()) }
     }
 
-    /// Keeps one more, and drops the oldest where there is no room. Allocates nothing.
-    pub(super) fn push(&mut self, incident: Incident) {
-        if self.kept.len() == MAX_KEPT {
-            self.kept.pop_front();
-            self.dropped += 1;
+    /// Keeps some more, and drops the oldest if there is no room. Allocates nothing.
+    pub(super) fn record(&self, incidents: impl Iterator<Item = Incident>) {
+        let mut kept = self.kept.lock_own();
+        for incident in incidents {
+            if kept.latest.len() == MAX_KEPT {
+                kept.latest.pop_front();
+                kept.dropped += 1;
+            }
+            kept.latest.push_back(incident);
         }
-        self.kept.push_back(incident);
     }
 
-    /// Moves all of them out of `from`, which takes this empty one's room instead.
-    pub(super) fn take_from(&mut self, from: &mut Self) {
-        std::mem::swap(self, from);
-    }
-
-    /// In their order; before them, how many are gone.
-    pub(super) fn into_vec(self) -> Vec<Incident> {
-        let dropped = Some(Incident::Dropped { count: self.dropped }).filter(|_| self.dropped > 0);
-        dropped.into_iter().chain(self.kept).collect()
+    /// Takes them, in their order; before them, how many were dropped.
+    pub(super) fn take(&self) -> Vec<Incident> {
+        let mut taken = Kept::new();
+        std::mem::swap(&mut taken, &mut *self.kept.lock_own());
+        let Kept { latest, dropped } = taken;
+        let dropped = Some(Incident::Dropped { count: dropped }).filter(|_| dropped > 0);
+        dropped.into_iter().chain(latest).collect()
     }
 }
 
 #[cfg(all(test, not(loom)))]
 mod tests {
+    use coreshard_platform::Host;
+
     use super::*;
 
     fn found(number: usize) -> Incident {
@@ -124,16 +140,14 @@ mod tests {
 
     #[test]
     fn the_latest_are_kept_and_the_others_are_counted() {
-        let mut incidents = Incidents::new();
-        (0..MAX_KEPT + 3).for_each(|number| incidents.push(found(number)));
-        let mut taken = Incidents::new();
-        taken.take_from(&mut incidents);
-        let taken = taken.into_vec();
+        let incidents = Incidents::<Host>::new();
+        incidents.record((0..MAX_KEPT + 3).map(found));
+        let taken = incidents.take();
         assert_eq!(taken.len(), MAX_KEPT + 1);
         assert_eq!(taken[0], Incident::Dropped { count: 3 });
         assert!(taken[0].to_string().starts_with("3 older incidents were dropped"));
         assert_eq!((&taken[1], taken.last()), (&found(3), Some(&found(MAX_KEPT + 2))));
-        assert!(incidents.kept.capacity() >= MAX_KEPT);
-        assert_eq!(incidents.into_vec(), []);
+        assert!(incidents.kept.lock_own().latest.capacity() >= MAX_KEPT);
+        assert_eq!(incidents.take(), []);
     }
 }

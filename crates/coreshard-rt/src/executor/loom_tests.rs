@@ -9,7 +9,7 @@ use super::task_counts::TaskCounts;
 /// A task begins another one and is over, while the executor's end asks whether all are. The second one
 /// is over only after the question.
 ///
-/// Fails where tasks are counted out by a relaxed addition, where the counts are summed relaxed, and
+/// Fails if tasks are counted out by a relaxed addition, where the counts are summed relaxed, and
 /// where the accepted ones are summed first.
 #[test]
 fn loom_all_is_over_only_when_what_tasks_have_begun_is_too() {
@@ -28,11 +28,12 @@ fn loom_all_is_over_only_when_what_tasks_have_begun_is_too() {
     });
 }
 
-/// As above, and the second task is over at any time: once all are seen to be over, both are.
+/// As above, and the second task finishes at any time: once all are seen to be over, both are.
 #[test]
 fn loom_what_is_seen_to_be_over_has_run() {
-    use coreshard_platform::{AtomicInt, Platform};
     use std::sync::atomic::Ordering::Relaxed;
+
+    use coreshard_platform::{AtomicInt, Platform};
     Loom::check(None, || {
         let task_counts = Arc::new(TaskCounts::<Loom>::new(1));
         let ran = Arc::new(<Loom as Platform>::AtomicU32::new(0));

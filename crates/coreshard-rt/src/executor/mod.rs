@@ -10,7 +10,7 @@
 //! 4. Users' code (tasks, activations, hooks, and what their destructors do) is called by
 //!    [`user::call`](coreshard_platform::user::call), on priority threads, on the threads of periodic
 //!    tasks, and on the thread that drops the executor.
-//! 5. Threads are started by whoever needs them, but joined by the supervisor alone (`supervision.rs`).
+//! 5. Any thread may start threads, but the supervisor alone joins them (`supervision.rs`).
 //! 6. A priority thread is of one CPU and one priority. The kernel preempts among the threads of a CPU; the
 //!    executor only decides which task begins where.
 //!
@@ -19,52 +19,42 @@
 mod admission;
 mod builder;
 mod cpu;
-mod deadlines;
+mod dispatcher;
 mod handle;
 mod incident;
-mod job;
-mod level_set;
 #[cfg(all(test, loom))]
 mod loom_tests;
 mod options;
 mod periodic;
-mod periodic_control;
 mod periodic_thread;
 mod priority_array;
 mod priority_thread;
-mod push_pull;
 mod shared;
 mod supervision;
 mod supervisor;
-mod task;
 mod task_counts;
-mod threads;
-mod timer;
 mod timers;
 mod watchdog;
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use coreshard_platform::{AtomicInt, Lock, Padded, RealTime, ThreadHandle};
-use coreshard_topology::{CpuId, CpuSet};
-
-use crate::error::RtError;
-use crate::index::{CpuMask, PriorityIndex};
-use crate::level::{Level, Priority};
+pub use admission::DeadlineHeap;
 pub use builder::{Degradation, ExecutorBuilder};
-use cpu::Cpu;
-pub use cpu::CpuStats;
-pub use deadlines::DeadlineHeap;
+use coreshard_platform::{Lock, RealTime, ThreadHandle};
+use coreshard_topology::{CpuId, CpuSet};
+pub use cpu::{CpuSnapshot, CpuStats};
 pub use handle::{TaskHandle, TaskPanic};
 pub use incident::Incident;
 pub use options::{MAX_ROUND_ROBIN, MIN_WATCHDOG_PERIOD};
-pub use periodic::{Activation, Overrun, Periodic, PeriodicStats, Urgency};
-pub use periodic_control::PeriodicHandle;
+pub use periodic::{Activation, Overrun, Periodic, PeriodicHandle, PeriodicStats, Urgency};
 use shared::Shared;
-pub use timer::TimerHandle;
+pub use timers::TimerHandle;
+
+use crate::error::RtError;
+use crate::index::{CpuMask, PriorityIndex};
+use crate::level::Priority;
 
 /// Runs tasks of fixed priorities on some CPUs.
 ///
@@ -99,42 +89,26 @@ pub struct Executor<P: RealTime> {
     supervisor: Lock<P, Option<P::Thread>>,
 }
 
-/// What a CPU does, as [`Executor::snapshot`] finds it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct CpuSnapshot {
-    /// The CPU.
-    pub cpu: CpuId,
-    /// Whether it is used.
-    pub online: bool,
-    /// The level of what was begun there.
-    pub level: Level,
-    /// The tasks that wait there: priority, and the CPUs that each may use.
-    pub waiting: Vec<(Priority, CpuSet)>,
-    /// What has happened there.
-    pub stats: CpuStats,
-}
-
 impl<P: RealTime> Executor<P> {
     /// The CPUs.
     pub fn cpus(&self) -> &CpuSet {
-        self.shared.index.cpus()
+        self.index().cpus()
     }
 
     /// The index.
     pub fn index(&self) -> &Arc<PriorityIndex<P>> {
-        &self.shared.index
+        self.shared.dispatcher.priority_index()
     }
 
     /// Whether tasks have their priorities; false on an executor that is degraded.
     pub fn has_priorities(&self) -> bool {
-        self.shared.has_priorities
+        self.shared.options.has_priorities
     }
 
     /// Starts the threads of a priority on all CPUs now, rather than with its first task.
     ///
     /// # Errors
-    /// Where they cannot be had.
+    /// If they cannot be had.
     pub fn prepare(&self, priority: Priority) -> Result<(), RtError> {
         self.shared.check_process()?;
         self.shared.prepare(priority)
@@ -143,20 +117,20 @@ impl<P: RealTime> Executor<P> {
     /// Runs `body` on whichever CPU runs the least important work.
     ///
     /// # Errors
-    /// Where the threads of a priority that was not in use yet cannot be had.
+    /// If the threads of a priority that was not in use yet cannot be had.
     pub fn spawn<T: Send + 'static>(
         &self,
         priority: Priority,
         body: impl FnOnce() -> T + Send + 'static,
     ) -> Result<TaskHandle<P, T>, RtError> {
-        self.spawn_in(priority, self.shared.all_cpus(), None, body)
+        self.spawn_in(priority, self.shared.dispatcher.all_cpus(), None, body)
     }
 
     /// Runs `body` on one of `cpus`, and demotes it once it has used `budget` of CPU time, if that is
     /// given.
     ///
     /// # Errors
-    /// As [`spawn`](Self::spawn), and where a CPU is not the executor's.
+    /// As [`spawn`](Self::spawn), and if a CPU is not the executor's.
     pub fn spawn_on<T: Send + 'static>(
         &self,
         priority: Priority,
@@ -164,14 +138,14 @@ impl<P: RealTime> Executor<P> {
         budget: Option<Duration>,
         body: impl FnOnce() -> T + Send + 'static,
     ) -> Result<TaskHandle<P, T>, RtError> {
-        self.spawn_in(priority, self.shared.index.mask(cpus)?, budget, body)
+        self.spawn_in(priority, self.index().mask(cpus)?, budget, body)
     }
 
     /// As [`spawn_on`](Self::spawn_on), with the set of CPUs made beforehand by the
     /// [`index`](Self::index).
     ///
     /// # Errors
-    /// As [`spawn`](Self::spawn), and where the set is empty, or of another index and has CPUs that this
+    /// As [`spawn`](Self::spawn), and if the set is empty, or of another index and has CPUs that this
     /// one has not.
     pub fn spawn_in<T: Send + 'static>(
         &self,
@@ -181,60 +155,83 @@ impl<P: RealTime> Executor<P> {
         body: impl FnOnce() -> T + Send + 'static,
     ) -> Result<TaskHandle<P, T>, RtError> {
         self.shared.check_process()?;
-        self.shared.index.check(&allowed)?;
+        self.index().check(&allowed)?;
         self.shared.prepare(priority)?;
         let (run, handle) = handle::with_handle(body);
-        let task = self.shared.new_task(priority, allowed, budget, run);
-        self.shared.accept(task);
+        self.shared.accept(self.shared.new_task(priority, allowed, budget, run));
         Ok(handle)
+    }
+
+    /// Runs `body` at `priority` after `delay`, on whichever CPU runs the least important work then. A
+    /// timer that is still set when the executor is dropped is dropped too.
+    ///
+    /// # Errors
+    /// If the threads of a priority that was not in use yet cannot be had.
+    pub fn after<T: Send + 'static>(
+        &self,
+        delay: Duration,
+        priority: Priority,
+        body: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<(TimerHandle<P>, TaskHandle<P, T>), RtError> {
+        let shared = &self.shared;
+        shared.check_process()?;
+        shared.prepare(priority)?;
+        shared.timers.ensure_thread(|| {
+            let theirs = Arc::clone(shared);
+            // Above all tasks: it only hands them on.
+            let policy = shared.options.highest_policy::<P>();
+            let body = move || theirs.timers.run(|task| theirs.accept(task));
+            shared.supervisor.start_thread("rt-timers".to_owned(), None, policy, body)
+        })?;
+        let (run, handle) = handle::with_handle(body);
+        let task = shared.new_task(priority, shared.dispatcher.all_cpus(), None, run);
+        Ok((shared.timers.set(P::now() + delay, task), handle))
+    }
+
+    /// Runs `body` periodically.
+    ///
+    /// # Errors
+    /// If period, deadline and budget do not fit together, the priority is taken by the machine, a CPU
+    /// is not the executor's, all of them are offline, none of the others has room for the budget, or the thread cannot be had.
+    pub fn periodic(
+        &self,
+        task: Periodic,
+        body: impl FnMut(&Activation) + Send + 'static,
+    ) -> Result<PeriodicHandle<P>, RtError> {
+        self.shared.check_process()?;
+        periodic_thread::start(&self.shared, task, body)
     }
 
     /// Stops using a CPU: what waits there goes to others, what has begun there ends there. A periodic task has begun: it goes on
     /// there until it is stopped, and no other is put there.
     ///
     /// # Errors
-    /// Where the CPU is not the executor's.
+    /// If the CPU is not the executor's.
     pub fn take_offline(&self, cpu: CpuId) -> Result<(), RtError> {
-        self.shared.take_offline(self.checked(cpu)?);
+        self.shared.check_process()?;
+        let dispatcher = &self.shared.dispatcher;
+        dispatcher.take_offline(dispatcher.checked(cpu)?);
         Ok(())
     }
 
     /// Uses a CPU again.
     ///
     /// # Errors
-    /// Where the CPU is not the executor's.
+    /// If the CPU is not the executor's.
     pub fn bring_online(&self, cpu: CpuId) -> Result<(), RtError> {
-        self.shared.bring_online(self.checked(cpu)?);
+        self.shared.check_process()?;
+        let dispatcher = &self.shared.dispatcher;
+        dispatcher.bring_online(dispatcher.checked(cpu)?);
         Ok(())
     }
 
-    fn checked(&self, cpu: CpuId) -> Result<usize, RtError> {
-        self.shared.check_process()?;
-        let position = self.shared.positions.get(cpu.index()).copied().flatten();
-        position.ok_or_else(|| RtError::outside_cpus(&[cpu].into_iter().collect(), self.cpus()))
-    }
-
-    /// What each CPU does, one after the other: all of it is true together only while nothing moves.
+    /// Returns the state of each CPU, one after the other: all of it is true together only while nothing moves.
     pub fn snapshot(&self) -> Vec<CpuSnapshot> {
         if self.shared.is_forked() {
             return Vec::new();
         }
-        let index = &self.shared.index;
-        let of = |cpu: &Padded<Cpu<P>>| {
-            let state = cpu.lock();
-            CpuSnapshot {
-                cpu: cpu.id,
-                online: state.online,
-                level: state.level(),
-                waiting: state
-                    .waiting
-                    .iter()
-                    .map(|task| (task.priority, index.cpus_of(&task.allowed)))
-                    .collect(),
-                stats: state.stats,
-            }
-        };
-        self.shared.cpus.iter().map(of).collect()
+        let cpus_of = |mask: &CpuMask| self.index().cpus_of(mask);
+        self.shared.dispatcher.cpus().iter().map(|cpu| cpu.snapshot(cpus_of)).collect()
     }
 
     /// The number of tasks that wait for a CPU.
@@ -242,18 +239,18 @@ impl<P: RealTime> Executor<P> {
         if self.shared.is_forked() {
             return 0;
         }
-        self.shared.cpus.iter().map(|cpu| cpu.lock().waiting.len()).sum()
+        self.shared.dispatcher.cpus().iter().map(|cpu| cpu.waiting()).sum()
     }
 
     /// The most CPUs that were tried for one task at once.
     pub fn max_tries(&self) -> u32 {
-        self.shared.max_tries.load(Relaxed)
+        self.shared.dispatcher.max_tries()
     }
 
-    /// What the watchdog has found since the last call, in its order. The latest 256 are kept; where there
-    /// were more, the first one is an [`Incident::Dropped`] that says how many are gone.
+    /// Returns what the watchdog has found since the last call, in its order. The latest 256 are kept; if there
+    /// were more, the first one is an [`Incident::Dropped`] that says how many were dropped.
     pub fn take_incidents(&self) -> Vec<Incident> {
-        if self.shared.is_forked() { Vec::new() } else { self.shared.take_incidents() }
+        if self.shared.is_forked() { Vec::new() } else { self.shared.incidents.take() }
     }
 }
 
@@ -269,7 +266,7 @@ impl<P: RealTime> Drop for Executor<P> {
         self.shared.supervisor.end();
         let supervisor = self.supervisor.get_mut().take();
         // A thread that the supervisor joins does not wait for it.
-        if !self.shared.is_own_thread() {
+        if !self.shared.supervisor.is_own_thread() {
             supervisor.into_iter().for_each(ThreadHandle::join);
         }
     }
@@ -279,8 +276,8 @@ impl<P: RealTime> fmt::Debug for Executor<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Executor")
             .field("cpus", self.cpus())
-            .field("rung", &self.shared.index.rung())
-            .field("has_priorities", &self.shared.has_priorities)
+            .field("rung", &self.index().rung())
+            .field("has_priorities", &self.has_priorities())
             .finish_non_exhaustive()
     }
 }

@@ -1,7 +1,9 @@
-//! What an executor is to be.
+//! What an executor was asked to be, and how its threads are scheduled.
 
 use std::num::NonZeroUsize;
 use std::time::Duration;
+
+use coreshard_platform::{Policy, RealTime};
 
 use crate::error::RtError;
 use crate::level::Priority;
@@ -22,21 +24,41 @@ pub(super) struct Options {
     pub(super) utilisation_limit: f64,
     /// The highest priority that was tried.
     pub(super) highest: Priority,
+    /// Whether the machine grants priorities.
+    pub(super) has_priorities: bool,
 }
 
 impl Options {
-    /// Refuses what would take threads or CPU time without end.
+    /// Rejects what would take threads or CPU time without end.
     pub(super) fn check(&self) -> Result<(), RtError> {
-        if let Some(given) =
-            self.round_robin.map(NonZeroUsize::get).filter(|n| *n > MAX_ROUND_ROBIN)
-        {
-            return Err(RtError::round_robin(given, MAX_ROUND_ROBIN));
+        if let Some(given) = self.round_robin.filter(|given| given.get() > MAX_ROUND_ROBIN) {
+            return Err(RtError::new(format!(
+                "{given} tasks of a priority cannot take turns on a CPU, since each has a thread; allowed are 1 \
+                 to {MAX_ROUND_ROBIN}"
+            )));
         }
-        match self.watchdog_period {
-            Some(given) if given < MIN_WATCHDOG_PERIOD => {
-                Err(RtError::watchdog_period(given, MIN_WATCHDOG_PERIOD))
-            }
-            _ => Ok(()),
+        if let Some(given) = self.watchdog_period.filter(|given| *given < MIN_WATCHDOG_PERIOD) {
+            return Err(RtError::new(format!(
+                "the watchdog cannot scan every {given:?}, since it runs above all tasks; allowed are \
+                 {MIN_WATCHDOG_PERIOD:?} and longer, or no watchdog"
+            )));
         }
+        Ok(())
+    }
+
+    /// How a thread of a priority is scheduled, as far as that was granted.
+    pub(super) fn policy_of(&self, priority: Priority) -> Policy {
+        match (self.has_priorities, self.round_robin) {
+            (false, _) => Policy::Normal,
+            (true, None) => Policy::Fifo(priority.get()),
+            (true, Some(_)) => Policy::RoundRobin(priority.get()),
+        }
+    }
+
+    /// How a thread is scheduled that comes before all tasks, as far as that is granted.
+    pub(super) fn highest_policy<P: RealTime>(&self) -> Policy {
+        let granted = Priority::new(P::real_time_limits().priority.min(Priority::MAX.get()));
+        // The priorities were tried, whatever the limits say.
+        self.policy_of(granted.map_or(self.highest, |granted| granted.max(self.highest)))
     }
 }

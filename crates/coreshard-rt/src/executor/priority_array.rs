@@ -1,13 +1,41 @@
 //! The tasks that wait at a CPU, by priority.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
-use super::level_set::LevelSet;
-use super::task::Task;
+use crate::index::CpuMask;
 use crate::level::{Level, Priority};
 
+/// What is to be run once, and where.
+pub(super) struct Task {
+    pub(super) id: u64,
+    pub(super) priority: Priority,
+    pub(super) allowed: CpuMask,
+    /// CPU time after which it is demoted.
+    pub(super) budget: Option<Duration>,
+    pub(super) run: Box<dyn FnOnce() + Send>,
+}
+
+/// A set of levels, in one word.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct LevelSet(u128);
+
+impl LevelSet {
+    pub(super) fn add(&mut self, level: usize) {
+        self.0 |= 1 << level;
+    }
+
+    pub(super) fn remove(&mut self, level: usize) {
+        self.0 &= !(1 << level);
+    }
+
+    /// The highest; level 0 if there is none.
+    pub(super) fn highest(self) -> Level {
+        Level::from_index(self.0.checked_ilog2().unwrap_or(0) as usize)
+    }
+}
+
 /// Tasks that wait, by priority, and among equals first come, first served.
-#[derive(Default)]
 pub(super) struct PriorityArray {
     queues: Vec<VecDeque<Task>>,
     occupied: LevelSet,
@@ -39,14 +67,12 @@ impl PriorityArray {
     /// Takes the first task of the highest priority above `level` that `may`.
     pub(super) fn take(&mut self, level: Level, may: impl Fn(&Task) -> bool) -> Option<Task> {
         let mut left = self.occupied;
-        while !left.is_empty() && left.highest() > level {
+        while left.highest() > level {
             let at = left.highest().index();
             if let Some(position) = self.queues[at].iter().position(&may) {
-                let task = self.queues[at].remove(position);
-                self.taken(at);
-                return task;
+                return self.remove(at, position);
             }
-            left = left.below(at);
+            left.remove(at);
         }
         None
     }
@@ -55,16 +81,16 @@ impl PriorityArray {
     pub(super) fn take_id(&mut self, priority: Priority, id: u64) -> Option<Task> {
         let at = priority.level().index();
         let position = self.queues[at].iter().position(|task| task.id == id)?;
-        let task = self.queues[at].remove(position);
-        self.taken(at);
-        task
+        self.remove(at, position)
     }
 
-    fn taken(&mut self, at: usize) {
+    fn remove(&mut self, at: usize, position: usize) -> Option<Task> {
+        let task = self.queues[at].remove(position);
         self.len -= 1;
         if self.queues[at].is_empty() {
             self.occupied.remove(at);
         }
+        task
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Task> {
@@ -82,7 +108,6 @@ impl PriorityArray {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::index::CpuMask;
 
     fn task(id: u64, priority: u8, allowed: &[usize]) -> Task {
         let mut words = CpuMask::EMPTY;

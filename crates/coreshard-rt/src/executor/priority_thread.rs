@@ -4,43 +4,35 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use coreshard_platform::{AtomicInt, Lock, Parker, RealTime, ThreadId};
+use coreshard_platform::{AtomicInt, Lock, Parker, Policy, RealTime, ThreadId};
 
-use super::task::Task;
+use super::priority_array::Task;
 
 /// A pinned thread of one CPU and one priority.
 pub(super) struct PriorityThread<P: RealTime> {
-    pub(super) parker: Parker<P>,
-    pub(super) assignment: Lock<P, Assignment>,
+    policy: Policy,
+    parker: Parker<P>,
+    assignment: Lock<P, Assignment>,
     /// 0 until it runs.
     id: P::AtomicU32,
-    /// Its CPU time when its task began, where that has a budget: in nanoseconds, or [`NOT_BEGUN`]. Reset
-    /// under the CPU's lock, by whoever assigns the task.
+    /// Its CPU time when its task began, if that has a budget: in nanoseconds, or [`NOT_BEGUN`]. Reset
+    /// under the CPU's lock, by the thread that assigns the task.
     task_began: P::AtomicU64,
 }
 
 const NOT_BEGUN: u64 = u64::MAX;
 
-/// What a thread is to do when it wakes up.
+/// What a thread does when it wakes up.
 pub(super) enum Assignment {
     None,
     Run(Task),
     Exit,
 }
 
-/// What a thread does after a task.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum AfterTask {
-    /// It has its next task.
-    RunNext,
-    Sleep,
-    /// It was replaced.
-    Exit,
-}
-
 impl<P: RealTime> PriorityThread<P> {
-    pub(super) fn new() -> Arc<Self> {
+    pub(super) fn new(policy: Policy) -> Arc<Self> {
         Arc::new(Self {
+            policy,
             parker: Parker::new(),
             assignment: Lock::new(Assignment::None),
             id: P::AtomicU32::new(0),
@@ -57,19 +49,35 @@ impl<P: RealTime> PriorityThread<P> {
         Some(ThreadId(self.id.load(Relaxed))).filter(|id| id.0 != 0)
     }
 
+    /// Called on it: sleeps until there may be an assignment.
+    pub(super) fn park(&self) {
+        self.parker.park();
+    }
+
+    /// Called on it: takes what it is to do.
+    pub(super) fn take_assignment(&self) -> Assignment {
+        std::mem::replace(&mut *self.assignment.lock(), Assignment::None)
+    }
+
     /// Called on it, when it begins a task that has a budget.
     pub(super) fn begins_task(&self) {
         let used = P::cpu_time_of(P::this_thread()).unwrap_or_default();
         self.task_began.store(u64::try_from(used.as_nanos()).unwrap_or(NOT_BEGUN), Relaxed);
     }
 
-    /// Its CPU time when its task began; for a task that has a budget, under the CPU's lock.
+    /// Called on it, after the watchdog has set it to normal priority.
+    pub(super) fn restore_policy(&self) {
+        // The policy was granted once, so it is again.
+        let _ = P::set_policy(P::this_thread(), self.policy);
+    }
+
+    /// Returns its CPU time when its task began; for a task that has a budget, under the CPU's lock.
     pub(super) fn task_began(&self) -> Option<Duration> {
         let began = self.task_began.load(Relaxed);
         (began != NOT_BEGUN).then(|| Duration::from_nanos(began))
     }
 
-    /// Gives it a task. Whoever called unparks it, after the CPU's lock.
+    /// Gives it a task. The caller unparks it, after the CPU's lock.
     pub(super) fn assign(&self, task: Task) {
         if task.budget.is_some() {
             self.task_began.store(NOT_BEGUN, Relaxed);
@@ -77,30 +85,12 @@ impl<P: RealTime> PriorityThread<P> {
         *self.assignment.lock() = Assignment::Run(task);
     }
 
-    pub(super) fn exit(&self) {
-        *self.assignment.lock() = Assignment::Exit;
+    pub(super) fn unpark(&self) {
         self.parker.unpark();
     }
-}
 
-/// The task that a thread runs.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct RunningTask {
-    pub(super) id: u64,
-    pub(super) budget: Option<Duration>,
-    /// It has used more than that, and the watchdog has set its thread to normal priority. It counts until
-    /// the supervisor has replaced its thread.
-    pub(super) demoted: bool,
-}
-
-/// A CPU's thread of a level, and what it runs.
-pub(super) struct ThreadSlot<P: RealTime> {
-    pub(super) thread: Arc<PriorityThread<P>>,
-    pub(super) running: Option<RunningTask>,
-}
-
-impl<P: RealTime> ThreadSlot<P> {
-    pub(super) fn new(thread: Arc<PriorityThread<P>>) -> Self {
-        Self { thread, running: None }
+    pub(super) fn exit(&self) {
+        *self.assignment.lock() = Assignment::Exit;
+        self.unpark();
     }
 }

@@ -1,53 +1,46 @@
-//! What the threads of an executor share.
+//! What the threads of an executor share, and the threads that run its tasks.
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::Duration;
 
-use coreshard_platform::{AtomicInt, ForkHook, Lock, Padded, RealTime};
-use coreshard_topology::CpuId;
+use coreshard_platform::{AtomicInt, ForkHook, Lock, Padded, RealTime, user};
 
-use super::admission::AdmissionControl;
-use super::cpu::Cpu;
+use super::cpu::AfterTask;
+use super::dispatcher::Dispatcher;
 use super::incident::Incidents;
 use super::options::Options;
-use super::periodic_control::PeriodicControl;
+use super::periodic::PeriodicTasks;
+use super::priority_array::Task;
+use super::priority_thread::{Assignment, PriorityThread};
 use super::supervisor::Supervisor;
-use super::task::Task;
 use super::task_counts::TaskCounts;
 use super::timers::Timers;
 use crate::error::RtError;
-use crate::index::{CpuMask, PriorityIndex};
+use crate::index::CpuMask;
 use crate::level::Priority;
-use crate::lock::InheritMutex;
 
 pub(super) struct Shared<P: RealTime> {
-    pub(super) index: Arc<PriorityIndex<P>>,
-    pub(super) cpus: Box<[Padded<Cpu<P>>]>,
-    /// By CPU number: the position in `cpus`.
-    pub(super) positions: Box<[Option<usize>]>,
     pub(super) options: Options,
-    pub(super) has_priorities: bool,
+    pub(super) dispatcher: Dispatcher<P>,
+    pub(super) supervisor: Arc<Supervisor<P>>,
+    pub(super) task_counts: TaskCounts<P>,
+    pub(super) timers: Timers<P>,
+    pub(super) periodics: PeriodicTasks<P>,
+    pub(super) incidents: Incidents<P>,
+    /// 1 from the shutdown on; the watchdog sleeps on it.
+    pub(super) ends: P::AtomicU32,
     /// One bit for each level: every CPU has its threads. Read by each spawn, written with the first task
     /// of a priority.
-    pub(super) prepared: [P::AtomicU64; 2],
-    /// Held by whoever starts threads.
-    pub(super) preparing: Lock<P, ()>,
-    pub(super) supervisor: Supervisor<P>,
+    prepared: [P::AtomicU64; 2],
+    /// Held while threads are started.
+    preparing: Lock<P, ()>,
     /// By the position of the CPU that spawns: the next task's number. One counter for all would be a line
     /// that every CPU writes.
-    pub(super) next_ids: Box<[Padded<P::AtomicU64>]>,
-    pub(super) max_tries: P::AtomicU32,
-    pub(super) task_counts: TaskCounts<P>,
-    /// 1 from the shutdown on.
-    pub(super) ends: P::AtomicU32,
-    pub(super) timers: Timers<P>,
-    pub(super) periodics: Lock<P, Vec<Arc<PeriodicControl<P>>>>,
-    pub(super) admitted: Lock<P, AdmissionControl>,
-    /// The lock lends priority, since the watchdog takes it too.
-    pub(super) incidents: InheritMutex<P, Incidents>,
+    next_ids: Box<[Padded<P::AtomicU64>]>,
     /// In which process its threads are.
-    pub(super) process_generation: u32,
+    process_generation: u32,
 }
 
 /// It registers a hook so that forks are counted, and so that the child never drops what it holds.
@@ -56,6 +49,25 @@ impl<P: RealTime> ForkHook for Shared<P> {
 }
 
 impl<P: RealTime> Shared<P> {
+    pub(super) fn new(options: Options, dispatcher: Dispatcher<P>) -> Self {
+        let cpus = dispatcher.cpus().len();
+        let cpu_ids = dispatcher.priority_index().cpus().last().map_or(1, |cpu| cpu.index() + 1);
+        Self {
+            dispatcher,
+            supervisor: Supervisor::new(options.stack_bytes),
+            task_counts: TaskCounts::new(cpu_ids),
+            timers: Timers::new(),
+            periodics: PeriodicTasks::new(cpus, options.utilisation_limit),
+            incidents: Incidents::new(),
+            ends: P::AtomicU32::new(0),
+            prepared: std::array::from_fn(|_| P::AtomicU64::new(0)),
+            preparing: Lock::new(()),
+            next_ids: (0..=cpus).map(|_| Padded::new(P::AtomicU64::new(0))).collect(),
+            process_generation: P::process_generation(),
+            options,
+        }
+    }
+
     /// True in a process that was forked from that of the threads: they are not here, and locks may be held by
     /// them.
     pub(super) fn is_forked(&self) -> bool {
@@ -66,22 +78,11 @@ impl<P: RealTime> Shared<P> {
         if self.is_forked() { Err(RtError::forked()) } else { Ok(()) }
     }
 
-    pub(super) fn position_of(&self, cpu: CpuId) -> usize {
-        self.positions[cpu.index()].expect("the index knows the executor's CPUs alone")
-    }
-
-    /// Notes how many CPUs were tried for one task.
-    pub(super) fn note_tries(&self, tries: u32) {
-        if tries > self.max_tries.load(Relaxed) {
-            self.max_tries.store(tries, Relaxed);
-        }
-    }
-
-    /// A number that no other task of this executor has.
+    /// Returns a number that no other task of this executor has.
     pub(super) fn new_id(&self) -> u64 {
-        let position = self.positions.get(P::current_cpu().index()).copied().flatten();
+        let position = self.dispatcher.position_of(P::current_cpu());
         // The last one is for CPUs that are not the executor's.
-        let position = position.unwrap_or(self.cpus.len());
+        let position = position.unwrap_or(self.next_ids.len() - 1);
         (position as u64) << 48 | self.next_ids[position].fetch_add(1, Relaxed)
     }
 
@@ -96,19 +97,74 @@ impl<P: RealTime> Shared<P> {
         Task { id, priority, allowed, budget: budget.or(self.options.budget), run }
     }
 
-    pub(super) fn all_cpus(&self) -> CpuMask {
-        self.index.mask(self.index.cpus()).expect("an index has CPUs, and they are its own")
-    }
-
-    /// Takes a task on.
+    /// Accepts a task.
     pub(super) fn accept(&self, task: Task) {
         let guard = self.task_counts.accept();
-        self.dispatch(task, P::current_cpu());
+        self.dispatcher.dispatch(task, P::current_cpu());
         // The thread that runs it counts it out.
         guard.forget();
     }
 
-    pub(super) fn has_ended(&self) -> bool {
-        self.ends.load(Acquire) != 0
+    /// Starts the threads of `priority` on every CPU, if they are not there yet.
+    pub(super) fn prepare(self: &Arc<Self>, priority: Priority) -> Result<(), RtError> {
+        let level = priority.level().index();
+        let (word, bit) = (&self.prepared[level / 64], 1 << (level % 64));
+        // Acquire pairs with the Release below: the threads are seen.
+        if word.load(Acquire) & bit != 0 {
+            return Ok(());
+        }
+        let _preparing = self.preparing.lock();
+        let threads = self.options.round_robin.map_or(1, NonZeroUsize::get);
+        for (position, cpu) in self.dispatcher.cpus().iter().enumerate() {
+            while cpu.lock_state().thread_count(priority) < threads {
+                let thread = self.new_thread(position, priority)?;
+                cpu.lock_state().add_thread(priority, thread);
+            }
+        }
+        word.fetch_or(bit, Release);
+        Ok(())
+    }
+
+    /// Starts a thread; the caller puts it into its CPU's slot.
+    pub(super) fn new_thread(
+        self: &Arc<Self>,
+        position: usize,
+        priority: Priority,
+    ) -> Result<Arc<PriorityThread<P>>, RtError> {
+        let policy = self.options.policy_of(priority);
+        let thread = PriorityThread::new(policy);
+        let (theirs, shared) = (Arc::clone(&thread), Arc::clone(self));
+        let cpu = self.dispatcher.cpus()[position].id;
+        let body = move || shared.work(position, priority, &theirs);
+        self.supervisor.start_thread(format!("rt-{cpu}-{priority}"), Some(cpu), policy, body)?;
+        Ok(thread)
+    }
+
+    /// What a thread does until it exits.
+    fn work(&self, position: usize, priority: Priority, thread: &Arc<PriorityThread<P>>) {
+        thread.started();
+        loop {
+            thread.park();
+            loop {
+                let task = match thread.take_assignment() {
+                    Assignment::None => break,
+                    Assignment::Exit => return,
+                    Assignment::Run(task) => task,
+                };
+                let guard = self.task_counts.guard();
+                if task.budget.is_some() {
+                    thread.begins_task();
+                }
+                // What a task throws is its handle's; this is what came after: a destructor's.
+                drop(user::call(task.run));
+                let next = self.dispatcher.finish(position, priority.level(), Some(thread));
+                drop(guard);
+                match next {
+                    AfterTask::RunNext => {}
+                    AfterTask::Sleep => break,
+                    AfterTask::Exit => return,
+                }
+            }
+        }
     }
 }

@@ -1,40 +1,106 @@
 //! The supervisor's state: how it is called, and the threads that it joins.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering::Release;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Release};
+use std::time::Duration;
 
-use coreshard_platform::{AtomicInt, Lock, RealTime, ThreadHandle};
+use coreshard_platform::{AtomicInt, LocalKey, Lock, Policy, RealTime, ThreadHandle, ThreadSpec};
+use coreshard_topology::CpuId;
+
+use crate::error::RtError;
 
 pub(super) struct Supervisor<P: RealTime> {
+    stack_bytes: usize,
     /// Advanced by each call; it sleeps on this.
-    pub(super) calls: P::AtomicU32,
+    calls: P::AtomicU32,
     /// 1 once the executor was dropped.
-    pub(super) ends: P::AtomicU32,
-    pub(super) threads: Lock<P, ThreadTable<P>>,
+    ends: P::AtomicU32,
+    threads: Lock<P, ThreadTable<P>>,
 }
 
 /// The executor's threads, without the supervisor's.
-pub(super) struct ThreadTable<P: RealTime> {
-    pub(super) next: u64,
+struct ThreadTable<P: RealTime> {
+    next: u64,
     /// By number, until they are joined.
-    pub(super) running: BTreeMap<u64, P::Thread>,
+    running: BTreeMap<u64, P::Thread>,
     /// Those that have ended and are not joined. A number may be here before its thread is in `running`.
-    pub(super) ended: Vec<u64>,
+    ended: Vec<u64>,
+}
+
+/// On each thread of the executor: reports its end.
+struct ExitGuard<P: RealTime> {
+    supervisor: Arc<Supervisor<P>>,
+    number: u64,
+}
+
+impl<P: RealTime> Drop for ExitGuard<P> {
+    fn drop(&mut self) {
+        self.supervisor.threads.lock().ended.push(self.number);
+        self.supervisor.notify();
+    }
 }
 
 impl<P: RealTime> Supervisor<P> {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(stack_bytes: usize) -> Arc<Self> {
         let threads = ThreadTable { next: 0, running: BTreeMap::new(), ended: Vec::new() };
-        Self {
+        Arc::new(Self {
+            stack_bytes,
             calls: P::AtomicU32::new(0),
             ends: P::AtomicU32::new(0),
             threads: Lock::new(threads),
+        })
+    }
+
+    /// Starts a thread, which the supervisor joins when it ends.
+    pub(super) fn start_thread(
+        self: &Arc<Self>,
+        name: String,
+        cpu: Option<CpuId>,
+        policy: Policy,
+        body: impl FnOnce() + Send + 'static,
+    ) -> Result<(), RtError> {
+        let spec = ThreadSpec {
+            name,
+            affinity: cpu.map(|cpu| [cpu].into_iter().collect()),
+            stack_bytes: Some(self.stack_bytes),
+            ..ThreadSpec::default()
+        };
+        let number = {
+            let mut threads = self.threads.lock();
+            threads.next += 1;
+            threads.next
+        };
+        let supervisor = Arc::clone(self);
+        let body = move || {
+            P::set_local(LocalKey::Executor, supervisor.identity());
+            let _guard = ExitGuard { supervisor, number };
+            body();
+        };
+        let thread = P::spawn_as(spec, policy, Box::new(body))?;
+        let has_ended = {
+            let mut threads = self.threads.lock();
+            threads.running.insert(number, thread);
+            threads.ended.contains(&number)
+        };
+        if has_ended {
+            self.notify();
         }
+        Ok(())
+    }
+
+    /// Returns whether the calling thread is one of this executor's.
+    pub(super) fn is_own_thread(&self) -> bool {
+        P::local(LocalKey::Executor) == self.identity()
+    }
+
+    fn identity(&self) -> *mut () {
+        (&raw const *self).cast_mut().cast()
     }
 
     /// Wakes the supervisor. Never waits.
-    pub(super) fn call(&self) {
-        // Release pairs with the Acquire in `supervise`: whoever sees the call sees what was written before it.
+    pub(super) fn notify(&self) {
+        // Release pairs with the Acquire of `calls`: whoever sees the call sees what was written before it.
         self.calls.fetch_add(1, Release);
         P::wake_all(&raw const self.calls);
     }
@@ -42,26 +108,41 @@ impl<P: RealTime> Supervisor<P> {
     /// Has the supervisor shut the executor down.
     pub(super) fn end(&self) {
         self.ends.store(1, Release);
-        self.call();
+        self.notify();
+    }
+
+    /// Returns the number of the last call, to be read before the state that the calls are about.
+    pub(super) fn calls(&self) -> u32 {
+        // Acquire pairs with the Release of `notify`.
+        self.calls.load(Acquire)
+    }
+
+    /// Returns whether the executor was dropped.
+    pub(super) fn ends(&self) -> bool {
+        // Acquire pairs with the Release of `end`: what the executor's users did is seen.
+        self.ends.load(Acquire) != 0
+    }
+
+    /// Sleeps until a call after the one that was `seen`.
+    pub(super) fn wait_for_call(&self, seen: u32, timeout: Option<Duration>) {
+        P::wait(&self.calls, seen, timeout);
     }
 
     /// Joins the threads that have ended.
     pub(super) fn join_ended(&self) {
-        let ended: Vec<P::Thread> = {
+        let mut handles = Vec::new();
+        {
             let mut threads = self.threads.lock();
             let ThreadTable { running, ended, .. } = &mut *threads;
-            let mut handles = Vec::new();
-            ended.retain(|number| match running.remove(number) {
-                Some(thread) => {
-                    handles.push(thread);
-                    false
-                }
-                // Its starter has not stored the handle yet, and will call.
-                None => true,
+            ended.retain(|number| {
+                let thread = running.remove(number);
+                // Without a handle yet, its starter will store it, and call.
+                let is_starting = thread.is_none();
+                handles.extend(thread);
+                is_starting
             });
-            handles
-        };
-        ended.into_iter().for_each(ThreadHandle::join);
+        }
+        handles.into_iter().for_each(ThreadHandle::join);
     }
 
     /// Joins all threads, which were told to exit, and start no others.

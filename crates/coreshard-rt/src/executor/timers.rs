@@ -1,29 +1,32 @@
-//! The timers that are set.
+//! Tasks that begin after a while.
 
 use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Release};
 
 use coreshard_platform::{AtomicInt, Lock, RealTime, Time, user};
 
-use super::task::Task;
+use super::priority_array::Task;
+use crate::error::RtError;
 
 /// By expiry, and then first come, first served.
-pub(super) type Pending = BTreeMap<(Time, u64), Task>;
+type Pending<P> = Lock<P, BTreeMap<(Time, u64), Task>>;
 
 pub(super) struct Timers<P: RealTime> {
-    pub(super) pending: Lock<P, Pending>,
+    pending: Arc<Pending<P>>,
     /// Advanced with every timer that may expire next; the timer thread sleeps on it.
-    pub(super) changes: P::AtomicU32,
-    pub(super) is_started: Lock<P, bool>,
-    pub(super) ends: P::AtomicU32,
+    changes: P::AtomicU32,
+    is_started: Lock<P, bool>,
+    ends: P::AtomicU32,
     /// 1 once the timer thread has handed on all tasks that it took out.
-    pub(super) over: P::AtomicU32,
+    over: P::AtomicU32,
 }
 
 impl<P: RealTime> Timers<P> {
     pub(super) fn new() -> Self {
         Self {
-            pending: Lock::new(Pending::new()),
+            pending: Arc::new(Lock::new(BTreeMap::new())),
             changes: P::AtomicU32::new(0),
             is_started: Lock::new(false),
             ends: P::AtomicU32::new(0),
@@ -31,10 +34,63 @@ impl<P: RealTime> Timers<P> {
         }
     }
 
+    /// Starts the timer thread by `start`, unless it has been.
+    pub(super) fn ensure_thread(
+        &self,
+        start: impl FnOnce() -> Result<(), RtError>,
+    ) -> Result<(), RtError> {
+        let mut is_started = self.is_started.lock();
+        if !*is_started {
+            start()?;
+            *is_started = true;
+        }
+        Ok(())
+    }
+
+    /// Sets a timer for a task.
+    pub(super) fn set(&self, at: Time, task: Task) -> TimerHandle<P> {
+        let key = (at, task.id);
+        let is_next = {
+            let mut pending = self.pending.lock();
+            pending.insert(key, task);
+            pending.first_key_value().is_some_and(|(first, _)| *first == key)
+        };
+        if is_next {
+            self.notify();
+        }
+        let process_generation = P::process_generation();
+        TimerHandle { pending: Arc::clone(&self.pending), key, process_generation }
+    }
+
+    /// The timer thread's body: hands on the tasks that are due.
+    pub(super) fn run(&self, accept: impl Fn(Task)) {
+        loop {
+            let seen = self.changes.load(Acquire);
+            if self.ends.load(Acquire) != 0 {
+                self.over.store(1, Release);
+                P::wake_all(&raw const self.over);
+                return;
+            }
+            let now = P::now();
+            let mut due = Vec::new();
+            let next = {
+                let mut pending = self.pending.lock();
+                while let Some(first) = pending.first_entry().filter(|first| first.key().0 <= now) {
+                    due.push(first.remove());
+                }
+                pending.first_key_value().map(|(key, _)| key.0)
+            };
+            if due.is_empty() {
+                P::wait(&self.changes, seen, next.map(|next| next - now));
+            }
+            due.into_iter().for_each(&accept);
+        }
+    }
+
     /// Drops the timers that are set, and what their tasks own.
     pub(super) fn discard(&self) {
         let dropped = std::mem::take(&mut *self.pending.lock());
-        // One by one: where one's destructor panics, the others are dropped all the same. The panic is not
+        // One by one: if one's destructor panics, the others are dropped all the same. The panic is not
         // reported, as that of any task's destructor.
         dropped.into_values().for_each(|task| drop(user::discard(task)));
     }
@@ -50,8 +106,34 @@ impl<P: RealTime> Timers<P> {
         }
     }
 
-    pub(super) fn notify(&self) {
+    fn notify(&self) {
         self.changes.fetch_add(1, Release);
         P::wake_all(&raw const self.changes);
+    }
+}
+
+/// A timer that was set. Dropped, it stays set.
+pub struct TimerHandle<P: RealTime> {
+    pending: Arc<Pending<P>>,
+    key: (Time, u64),
+    /// In which process its executor is.
+    process_generation: u32,
+}
+
+impl<P: RealTime> TimerHandle<P> {
+    /// Takes the timer back. True if its task had not begun, and never will: its handle reports that it
+    /// was dropped.
+    pub fn cancel(self) -> bool {
+        if P::process_generation() != self.process_generation {
+            return false;
+        }
+        let task = self.pending.lock().remove(&self.key);
+        task.is_some()
+    }
+}
+
+impl<P: RealTime> fmt::Debug for TimerHandle<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TimerHandle").field("at", &self.key.0).finish_non_exhaustive()
     }
 }

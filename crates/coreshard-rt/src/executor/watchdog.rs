@@ -9,17 +9,15 @@
 //! 3. A task is demoted by one system call, under its CPU's lock, so that it cannot end meanwhile.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::Acquire;
 use std::time::Duration;
 
 use coreshard_platform::{AtomicInt, Policy, RealTime, ThreadId, Throttle, Time};
-use coreshard_topology::CpuId;
 
-use super::cpu::CpuState;
-use super::incident::{Incident, Incidents, MAX_KEPT};
+use super::cpu::{CpuState, HighestTask, Overuse};
+use super::incident::{Incident, MAX_KEPT};
 use super::shared::Shared;
 use crate::error::RtError;
-use crate::level::Level;
 use crate::lock::InheritGuard;
 
 /// Of its period the watchdog may use so much: it is above all tasks, so this bounds what it takes from them.
@@ -28,14 +26,6 @@ const RUNTIME_DIVISOR: u32 = 10;
 /// Where it scans more seldom, it may use that of this time: the kernel refuses periods of more than 4.2 s
 /// (`sched_deadline_period_max_us`), or of whatever an administrator has set.
 const LONGEST_PERIOD: Duration = Duration::from_secs(1);
-
-/// The most important task of a CPU, alone at its level.
-#[derive(Clone, Copy, Debug)]
-struct HighestTask {
-    id: u64,
-    thread: ThreadId,
-    level: Level,
-}
 
 /// How long the most important task of a CPU ran, and did not.
 #[derive(Clone, Copy, Debug)]
@@ -48,7 +38,7 @@ struct RunSample {
     span: Duration,
 }
 
-/// What the watchdog knows of a CPU.
+/// The watchdog's record of a CPU.
 #[derive(Clone, Copy, Debug)]
 struct CpuWatch {
     highest: Option<HighestTask>,
@@ -57,48 +47,23 @@ struct CpuWatch {
     is_held: bool,
 }
 
-impl<P: RealTime> Shared<P> {
-    /// Starts the watchdog. An error inside `Ok` says why it is not above all tasks.
-    pub(super) fn start_watchdog(self: &Arc<Self>) -> Result<Option<RtError>, RtError> {
-        let Some(period) = self.options.watchdog_period else { return Ok(None) };
-        let start = |policy| {
-            let shared = Arc::clone(self);
-            let body = move || shared.watch(period);
-            self.start_thread("rt-watchdog".to_owned(), None, policy, Box::new(body))
-        };
-        if !self.has_priorities {
-            return start(Policy::Normal).map(|()| None);
-        }
-        // Not tried beforehand: admission may fail later, where another program has taken its share.
-        let bounded = period.min(LONGEST_PERIOD);
-        let above = Policy::Deadline { runtime: bounded / RUNTIME_DIVISOR, period: bounded };
-        match start(above) {
-            Ok(()) => Ok(None),
-            Err(lacking) => start(self.highest_policy()).map(|()| Some(lacking)),
-        }
+/// Starts the watchdog. An error inside `Ok` says why it is not above all tasks.
+pub(super) fn start<P: RealTime>(shared: &Arc<Shared<P>>) -> Result<Option<RtError>, RtError> {
+    let Some(period) = shared.options.watchdog_period else { return Ok(None) };
+    let start = |policy| {
+        let watched = Arc::clone(shared);
+        let body = move || Watchdog::new(&watched).run(period);
+        shared.supervisor.start_thread("rt-watchdog".to_owned(), None, policy, body)
+    };
+    if !shared.options.has_priorities {
+        return start(Policy::Normal).map(|()| None);
     }
-
-    fn watch(&self, period: Duration) {
-        let watch = CpuWatch { highest: None, sample: None, is_held: false };
-        let mut watchdog = Watchdog {
-            shared: self,
-            limit: P::real_time_limits().throttle,
-            watched: vec![watch; self.cpus.len()].into(),
-            found: Vec::with_capacity(MAX_KEPT),
-            has_demoted: false,
-        };
-        let mut last = P::now();
-        while !self.has_ended() {
-            P::wait(&self.ends, 0, Some(period));
-            watchdog.scan(&mut last);
-        }
-    }
-
-    /// What the watchdog has found and nobody has taken.
-    pub(super) fn take_incidents(&self) -> Vec<Incident> {
-        let mut taken = Incidents::new();
-        taken.take_from(&mut self.incidents.lock_own());
-        taken.into_vec()
+    // Not tried beforehand: admission may fail later, if another program has taken its share.
+    let bounded = period.min(LONGEST_PERIOD);
+    let above = Policy::Deadline { runtime: bounded / RUNTIME_DIVISOR, period: bounded };
+    match start(above) {
+        Ok(()) => Ok(None),
+        Err(lacking) => start(shared.options.highest_policy::<P>()).map(|()| Some(lacking)),
     }
 }
 
@@ -112,33 +77,51 @@ struct Watchdog<'a, P: RealTime> {
     has_demoted: bool,
 }
 
-impl<P: RealTime> Watchdog<'_, P> {
+impl<'a, P: RealTime> Watchdog<'a, P> {
+    fn new(shared: &'a Shared<P>) -> Self {
+        let watch = CpuWatch { highest: None, sample: None, is_held: false };
+        Self {
+            shared,
+            limit: P::real_time_limits().throttle,
+            watched: vec![watch; shared.dispatcher.cpus().len()].into(),
+            found: Vec::with_capacity(MAX_KEPT),
+            has_demoted: false,
+        }
+    }
+
+    fn run(&mut self, period: Duration) {
+        let mut last = P::now();
+        while self.shared.ends.load(Acquire) == 0 {
+            P::wait(&self.shared.ends, 0, Some(period));
+            self.scan(&mut last);
+        }
+    }
+
     fn scan(&mut self, last: &mut Time) {
         let now = P::now();
         let elapsed = now - *last;
         *last = now;
-        for (position, cpu) in self.shared.cpus.iter().enumerate() {
-            let state = cpu.try_lock();
+        for (position, cpu) in self.shared.dispatcher.cpus().iter().enumerate() {
+            let state = cpu.try_lock_state();
             self.watched[position].is_held = state.is_none();
             if let Some(state) = state {
                 self.scan_cpu(position, state);
             }
         }
-        for (position, cpu) in self.shared.cpus.iter().enumerate() {
+        for (position, cpu) in self.shared.dispatcher.cpus().iter().enumerate() {
             if std::mem::take(&mut self.watched[position].is_held) {
-                self.scan_cpu(position, cpu.lock());
+                self.scan_cpu(position, cpu.lock_state());
             }
         }
-        if self.shared.has_priorities {
+        if self.shared.options.has_priorities {
             (0..self.watched.len()).for_each(|position| self.check_throttling(position, elapsed));
         }
         if !self.found.is_empty() {
-            let mut incidents = self.shared.incidents.lock_own();
-            self.found.drain(..).for_each(|incident| incidents.push(incident));
+            self.shared.incidents.record(self.found.drain(..));
         }
-        // After the report: whoever runs since the supervisor was called finds it there.
+        // After the report: a thread that runs since the supervisor was called finds it there.
         if std::mem::take(&mut self.has_demoted) {
-            self.shared.supervisor.call();
+            self.shared.supervisor.notify();
         }
     }
 
@@ -151,53 +134,14 @@ impl<P: RealTime> Watchdog<'_, P> {
 
     /// Demotes the tasks of a CPU that have used more than their budgets.
     fn scan_cpu(&mut self, position: usize, mut state: InheritGuard<'_, P, CpuState<P>>) {
-        let cpu = self.shared.cpus[position].id;
-        let mut has_demoted = false;
-        for level in 1..Level::COUNT {
-            for slot in &mut state.threads[level] {
-                let Some(running) = slot.running.as_mut().filter(|it| !it.demoted) else {
-                    continue;
-                };
-                let Some(budget) = running.budget else { continue };
-                let (Some(thread), Some(start)) = (slot.thread.id(), slot.thread.task_began())
-                else {
-                    continue;
-                };
-                if let Some(used) = self.overused(thread, start, budget) {
-                    running.demoted = true;
-                    has_demoted = true;
-                    self.report(Incident::Demoted { cpu, priority: level as u8, budget, used });
-                }
-            }
-        }
-        let mut is_lower = false;
-        for at in 0..state.jobs.len() {
-            let job = &mut state.jobs[at];
-            let Some(budget) = job.budget.filter(|_| !job.demoted) else { continue };
-            let Some(used) = self.overused(job.thread, job.began, budget) else { continue };
-            job.demoted = true;
-            let level = job.level;
-            state.leave(level);
-            is_lower = true;
-            self.report(Incident::Demoted { cpu, priority: level.get(), budget, used });
-        }
-        if is_lower {
-            state.publish();
-        }
-        if has_demoted || is_lower {
-            // The supervisor replaces threads, and begins what waits.
-            self.shared.cpus[position].needs_supervisor.store(1, Relaxed);
-            self.has_demoted = true;
-        }
+        let shared = self.shared;
+        let cpu = &shared.dispatcher.cpus()[position];
+        let overused = |thread, began, budget| overused(shared, thread, began, budget);
+        self.has_demoted |= cpu.demote_overused(&mut state, overused, |found| {
+            let Overuse { level, budget, used } = found;
+            self.report(Incident::Demoted { cpu: cpu.id, priority: level.get(), budget, used });
+        });
         self.watched[position].highest = state.highest_task();
-    }
-
-    /// What a task has used, where that is more than its budget, and it was demoted.
-    fn overused(&self, thread: ThreadId, began: Duration, budget: Duration) -> Option<Duration> {
-        let used = P::cpu_time_of(thread)?.saturating_sub(began);
-        let demotes =
-            || !self.shared.has_priorities || P::set_policy(thread, Policy::Normal).is_ok();
-        (used > budget && demotes()).then_some(used)
     }
 
     /// Whether the most important task of a CPU was kept from running.
@@ -232,23 +176,21 @@ impl<P: RealTime> Watchdog<'_, P> {
         sample.span = Duration::ZERO;
         // Half of what throttling takes: scans do not begin and end with its periods.
         if lost >= kept / 2 {
-            let cpu: CpuId = self.shared.cpus[position].id;
+            let cpu = self.shared.dispatcher.cpus()[position].id;
             self.report(Incident::Throttled { cpu, priority: top.level.get(), lost, limit });
         }
     }
 }
 
-impl<P: RealTime> CpuState<P> {
-    /// The task at the CPU's level, where it is the only one there and no job: of several, another may run.
-    fn highest_task(&self) -> Option<HighestTask> {
-        let level = self.level();
-        if !self.is_alone(level) {
-            return None;
-        }
-        let mut running = self.threads[level.index()].iter().filter_map(|slot| {
-            let running = slot.running.filter(|running| !running.demoted)?;
-            Some(HighestTask { id: running.id, thread: slot.thread.id()?, level })
-        });
-        running.next()
-    }
+/// Returns what a task has used, if that is more than its budget, and it was demoted.
+fn overused<P: RealTime>(
+    shared: &Shared<P>,
+    thread: ThreadId,
+    began: Duration,
+    budget: Duration,
+) -> Option<Duration> {
+    let used = P::cpu_time_of(thread)?.saturating_sub(began);
+    let demotes =
+        || !shared.options.has_priorities || P::set_policy(thread, Policy::Normal).is_ok();
+    (used > budget && demotes()).then_some(used)
 }

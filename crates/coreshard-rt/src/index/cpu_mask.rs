@@ -10,7 +10,7 @@ pub(super) const WORDS: usize = MAX_INDEX_CPUS / 64;
 
 /// A set of CPUs of one index, as [`PriorityIndex::mask`](super::PriorityIndex::mask) makes it
 /// and a search fills it. Made once for a task, not for each search.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuMask {
     pub(super) words: [u64; WORDS],
 }
@@ -79,12 +79,6 @@ impl CpuMask {
 
     pub(super) fn iter(&self) -> impl Iterator<Item = usize> + '_ {
         bits_of(self.words_in(0..MAX_INDEX_CPUS))
-    }
-}
-
-impl Default for CpuMask {
-    fn default() -> Self {
-        Self::EMPTY
     }
 }
 

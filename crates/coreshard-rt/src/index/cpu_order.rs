@@ -27,10 +27,14 @@ impl CpuOrder {
             return Err(RtError::no_cpu());
         }
         if cpus.len() > MAX_INDEX_CPUS {
-            return Err(RtError::too_many_cpus(cpus.len(), MAX_INDEX_CPUS));
+            let given = cpus.len();
+            return Err(RtError::new(format!(
+                "{given} CPUs are too many for a priority index; allowed are 1 to {MAX_INDEX_CPUS}"
+            )));
         }
-        if !cpus.is_subset(topology.online()) {
-            return Err(RtError::outside_cpus(&(cpus - topology.online()), topology.online()));
+        let given = cpus - topology.online();
+        if !given.is_empty() {
+            return Err(RtError::outside_cpus(&given, topology.online()));
         }
         let mut ordered: Vec<_> =
             topology.cpus().iter().filter(|cpu| cpus.contains(cpu.id)).collect();

@@ -5,7 +5,6 @@
 
 mod cpu_mask;
 mod cpu_order;
-mod layout;
 mod levels;
 #[cfg(all(test, loom))]
 mod loom_tests;
@@ -19,14 +18,13 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use coreshard_platform::ByteAtomics;
-use coreshard_topology::{CpuId, CpuSet, Topology};
+use coreshard_topology::{CpuId, CpuSet, Topology, input::quoted};
 
 use crate::error::RtError;
 use crate::level::Level;
 pub use cpu_mask::{CpuMask, MAX_INDEX_CPUS};
 use cpu_order::CpuOrder;
-use layout::{Packed, PaddedLevels, Split};
-use levels::{LevelMask, Levels};
+use levels::{LevelMask, Levels, Packed, PaddedLevels, Split};
 use occupied::Occupied;
 use per_llc::PerLlc;
 
@@ -74,10 +72,12 @@ impl FromStr for Rung {
     type Err = RtError;
 
     fn from_str(text: &str) -> Result<Self, RtError> {
-        Self::ALL
-            .into_iter()
-            .find(|rung| rung.to_string() == text)
-            .ok_or_else(|| RtError::rung(text))
+        Self::ALL.into_iter().find(|rung| rung.to_string() == text).ok_or_else(|| {
+            RtError::new(format!(
+                "{} is no rung of the priority index; there are packed, padded, split and per-llc",
+                quoted(text)
+            ))
+        })
     }
 }
 
@@ -133,7 +133,7 @@ impl<P: ByteAtomics> PriorityIndex<P> {
     /// An index over `cpus`, and the level writer of each, in the order of the set. All are idle.
     ///
     /// # Errors
-    /// Where there is no CPU, more than [`MAX_INDEX_CPUS`], or one that is not online.
+    /// If there is no CPU, more than [`MAX_INDEX_CPUS`], or one that is not online.
     pub fn new(
         rung: Rung,
         topology: &Topology,
@@ -185,18 +185,18 @@ impl<P: ByteAtomics> PriorityIndex<P> {
     /// A set of CPUs in the form that a search takes.
     ///
     /// # Errors
-    /// Where a CPU is not of this index, or there is none.
+    /// If a CPU is not of this index, or there is none.
     pub fn mask(&self, cpus: &CpuSet) -> Result<CpuMask, RtError> {
         if cpus.is_empty() {
             return Err(RtError::no_cpu());
         }
-        let mut mask = CpuMask::EMPTY;
-        for cpu in cpus.iter() {
-            match self.order.position_of(cpu) {
-                Some(position) => mask.add(position),
-                None => return Err(RtError::outside_cpus(&(cpus - self.cpus()), self.cpus())),
-            }
+        let given = cpus - self.cpus();
+        if !given.is_empty() {
+            return Err(RtError::outside_cpus(&given, self.cpus()));
         }
+        let mut mask = CpuMask::EMPTY;
+        let positions = cpus.iter().filter_map(|cpu| self.order.position_of(cpu));
+        positions.for_each(|position| mask.add(position));
         Ok(mask)
     }
 
@@ -207,7 +207,11 @@ impl<P: ByteAtomics> PriorityIndex<P> {
             return Err(RtError::no_cpu());
         }
         if !mask.is_within(self.order.len()) {
-            return Err(RtError::foreign_mask(self.cpus()));
+            return Err(RtError::new(format!(
+                "the CPU mask is of another index, and has CPUs that this one has not; allowed are \
+                 masks that the executor's own index makes, of CPUs {}",
+                self.cpus()
+            )));
         }
         Ok(())
     }
@@ -236,25 +240,24 @@ impl<P: ByteAtomics> PriorityIndex<P> {
             let (level, position) = groups.find_one(below, allowed, near, &self.order)?;
             return Some((self.order.cpus()[position], level));
         }
-        let (level, found) = self.search(below, allowed, near)?;
-        let position = self.order.nearest(&found, near)?;
-        Some((self.order.cpus()[position], level))
+        let (level, found) = self.search(below, allowed)?;
+        Some((self.order.cpus()[self.order.nearest(&found, near)?], level))
     }
 
     /// All CPUs of `allowed` that run at the lowest level below `below`, and that level; as
     /// [`find`](Self::find).
     #[inline]
     pub fn find_all(&self, below: Level, allowed: &CpuMask) -> Option<(CpuMask, Level)> {
-        self.search(below, allowed, 0).map(|(level, found)| (found, level))
+        self.search(below, allowed).map(|(level, found)| (found, level))
     }
 
     #[inline]
-    fn search(&self, below: Level, allowed: &CpuMask, near: usize) -> Option<(Level, CpuMask)> {
+    fn search(&self, below: Level, allowed: &CpuMask) -> Option<(Level, CpuMask)> {
         match &self.layout {
             AnyLayout::Packed(levels) => levels.find(below, allowed),
             AnyLayout::Padded(levels) => levels.find(below, allowed),
             AnyLayout::Split(levels) => levels.find(below, allowed),
-            AnyLayout::PerLlc(groups) => groups.find(below, allowed, self.order.group_of(near)),
+            AnyLayout::PerLlc(groups) => groups.find(below, allowed),
         }
     }
 
@@ -275,7 +278,12 @@ impl<P: ByteAtomics> LevelWriter<P> {
         self.index.order.cpus()[self.position]
     }
 
-    /// The level that was said last; `None` where the CPU is out of the index.
+    /// Returns whether the CPU is among those of a mask.
+    pub(crate) fn is_in(&self, mask: &CpuMask) -> bool {
+        mask.has(self.position)
+    }
+
+    /// The level that was said last; `None` if the CPU is out of the index.
     pub const fn level(&self) -> Option<Level> {
         self.level
     }

@@ -46,7 +46,7 @@ impl<P: ByteAtomics> Occupied<P> {
     #[cold]
     fn insist(&self, word: &P::AtomicU64, bit: u64, mut seen: u64) {
         while seen & (bit | DOUBT) != bit {
-            // SeqCst, also where it fails: another CPU may have set the mark just then, and this CPU reads at
+            // SeqCst, also if it fails: another CPU may have set the mark just then, and this CPU reads at
             // once whether a task waits. With less it could read that first (README, "At rest").
             match word.compare_exchange(seen, (seen | bit) & !DOUBT, SeqCst, SeqCst) {
                 Ok(_) => break,
@@ -75,7 +75,7 @@ impl<P: ByteAtomics> Occupied<P> {
     }
 
     /// Clears the bit of a level that was found without a CPU, if it still is: for the searches to come. Does
-    /// nothing where another thread is at the same word.
+    /// nothing if another thread is at the same word.
     pub(super) fn clear_if(&self, level: usize, is_empty: impl FnOnce() -> bool) {
         let word = &self.words[level / LEVELS_PER_WORD];
         let bit = 1 << (level % LEVELS_PER_WORD);

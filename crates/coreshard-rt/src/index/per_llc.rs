@@ -82,7 +82,7 @@ impl<P: ByteAtomics> Group<P> {
         // Pairs with the fence in `raise_bound`: either this load sees the doubt, or that one sees
         // the byte that was written before this fence. Else the bound could be raised above a CPU.
         P::fence();
-        // SeqCst, also where the exchange fails: if the bound is low enough because another CPU has
+        // SeqCst, also if the exchange fails: if the bound is low enough because another CPU has
         // lowered it just then, that comes before this CPU reads what waits (README, "At rest").
         let mut seen = self.summary.bound.load(SeqCst);
         while seen & BOUND > u64::from(level) || seen & DOUBT != 0 {
@@ -105,7 +105,7 @@ impl<P: ByteAtomics> Group<P> {
     }
 
     /// A search has read all CPUs of the group in vain. Raises the bound to the lowest of them, so that the next
-    /// search skips them; does nothing where another thread is at it.
+    /// search skips them; does nothing if another thread is at it.
     #[cold]
     fn raise_bound(&self) {
         let seen = self.summary.bound.load(Relaxed);
@@ -157,48 +157,26 @@ impl<P: ByteAtomics> PerLlc<P> {
         }
     }
 
-    /// The lowest level below `below` with a CPU of `allowed`, and all such CPUs. Looks at the cache
-    /// of the group `near` first.
-    #[inline]
-    pub(super) fn find(
-        &self,
-        below: Level,
-        allowed: &CpuMask,
-        near: usize,
-    ) -> Option<(Level, CpuMask)> {
+    /// The lowest level below `below` with a CPU of `allowed`, and all such CPUs. Reads the bytes alone.
+    pub(super) fn find(&self, below: Level, allowed: &CpuMask) -> Option<(Level, CpuMask)> {
+        let mut lowest = below.get();
         let mut found = CpuMask::EMPTY;
-        if below == Level::IDLE {
-            return None;
-        }
-        let mut best = below.get();
-        for group in self.groups[near..].iter().chain(&self.groups[..near]) {
-            let wanted = allowed.words_in(group.positions.clone());
-            let wanted: usize = wanted.map(|(_, bits)| bits.count_ones() as usize).sum();
-            // For a line's worth of bytes the summary's line would cost as much as it saves.
-            if wanted == 0 || (wanted > LINE_BYTES && group.bound() > best.min(below.get() - 1)) {
-                continue;
-            }
-            let mut in_vain = true;
+        for group in &self.groups {
             for position in bits_of(allowed.words_in(group.positions.clone())) {
                 let level = group.byte(position).load(Relaxed);
-                in_vain &= level >= below.get();
-                if level < best {
-                    best = level;
-                    found = CpuMask::EMPTY;
+                if level < lowest {
+                    (lowest, found) = (level, CpuMask::EMPTY);
                 }
-                if level == best && level < below.get() {
+                if level == lowest {
                     found.add(position);
                 }
             }
-            if in_vain && wanted > LINE_BYTES && wanted == group.positions.len() {
-                group.raise_bound();
-            }
         }
-        (best < below.get()).then(|| (Level::from_index(usize::from(best)), found))
+        (lowest < below.get()).then(|| (Level::from_index(usize::from(lowest)), found))
     }
 
-    /// The nearest CPU of `allowed` at the lowest level below `below`; like [`find`](Self::find), but
-    /// it is done as soon as it meets a CPU without work.
+    /// The nearest CPU of `allowed` at the lowest level below `below`. Done as soon as it meets a CPU
+    /// without work.
     #[inline]
     pub(super) fn find_one(
         &self,

@@ -4,10 +4,9 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
-use coreshard_platform::{RealTime, Time};
+use coreshard_platform::{LocalKey, Policy, RealTime, Time};
 
-use super::ceilings;
-use super::error::LockError;
+use super::error::{LockError, LockResult};
 use super::inherit::{InheritGuard, InheritMutex};
 use crate::level::Priority;
 
@@ -45,31 +44,28 @@ impl<P: RealTime, T> CeilingMutex<P, T> {
     /// Takes the lock; sleeps until it is free.
     ///
     /// # Errors
-    /// As [`InheritMutex::lock`], and where the caller's own priority is above the ceiling, or the
+    /// As [`InheritMutex::lock`], and if the caller's own priority is above the ceiling, or the
     /// platform refuses to raise it.
     #[track_caller]
-    pub fn lock(&self) -> Result<CeilingGuard<'_, P, T>, LockError<CeilingGuard<'_, P, T>>> {
+    pub fn lock(&self) -> LockResult<CeilingGuard<'_, P, T>> {
         self.raised(InheritMutex::lock)
     }
 
     /// Takes the lock; sleeps until it is free, but not beyond `moment`.
     ///
     /// # Errors
-    /// As [`lock`](Self::lock), and where the time is over.
+    /// As [`lock`](Self::lock), and if the time is over.
     #[track_caller]
-    pub fn lock_until(
-        &self,
-        moment: Time,
-    ) -> Result<CeilingGuard<'_, P, T>, LockError<CeilingGuard<'_, P, T>>> {
+    pub fn lock_until(&self, moment: Time) -> LockResult<CeilingGuard<'_, P, T>> {
         self.raised(|inner| inner.lock_until(moment))
     }
 
     /// Takes the lock if it is free.
     ///
     /// # Errors
-    /// As [`lock`](Self::lock), and where it is held.
+    /// As [`lock`](Self::lock), and if it is held.
     #[track_caller]
-    pub fn try_lock(&self) -> Result<CeilingGuard<'_, P, T>, LockError<CeilingGuard<'_, P, T>>> {
+    pub fn try_lock(&self) -> LockResult<CeilingGuard<'_, P, T>> {
         self.raised(InheritMutex::try_lock)
     }
 
@@ -81,11 +77,8 @@ impl<P: RealTime, T> CeilingMutex<P, T> {
     #[track_caller]
     fn raised<'lock>(
         &'lock self,
-        lock: impl FnOnce(
-            &'lock InheritMutex<P, T>,
-        )
-            -> Result<InheritGuard<'lock, P, T>, LockError<InheritGuard<'lock, P, T>>>,
-    ) -> Result<CeilingGuard<'lock, P, T>, LockError<CeilingGuard<'lock, P, T>>> {
+        lock: impl FnOnce(&'lock InheritMutex<P, T>) -> LockResult<InheritGuard<'lock, P, T>>,
+    ) -> LockResult<CeilingGuard<'lock, P, T>> {
         let raise = Raise::<P>::to(self.ceiling)?;
         match lock(&self.inner) {
             Ok(guard) => Ok(CeilingGuard { guard, _raise: raise }),
@@ -98,26 +91,6 @@ impl<P: RealTime, T> CeilingMutex<P, T> {
 impl<P: RealTime, T> fmt::Debug for CeilingMutex<P, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CeilingMutex").field("ceiling", &self.ceiling).finish_non_exhaustive()
-    }
-}
-
-/// While it lives, its thread runs at a ceiling, or above.
-struct Raise<P: RealTime> {
-    ceiling: Priority,
-    /// It stays on the thread that it has raised.
-    _of_its_thread: PhantomData<*const P>,
-}
-
-impl<P: RealTime> Raise<P> {
-    fn to<G>(ceiling: Priority) -> Result<Self, LockError<G>> {
-        ceilings::raise::<P, G>(ceiling)?;
-        Ok(Self { ceiling, _of_its_thread: PhantomData })
-    }
-}
-
-impl<P: RealTime> Drop for Raise<P> {
-    fn drop(&mut self) {
-        ceilings::lower::<P>(self.ceiling);
     }
 }
 
@@ -146,5 +119,108 @@ impl<P: RealTime, T> DerefMut for CeilingGuard<'_, P, T> {
 impl<P: RealTime, T: fmt::Debug> fmt::Debug for CeilingGuard<'_, P, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.guard.fmt(f)
+    }
+}
+
+const CEILINGS: usize = Priority::MAX.get() as usize + 1;
+
+struct Ceilings {
+    base: Policy,
+    /// What was set here last, or found.
+    set: Policy,
+    /// By ceiling: how many guards of it there are.
+    held: [u32; CEILINGS],
+}
+
+/// While it lives, its thread runs at a ceiling, or above.
+pub(super) struct Raise<P: RealTime> {
+    ceiling: Priority,
+    /// It stays on the thread that it has raised.
+    _of_its_thread: PhantomData<*const P>,
+}
+
+impl<P: RealTime> Raise<P> {
+    /// Raises the calling thread.
+    pub(super) fn to<G>(ceiling: Priority) -> Result<Self, LockError<G>> {
+        let found = P::policy();
+        let new = || Box::new(Ceilings { base: found, set: found, held: [0; CEILINGS] });
+        let mut ceilings = take::<P>().unwrap_or_else(new);
+        ceilings.notice(found);
+        let raised = ceilings.raise::<P, G>(ceiling);
+        put::<P>(ceilings);
+        raised.map(|()| Self { ceiling, _of_its_thread: PhantomData })
+    }
+}
+
+impl<P: RealTime> Drop for Raise<P> {
+    fn drop(&mut self) {
+        let Some(mut ceilings) = take::<P>() else { return };
+        ceilings.notice(P::policy());
+        let held = &mut ceilings.held[usize::from(self.ceiling.get())];
+        *held = held.saturating_sub(1);
+        // To lower oneself is always allowed. To go back up to another ceiling, after somebody has lowered the
+        // thread, may not be: then it stays what it is.
+        let _ = ceilings.apply::<P>();
+        put::<P>(ceilings);
+    }
+}
+
+impl Ceilings {
+    fn notice(&mut self, found: Policy) {
+        if found != self.set {
+            (self.base, self.set) = (found, found);
+        }
+    }
+
+    fn raise<P: RealTime, G>(&mut self, ceiling: Priority) -> Result<(), LockError<G>> {
+        let ceiling = ceiling.get();
+        if matches!(self.base, Policy::Deadline { .. }) {
+            let reason = format!("it is scheduled {}, which comes before every ceiling", self.base);
+            return Err(LockError::NotRaised(reason));
+        }
+        if let Some(priority) = self.base.priority().filter(|priority| *priority > ceiling) {
+            return Err(LockError::AboveCeiling { priority, ceiling });
+        }
+        self.held[usize::from(ceiling)] += 1;
+        self.apply::<P>().map_err(|error| {
+            self.held[usize::from(ceiling)] -= 1;
+            LockError::NotRaised(error.to_string())
+        })
+    }
+
+    /// Gives the thread the policy that it is to have.
+    fn apply<P: RealTime>(&mut self) -> Result<(), coreshard_platform::PolicyError> {
+        let wanted = match self.highest() {
+            Some(ceiling) if self.base.priority().is_none_or(|base| base < ceiling) => {
+                Policy::Fifo(ceiling)
+            }
+            _ => self.base,
+        };
+        if wanted != self.set {
+            P::set_own_policy(wanted)?;
+            self.set = wanted;
+        }
+        Ok(())
+    }
+
+    fn highest(&self) -> Option<u8> {
+        self.held.iter().rposition(|held| *held > 0).map(|ceiling| ceiling as u8)
+    }
+}
+
+/// The calling thread's record; it has none then.
+#[allow(unsafe_code)]
+fn take<P: RealTime>() -> Option<Box<Ceilings>> {
+    let record = P::local(LocalKey::Ceilings).cast::<Ceilings>();
+    P::set_local(LocalKey::Ceilings, std::ptr::null_mut());
+    // SAFETY: under this key there is nothing but what `put` has left there, on this thread, and it was
+    // taken from there just now.
+    (!record.is_null()).then(|| unsafe { Box::from_raw(record) })
+}
+
+/// Keeps the calling thread's record until it holds nothing any more.
+fn put<P: RealTime>(ceilings: Box<Ceilings>) {
+    if ceilings.highest().is_some() {
+        P::set_local(LocalKey::Ceilings, Box::into_raw(ceilings).cast());
     }
 }

@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+/// A guard, or why there is none; the error of a poisoned lock has the guard.
+pub(super) type LockResult<G> = Result<G, LockError<G>>;
+
 /// Why a lock was not had as asked for.
 pub enum LockError<G> {
     /// Somebody panicked while he held it, so the data may be half changed. It is held now.

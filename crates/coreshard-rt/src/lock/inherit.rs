@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use coreshard_platform::{AtomicInt, InheritError, RealTime, Time};
 
-use super::error::LockError;
+use super::error::{LockError, LockResult};
 
 const FREE: u32 = 0;
 
@@ -56,23 +56,20 @@ impl<P: RealTime, T> InheritMutex<P, T> {
     /// Takes the lock; sleeps until it is free.
     ///
     /// # Errors
-    /// Where it is poisoned (the error has the guard), the wait would never end, or the platform has
+    /// If it is poisoned (the error has the guard), the wait would never end, or the platform has
     /// no inheritance.
     #[inline]
     #[track_caller]
-    pub fn lock(&self) -> Result<InheritGuard<'_, P, T>, LockError<InheritGuard<'_, P, T>>> {
+    pub fn lock(&self) -> LockResult<InheritGuard<'_, P, T>> {
         self.lock_by(None)
     }
 
     /// Takes the lock; sleeps until it is free, but not beyond `moment`.
     ///
     /// # Errors
-    /// As [`lock`](Self::lock), and where the time is over.
+    /// As [`lock`](Self::lock), and if the time is over.
     #[track_caller]
-    pub fn lock_until(
-        &self,
-        moment: Time,
-    ) -> Result<InheritGuard<'_, P, T>, LockError<InheritGuard<'_, P, T>>> {
+    pub fn lock_until(&self, moment: Time) -> LockResult<InheritGuard<'_, P, T>> {
         self.lock_by(Some(moment))
     }
 
@@ -93,17 +90,17 @@ impl<P: RealTime, T> InheritMutex<P, T> {
     /// Takes the lock if it is free.
     ///
     /// # Errors
-    /// Where it is held, or poisoned (the error has the guard).
+    /// If it is held, or poisoned (the error has the guard).
     #[inline]
     #[track_caller]
-    pub fn try_lock(&self) -> Result<InheritGuard<'_, P, T>, LockError<InheritGuard<'_, P, T>>> {
+    pub fn try_lock(&self) -> LockResult<InheritGuard<'_, P, T>> {
         if self.take() { self.guard() } else { Err(LockError::Held) }
     }
 
     /// The data, without locking: the borrow proves that nobody else is here.
     ///
     /// # Errors
-    /// Where it is poisoned; the error has the data.
+    /// If it is poisoned; the error has the data.
     pub fn get_mut(&mut self) -> Result<&mut T, LockError<&mut T>> {
         let poisoned = self.is_poisoned();
         let data = self.data.get_mut();
@@ -113,7 +110,7 @@ impl<P: RealTime, T> InheritMutex<P, T> {
     /// Takes the data out.
     ///
     /// # Errors
-    /// Where it is poisoned; the error has the data.
+    /// If it is poisoned; the error has the data.
     pub fn into_inner(self) -> Result<T, LockError<T>> {
         let poisoned = self.is_poisoned();
         let data = self.data.into_inner();
@@ -139,10 +136,7 @@ impl<P: RealTime, T> InheritMutex<P, T> {
 
     #[inline]
     #[track_caller]
-    fn lock_by(
-        &self,
-        until: Option<Time>,
-    ) -> Result<InheritGuard<'_, P, T>, LockError<InheritGuard<'_, P, T>>> {
+    fn lock_by(&self, until: Option<Time>) -> LockResult<InheritGuard<'_, P, T>> {
         if !self.take() {
             // No spinning: it would keep the holder from its CPU, if that is this one.
             P::lock_inheriting(&self.word, until).map_err(|error| match error {
@@ -157,7 +151,7 @@ impl<P: RealTime, T> InheritMutex<P, T> {
 
     #[inline]
     #[track_caller]
-    fn guard(&self) -> Result<InheritGuard<'_, P, T>, LockError<InheritGuard<'_, P, T>>> {
+    fn guard(&self) -> LockResult<InheritGuard<'_, P, T>> {
         // What the last holder wrote comes over with the lock.
         P::touch_write(self.data.get());
         let panics = std::thread::panicking();
@@ -207,7 +201,7 @@ impl<P: RealTime, T> Drop for InheritGuard<'_, P, T> {
         if !self.panics && std::thread::panicking() {
             self.lock.poisoned.store(1, Relaxed);
         }
-        // Release pairs with the Acquire of the next holder. It fails where somebody waits: then the
+        // Release pairs with the Acquire of the next holder. It fails if somebody waits: then the
         // kernel hands the lock over, and orders as well.
         let word = &self.lock.word;
         if word.compare_exchange(P::holder_word(), FREE, Release, Relaxed).is_err() {

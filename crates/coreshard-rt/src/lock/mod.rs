@@ -6,7 +6,6 @@
 //! and Lehoczky, "Priority Inheritance Protocols", 1990).
 
 mod ceiling;
-mod ceilings;
 mod error;
 mod inherit;
 #[cfg(all(test, not(loom)))]

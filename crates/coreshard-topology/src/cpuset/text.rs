@@ -73,13 +73,14 @@ impl CpuSet {
         let is_one = !body.contains(',');
         for word in body.split(',') {
             let digits = word.strip_prefix("0x").unwrap_or(word);
-            let fail = |problem| ParseCpuSetError::at(text, at, problem);
+            let fail = |problem| ParseCpuSetError::at("CPU mask", text, at, problem);
             let bits = if word.is_empty() && !is_one {
                 0
             } else if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_hexdigit()) {
-                return Err(fail(CpuSetProblem::NotHexadecimal));
+                return Err(fail("expected hexadecimal digits"));
             } else {
-                u32::from_str_radix(digits, 16).map_err(|_| fail(CpuSetProblem::WordTooLong))?
+                let bits = u32::from_str_radix(digits, 16);
+                bits.map_err(|_| fail("a word of a mask has at most 32 bits"))?
             };
             words.push((bits, at));
             at += word.len() + 1;
@@ -89,7 +90,7 @@ impl CpuSet {
         let beyond =
             words.iter().rev().enumerate().find(|(place, word)| *place > most && word.0 > 0);
         if let Some((_, (_, at))) = beyond {
-            return Err(ParseCpuSetError::at(text, *at, CpuSetProblem::TooHigh));
+            return Err(ParseCpuSetError::at("CPU list", text, *at, too_high()));
         }
         let lowest: Vec<u32> = words.iter().rev().take(most + 1).map(|(bits, _)| *bits).collect();
         let pairs = lowest
@@ -98,6 +99,12 @@ impl CpuSet {
         let words = (0..).zip(pairs).map(|(place, bits)| Word { place, bits });
         Ok(Self { words: words.filter(|word| word.bits != 0).collect() })
     }
+}
+
+const EXPECTED_STRIDE: &str = "expected a stride USED/GROUP, as in \"0-10:2/4\"";
+
+fn too_high() -> String {
+    format!("CPU numbers go up to {MAX_CPU}")
 }
 
 /// Without line feeds and zeros at the end.
@@ -121,33 +128,36 @@ impl<'a> Cursor<'a> {
     /// `left` is how many CPUs the list may name yet.
     fn range(mut self, set: &mut CpuSet, left: &mut u64) -> Result<(), ParseCpuSetError> {
         let start_at = self.at;
-        let start = self.number(CpuSetProblem::ExpectedCpu)?;
+        let start = self.number("expected a CPU number, as in \"0-3,8\"")?;
         let mut end = start;
         if self.take(b'-') {
-            end = self.number(CpuSetProblem::ExpectedRangeEnd)?;
+            end = self.number("expected the last CPU of the range")?;
             if end < start {
-                return Err(ParseCpuSetError::at(self.text, start_at, CpuSetProblem::Backwards));
+                return Err(self.fail_at(start_at, "the range ends before it starts"));
             }
         }
         let (mut used, mut group) = (1, 1);
         if self.take(b':') {
             let stride_at = self.at;
-            used = self.number(CpuSetProblem::ExpectedStride)?;
+            used = self.number(EXPECTED_STRIDE)?;
             if !self.take(b'/') {
-                return Err(self.fail(CpuSetProblem::ExpectedStride));
+                return Err(self.fail_at(self.at, EXPECTED_STRIDE));
             }
-            group = self.number(CpuSetProblem::ExpectedStride)?;
+            group = self.number(EXPECTED_STRIDE)?;
             if group == 0 || used > group {
-                return Err(ParseCpuSetError::at(self.text, stride_at, CpuSetProblem::BadStride));
+                let problem =
+                    "a stride USED/GROUP needs a GROUP of at least 1 and of at least USED";
+                return Err(self.fail_at(stride_at, problem));
             }
         }
         if self.at < self.end {
-            return Err(self.fail(CpuSetProblem::Unexpected));
+            return Err(self.fail_at(self.at, "expected a comma or the end of the list"));
         }
         let named = u64::from(end - start) + 1;
-        *left = left
-            .checked_sub(named)
-            .ok_or_else(|| ParseCpuSetError::at(self.text, start_at, CpuSetProblem::TooMany))?;
+        *left = left.checked_sub(named).ok_or_else(|| {
+            let most = format!("a list names at most {LISTED_CPUS} CPUs");
+            self.fail_at(start_at, format!("{most}, counting each as often as it is named"))
+        })?;
         if used < group {
             set.extend((start..=end).filter(|cpu| (cpu - start) % group < used).map(CpuId));
             return Ok(());
@@ -168,56 +178,42 @@ impl<'a> Cursor<'a> {
         found
     }
 
-    fn number(&mut self, missing: CpuSetProblem) -> Result<u32, ParseCpuSetError> {
+    fn number(&mut self, missing: &str) -> Result<u32, ParseCpuSetError> {
         let rest = &self.text.as_bytes()[self.at..self.end];
         let length = rest.iter().take_while(|b| b.is_ascii_digit()).count();
         if length == 0 {
-            return Err(self.fail(missing));
+            return Err(self.fail_at(self.at, missing));
         }
         // Only ASCII digits were counted, so the slice is on character boundaries.
         let number = self.text[self.at..self.at + length].parse::<u32>();
         let number = number.ok().filter(|n| *n <= MAX_CPU.0);
-        let number = number.ok_or_else(|| self.fail(CpuSetProblem::TooHigh))?;
+        let number = number.ok_or_else(|| self.fail_at(self.at, too_high()))?;
         self.at += length;
         Ok(number)
     }
 
-    fn fail(&self, problem: CpuSetProblem) -> ParseCpuSetError {
-        ParseCpuSetError::at(self.text, self.at, problem)
+    fn fail_at(&self, at: usize, problem: impl fmt::Display) -> ParseCpuSetError {
+        ParseCpuSetError::at("CPU list", self.text, at, problem)
     }
 }
 
 /// Why a text is not a set of CPUs, and at which column.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ParseCpuSetError {
-    /// The text, escaped and cut: a whole file may have been given.
-    shown: String,
+    /// The sentence, with the text escaped and cut: a whole file may have been given.
+    text: String,
     column: usize,
-    problem: CpuSetProblem,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum CpuSetProblem {
-    ExpectedCpu,
-    ExpectedRangeEnd,
-    ExpectedStride,
-    BadStride,
-    Backwards,
-    TooHigh,
-    TooMany,
-    Unexpected,
-    NotHexadecimal,
-    WordTooLong,
 }
 
 impl ParseCpuSetError {
-    fn at(text: &str, byte: usize, problem: CpuSetProblem) -> Self {
+    /// `form` is what `text` was to be, and `byte` where in it the problem stands.
+    fn at(form: &str, text: &str, byte: usize, problem: impl fmt::Display) -> Self {
         let column = text.char_indices().take_while(|(at, _)| *at < byte).count() + 1;
-        Self { shown: quoted(unpadded(text)).to_string(), column, problem }
+        let shown = quoted(unpadded(text));
+        Self { text: format!("{form} {shown}, column {column}: {problem}"), column }
     }
 
     /// The column of the first wrong character, counted in characters from 1.
-    #[must_use]
     pub const fn column(&self) -> usize {
         self.column
     }
@@ -225,30 +221,7 @@ impl ParseCpuSetError {
 
 impl fmt::Display for ParseCpuSetError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let form = match self.problem {
-            CpuSetProblem::NotHexadecimal | CpuSetProblem::WordTooLong => "CPU mask",
-            _ => "CPU list",
-        };
-        write!(f, "{form} {}, column {}: ", self.shown, self.column)?;
-        match self.problem {
-            CpuSetProblem::ExpectedCpu => f.write_str("expected a CPU number, as in \"0-3,8\""),
-            CpuSetProblem::ExpectedRangeEnd => f.write_str("expected the last CPU of the range"),
-            CpuSetProblem::ExpectedStride => {
-                f.write_str("expected a stride USED/GROUP, as in \"0-10:2/4\"")
-            }
-            CpuSetProblem::BadStride => {
-                f.write_str("a stride USED/GROUP needs a GROUP of at least 1 and of at least USED")
-            }
-            CpuSetProblem::Backwards => f.write_str("the range ends before it starts"),
-            CpuSetProblem::TooHigh => write!(f, "CPU numbers go up to {MAX_CPU}"),
-            CpuSetProblem::TooMany => write!(
-                f,
-                "a list names at most {LISTED_CPUS} CPUs, counting each as often as it is named"
-            ),
-            CpuSetProblem::Unexpected => f.write_str("expected a comma or the end of the list"),
-            CpuSetProblem::NotHexadecimal => f.write_str("expected hexadecimal digits"),
-            CpuSetProblem::WordTooLong => f.write_str("a word of a mask has at most 32 bits"),
-        }
+        f.write_str(&self.text)
     }
 }
 

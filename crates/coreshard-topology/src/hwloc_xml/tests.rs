@@ -5,6 +5,7 @@ use std::fs;
 use proptest::prelude::*;
 
 use super::*;
+use crate::CpuKind;
 use crate::LlcId;
 
 const V2: &str = r#"<?xml version="1.0" encoding="UTF-8"?>

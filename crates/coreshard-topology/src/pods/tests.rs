@@ -190,10 +190,10 @@ proptest! {
 
 /// Performance cores with two CPUs each, and efficiency cores in clusters of four, behind one cache.
 fn hybrid(fast: u32, quads: u32) -> Topology {
-    let mut parts = crate::assembly::Parts::new("hybrid".to_owned());
+    let mut parts = crate::topology::Parts::new("hybrid".to_owned());
     parts.cpus.extend((0..2 * fast + 4 * quads).map(|cpu| {
         let is_fast = cpu < 2 * fast;
-        crate::assembly::RawCpu {
+        crate::topology::RawCpu {
             id: CpuId(cpu),
             core: u64::from(if is_fast { cpu / 2 * 2 } else { cpu }),
             llc: 0,

@@ -2,9 +2,9 @@
 
 use super::indexes;
 use super::level::{Level, Machine, Type};
-use crate::assembly::{Parts, RawCpu};
 use crate::input;
-use crate::{CpuId, CpuKind, NodeId, Topology, TopologyError};
+use crate::topology::{Parts, RawCpu};
+use crate::{CpuId, NodeId, Topology, TopologyError};
 
 pub(super) fn topology(machine: &Machine) -> Result<Topology, TopologyError> {
     let total = machine.cpus();
@@ -44,15 +44,14 @@ pub(super) fn topology(machine: &Machine) -> Result<Topology, TopologyError> {
         let object = |level: Option<&Level>| level.map_or(0, |level| place / (total / level.width));
         let package_object = object(package);
         parts.cpus.push(RawCpu {
-            id: CpuId(number),
             core: if core.is_some() { object(core) } else { place } as u64,
             llc: if cache.is_some() { object(cache) } else { package_object } as u64,
             node: nodes.of_cpu(place, total),
             package: package_object as u64,
-            kind: CpuKind::Unknown,
             cluster: level_2.is_some().then(|| object(level_2) as u64),
             os_core: core_numbers.as_ref().map(|numbers| numbers[object(core)]),
             os_package: package_numbers.as_ref().map(|numbers| numbers[package_object]),
+            ..RawCpu::of(CpuId(number))
         });
     }
     parts.assemble()

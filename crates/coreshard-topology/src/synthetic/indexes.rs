@@ -147,8 +147,8 @@ impl<'a> IndexReader<'a> {
             .map(move |part| (part, start + (part.as_ptr() as usize - text.as_ptr() as usize)))
     }
 
-    fn fail(&self, at: usize, problem: impl Into<String>) -> TopologyError {
-        let problem = format!("indexes=: {}", problem.into());
+    fn fail(&self, at: usize, problem: impl std::fmt::Display) -> TopologyError {
+        let problem = format!("indexes=: {problem}");
         TopologyError::synthetic(&self.machine.text, at, problem)
     }
 }

@@ -105,6 +105,8 @@ pub(super) struct Level {
     pub(super) kind: Type,
     /// The number of such objects in the whole machine.
     pub(super) width: usize,
+    /// Its type is not written.
+    pub(super) is_bare: bool,
     pub(super) attributes: Attributes,
     /// The number of NUMA nodes attached to each object.
     pub(super) attached: usize,

@@ -1,5 +1,7 @@
 //! Reads the text of a description into levels.
 
+use std::fmt::Display;
+
 use super::level::{Attributes, CacheHolds, Level, Machine, Type};
 use crate::input::{DESCRIPTION_BYTES, NODES, quoted};
 use crate::{MAX_CPU, TopologyError};
@@ -20,24 +22,19 @@ struct Parser<'a> {
     at: usize,
 }
 
-/// A level whose type may not be known yet.
-struct Draft {
-    kind: Option<Type>,
-    level: Level,
-}
-
 impl<'a> Parser<'a> {
     fn machine(mut self) -> Result<Machine, TopologyError> {
         if self.text.len() > DESCRIPTION_BYTES {
-            let problem = format!("a description has at most {DESCRIPTION_BYTES} bytes");
-            return Err(self.fail_at(0, problem));
+            return Err(
+                self.fail_at(0, format!("a description has at most {DESCRIPTION_BYTES} bytes"))
+            );
         }
         let mut root = Self::root();
         self.skip_blanks();
         if self.peek() == Some('(') {
             root.attributes = self.attributes(Type::Machine)?;
         }
-        let mut drafts = vec![Draft { kind: Some(Type::Machine), level: root }];
+        let mut levels = vec![root];
         let mut attached_indexes = None;
         let mut nodes = 0;
         loop {
@@ -48,26 +45,28 @@ impl<'a> Parser<'a> {
                     let at = self.at;
                     let indexes = self.attached()?;
                     attached_indexes = indexes.or(attached_indexes);
-                    if let Some(draft) = drafts.last_mut() {
-                        draft.level.attached += 1;
-                        nodes += draft.level.width;
+                    if let Some(level) = levels.last_mut() {
+                        level.attached += 1;
+                        nodes += level.width;
                     }
                     if nodes > NODES {
-                        let problem = format!("this makes more than {NODES} NUMA nodes");
-                        return Err(self.fail_at(at, problem));
+                        return Err(
+                            self.fail_at(at, format!("this makes more than {NODES} NUMA nodes"))
+                        );
                     }
                 }
                 Some(_) => {
-                    let above = drafts.last().map_or(1, |draft| draft.level.width);
-                    if drafts.len() >= MAX_LEVELS {
-                        return Err(self.fail(format!("there are at most {MAX_LEVELS} levels")));
+                    let above = levels.last().map_or(1, |level| level.width);
+                    if levels.len() >= MAX_LEVELS {
+                        return Err(
+                            self.fail_at(self.at, format!("there are at most {MAX_LEVELS} levels"))
+                        );
                     }
-                    drafts.push(self.level(above)?);
+                    levels.push(self.level(above)?);
                 }
             }
         }
-        self.choose_types(&mut drafts)?;
-        let levels = drafts.into_iter().map(Draft::finish).collect();
+        self.choose_types(&mut levels)?;
         let mut machine = Machine { text: self.text.to_owned(), levels, attached_indexes };
         self.check(&machine)?;
         if machine.levels.iter().all(|level| level.kind != Type::Numa && level.attached == 0) {
@@ -82,6 +81,7 @@ impl<'a> Parser<'a> {
         Level {
             kind: Type::Machine,
             width: 1,
+            is_bare: false,
             attributes: Attributes::default(),
             attached: 0,
             at: 0,
@@ -89,36 +89,30 @@ impl<'a> Parser<'a> {
     }
 
     /// `TYPE:COUNT(…)` or `COUNT(…)`, below `above` objects.
-    fn level(&mut self, above: usize) -> Result<Draft, TopologyError> {
+    fn level(&mut self, above: usize) -> Result<Level, TopologyError> {
         let at = self.at;
-        let kind = if self.peek().is_some_and(|c| c.is_ascii_digit()) {
-            None
-        } else {
-            let kind = self.type_name()?;
-            if kind == Type::Machine {
-                let problem = "the machine itself is not written; start with its first level";
-                return Err(self.fail_at(at, problem));
-            }
+        let is_bare = self.peek().is_some_and(|c| c.is_ascii_digit());
+        let kind = if is_bare { Type::Pu } else { self.type_name()? };
+        if !is_bare {
+            let problem = "the machine itself is not written; start with its first level";
+            self.require(kind != Type::Machine, at, problem)?;
             if !self.take(':') {
                 return Err(self.fail(format!("expected ':' and the number of {kind} objects")));
             }
-            Some(kind)
-        };
+        }
         let count_at = self.at;
         let count = self.number("the number of objects")?;
-        if count == 0 {
-            return Err(self.fail_at(count_at, "the number of objects must be at least 1"));
-        }
+        self.require(count > 0, count_at, "the number of objects must be at least 1")?;
         let most = MAX_CPU.index() + 1;
         let width = usize::try_from(count).ok().and_then(|count| above.checked_mul(count));
         let width = width.filter(|width| *width <= most).ok_or_else(|| {
             self.fail_at(count_at, format!("this makes more than {most} objects, the most allowed"))
         })?;
-        let mut level = Level { width, at, ..Self::root() };
+        let mut level = Level { kind, width, is_bare, at, ..Self::root() };
         if self.peek() == Some('(') {
-            level.attributes = self.attributes(kind.unwrap_or(Type::Pu))?;
+            level.attributes = self.attributes(kind)?;
         }
-        Ok(Draft { kind, level })
+        Ok(level)
     }
 
     /// `[numa]` or `[numa(…)]`; gives the `indexes=` found in it.
@@ -126,16 +120,14 @@ impl<'a> Parser<'a> {
         self.take('[');
         self.skip_blanks();
         let at = self.at;
-        if self.type_name()? != Type::Numa {
-            return Err(self.fail_at(at, "only numa can be attached in brackets"));
-        }
+        let is_numa = self.type_name()? == Type::Numa;
+        self.require(is_numa, at, "only numa can be attached in brackets")?;
         self.skip_blanks();
         let indexes =
             if self.peek() == Some('(') { self.attributes(Type::Numa)?.indexes } else { None };
         self.skip_blanks();
-        if !self.take(']') {
-            return Err(self.fail("expected ']' behind the attached numa"));
-        }
+        let is_closed = self.take(']');
+        self.require(is_closed, self.at, "expected ']' behind the attached numa")?;
         Ok(indexes)
     }
 
@@ -162,9 +154,7 @@ impl<'a> Parser<'a> {
             if self.take(')') {
                 return Ok(found);
             }
-            if self.peek().is_none() {
-                return Err(self.fail_at(open, "this parenthesis is never closed"));
-            }
+            self.require(self.peek().is_some(), open, "this parenthesis is never closed")?;
             let size = if of.is_cache() { "size=" } else { "memory=" };
             if self.take_word(size) {
                 found.size_bytes = Some(self.size()?);
@@ -178,9 +168,8 @@ impl<'a> Parser<'a> {
             } else {
                 return Err(self.fail(format!("expected {size} or indexes= for {of}, or ')'")));
             }
-            if !matches!(self.peek(), Some(' ' | '\n' | ')') | None) {
-                return Err(self.fail("expected a blank or ')' behind the attribute"));
-            }
+            let is_apart = matches!(self.peek(), Some(' ' | '\n' | ')') | None);
+            self.require(is_apart, self.at, "expected a blank or ')' behind the attribute")?;
         }
     }
 
@@ -220,9 +209,7 @@ impl<'a> Parser<'a> {
         };
         let digits = &rest[prefix..];
         let length = digits.find(|c: char| !c.is_digit(radix)).unwrap_or(digits.len());
-        if length == 0 {
-            return Err(self.fail(format!("expected {what}")));
-        }
+        self.require(length > 0, self.at, format_args!("expected {what}"))?;
         let number = u64::from_str_radix(&digits[..length], radix);
         let number = number.map_err(|_| self.fail("the number exceeds 64 bits"))?;
         self.at += prefix + length;
@@ -230,24 +217,19 @@ impl<'a> Parser<'a> {
     }
 
     /// Gives bare numbers their types: every level has one, or none has but `pu`.
-    fn choose_types(&self, drafts: &mut [Draft]) -> Result<(), TopologyError> {
-        let [_, levels @ ..] = drafts else { return Ok(()) };
-        let attached = levels.iter().any(|draft| draft.level.attached > 0);
-        let Some((last, levels)) = levels.split_last_mut() else {
+    fn choose_types(&self, levels: &mut [Level]) -> Result<(), TopologyError> {
+        let [_, levels @ ..] = levels else { return Ok(()) };
+        let attached = levels.iter().any(|level| level.attached > 0);
+        let Some((_, levels)) = levels.split_last_mut() else {
             let problem = "expected levels, as in \"pack:2 numa:1 l3:1 core:8 pu:2\"";
             return Err(self.fail_at(self.text.len(), problem));
         };
-        last.kind.get_or_insert(Type::Pu);
-        let bare = levels.iter().filter(|draft| draft.kind.is_none()).count();
-        if bare > 0 && bare < levels.len() {
-            let typed = levels.iter().find(|draft| draft.kind.is_none());
-            let at = typed.map_or(0, |draft| draft.level.at);
+        let bare = levels.iter().filter(|level| level.is_bare).count();
+        if let Some(first) = levels.iter().find(|level| level.is_bare) {
             let problem = "either every level names its type, or none does";
-            return Err(self.fail_at(at, problem));
-        }
-        if bare > 0 {
-            for (draft, kind) in levels.iter_mut().zip(usual_types(bare, attached)) {
-                draft.kind = Some(kind);
+            self.require(bare == levels.len(), first.at, problem)?;
+            for (level, kind) in levels.iter_mut().zip(usual_types(bare, attached)) {
+                level.kind = kind;
             }
         }
         Ok(())
@@ -256,31 +238,24 @@ impl<'a> Parser<'a> {
     /// What holds for all levels together.
     fn check(&self, machine: &Machine) -> Result<(), TopologyError> {
         for (place, level) in machine.levels.iter().enumerate() {
+            let Level { kind, at, .. } = *level;
             let is_last = place + 1 == machine.levels.len();
-            if is_last && level.kind != Type::Pu {
-                let end = self.text.trim_end().len();
-                return Err(
-                    self.fail_at(end, "the last level must be pu; add for example \" pu:1\"")
-                );
+            let is_pu = kind == Type::Pu;
+            let end = self.text.trim_end().len();
+            let problem = "the last level must be pu; add for example \" pu:1\"";
+            self.require(!is_last || is_pu, end, problem)?;
+            self.require(is_last || !is_pu, at, "pu must be the last level")?;
+            let once = matches!(kind, Type::Package | Type::Die | Type::Numa | Type::Core);
+            let is_first = machine.level(kind).map(|first| first.at) == Some(at);
+            if !is_first && (once || kind.is_cache()) {
+                return Err(self.fail_at(at, format!("there is a {kind} level already")));
             }
-            if !is_last && level.kind == Type::Pu {
-                return Err(self.fail_at(level.at, "pu must be the last level"));
+            if kind == Type::Numa && level.width > NODES {
+                return Err(self.fail_at(at, format!("this makes more than {NODES} NUMA nodes")));
             }
-            let once = matches!(level.kind, Type::Package | Type::Die | Type::Numa | Type::Core);
-            let first = machine.level(level.kind).map(|first| first.at);
-            if (once || level.kind.is_cache()) && first != Some(level.at) {
-                return Err(
-                    self.fail_at(level.at, format!("there is a {} level already", level.kind))
-                );
-            }
-            if level.kind == Type::Numa && level.width > NODES {
-                let problem = format!("this makes more than {NODES} NUMA nodes");
-                return Err(self.fail_at(level.at, problem));
-            }
-            if level.attached > 0 && machine.level(Type::Numa).is_some() {
-                let problem = "NUMA nodes are either a level or attached in brackets, not both";
-                return Err(self.fail_at(level.at, problem));
-            }
+            let has_level = machine.level(Type::Numa).is_some();
+            let problem = "NUMA nodes are either a level or attached in brackets, not both";
+            self.require(level.attached == 0 || !has_level, at, problem)?;
         }
         let Some(core) = machine.level(Type::Core) else { return Ok(()) };
         let last_cache = machine.last_cache().map(|level| level.at);
@@ -288,10 +263,11 @@ impl<'a> Parser<'a> {
             let parts_cpus = matches!(level.kind, Type::Package | Type::Numa)
                 || level.attached > 0
                 || last_cache == Some(level.at);
+            let what = if level.attached > 0 { Type::Numa } else { level.kind };
             if parts_cpus && level.width > core.width {
-                let what = if level.attached > 0 { Type::Numa } else { level.kind };
-                let problem = format!("a core cannot hold several {what} objects");
-                return Err(self.fail_at(level.at, problem));
+                return Err(
+                    self.fail_at(level.at, format!("a core cannot hold several {what} objects"))
+                );
             }
         }
         Ok(())
@@ -323,18 +299,16 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn fail(&self, problem: impl Into<String>) -> TopologyError {
+    fn require(&self, holds: bool, at: usize, problem: impl Display) -> Result<(), TopologyError> {
+        if holds { Ok(()) } else { Err(self.fail_at(at, problem)) }
+    }
+
+    fn fail(&self, problem: impl Display) -> TopologyError {
         self.fail_at(self.at, problem)
     }
 
-    fn fail_at(&self, at: usize, problem: impl Into<String>) -> TopologyError {
+    fn fail_at(&self, at: usize, problem: impl Display) -> TopologyError {
         TopologyError::synthetic(self.text, at, problem)
-    }
-}
-
-impl Draft {
-    fn finish(self) -> Level {
-        Level { kind: self.kind.unwrap_or(Type::Pu), ..self.level }
     }
 }
 

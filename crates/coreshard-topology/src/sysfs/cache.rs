@@ -5,9 +5,9 @@ use std::collections::hash_map::Entry;
 use std::ffi::OsString;
 
 use super::file::Folder;
-use super::note::{SharersHash, cpus, note_disagreement};
-use crate::assembly::Parts;
+use super::note::{SharersHash, note_disagreement};
 use crate::input::quoted;
+use crate::topology::Parts;
 use crate::{CpuId, CpuSet, NodeId, TopologyError};
 
 /// Keys of packages that stand in for a cache have this bit, so that no cache is taken for one.
@@ -91,21 +91,11 @@ pub(super) fn read(
             entry.insert((Some(cache.level), size_bytes));
         }
     }
-    if !without.is_empty() {
-        let note = if divided {
-            "without a cache; their package's part on their node is taken as their last-level cache"
-        } else {
-            "without a cache; their package is taken as their last-level cache"
-        };
-        parts.notes.push(format!("{} {note}", cpus(&without)));
-    }
-    if !unsized_caches.is_empty() {
-        parts
-            .notes
-            .push(format!("{} with a cache whose size cannot be read", cpus(&unsized_caches)));
-    }
-    let keys = parts.cpus.iter().map(|cpu| (cpu.id, cpu.llc));
-    note_disagreement("last-level cache", keys, &said, &mut parts.notes);
+    let stand_in = if divided { "package's part on their node" } else { "package" };
+    let note = format!("without a cache; their {stand_in} is taken as their last-level cache");
+    parts.note_cpus(&without, &note);
+    parts.note_cpus(&unsized_caches, "with a cache whose size cannot be read");
+    note_disagreement(parts, "last-level cache", |cpu| cpu.llc, &said);
     Ok(())
 }
 
@@ -173,11 +163,13 @@ fn last_level(folder: &Folder) -> Result<Option<Cache>, TopologyError> {
 /// `32768K` in bytes.
 fn size_bytes(text: &str) -> Option<u64> {
     let text = text.trim();
-    let (number, unit) = match text.strip_suffix(['K', 'M', 'G']) {
-        Some(number) if text.ends_with('K') => (number, 1 << 10),
-        Some(number) if text.ends_with('M') => (number, 1 << 20),
-        Some(number) => (number, 1 << 30),
-        None => (text, 1),
+    let number = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    let unit = match &text[number.len()..] {
+        "" => 1,
+        "K" => 1 << 10,
+        "M" => 1 << 20,
+        "G" => 1 << 30,
+        _ => return None,
     };
     number.parse::<u64>().ok()?.checked_mul(unit)
 }

@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 
 use super::file::Folder;
-use super::note::{SharersHash, cpus, note_disagreement};
-use crate::assembly::{Parts, RawCpu};
+use super::note::{SharersHash, note_disagreement};
 use crate::error::beyond_max_cpu;
-use crate::{CpuId, CpuKind, CpuSet, MAX_CPU, TopologyError};
+use crate::topology::{Parts, RawCpu};
+use crate::{CpuId, CpuSet, MAX_CPU, TopologyError};
 
 /// The package of CPUs that tell none. Firmware's own numbers are 32 bits wide.
 const NO_PACKAGE: u64 = 1 << 40;
@@ -31,12 +31,9 @@ pub(super) fn online(folder: &Folder, parts: &mut Parts) -> Result<CpuSet, Topol
             }
             // Containers may show their own CPUs in the list. What the machine has is asked here; what of
             // it may be used is another question, with other files.
-            if !left_out.is_empty() {
-                online = &online | &left_out;
-                let note =
-                    "online by their own files, though the list of CPUs online leaves them out";
-                parts.notes.push(format!("{} {note}", cpus(&left_out)));
-            }
+            online = &online | &left_out;
+            let note = "online by their own files, though the list of CPUs online leaves them out";
+            parts.note_cpus(&left_out, note);
             online
         }
         None => {
@@ -53,10 +50,7 @@ pub(super) fn online(folder: &Folder, parts: &mut Parts) -> Result<CpuSet, Topol
     if online.is_empty() {
         return Err(TopologyError::file(folder.path(), "no CPU is online"));
     }
-    let unseen = &online - &there;
-    if !unseen.is_empty() {
-        parts.notes.push(format!("{} online, but nothing tells of them", cpus(&unseen)));
-    }
+    parts.note_cpus(&(&online - &there), "online, but nothing tells of them");
     if let Some(present) = folder.list("present")? {
         there = &there | &present;
     }
@@ -128,28 +122,16 @@ pub(super) fn read(
         }
         said.extend(siblings.map(|siblings| (id, SharersHash::new(&siblings))));
         parts.cpus.push(RawCpu {
-            id,
             core,
-            llc: 0,
-            node: None,
             package,
-            kind: CpuKind::Unknown,
             cluster: cluster_of.get(&id).copied(),
             os_core,
             os_package,
+            ..RawCpu::of(id)
         });
     }
-    if !coreless.is_empty() {
-        let note =
-            format!("{} without a core; each is taken as a core of its own", cpus(&coreless));
-        parts.notes.push(note);
-    }
-    if !packageless.is_empty() {
-        let note =
-            format!("{} without a package; they are taken as one package", cpus(&packageless));
-        parts.notes.push(note);
-    }
-    let cores = parts.cpus.iter().map(|cpu| (cpu.id, cpu.core));
-    note_disagreement("core", cores, &said, &mut parts.notes);
+    parts.note_cpus(&coreless, "without a core; each is taken as a core of its own");
+    parts.note_cpus(&packageless, "without a package; they are taken as one package");
+    note_disagreement(parts, "core", |cpu| cpu.core, &said);
     Ok(())
 }

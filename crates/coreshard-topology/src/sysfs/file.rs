@@ -45,7 +45,7 @@ impl Folder {
         present(input::lossy(&self.path.join(name), most_bytes))
     }
 
-    /// The one word of a file; `None` also where it is empty.
+    /// The one word of a file; `None` also if it is empty.
     pub(crate) fn word(&self, name: impl AsRef<Path>) -> Result<Option<String>, TopologyError> {
         let text = self.text(name, NUMBER_BYTES)?;
         let word = text.as_deref().map(trimmed).filter(|word| !word.is_empty());
@@ -128,7 +128,7 @@ impl Folder {
     }
 }
 
-/// What was read, or `None` where there is nothing to read.
+/// What was read, or `None` if there is nothing to read.
 pub(crate) fn present(read: Result<String, InputError>) -> Result<Option<String>, TopologyError> {
     match read {
         Ok(text) => Ok(Some(text)),

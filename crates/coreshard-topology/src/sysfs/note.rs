@@ -3,14 +3,8 @@
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use crate::input;
+use crate::topology::{Parts, RawCpu};
 use crate::{CpuId, CpuSet};
-
-/// `CPU 3` or `CPUs 0-3`, to start a note with.
-pub(super) fn cpus(set: &CpuSet) -> String {
-    let noun = if set.len() == 1 { "CPU" } else { "CPUs" };
-    format!("{noun} {}", input::plain(&set.to_string()))
-}
 
 /// Which CPUs share a thing, as one of them says: a hash of the set, since the sets of many CPUs that name many
 /// would take a GiB. Two sets of one hash would keep a note from being written, and no more.
@@ -25,27 +19,21 @@ impl SharersHash {
     }
 }
 
-/// Notes the CPUs that say they share a thing with others than those they came to share it with.
+/// Notes the CPUs that say they share a thing with others than those they came to share it with, by their `key`.
 pub(super) fn note_disagreement(
+    parts: &mut Parts,
     what: &str,
-    keys: impl Iterator<Item = (CpuId, u64)>,
+    key: impl Fn(&RawCpu) -> u64,
     said: &HashMap<CpuId, SharersHash>,
-    notes: &mut Vec<String>,
 ) {
-    let keys: Vec<(CpuId, u64)> = keys.collect();
     let mut together: HashMap<u64, CpuSet> = HashMap::new();
-    for (cpu, key) in &keys {
-        together.entry(*key).or_default().insert(*cpu);
+    for cpu in &parts.cpus {
+        together.entry(key(cpu)).or_default().insert(cpu.id);
     }
     let together: HashMap<u64, SharersHash> =
         together.into_iter().map(|(key, set)| (key, SharersHash::new(&set))).collect();
-    let disagree =
-        |(cpu, key): &&(CpuId, u64)| said.get(cpu).is_some_and(|said| *said != together[key]);
-    let wrong: CpuSet = keys.iter().filter(disagree).map(|(cpu, _)| *cpu).collect();
-    if !wrong.is_empty() {
-        notes.push(format!(
-            "{} disagree with others on which CPUs share their {what}",
-            cpus(&wrong)
-        ));
-    }
+    let disagrees =
+        |cpu: &&RawCpu| said.get(&cpu.id).is_some_and(|said| *said != together[&key(cpu)]);
+    let wrong: CpuSet = parts.cpus.iter().filter(disagrees).map(|cpu| cpu.id).collect();
+    parts.note_cpus(&wrong, &format!("disagree with others on which CPUs share their {what}"));
 }

@@ -24,7 +24,10 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use coreshard_platform::{AtomicInt, Lock, Platform};
 use io_uring::{opcode, squeue, types};
 
-use super::user_data::WOKEN;
+/// The `user_data` of completions that are not a command's. A command's is its id, below 2⁶³.
+pub(super) const WOKEN: u64 = u64::MAX;
+pub(super) const CANCELLED: u64 = u64::MAX - 1;
+pub(super) const PROBED: u64 = u64::MAX - 2;
 
 const AWAKE: u32 = 0;
 const NOTIFIED: u32 = 1;
@@ -41,13 +44,13 @@ impl<P: Platform> WakeState<P> {
         Self { word: P::AtomicU32::new(AWAKE) }
     }
 
-    /// Notifies the thread. True where it sleeps, or is about to, and has to be woken.
+    /// Notifies the thread. True if it sleeps, or is about to, and has to be woken.
     pub(super) fn notify(&self) -> bool {
         // Release: what was written before this is seen by the thread that clears the notification.
         self.word.swap(NOTIFIED, AcqRel) == ASLEEP
     }
 
-    /// True if the thread may sleep now; false where it was notified, and has to poll again.
+    /// True if the thread may sleep now; false if it was notified, and has to poll again.
     pub(super) fn prepare_to_wait(&self) -> bool {
         if self.word.compare_exchange(AWAKE, ASLEEP, Relaxed, Relaxed).is_ok() {
             return true;
@@ -90,7 +93,7 @@ impl<P: Platform> Doorbell<P> {
     /// Writes an eventfd, for the ring to read.
     ///
     /// # Errors
-    /// Where there is none to be had.
+    /// If there is none to be had.
     pub(super) fn of_event() -> io::Result<(Self, RawFd)> {
         // SAFETY: takes two integers, answers a descriptor or −1.
         let event = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) };
@@ -145,7 +148,7 @@ impl<P: Platform> fmt::Debug for Doorbell<P> {
 /// (Linux 6.13, io_uring/msg_ring.c).
 ///
 /// # Errors
-/// Where the kernel cannot or may not.
+/// If the kernel cannot or may not.
 pub(super) fn send_message(fd: RawFd, user_data: u64) -> io::Result<()> {
     /// From linux/io_uring.h.
     const IORING_REGISTER_SEND_MSG_RING: libc::c_uint = 31;

@@ -11,7 +11,6 @@ mod doorbell;
 mod setup;
 #[cfg(all(test, not(loom)))]
 mod tests;
-mod user_data;
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -22,16 +21,15 @@ use coreshard_platform::Platform;
 use io_uring::{IoUring, Probe, cqueue, opcode, squeue, types};
 
 use super::channel::{Channel, Waker};
-use super::command::{Command, Completion, Data};
+use super::channel::{Command, Completion, Data};
 use super::sync::fallocate_mode;
 use crate::buffer::BufferPool;
 use crate::request::Op;
 
-use doorbell::Doorbell;
+use doorbell::{CANCELLED, Doorbell, PROBED, WOKEN};
 pub(super) use setup::Refusals;
 pub use setup::{RingOptions, RingWake};
 use setup::{RingSetup, build, lacks_nowait, probe, probe_message, reopened, setups};
-use user_data::{CANCELLED, PROBED, WOKEN};
 
 /// A command as an entry of the submission queue. A macro, since the trait of what may be a file
 /// there has no public name.
@@ -150,7 +148,7 @@ impl<P: Platform> RingChannel<P> {
             !lacks_nowait && ring.submitter().register_files(&[file.as_raw_fd()]).is_ok();
         // Saves the look-up of the ring's descriptor in each call, where the kernel can.
         let _ = ring.submitter().register_ring_fd();
-        // A ring that polls for completions is not woken where it has no request to poll for.
+        // A ring that polls for completions is not woken if it has no request to poll for.
         let message = match wake {
             RingWake::Message if !setup.iopoll => Some(probe_message(&mut ring)),
             _ => None,

@@ -8,8 +8,7 @@ use std::os::unix::fs::OpenOptionsExt;
 
 use io_uring::{IoUring, opcode, types};
 
-use super::doorbell::send_message;
-use super::user_data::PROBED;
+use super::doorbell::{PROBED, send_message};
 use crate::buffer::{Buffer, PAGE_BYTES};
 
 /// What a ring is to be, beside what is always tried.
@@ -165,7 +164,7 @@ pub(super) fn probe(ring: &mut IoUring, setup: RingSetup, file: &OwnedFd) -> io:
     }
 }
 
-/// Waits for a completion: its result; `None` where the kernel refuses to wait.
+/// Waits for a completion: its result; `None` if the kernel refuses to wait.
 fn completion(ring: &mut IoUring) -> Option<i32> {
     loop {
         match ring.submit_and_wait(1) {
