@@ -15,6 +15,7 @@
 
 mod block;
 mod calibration;
+mod crew;
 mod error;
 #[cfg(all(debug_assertions, not(test)))]
 mod instances;
@@ -30,8 +31,8 @@ mod trial;
 mod tune;
 
 pub use block::{
-    Amount, BlockBench, BlockJob, HbaBench, HbaRung, IoEngine, JOB_KEYS, JobFileError, LadderBench,
-    Pattern, jain, parse_job_file,
+    Amount, BlockBench, BlockJob, ComparisonBench, HbaBench, HbaVariant, IoEngine, JOB_KEYS,
+    JobFileError, Pattern, jain, parse_job_file,
 };
 pub use calibration::{Effort, calibrate, contended, item_chains};
 pub use error::BenchError;

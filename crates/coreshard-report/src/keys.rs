@@ -25,9 +25,9 @@ pub fn markdown() -> String {
     section::<CyclicResults>(&mut text, "bench rt cyclic");
     section::<PiResults>(&mut text, "bench rt pi");
     section::<TranscodeResults>(&mut text, "bench rt transcode");
-    section::<OperationRow>(&mut text, "bench block --ladder: each of `operations`");
-    section::<FairnessRow>(&mut text, "bench block --ladder: each of `fairness`");
-    section::<HbaRow>(&mut text, "bench block --ladder --machine: each of `rows`");
+    section::<OperationRow>(&mut text, "bench block --compare: each of `operations`");
+    section::<FairnessRow>(&mut text, "bench block --compare: each of `fairness`");
+    section::<HbaRow>(&mut text, "bench block --compare --machine: each of `rows`");
     text
 }
 

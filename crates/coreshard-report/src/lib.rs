@@ -43,7 +43,6 @@ pub mod rt;
 mod scaling;
 pub mod svg;
 pub mod table;
-pub mod tuning;
 
 #[cfg(test)]
 testing::watch!();

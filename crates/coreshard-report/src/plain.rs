@@ -7,33 +7,61 @@ use coreshard_results::column::{Column, Heading, Row, Unit, Value};
 use crate::format;
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 
-type Shown<R> = (&'static Column<R>, Heading);
+/// A column with its heading.
+pub(crate) type Shown<R> = (&'static Column<R>, Heading);
 
 /// All columns of the rows that have a heading, but for those of which nothing was measured in any row, and those that matter
 /// least where the table would be wider than `width`: a line below says which. Texts to the left, figures to the right.
 pub(crate) fn table<R: Row>(rows: &[R], width: usize) -> String {
     let Some(first) = rows.first() else { return String::new() };
-    let has_any =
-        |column: &Column<R>| rows.iter().any(|row| (column.value)(row, first) != Value::Absent);
+    let (mut text, left_out) = fitted(measured(rows), width, |shown| render(rows, first, shown));
+    let mut left_out: Vec<_> = left_out.iter().map(|(_, heading)| heading.name).collect();
+    left_out.sort_unstable();
+    left_out.dedup();
+    if !left_out.is_empty() {
+        let _ = writeln!(text, "\nleft out to fit: {}", left_out.join(", "));
+    }
+    text
+}
+
+/// The columns that have a heading and of which anything was measured.
+pub(crate) fn measured<R: Row>(rows: &[R]) -> Vec<Shown<R>> {
     let headed = R::COLUMNS.iter().filter_map(|column| Some((column, column.heading?)));
-    let mut shown: Vec<Shown<R>> = headed.filter(|(column, _)| has_any(column)).collect();
-    let mut left_out = Vec::new();
+    let has_any = |(column, _): &Shown<R>| {
+        rows.iter().any(|row| (column.value)(row, &rows[0]) != Value::Absent)
+    };
+    headed.filter(has_any).collect()
+}
+
+/// The table in at most `width` columns of a terminal, where it can be, and what was left out to fit: what matters least.
+pub(crate) fn fitted<R: Row>(
+    all: Vec<Shown<R>>,
+    width: usize,
+    render: impl Fn(&[Shown<R>]) -> String,
+) -> (String, Vec<Shown<R>>) {
+    let mut shown = all.clone();
     loop {
-        let mut text = render(rows, first, &shown);
+        let text = render(&shown);
         let next = shown.iter().map(|(_, heading)| heading.expendable).max().unwrap_or(0);
         let widest = text.lines().map(|line| line.chars().count()).max().unwrap_or(0);
         if widest <= width || next == 0 {
-            left_out.sort_unstable();
-            left_out.dedup();
-            if !left_out.is_empty() {
-                let _ = writeln!(text, "\nleft out to fit: {}", left_out.join(", "));
-            }
-            return text;
+            let is_out = |(_, heading): &Shown<R>| heading.expendable > next;
+            return (text, all.into_iter().filter(is_out).collect());
         }
-        let goes = |(_, heading): &Shown<R>| heading.expendable == next;
-        left_out.extend(shown.iter().filter(|it| goes(it)).map(|(_, heading)| heading.name));
-        shown.retain(|it| !goes(it));
+        shown.retain(|(_, heading)| heading.expendable < next);
     }
+}
+
+/// A table without borders.
+pub(crate) fn borderless() -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    table
+}
+
+/// Its lines, without blanks at their ends.
+pub(crate) fn lines(table: &Table) -> String {
+    table.lines().map(|line| format!("{}\n", line.trim_end())).collect()
 }
 
 /// Notes below a table, a line each.
@@ -47,8 +75,7 @@ fn render<R: Row>(rows: &[R], first: &R, shown: &[Shown<R>]) -> String {
         Some(Value::Text(rung)) => rung,
         _ => "first",
     };
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    let mut table = borderless();
     table.add_row(shown.iter().map(|(_, heading)| heading.name.replace("{first}", first_rung)));
     for row in rows {
         let texts = shown.iter().map(|(column, _)| (column.unit, (column.value)(row, first)));
@@ -59,7 +86,7 @@ fn render<R: Row>(rows: &[R], first: &R, shown: &[Shown<R>]) -> String {
             column.set_cell_alignment(CellAlignment::Right);
         }
     }
-    table.lines().map(|line| format!("{}\n", line.trim_end())).collect()
+    lines(&table)
 }
 
 #[cfg(test)]

@@ -9,9 +9,9 @@
 mod block;
 mod calibration;
 pub mod column;
+mod comparison;
 mod hba;
 mod kernel;
-mod ladder;
 mod queue;
 mod rt;
 mod seeds;
@@ -21,9 +21,9 @@ mod usl;
 
 pub use block::{BlockResults, Direction, JobResult, Latency, LittlesLaw, Percentile, Repeats};
 pub use calibration::{Calibration, Contended, Costs, Fetched, Figure, Variation};
+pub use comparison::{ComparisonResults, FairnessRow, OperationRow};
 pub use hba::{HbaResults, HbaRow, Interrupts, Published};
 pub use kernel::{KernelCell, KernelResults};
-pub use ladder::{FairnessRow, LadderResults, OperationRow};
 pub use queue::{Mode, QueueCell, QueueResults, ScalingCurve, ScalingPoint, WakeRatio};
 pub use rt::{
     CyclicResults, CyclicThread, Durations, IndexCell, IndexResults, PiResults, TranscodeResults,
@@ -80,7 +80,7 @@ mod tests {
     #[test]
     fn files_of_older_versions_can_be_read() {
         assert_eq!(read::<QueueResults>("bench-queue-2026-11-21.json").results.len(), 36);
-        assert_eq!(read::<LadderResults>("block-ladder.json").operations.len(), 7);
+        assert_eq!(read::<ComparisonResults>("block-ladder.json").operations.len(), 7);
         assert_eq!(read::<CyclicResults>("rt-cyclic-host.json").thread.len(), 2);
         assert!(!read::<Vec<TranscodeResults>>("rt-transcode-xeon-hcc-2s.json").is_empty());
     }

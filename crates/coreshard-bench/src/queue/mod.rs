@@ -17,7 +17,6 @@
 //! warms up by a tenth of its items. How long pools hold their locks is measured in a short turn of its
 //! own, since it costs two readings of the clock each time.
 
-pub(crate) mod gate;
 mod notes;
 mod order;
 mod over_seeds;
@@ -34,15 +33,15 @@ use std::num::{NonZeroU64, NonZeroUsize};
 use std::sync::Arc;
 use std::time::Duration;
 
-use coreshard_platform::{Lock, Platform, ThreadHandle, ThreadSpec};
+use coreshard_platform::{Lock, Platform};
 use coreshard_results::{Mode, QueueResults};
 use coreshard_topology::{Pods, Scope, ShardSize};
 use coreshard_workqueue::{Intake, Runtime, Wake};
 
+use crate::crew::{Crew, pinned};
 use crate::error::BenchError;
 use crate::machine::BenchMachine;
 use crate::progress::Progress;
-use gate::Gate;
 use notes::Layout;
 pub use order::Combination;
 pub use over_seeds::over_seeds;
@@ -303,26 +302,22 @@ impl<P: Platform> Session<'_, P> {
             .build()?;
         let run = Arc::new(QueueRun {
             queue,
-            gate: Gate::new(self.slots.len()),
             pace: self.pace,
             warm_up_items: items.div_ceil(10),
             items,
             findings: Lock::new(Findings::new()),
         });
         P::describe(Arc::as_ptr(&run));
-        P::describe(&raw const run.gate);
         run.findings.describe();
-        let producers = self.spawn(&run, self.layouts.of(scope))?;
-        run.gate.wait_for_all();
+        let crew = self.producers(&run, self.layouts.of(scope))?;
+        crew.assemble();
         let before = run.queue.stats().total();
-        let released_at = P::now();
         if is_timed {
             P::measured(true);
         }
-        run.gate.open();
-        run.gate.wait_until_left();
+        let released_at = crew.release();
         P::measured(false);
-        producers.into_iter().for_each(ThreadHandle::join);
+        crew.join();
         let after = run.queue.stats().total();
         let findings = std::mem::replace(&mut *run.findings.lock(), Findings::new());
         Ok(MeasuredRun {
@@ -333,26 +328,15 @@ impl<P: Platform> Session<'_, P> {
         })
     }
 
-    fn spawn(&self, run: &Arc<QueueRun<P>>, layout: &Layout) -> Result<Vec<P::Thread>, BenchError> {
-        let mut threads = Vec::with_capacity(self.slots.len());
+    fn producers(&self, run: &Arc<QueueRun<P>>, layout: &Layout) -> Result<Crew<P>, BenchError> {
+        let mut crew = Crew::new(self.slots.len());
         for ((at, slot), state) in self.slots.iter().enumerate().zip(self.producer_states) {
-            let spec = ThreadSpec {
-                name: format!("producer-{at}"),
-                affinity: Some([slot.pinned_to].into_iter().collect()),
-                ..ThreadSpec::default()
-            };
             let watches = layout.runs_elsewhere(slot);
             let producer = Producer::new(Arc::clone(run), state, *slot, watches);
-            match P::spawn(spec, Box::new(move || producer.run())) {
-                Ok(thread) => threads.push(thread),
-                Err(error) => {
-                    run.gate.give_up();
-                    threads.into_iter().for_each(ThreadHandle::join);
-                    return Err(error.into());
-                }
-            }
+            let spec = pinned(format!("producer-{at}"), slot.pinned_to);
+            crew.spawn(spec, |gate| producer.run(gate))?;
         }
-        Ok(threads)
+        Ok(crew)
     }
 
     /// The results without figures.

@@ -36,8 +36,8 @@ pub(super) fn combinations(
         ("wake policy", wakes.is_empty()),
         ("intake", intakes.is_empty()),
     ];
-    if let Some((ladder, _)) = missing.into_iter().find(|(_, missing)| *missing) {
-        return Err(BenchError::no_rungs(ladder));
+    if let Some((what, _)) = missing.into_iter().find(|(_, missing)| *missing) {
+        return Err(BenchError::no_variants(what));
     }
     let mut all = Vec::new();
     for scope in Scope::ALL.into_iter().filter(|it| scopes.contains(it)) {

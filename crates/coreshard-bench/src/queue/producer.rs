@@ -7,8 +7,8 @@ use coreshard_topology::CpuId;
 use coreshard_workqueue::Workqueue;
 use hdrhistogram::Histogram;
 
-use super::gate::Gate;
 use super::producer_state::{ProducerState, Waiter};
+use crate::crew::Gate;
 
 /// Samples that a producer keeps to itself before it adds them to the run's. Adding takes about as long
 /// as queueing, so it is not done between two items, but once in a long while.
@@ -62,13 +62,12 @@ fn record(histogram: &mut Histogram<u64>, ns: u64) {
 /// What the threads of one run share.
 pub(super) struct QueueRun<P: Platform> {
     pub(super) queue: Workqueue<P>,
-    pub(super) gate: Gate<P>,
     pub(super) pace: Pace,
     pub(super) warm_up_items: u64,
     pub(super) items: u64,
     pub(super) findings: Lock<P, Findings>,
 }
-fields!(QueueRun<P: Platform> { queue, gate, pace, warm_up_items, items, findings });
+fields!(QueueRun<P: Platform> { queue, pace, warm_up_items, items, findings });
 
 struct Sample {
     call_ns: u64,
@@ -95,17 +94,17 @@ impl<P: Platform> Producer<P> {
     }
 
     /// Warms up, waits for the gate, and is measured.
-    pub(super) fn run(mut self) {
+    pub(super) fn run(mut self, gate: &Gate<P>) {
         self.produce(self.run.warm_up_items);
         self.kept.clear();
-        if !self.run.gate.pass() {
+        if !gate.pass() {
             return;
         }
         let ended_at = self.produce(self.run.items);
         // From now on it gathers samples.
         P::measured(false);
         self.hand_over(Some(ended_at));
-        self.run.gate.leave();
+        gate.leave();
     }
 
     /// Queues `items`, and returns when the last of them ran.

@@ -52,7 +52,7 @@ impl QueueBench {
         counts.sort_unstable();
         counts.dedup();
         if counts.is_empty() {
-            return Err(BenchError::no_rungs("number of CPUs"));
+            return Err(BenchError::no_variants("number of CPUs"));
         }
         let most = machine.usable.len();
         if let Some(wrong) = counts.iter().find(|count| **count == 0 || **count > most) {

@@ -80,7 +80,7 @@ impl IndexBench {
         let rungs: Vec<Rung> =
             Rung::ALL.into_iter().filter(|rung| self.rungs.contains(rung)).collect();
         if rungs.is_empty() {
-            return Err(BenchError::no_rungs("rung of the priority index"));
+            return Err(BenchError::no_variants("layout of the priority index"));
         }
         let cpus = &machine.usable;
         let threads = self.threads.map_or(cpus.len(), |threads| threads.get().min(cpus.len()));

@@ -8,7 +8,7 @@ use coreshard_results::{Calibration, Figure, Variation};
 use coreshard_topology::input;
 
 use super::arbitration::Arbitration;
-use crate::bench::kernel;
+use crate::common::kernel;
 
 /// A rest after which a CPU is in its deepest idle state: those that were measured lie on both sides.
 const DEEP_AFTER_NS: f64 = 1e6;

@@ -9,9 +9,7 @@ use coreshard_trace::{About, Ending, Lack, RecordingWriter, Spool};
 
 use super::engine::{Engine, RecordedCommand};
 use super::signals::{self, Order, Orders};
-use crate::failure::bad_input;
-use crate::output;
-use crate::results::Growing;
+use crate::common::{Growing, bad_input, output};
 
 /// How long to wait where nothing is there to be taken.
 const PAUSE: Duration = Duration::from_micros(500);

@@ -9,9 +9,8 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use crate::common::bad_input;
 use anyhow::{Context, anyhow, bail};
-
-use crate::failure::bad_input;
 
 // By a link, which a package of this crate has the files for.
 macro_rules! source {

@@ -16,7 +16,7 @@ use ratatui::widgets::{Block, Clear, Paragraph};
 use super::fit;
 use super::rates::Rates;
 use super::sheets::{self, Sheet};
-use crate::number::figures;
+use crate::common::figures;
 
 const KEYS: [(&str, &str); 7] = [
     ("q", "quit"),

@@ -13,7 +13,8 @@ use svg::node::element::{Group, Rectangle, Style, Text, Title};
 
 use super::boxes::{BoxPlace, Boxed, Room};
 use super::table::size;
-use super::view::{View, counted};
+use super::view::View;
+use crate::common::counted;
 
 const MARGIN: f64 = 28.0;
 const CPU_WIDTH: f64 = 27.0;

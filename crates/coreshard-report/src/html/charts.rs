@@ -3,8 +3,9 @@
 //! A colour is a wake policy and a filling is an intake, in all charts alike; scopes are groups.
 
 use coreshard_results::{QueueCell, QueueResults};
+use maud::{Markup, html};
 
-use crate::chart::{Chart, Fill, Group, Margins, Mark, Row, Scale, Series};
+use crate::chart::{Chart, Fill, Group, Margins, Mark, Row, Scale, Series, swatch};
 use crate::findings::{Gain, Ladder, combination, gains, range_of};
 use crate::format;
 
@@ -73,6 +74,17 @@ impl<'a> Palette<'a> {
     }
 }
 
+/// What the colours and fillings of a page's charts mean; nothing where there is one combination only.
+pub(super) fn legend(results: &QueueResults) -> Markup {
+    html! {
+        ul.legend {
+            @for entry in Palette::of(results).legend() {
+                li.neutral[entry.is_neutral] { (swatch(entry.series)) (entry.name) }
+            }
+        }
+    }
+}
+
 /// The oldest intake is hollow, whatever came after it is solid.
 fn fill(intake: &str) -> Fill {
     if intake == "locked" { Fill::Outline } else { Fill::Solid }
@@ -89,20 +101,20 @@ pub(crate) fn throughput(results: &QueueResults) -> Option<Chart> {
         let of = range_of(cell);
         let is_best = best.is_some_and(|best| std::ptr::eq(best, cell));
         let figure = format::si(cell.items_per_sec);
-        Some(Drawn {
+        Some(Row {
             mark: match cell.items_per_sec.is_finite() {
                 true => Mark::Bar { value: cell.items_per_sec, range: whole },
                 false => Mark::Absent,
             },
-            before: String::new(),
             after: if is_best { format!("{figure} ★") } else { figure },
-            detail: format!(
+            tooltip: format!(
                 "{} items/s, {of} from {} to {}",
                 format::count(cell.items_per_sec),
                 format::count(low),
                 format::count(high),
             ),
             emphasised: is_best,
+            ..Row::default()
         })
     });
     Some(Chart {
@@ -111,12 +123,8 @@ pub(crate) fn throughput(results: &QueueResults) -> Option<Chart> {
         description: describe(results, "median items per second", |cell| {
             format::si(cell.items_per_sec)
         }),
-        scale,
         tick: format::si_tick,
-        reference: None,
-        margins: BARS,
-        row_height_px: DENSE_PX,
-        groups,
+        ..dense(scale, BARS, groups)
     })
 }
 
@@ -150,17 +158,17 @@ fn latency(
             .iter()
             .zip(["p90", "p95"])
             .map(|(ns, name)| format!(", {name} {}", format::time_ns(*ns)));
-        Some(Drawn {
+        Some(Row {
             before: format::time_ns(p50),
             after: format::time_ns(p99),
-            detail: format!(
+            tooltip: format!(
                 "p50 {}{}, p99 {}",
                 format::time_ns(p50),
                 between.collect::<String>(),
                 format::time_ns(p99)
             ),
             mark: Mark::Span { range: (p50, p99), dot: p50, strokes },
-            emphasised: false,
+            ..Row::default()
         })
     });
     Some(Chart {
@@ -170,12 +178,7 @@ fn latency(
             let [p50, _, _, p99] = percentiles(cell);
             format!("{} and {}", format::time_ns(p50), format::time_ns(p99))
         }),
-        scale,
-        tick: format::time_tick,
-        reference: None,
-        margins: SPANS,
-        row_height_px: DENSE_PX,
-        groups,
+        ..dense(scale, SPANS, groups)
     })
 }
 
@@ -188,12 +191,11 @@ pub(crate) fn lock_hold(results: &QueueResults) -> Option<Chart> {
         let longest = cell.lock_hold_max_ns.map_or_else(String::new, |ns| {
             format!(", at most {} at a stretch", format::time_ns(ns as f64))
         });
-        Some(Drawn {
+        Some(Row {
             mark: Mark::Bar { value: ns, range: None },
-            before: String::new(),
             after: format::time_ns(ns),
-            detail: format!("lock held {} per item{longest}", format::time_ns(ns)),
-            emphasised: false,
+            tooltip: format!("lock held {} per item{longest}", format::time_ns(ns)),
+            ..Row::default()
         })
     });
     Some(Chart {
@@ -202,12 +204,7 @@ pub(crate) fn lock_hold(results: &QueueResults) -> Option<Chart> {
         description: describe(results, "lock held per item", |cell| {
             held(cell).map_or_else(|| "not measured".to_owned(), format::time_ns)
         }),
-        scale,
-        tick: format::time_tick,
-        reference: None,
-        margins: BARS,
-        row_height_px: DENSE_PX,
-        groups,
+        ..dense(scale, BARS, groups)
     })
 }
 
@@ -253,7 +250,6 @@ fn gain_row(gain: &Gain<'_>) -> Row {
         series: Series { hue: 1, fill: if gain.is_baseline { Fill::Outline } else { Fill::Solid } },
         name: gain.rung.to_owned(),
         mark: Mark::Span { range: (gain.min, gain.max), dot: gain.mean, strokes: vec![gain.min] },
-        before: String::new(),
         after: format::times(gain.mean),
         tooltip: format!(
             "{}: {} the throughput on average over {}, from {} to {}",
@@ -263,34 +259,33 @@ fn gain_row(gain: &Gain<'_>) -> Row {
             format::times(gain.min),
             format::times(gain.max),
         ),
-        emphasised: false,
+        ..Row::default()
     }
 }
 
-/// What of a cell is drawn; the rest of its row follows from the combination.
-struct Drawn {
-    mark: Mark,
-    before: String,
-    after: String,
-    detail: String,
-    emphasised: bool,
+/// A chart of many rows; its texts are missing.
+fn dense(scale: Scale, margins: Margins, groups: Vec<Group>) -> Chart {
+    Chart {
+        id: "",
+        title: String::new(),
+        description: String::new(),
+        scale,
+        tick: format::time_tick,
+        reference: None,
+        margins,
+        row_height_px: DENSE_PX,
+        groups,
+    }
 }
 
 /// One group for each scope with one row for each cell that `draw` has something for; scopes without any
-/// row are left out.
-fn grouped(results: &QueueResults, draw: impl Fn(&QueueCell) -> Option<Drawn>) -> Vec<Group> {
+/// row are left out. `draw` leaves the combination's name and colour to this.
+fn grouped(results: &QueueResults, draw: impl Fn(&QueueCell) -> Option<Row>) -> Vec<Group> {
     let palette = Palette::of(results);
     let row = |cell: &QueueCell| {
         let drawn = draw(cell)?;
-        Some(Row {
-            series: palette.series(cell),
-            name: String::new(),
-            mark: drawn.mark,
-            before: drawn.before,
-            after: drawn.after,
-            tooltip: format!("{}: {}", combination(cell), drawn.detail),
-            emphasised: drawn.emphasised,
-        })
+        let tooltip = format!("{}: {}", combination(cell), drawn.tooltip);
+        Some(Row { series: palette.series(cell), tooltip, ..drawn })
     };
     let group = |scope: &str| {
         let cells = || results.results.iter().filter(|cell| cell.scope == scope);

@@ -7,7 +7,6 @@
 
 pub(crate) mod charts;
 pub(crate) mod frame;
-mod legend;
 mod scaling;
 mod table;
 
@@ -18,8 +17,8 @@ use crate::chart::{self, Chart};
 use crate::findings::{Contest, QUARTILES, range_of};
 use crate::format;
 
+use charts::legend;
 pub use frame::MARK;
-use legend::legend;
 
 const STYLE: &str = include_str!("page.css");
 

@@ -6,16 +6,10 @@ use coreshard_results::{
     CyclicResults, Durations, IndexResults, PiResults, SeedSpreads, TranscodeResults,
 };
 use maud::{Markup, html};
-use serde::Serialize;
 
-use super::text::{cyclic, index, pi, transcode};
+use super::{cyclic, index, pi, transcode};
 use crate::format;
 use crate::html::frame;
-
-const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:60rem;\
-padding:0 1rem;color-scheme:light dark}pre{overflow-x:auto}svg{width:100%;height:auto}\
-svg text{font-size:11px;fill:currentColor}rect,circle{fill:#3b78c2}\
-line{stroke:currentColor;opacity:.4}figure{margin:1.5rem 0}figcaption{font-size:.9rem}";
 
 const WIDTH: f64 = 900.0;
 /// Where the bars stand, or the dots lie.
@@ -24,7 +18,7 @@ const FLOOR: f64 = 160.0;
 /// How late each thread woke up.
 pub fn cyclic_page(runs: &[CyclicResults]) -> String {
     let pictures = html! {
-        (seeds(runs, "p99_ns", "The 99th of 100 wake-ups", format::time_tick))
+        (seeds(runs.iter().map(|run| (&run.rung, &run.seeds)), "p99_ns", "The 99th of 100 wake-ups", format::time_tick))
         @for run in runs {
             h2 { "Rung " (run.rung) }
             @for (number, thread) in &run.thread {
@@ -38,31 +32,49 @@ pub fn cyclic_page(runs: &[CyclicResults]) -> String {
             }
         }
     };
-    page("cyclic", "How late threads wake up", &cyclic(runs, usize::MAX), &pictures, &runs)
+    frame::plain_page(
+        "coreshard bench rt cyclic",
+        "How late threads wake up",
+        &cyclic(runs, usize::MAX),
+        &pictures,
+        &runs,
+    )
 }
 
 /// How long the high task of each inversion waited.
 pub fn pi_page(runs: &[PiResults]) -> String {
     let pictures = html! {
-        (seeds(runs, "inversions_per_sec", "Inversions per second", per_sec))
+        (seeds(runs.iter().map(|run| (&run.rung, &run.seeds)), "inversions_per_sec", "Inversions per second", per_sec))
         @for run in runs {
             h2 { "Rung " (run.rung) }
             (durations(&run.waits, "From asking for the lock to having it", "inversions"))
         }
     };
-    page("pi", "Priority inversions resolved", &pi(runs, usize::MAX), &pictures, &runs)
+    frame::plain_page(
+        "coreshard bench rt pi",
+        "Priority inversions resolved",
+        &pi(runs, usize::MAX),
+        &pictures,
+        &runs,
+    )
 }
 
 /// How long the frames took.
 pub fn transcode_page(runs: &[TranscodeResults]) -> String {
     let pictures = html! {
-        (seeds(runs, "frames_per_sec", "Frames per second", per_sec))
+        (seeds(runs.iter().map(|run| (&run.rung, &run.seeds)), "frames_per_sec", "Frames per second", per_sec))
         @for run in runs {
             h2 { "Rung " (run.rung) }
             (durations(&run.frame_times, "From a frame's begin to its last slice's end", "frames"))
         }
     };
-    page("transcode", "Frames of pinned pipelines", &transcode(runs, usize::MAX), &pictures, &runs)
+    frame::plain_page(
+        "coreshard bench rt transcode",
+        "Frames of pinned pipelines",
+        &transcode(runs, usize::MAX),
+        &pictures,
+        &runs,
+    )
 }
 
 /// How the runs of each rung of the index are spread.
@@ -75,8 +87,8 @@ pub fn index_page(results: &IndexResults) -> String {
             (dots(&rungs, "Operations per second", per_sec))
         }
     };
-    page(
-        "index",
+    frame::plain_page(
+        "coreshard bench rt index",
         "The rungs of the priority index",
         &index(results, usize::MAX),
         &pictures,
@@ -84,32 +96,15 @@ pub fn index_page(results: &IndexResults) -> String {
     )
 }
 
-/// What has a figure with each seed.
-trait Seeded {
-    fn rung(&self) -> &str;
-    fn seeds(&self) -> &SeedSpreads;
-}
-
-macro_rules! seeded {
-    ($($results:ty),+) => {
-        $(impl Seeded for $results {
-            fn rung(&self) -> &str {
-                &self.rung
-            }
-
-            fn seeds(&self) -> &SeedSpreads {
-                &self.seeds
-            }
-        })+
-    };
-}
-
-seeded!(CyclicResults, PiResults, TranscodeResults);
-
-/// A figure with each seed, in a row for each rung; nothing where there are no seeds.
-fn seeds(runs: &[impl Seeded], key: &str, what: &str, text: impl Fn(f64) -> String) -> Markup {
+/// A figure with each seed, in a row for each variant; nothing where there are no seeds.
+fn seeds<'a>(
+    runs: impl Iterator<Item = (&'a String, &'a SeedSpreads)>,
+    key: &str,
+    what: &str,
+    text: impl Fn(f64) -> String,
+) -> Markup {
     let rows: Vec<_> =
-        runs.iter().filter_map(|run| Some((run.rung(), &run.seeds().of(key)?.each[..]))).collect();
+        runs.filter_map(|(rung, seeds)| Some((rung.as_str(), &seeds.of(key)?.each[..]))).collect();
     html! {
         @if !rows.is_empty() {
             figure {
@@ -122,21 +117,6 @@ fn seeds(runs: &[impl Seeded], key: &str, what: &str, text: impl Fn(f64) -> Stri
 
 pub(crate) fn per_sec(value: f64) -> String {
     format!("{}/s", format::si_tick(value))
-}
-
-fn page(
-    bench: &str,
-    title: &str,
-    table: &str,
-    pictures: &Markup,
-    results: &(impl Serialize + ?Sized),
-) -> String {
-    let body = html! {
-        h1 { (title) }
-        pre { (table) }
-        (pictures)
-    };
-    frame::page(&format!("coreshard bench rt {bench}"), &[STYLE], &body, results)
 }
 
 fn durations(durations: &Durations, what: &str, of: &'static str) -> Markup {

@@ -11,22 +11,19 @@ use coreshard_results::IndexResults;
 use coreshard_rt::Rung;
 use coreshard_sim::Sim;
 
-use crate::failure::bad_input;
-use crate::number::{few, many, whole};
-use crate::output;
-
-use super::super::progress::Bar;
-use super::super::queue::{or_all, rung};
-use super::options::{Output, OutputArgs, Simulations, WhereArgs};
+use super::options::{Simulations, WhereArgs};
+use crate::common::{
+    Bar, PageArgs, PageOutput, bail_input, few, many, or_all, output, variant, whole,
+};
 
 /// The rounds of a simulated thread, and the runs, where nothing else is asked for.
 const SIMULATED_ROUNDS: NonZeroU64 = NonZeroU64::new(100).expect("it is not 0");
 
 /// The options of `coreshard bench rt index`.
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(crate) struct Args {
     /// Rungs: packed, padded, split, per-llc [default: all]
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = rung::<Rung>)]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = variant::<Rung>)]
     rungs: Vec<Rung>,
 
     /// Threads, one for each of the first CPUs [default: all CPUs]
@@ -49,13 +46,13 @@ pub(super) struct Args {
     place: WhereArgs,
 
     #[command(flatten)]
-    output: OutputArgs,
+    output: PageArgs,
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let defaults = IndexBench::default();
     let rungs = or_all(&args.rungs, &Rung::ALL);
-    let chosen = args.place.chosen_machine()?;
+    let chosen = args.place.chosen()?;
     chosen.has("--threads", args.threads)?;
     chosen.has("--group", args.group)?;
     let Some(machine) = &chosen.machine else {
@@ -69,15 +66,12 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
             seed: 0,
         };
         let output = args.output.open()?;
-        let mut bar = Bar::new()?;
-        let mut results = bench.run::<Host>(&chosen.bench_machine, &mut bar)?;
-        drop(bar);
+        let mut results = bench.run::<Host>(&chosen.bench_machine, &mut Bar::new()?)?;
         results.notes.splice(0..0, notes);
-        return finish(output, &results);
+        return finish(output, &results, &[]);
     };
     if args.place.c2c.is_some() && rungs.len() > 1 {
-        let problem = "the lines of one rung can be shown at a time: give one with --rungs";
-        return Err(bad_input(anyhow::Error::msg(problem)));
+        bail_input!("the lines of one rung can be shown at a time: give one with --rungs");
     }
     let output = args.output.open()?;
     let run = |rung: &Rung, seed| {
@@ -95,14 +89,16 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let Simulations { found, notes, lines } = args.place.simulate(machine, &rungs, run)?;
     let mut results = index_over_seeds(&found).context("nothing was measured")?;
     results.notes.splice(0..0, notes);
-    finish(output, &results)?;
-    lines.iter().try_for_each(|lines| args.output.show(lines))
+    finish(output, &results, &lines)
 }
 
-fn finish(output: Output, results: &IndexResults) -> anyhow::Result<()> {
+fn finish(output: PageOutput, results: &IndexResults, lines: &[String]) -> anyhow::Result<()> {
     if results.results.is_empty() {
         bail!("nothing was measured");
     }
-    output
-        .write(results, &report::index(results, output::columns()), || report::index_page(results))
+    let is_stdout = output.is_stdout();
+    output.write(results, report::index(results, output::columns()), || {
+        report::index_page(results)
+    })?;
+    lines.iter().try_for_each(|lines| output::print_beside(lines, is_stdout))
 }
