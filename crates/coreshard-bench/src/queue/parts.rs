@@ -88,8 +88,7 @@ fn ratio(new: &QueueCell, old: &QueueCell, contended: bool) -> WakeRatio {
         items_per_sec_ratio: new.items_per_sec / old.items_per_sec,
         items_per_sec_ratio_min: new.items_per_sec_min / old.items_per_sec_max,
         items_per_sec_ratio_max: new.items_per_sec_max / old.items_per_sec_min,
-        items_per_sec_ratio_q1: None,
-        items_per_sec_ratio_q3: None,
         lock_hold_ratio: holds.filter(|(_, old)| *old > 0.0).map(|(new, old)| new / old),
+        ..WakeRatio::default()
     }
 }

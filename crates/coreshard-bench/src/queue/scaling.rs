@@ -128,7 +128,6 @@ fn point(cpus: usize, cell: &QueueCell) -> ScalingPoint {
         items_per_sec_max: cell.items_per_sec_max,
         p50_ns: cell.p50_ns,
         end_to_end_p99_ns: cell.end_to_end_p99_ns,
-        items_per_sec_q1: None,
-        items_per_sec_q3: None,
+        ..ScalingPoint::default()
     }
 }

@@ -95,8 +95,7 @@ impl Tally {
             wakeups_per_item: Some(self.wakeups as f64 / self.items as f64),
             pods,
             same_pods_as,
-            items_per_sec_q1: None,
-            items_per_sec_q3: None,
+            ..QueueCell::default()
         })
     }
 
@@ -114,11 +113,10 @@ impl Tally {
             items_per_sec_ratio: ratios.median,
             items_per_sec_ratio_min: ratios.min,
             items_per_sec_ratio_max: ratios.max,
-            items_per_sec_ratio_q1: None,
-            items_per_sec_ratio_q3: None,
             lock_hold_ratio: holds
                 .filter(|(_, its)| its.ns_per_item > 0.0)
                 .map(|(own, its)| own.ns_per_item / its.ns_per_item),
+            ..WakeRatio::default()
         })
     }
 }

@@ -13,7 +13,7 @@
 use std::num::{NonZeroU64, NonZeroUsize};
 
 use coreshard_platform::{Policy, RealTime, ThreadHandle, ThreadSpec};
-use coreshard_results::{IndexCell, IndexResults, SeedSpreads};
+use coreshard_results::{IndexCell, IndexResults};
 use coreshard_rt::{PriorityIndex, Rung};
 
 use super::storm::{Part, StormTimes, storm};
@@ -121,26 +121,9 @@ impl IndexBench {
             2.0 * rounds as f64 * threads as f64 * 1e9 / run[0].elapsed_ns.max(1) as f64
         };
         let cell = |(at, rung): (usize, &Rung)| -> Result<IndexCell, BenchError> {
-            let spread = |runs: Vec<f64>| Spread::of(runs).unwrap_or_default();
-            let own = &measured[at];
-            let rates = spread(own.iter().map(rate).collect());
-            let pairs = own.iter().zip(&measured[0]);
-            let ratios = spread(pairs.map(|(one, first)| rate(one) / rate(first)).collect());
             let index = PriorityIndex::<P>::new(*rung, &machine.topology, cpus)?.0;
-            Ok(IndexCell {
-                rung: rung.to_string(),
-                ops_per_sec: rates.median,
-                ops_per_sec_min: rates.min,
-                ops_per_sec_max: rates.max,
-                over_first: ratios.median,
-                over_first_min: ratios.min,
-                over_first_max: ratios.max,
-                find_ns: spread(own.iter().map(|run| run[1].first_ns_per_round).collect()).median,
-                set_ns: spread(own.iter().map(|run| run[1].others_ns_per_round).collect()).median,
-                bytes: index.bytes(),
-                each_run: own.iter().map(rate).collect(),
-                seeds: SeedSpreads::default(),
-            })
+            let found = cell(&measured[at], &measured[0], rate);
+            Ok(IndexCell { rung: rung.to_string(), bytes: index.bytes(), ..found })
         };
         let results: Result<Vec<_>, _> = match whole {
             0 => Ok(Vec::new()),
@@ -156,5 +139,30 @@ impl IndexBench {
             results: results?,
             notes,
         })
+    }
+}
+
+/// The figures of one of the rungs, held against the first one's run by run.
+fn cell(
+    own: &[[StormTimes; 2]],
+    first: &[[StormTimes; 2]],
+    rate: impl Fn(&[StormTimes; 2]) -> f64,
+) -> IndexCell {
+    let each_run: Vec<f64> = own.iter().map(&rate).collect();
+    let spread = |runs: &mut dyn Iterator<Item = f64>| Spread::of(runs).unwrap_or_default();
+    let rates = spread(&mut each_run.iter().copied());
+    let pairs = own.iter().zip(first);
+    let ratios = spread(&mut pairs.map(|(one, first)| rate(one) / rate(first)));
+    IndexCell {
+        ops_per_sec: rates.median,
+        ops_per_sec_min: rates.min,
+        ops_per_sec_max: rates.max,
+        over_first: ratios.median,
+        over_first_min: ratios.min,
+        over_first_max: ratios.max,
+        find_ns: spread(&mut own.iter().map(|run| run[1].first_ns_per_round)).median,
+        set_ns: spread(&mut own.iter().map(|run| run[1].others_ns_per_round)).median,
+        each_run,
+        ..IndexCell::default()
     }
 }

@@ -79,6 +79,18 @@ struct Instance<P: RealTime> {
     frame_times: Lock<P, Histogram<u64>>,
 }
 
+impl<P: RealTime> Instance<P> {
+    fn new(number: usize, allowed: CpuMask) -> Self {
+        Self {
+            number,
+            allowed,
+            begun: P::AtomicU64::new(0),
+            finished: P::AtomicU64::new(0),
+            frame_times: Lock::new(recorder()),
+        }
+    }
+}
+
 /// A frame under way: how many of its slices are.
 struct Frame<P: RealTime> {
     instance: Arc<Padded<Instance<P>>>,
@@ -105,14 +117,9 @@ impl TranscodeBench {
         let last = machine.usable.last().map_or(0, CpuId::index);
         let mut all = Vec::with_capacity(instances);
         for number in 0..instances {
-            let group = groups[number % groups.len()];
-            all.push(Arc::new(Padded::new(Instance::<P> {
-                number,
-                allowed: executor.index().mask(&group.iter().copied().collect())?,
-                begun: P::AtomicU64::new(0),
-                finished: P::AtomicU64::new(0),
-                frame_times: Lock::new(recorder()),
-            })));
+            let group = groups[number % groups.len()].iter().copied().collect();
+            let allowed = executor.index().mask(&group)?;
+            all.push(Arc::new(Padded::new(Instance::<P>::new(number, allowed))));
         }
         let has_priorities = executor.has_priorities();
         let shared = Arc::new(Transcoding {

@@ -4,7 +4,6 @@ mod arbitration;
 mod file;
 mod synthetic;
 
-use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -55,19 +54,19 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     };
     let compute = compute(&topology, &synthetic, &measured, effort.rounds)?;
     let contends = |arbitration: &Arbitration| {
-        let text = file::write(&topology, &synthetic, &measured, None, Some(arbitration))?;
+        let text = file::write(&topology, &synthetic, &measured, None, Some(arbitration));
         simulate_contention(&text, usable.cpus())
     };
     let one_llc = topology.cpus().iter().all(|cpu| cpu.llc == topology.cpus()[0].llc);
     let arbitration = arbitration::fit(&measured, one_llc, contends)?;
-    let text = file::write(&topology, &synthetic, &measured, Some(compute), arbitration.as_ref())?;
+    let text = file::write(&topology, &synthetic, &measured, Some(compute), arbitration.as_ref());
     // What is written can be read: it is read here.
     read_back(&text)?;
     tell(load, &measured, arbitration.as_ref());
     let Some(destination) = destination else { return output::print(&text) };
     let path = input::path(destination.path()).to_string();
     destination.write(|out| out.write_all(text.as_bytes()))?;
-    output::print(&table(&measured, compute)?)?;
+    output::print(&table(&measured, compute))?;
     output::warn(&format!("machine written to {path}; use it with --sim --machine {path}"));
     Ok(())
 }
@@ -145,7 +144,7 @@ fn compute(
 ) -> anyhow::Result<Compute> {
     let one_cpu = topology.restrict(&measured.cpus[..1].iter().copied().map(CpuId).collect())?;
     let item = item_chains::<Host>(&one_cpu, CHAINED_ITEMS, rounds)?;
-    let machine = read_back(&file::write(topology, synthetic, measured, None, None)?)?;
+    let machine = read_back(&file::write(topology, synthetic, measured, None, None))?;
     let simulated = |items| {
         let program = || item_chains::<Sim>(&one_cpu, items, 1);
         let run = Simulation::new(&machine).run(program).map_err(anyhow::Error::new)?;
@@ -164,69 +163,62 @@ fn compute(
 const CHAINED_ITEMS: u64 = 16_000;
 
 /// What was measured, for people.
-fn table(measured: &Calibration, compute: Compute) -> anyhow::Result<String> {
-    let mut text = String::new();
-    writeln!(text, "{:<44} {:>10} {:>10} {:>12}", "nanoseconds", "median", "least", "most")?;
-    let mut row = |what: &str, figure: Figure| {
-        let Figure { median_ns, min_ns, max_ns, .. } = figure;
-        writeln!(text, "{what:<44} {median_ns:>10.1} {min_ns:>10.1} {max_ns:>12.1}")
-    };
-    row("load that hits", measured.load)?;
-    row("fetch-and-add, uncontended", measured.atomic)?;
-    row("load from memory", measured.memory)?;
-    row("spin hint", measured.spin_hint)?;
-    row("reading the clock", measured.clock_read)?;
+fn table(measured: &Calibration, compute: Compute) -> String {
+    let mut rows: Vec<(String, Option<Figure>)> = Vec::new();
+    let mut row = |what: &str, figure: Option<Figure>| rows.push((what.to_owned(), figure));
+    row("load that hits", Some(measured.load));
+    row("fetch-and-add, uncontended", Some(measured.atomic));
+    row("load from memory", Some(measured.memory));
+    row("spin hint", Some(measured.spin_hint));
+    row("reading the clock", Some(measured.clock_read));
     let pairs = (0..measured.cpus.len()).flat_map(|one| (0..one).map(move |other| (one, other)));
-    for (one, other) in pairs.take(MAX_PAIRS) {
-        if let Some(figure) = measured.latency[one][other] {
-            let (one, other) = (measured.cpus[one], measured.cpus[other]);
-            row(&format!("line from CPU {one} to CPU {other}, one way"), figure)?;
-        }
+    for (at, other_at) in pairs.take(MAX_PAIRS) {
+        let (one, other) = (measured.cpus[at], measured.cpus[other_at]);
+        let what = format!("line from CPU {one} to CPU {other}, one way");
+        row(&what, measured.latency[at][other_at]);
     }
     if let Some(fetched) = measured.fetched {
-        row("line that another CPU has written: load", fetched.load)?;
-        row("  the other line of its pair then", fetched.load_of_pair)?;
-        row("  fetch-and-add", fetched.add)?;
-        row("  load, then fetch-and-add", fetched.load_and_add)?;
-        row("  stores, many at once", fetched.store)?;
+        row("line that another CPU has written: load", Some(fetched.load));
+        row("  the other line of its pair then", Some(fetched.load_of_pair));
+        row("  fetch-and-add", Some(fetched.add));
+        row("  load, then fetch-and-add", Some(fetched.load_and_add));
+        row("  stores, many at once", Some(fetched.store));
     }
-    for contended in &measured.contended {
-        let threads = contended.threads;
-        row(&format!("fetch-and-add, {threads} threads, each"), contended.add)?;
-        row(&format!("compare-exchange, {threads} threads, each"), contended.compare_exchange)?;
-        row(&format!("ticket lock, {threads} threads, each"), contended.ticket_lock)?;
-        row(&format!("lock, {threads} threads, each"), contended.mutex)?;
+    for Contended { threads, add, compare_exchange, ticket_lock, mutex } in &measured.contended {
+        row(&format!("fetch-and-add, {threads} threads, each"), Some(*add));
+        row(&format!("compare-exchange, {threads} threads, each"), Some(*compare_exchange));
+        row(&format!("ticket lock, {threads} threads, each"), Some(*ticket_lock));
+        row(&format!("lock, {threads} threads, each"), Some(*mutex));
     }
-    row("wake-up of nobody", measured.wake_nobody)?;
-    row("wait that is refused", measured.wait_refused)?;
-    row("wake-up of a thread of this CPU", measured.wake_here)?;
-    let there = [
-        ("wake-up of a thread of a busy CPU", measured.wake_busy),
-        ("wake-up of a thread of another CPU", measured.wake_there),
-        ("until it runs, after a brief rest", measured.woken_after_brief_rest),
-        ("until it runs, after a short rest", measured.woken_after_short_rest),
-        ("until it runs, after a long rest", measured.woken_after_long_rest),
-    ];
-    for (what, figure) in there {
-        figure.map_or(Ok(()), |figure| row(what, figure))?;
-    }
+    row("wake-up of nobody", Some(measured.wake_nobody));
+    row("wait that is refused", Some(measured.wait_refused));
+    row("wake-up of a thread of this CPU", Some(measured.wake_here));
+    row("wake-up of a thread of a busy CPU", measured.wake_busy);
+    row("wake-up of a thread of another CPU", measured.wake_there);
+    row("until it runs, after a brief rest", measured.woken_after_brief_rest);
+    row("until it runs, after a short rest", measured.woken_after_short_rest);
+    row("until it runs, after a long rest", measured.woken_after_long_rest);
     for (rest_ns, figure) in &measured.woken_after_rests_between {
-        row(&format!("  the same after {} µs", rest_ns / 1e3), *figure)?;
+        row(&format!("  the same after {} µs", rest_ns / 1e3), Some(*figure));
     }
-    row("from thread to thread", measured.context_switch)?;
-    measured
-        .timer
-        .map_or(Ok(()), |timer| row("a wait with a timeout, beyond one without", timer))?;
-    row("starting a thread", measured.spawn)?;
-    measured.slice.map_or(Ok(()), |slice| row("a thread's turn, where another waits", slice))?;
-    row("an item that queues the next one", compute.item)?;
-    writeln!(text, "{:<44} {:>10.1}", "computed between two accesses", compute.ns)?;
+    row("from thread to thread", Some(measured.context_switch));
+    row("a wait with a timeout, beyond one without", measured.timer);
+    row("starting a thread", Some(measured.spawn));
+    row("a thread's turn, where another waits", measured.slice);
+    row("an item that queues the next one", Some(compute.item));
+    let mut text =
+        format!("{:<44} {:>10} {:>10} {:>12}\n", "nanoseconds", "median", "least", "most");
+    for (what, figure) in rows {
+        let Some(Figure { median_ns, min_ns, max_ns, .. }) = figure else { continue };
+        text += &format!("{what:<44} {median_ns:>10.1} {min_ns:>10.1} {max_ns:>12.1}\n");
+    }
+    let mut single = |what: &str, ns: f64| text += &format!("{what:<44} {ns:>10.1}\n");
+    single("computed between two accesses", compute.ns);
     if let Some(variation) = measured.variation.filter(|it| it.interruptions > 0) {
-        let (every_ns, for_ns) = (variation.interrupted_every_ns, variation.interrupted_for_ns);
-        writeln!(text, "{:<44} {every_ns:>10.1}", "time between two interruptions")?;
-        writeln!(text, "{:<44} {for_ns:>10.1}", "an interruption")?;
+        single("time between two interruptions", variation.interrupted_every_ns);
+        single("an interruption", variation.interrupted_for_ns);
     }
-    Ok(text)
+    text
 }
 
 /// Pairs of CPUs in the table; the file has all.
