@@ -56,7 +56,7 @@ struct Cli {
 enum Command {
     /// Show a machine: packages, nodes, caches, and the pods of each affinity scope
     Topo(topo::Args),
-    /// Measure a ladder on this machine, rung by rung
+    /// Measure variants of the runtime's parts against one another, on this machine or a simulated one
     Bench(Box<bench::Args>),
     /// Recommend an affinity scope and a size of shards, for this machine or a simulated one
     Tune(tune::Args),

@@ -11,9 +11,9 @@ use crate::rt::{dots, per_sec};
 /// Each setting and variant of a program of the kernel's, one a line.
 ///
 /// ```
-/// use coreshard_results::{KernelCell, KernelResults};
+/// use coreshard_results::{KernelMeasurement, KernelResults};
 ///
-/// let cell = KernelCell { setting: "cache".into(), variant: "kernel".into(), ..KernelCell::default() };
+/// let cell = KernelMeasurement { setting: "cache".into(), variant: "kernel".into(), ..KernelMeasurement::default() };
 /// let results = KernelResults { results: vec![cell], ..KernelResults::default() };
 /// assert!(coreshard_report::kernel::text(&results, 80).contains("cache"));
 /// ```

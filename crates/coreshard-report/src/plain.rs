@@ -70,13 +70,13 @@ pub(crate) fn notes(notes: &[String]) -> String {
 }
 
 fn render<R: Row>(rows: &[R], first: &R, shown: &[Shown<R>]) -> String {
-    let first_rung = R::COLUMNS.iter().find(|column| column.key == "rung");
-    let first_rung = match first_rung.map(|column| (column.value)(first, first)) {
-        Some(Value::Text(rung)) => rung,
+    let first_variant = R::COLUMNS.iter().find(|column| column.key == "variant");
+    let first_variant = match first_variant.map(|column| (column.value)(first, first)) {
+        Some(Value::Text(variant)) => variant,
         _ => "first",
     };
     let mut table = borderless();
-    table.add_row(shown.iter().map(|(_, heading)| heading.name.replace("{first}", first_rung)));
+    table.add_row(shown.iter().map(|(_, heading)| heading.name.replace("{first}", first_variant)));
     for row in rows {
         let texts = shown.iter().map(|(column, _)| (column.unit, (column.value)(row, first)));
         table.add_row(texts.map(|(unit, value)| format::value(unit, value)));
@@ -92,14 +92,15 @@ fn render<R: Row>(rows: &[R], first: &R, shown: &[Shown<R>]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use coreshard_results::{IndexCell, SeedSpread, SeedSpreads};
+    use coreshard_results::{IndexMeasurement, SeedSpread, SeedSpreads};
 
     #[test]
     fn what_matters_least_is_left_out_where_it_does_not_fit() {
         let spread = SeedSpread { q1: 1.0, q3: 2.0, ..SeedSpread::default() };
         let seeds: SeedSpreads =
             ["ops_per_sec", "find_ns"].map(|key| (key.to_owned(), spread.clone())).into();
-        let cell = IndexCell { rung: "packed".into(), seeds, ..IndexCell::default() };
+        let cell =
+            IndexMeasurement { variant: "packed".into(), seeds, ..IndexMeasurement::default() };
         let text = |width| table(std::slice::from_ref(&cell), width);
         let quartiles = |width| text(width).lines().next().unwrap().matches("quartiles").count();
         assert_eq!((quartiles(200), quartiles(70), quartiles(50)), (2, 1, 0));
@@ -107,6 +108,6 @@ mod tests {
         assert!(text(70).ends_with("\nleft out to fit: quartiles\n"), "{}", text(70));
         // What always matters stays, and what was not measured has no column.
         assert!(text(1).contains("ops/s") && !text(200).contains("range"), "{}", text(1));
-        assert_eq!(table::<IndexCell>(&[], 80), "");
+        assert_eq!(table::<IndexMeasurement>(&[], 80), "");
     }
 }

@@ -5,7 +5,7 @@
 
 use comfy_table::CellAlignment;
 use coreshard_results::column::{PAGE, Unit};
-use coreshard_results::{Mode, QueueCell, QueueResults, Tuning};
+use coreshard_results::{Mode, QueueMeasurement, QueueResults, Tuning};
 
 use crate::findings::{self, Contest};
 use crate::format;
@@ -26,7 +26,7 @@ pub fn queue(results: &QueueResults, width: usize) -> String {
     }
     text.push('\n');
     if results.results.is_empty() {
-        text.push_str("No combination of rungs was measured.\n");
+        text.push_str("No combination of variants was measured.\n");
     } else {
         let mut all = plain::measured(&results.results);
         all.retain(|(_, heading)| heading.expendable != PAGE);
@@ -77,7 +77,7 @@ fn head(results: &QueueResults) -> Vec<String> {
     ]
 }
 
-fn legend(results: &QueueResults, left_out: &[Shown<QueueCell>]) -> Vec<String> {
+fn legend(results: &QueueResults, left_out: &[Shown<QueueMeasurement>]) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(contest) = Contest::of(results) {
         lines.push(format!(
@@ -105,7 +105,7 @@ fn legend(results: &QueueResults, left_out: &[Shown<QueueCell>]) -> Vec<String> 
     lines
 }
 
-fn render(results: &QueueResults, columns: &[Shown<QueueCell>]) -> String {
+fn render(results: &QueueResults, columns: &[Shown<QueueMeasurement>]) -> String {
     let mut table = plain::borderless();
     let groups = columns.iter().map(|(_, heading)| heading.group.short);
     table.add_row([""].into_iter().chain(groups));

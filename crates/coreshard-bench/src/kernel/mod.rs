@@ -243,7 +243,7 @@ impl KernelBench {
         }
     }
 
-    /// Coreshard's own queue, its newest rungs.
+    /// Coreshard's own queue, its newest variants.
     fn ours<P: Platform>(
         &self,
         machine: &BenchMachine,
@@ -267,20 +267,20 @@ impl KernelBench {
         })
     }
 
-    /// The index of priorities, one rung of it.
+    /// The index of priorities, one variant of it.
     fn index<P: RealTime>(
         &self,
         machine: &BenchMachine,
         variant: &str,
     ) -> Result<KernelRun, BenchError> {
-        let rung = match variant {
+        let variant = match variant {
             "padding" => Rung::Padded,
             "split" => Rung::Split,
             "coreshard" => Rung::PerLlc,
             _ => Rung::Packed,
         };
         let bench = IndexBench {
-            rungs: vec![rung],
+            variants: vec![variant],
             threads: NonZeroUsize::new(self.threads_on(machine)),
             rounds: NonZeroU64::new(self.operations).unwrap_or(NonZeroU64::MIN),
             runs: NonZeroUsize::MIN,

@@ -1,6 +1,8 @@
 //! What simulations with several seeds found, as one.
 
-use coreshard_results::{QueueCell, QueueResults, ScalingCurve, ScalingPoint, Usl, WakeRatio};
+use coreshard_results::{
+    QueueMeasurement, QueueResults, ScalingCurve, ScalingPoint, Usl, WakeRatio,
+};
 
 use super::notes;
 use crate::spread::{Quartiles, Spread};
@@ -18,10 +20,10 @@ fn median_ns(all: impl IntoIterator<Item = u64>) -> u64 {
 ///
 /// ```
 /// use coreshard_bench::over_seeds;
-/// use coreshard_results::{QueueCell, QueueResults};
+/// use coreshard_results::{QueueMeasurement, QueueResults};
 ///
 /// let with = |items_per_sec| QueueResults {
-///     results: vec![QueueCell { items_per_sec, ..QueueCell::default() }],
+///     results: vec![QueueMeasurement { items_per_sec, ..QueueMeasurement::default() }],
 ///     ..QueueResults::default()
 /// };
 /// let merged = over_seeds(&[with(1.0), with(5.0), with(2.0)]).expect("three seeds");
@@ -78,14 +80,14 @@ fn merged<'all, T: 'all, K: PartialEq>(
     groups.into_iter().map(merge).collect()
 }
 
-fn cell(all: Vec<&QueueCell>) -> QueueCell {
+fn cell(all: Vec<&QueueMeasurement>) -> QueueMeasurement {
     let rates = Quartiles::of(all.iter().map(|cell| cell.items_per_sec)).unwrap_or_default();
     let several = all.len() > 1;
-    let ns = |of: fn(&QueueCell) -> u64| median_ns(all.iter().map(|cell| of(cell)));
-    let part = |of: fn(&QueueCell) -> Option<f64>| {
+    let ns = |of: fn(&QueueMeasurement) -> u64| median_ns(all.iter().map(|cell| of(cell)));
+    let part = |of: fn(&QueueMeasurement) -> Option<f64>| {
         Spread::of(all.iter().filter_map(|cell| of(cell))).map(|spread| spread.median)
     };
-    QueueCell {
+    QueueMeasurement {
         items_per_sec: rates.median,
         items_per_sec_min: all.iter().map(|it| it.items_per_sec_min).fold(f64::INFINITY, f64::min),
         items_per_sec_max: all.iter().map(|it| it.items_per_sec_max).fold(0.0, f64::max),
@@ -163,7 +165,7 @@ mod tests {
                 ..WakeRatio::default()
             }];
             let notes = notes::wake_ratios(&wake_ratios);
-            let results = vec![QueueCell::default()];
+            let results = vec![QueueMeasurement::default()];
             QueueResults { runs: 1, results, wake_ratios, notes, ..QueueResults::default() }
         };
         let merged = over_seeds(&[with(0.9), with(1.2), with(1.1)]).unwrap();
@@ -180,10 +182,10 @@ mod tests {
     /// Whichever combinations had their turn before it was ended.
     #[test]
     fn a_seed_that_was_ended_early_is_merged_by_what_was_measured() {
-        let cell = |scope: &str, items_per_sec| QueueCell {
+        let cell = |scope: &str, items_per_sec| QueueMeasurement {
             scope: scope.into(),
             items_per_sec,
-            ..QueueCell::default()
+            ..QueueMeasurement::default()
         };
         let point =
             |cpus, items_per_sec| ScalingPoint { cpus, items_per_sec, ..Default::default() };

@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 
 use coreshard_platform::Platform;
-use coreshard_results::{QueueCell, QueueResults, ScalingCurve, ScalingPoint, Usl};
+use coreshard_results::{QueueMeasurement, QueueResults, ScalingCurve, ScalingPoint, Usl};
 use coreshard_topology::CpuSet;
 
 use super::{QueueBench, notes};
@@ -72,11 +72,11 @@ impl QueueBench {
 ///
 /// ```
 /// use coreshard_bench::with_curves;
-/// use coreshard_results::{QueueCell, QueueResults};
+/// use coreshard_results::{QueueMeasurement, QueueResults};
 ///
 /// let with = |threads, items_per_sec| QueueResults {
 ///     threads,
-///     results: vec![QueueCell { items_per_sec, ..QueueCell::default() }],
+///     results: vec![QueueMeasurement { items_per_sec, ..QueueMeasurement::default() }],
 ///     ..QueueResults::default()
 /// };
 /// let scaled = with_curves(vec![with(1, 100.0), with(2, 180.0)]).expect("two numbers of CPUs");
@@ -120,7 +120,7 @@ pub fn with_curves(all: Vec<QueueResults>) -> Option<QueueResults> {
     Some(results)
 }
 
-fn point(cpus: usize, cell: &QueueCell) -> ScalingPoint {
+fn point(cpus: usize, cell: &QueueMeasurement) -> ScalingPoint {
     ScalingPoint {
         cpus,
         items_per_sec: cell.items_per_sec,

@@ -28,7 +28,7 @@ const MAX_NS: u64 = 10_000_000_000;
 /// A benchmark of wake-ups, ready to be run.
 #[derive(Clone, Debug)]
 pub struct CyclicBench {
-    /// Priority, rung and memory.
+    /// Priority, variant and memory.
     pub executor: ExecutorSettings,
     /// Threads, one for each of the first CPUs; by default all.
     pub threads: Option<NonZeroUsize>,
@@ -163,7 +163,7 @@ impl CyclicBench {
             num_threads: threads,
             machine: machine.name.clone(),
             platform: machine.platform.clone(),
-            rung: self.executor.rung.to_string(),
+            variant: self.executor.variant.to_string(),
             priority: executor.has_priorities().then_some(priority.get()),
             interval_us: self.interval.as_secs_f64() * 1e6,
             notes,

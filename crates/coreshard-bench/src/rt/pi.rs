@@ -24,7 +24,7 @@ use crate::machine::BenchMachine;
 /// A benchmark of inversions, ready to be run.
 #[derive(Clone, Debug)]
 pub struct PiBench {
-    /// The priority of the high task (those of the others are one and two below), rung and memory.
+    /// The priority of the high task (those of the others are one and two below), variant and memory.
     pub executor: ExecutorSettings,
     /// Groups, one for each of the first CPUs; by default as many as there are CPUs.
     pub groups: Option<NonZeroUsize>,
@@ -170,7 +170,7 @@ impl PiBench {
         Ok(PiResults {
             machine: machine.name.clone(),
             platform: machine.platform.clone(),
-            rung: self.executor.rung.to_string(),
+            variant: self.executor.variant.to_string(),
             groups,
             rounds_per_group: rounds,
             waits: durations(&waits.lock()),

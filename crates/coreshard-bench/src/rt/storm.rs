@@ -43,14 +43,14 @@ struct Storm<P: ByteAtomics> {
 /// One storm: an index over `cpus`, and a thread pinned to each of the first `threads` of them. A
 /// search looks among the `group` CPUs around the searcher, or all.
 pub(super) fn storm<P: RealTime>(
-    rung: Rung,
+    variant: Rung,
     topology: &Topology,
     cpus: &CpuSet,
     (threads, group): (usize, Option<usize>),
     (part, rounds, seed): (Part, u64, u64),
     policy: Policy,
 ) -> Result<StormTimes, BenchError> {
-    let (index, writers) = PriorityIndex::<P>::new(rung, topology, cpus)?;
+    let (index, writers) = PriorityIndex::<P>::new(variant, topology, cpus)?;
     let all: Vec<CpuId> = cpus.iter().collect();
     let ends = Lock::new(Vec::with_capacity(threads));
     let shared = Arc::new(Storm { index, part, rounds, ends });

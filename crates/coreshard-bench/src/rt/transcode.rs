@@ -40,7 +40,7 @@ pub trait Pipeline: Send + Sync + 'static {
 /// A benchmark of pipelines, ready to be run.
 #[derive(Clone, Debug)]
 pub struct TranscodeBench {
-    /// Priority, rung and memory.
+    /// Priority, variant and memory.
     pub executor: ExecutorSettings,
     /// CPUs of an instance.
     pub instance_cpus: NonZeroUsize,
@@ -167,7 +167,7 @@ impl TranscodeBench {
         Ok(TranscodeResults {
             machine: machine.name.clone(),
             platform: machine.platform.clone(),
-            rung: self.executor.rung.to_string(),
+            variant: self.executor.variant.to_string(),
             priority: has_priorities.then_some(self.executor.priority.get()),
             instances,
             instance_cpus: per_instance,

@@ -18,7 +18,7 @@ pub(crate) struct Args {
 enum BenchCommand {
     /// Measure a workqueue: affinity scope × wake-up policy × intake, with real threads or simulated ones
     Queue(Box<queue::QueueArgs>),
-    /// Measure real time: the priority index's rungs, and what runs on it
+    /// Measure real time: the priority index's variants, and what runs on it
     #[command(subcommand)]
     Rt(Box<rt::RtCommand>),
     /// Run the kernel's own algorithms on a simulated machine: before a patch, with it, and ours in their place

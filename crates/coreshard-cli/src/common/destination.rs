@@ -79,7 +79,9 @@ impl Destination {
                 "this cannot go to standard output, which \"-\" stands for; a file of that name is ./-"
             );
         }
-        let place = place(path).with_context(|| cannot(path)).map_err(bad_input)?;
+        let place = place(path)
+            .with_context(|| format!("the report {} cannot be written", input::path(path)))
+            .map_err(bad_input)?;
         Ok(Self { path: path.to_owned(), place })
     }
 
@@ -165,10 +167,6 @@ impl Destination {
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
-}
-
-fn cannot(path: &Path) -> String {
-    format!("the report {} cannot be written", input::path(path))
 }
 
 /// A path's folder, without links, and its name there.

@@ -18,7 +18,7 @@ pub(crate) use destination::{Destination, ForceArgs, Growing, JOBS_MARK};
 pub(crate) use failure::{bad_input, bail_input, interrupted, report};
 pub(crate) use lists::{counted, or_all, variant, variants};
 pub(crate) use machine::{Machine, MachineArgs};
-pub(crate) use number::{MOST_MICROSECONDS, few, many, microseconds, seed, whole};
+pub(crate) use number::{MOST_MICROSECONDS, few, many, microseconds, seed, sum_of, whole};
 pub(crate) use progress::{Bar, ENDING, listen_for_interrupts, was_interrupted};
 pub(crate) use reports::{JsonArgs, JsonOutput, PageArgs, PageOutput};
 pub(crate) use seeds::{

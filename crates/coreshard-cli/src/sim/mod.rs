@@ -39,7 +39,7 @@ struct SearchArgs {
     #[command(flatten)]
     machine: MachineArgs,
 
-    /// How many seeds to try: 1000; with --kth, for each call, 2 (the seed decides the rungs, and from 1
+    /// How many seeds to try: 1000; with --kth, for each call, 2 (the seed decides the variants, and from 1
     /// on the schedule)
     #[arg(long, value_name = "N", value_parser = many::<u64>)]
     seeds: Option<u64>,

@@ -244,9 +244,9 @@ impl PlannedRun {
     /// Whether a line of results is this run's.
     pub(super) fn is_of(&self, row: &StudyRow) -> bool {
         let StudyRow { run, cell } = row;
-        let rungs = [&cell.scope, &cell.wake, &cell.intake];
+        let variants = [&cell.scope, &cell.wake, &cell.intake];
         let own = [self.scope.to_string(), self.wake.to_string(), self.intake.to_string()];
-        StudyRun { threads: 0, ..run.clone() } == self.options() && rungs.into_iter().eq(&own)
+        StudyRun { threads: 0, ..run.clone() } == self.options() && variants.into_iter().eq(&own)
     }
 }
 

@@ -222,7 +222,7 @@ fn fio_s_own_tool_reads_what_output_format_json_plus_writes() {
 
 #[test]
 #[ignore = "at night: simulates 512 CPUs"]
-fn the_published_order_of_rungs_comes_out_on_a_simulated_machine_at_night() {
+fn the_published_order_of_variants_comes_out_on_a_simulated_machine_at_night() {
     let run = || {
         let out = coreshard()
             .args(["--compare", "--machine=epyc-9754-2s", "--repeat=2", "--seeds=2", "--json=-"])

@@ -205,7 +205,7 @@ impl Chart {
                 rect.hit x="0" y=(px(middle - self.row_height_px / 2.0)) width="100%"
                     height=(self.row_height_px) {}
                 @if !row.name.is_empty() {
-                    text.rung x="0" y=(baseline) { (row.name) }
+                    text.variant x="0" y=(baseline) { (row.name) }
                 }
                 (self.draw_mark(row, middle))
                 @if !row.before.is_empty() {

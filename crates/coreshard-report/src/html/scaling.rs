@@ -1,6 +1,6 @@
 //! Scaling curves as charts, with the table of their parameters.
 
-use coreshard_results::{QueueCell, QueueResults, ScalingCurve};
+use coreshard_results::{QueueMeasurement, QueueResults, ScalingCurve};
 use maud::{Markup, html};
 
 use super::charts::{Palette, legend};
@@ -56,10 +56,10 @@ fn lines(results: &QueueResults, curves: &[ScalingCurve]) -> Option<Lines> {
     let up = Scale::log(all().map(|point| point.items_per_sec))?;
     let scope = &curves[0].scope;
     let curve = |curve: &ScalingCurve| {
-        let like = QueueCell {
+        let like = QueueMeasurement {
             wake: curve.wake.clone(),
             intake: curve.intake.clone(),
-            ..QueueCell::default()
+            ..QueueMeasurement::default()
         };
         let finite = curve.points.iter().filter(|point| point.items_per_sec.is_finite());
         let fit = curve.usl.map_or_else(Vec::new, |usl| {

@@ -11,7 +11,7 @@ pub(crate) use page::{dots, per_sec};
 use crate::format;
 use crate::plain::{self, notes};
 
-/// The rungs of the priority index, one a line.
+/// The variants of the priority index, one a line.
 pub fn index(results: &IndexResults, width: usize) -> String {
     format!(
         "{}, {}: setting and searching by {}, among {}; {} rounds each, {}\n\n{}\n{}",
@@ -26,7 +26,7 @@ pub fn index(results: &IndexResults, width: usize) -> String {
     )
 }
 
-/// How late threads woke up, one line for each rung that was measured.
+/// How late threads woke up, one line for each variant that was measured.
 pub fn cyclic(runs: &[CyclicResults], width: usize) -> String {
     let Some(first) = runs.first() else { return String::new() };
     let seeds = first.seeds.of("p50_ns").map_or(1, |spread| spread.each.len());
@@ -45,7 +45,7 @@ pub fn cyclic(runs: &[CyclicResults], width: usize) -> String {
     )
 }
 
-/// Inversions resolved, one line for each rung.
+/// Inversions resolved, one line for each variant.
 pub fn pi(runs: &[PiResults], width: usize) -> String {
     let Some(first) = runs.first() else { return String::new() };
     format!(
@@ -59,7 +59,7 @@ pub fn pi(runs: &[PiResults], width: usize) -> String {
     )
 }
 
-/// Frames per second, one line for each rung.
+/// Frames per second, one line for each variant.
 pub fn transcode(runs: &[TranscodeResults], width: usize) -> String {
     let Some(first) = runs.first() else { return String::new() };
     format!(

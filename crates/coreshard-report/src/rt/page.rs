@@ -18,9 +18,9 @@ const FLOOR: f64 = 160.0;
 /// How late each thread woke up.
 pub fn cyclic_page(runs: &[CyclicResults]) -> String {
     let pictures = html! {
-        (seeds(runs.iter().map(|run| (&run.rung, &run.seeds)), "p99_ns", "The 99th of 100 wake-ups", format::time_tick))
+        (seeds(runs.iter().map(|run| (&run.variant, &run.seeds)), "p99_ns", "The 99th of 100 wake-ups", format::time_tick))
         @for run in runs {
-            h2 { "Rung " (run.rung) }
+            h2 { "Variant " (run.variant) }
             @for (number, thread) in &run.thread {
                 figure {
                     figcaption {
@@ -44,9 +44,9 @@ pub fn cyclic_page(runs: &[CyclicResults]) -> String {
 /// How long the high task of each inversion waited.
 pub fn pi_page(runs: &[PiResults]) -> String {
     let pictures = html! {
-        (seeds(runs.iter().map(|run| (&run.rung, &run.seeds)), "inversions_per_sec", "Inversions per second", per_sec))
+        (seeds(runs.iter().map(|run| (&run.variant, &run.seeds)), "inversions_per_sec", "Inversions per second", per_sec))
         @for run in runs {
-            h2 { "Rung " (run.rung) }
+            h2 { "Variant " (run.variant) }
             (durations(&run.waits, "From asking for the lock to having it", "inversions"))
         }
     };
@@ -62,9 +62,9 @@ pub fn pi_page(runs: &[PiResults]) -> String {
 /// How long the frames took.
 pub fn transcode_page(runs: &[TranscodeResults]) -> String {
     let pictures = html! {
-        (seeds(runs.iter().map(|run| (&run.rung, &run.seeds)), "frames_per_sec", "Frames per second", per_sec))
+        (seeds(runs.iter().map(|run| (&run.variant, &run.seeds)), "frames_per_sec", "Frames per second", per_sec))
         @for run in runs {
-            h2 { "Rung " (run.rung) }
+            h2 { "Variant " (run.variant) }
             (durations(&run.frame_times, "From a frame's begin to its last slice's end", "frames"))
         }
     };
@@ -77,19 +77,19 @@ pub fn transcode_page(runs: &[TranscodeResults]) -> String {
     )
 }
 
-/// How the runs of each rung of the index are spread.
+/// How the runs of each variant of the index are spread.
 pub fn index_page(results: &IndexResults) -> String {
     let runs = results.results.iter();
-    let rungs: Vec<_> = runs.map(|cell| (cell.rung.as_str(), &cell.each_run[..])).collect();
+    let variants: Vec<_> = runs.map(|cell| (cell.variant.as_str(), &cell.each_run[..])).collect();
     let pictures = html! {
         figure {
             figcaption { "Operations per second, a dot for each run" }
-            (dots(&rungs, "Operations per second", per_sec))
+            (dots(&variants, "Operations per second", per_sec))
         }
     };
     frame::plain_page(
         "coreshard bench rt index",
-        "The rungs of the priority index",
+        "The variants of the priority index",
         &index(results, usize::MAX),
         &pictures,
         results,
@@ -103,8 +103,9 @@ fn seeds<'a>(
     what: &str,
     text: impl Fn(f64) -> String,
 ) -> Markup {
-    let rows: Vec<_> =
-        runs.filter_map(|(rung, seeds)| Some((rung.as_str(), &seeds.of(key)?.each[..]))).collect();
+    let rows: Vec<_> = runs
+        .filter_map(|(variant, seeds)| Some((variant.as_str(), &seeds.of(key)?.each[..])))
+        .collect();
     html! {
         @if !rows.is_empty() {
             figure {
@@ -265,7 +266,7 @@ mod tests {
             ..Default::default()
         };
         let run = CyclicResults {
-            rung: "per-llc".into(),
+            variant: "per-llc".into(),
             machine: "</script><b>".into(),
             thread: BTreeMap::from([(0, thread.clone()), (1, thread)]),
             ..CyclicResults::default()
@@ -285,8 +286,8 @@ mod tests {
             by_ns: BTreeMap::from([(4_000, 6), (250_000, 1)]),
             ..Durations::default()
         };
-        let run = |rung: &str| PiResults {
-            rung: rung.into(),
+        let run = |variant: &str| PiResults {
+            variant: variant.into(),
             waits: waits.clone(),
             ..Default::default()
         };
@@ -310,8 +311,8 @@ mod tests {
 
     #[test]
     fn the_index_has_a_dot_for_each_run() {
-        let cell = |rung: &str, each_run: &[f64]| coreshard_results::IndexCell {
-            rung: rung.into(),
+        let cell = |variant: &str, each_run: &[f64]| coreshard_results::IndexMeasurement {
+            variant: variant.into(),
             each_run: each_run.to_vec(),
             ..Default::default()
         };

@@ -8,7 +8,7 @@ use coreshard_bench::rt::{CyclicBench, ExecutorSettings};
 use coreshard_report::rt as report;
 use coreshard_sim::Sim;
 
-use super::options::RungsArgs;
+use super::options::VariantsArgs;
 use crate::common::{few, many, microseconds, output};
 
 /// The options of `coreshard bench rt cyclic`.
@@ -31,7 +31,7 @@ pub(crate) struct Args {
     distance_us: u64,
 
     #[command(flatten)]
-    rungs: RungsArgs,
+    variants: VariantsArgs,
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
@@ -42,8 +42,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         cycles: args.cycles,
         distance: Duration::from_micros(args.distance_us),
     };
-    let chosen = args.rungs.chosen()?;
-    let (output, runs) = args.rungs.measure(
+    let chosen = args.variants.chosen()?;
+    let (output, runs) = args.variants.measure(
         &chosen,
         |bench_machine, settings| bench(settings).run::<Host>(bench_machine),
         |bench_machine, settings| bench(settings).run::<Sim>(bench_machine),

@@ -22,9 +22,9 @@ const SIMULATED_ROUNDS: NonZeroU64 = NonZeroU64::new(100).expect("it is not 0");
 /// The options of `coreshard bench rt index`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Rungs: packed, padded, split, per-llc [default: all]
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = variant::<Rung>)]
-    rungs: Vec<Rung>,
+    /// Variants: packed, padded, split, per-llc [default: all]
+    #[arg(long, alias = "rungs", value_name = "LIST", value_delimiter = ',', value_parser = variant::<Rung>)]
+    variants: Vec<Rung>,
 
     /// Threads, one for each of the first CPUs [default: all CPUs]
     #[arg(long, value_name = "N", value_parser = few)]
@@ -38,7 +38,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", value_parser = few)]
     group: Option<NonZeroUsize>,
 
-    /// Runs of each rung, interleaved [default: 7, simulated 1 with each seed]
+    /// Runs of each variant, interleaved [default: 7, simulated 1 with each seed]
     #[arg(long, value_name = "N", value_parser = whole::<NonZeroUsize, 1, 10_000>)]
     runs: Option<NonZeroUsize>,
 
@@ -51,14 +51,14 @@ pub(crate) struct Args {
 
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let defaults = IndexBench::default();
-    let rungs = or_all(&args.rungs, &Rung::ALL);
+    let variants = or_all(&args.variants, &Rung::ALL);
     let chosen = args.place.chosen()?;
     chosen.has("--threads", args.threads)?;
     chosen.has("--group", args.group)?;
     let Some(machine) = &chosen.machine else {
         let notes = chosen.notes_here();
         let bench = IndexBench {
-            rungs,
+            variants,
             threads: args.threads,
             rounds: args.rounds.unwrap_or(defaults.rounds),
             group: args.group,
@@ -70,13 +70,13 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         results.notes.splice(0..0, notes);
         return finish(output, &results, &[]);
     };
-    if args.place.c2c.is_some() && rungs.len() > 1 {
-        bail_input!("the lines of one rung can be shown at a time: give one with --rungs");
+    if args.place.c2c.is_some() && variants.len() > 1 {
+        bail_input!("the lines of one variant can be shown at a time: give one with --variants");
     }
     let output = args.output.open()?;
-    let run = |rung: &Rung, seed| {
+    let run = |variant: &Rung, seed| {
         let bench = IndexBench {
-            rungs: vec![*rung],
+            variants: vec![*variant],
             threads: args.threads,
             rounds: args.rounds.unwrap_or(SIMULATED_ROUNDS),
             group: args.group,
@@ -85,8 +85,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         };
         bench.run::<Sim>(&chosen.bench_machine, &mut Unwatched)
     };
-    let rungs: Vec<Rung> = Rung::ALL.into_iter().filter(|rung| rungs.contains(rung)).collect();
-    let Simulations { found, notes, lines } = args.place.simulate(machine, &rungs, run)?;
+    let variants: Vec<Rung> =
+        Rung::ALL.into_iter().filter(|variant| variants.contains(variant)).collect();
+    let Simulations { found, notes, lines } = args.place.simulate(machine, &variants, run)?;
     let mut results = index_over_seeds(&found).context("nothing was measured")?;
     results.notes.splice(0..0, notes);
     finish(output, &results, &lines)

@@ -10,7 +10,7 @@ use clap::Subcommand;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum RtCommand {
-    /// Set and search each rung of the priority index on all CPUs at once
+    /// Set and search each variant of the priority index on all CPUs at once
     Index(index::Args),
     /// Measure how late threads of fixed priority wake up, as cyclictest does
     Cyclic(cyclic::Args),

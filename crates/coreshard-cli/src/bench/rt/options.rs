@@ -6,7 +6,7 @@ use std::io::Write;
 use std::num::NonZeroUsize;
 
 use coreshard_bench::rt::ExecutorSettings;
-use coreshard_bench::{BenchError, BenchMachine, OverSeeds, over_each_rungs_seeds};
+use coreshard_bench::{BenchError, BenchMachine, OverSeeds, over_each_variants_seeds};
 use coreshard_rt::{Priority, Rung};
 use coreshard_sim::{Machine, Run};
 use coreshard_topology::Topology;
@@ -53,37 +53,39 @@ impl WhereArgs {
         Ok(RtSite { machine, bench_machine, notes })
     }
 
-    /// Simulates `run` of each of `rungs` with each seed, each by itself, and returns for each rung what it returned with
+    /// Simulates `run` of each of `variants` with each seed, each by itself, and returns for each variant what it returned with
     /// each seed, what a reader must know, and the lines that are to be shown.
     pub(super) fn simulate<G: Sync + fmt::Display, R: Clone + Send>(
         &self,
         machine: &Machine,
-        rungs: &[G],
+        variants: &[G],
         run: impl Fn(&G, u64) -> Result<R, BenchError> + Sync,
     ) -> anyhow::Result<Simulations<R>> {
         let seeds = self.seeds.from(self.simulated.seed())?;
-        let runs = each_with_each_seed(rungs, &seeds, |rung, seed| {
+        let runs = each_with_each_seed(variants, &seeds, |variant, seed| {
             let shows_lines = self.c2c.is_some() && seed == seeds[0];
             let simulation =
                 self.simulated.simulation(machine).seed(seed).record_lines(shows_lines);
-            let run = unless_interrupted(simulation, || run(rung, seed))?;
+            let run = unless_interrupted(simulation, || run(variant, seed))?;
             Some(run.map(taken_out))
         })?;
         let Some(runs) = runs else {
-            return Err(interrupted("interrupted before every rung had its turn with each seed"));
+            return Err(interrupted(
+                "interrupted before every variant had its turn with each seed",
+            ));
         };
         let mut runs = runs.into_iter();
         let mut of_seeds = vec![Vec::new(); seeds.len()];
         let (mut found, mut lines) = (Vec::new(), Vec::new());
-        for _ in rungs {
-            let mut of_rung = Vec::new();
+        for _ in variants {
+            let mut of_variant = Vec::new();
             for (summaries, run) in of_seeds.iter_mut().zip(runs.by_ref()) {
                 let mut run = run?;
                 lines.extend(self.lines(&mut run));
                 summaries.push(run.summary);
-                of_rung.push(run.value?);
+                of_variant.push(run.value?);
             }
-            found.push(of_rung);
+            found.push(of_variant);
         }
         let notes = of_seeds.iter().map(|summaries| self.simulated.note(summaries)).collect();
         Ok(Simulations { found, notes, lines })
@@ -133,22 +135,22 @@ fn at_most(option: &str, asked: Option<NonZeroUsize>, cpus: usize) -> anyhow::Re
     Ok(())
 }
 
-/// What simulations of all rungs with all seeds gave.
+/// What simulations of all variants with all seeds gave.
 pub(super) struct Simulations<R> {
-    /// For each rung what it returned with each seed.
+    /// For each variant what it returned with each seed.
     pub(super) found: Vec<Vec<R>>,
     /// What a reader must know.
     pub(super) notes: Vec<String>,
-    /// For each rung the lines that are to be shown, where any are.
+    /// For each variant the lines that are to be shown, where any are.
     pub(super) lines: Vec<String>,
 }
 
 /// What the tasks of a benchmark run with.
 #[derive(Debug, clap::Args)]
 struct ExecutorArgs {
-    /// Rungs of the index: packed, padded, split, per-llc [default: per-llc]
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = variant::<Rung>)]
-    rungs: Vec<Rung>,
+    /// Variants of the index: packed, padded, split, per-llc [default: per-llc]
+    #[arg(long, alias = "rungs", value_name = "LIST", value_delimiter = ',', value_parser = variant::<Rung>)]
+    variants: Vec<Rung>,
 
     /// The priority of the tasks, 1 to 99
     #[arg(long, value_name = "N", default_value = "80", value_parser = priority)]
@@ -169,22 +171,22 @@ fn priority(text: &str) -> Result<Priority, String> {
 }
 
 impl ExecutorArgs {
-    /// One settings for each rung, the oldest first.
+    /// One settings for each variant, the oldest first.
     fn each(&self) -> Vec<ExecutorSettings> {
-        let rungs = if self.rungs.is_empty() { &[Rung::PerLlc][..] } else { &self.rungs };
-        let settings = |rung| ExecutorSettings {
-            rung,
+        let variants = if self.variants.is_empty() { &[Rung::PerLlc][..] } else { &self.variants };
+        let settings = |variant| ExecutorSettings {
+            variant,
             priority: self.priority,
             lock_memory: !self.no_memory_lock,
             allow_degraded: self.allow_degraded,
         };
-        Rung::ALL.into_iter().filter(|rung| rungs.contains(rung)).map(settings).collect()
+        Rung::ALL.into_iter().filter(|variant| variants.contains(variant)).map(settings).collect()
     }
 }
 
-/// What the benchmarks take that measure one rung after the other.
+/// What the benchmarks take that measure one variant after the other.
 #[derive(Debug, clap::Args)]
-pub(super) struct RungsArgs {
+pub(super) struct VariantsArgs {
     #[command(flatten)]
     executor: ExecutorArgs,
 
@@ -195,7 +197,7 @@ pub(super) struct RungsArgs {
     output: PageArgs,
 }
 
-impl RungsArgs {
+impl VariantsArgs {
     /// Refuses a priority below which there are too few others.
     pub(super) fn needs_priority(&self, least: u8) -> anyhow::Result<()> {
         let given = self.executor.priority.get();
@@ -212,7 +214,7 @@ impl RungsArgs {
         self.place.chosen()
     }
 
-    /// Measures each rung on this machine, or in simulations of its own with several seeds, and shows the lines of the
+    /// Measures each variant on this machine, or in simulations of its own with several seeds, and shows the lines of the
     /// first of each.
     pub(super) fn measure<R: OverSeeds + Send>(
         &self,
@@ -230,16 +232,16 @@ impl RungsArgs {
             let all = all_settings.into_iter().map(|settings| here(bench_machine, settings));
             return Ok((output, noted(all.collect::<Result<_, _>>()?, &notes, notes_of)));
         };
-        let rungs: Vec<Rung> = all_settings.iter().map(|settings| settings.rung).collect();
-        let run = |rung: &Rung, _seed| {
-            let settings = all_settings.iter().find(|settings| settings.rung == *rung);
+        let variants: Vec<Rung> = all_settings.iter().map(|settings| settings.variant).collect();
+        let run = |variant: &Rung, _seed| {
+            let settings = all_settings.iter().find(|settings| settings.variant == *variant);
             simulated(bench_machine, *settings.expect("it is one of theirs"))
         };
-        let Simulations { found, notes, lines } = self.place.simulate(machine, &rungs, run)?;
-        for (rung, lines) in rungs.iter().zip(lines) {
-            output::print_beside(&format!("rung {rung}\n{lines}\n"), output.is_stdout())?;
+        let Simulations { found, notes, lines } = self.place.simulate(machine, &variants, run)?;
+        for (variant, lines) in variants.iter().zip(lines) {
+            output::print_beside(&format!("variant {variant}\n{lines}\n"), output.is_stdout())?;
         }
-        Ok((output, noted(over_each_rungs_seeds(&found), &notes, notes_of)))
+        Ok((output, noted(over_each_variants_seeds(&found), &notes, notes_of)))
     }
 }
 

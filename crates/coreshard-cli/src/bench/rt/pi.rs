@@ -7,7 +7,7 @@ use coreshard_bench::rt::{ExecutorSettings, PiBench};
 use coreshard_report::rt as report;
 use coreshard_sim::Sim;
 
-use super::options::RungsArgs;
+use super::options::VariantsArgs;
 use crate::common::{few, many, output};
 
 /// The options of `coreshard bench rt pi`.
@@ -22,7 +22,7 @@ pub(crate) struct Args {
     rounds: NonZeroU64,
 
     #[command(flatten)]
-    rungs: RungsArgs,
+    variants: VariantsArgs,
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
@@ -31,9 +31,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         groups: args.groups,
         rounds: args.rounds,
     };
-    args.rungs.needs_priority(3)?;
-    let chosen = args.rungs.chosen()?;
-    let (output, runs) = args.rungs.measure(
+    args.variants.needs_priority(3)?;
+    let chosen = args.variants.chosen()?;
+    let (output, runs) = args.variants.measure(
         &chosen,
         |bench_machine, settings| bench(settings).run::<Host>(bench_machine),
         |bench_machine, settings| bench(settings).run::<Sim>(bench_machine),

@@ -8,7 +8,7 @@ use coreshard_bench::rt::{Compression, Computing, ExecutorSettings, TranscodeBen
 use coreshard_report::rt as report;
 use coreshard_sim::Sim;
 
-use super::options::RungsArgs;
+use super::options::VariantsArgs;
 use crate::common::{few, many, microseconds, output, whole};
 
 /// CPUs of an instance, where nothing else is asked for: the bench takes all where there are fewer.
@@ -49,7 +49,7 @@ pub(crate) struct Args {
     stage_us: u64,
 
     #[command(flatten)]
-    rungs: RungsArgs,
+    variants: VariantsArgs,
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
@@ -61,10 +61,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         under_way: args.under_way,
         slices: args.slices,
     };
-    let chosen = args.rungs.chosen()?;
+    let chosen = args.variants.chosen()?;
     chosen.has("--instance-cpus", args.instance_cpus)?;
     let time = Duration::from_micros(args.stage_us);
-    let (output, runs) = args.rungs.measure(
+    let (output, runs) = args.variants.measure(
         &chosen,
         |bench_machine, settings| {
             bench(settings)
