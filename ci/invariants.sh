@@ -283,8 +283,8 @@ check_causes() {
 crates/coreshard-platform/src/host/cause.rs          looks causes up
 crates/coreshard-block/src/cause.rs                  looks causes up
 crates/coreshard-block/src/request/io_error.rs       says what the layer itself did after a time limit of its own
-crates/coreshard-cli/src/results/destination.rs      looks whether it is a pipe
-crates/coreshard-cli/src/output.rs                   nothing is said: whoever reads has gone
+crates/coreshard-cli/src/common/destination.rs       looks whether it is a pipe
+crates/coreshard-cli/src/common/output.rs            nothing is said: whoever reads has gone
 crates/coreshard-advise/src/measure/tracefs.rs       looks which user it is
 END
   for crate in $(crates); do
@@ -398,13 +398,13 @@ check_edges() {
   for crate in coreshard-topology coreshard-advise coreshard-results coreshard-sim coreshard-report coreshard-trace coreshard-cli; do
     [ -d "crates/$crate/src" ] || continue
     found=$(lines_with "$crate" '\bfs::read(_to_string)?\(|\bFile::open\b|\bread_to_(end|string)\(' |
-      grep -vE '^crates/coreshard-(topology/src/input|cli/src/results/destination|advise/src/measure/tracefs)\.rs:' || true)
+      grep -vE '^crates/coreshard-(topology/src/input|cli/src/common/destination|advise/src/measure/tracefs)\.rs:' || true)
     if [ -n "$found" ]; then
       breach "$crate reads a file without a bound" "$found" \
         "use coreshard_topology::input, which refuses pipes and devices and says how long a file may be"
     fi
     found=$(lines_with "$crate" '\bfs::(write|rename|copy)\(|\bFile::create|\bOpenOptions\b' |
-      grep -vE '^crates/coreshard-(cli/src/(results/destination|bench/rt/latency|record/(engine|library))|advise/src/measure/tracefs)\.rs:' || true)
+      grep -vE '^crates/coreshard-(cli/src/(common/destination|bench/rt/options|record/(engine|library))|advise/src/measure/tracefs)\.rs:' || true)
     if [ -n "$found" ]; then
       breach "$crate writes a file on its own" "$found" \
         "use Destination, which writes over nothing that the command did not make"

@@ -25,7 +25,7 @@ def of_queue(results):
 
 
 def of_index(results):
-    return {row["rung"]: row["ops_per_sec"] for row in results["results"]}
+    return {row.get("variant") or row["rung"]: row["ops_per_sec"] for row in results["results"]}
 
 
 def of_block(results):
@@ -37,7 +37,7 @@ BENCHMARKS = {
     "queue": (["queue", "--runs", "1"],
               ["--outstanding", "64", "--items", "200000", "--scopes", "cpu,system"],
               "scope · wake · intake", of_queue),
-    "rt-index": (["rt", "index", "--runs", "1"], ["--rounds", "1000000"], "rung", of_index),
+    "rt-index": (["rt", "index", "--runs", "1"], ["--rounds", "1000000"], "variant", of_index),
     "block-null": (["block", "--ioengine", "null", "--rw", "randread"],
                    ["--size", "16g", "--number_ios", "4000000", "--iodepth", "32"], "job", of_block),
 }

@@ -35,7 +35,7 @@ def command_of(program, way, at_a_time, requests):
     if way == "null":
         return [program, "bench", "block", "--ioengine", "null", "--rw", "randread", "--size", "1t",
                 "--iodepth", str(at_a_time), "--number_ios", str(requests), "--json", "-"]
-    return [program, "bench", "rt", "index", "--rungs", way, "--threads", "1", "--runs", "1",
+    return [program, "bench", "rt", "index", "--variants", way, "--threads", "1", "--runs", "1",
             "--rounds", str(requests), "--json", "-"]
 
 

@@ -70,8 +70,8 @@ def kernel(program, name, machine, threads):
 def transcode(program, machine, stage_us):
     """Frames per second by the priority index's rung."""
     command = [program, "bench", "rt", "transcode", "--sim", "--machine", machine, "--costs", "in-kernel", "--frames", "20"]
-    command += ["--stage-us", str(stage_us), "--rungs", "packed,padded,split,per-llc", "--priority", "99", "--json", "-"]
-    return {each["rung"]: each["frames_per_sec"] for each in json.loads(run(command))}
+    command += ["--stage-us", str(stage_us), "--variants", "packed,padded,split,per-llc", "--priority", "99", "--json", "-"]
+    return {each["variant"]: each["frames_per_sec"] for each in json.loads(run(command))}
 
 
 def predictions(table, arguments):

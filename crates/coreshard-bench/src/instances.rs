@@ -8,8 +8,8 @@ use coreshard_sim::Sim;
 use crate::kernel::KernelBench;
 use crate::rt::{Compression, Computing, CyclicBench, IndexBench, PiBench, TranscodeBench};
 use crate::{
-    BlockBench, HbaBench, LadderBench, QueueBench, QueueTrial, ScenarioTrial, calibrate, contended,
-    item_chains, tune,
+    BlockBench, ComparisonBench, HbaBench, QueueBench, QueueTrial, ScenarioTrial, calibrate,
+    contended, item_chains, tune,
 };
 
 /// Returns the addresses of all benchmarks, which has the compiler make them.
@@ -27,8 +27,8 @@ pub fn instances() -> [*const (); 26] {
         ScenarioTrial::run::<Sim> as *const (),
         tune::<Host> as *const (),
         BlockBench::run::<Host> as *const (),
-        LadderBench::run::<Host> as *const (),
-        LadderBench::run::<Sim> as *const (),
+        ComparisonBench::run::<Host> as *const (),
+        ComparisonBench::run::<Sim> as *const (),
         HbaBench::run::<Host> as *const (),
         HbaBench::run::<Sim> as *const (),
         calibrate::<Host> as *const (),

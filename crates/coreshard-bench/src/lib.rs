@@ -1,9 +1,9 @@
-//! The ladders' benchmarks.
+//! Benchmarks that compare variants of the runtime's parts.
 //!
-//! A benchmark climbs one ladder, rung by rung, and returns plain data: [`QueueBench`] measures a
-//! workqueue and returns [`QueueResults`](coreshard_results::QueueResults), which hold one cell for each combination of
-//! scope, wake policy and intake; [`BlockBench`] runs fio's jobs on the block layer. Tables, files and pages are made of them elsewhere; nothing here
-//! prints, and whoever wants to see how far a benchmark has come passes a [`Progress`].
+//! A benchmark measures variant by variant and returns plain data: [`QueueBench`] measures a workqueue and returns
+//! [`QueueResults`](coreshard_results::QueueResults), with one measurement for each combination of scope, wake policy and intake;
+//! [`BlockBench`] runs fio's jobs on the block layer. Tables, files and pages are made of them elsewhere; nothing here prints, and
+//! whoever wants to see how far a benchmark has come passes a [`Progress`].
 //!
 //! All of it is generic over the platform, so that the same code measures real threads and
 //! simulated ones: threads, clocks and waits are the platform's.
@@ -15,6 +15,7 @@
 
 mod block;
 mod calibration;
+mod crew;
 mod error;
 #[cfg(all(debug_assertions, not(test)))]
 mod instances;
@@ -30,8 +31,8 @@ mod trial;
 mod tune;
 
 pub use block::{
-    Amount, BlockBench, BlockJob, HbaBench, HbaRung, IoEngine, JOB_KEYS, JobFileError, LadderBench,
-    Pattern, jain, parse_job_file,
+    Amount, BlockBench, BlockJob, ComparisonBench, HbaBench, HbaVariant, IoEngine, JOB_KEYS,
+    JobFileError, Pattern, jain, parse_job_file,
 };
 pub use calibration::{Effort, calibrate, contended, item_chains};
 pub use error::BenchError;
@@ -41,7 +42,9 @@ pub use kernel_scopes::{ScopeComparison, ScopeRatios, SeenLoad};
 pub use machine::BenchMachine;
 pub use progress::{Progress, Unwatched};
 pub use queue::{Combination, QueueBench, over_seeds, with_curves};
-pub use seeds::{OverSeeds, SeedFigure, hba_over_seeds, index_over_seeds, over_each_rungs_seeds};
+pub use seeds::{
+    OverSeeds, SeedFigure, hba_over_seeds, index_over_seeds, over_each_variants_seeds,
+};
 pub use trial::{Bomb, Ledger, ParseScenarioError, QueueTrial, Record, Scenario, ScenarioTrial};
 pub use tune::{TuneEffort, TuneLoad, TuneRound, over_rounds, tune};
 

@@ -44,6 +44,11 @@ impl BenchMachine {
         }
     }
 
+    /// Whether it is this machine, not a simulated one.
+    pub(crate) fn is_host(&self) -> bool {
+        self.platform == "host"
+    }
+
     /// The CPUs that threads really run on.
     pub(crate) fn real_cpus(&self) -> &CpuSet {
         self.laid_over.as_ref().unwrap_or(&self.usable)

@@ -1,11 +1,11 @@
-//! Rungs that were simulated with several seeds, as medians with quartiles.
+//! Variants that were simulated with several seeds, as medians with quartiles.
 
 use std::collections::BTreeMap;
 use std::iter;
 
 use coreshard_results::{
-    CyclicResults, CyclicThread, Durations, HbaResults, HbaRow, IndexCell, IndexResults, PiResults,
-    Repeats, SeedRatio, SeedSpread, SeedSpreads, TranscodeResults,
+    CyclicResults, CyclicThread, Durations, HbaResults, HbaRow, IndexMeasurement, IndexResults,
+    PiResults, Repeats, SeedRatio, SeedSpread, SeedSpreads, TranscodeResults,
 };
 
 use crate::spread::Quartiles;
@@ -18,7 +18,7 @@ pub struct SeedFigure<R> {
     set: fn(&mut R, f64),
 }
 
-/// A rung's results, of which those with several seeds can be made one.
+/// A variant's results, of which those with several seeds can be made one.
 pub trait OverSeeds: Clone + 'static {
     /// What becomes a median.
     const FIGURES: &'static [SeedFigure<Self>];
@@ -30,24 +30,24 @@ pub trait OverSeeds: Clone + 'static {
     fn gather(&mut self, others: &[Self]);
 }
 
-/// Each rung's results with several seeds as one: figures are medians, and it is told how they and their ratios to the
-/// first rung's are spread, seed by seed. With one seed they are as they were.
+/// Each variant's results with several seeds as one: figures are medians, and it is told how they and their ratios to the
+/// first variant's are spread, seed by seed. With one seed they are as they were.
 ///
-/// `rungs` has the results of a rung with each seed, in the same order of seeds.
+/// `variants` has the results of a variant with each seed, in the same order of seeds.
 ///
 /// ```
-/// use coreshard_bench::over_each_rungs_seeds;
+/// use coreshard_bench::over_each_variants_seeds;
 /// use coreshard_results::PiResults;
 ///
 /// let with = |inversions_per_sec| PiResults { inversions_per_sec, ..PiResults::default() };
 /// let packed = vec![with(100.0), with(120.0), with(110.0)];
 /// let split = vec![with(150.0), with(180.0), with(165.0)];
-/// let merged = over_each_rungs_seeds(&[packed, split]);
+/// let merged = over_each_variants_seeds(&[packed, split]);
 /// assert_eq!(merged[1].inversions_per_sec, 165.0);
 /// let ratio = merged[1].seeds.of("inversions_per_sec").and_then(|it| it.over_first.clone());
 /// assert_eq!(ratio.map(|it| it.median), Some(1.5));
 /// ```
-pub fn over_each_rungs_seeds<R: OverSeeds>(rungs: &[Vec<R>]) -> Vec<R> {
+pub fn over_each_variants_seeds<R: OverSeeds>(variants: &[Vec<R>]) -> Vec<R> {
     let merged = |(at, all): (usize, &Vec<R>)| -> Option<R> {
         let mut merged = all.first()?.clone();
         if all.len() == 1 {
@@ -57,7 +57,7 @@ pub fn over_each_rungs_seeds<R: OverSeeds>(rungs: &[Vec<R>]) -> Vec<R> {
         let spread = |figure: &'static SeedFigure<R>| {
             let each: Vec<f64> = all.iter().map(figure.get).collect();
             let quartiles = Quartiles::of(each.iter().copied()).unwrap_or_default();
-            let over_first = (at > 0).then(|| ratio(&each, rungs[0].iter().map(figure.get)));
+            let over_first = (at > 0).then(|| ratio(&each, variants[0].iter().map(figure.get)));
             let Quartiles { q1, q3, .. } = quartiles;
             let spread = SeedSpread { q1, q3, over_first: over_first.flatten(), each };
             (figure, quartiles.median, spread)
@@ -70,7 +70,7 @@ pub fn over_each_rungs_seeds<R: OverSeeds>(rungs: &[Vec<R>]) -> Vec<R> {
             .collect();
         Some(merged)
     };
-    rungs.iter().enumerate().filter_map(merged).collect()
+    variants.iter().enumerate().filter_map(merged).collect()
 }
 
 /// `None` where the first one was 0 with each seed.
@@ -102,7 +102,7 @@ macro_rules! figures {
     };
 }
 
-figures!(IndexCell: ops_per_sec as f64, find_ns as f64, set_ns as f64; |it, others| {
+figures!(IndexMeasurement: ops_per_sec as f64, find_ns as f64, set_ns as f64; |it, others| {
     for other in others {
         it.ops_per_sec_min = it.ops_per_sec_min.min(other.ops_per_sec_min);
         it.ops_per_sec_max = it.ops_per_sec_max.max(other.ops_per_sec_max);
@@ -190,16 +190,16 @@ fn at(counts: &BTreeMap<u64, u64>, part: f64) -> u64 {
     found.map_or(0, |(value, _)| *value)
 }
 
-/// The rungs of the index, each by itself with several seeds, as one benchmark's results. `None` of none.
-pub fn index_over_seeds(rungs: &[Vec<IndexResults>]) -> Option<IndexResults> {
-    let mut merged = rungs.first()?.first()?.clone();
-    let seeds = rungs.iter().map(Vec::len).min().unwrap_or(0);
-    merged.runs = rungs[0].iter().map(|it| it.runs).sum();
-    let cells: Vec<Vec<IndexCell>> = rungs
+/// The variants of the index, each by itself with several seeds, as one benchmark's results. `None` of none.
+pub fn index_over_seeds(variants: &[Vec<IndexResults>]) -> Option<IndexResults> {
+    let mut merged = variants.first()?.first()?.clone();
+    let seeds = variants.iter().map(Vec::len).min().unwrap_or(0);
+    merged.runs = variants[0].iter().map(|it| it.runs).sum();
+    let cells: Vec<Vec<IndexMeasurement>> = variants
         .iter()
         .map(|all| all[..seeds].iter().flat_map(|it| it.results.first().cloned()).collect())
         .collect();
-    merged.results = over_each_rungs_seeds(&cells);
+    merged.results = over_each_variants_seeds(&cells);
     let first = merged.results.first()?.each_run.clone();
     for cell in &mut merged.results {
         let ratios = cell.each_run.iter().zip(&first).map(|(own, its)| own / its);
@@ -213,9 +213,9 @@ pub fn index_over_seeds(rungs: &[Vec<IndexResults>]) -> Option<IndexResults> {
 /// The experiment with an adapter with several seeds. `None` of none.
 pub fn hba_over_seeds(all: &[HbaResults]) -> Option<HbaResults> {
     let first = all.first()?;
-    let of_rung = |at: usize| all.iter().map(|it| it.rows[at].clone()).collect();
-    let rows: Vec<Vec<HbaRow>> = (0..first.rows.len()).map(of_rung).collect();
-    Some(HbaResults { rows: over_each_rungs_seeds(&rows), ..first.clone() })
+    let of_variant = |at: usize| all.iter().map(|it| it.rows[at].clone()).collect();
+    let rows: Vec<Vec<HbaRow>> = (0..first.rows.len()).map(of_variant).collect();
+    Some(HbaResults { rows: over_each_variants_seeds(&rows), ..first.clone() })
 }
 
 #[cfg(test)]
@@ -238,7 +238,7 @@ mod tests {
             vec![with(1.0, &[(10, 1)]), with(4.0, &[(10, 2), (30, 1)]), with(2.0, &[(20, 1)])];
         let faster = first.iter().map(|it| with(it.frames_per_sec * 3.0, &[])).collect();
         let same = vec![with(1.1, &[]), with(3.0, &[]), with(2.1, &[])];
-        let merged = over_each_rungs_seeds(&[first.clone(), faster, same]);
+        let merged = over_each_variants_seeds(&[first.clone(), faster, same]);
         let [first_of, faster, same] = &merged[..] else { panic!("{merged:?}") };
         assert_eq!(first_of.frames_per_sec, 2.0);
         let spread = first_of.seeds.of("frames_per_sec").unwrap();
@@ -252,7 +252,7 @@ mod tests {
         assert_eq!((ratio(faster).median, &*ratio(faster).differs_by), (3.0, ""));
         assert_eq!((ratio(same).median, &*ratio(same).differs_by), (1.05, "noise alone"));
         // Nothing is known of how one is spread.
-        assert_eq!(over_each_rungs_seeds(&[first[..1].to_vec()]), first[..1]);
+        assert_eq!(over_each_variants_seeds(&[first[..1].to_vec()]), first[..1]);
     }
 
     #[test]
@@ -276,7 +276,7 @@ mod tests {
             with(thread(&[(2, 3), (5, 1)], 2, 5, 2.75), 2_100, 5_200),
             with(thread(&[(1, 1), (2, 3)], 1, 2, 1.75), 2_300, 2_900),
         ];
-        let merged = &over_each_rungs_seeds(&[all])[0];
+        let merged = &over_each_variants_seeds(&[all])[0];
         assert_eq!((merged.p50_ns, merged.max_ns), (2_200, 5_200));
         let thread = &merged.thread[&0];
         assert_eq!((thread.cycles, thread.min, thread.max, thread.avg), (8, 1, 5, 2.25));
@@ -285,16 +285,16 @@ mod tests {
     }
 
     #[test]
-    fn a_rung_of_the_index_is_held_against_the_first_run_by_run() {
-        let with = |rung: &str, ops_per_sec: f64| IndexResults {
+    fn a_variant_of_the_index_is_held_against_the_first_run_by_run() {
+        let with = |variant: &str, ops_per_sec: f64| IndexResults {
             runs: 1,
-            results: vec![IndexCell {
-                rung: rung.into(),
+            results: vec![IndexMeasurement {
+                variant: variant.into(),
                 ops_per_sec,
                 ops_per_sec_min: ops_per_sec,
                 ops_per_sec_max: ops_per_sec,
                 each_run: vec![ops_per_sec],
-                ..IndexCell::default()
+                ..IndexMeasurement::default()
             }],
             ..IndexResults::default()
         };

@@ -16,7 +16,7 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use coreshard_platform::Platform;
-use coreshard_results::{Candidate, Load, QueueCell, QueueResults, Tuning};
+use coreshard_results::{Candidate, Load, QueueMeasurement, QueueResults, Tuning};
 use coreshard_topology::{Pods, Scope, ShardSize};
 use coreshard_workqueue::{Intake, Wake};
 
@@ -268,7 +268,7 @@ fn spread(rates: impl Iterator<Item = f64>) -> Load {
     }
 }
 
-fn one_run(cell: &QueueCell) -> Load {
+fn one_run(cell: &QueueMeasurement) -> Load {
     Load {
         end_to_end_p99_ns: cell.end_to_end_p99_ns,
         ..spread(std::iter::once(cell.items_per_sec))

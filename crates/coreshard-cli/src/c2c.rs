@@ -1,19 +1,13 @@
 //! `coreshard c2c`: which cache lines a workqueue's CPUs take from one another, on a simulated machine.
 
-use std::fmt::Write as _;
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::path::PathBuf;
 
+use crate::common::{JsonArgs, MachineArgs, SimArgs, few, many};
 use anyhow::Context;
 use coreshard::{Intake, Scope, Wake};
 use coreshard_bench::{QueueBench, Unwatched};
 use coreshard_sim::{LineReport, LineSummary, Sim};
-
-use crate::bench::simulated::{self, SimArgs};
-use crate::machine::MachineArgs;
-use crate::number::{few, many};
-use crate::results::Destination;
-use crate::results::JsonArgs;
 
 /// The options of `coreshard c2c`.
 #[derive(Debug, clap::Args)]
@@ -55,8 +49,8 @@ pub(crate) struct Args {
 
 /// Runs the subcommand.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    let machine = args.machine.simulated()?.context("no machine was given")?;
-    let [json, trace] = Destination::open_all([args.json.file(), args.trace.as_deref()])?;
+    let machine = args.machine.must_be_simulated()?;
+    let (json, [trace]) = args.json.open_beside([args.trace.as_deref()])?;
     let bench = QueueBench {
         scopes: vec![args.scope],
         wakes: vec![args.wake],
@@ -66,7 +60,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         seed: args.simulated.seed(),
         ..QueueBench::default()
     };
-    let bench_machine = simulated::bench_machine(&args.machine, &machine);
+    let bench_machine = args.machine.bench_machine(&machine);
     let simulation = args
         .simulated
         .simulation(&machine)
@@ -78,9 +72,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     if let (Some(file), Some(timeline)) = (trace, &run.timeline) {
         file.write(|out| out.write_all(timeline.to_trace_json().as_bytes()))?;
     }
-    args.json
-        .output(json)
-        .print(|| Ok(report.rows_json() + "\n"), || text(args, &bench_machine.name, &report))
+    json.print_as(|| Ok(report.rows_json() + "\n"), || text(args, &bench_machine.name, &report))
 }
 
 /// What the benchmark itself has: where a producer learns that its item ran, and what it was asked to do.
@@ -92,18 +84,16 @@ fn is_of_the_benchmark(line: &LineSummary) -> bool {
 }
 
 /// The costliest lines, and how much of the whole they are.
-fn text(args: &Args, machine: &str, report: &LineReport) -> anyhow::Result<String> {
+fn text(args: &Args, machine: &str, report: &LineReport) -> String {
     let (of_bench, lines): (Vec<_>, Vec<_>) =
         report.lines.iter().cloned().partition(is_of_the_benchmark);
     let cost = |lines: &[LineSummary]| lines.iter().map(|line| line.cost_ns).sum::<f64>();
     let total = cost(&report.lines);
     let percent = |part: f64| if total > 0.0 { part * 100.0 / total } else { 0.0 };
     let shown = lines.len().min(args.lines.get());
-    let mut text = String::new();
-    writeln!(
-        text,
+    let mut text = format!(
         "{}, {} {} {}, costs {}, seed {}: {shown} of {} lines that CPUs took from one another, \
-         {:.0} % of what all of them cost",
+         {:.0} % of what all of them cost\n",
         machine,
         args.scope,
         args.wake,
@@ -112,16 +102,15 @@ fn text(args: &Args, machine: &str, report: &LineReport) -> anyhow::Result<Strin
         args.simulated.seed(),
         report.lines.len(),
         percent(cost(&lines[..shown])),
-    )?;
+    );
     let first = LineReport { lines: lines[..shown].to_vec(), ..report.clone() };
-    write!(text, "{first}")?;
+    text += &first.to_string();
     if !of_bench.is_empty() {
-        writeln!(
-            text,
-            "not shown: {} lines of the benchmark's own, where producers learn that their items ran, {:.0} % of the cost",
+        text += &format!(
+            "not shown: {} lines of the benchmark's own, where producers learn that their items ran, {:.0} % of the cost\n",
             of_bench.len(),
             percent(cost(&of_bench))
-        )?;
+        );
     }
-    Ok(text)
+    text
 }

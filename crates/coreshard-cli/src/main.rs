@@ -2,22 +2,17 @@
 //!
 //! This crate parses, calls and prints; everything else is in the libraries below it. Each subcommand
 //! is a module with its `Args` and a `run`. Exit status: 0, or 2 for input that cannot be used (see
-//! [`failure`]), or 1 for anything else that went wrong.
+//! [`common::bad_input`]), or 1 for anything else that went wrong.
 
 mod advise;
 mod bench;
 mod c2c;
 mod calibrate;
-mod failure;
+mod common;
 mod generate;
-mod interrupts;
 mod layout;
-mod machine;
-mod number;
-mod output;
 mod record;
 mod replay;
-mod results;
 mod sim;
 mod sweep;
 mod top;
@@ -30,6 +25,8 @@ use std::process::ExitCode;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use coreshard_topology::input::quoted;
+
+use common::output;
 
 #[cfg(test)]
 testing::watch!();
@@ -59,7 +56,7 @@ struct Cli {
 enum Command {
     /// Show a machine: packages, nodes, caches, and the pods of each affinity scope
     Topo(topo::Args),
-    /// Measure a ladder on this machine, rung by rung
+    /// Measure variants of the runtime's parts against one another, on this machine or a simulated one
     Bench(Box<bench::Args>),
     /// Recommend an affinity scope and a size of shards, for this machine or a simulated one
     Tune(tune::Args),
@@ -166,7 +163,7 @@ fn main() -> ExitCode {
         Ok(cli) => run(cli),
         Err(error) => output::answer(&bounded(error)),
     };
-    done.unwrap_or_else(|error| failure::report(&error))
+    done.unwrap_or_else(|error| common::report(&error))
 }
 
 fn run(Cli { command }: Cli) -> anyhow::Result<ExitCode> {

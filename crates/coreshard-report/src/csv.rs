@@ -1,4 +1,4 @@
-//! Results as CSV: one row for each combination of rungs.
+//! Results as CSV: one row for each combination of variants.
 //!
 //! How the benchmark was asked stands in front of each row, so that the files of several machines and
 //! settings can be appended to one another and still be told apart. The columns after that are the keys
@@ -7,7 +7,7 @@
 use std::io::{self, Write};
 
 use coreshard_results::column::{Column, Row, Value};
-use coreshard_results::{QueueCell, QueueResults};
+use coreshard_results::{QueueMeasurement, QueueResults};
 
 /// Writes a header and one row for each cell of `results`; the header alone where there is no cell.
 ///
@@ -39,8 +39,8 @@ fn in_each_row() -> impl Iterator<Item = &'static Column<QueueResults>> {
     QueueResults::IN_EACH_ROW.iter().filter_map(of)
 }
 
-fn of_cells() -> impl Iterator<Item = &'static Column<QueueCell>> {
-    QueueCell::COLUMNS.iter().filter(|column| !column.key.is_empty())
+fn of_cells() -> impl Iterator<Item = &'static Column<QueueMeasurement>> {
+    QueueMeasurement::COLUMNS.iter().filter(|column| !column.key.is_empty())
 }
 
 fn field(value: Value<'_>) -> String {

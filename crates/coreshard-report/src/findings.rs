@@ -1,69 +1,70 @@
-//! What the figures say: who is ahead and whether that is more than noise, and what each rung of a ladder
-//! brings while the other ladders stand still.
+//! What the figures say: who is ahead and whether that is more than noise, and what each variant of a comparison
+//! brings while the other comparisons stand still.
 
-use coreshard_results::{QueueCell, QueueResults, WakeRatio};
+use coreshard_results::{QueueMeasurement, QueueResults, WakeRatio};
 
-/// The three ladders that a queue benchmark climbs.
+/// What a queue benchmark compares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ladder {
+pub(crate) enum Comparison {
     Scope,
     Wake,
     Intake,
 }
 
-impl Ladder {
-    pub(crate) const ALL: [Ladder; 3] = [Ladder::Scope, Ladder::Wake, Ladder::Intake];
+impl Comparison {
+    pub(crate) const ALL: [Comparison; 3] =
+        [Comparison::Scope, Comparison::Wake, Comparison::Intake];
 
     pub(crate) fn title(self) -> &'static str {
         match self {
-            Ladder::Scope => "Affinity scope",
-            Ladder::Wake => "Wake-up",
-            Ladder::Intake => "Intake",
+            Comparison::Scope => "Affinity scope",
+            Comparison::Wake => "Wake-up",
+            Comparison::Intake => "Intake",
         }
     }
 
-    pub(crate) fn rung(self, cell: &QueueCell) -> &str {
+    pub(crate) fn variant(self, cell: &QueueMeasurement) -> &str {
         match self {
-            Ladder::Scope => &cell.scope,
-            Ladder::Wake => &cell.wake,
-            Ladder::Intake => &cell.intake,
+            Comparison::Scope => &cell.scope,
+            Comparison::Wake => &cell.wake,
+            Comparison::Intake => &cell.intake,
         }
     }
 
-    /// The names of this ladder's rungs in `results`, each once, in order of appearance.
-    pub(crate) fn rungs(self, results: &QueueResults) -> Vec<&str> {
+    /// The names of this comparison's variants in `results`, each once, in order of appearance.
+    pub(crate) fn variants(self, results: &QueueResults) -> Vec<&str> {
         let mut names: Vec<&str> = Vec::new();
         for cell in &results.results {
-            if !names.contains(&self.rung(cell)) {
-                names.push(self.rung(cell));
+            if !names.contains(&self.variant(cell)) {
+                names.push(self.variant(cell));
             }
         }
         names
     }
 
-    /// The rung that the others are compared with: the oldest. Cells run from fine to coarse scopes, and
-    /// the coarsest is the oldest; the other ladders begin with their oldest.
-    fn baseline<'a>(self, rungs: &[&'a str]) -> Option<&'a str> {
+    /// The variant that the others are compared with: the oldest. Cells run from fine to coarse scopes, and
+    /// the coarsest is the oldest; the other comparisons begin with their oldest.
+    fn baseline<'a>(self, variants: &[&'a str]) -> Option<&'a str> {
         match self {
-            Ladder::Scope => rungs.last().copied(),
-            Ladder::Wake | Ladder::Intake => rungs.first().copied(),
+            Comparison::Scope => variants.last().copied(),
+            Comparison::Wake | Comparison::Intake => variants.first().copied(),
         }
     }
 }
 
 /// `scope · wake · intake`: the name of a combination.
-pub(crate) fn combination(cell: &QueueCell) -> String {
+pub(crate) fn combination(cell: &QueueMeasurement) -> String {
     format!("{} · {} · {}", cell.scope, cell.wake, cell.intake)
 }
 
 /// Whether the run-to-run range of `cell` reaches that of `best`, or over seeds its quartiles: the two cannot be told apart by
 /// it. A cell without a figure ties with none.
-pub(crate) fn ties_with(cell: &QueueCell, best: &QueueCell) -> bool {
+pub(crate) fn ties_with(cell: &QueueMeasurement, best: &QueueMeasurement) -> bool {
     cell.items_per_sec.is_finite() && cell.range().1 >= best.range().0
 }
 
 /// What a cell's range is of.
-pub(crate) fn range_of(cell: &QueueCell) -> &'static str {
+pub(crate) fn range_of(cell: &QueueMeasurement) -> &'static str {
     if cell.items_per_sec_q1.is_some() { QUARTILES } else { "runs" }
 }
 
@@ -72,8 +73,8 @@ pub(crate) const QUARTILES: &str = "quartiles";
 
 /// The fastest and the slowest combination, where at least two were measured.
 pub(crate) struct Contest<'a> {
-    pub(crate) best: &'a QueueCell,
-    pub(crate) worst: &'a QueueCell,
+    pub(crate) best: &'a QueueMeasurement,
+    pub(crate) worst: &'a QueueMeasurement,
     /// Combinations other than the best whose range reaches that of the best.
     pub(crate) ties: usize,
 }
@@ -103,13 +104,13 @@ impl<'a> Contest<'a> {
     }
 }
 
-/// What one rung brings over the oldest rung of its ladder.
+/// What one variant brings over the oldest variant of its comparison.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Gain<'a> {
-    pub(crate) rung: &'a str,
-    /// Whether this is the rung that the others are compared with.
+    pub(crate) variant: &'a str,
+    /// Whether this is the variant that the others are compared with.
     pub(crate) is_baseline: bool,
-    /// Geometric mean of the throughput ratios over all pairs of cells that differ in this ladder alone.
+    /// Geometric mean of the throughput ratios over all pairs of cells that differ in this comparison alone.
     pub(crate) mean: f64,
     /// The smallest ratio of one pair.
     pub(crate) min: f64,
@@ -119,18 +120,18 @@ pub(crate) struct Gain<'a> {
     pub(crate) pairs: usize,
 }
 
-/// The gains of all rungs of `ladder`, in order of appearance; empty where fewer than two can be compared.
-pub(crate) fn gains<'a>(results: &'a QueueResults, ladder: Ladder) -> Vec<Gain<'a>> {
-    let rungs = ladder.rungs(results);
-    let Some(baseline) = ladder.baseline(&rungs) else { return Vec::new() };
-    let gains: Vec<Gain<'a>> = rungs
+/// The gains of all variants of `comparison`, in order of appearance; empty where fewer than two can be compared.
+pub(crate) fn gains<'a>(results: &'a QueueResults, comparison: Comparison) -> Vec<Gain<'a>> {
+    let variants = comparison.variants(results);
+    let Some(baseline) = comparison.baseline(&variants) else { return Vec::new() };
+    let gains: Vec<Gain<'a>> = variants
         .into_iter()
-        .filter_map(|rung| {
-            let ratios = ratios(results, ladder, rung, baseline);
+        .filter_map(|variant| {
+            let ratios = ratios(results, comparison, variant, baseline);
             let logs: f64 = ratios.iter().map(|ratio| ratio.ln()).sum();
             (!ratios.is_empty()).then(|| Gain {
-                rung,
-                is_baseline: rung == baseline,
+                variant,
+                is_baseline: variant == baseline,
                 mean: (logs / ratios.len() as f64).exp(),
                 min: ratios.iter().copied().fold(f64::INFINITY, f64::min),
                 max: ratios.iter().copied().fold(f64::NEG_INFINITY, f64::max),
@@ -141,30 +142,43 @@ pub(crate) fn gains<'a>(results: &'a QueueResults, ladder: Ladder) -> Vec<Gain<'
     if gains.len() < 2 { Vec::new() } else { gains }
 }
 
-fn ratios(results: &QueueResults, ladder: Ladder, rung: &str, baseline: &str) -> Vec<f64> {
-    let same_elsewhere = |a: &QueueCell, b: &QueueCell| {
-        Ladder::ALL.iter().all(|other| *other == ladder || other.rung(a) == other.rung(b))
+fn ratios(
+    results: &QueueResults,
+    comparison: Comparison,
+    variant: &str,
+    baseline: &str,
+) -> Vec<f64> {
+    let same_elsewhere = |a: &QueueMeasurement, b: &QueueMeasurement| {
+        Comparison::ALL
+            .iter()
+            .all(|other| *other == comparison || other.variant(a) == other.variant(b))
     };
-    let comparable = |cell: &&QueueCell| cell.items_per_sec.is_finite() && cell.items_per_sec > 0.0;
+    let comparable =
+        |cell: &&QueueMeasurement| cell.items_per_sec.is_finite() && cell.items_per_sec > 0.0;
     let cells_of = |name: &str| {
         let name = name.to_owned();
         results
             .results
             .iter()
             .filter(comparable)
-            .filter(move |cell| ladder.rung(cell) == name.as_str())
+            .filter(move |cell| comparison.variant(cell) == name.as_str())
     };
-    cells_of(rung)
+    cells_of(variant)
         .filter_map(|cell| {
             let partner = cells_of(baseline).find(|other| same_elsewhere(cell, other))?;
-            let of_runs = wake_ratio(results, cell, partner).filter(|_| ladder == Ladder::Wake);
+            let of_runs =
+                wake_ratio(results, cell, partner).filter(|_| comparison == Comparison::Wake);
             Some(of_runs.unwrap_or(cell.items_per_sec / partner.items_per_sec))
         })
         .collect()
 }
 
 /// What was taken run by run, which tables tell, too: how far the two medians are apart is another matter.
-fn wake_ratio(results: &QueueResults, cell: &QueueCell, over: &QueueCell) -> Option<f64> {
+fn wake_ratio(
+    results: &QueueResults,
+    cell: &QueueMeasurement,
+    over: &QueueMeasurement,
+) -> Option<f64> {
     let is_it = |ratio: &&WakeRatio| {
         (&ratio.scope, &ratio.intake) == (&cell.scope, &cell.intake)
             && (&ratio.wake, &ratio.over) == (&cell.wake, &over.wake)
@@ -177,39 +191,39 @@ fn wake_ratio(results: &QueueResults, cell: &QueueCell, over: &QueueCell) -> Opt
 mod tests {
     use super::*;
 
-    fn cell(scope: &str, wake: &str, low: f64, median: f64, high: f64) -> QueueCell {
-        QueueCell {
+    fn cell(scope: &str, wake: &str, low: f64, median: f64, high: f64) -> QueueMeasurement {
+        QueueMeasurement {
             scope: scope.into(),
             wake: wake.into(),
             intake: "locked".into(),
             items_per_sec: median,
             items_per_sec_min: low,
             items_per_sec_max: high,
-            ..QueueCell::default()
+            ..QueueMeasurement::default()
         }
     }
 
-    fn results(cells: Vec<QueueCell>) -> QueueResults {
+    fn results(cells: Vec<QueueMeasurement>) -> QueueResults {
         QueueResults { results: cells, ..QueueResults::default() }
     }
 
     #[test]
-    fn a_gain_is_the_geometric_mean_over_pairs_that_differ_in_one_ladder() {
+    fn a_gain_is_the_geometric_mean_over_pairs_that_differ_in_one_comparison() {
         let results = results(vec![
             cell("cpu", "under-lock", 1.0, 8.0, 9.0),
             cell("cpu", "coalesced", 1.0, 18.0, 19.0),
             cell("system", "under-lock", 1.0, 2.0, 3.0),
             cell("system", "coalesced", 1.0, 1.0, 2.0),
         ]);
-        let scope = gains(&results, Ladder::Scope);
-        assert_eq!(scope.iter().map(|gain| gain.rung).collect::<Vec<_>>(), ["cpu", "system"]);
+        let scope = gains(&results, Comparison::Scope);
+        assert_eq!(scope.iter().map(|gain| gain.variant).collect::<Vec<_>>(), ["cpu", "system"]);
         assert!((scope[0].mean - (4.0f64 * 18.0).sqrt()).abs() < 1e-9, "{scope:?}");
         assert_eq!((scope[0].min, scope[0].max, scope[0].pairs), (4.0, 18.0, 2));
         assert!(scope[1].is_baseline && scope[1].mean == 1.0);
-        let wake = gains(&results, Ladder::Wake);
+        let wake = gains(&results, Comparison::Wake);
         assert!(wake[0].is_baseline);
         assert!((wake[1].mean - (2.25f64 * 0.5).sqrt()).abs() < 1e-9, "{wake:?}");
-        assert!(gains(&results, Ladder::Intake).is_empty(), "one rung cannot be compared");
+        assert!(gains(&results, Comparison::Intake).is_empty(), "one variant cannot be compared");
     }
 
     #[test]
@@ -228,7 +242,7 @@ mod tests {
             items_per_sec_ratio: 0.75,
             ..WakeRatio::default()
         }];
-        let wake = gains(&results, Ladder::Wake);
+        let wake = gains(&results, Comparison::Wake);
         assert_eq!((wake[1].min, wake[1].max), (0.75, 2.25));
         assert_eq!((wake[0].min, wake[0].max), (1.0, 1.0));
     }
@@ -240,7 +254,7 @@ mod tests {
             cell("smt", "under-lock", 0.0, 0.0, 0.0),
             cell("system", "under-lock", 1.0, 2.0, 3.0),
         ]);
-        assert!(gains(&results, Ladder::Scope).is_empty());
+        assert!(gains(&results, Comparison::Scope).is_empty());
         let contest = Contest::of(&results).unwrap();
         assert_eq!((contest.best.scope.as_str(), contest.worst.scope.as_str()), ("system", "smt"));
         assert!(contest.ratio().is_infinite());

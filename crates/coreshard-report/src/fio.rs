@@ -1,23 +1,13 @@
 //! What `bench block` measured, as fio prints it, and as text tables.
 
 use std::fmt::Write as _;
-use std::io;
 
 use coreshard_results::{
-    BlockResults, Direction, HbaResults, Interrupts, JobResult, LadderResults, Latency, Percentile,
-    Repeats,
+    BlockResults, ComparisonResults, Direction, HbaResults, Interrupts, JobResult, Latency,
+    Percentile, Repeats,
 };
 
 use crate::plain;
-
-/// The results as fio's JSON, with the keys that fio lacks behind its own.
-///
-/// # Errors
-/// Where `out` takes no more.
-pub fn write_json(results: &BlockResults, out: &mut dyn io::Write) -> io::Result<()> {
-    serde_json::to_writer_pretty(&mut *out, results)?;
-    out.write_all(b"\n")
-}
 
 /// The results in the lines that fio prints, and a few of our own.
 pub fn text(results: &BlockResults) -> String {
@@ -116,24 +106,16 @@ fn direction_text(text: &mut String, name: &str, direction: &Direction) {
         latency_text(text, name, latency);
     }
     percentiles_text(text, &direction.clat_ns);
-    let _ = writeln!(
-        text,
-        "   bw (  KiB/s): min={}, max={}, avg={:.2}, stdev={:.2}, samples={}",
-        direction.bw_min,
-        direction.bw_max,
-        direction.bw_mean,
-        direction.bw_dev,
-        direction.bw_samples
-    );
-    let _ = writeln!(
-        text,
-        "   iops        : min={}, max={}, avg={:.2}, stdev={:.2}, samples={}",
-        direction.iops_min,
-        direction.iops_max,
-        direction.iops_mean,
-        direction.iops_stddev,
-        direction.iops_samples
-    );
+    let d = direction;
+    for (name, min, max, mean, deviation, samples) in [
+        ("bw (  KiB/s)", d.bw_min, d.bw_max, d.bw_mean, d.bw_dev, d.bw_samples),
+        ("iops        ", d.iops_min, d.iops_max, d.iops_mean, d.iops_stddev, d.iops_samples),
+    ] {
+        let _ = writeln!(
+            text,
+            "   {name}: min={min}, max={max}, avg={mean:.2}, stdev={deviation:.2}, samples={samples}"
+        );
+    }
 }
 
 /// The unit that fio chooses: the largest in which the least and the mean are still numbers of
@@ -205,9 +187,9 @@ fn scaled(mut number: f64, by: f64, units: [&str; 5]) -> String {
     }
 }
 
-/// The block layer's ladders as text tables.
-pub fn ladder_text(results: &LadderResults, width: usize) -> String {
-    let LadderResults { machine, platform, threads, operations, fairness } = results;
+/// The block layer's comparisons as text tables.
+pub fn comparison_text(results: &ComparisonResults, width: usize) -> String {
+    let ComparisonResults { machine, platform, threads, operations, fairness } = results;
     let mut text = format!(
         "{machine} ({platform})\n\nTime of an operation: one thread, and all {threads}\n{}",
         plain::table(operations, width)

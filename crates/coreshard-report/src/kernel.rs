@@ -8,17 +8,12 @@ use crate::html::frame;
 use crate::plain;
 use crate::rt::{dots, per_sec};
 
-const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:60rem;\
-padding:0 1rem;color-scheme:light dark}pre{overflow-x:auto}svg{width:100%;height:auto}\
-svg text{font-size:11px;fill:currentColor}circle{fill:#3b78c2}\
-line{stroke:currentColor;opacity:.4}figure{margin:1.5rem 0}figcaption{font-size:.9rem}";
-
 /// Each setting and variant of a program of the kernel's, one a line.
 ///
 /// ```
-/// use coreshard_results::{KernelCell, KernelResults};
+/// use coreshard_results::{KernelMeasurement, KernelResults};
 ///
-/// let cell = KernelCell { setting: "cache".into(), variant: "kernel".into(), ..KernelCell::default() };
+/// let cell = KernelMeasurement { setting: "cache".into(), variant: "kernel".into(), ..KernelMeasurement::default() };
 /// let results = KernelResults { results: vec![cell], ..KernelResults::default() };
 /// assert!(coreshard_report::kernel::text(&results, 80).contains("cache"));
 /// ```
@@ -45,9 +40,7 @@ pub fn text(results: &KernelResults, width: usize) -> String {
 pub fn page(results: &KernelResults) -> String {
     let mut settings: Vec<&str> = results.results.iter().map(|cell| &*cell.setting).collect();
     settings.dedup();
-    let body = html! {
-        h1 { "The kernel's own algorithms: " (results.program) }
-        pre { (text(results, usize::MAX)) }
+    let pictures = html! {
         @for setting in settings {
             @let cells = results.results.iter().filter(|cell| cell.setting == setting);
             @let rows: Vec<_> = cells.map(|cell| (&*cell.variant, &cell.each_seed[..])).collect();
@@ -57,5 +50,7 @@ pub fn page(results: &KernelResults) -> String {
             }
         }
     };
-    frame::page("coreshard bench kernel", &[STYLE], &body, results)
+    let title = format!("The kernel's own algorithms: {}", results.program);
+    let table = text(results, usize::MAX);
+    frame::plain_page("coreshard bench kernel", &title, &table, &pictures, results)
 }

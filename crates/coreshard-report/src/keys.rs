@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use coreshard_results::column::{Row, Unit};
 use coreshard_results::{
-    CyclicResults, FairnessRow, HbaRow, IndexCell, KernelCell, OperationRow, PiResults, QueueCell,
-    QueueResults, StudyRun, TranscodeResults,
+    CyclicResults, FairnessRow, HbaRow, IndexMeasurement, KernelMeasurement, OperationRow,
+    PiResults, QueueMeasurement, QueueResults, StudyRun, TranscodeResults,
 };
 
 /// All keys of results that are shown in tables, with units and meanings, as `docs/RESULTS.md` has them.
@@ -15,19 +15,22 @@ pub fn markdown() -> String {
          only ever added after those there are. This page is made by `cargo run -p coreshard-report --example keys`.\n",
     );
     section::<QueueResults>(&mut text, "bench queue");
-    section::<QueueCell>(&mut text, "bench queue: each of `results`, and each row of a CSV file");
+    section::<QueueMeasurement>(
+        &mut text,
+        "bench queue: each of `results`, and each row of a CSV file",
+    );
     section::<StudyRun>(
         &mut text,
         "sweep: the first keys of each line, before those of `results` of `bench queue`",
     );
-    section::<IndexCell>(&mut text, "bench rt index: each of `results`");
-    section::<KernelCell>(&mut text, "bench kernel: each of `results`");
+    section::<IndexMeasurement>(&mut text, "bench rt index: each of `results`");
+    section::<KernelMeasurement>(&mut text, "bench kernel: each of `results`");
     section::<CyclicResults>(&mut text, "bench rt cyclic");
     section::<PiResults>(&mut text, "bench rt pi");
     section::<TranscodeResults>(&mut text, "bench rt transcode");
-    section::<OperationRow>(&mut text, "bench block --ladder: each of `operations`");
-    section::<FairnessRow>(&mut text, "bench block --ladder: each of `fairness`");
-    section::<HbaRow>(&mut text, "bench block --ladder --machine: each of `rows`");
+    section::<OperationRow>(&mut text, "bench block --compare: each of `operations`");
+    section::<FairnessRow>(&mut text, "bench block --compare: each of `fairness`");
+    section::<HbaRow>(&mut text, "bench block --compare --machine: each of `rows`");
     text
 }
 

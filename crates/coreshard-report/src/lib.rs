@@ -1,26 +1,25 @@
 //! Tables, files and pages made of what a benchmark measured.
 //!
 //! Each form of the results is one module and each kind of results one function in it:
-//! [`table::queue`] for a terminal, [`csv::write_queue`] and [`json::write_queue`] for other programs,
-//! [`html::queue_page`] and [`svg::queue_throughput`] for people. A form is a pure function of the results: nothing here measures,
-//! prints, opens a file or looks at the clock, so the same results give the same bytes.
+//! [`table::queue`] for a terminal, [`csv::write_queue`] for other programs, [`html::queue_page`] for people. A form is a pure
+//! function of the results: nothing here measures, prints, opens a file or looks at the clock, so the same results give the same bytes.
 //!
 //! ```
-//! use coreshard_results::{QueueCell, QueueResults};
+//! use coreshard_results::{QueueMeasurement, QueueResults};
 //!
 //! let results = QueueResults {
 //!     machine: "a machine of two CPUs".into(),
 //!     threads: 2,
 //!     items_per_thread: 50_000,
 //!     runs: 5,
-//!     results: vec![QueueCell {
+//!     results: vec![QueueMeasurement {
 //!         scope: "cache_shard".into(),
 //!         wake: "coalesced".into(),
 //!         intake: "lock-free".into(),
 //!         items_per_sec: 2_939_917.0,
 //!         items_per_sec_min: 2_900_000.0,
 //!         items_per_sec_max: 3_000_000.0,
-//!         ..QueueCell::default()
+//!         ..QueueMeasurement::default()
 //!     }],
 //!     ..QueueResults::default()
 //! };
@@ -35,15 +34,12 @@ mod findings;
 pub mod fio;
 mod format;
 pub mod html;
-pub mod json;
 pub mod kernel;
 pub mod keys;
 mod plain;
 pub mod rt;
 mod scaling;
-pub mod svg;
 pub mod table;
-pub mod tuning;
 
 #[cfg(test)]
 testing::watch!();

@@ -7,33 +7,61 @@ use coreshard_results::column::{Column, Heading, Row, Unit, Value};
 use crate::format;
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 
-type Shown<R> = (&'static Column<R>, Heading);
+/// A column with its heading.
+pub(crate) type Shown<R> = (&'static Column<R>, Heading);
 
 /// All columns of the rows that have a heading, but for those of which nothing was measured in any row, and those that matter
 /// least where the table would be wider than `width`: a line below says which. Texts to the left, figures to the right.
 pub(crate) fn table<R: Row>(rows: &[R], width: usize) -> String {
     let Some(first) = rows.first() else { return String::new() };
-    let has_any =
-        |column: &Column<R>| rows.iter().any(|row| (column.value)(row, first) != Value::Absent);
+    let (mut text, left_out) = fitted(measured(rows), width, |shown| render(rows, first, shown));
+    let mut left_out: Vec<_> = left_out.iter().map(|(_, heading)| heading.name).collect();
+    left_out.sort_unstable();
+    left_out.dedup();
+    if !left_out.is_empty() {
+        let _ = writeln!(text, "\nleft out to fit: {}", left_out.join(", "));
+    }
+    text
+}
+
+/// The columns that have a heading and of which anything was measured.
+pub(crate) fn measured<R: Row>(rows: &[R]) -> Vec<Shown<R>> {
     let headed = R::COLUMNS.iter().filter_map(|column| Some((column, column.heading?)));
-    let mut shown: Vec<Shown<R>> = headed.filter(|(column, _)| has_any(column)).collect();
-    let mut left_out = Vec::new();
+    let has_any = |(column, _): &Shown<R>| {
+        rows.iter().any(|row| (column.value)(row, &rows[0]) != Value::Absent)
+    };
+    headed.filter(has_any).collect()
+}
+
+/// The table in at most `width` columns of a terminal, where it can be, and what was left out to fit: what matters least.
+pub(crate) fn fitted<R: Row>(
+    all: Vec<Shown<R>>,
+    width: usize,
+    render: impl Fn(&[Shown<R>]) -> String,
+) -> (String, Vec<Shown<R>>) {
+    let mut shown = all.clone();
     loop {
-        let mut text = render(rows, first, &shown);
+        let text = render(&shown);
         let next = shown.iter().map(|(_, heading)| heading.expendable).max().unwrap_or(0);
         let widest = text.lines().map(|line| line.chars().count()).max().unwrap_or(0);
         if widest <= width || next == 0 {
-            left_out.sort_unstable();
-            left_out.dedup();
-            if !left_out.is_empty() {
-                let _ = writeln!(text, "\nleft out to fit: {}", left_out.join(", "));
-            }
-            return text;
+            let is_out = |(_, heading): &Shown<R>| heading.expendable > next;
+            return (text, all.into_iter().filter(is_out).collect());
         }
-        let goes = |(_, heading): &Shown<R>| heading.expendable == next;
-        left_out.extend(shown.iter().filter(|it| goes(it)).map(|(_, heading)| heading.name));
-        shown.retain(|it| !goes(it));
+        shown.retain(|(_, heading)| heading.expendable < next);
     }
+}
+
+/// A table without borders.
+pub(crate) fn borderless() -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    table
+}
+
+/// Its lines, without blanks at their ends.
+pub(crate) fn lines(table: &Table) -> String {
+    table.lines().map(|line| format!("{}\n", line.trim_end())).collect()
 }
 
 /// Notes below a table, a line each.
@@ -42,14 +70,13 @@ pub(crate) fn notes(notes: &[String]) -> String {
 }
 
 fn render<R: Row>(rows: &[R], first: &R, shown: &[Shown<R>]) -> String {
-    let first_rung = R::COLUMNS.iter().find(|column| column.key == "rung");
-    let first_rung = match first_rung.map(|column| (column.value)(first, first)) {
-        Some(Value::Text(rung)) => rung,
+    let first_variant = R::COLUMNS.iter().find(|column| column.key == "variant");
+    let first_variant = match first_variant.map(|column| (column.value)(first, first)) {
+        Some(Value::Text(variant)) => variant,
         _ => "first",
     };
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
-    table.add_row(shown.iter().map(|(_, heading)| heading.name.replace("{first}", first_rung)));
+    let mut table = borderless();
+    table.add_row(shown.iter().map(|(_, heading)| heading.name.replace("{first}", first_variant)));
     for row in rows {
         let texts = shown.iter().map(|(column, _)| (column.unit, (column.value)(row, first)));
         table.add_row(texts.map(|(unit, value)| format::value(unit, value)));
@@ -59,20 +86,21 @@ fn render<R: Row>(rows: &[R], first: &R, shown: &[Shown<R>]) -> String {
             column.set_cell_alignment(CellAlignment::Right);
         }
     }
-    table.lines().map(|line| format!("{}\n", line.trim_end())).collect()
+    lines(&table)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use coreshard_results::{IndexCell, SeedSpread, SeedSpreads};
+    use coreshard_results::{IndexMeasurement, SeedSpread, SeedSpreads};
 
     #[test]
     fn what_matters_least_is_left_out_where_it_does_not_fit() {
         let spread = SeedSpread { q1: 1.0, q3: 2.0, ..SeedSpread::default() };
         let seeds: SeedSpreads =
             ["ops_per_sec", "find_ns"].map(|key| (key.to_owned(), spread.clone())).into();
-        let cell = IndexCell { rung: "packed".into(), seeds, ..IndexCell::default() };
+        let cell =
+            IndexMeasurement { variant: "packed".into(), seeds, ..IndexMeasurement::default() };
         let text = |width| table(std::slice::from_ref(&cell), width);
         let quartiles = |width| text(width).lines().next().unwrap().matches("quartiles").count();
         assert_eq!((quartiles(200), quartiles(70), quartiles(50)), (2, 1, 0));
@@ -80,6 +108,6 @@ mod tests {
         assert!(text(70).ends_with("\nleft out to fit: quartiles\n"), "{}", text(70));
         // What always matters stays, and what was not measured has no column.
         assert!(text(1).contains("ops/s") && !text(200).contains("range"), "{}", text(1));
-        assert_eq!(table::<IndexCell>(&[], 80), "");
+        assert_eq!(table::<IndexMeasurement>(&[], 80), "");
     }
 }

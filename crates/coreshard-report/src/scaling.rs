@@ -1,10 +1,10 @@
 //! Scaling curves as lines of a table, and the figures of one.
 
-use std::fmt::Write as _;
-
+use comfy_table::CellAlignment;
 use coreshard_results::{QueueResults, ScalingCurve, Usl};
 
 use crate::format;
+use crate::plain;
 
 /// The numbers of CPUs that were measured, each once.
 pub(crate) fn counts(curves: &[ScalingCurve]) -> Vec<usize> {
@@ -15,23 +15,39 @@ pub(crate) fn counts(curves: &[ScalingCurve]) -> Vec<usize> {
     counts
 }
 
-/// The throughput on so many CPUs.
-pub(crate) fn at(curve: &ScalingCurve, cpus: usize) -> String {
-    let point = curve.points.iter().find(|point| point.cpus == cpus);
-    point.map_or_else(|| format::ABSENT.to_owned(), |point| format::si(point.items_per_sec))
-}
-
 /// A law that is off by more, on average, says nothing of where the curve turns.
 const WORST_FIT: f64 = 0.25;
 
 /// Where the fitted curve turns: beyond the largest number that was measured, it is a guess.
-pub(crate) fn peak(usl: &Usl, most: usize) -> String {
+fn peak(usl: &Usl, most: usize) -> String {
     match usl.peak_cpus() {
         _ if usl.error > WORST_FIT => "no law".to_owned(),
         Some(peak) if peak.round() == 1.0 => "1 CPU".to_owned(),
         Some(peak) if peak <= most as f64 => format!("{peak:.0} CPUs"),
         _ => format!("> {most}"),
     }
+}
+
+/// What stands above the [`figures`] behind the numbers of CPUs.
+pub(crate) const LAW: [&str; 4] = ["σ", "κ", "fit ±", "peak"];
+
+/// The throughput on each of these numbers of CPUs, and the law that was fitted.
+pub(crate) fn figures(curve: &ScalingCurve, counts: &[usize]) -> Vec<String> {
+    let most = counts.last().copied().unwrap_or(0);
+    let at = |cpus: &usize| {
+        let point = curve.points.iter().find(|point| point.cpus == *cpus);
+        point.map_or_else(|| format::ABSENT.to_owned(), |point| format::si(point.items_per_sec))
+    };
+    let law = match &curve.usl {
+        Some(usl) => [
+            format!("{:.4}", usl.sigma),
+            format!("{:.6}", usl.kappa),
+            format::percent(usl.error),
+            peak(usl, most),
+        ],
+        None => [format::ABSENT; 4].map(str::to_owned),
+    };
+    counts.iter().map(at).chain(law).collect()
 }
 
 /// The curves as a table of text; nothing where there are none.
@@ -41,51 +57,23 @@ pub(crate) fn table(results: &QueueResults) -> String {
         return String::new();
     }
     let counts = counts(curves);
-    let most = counts.last().copied().unwrap_or(0);
-    let mut rows: Vec<Vec<String>> = Vec::new();
-    let mut head = vec!["scope".to_owned(), "wake".into(), "intake".into()];
-    head.extend(
-        counts.iter().map(|cpus| format!("{cpus} CPU{}", if *cpus == 1 { "" } else { "s" })),
-    );
-    head.extend(["σ", "κ", "fit ±", "peak"].map(str::to_owned));
-    rows.push(head);
+    let mut table = plain::borderless();
+    let head = ["scope", "wake", "intake"].map(str::to_owned);
+    let cpus = counts.iter().map(|cpus| format::counted(*cpus, "CPU"));
+    table.add_row(head.into_iter().chain(cpus).chain(LAW.map(str::to_owned)));
     for curve in curves {
-        let mut row = vec![curve.scope.clone(), curve.wake.clone(), curve.intake.clone()];
-        row.extend(counts.iter().map(|cpus| at(curve, *cpus)));
-        match &curve.usl {
-            Some(usl) => row.extend([
-                format!("{:.4}", usl.sigma),
-                format!("{:.6}", usl.kappa),
-                format::percent(usl.error),
-                peak(usl, most),
-            ]),
-            None => row.extend(std::iter::repeat_n(format::ABSENT.to_owned(), 4)),
-        }
-        rows.push(row);
+        let head = [&curve.scope, &curve.wake, &curve.intake].map(String::clone);
+        table.add_row(head.into_iter().chain(figures(curve, &counts)));
     }
-    let widths: Vec<usize> = (0..rows[0].len())
-        .map(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0))
-        .collect();
-    let mut text =
-        String::from("\nItems per second by number of CPUs, and the universal scalability law\n");
-    for row in rows {
-        let mut line = String::new();
-        for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
-            let pad = " ".repeat(width - cell.chars().count());
-            // Writing to a text does not fail.
-            let _ = match column {
-                0..=2 => write!(line, "{cell}{pad}  "),
-                _ => write!(line, "{pad}{cell}  "),
-            };
-        }
-        text.push_str(line.trim_end());
-        text.push('\n');
+    for (at, column) in table.column_iter_mut().enumerate() {
+        let alignment = if at < 3 { CellAlignment::Left } else { CellAlignment::Right };
+        column.set_padding((0, 2)).set_cell_alignment(alignment);
     }
-    text.push_str(
-        "σ: the part that is serial; κ: what each CPU costs each other; fit ±: how far the points are \
-         from the fit\n",
-    );
-    text
+    format!(
+        "\nItems per second by number of CPUs, and the universal scalability law\n{}σ: the part that is serial; κ: what each CPU \
+         costs each other; fit ±: how far the points are from the fit\n",
+        plain::lines(&table)
+    )
 }
 
 #[cfg(test)]

@@ -3,25 +3,14 @@
 //! One row for each combination, a blank line between scopes. The table fits the width it is given: the
 //! columns that matter least are left out first, and the line below the table says which.
 
-use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
-use coreshard_results::column::{Column, Heading, PAGE, Row, Unit, Value};
-use coreshard_results::{Mode, QueueCell, QueueResults};
+use comfy_table::CellAlignment;
+use coreshard_results::column::{PAGE, Unit};
+use coreshard_results::{Mode, QueueMeasurement, QueueResults, Tuning};
 
 use crate::findings::{self, Contest};
 use crate::format;
+use crate::plain::{self, Shown};
 use crate::scaling;
-
-/// A column of the terminal's table.
-type Shown = (&'static Column<QueueCell>, Heading);
-
-/// All that can be shown, but for those of which nothing was measured.
-fn all_columns(results: &QueueResults) -> impl Iterator<Item = Shown> {
-    let shown = QueueCell::COLUMNS.iter().filter_map(|column| Some((column, column.heading?)));
-    shown.filter(|(column, heading)| {
-        let has_any = |cell: &QueueCell| (column.value)(cell, cell) != Value::Absent;
-        heading.expendable != PAGE && results.results.iter().any(has_any)
-    })
-}
 
 /// The results as a table of at most `width` columns of a terminal, with a line about the run above it
 /// and the legend and notes below; lines end in a line feed.
@@ -37,23 +26,14 @@ pub fn queue(results: &QueueResults, width: usize) -> String {
     }
     text.push('\n');
     if results.results.is_empty() {
-        text.push_str("No combination of rungs was measured.\n");
+        text.push_str("No combination of variants was measured.\n");
     } else {
-        let mut shown: Vec<Shown> = all_columns(results).collect();
-        let mut body = render(results, &shown);
-        while widest_line(&body) > width {
-            let Some(next) = shown.iter().map(|(_, heading)| heading.expendable).max() else {
-                break;
-            };
-            if next == 0 {
-                break;
-            }
-            shown.retain(|(_, heading)| heading.expendable != next);
-            body = render(results, &shown);
-        }
+        let mut all = plain::measured(&results.results);
+        all.retain(|(_, heading)| heading.expendable != PAGE);
+        let (body, left_out) = plain::fitted(all, width, |shown| render(results, shown));
         text.push_str(&body);
         text.push('\n');
-        for line in legend(results, &shown) {
+        for line in legend(results, &left_out) {
             push_wrapped(&mut text, &line, width, "");
         }
     }
@@ -62,6 +42,20 @@ pub fn queue(results: &QueueResults, width: usize) -> String {
         push_wrapped(&mut text, &format!("- {note}"), width, "  ");
     }
     text
+}
+
+/// Each candidate, one a line: the recommended one is marked `*`, those that are about as good `~`.
+///
+/// ```
+/// use coreshard_results::{Candidate, Tuning};
+///
+/// let candidate = Candidate { scope: "cache".into(), worth: 0.5, worth_q1: 0.4, worth_q3: 0.6, ..Candidate::default() };
+/// let tuning = Tuning { candidates: vec![candidate], ..Tuning::default() };
+/// let table = coreshard_report::table::tuning(&tuning, 100);
+/// assert!(table.lines().nth(1).unwrap().trim_start().starts_with("*  cache"), "{table}");
+/// ```
+pub fn tuning(tuning: &Tuning, width: usize) -> String {
+    plain::table(&tuning.rows(), width)
 }
 
 fn head(results: &QueueResults) -> Vec<String> {
@@ -83,7 +77,7 @@ fn head(results: &QueueResults) -> Vec<String> {
     ]
 }
 
-fn legend(results: &QueueResults, shown: &[Shown]) -> Vec<String> {
+fn legend(results: &QueueResults, left_out: &[Shown<QueueMeasurement>]) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(contest) = Contest::of(results) {
         lines.push(format!(
@@ -101,20 +95,18 @@ fn legend(results: &QueueResults, shown: &[Shown]) -> Vec<String> {
         }
     }
     lines.push("call: the queueing call alone; e2e: from the call until the item ran".to_owned());
-    let left_out = all_columns(results).filter(|(_, heading)| {
-        shown.iter().all(|(_, other)| (other.group, other.name) != (heading.group, heading.name))
-    });
-    let left_out: Vec<String> =
-        left_out.map(|(_, heading)| format!("{} {}", heading.group.short, heading.name)).collect();
+    let left_out: Vec<String> = left_out
+        .iter()
+        .map(|(_, heading)| format!("{} {}", heading.group.short, heading.name))
+        .collect();
     if !left_out.is_empty() {
         lines.push(format!("left out to fit: {}", left_out.join(", ")));
     }
     lines
 }
 
-fn render(results: &QueueResults, columns: &[Shown]) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+fn render(results: &QueueResults, columns: &[Shown<QueueMeasurement>]) -> String {
+    let mut table = plain::borderless();
     let groups = columns.iter().map(|(_, heading)| heading.group.short);
     table.add_row([""].into_iter().chain(groups));
     let names = columns.iter().map(|(_, heading)| heading.name);
@@ -146,16 +138,7 @@ fn render(results: &QueueResults, columns: &[Shown]) -> String {
         };
         column.set_padding((0, right)).set_cell_alignment(alignment);
     }
-    let mut text = String::new();
-    for line in table.lines() {
-        text.push_str(line.trim_end());
-        text.push('\n');
-    }
-    text
-}
-
-fn widest_line(text: &str) -> usize {
-    text.lines().map(|line| line.chars().count()).max().unwrap_or(0)
+    plain::lines(&table)
 }
 
 /// Appends `line`, broken between words so that no line is longer than `width` unless a word is;

@@ -71,7 +71,7 @@ pub struct Group {
 pub struct Heading {
     /// What it has in common with the columns beside it.
     pub group: Group,
-    /// Its own name; `{first}` stands for the rung of the table's first row.
+    /// Its own name; `{first}` stands for the variant of the table's first row.
     pub name: &'static str,
     /// Where there is too little room, columns of the highest number are left out first; those of 0 never.
     /// [`PAGE`] is never in a terminal's table.

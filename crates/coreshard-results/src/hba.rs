@@ -16,7 +16,7 @@ pub enum Interrupts {
     AdapterNode,
 }
 
-/// What was published of a rung: thousands of requests a second, and the spread.
+/// What was published of a variant: thousands of requests a second, and the spread.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Published {
     /// The average.
@@ -30,7 +30,7 @@ pub struct Published {
 }
 
 rows! {
-    /// What a rung got.
+    /// What a variant got.
     pub struct HbaRow {
         /// How shared tags are accounted.
         tags: String = Text [always("tags")];
@@ -73,7 +73,7 @@ pub struct HbaResults {
     pub depth: u32,
     /// Where completions are announced.
     pub interrupts: Interrupts,
-    /// A row a rung.
+    /// A row a variant.
     pub rows: Vec<HbaRow>,
     /// What a reader must know, one sentence each.
     #[serde(default)]

@@ -21,14 +21,14 @@ pub struct KernelResults {
     /// One run for each.
     pub seeds: Vec<u64>,
     /// One cell for each setting and variant.
-    pub results: Vec<KernelCell>,
+    pub results: Vec<KernelMeasurement>,
     /// What a reader must know, one sentence each.
     pub notes: Vec<String>,
 }
 
 rows! {
     /// The figures of one variant in one setting: medians over the seeds.
-    pub struct KernelCell {
+    pub struct KernelMeasurement {
         /// Such as the affinity scope.
         setting: String = Text [always("setting")];
         /// `kernel`, a patch's name, or `coreshard`.

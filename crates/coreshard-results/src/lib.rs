@@ -1,17 +1,17 @@
 //! What the benchmarks measured, as plain data.
 //!
 //! Whoever measures fills these types in, and whoever shows them needs no runtime: this crate knows
-//! neither. Rungs, machines and platforms are named by texts, spelled as in every option of the command, so
-//! that a file of an older version stays readable when a ladder gets another rung.
+//! neither. Variants, machines and platforms are named by texts, spelled as in every option of the command, so
+//! that a file of an older version stays readable when a comparison gets another variant.
 #![forbid(unsafe_code)]
 #![doc(html_root_url = "https://docs.rs/coreshard-results/0.1.0")]
 
 mod block;
 mod calibration;
 pub mod column;
+mod comparison;
 mod hba;
 mod kernel;
-mod ladder;
 mod queue;
 mod rt;
 mod seeds;
@@ -21,12 +21,13 @@ mod usl;
 
 pub use block::{BlockResults, Direction, JobResult, Latency, LittlesLaw, Percentile, Repeats};
 pub use calibration::{Calibration, Contended, Costs, Fetched, Figure, Variation};
+pub use comparison::{ComparisonResults, FairnessRow, OperationRow};
 pub use hba::{HbaResults, HbaRow, Interrupts, Published};
-pub use kernel::{KernelCell, KernelResults};
-pub use ladder::{FairnessRow, LadderResults, OperationRow};
-pub use queue::{Mode, QueueCell, QueueResults, ScalingCurve, ScalingPoint, WakeRatio};
+pub use kernel::{KernelMeasurement, KernelResults};
+pub use queue::{Mode, QueueMeasurement, QueueResults, ScalingCurve, ScalingPoint, WakeRatio};
 pub use rt::{
-    CyclicResults, CyclicThread, Durations, IndexCell, IndexResults, PiResults, TranscodeResults,
+    CyclicResults, CyclicThread, Durations, IndexMeasurement, IndexResults, PiResults,
+    TranscodeResults,
 };
 pub use seeds::{SeedRatio, SeedSpread, SeedSpreads};
 pub use study::{StudyRow, StudyRun};
@@ -62,10 +63,10 @@ mod tests {
     #[test]
     fn every_key_has_its_column() {
         has_its_keys::<QueueResults>();
-        has_its_keys::<QueueCell>();
+        has_its_keys::<QueueMeasurement>();
         has_its_keys::<StudyRun>();
-        has_its_keys::<IndexCell>();
-        has_its_keys::<KernelCell>();
+        has_its_keys::<IndexMeasurement>();
+        has_its_keys::<KernelMeasurement>();
         has_its_keys::<CyclicResults>();
         has_its_keys::<PiResults>();
         has_its_keys::<TranscodeResults>();
@@ -80,7 +81,7 @@ mod tests {
     #[test]
     fn files_of_older_versions_can_be_read() {
         assert_eq!(read::<QueueResults>("bench-queue-2026-11-21.json").results.len(), 36);
-        assert_eq!(read::<LadderResults>("block-ladder.json").operations.len(), 7);
+        assert_eq!(read::<ComparisonResults>("block-ladder.json").operations.len(), 7);
         assert_eq!(read::<CyclicResults>("rt-cyclic-host.json").thread.len(), 2);
         assert!(!read::<Vec<TranscodeResults>>("rt-transcode-xeon-hcc-2s.json").is_empty());
     }

@@ -43,7 +43,7 @@ impl Mode {
 
 rows! {
     /// The result of one `bench queue`: which machine, how it was asked, and a cell for each combination of
-    /// rungs.
+    /// variants.
     pub struct QueueResults {
         /// The machine in one line, as a person would name it, or the name or synthetic string of a virtual
         /// topology.
@@ -56,9 +56,9 @@ rows! {
         items_per_thread: u64 = Count;
         /// Runs of each cell; the runs of different cells are interleaved.
         runs: usize = Count;
-        /// One cell for each combination of rungs, in the order they are to be shown: scopes from fine to
+        /// One cell for each combination of variants, in the order they are to be shown: scopes from fine to
         /// coarse, then wake policies and intakes from the oldest to the newest.
-        results: Vec<QueueCell> = Text;
+        results: Vec<QueueMeasurement> = Text;
 
         /// Whether producers waited for each item.
         #[serde(default)]
@@ -182,9 +182,9 @@ impl WakeRatio {
 rows! {
     /// The figures of one combination of scope, wake policy and intake.
     ///
-    /// Rungs are spelled as in every option of the command. A throughput is the median over the runs;
+    /// Variants are spelled as in every option of the command. A throughput is the median over the runs;
     /// a latency is taken from the samples of all runs merged.
-    pub struct QueueCell {
+    pub struct QueueMeasurement {
         /// The affinity scope: `cpu`, `smt`, `cache_shard`, `cache`, `numa` or `system`.
         scope: String = Text [always("scope")];
         /// The wake policy: one of [`QueueResults::wakes`].
@@ -258,7 +258,7 @@ impl Cell for Mode {
     }
 }
 
-impl QueueCell {
+impl QueueMeasurement {
     /// From where to where the throughput lies: its quartiles over seeds, or of what was measured the range of its runs.
     pub fn range(&self) -> (f64, f64) {
         let quartiles = self.items_per_sec_q1.zip(self.items_per_sec_q3);
@@ -286,17 +286,17 @@ impl QueueResults {
     ];
 
     /// The cell of the highest throughput; the first of them on a tie, `None` where no cell has a figure.
-    pub fn best(&self) -> Option<&QueueCell> {
+    pub fn best(&self) -> Option<&QueueMeasurement> {
         self.measured().reduce(|a, b| if b.items_per_sec > a.items_per_sec { b } else { a })
     }
 
     /// The cell of the lowest throughput; the first of them on a tie, `None` where no cell has a figure.
-    pub fn worst(&self) -> Option<&QueueCell> {
+    pub fn worst(&self) -> Option<&QueueMeasurement> {
         self.measured().reduce(|a, b| if b.items_per_sec < a.items_per_sec { b } else { a })
     }
 
     /// The cells whose throughput is a finite number.
-    fn measured(&self) -> impl Iterator<Item = &QueueCell> {
+    fn measured(&self) -> impl Iterator<Item = &QueueMeasurement> {
         self.results.iter().filter(|cell| cell.items_per_sec.is_finite())
     }
 }
@@ -318,8 +318,8 @@ fn null_is_nan<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Err
 mod tests {
     use super::*;
 
-    fn cell(scope: &str, items_per_sec: f64) -> QueueCell {
-        QueueCell { scope: scope.into(), items_per_sec, ..QueueCell::default() }
+    fn cell(scope: &str, items_per_sec: f64) -> QueueMeasurement {
+        QueueMeasurement { scope: scope.into(), items_per_sec, ..QueueMeasurement::default() }
     }
 
     #[test]
@@ -335,16 +335,17 @@ mod tests {
         assert_eq!(results.outstanding, 1);
         assert_eq!(results.results[0].items_per_sec, 1.5);
         assert_eq!(results.results[0].lock_hold_ns_per_item, None);
-        let missing = serde_json::from_str::<QueueCell>(r#"{"scope":"cpu"}"#).unwrap_err();
+        let missing = serde_json::from_str::<QueueMeasurement>(r#"{"scope":"cpu"}"#).unwrap_err();
         assert!(missing.to_string().contains("wake"), "{missing}");
     }
 
     #[test]
     fn a_figure_that_is_not_finite_survives_as_null() {
-        let written = QueueCell { lock_hold_ns_per_item: Some(f64::NAN), ..cell("cpu", f64::NAN) };
+        let written =
+            QueueMeasurement { lock_hold_ns_per_item: Some(f64::NAN), ..cell("cpu", f64::NAN) };
         let json = serde_json::to_string(&written).unwrap();
         assert!(json.contains(r#""items_per_sec":null"#), "{json}");
-        let read: QueueCell = serde_json::from_str(&json).unwrap();
+        let read: QueueMeasurement = serde_json::from_str(&json).unwrap();
         assert!(read.items_per_sec.is_nan());
         assert_eq!(read.lock_hold_ns_per_item, None);
     }
@@ -362,7 +363,7 @@ mod tests {
 
     #[test]
     fn spread_is_relative_to_the_fastest_run() {
-        let cell = |low, high| QueueCell {
+        let cell = |low, high| QueueMeasurement {
             items_per_sec_min: low,
             items_per_sec_max: high,
             ..cell("cpu", 1.0)

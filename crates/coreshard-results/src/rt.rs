@@ -20,19 +20,20 @@ pub struct IndexResults {
     pub searched_cpus: usize,
     /// How often each thread set and searched in each run.
     pub rounds_per_thread: u64,
-    /// Runs of each rung, interleaved.
+    /// Runs of each variant, interleaved.
     pub runs: usize,
-    /// One cell for each rung, from the oldest.
-    pub results: Vec<IndexCell>,
+    /// One cell for each variant, from the oldest.
+    pub results: Vec<IndexMeasurement>,
     /// What a reader must know, one sentence each.
     pub notes: Vec<String>,
 }
 
 rows! {
-    /// The figures of one rung.
-    pub struct IndexCell {
-        /// The rung.
-        rung: String = Text [always("rung")];
+    /// The figures of one variant.
+    pub struct IndexMeasurement {
+        /// The variant.
+        #[serde(alias = "rung")]
+        variant: String = Text [always("variant")];
         /// Sets and searches per second, all threads together: the median over the runs.
         ops_per_sec: f64 = PerSecondRounded [always("ops/s")];
         /// Those of the slowest run.
@@ -41,7 +42,7 @@ rows! {
         ops_per_sec_max: f64 = PerSecondRounded
             { Column::derived(Unit::PerSecondRounded, minor("range", 1), |it, _| it.unless_seeds(Value::Range(it.ops_per_sec_min, it.ops_per_sec_max))) }
             { Column::derived(Unit::PerSecondRounded, minor("quartiles", 1), |it, _| it.seeds.quartiles("ops_per_sec")) };
-        /// Operations per second over those of the first rung that was measured, run by run: the median.
+        /// Operations per second over those of the first variant that was measured, run by run: the median.
         over_first: f64 = Factor [always("× {first}")];
         /// The smallest such ratio of a run.
         over_first_min: f64 = Factor;
@@ -67,7 +68,7 @@ rows! {
     }
 }
 
-impl IndexCell {
+impl IndexMeasurement {
     fn unless_seeds(&self, value: Value<'static>) -> Value<'static> {
         if self.seeds.is_empty() { value } else { Value::Absent }
     }
@@ -88,8 +89,9 @@ rows! {
         machine: String = Text;
         /// The platform the code ran on.
         platform: String = Text;
-        /// The rung of the priority index.
-        rung: String = Text [always("rung")];
+        /// The variant of the priority index.
+        #[serde(alias = "rung")]
+        variant: String = Text [always("variant")];
         /// The priority; `None` where none was granted.
         priority: Option<u8> = Count;
         /// From one wake-up to the next, in microseconds.
@@ -149,8 +151,9 @@ rows! {
         machine: String = Text;
         /// The platform the code ran on.
         platform: String = Text;
-        /// The rung of the priority index.
-        rung: String = Text [always("rung")];
+        /// The variant of the priority index.
+        #[serde(alias = "rung")]
+        variant: String = Text [always("variant")];
         /// Groups of three.
         groups: usize = Count;
         /// Inversions of each group.
@@ -182,8 +185,9 @@ rows! {
         machine: String = Text;
         /// The platform the code ran on.
         platform: String = Text;
-        /// The rung of the priority index.
-        rung: String = Text [always("rung")];
+        /// The variant of the priority index.
+        #[serde(alias = "rung")]
+        variant: String = Text [always("variant")];
         /// The priority; `None` where none was granted.
         priority: Option<u8> = Count;
         /// Instances.

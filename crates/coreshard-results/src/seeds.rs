@@ -13,7 +13,7 @@ pub struct SeedSpread {
     pub q1: f64,
     /// The third quartile.
     pub q3: f64,
-    /// Over the figure of the first rung that was measured; `None` of that one.
+    /// Over the figure of the first variant that was measured; `None` of that one.
     pub over_first: Option<SeedRatio>,
     /// The figure with each seed, in the order of the seeds.
     pub each: Vec<f64>,
@@ -65,7 +65,7 @@ impl SeedSpreads {
         self.of(key)?.over_first.as_ref()
     }
 
-    /// Over the first rung's, or where there are no seeds `plain`.
+    /// Over the first variant's, or where there are no seeds `plain`.
     pub(crate) fn over_first(&self, key: &str, plain: f64) -> Value<'static> {
         Value::Figure(self.ratio(key).map_or(plain, |it| it.median))
     }

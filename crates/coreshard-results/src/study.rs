@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::QueueCell;
+use crate::QueueMeasurement;
 use crate::column::rows;
 
 rows! {
@@ -29,7 +29,7 @@ pub struct StudyRow {
     /// Which run.
     #[serde(flatten)]
     pub run: StudyRun,
-    /// Its rungs, and its figures.
+    /// Its variants, and its figures.
     #[serde(flatten)]
-    pub cell: QueueCell,
+    pub cell: QueueMeasurement,
 }

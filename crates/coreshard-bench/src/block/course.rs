@@ -1,6 +1,6 @@
 //! What a thread of a job does next: whether it reads or writes, where, and how much.
 
-use super::extent::Extent;
+use super::device::Extent;
 use super::job::{BlockJob, Pattern};
 use super::permutation::{BlockSet, Permutation};
 

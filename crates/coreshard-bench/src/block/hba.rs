@@ -7,7 +7,7 @@
 //! tag set, its accounting and the counters are the block layer's own.
 //!
 //! A run draws which CPUs the jobs sit on, and, for memory on any node, the node that the device's
-//! state lies on; the draws of a run are the same for every rung. Two numbers are chosen to be near what
+//! state lies on; the draws of a run are the same for every variant. Two numbers are chosen to be near what
 //! was published: the computing of a request, and how many devices the jobs share. Everything else
 //! follows from the machine's costs.
 
@@ -21,18 +21,18 @@ use coreshard_block::{
     CounterLayout, DeviceCounters, DeviceMemory, Outcome, Tag, TagPolicy, TagPort, TagSet,
     TagSetSpec, ThreadCounters,
 };
-use coreshard_platform::{AtomicInt, Padded, Platform, ThreadHandle, ThreadSpec, Time};
+use coreshard_platform::{AtomicInt, Padded, Platform, Time};
 use coreshard_results::{HbaResults, HbaRow, Interrupts, Published, Repeats, SeedSpreads};
 use coreshard_topology::{CoreId, CpuId, NodeId};
 
+use crate::crew::Crew;
 use crate::error::BenchError;
 use crate::machine::BenchMachine;
 use crate::progress::Progress;
-use crate::queue::gate::Gate;
 
-/// One rung of each of the three ladders.
+/// A layout of tags, of counters, and of the memory that both lie in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct HbaRung {
+pub struct HbaVariant {
     /// How shared tags are accounted.
     pub tags: TagPolicy,
     /// How the device's counters lie.
@@ -41,21 +41,20 @@ pub struct HbaRung {
     pub memory: DeviceMemory,
 }
 
-impl HbaRung {
-    /// The rungs that were published, in their order, and those that the review asked for.
-    pub const LADDER: [Self; 5] = {
+impl HbaVariant {
+    /// The variants that were published, in their order, and those that the review asked for.
+    pub const ALL: [Self; 5] = {
         use CounterLayout::{Packed, Padded, PerCpu};
         use DeviceMemory::{AnyNode, NodeLocal};
+        const fn of(tags: TagPolicy, counters: CounterLayout, memory: DeviceMemory) -> HbaVariant {
+            HbaVariant { tags, counters, memory }
+        }
         [
-            Self { tags: TagPolicy::Packed, counters: Packed, memory: AnyNode },
-            Self { tags: TagPolicy::Padded, counters: Padded, memory: AnyNode },
-            Self { tags: TagPolicy::Padded, counters: Padded, memory: NodeLocal },
-            Self {
-                tags: TagPolicy::Windowed { shared_pct: 50 },
-                counters: PerCpu,
-                memory: NodeLocal,
-            },
-            Self { tags: TagPolicy::None, counters: PerCpu, memory: NodeLocal },
+            of(TagPolicy::Packed, Packed, AnyNode),
+            of(TagPolicy::Padded, Padded, AnyNode),
+            of(TagPolicy::Padded, Padded, NodeLocal),
+            of(TagPolicy::Windowed { shared_pct: 50 }, PerCpu, NodeLocal),
+            of(TagPolicy::None, PerCpu, NodeLocal),
         ]
     };
 
@@ -77,8 +76,8 @@ impl HbaRung {
 /// The experiment, ready to be run.
 #[derive(Clone, Debug)]
 pub struct HbaBench {
-    /// The rungs.
-    pub rungs: Vec<HbaRung>,
+    /// The variants.
+    pub variants: Vec<HbaVariant>,
     /// Jobs, each on a CPU of its own.
     pub jobs: usize,
     /// Devices behind the adapter; jobs take them in turn.
@@ -87,7 +86,7 @@ pub struct HbaBench {
     pub depth: u32,
     /// Requests of a job in a run.
     pub requests: u64,
-    /// Runs of each rung.
+    /// Runs of each variant.
     pub runs: NonZeroUsize,
     /// Decides the draws.
     pub seed: u64,
@@ -121,7 +120,7 @@ struct Draw {
 }
 
 impl HbaBench {
-    /// Runs the experiment: in each run every rung has its turn.
+    /// Runs the experiment: in each run every variant has its turn.
     ///
     /// # Errors
     /// Where the machine has too few cores or nodes, or threads or memory cannot be had.
@@ -132,22 +131,22 @@ impl HbaBench {
     ) -> Result<HbaResults, BenchError> {
         progress.begin(self.runs.get());
         let mut dice = fastrand::Rng::with_seed(self.seed);
-        let mut iops: Vec<Vec<f64>> = vec![Vec::new(); self.rungs.len()];
+        let mut iops: Vec<Vec<f64>> = vec![Vec::new(); self.variants.len()];
         for run in 0..self.runs.get() {
             if progress.step(&format!("adapter, run {}", run + 1)).is_break() {
                 break;
             }
             let draw = self.draw(machine, &mut dice)?;
-            for (rung, iops) in self.rungs.iter().zip(&mut iops) {
-                iops.push(self.turn::<P>(*rung, &draw)?);
+            for (variant, iops) in self.variants.iter().zip(&mut iops) {
+                iops.push(self.turn::<P>(*variant, &draw)?);
             }
         }
-        let rows = self.rungs.iter().zip(iops).map(|(rung, iops)| HbaRow {
-            tags: rung.tags.to_string(),
-            counters: rung.counters.to_string(),
-            memory: rung.memory.to_string(),
+        let rows = self.variants.iter().zip(iops).map(|(variant, iops)| HbaRow {
+            tags: variant.tags.to_string(),
+            counters: variant.counters.to_string(),
+            memory: variant.memory.to_string(),
             runs: Repeats::new("adapter", iops),
-            published: rung.published(),
+            published: variant.published(),
             seeds: SeedSpreads::default(),
         });
         Ok(HbaResults {
@@ -166,13 +165,13 @@ impl HbaBench {
         let topology = &machine.topology;
         // One CPU a core: an idle sibling would make a core faster than a busy one.
         let mut seen: Vec<CoreId> = Vec::new();
-        let mut cores: Vec<CpuId> = Vec::new();
-        for cpu in topology.cpus() {
-            if machine.usable.contains(cpu.id) && !seen.contains(&cpu.core) {
-                seen.push(cpu.core);
-                cores.push(cpu.id);
-            }
-        }
+        let usable = topology.cpus().iter().filter(|cpu| machine.usable.contains(cpu.id));
+        let first = usable.filter(|cpu| {
+            let is_new = !seen.contains(&cpu.core);
+            seen.push(cpu.core);
+            is_new
+        });
+        let mut cores: Vec<CpuId> = first.map(|cpu| cpu.id).collect();
         dice.shuffle(&mut cores);
         let on_adapter = topology.cpus_of_node(self.adapter);
         let mut interrupts: Vec<CpuId> = Vec::new();
@@ -197,9 +196,9 @@ impl HbaBench {
         Ok(Draw { jobs: cores, interrupts, any_node })
     }
 
-    /// One rung's turn in a run; requests a second.
-    fn turn<P: Platform>(&self, rung: HbaRung, draw: &Draw) -> Result<f64, BenchError> {
-        let node = match rung.memory {
+    /// One variant's turn in a run; requests a second.
+    fn turn<P: Platform>(&self, variant: HbaVariant, draw: &Draw) -> Result<f64, BenchError> {
+        let node = match variant.memory {
             DeviceMemory::AnyNode => Some(draw.any_node),
             DeviceMemory::NodeLocal => Some(self.adapter),
         };
@@ -207,7 +206,7 @@ impl HbaBench {
         let spec = TagSetSpec {
             // Twice of what can be in flight: tags are never short, only accounted.
             depth: 2 * self.jobs as u32 * self.depth,
-            policy: rung.tags,
+            policy: variant.tags,
             threads: self.jobs as u32,
             node,
             ..TagSetSpec::default()
@@ -217,16 +216,13 @@ impl HbaBench {
         let mut devices = Vec::new();
         for _ in 0..self.devices.clamp(1, self.jobs) {
             let user = set.add_user_on(node).map_err(|error| failed(&error))?;
-            let counters = DeviceCounters::<P>::new(rung.counters, 2 * self.jobs, node);
+            let counters = DeviceCounters::<P>::new(variant.counters, 2 * self.jobs, node);
             devices.push((user, Arc::new(counters.map_err(|error| failed(&error))?)));
         }
         let device = |job: usize| &devices[job % devices.len()];
         let counters =
             |job, at| device(job).1.for_thread(at).expect("each thread has counters of its own");
-        let threads = self.jobs + draw.interrupts.len();
-        let gate = Arc::new(Gate::<P>::new(threads));
-        let mut spawned: Vec<P::Thread> = Vec::new();
-        let mut bodies: Vec<(CpuId, Box<dyn FnOnce() + Send>)> = Vec::new();
+        let mut crew = Crew::<P>::new(self.jobs + draw.interrupts.len());
         for job in 0..self.jobs {
             let mailbox = Arc::new(Mailbox::<P> {
                 submitted: Padded::new(P::AtomicU64::new(0)),
@@ -234,55 +230,17 @@ impl HbaBench {
                 due_ns: (0..self.depth).map(|_| P::AtomicU64::new(0)).collect(),
             });
             if let Some(cpu) = draw.interrupts.get(job) {
-                let vector = Vector {
-                    bench: self.clone(),
-                    mailbox: Arc::clone(&mailbox),
-                    counters: counters(job, self.jobs + job),
-                };
-                let gate = Arc::clone(&gate);
-                bodies.push((
-                    *cpu,
-                    Box::new(move || {
-                        if gate.pass() {
-                            vector.serve();
-                            gate.leave();
-                        }
-                    }),
-                ));
+                let (bench, mailbox) = (self.clone(), Arc::clone(&mailbox));
+                let counters = counters(job, self.jobs + job);
+                let serve = move || bench.serve::<P>(&mailbox, &counters);
+                crew.spawn_on(*cpu, format!("cpu-{cpu}"), serve)?;
             }
             let (bench, port, counters) = (self.clone(), device(job).0.port(), counters(job, job));
-            let gate = Arc::clone(&gate);
-            bodies.push((
-                draw.jobs[job],
-                Box::new(move || {
-                    if gate.pass() {
-                        bench.submit_all::<P>(&mailbox, port, &counters);
-                        gate.leave();
-                    }
-                }),
-            ));
+            let cpu = draw.jobs[job];
+            let submit = move || bench.submit_all::<P>(&mailbox, port, &counters);
+            crew.spawn_on(cpu, format!("cpu-{cpu}"), submit)?;
         }
-        for (cpu, body) in bodies {
-            let spec = ThreadSpec {
-                name: format!("cpu-{cpu}"),
-                affinity: Some([cpu].into_iter().collect()),
-                ..ThreadSpec::default()
-            };
-            match P::spawn(spec, body) {
-                Ok(thread) => spawned.push(thread),
-                Err(error) => {
-                    gate.give_up();
-                    spawned.into_iter().for_each(ThreadHandle::join);
-                    return Err(error.into());
-                }
-            }
-        }
-        gate.wait_for_all();
-        let start = P::now();
-        gate.open();
-        gate.wait_until_left();
-        let elapsed_ns = P::now().ns_since(start).max(1);
-        spawned.into_iter().for_each(ThreadHandle::join);
+        let elapsed_ns = crew.run_ns();
         let all = self.requests * self.jobs as u64;
         let counts = devices.iter().map(|(_, counters)| counters.read());
         let sums = counts.fold((0, 0), |sum, one| (sum.0 + one.issued, sum.1 + one.done));
@@ -339,41 +297,31 @@ impl HbaBench {
         let place = (request % u64::from(self.depth)) as usize;
         P::now() >= Time::from_ns(mailbox.due_ns[place].load(Relaxed))
     }
-}
 
-/// The CPU that is interrupted for a job.
-struct Vector<P: Platform> {
-    bench: HbaBench,
-    mailbox: Arc<Mailbox<P>>,
-    counters: ThreadCounters<P>,
-}
-
-impl<P: Platform> Vector<P> {
-    fn serve(&self) {
+    /// The CPU that is interrupted for a job.
+    fn serve<P: Platform>(&self, mailbox: &Mailbox<P>, counters: &ThreadCounters<P>) {
         let (mut completed, mut submitted) = (0, 0);
-        while completed < self.bench.requests {
+        while completed < self.requests {
             if completed == submitted {
-                submitted = self.mailbox.submitted.load(Acquire);
+                submitted = mailbox.submitted.load(Acquire);
             }
-            if completed < submitted && self.bench.is_due(&self.mailbox, completed) {
-                (self.bench.compute)(self.bench.interrupt);
-                self.counters.done(Outcome::Success);
+            if completed < submitted && self.is_due(mailbox, completed) {
+                (self.compute)(self.interrupt);
+                counters.done(Outcome::Success);
                 completed += 1;
-                self.mailbox.completed.store(completed, Release);
+                mailbox.completed.store(completed, Release);
             } else {
                 P::spin_hint();
             }
         }
     }
-}
 
-impl HbaBench {
     /// The published experiment, but for `compute`, which is the platform's. What was not published,
-    /// the devices and the computing of a request, is chosen so that the last of the published rungs
+    /// the devices and the computing of a request, is chosen so that the last of the published variants
     /// comes near its average.
     pub fn published(compute: fn(Duration)) -> Self {
         Self {
-            rungs: HbaRung::LADDER.to_vec(),
+            variants: HbaVariant::ALL.to_vec(),
             jobs: 16,
             devices: 4,
             depth: 64,

@@ -1,16 +1,17 @@
 //! What a job is to do, in fio's own words.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use coreshard_block::{CounterLayout, DeviceMemory, TagPolicy};
-use coreshard_topology::{
-    CpuSet,
-    input::{self, quoted},
-};
+use coreshard_topology::{CpuSet, input};
 
-use super::amount::Amount;
+use super::words::{
+    Amount, always, amount, bytes_between, duration, given, name_of, named, number, one_file,
+    parsed, rates, split, switch,
+};
 
 /// What a job reads and writes, as fio's `rw`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,8 +56,7 @@ impl Pattern {
 
 impl fmt::Display for Pattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let named = Self::NAMES.iter().find(|(_, pattern)| pattern == self);
-        f.pad(named.expect("every pattern has a name").0)
+        f.pad(name_of(&Self::NAMES, self))
     }
 }
 
@@ -100,8 +100,7 @@ impl IoEngine {
 
 impl fmt::Display for IoEngine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let named = Self::NAMES.iter().find(|(_, engine)| engine == self);
-        f.pad(named.expect("every engine has a name").0)
+        f.pad(name_of(&Self::NAMES, self))
     }
 }
 
@@ -218,51 +217,69 @@ impl Default for BlockJob {
     }
 }
 
-/// The words that [`BlockJob::set`] knows.
-pub const JOB_KEYS: &[&str] = &[
-    "name",
-    "filename",
-    "rw",
-    "readwrite",
-    "rwmixread",
-    "bs",
-    "blocksize",
-    "bssplit",
-    "size",
-    "offset",
-    "io_size",
-    "io_limit",
-    "loops",
-    "iodepth",
-    "numjobs",
-    "runtime",
-    "time_based",
-    "ramp_time",
-    "number_ios",
-    "rate_iops",
-    "norandommap",
-    "direct",
-    "ioengine",
-    "verify",
-    "fixedbufs",
-    "sqthread_poll",
-    "hipri",
-    "randseed",
-    "randrepeat",
-    "cpus_allowed",
-    "tags",
-    "tag_depth",
-    "counters",
-    "memory",
-    "allow_overwrite",
-    "allow_mounted_write",
+/// Defines each word of a job once: its names and what it sets.
+macro_rules! words {
+    ($job:ident, $value:ident: $($($key:literal)|+ => $set:expr,)+) => {
+        /// The words that [`BlockJob::set`] knows.
+        pub const JOB_KEYS: &[&str] = &[$($($key,)+)+];
+
+        fn set($job: &mut BlockJob, key: &str, $value: &str) -> Result<(), String> {
+            match key {
+                $($($key)|+ => $set,)+
+                _ => return Err(format!("there is no such key; known are {}", JOB_KEYS.join(", "))),
+            }
+            Ok(())
+        }
+    };
+}
+
+words! { job, value:
+    "name" => job.name = value.to_owned(),
+    "filename" => job.filename = Some(one_file(given(value)?)?),
+    "rw" | "readwrite" => job.rw = named(&Pattern::NAMES, value)?,
+    "rwmixread" => job.rwmixread = number(value, 0, 100)? as u8,
+    "bs" | "blocksize" => job.bs = bytes_between(value, 1, 1 << 30)? as u32,
+    "bssplit" => job.bssplit = split(value)?,
+    "size" => job.size = Some(amount(value, 1)?),
+    "offset" => job.offset = amount(value, 0)?,
+    "io_size" | "io_limit" => job.io_size = Some(amount(value, 1)?),
+    "loops" => job.loops = number(value, 1, u64::from(u32::MAX))? as u32,
+    "iodepth" => job.iodepth = number(value, 1, 65_536)? as u32,
+    "numjobs" => job.numjobs = number(value, 1, 4_096)? as u32,
+    "runtime" => job.runtime = Some(duration(value)?),
+    "time_based" => job.time_based = switch(value)?,
+    "ramp_time" => job.ramp_time = duration(value)?,
+    "rate_iops" => job.rate_iops = Some(rates(value)?),
+    "norandommap" => job.norandommap = switch(value)?,
+    "number_ios" => job.number_ios = Some(number(value, 1, u64::MAX)?),
+    "direct" => job.direct = switch(value)?,
+    "ioengine" => job.ioengine = named(&IoEngine::NAMES, value)?,
+    "verify" => job.verify = named(&[("pattern", true), ("none", false), ("0", false)], value)?,
+    "fixedbufs" => job.fixedbufs = switch(value)?,
+    "sqthread_poll" => job.sqthread_poll = switch(value)?,
+    "hipri" => job.hipri = switch(value)?,
+    "randseed" => job.randseed = Some(number(value, 0, u64::MAX)?),
+    "randrepeat" => job.randrepeat = switch(value)?,
+    "cpus_allowed" => {
+        let cpus: CpuSet = parsed(value)?;
+        if cpus.is_empty() {
+            return Err("at least one CPU is needed".to_owned());
+        }
+        job.cpus_allowed = Some(cpus);
+    },
+    "tags" => job.tags = parsed(value)?,
+    "tag_depth" => job.tag_depth = Some(number(value, 1, 1 << 20)? as u32),
+    "counters" => job.counters = parsed(value)?,
+    "memory" => job.memory = parsed(value)?,
+    "allow_overwrite" => job.allow_overwrite = switch(value)?,
+    "allow_mounted_write" => job.allow_mounted_write = switch(value)?,
     // What this benchmark does in any case, so that job files need not be changed.
-    "thread",
-    "group_reporting",
-    "registerfiles",
-    "stonewall",
-    "cpus_allowed_policy",
-];
+    "thread" => always(value, "jobs are threads")?,
+    "group_reporting" => always(value, "the threads of a job are reported together")?,
+    "registerfiles" => always(value, "a ring's file is registered if it serves reads at once")?,
+    "stonewall" => always(value, "jobs run one after another")?,
+    "cpus_allowed_policy" => named(&[("split", ())], value)?,
+}
 
 impl BlockJob {
     /// Sets one word, as in a job file's `key=value`, or `key` alone (`value` is then empty).
@@ -270,60 +287,7 @@ impl BlockJob {
     /// # Errors
     /// What is wrong with the value, or that there is no such key, as half a sentence.
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
-        match key {
-            "name" => self.name = value.to_owned(),
-            "filename" => self.filename = Some(one_file(given(value)?)?),
-            "rw" | "readwrite" => self.rw = named(&Pattern::NAMES, value)?,
-            "rwmixread" => self.rwmixread = number(value, 0, 100)? as u8,
-            "bs" | "blocksize" => self.bs = bytes_between(value, 1, 1 << 30)? as u32,
-            "bssplit" => self.bssplit = split(value)?,
-            "size" => self.size = Some(amount(value, 1)?),
-            "offset" => self.offset = amount(value, 0)?,
-            "io_size" | "io_limit" => self.io_size = Some(amount(value, 1)?),
-            "loops" => self.loops = number(value, 1, u64::from(u32::MAX))? as u32,
-            "iodepth" => self.iodepth = number(value, 1, 65_536)? as u32,
-            "numjobs" => self.numjobs = number(value, 1, 4_096)? as u32,
-            "runtime" => self.runtime = Some(duration(value)?),
-            "time_based" => self.time_based = switch(value)?,
-            "ramp_time" => self.ramp_time = duration(value)?,
-            "rate_iops" => self.rate_iops = Some(rates(value)?),
-            "norandommap" => self.norandommap = switch(value)?,
-            "number_ios" => self.number_ios = Some(number(value, 1, u64::MAX)?),
-            "direct" => self.direct = switch(value)?,
-            "ioengine" => self.ioengine = named(&IoEngine::NAMES, value)?,
-            "verify" => {
-                self.verify = named(&[("pattern", true), ("none", false), ("0", false)], value)?;
-            }
-            "fixedbufs" => self.fixedbufs = switch(value)?,
-            "sqthread_poll" => self.sqthread_poll = switch(value)?,
-            "hipri" => self.hipri = switch(value)?,
-            "randseed" => self.randseed = Some(number(value, 0, u64::MAX)?),
-            "randrepeat" => self.randrepeat = switch(value)?,
-            "cpus_allowed" => {
-                let cpus: CpuSet = value.parse().map_err(|error| format!("{error}"))?;
-                if cpus.is_empty() {
-                    return Err("at least one CPU is needed".to_owned());
-                }
-                self.cpus_allowed = Some(cpus);
-            }
-            "tags" => self.tags = value.parse().map_err(|error| format!("{error}"))?,
-            "tag_depth" => self.tag_depth = Some(number(value, 1, 1 << 20)? as u32),
-            "counters" => self.counters = value.parse().map_err(|error| format!("{error}"))?,
-            "memory" => self.memory = value.parse().map_err(|error| format!("{error}"))?,
-            "allow_overwrite" => self.allow_overwrite = switch(value)?,
-            "allow_mounted_write" => self.allow_mounted_write = switch(value)?,
-            "thread" => always(value, "jobs are threads")?,
-            "group_reporting" => {
-                always(value, "the threads of a job are reported together")?;
-            }
-            "registerfiles" => {
-                always(value, "a ring's file is registered if it serves reads at once")?
-            }
-            "stonewall" => always(value, "jobs run one after another")?,
-            "cpus_allowed_policy" => named(&[("split", ())], value)?,
-            _ => return Err(format!("there is no such key; known are {}", JOB_KEYS.join(", "))),
-        }
-        Ok(())
+        set(self, key, value)
     }
 
     /// The sizes of requests, ascending, and how many per cent have each.
@@ -361,176 +325,59 @@ impl BlockJob {
     /// # Errors
     /// Which ones do not, as a sentence.
     pub fn check(&self) -> Result<(), String> {
+        let name = input::plain(&self.name);
         if self.verify && !self.rw.writes() {
             return Err(format!(
-                "job {}: verify=pattern reads back what the job wrote, but rw={} writes nothing; give \
+                "job {name}: verify=pattern reads back what the job wrote, but rw={} writes nothing; give \
                  rw=write or randwrite, or leave verify out",
-                input::plain(&self.name),
                 self.rw
             ));
         }
         if self.ioengine.has_file() && self.filename.is_none() {
-            return Err(format!(
-                "job {}: no file was named; give a filename, or ioengine null or memory",
-                input::plain(&self.name)
-            ));
+            let remedy = "give a filename, or ioengine null or memory";
+            return Err(format!("job {name}: no file was named; {remedy}"));
         }
         if self.fixedbufs && self.bssplit.len() > 1 {
             return Err(format!(
-                "job {}: fixedbufs registers buffers of one size, but bssplit has {}; give one bs, or \
+                "job {name}: fixedbufs registers buffers of one size, but bssplit has {}; give one bs, or \
                  fixedbufs=0",
-                input::plain(&self.name),
                 self.bssplit.len()
             ));
         }
         Ok(())
     }
-}
 
-/// A switch that is on in any case.
-fn always(value: &str, why: &str) -> Result<(), String> {
-    if switch(value)? {
-        Ok(())
-    } else {
-        Err(format!("0 is not supported: {why}; leave the word out"))
+    /// The words that the results repeat.
+    pub(super) fn options(&self) -> BTreeMap<String, String> {
+        let switch = |is_on: bool| is_on.then(|| "1".to_owned());
+        let part = |(bytes, percent): &(u32, u8)| format!("{bytes}/{percent}");
+        let split: Vec<String> = self.bssplit.iter().map(part).collect();
+        let words = [
+            ("name", Some(self.name.clone())),
+            ("filename", self.filename.as_ref().map(|path| path.display().to_string())),
+            ("rw", Some(self.rw.to_string())),
+            ("bs", split.is_empty().then(|| self.bs.to_string())),
+            ("bssplit", (!split.is_empty()).then(|| split.join(":"))),
+            ("iodepth", Some(self.iodepth.to_string())),
+            ("numjobs", Some(self.numjobs.to_string())),
+            ("ioengine", Some(self.ioengine.to_string())),
+            ("direct", Some(u8::from(self.direct).to_string())),
+            ("tags", Some(self.tags.to_string())),
+            ("counters", Some(self.counters.to_string())),
+            ("memory", Some(self.memory.to_string())),
+            ("size", self.size.map(|size| size.to_string())),
+            ("offset", (self.offset != Amount::Bytes(0)).then(|| self.offset.to_string())),
+            ("io_size", self.io_size.map(|size| size.to_string())),
+            ("loops", (self.loops > 1).then(|| self.loops.to_string())),
+            ("ramp_time", (!self.ramp_time.is_zero()).then(|| format!("{:?}", self.ramp_time))),
+            ("rate_iops", self.rate_iops.map(|[reads, writes]| format!("{reads},{writes}"))),
+            ("time_based", switch(self.time_based)),
+            ("norandommap", switch(self.norandommap)),
+            ("runtime", self.runtime.map(|runtime| format!("{runtime:?}"))),
+            ("number_ios", self.number_ios.map(|ios| ios.to_string())),
+        ];
+        words.into_iter().filter_map(|(word, value)| Some((word.to_owned(), value?))).collect()
     }
-}
-
-/// A file's name; in fio a colon parts several, and one with a backslash before it is a colon.
-fn one_file(value: &str) -> Result<PathBuf, String> {
-    let escaped = value.replace("\\:", "\0");
-    if escaped.contains(':') {
-        return Err(format!(
-            "{} names several files, and a job has one; give one file, and write \\: for a colon in its name",
-            quoted(value)
-        ));
-    }
-    Ok(PathBuf::from(escaped.replace('\0', ":")))
-}
-
-/// Bytes, or per cent.
-fn amount(value: &str, least: u64) -> Result<Amount, String> {
-    match value.strip_suffix('%') {
-        None => bytes_between(value, least, 1 << 62).map(Amount::Bytes),
-        Some(percent) => number(percent, least, 100)
-            .map(|percent| Amount::Percent(percent as u8))
-            .map_err(|_| format!("{} is no percentage from {least}% to 100%", quoted(value))),
-    }
-}
-
-/// `4k/60:64k/40`; sizes without a percentage share what the others leave.
-fn split(value: &str) -> Result<Vec<(u32, u8)>, String> {
-    let wanted = |what: &str| {
-        format!(
-            "{} {what}; give sizes with their percentages, such as 4k/60:64k/40, of which the larger are \
-             multiples of the smallest",
-            quoted(value)
-        )
-    };
-    if value.contains(',') {
-        return Err(wanted(
-            "has different sizes for reads and for writes, which a job cannot have",
-        ));
-    }
-    let mut parts = Vec::new();
-    for part in value.split(':') {
-        let (bytes, percent) = part.split_once('/').unwrap_or((part, ""));
-        let bytes = bytes_between(bytes, 1, 1 << 30)? as u32;
-        let percent = if percent.is_empty() { None } else { Some(number(percent, 1, 100)?) };
-        parts.push((bytes, percent));
-    }
-    let given: u64 = parts.iter().filter_map(|(_, percent)| *percent).sum();
-    let open = parts.iter().filter(|(_, percent)| percent.is_none()).count() as u64;
-    let left = 100_u64.checked_sub(given).filter(|left| *left >= open && (open > 0 || *left == 0));
-    let left = left.ok_or_else(|| wanted("has percentages that do not add up to 100"))?;
-    let mut number = 0;
-    let mut split: Vec<(u32, u8)> = Vec::new();
-    parts.sort_unstable();
-    for (bytes, percent) in parts {
-        let percent = percent.unwrap_or_else(|| {
-            number += 1;
-            left * number / open - left * (number - 1) / open
-        }) as u8;
-        match split.last_mut() {
-            Some(last) if last.0 == bytes => last.1 += percent,
-            _ => split.push((bytes, percent)),
-        }
-    }
-    if split.iter().any(|(bytes, _)| bytes % split[0].0 != 0) {
-        return Err(wanted("has sizes that do not fit one another"));
-    }
-    Ok(split)
-}
-
-/// `1000`, or `1000,500` for reads and writes.
-fn rates(value: &str) -> Result<[u32; 2], String> {
-    let (reads, writes) = value.split_once(',').unwrap_or((value, value));
-    let rate = |text: &str| number(text, 1, 1_000_000_000).map(|rate| rate as u32);
-    Ok([rate(reads)?, rate(writes)?])
-}
-
-fn given(value: &str) -> Result<&str, String> {
-    if value.is_empty() { Err("a value is needed".to_owned()) } else { Ok(value) }
-}
-
-fn named<T: Copy>(names: &[(&str, T)], value: &str) -> Result<T, String> {
-    let found = names.iter().find(|(name, _)| *name == value).map(|(_, named)| *named);
-    found.ok_or_else(|| {
-        let names: Vec<&str> = names.iter().map(|(name, _)| *name).collect();
-        format!("{} is none of {}", quoted(value), names.join(", "))
-    })
-}
-
-fn switch(value: &str) -> Result<bool, String> {
-    // The key alone switches on, as in fio.
-    named(&[("", true), ("1", true), ("0", false)], value)
-}
-
-fn number(value: &str, least: u64, most: u64) -> Result<u64, String> {
-    let wanted = || format!("{} is no whole number from {least} to {most}", quoted(value));
-    value.parse().ok().filter(|number| (least..=most).contains(number)).ok_or_else(wanted)
-}
-
-/// A number of bytes with fio's suffixes: k, m, g, t are powers of 1024, with or without b or ib.
-fn bytes_between(value: &str, least: u64, most: u64) -> Result<u64, String> {
-    let wanted = || {
-        format!(
-            "{} is no number of bytes from {least} to {most}, such as 4096, 4k or 1g",
-            quoted(value)
-        )
-    };
-    let lower = value.to_ascii_lowercase();
-    let digits = lower.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
-    let shift = match &lower[digits.len()..] {
-        "" | "b" => 0,
-        "k" | "kb" | "kib" => 10,
-        "m" | "mb" | "mib" => 20,
-        "g" | "gb" | "gib" => 30,
-        "t" | "tb" | "tib" => 40,
-        _ => return Err(wanted()),
-    };
-    digits
-        .parse::<u64>()
-        .ok()
-        .and_then(|number| number.checked_mul(1 << shift))
-        .filter(|bytes| (least..=most).contains(bytes))
-        .ok_or_else(wanted)
-}
-
-/// A time with fio's suffixes; seconds where there is none.
-fn duration(value: &str) -> Result<Duration, String> {
-    let wanted = || format!("{} is no time such as 10, 10s, 500ms or 2m, above 0", quoted(value));
-    let digits = value.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
-    let unit_ns: u64 = match &value[digits.len()..] {
-        "us" => 1_000,
-        "ms" => 1_000_000,
-        "" | "s" => 1_000_000_000,
-        "m" => 60_000_000_000,
-        "h" => 3_600_000_000_000,
-        _ => return Err(wanted()),
-    };
-    let ns = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(unit_ns));
-    ns.filter(|ns| *ns > 0).map(Duration::from_nanos).ok_or_else(wanted)
 }
 
 #[cfg(test)]

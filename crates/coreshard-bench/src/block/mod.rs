@@ -8,28 +8,27 @@
 //! **Check.** The number of requests in flight is added up over time, at each change; by Little's law
 //! its mean is throughput times latency. Both are reported, and their ratio.
 
-mod amount;
 mod bins;
+mod comparison;
+mod contents;
 mod course;
-mod extent;
+mod device;
 mod hba;
 mod job;
 mod job_file;
-mod ladder;
 mod need;
-mod overwrite;
-mod pattern;
 mod permutation;
 mod run;
 mod tally;
 #[cfg(test)]
 mod tests;
 mod usage;
+mod words;
 mod worker;
 
-pub use amount::Amount;
-pub use hba::{HbaBench, HbaRung};
+pub use comparison::{ComparisonBench, jain};
+pub use hba::{HbaBench, HbaVariant};
 pub use job::{BlockJob, IoEngine, JOB_KEYS, Pattern};
 pub use job_file::{JobFileError, parse_job_file};
-pub use ladder::{LadderBench, jain};
 pub use run::BlockBench;
+pub use words::Amount;

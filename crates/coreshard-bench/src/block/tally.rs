@@ -16,7 +16,7 @@ const PERCENTILES: [u32; 17] = [
 pub(super) const WINDOW_NS: u64 = 500_000_000;
 
 /// Times of one kind. Percentiles are known to 1 in 64, as fio's; mean and deviation are exact.
-pub(super) struct Times {
+struct Times {
     bins: Bins,
     sum: f64,
     squares: f64,
@@ -25,12 +25,12 @@ pub(super) struct Times {
 }
 
 impl Times {
-    pub(super) fn new() -> Self {
+    fn new() -> Self {
         Self { bins: Bins::new(), sum: 0.0, squares: 0.0, min: u64::MAX, max: 0 }
     }
 
     #[inline]
-    pub(super) fn record(&mut self, ns: u64) {
+    fn record(&mut self, ns: u64) {
         self.bins.record(ns);
         self.sum += ns as f64;
         self.squares += ns as f64 * ns as f64;
@@ -44,10 +44,6 @@ impl Times {
         self.squares += other.squares;
         self.min = self.min.min(other.min);
         self.max = self.max.max(other.max);
-    }
-
-    pub(super) fn sum_ns(&self) -> f64 {
-        self.sum
     }
 
     fn latency(&self, with_percentiles: bool) -> Latency {
@@ -77,36 +73,29 @@ impl Times {
 
 /// Reads or writes of one thread, or of all.
 pub(super) struct DirectionTally {
-    pub(super) slat: Times,
-    pub(super) clat: Times,
-    pub(super) lat: Times,
-    pub(super) ios: u64,
-    pub(super) bytes: u64,
-    pub(super) short: u64,
+    /// Until a request was submitted, from there until it was completed, and both together.
+    times: [Times; 3],
+    ios: u64,
+    bytes: u64,
+    short: u64,
     /// Requests in each half second since the start.
-    pub(super) windows: Vec<u64>,
+    windows: Vec<u64>,
 }
 
 impl DirectionTally {
     pub(super) fn new() -> Self {
-        Self {
-            slat: Times::new(),
-            clat: Times::new(),
-            lat: Times::new(),
-            ios: 0,
-            bytes: 0,
-            short: 0,
-            windows: Vec::new(),
-        }
+        let times = [(); 3].map(|()| Times::new());
+        Self { times, ios: 0, bytes: 0, short: 0, windows: Vec::new() }
     }
 
-    /// A request that took `slat` until it was submitted, and was over `lat` after it began,
-    /// `since_start` after the job began.
+    /// Counts a request of `bytes` that took `slat_ns` until it was submitted and `lat_ns` until it was completed, in the
+    /// half second of this number.
     #[inline]
     pub(super) fn record(&mut self, slat_ns: u64, lat_ns: u64, bytes: usize, window: usize) {
-        self.slat.record(slat_ns);
-        self.clat.record(lat_ns - slat_ns);
-        self.lat.record(lat_ns);
+        let [slat, clat, lat] = &mut self.times;
+        slat.record(slat_ns);
+        clat.record(lat_ns - slat_ns);
+        lat.record(lat_ns);
         self.ios += 1;
         self.bytes += bytes as u64;
         if self.windows.len() <= window {
@@ -115,19 +104,30 @@ impl DirectionTally {
         self.windows[window] += 1;
     }
 
+    /// Counts requests that transferred less than they were to.
+    #[inline]
+    pub(super) fn record_short(&mut self, requests: u64) {
+        self.short += requests;
+    }
+
     pub(super) fn add(&mut self, other: &Self) {
-        self.slat.add(&other.slat);
-        self.clat.add(&other.clat);
-        self.lat.add(&other.lat);
+        self.times.iter_mut().zip(&other.times).for_each(|(own, its)| own.add(its));
         self.ios += other.ios;
         self.bytes += other.bytes;
         self.short += other.short;
         if self.windows.len() < other.windows.len() {
             self.windows.resize(other.windows.len(), 0);
         }
-        for (sum, count) in self.windows.iter_mut().zip(&other.windows) {
-            *sum += count;
-        }
+        self.windows.iter_mut().zip(&other.windows).for_each(|(sum, count)| *sum += count);
+    }
+
+    pub(super) fn ios(&self) -> u64 {
+        self.ios
+    }
+
+    /// The latencies of all requests, added up.
+    pub(super) fn latency_ns(&self) -> f64 {
+        self.times[2].sum
     }
 
     pub(super) fn direction(&self, elapsed_ns: u64) -> Direction {
@@ -135,21 +135,22 @@ impl DirectionTally {
             return Direction::default();
         }
         let seconds = elapsed_ns as f64 / 1e9;
-        // The last window is whole by chance alone, and a job shorter than one has none.
-        let whole = (elapsed_ns / WINDOW_NS) as usize;
-        let windows = &self.windows[..whole.min(self.windows.len())];
-        let per_second: Vec<f64> =
-            windows.iter().map(|ios| *ios as f64 * 1e9 / WINDOW_NS as f64).collect();
         let iops = self.ios as f64 / seconds;
-        let per_second = if per_second.is_empty() { vec![iops] } else { per_second };
-        let count = per_second.len() as f64;
-        let mean = per_second.iter().sum::<f64>() / count;
-        let variance = per_second.iter().map(|ios| (ios - mean).powi(2)).sum::<f64>() / count;
-        let (min, max) = per_second
-            .iter()
-            .fold((f64::INFINITY, 0.0_f64), |(min, max), ios| (min.min(*ios), max.max(*ios)));
+        // The last window is whole by chance alone, and a job shorter than one has none.
+        let whole = self.windows.len().min((elapsed_ns / WINDOW_NS) as usize);
+        let windows = self.windows[..whole].iter();
+        let mut rates: Vec<f64> = windows.map(|ios| *ios as f64 * 1e9 / WINDOW_NS as f64).collect();
+        if rates.is_empty() {
+            rates.push(iops);
+        }
+        let mean = rates.iter().sum::<f64>() / rates.len() as f64;
+        let variance = rates.iter().map(|ios| (ios - mean).powi(2)).sum::<f64>();
+        let deviation = (variance / rates.len() as f64).sqrt();
+        let min = rates.iter().copied().fold(f64::INFINITY, f64::min);
+        let max = rates.iter().copied().fold(0.0, f64::max);
         let kib = self.bytes as f64 / self.ios as f64 / 1024.0;
         let bw_bytes = (self.bytes as f64 / seconds) as u64;
+        let [slat, clat, lat] = &self.times;
         Direction {
             io_bytes: self.bytes,
             io_kbytes: self.bytes / 1024,
@@ -160,19 +161,19 @@ impl DirectionTally {
             total_ios: self.ios,
             short_ios: self.short,
             drop_ios: 0,
-            slat_ns: self.slat.latency(false),
-            clat_ns: self.clat.latency(true),
-            lat_ns: self.lat.latency(true),
+            slat_ns: slat.latency(false),
+            clat_ns: clat.latency(true),
+            lat_ns: lat.latency(true),
             bw_min: (min * kib) as u64,
             bw_max: (max * kib) as u64,
             bw_mean: mean * kib,
-            bw_dev: variance.sqrt() * kib,
-            bw_samples: per_second.len() as u64,
+            bw_dev: deviation * kib,
+            bw_samples: rates.len() as u64,
             iops_min: min as u64,
             iops_max: max as u64,
             iops_mean: mean,
-            iops_stddev: variance.sqrt(),
-            iops_samples: per_second.len() as u64,
+            iops_stddev: deviation,
+            iops_samples: rates.len() as u64,
         }
     }
 }

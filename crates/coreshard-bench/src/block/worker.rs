@@ -6,16 +6,15 @@ use std::time::Duration;
 use coreshard_block::{Buffer, BufferPool, Completed, Device, Queue, QueueOptions, Request};
 use coreshard_platform::{Lock, Platform, Time};
 
+use super::contents;
 use super::course::{Course, Transfer};
-use super::extent::Extent;
+use super::device::Extent;
 use super::job::BlockJob;
 use super::need;
-use super::overwrite;
-use super::pattern;
 use super::tally::{DirectionTally, WINDOW_NS};
 use super::usage::Usage;
+use crate::crew::Gate;
 use crate::error::BenchError;
-use crate::queue::gate::Gate;
 
 /// What the threads of one run share.
 pub(super) struct JobRun<P: Platform> {
@@ -25,7 +24,6 @@ pub(super) struct JobRun<P: Platform> {
     pub(super) extent: Extent,
     /// Where the dice begin.
     pub(super) seed: u64,
-    pub(super) gate: Gate<P>,
     pub(super) measures_usage: bool,
     /// What the process had used when the first thread's `ramp_time` was over.
     pub(super) usage_after_ramp: Lock<P, Option<Usage>>,
@@ -132,15 +130,15 @@ struct Worker<P: Platform> {
 }
 
 /// The body of a job's thread.
-pub(super) fn work<P: Platform>(run: &Arc<JobRun<P>>, thread: usize) {
+pub(super) fn work<P: Platform>(run: &Arc<JobRun<P>>, thread: usize, gate: &Gate<P>) {
     let worker = Worker::new(run, thread);
-    let found = match (worker, run.gate.pass()) {
+    let found = match (worker, gate.pass()) {
         (Ok(mut worker), true) => worker.go().map(|()| worker.found),
         (Err(error), _) => Err(error),
         (Ok(_), false) => Err(BenchError::failed_job("given up before it began".to_owned())),
     };
     run.found.lock().push(found);
-    run.gate.leave();
+    gate.leave();
 }
 
 impl<P: Platform> Worker<P> {
@@ -172,7 +170,7 @@ impl<P: Platform> Worker<P> {
         }
         if job.rw.writes() {
             // What is written, where it is not verified, is known as the benchmark's own later.
-            buffers.iter_mut().flatten().for_each(|buffer| overwrite::fill(buffer));
+            buffers.iter_mut().flatten().for_each(|buffer| contents::fill(buffer));
         }
         let engine = queue.describe();
         Ok(Self {
@@ -207,10 +205,7 @@ impl<P: Platform> Worker<P> {
     }
 
     fn go(&mut self) -> Result<(), BenchError> {
-        let (loops, verify, ramp_time, runtime) = {
-            let job = &self.run.job;
-            (job.loops, job.verify && job.rw.writes(), job.ramp_time, job.runtime)
-        };
+        let BlockJob { loops, verify, ramp_time, runtime, .. } = self.run.job;
         self.usage_before = self.usage();
         let start = P::now();
         self.found.started_at = start;
@@ -228,7 +223,10 @@ impl<P: Platform> Worker<P> {
             self.found.usage = self.found.usage.and(self.usage().since(self.usage_before));
             self.found.ended_at = now;
             if verify {
-                now = self.verify(now)?;
+                // Reads back what the pass has written.
+                self.verifies = Some(0);
+                now = self.pump(now)?;
+                self.verifies = None;
             }
             self.usage_before = self.usage();
             if self.end.is_some_and(|end| now >= end) {
@@ -240,14 +238,6 @@ impl<P: Platform> Worker<P> {
 
     fn usage(&self) -> Usage {
         if self.run.measures_usage { Usage::of_thread() } else { Usage::default() }
-    }
-
-    /// Reads back what the pass has written.
-    fn verify(&mut self, start: Time) -> Result<Time, BenchError> {
-        self.verifies = Some(0);
-        let now = self.pump(start)?;
-        self.verifies = None;
-        Ok(now)
     }
 
     fn skip(&mut self, spent: Duration) {
@@ -352,9 +342,9 @@ impl<P: Platform> Worker<P> {
         let at = place as usize * self.sizes + size;
         let mut buffer = self.buffers[at].take().expect("a free place has its buffers");
         if writes && self.run.job.verify {
-            pattern::fill(&mut buffer, offset, self.run.seed);
+            contents::fill_to_verify(&mut buffer, offset, self.run.seed);
         } else if writes && self.marks && self.was_read[at] {
-            overwrite::fill(&mut buffer);
+            contents::fill(&mut buffer);
         }
         self.was_read[at] = !writes;
         let request =
@@ -380,7 +370,7 @@ impl<P: Platform> Worker<P> {
         self.in_flight -= 1;
         let Stamp { began_at, slat_ns, transfer, counts } = self.stamps[cookie as usize];
         if self.verifies.is_some() {
-            if let Some(wrong) = pattern::first_wrong(&buffer, offset, self.run.seed) {
+            if let Some(wrong) = contents::first_wrong(&buffer, offset, self.run.seed) {
                 return Err(BenchError::failed_job(format!(
                     "verify: {}: the byte at {wrong} is not what was written",
                     self.run.device.name()
@@ -391,7 +381,7 @@ impl<P: Platform> Worker<P> {
             self.counted_in_flight -= 1;
             let tally = if transfer.writes { &mut self.found.write } else { &mut self.found.read };
             tally.record(slat_ns, now.ns_since(began_at).max(slat_ns), bytes, window);
-            tally.short += u64::from(bytes < buffer.len());
+            tally.record_short(u64::from(bytes < buffer.len()));
         }
         self.buffers[cookie as usize * self.sizes + transfer.size] = Some(buffer);
         self.free.push(cookie as u32);

@@ -7,6 +7,8 @@ use coreshard_platform::{Lock, Platform, SpawnError, ThreadHandle, ThreadSpec};
 use coreshard_results::Calibration;
 use coreshard_topology::CpuId;
 
+use crate::crew::{Crew, pinned};
+
 /// How thoroughly to measure.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
@@ -33,7 +35,7 @@ pub(super) const RESTS_BETWEEN: [Duration; 3] =
 pub(super) const SHORT_REST: Duration = Duration::from_nanos(Calibration::SHORT_REST_NS);
 pub(super) const LONG_REST: Duration = Duration::from_millis(5);
 
-/// Calls `body` on a thread of its own on `cpu`, and returns what it returned.
+/// Calls `body` on a thread of its own on `cpu`. Returns a function that waits for its result.
 pub(super) fn on<P: Platform, R: Send + 'static>(
     cpu: CpuId,
     nice: Option<i8>,
@@ -41,24 +43,44 @@ pub(super) fn on<P: Platform, R: Send + 'static>(
 ) -> Result<impl FnOnce() -> R, SpawnError> {
     let result = Arc::new(Lock::<P, Option<R>>::new(None));
     let theirs = Arc::clone(&result);
-    let spec = ThreadSpec {
-        name: format!("calibrate-{cpu}"),
-        affinity: Some([cpu].into_iter().collect()),
-        nice,
-        ..ThreadSpec::default()
+    let spec = ThreadSpec { nice, ..pinned(format!("calibrate-{cpu}"), cpu) };
+    let run = move || {
+        let value = body();
+        *theirs.lock() = Some(value);
     };
-    let thread = P::spawn(
-        spec,
-        Box::new(move || {
-            let value = body();
-            *theirs.lock() = Some(value);
-        }),
-    )?;
+    let thread = P::spawn(spec, Box::new(run))?;
     Ok(move || {
         thread.join();
         let value = result.lock().take();
         value.expect("a thread that has ended has left its result")
     })
+}
+
+/// Calls `body` on a thread on `cpu` beside a `companion` on another thread: both begin when both are there. Returns what
+/// `body` returned when both have ended.
+pub(super) fn beside<P: Platform, R: Send + 'static>(
+    (companions_cpu, nice): (CpuId, Option<i8>),
+    companion: impl FnOnce() + Send + 'static,
+    cpu: CpuId,
+    body: impl FnOnce() -> R + Send + 'static,
+) -> Result<R, SpawnError> {
+    let result = Arc::new(Lock::<P, Option<R>>::new(None));
+    let theirs = Arc::clone(&result);
+    let mut crew = Crew::<P>::new(2);
+    let name = format!("calibrate-{companions_cpu}");
+    crew.spawn(ThreadSpec { nice, ..pinned(name, companions_cpu) }, |gate| {
+        if gate.pass() {
+            companion();
+            gate.leave();
+        }
+    })?;
+    crew.spawn_on(cpu, format!("calibrate-{cpu}"), move || {
+        let value = body();
+        *theirs.lock() = Some(value);
+    })?;
+    crew.run();
+    let value = result.lock().take();
+    Ok(value.expect("a thread that has ended has left its result"))
 }
 
 /// Nanoseconds that each of `times` calls takes.

@@ -6,7 +6,8 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use coreshard_platform::{AtomicInt, Lock, Padded, Platform, SpawnError};
 use coreshard_topology::CpuId;
 
-use super::measure::on;
+use super::measure::beside;
+use crate::crew::Crew;
 
 /// Half a round trip of a compare-exchange ping-pong, as the public core-to-core-latency tool
 /// measures it.
@@ -16,13 +17,13 @@ pub(super) fn ping_pong_ns<P: Platform>(
     rounds: u64,
 ) -> Result<f64, SpawnError> {
     let word = Arc::new(Padded::new(P::AtomicU64::new(0)));
-    let (theirs, own) = (Arc::clone(&word), Arc::clone(&word));
-    let pong = on::<P, _>(other, None, move || {
+    let theirs = Arc::clone(&word);
+    let pong = move || {
         for _ in 0..=rounds {
             while theirs.compare_exchange(1, 0, AcqRel, Relaxed).is_err() {}
         }
-    })?;
-    let ping = on::<P, _>(one, None, move || {
+    };
+    let ping = move || {
         // Once for the way into the rhythm.
         while word.compare_exchange(0, 1, AcqRel, Relaxed).is_err() {}
         while word.load(Acquire) == 1 {}
@@ -31,29 +32,9 @@ pub(super) fn ping_pong_ns<P: Platform>(
             while word.compare_exchange(0, 1, AcqRel, Relaxed).is_err() {}
         }
         P::now().ns_since(start)
-    });
-    match ping {
-        Ok(ping) => {
-            let took = ping();
-            pong();
-            Ok(took as f64 / (2 * rounds) as f64)
-        }
-        Err(error) => {
-            // The other one waits for its partner: this thread takes its place.
-            for _ in 0..=rounds {
-                while own.compare_exchange(0, 1, AcqRel, Relaxed).is_err() {}
-            }
-            pong();
-            Err(error)
-        }
-    }
-}
-
-/// More are nobody's count: the count was given up.
-const MOST: u32 = 1 << 16;
-
-fn is_awaited<P: Platform>(count: &P::AtomicU32) -> bool {
-    (1..=MOST).contains(&count.load(Acquire))
+    };
+    let took_ns = beside::<P, _>((other, None), pong, one, ping)?;
+    Ok(took_ns as f64 / (2 * rounds) as f64)
 }
 
 /// Operations between two looks at whether it is over.
@@ -113,12 +94,12 @@ impl<P: Platform> Words<P> {
     fn race(&self, operation: Operation, times: u64) -> (u64, u64) {
         let some = || (0..LOOKS_EVERY).for_each(|_| self.operate(operation));
         self.missing.fetch_sub(1, AcqRel);
-        while is_awaited::<P>(&self.missing) {
+        while self.missing.load(Acquire) > 0 {
             P::spin_hint();
         }
         // Nobody waits for another one's operation, which might never come about while others operate.
         self.late.fetch_sub(1, AcqRel);
-        while is_awaited::<P>(&self.late) {
+        while self.late.load(Acquire) > 0 {
             some();
         }
         let start = P::now();
@@ -130,13 +111,6 @@ impl<P: Platform> Words<P> {
         let took_ns = P::now().ns_since(start);
         self.is_over.store(1, Relaxed);
         (done, took_ns)
-    }
-
-    /// All who race stop.
-    fn give_up(&self) {
-        self.is_over.store(1, Relaxed);
-        self.late.store(0, Release);
-        self.missing.store(0, Release);
     }
 
     #[inline(always)]
@@ -174,25 +148,17 @@ pub(super) fn contended_ns<P: Platform>(
     times: u64,
 ) -> Result<f64, SpawnError> {
     let words = Arc::new(Words::<P>::new(cpus.len()));
-    let mut threads = Vec::with_capacity(cpus.len());
+    let sums = Arc::new(Lock::<P, (u64, u64)>::new((0, 0)));
+    let mut crew = Crew::<P>::new(cpus.len());
     for cpu in cpus {
-        let words_of_thread = Arc::clone(&words);
-        match on::<P, _>(*cpu, None, move || words_of_thread.race(operation, times)) {
-            Ok(thread) => threads.push(thread),
-            Err(error) => {
-                // Those that are there wait for the rest.
-                words.give_up();
-                for thread in threads {
-                    let _unused: (u64, u64) = thread();
-                }
-                return Err(error);
-            }
-        }
+        let (words, sums) = (Arc::clone(&words), Arc::clone(&sums));
+        crew.spawn_on(*cpu, format!("calibrate-{cpu}"), move || {
+            let (done, took_ns) = words.race(operation, times);
+            let mut sums = sums.lock();
+            *sums = (sums.0 + done, sums.1 + took_ns);
+        })?;
     }
-    let (mut done, mut took_ns) = (0, 0);
-    for (theirs, theirs_ns) in threads.into_iter().map(|thread| thread()) {
-        done += theirs;
-        took_ns += theirs_ns;
-    }
+    crew.run();
+    let (done, took_ns) = *sums.lock();
     Ok(took_ns as f64 / done.max(1) as f64)
 }

@@ -1,7 +1,7 @@
 //! Threads that sleep and are woken.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::Duration;
 
 use coreshard_platform::{
@@ -9,7 +9,9 @@ use coreshard_platform::{
 };
 use coreshard_topology::CpuId;
 
-use super::measure::{BRIEF_REST, Effort, LONG_REST, RESTS_BETWEEN, SHORT_REST, each_ns, on};
+use super::measure::{
+    BRIEF_REST, Effort, LONG_REST, RESTS_BETWEEN, SHORT_REST, beside, each_ns, on,
+};
 use super::samples::{Samples, median};
 
 /// Longer than any measurement.
@@ -84,15 +86,15 @@ fn wait_beyond<P: Platform>(word: &P::AtomicU32, number: u32) {
 fn calls_here_ns<P: Platform>(cpu: CpuId) -> Result<Vec<f64>, SpawnError> {
     // Which turn it is, and how many turns the other one has had.
     let words = Arc::new([0, 0].map(|_| Padded::new(P::AtomicU32::new(0))));
-    let (theirs, own) = (Arc::clone(&words), Arc::clone(&words));
-    let woken = on::<P, _>(cpu, Some(19), move || {
+    let theirs = Arc::clone(&words);
+    let woken = move || {
         let [turn, had] = &*theirs;
         for seen in 0..WAKEUPS as u32 {
             wait_beyond::<P>(turn, seen);
             had.store(seen + 1, Release);
         }
-    })?;
-    let waker = on::<P, _>(cpu, None, move || {
+    };
+    let waker = move || {
         let [turn, had] = &*words;
         let calls = (1..=WAKEUPS as u32).map(|next| {
             P::sleep(BRIEF_REST);
@@ -107,64 +109,40 @@ fn calls_here_ns<P: Platform>(cpu: CpuId) -> Result<Vec<f64>, SpawnError> {
             took
         });
         calls.collect()
-    });
-    match waker {
-        Ok(waker) => {
-            let calls = waker();
-            woken();
-            Ok(calls)
-        }
-        Err(error) => {
-            // The sleeper is told that all of its turns have come.
-            own[0].store(WAKEUPS as u32, Release);
-            P::wake_one(&raw const *own[0]);
-            woken();
-            Err(error)
-        }
-    }
+    };
+    beside::<P, _>((cpu, Some(19)), woken, cpu, waker)
 }
 
 /// Some wake-ups of a thread on `there`, another CPU than `here`, where its waker is.
 fn sleeper<P: Platform>(here: CpuId, there: CpuId, rest: Duration) -> Result<Woken, SpawnError> {
     let words = Arc::new((Padded::new(P::AtomicU32::new(0)), Padded::new(P::AtomicU64::new(0))));
-    let (theirs, own) = (Arc::clone(&words), Arc::clone(&words));
-    let woken = on::<P, _>(there, None, move || {
+    let theirs = Arc::clone(&words);
+    let woken = move || {
         let (word, ran_at_ns) = &*theirs;
         for turn in 0..WAKEUPS as u32 {
             wait_beyond::<P>(word, turn);
             ran_at_ns.store(P::now().as_ns(), Release);
         }
-    })?;
-    let waker = on::<P, _>(here, None, move || {
+    };
+    let waker = move || {
         let (word, ran_at_ns) = &*words;
-        let (mut calls, mut latencies) = (Vec::new(), Vec::new());
+        let mut found = Woken { calls_ns: Vec::new(), until_they_run_ns: Vec::new() };
         for turn in 0..WAKEUPS as u32 {
             pass::<P>(rest);
             let before = P::now();
             word.store(turn + 1, Release);
             let call = P::now();
             P::wake_one(&raw const **word);
-            calls.push(P::now().ns_since(call) as f64);
+            found.calls_ns.push(P::now().ns_since(call) as f64);
             while ran_at_ns.load(Acquire) < before.as_ns() {
                 P::spin_hint();
             }
-            latencies.push(ran_at_ns.load(Acquire).saturating_sub(call.as_ns()) as f64);
+            let until_ns = ran_at_ns.load(Acquire).saturating_sub(call.as_ns());
+            found.until_they_run_ns.push(until_ns as f64);
         }
-        (calls, latencies)
-    });
-    let waker = match waker {
-        Ok(waker) => waker,
-        Err(error) => {
-            // The sleeper is told that all of its turns have come.
-            own.0.store(WAKEUPS as u32, Release);
-            P::wake_one(&raw const *own.0);
-            woken();
-            return Err(error);
-        }
+        found
     };
-    let (calls, latencies) = waker();
-    woken();
-    Ok(Woken { calls_ns: calls, until_they_run_ns: latencies })
+    beside::<P, _>((there, None), woken, here, waker)
 }
 
 /// What calls take that wake a thread on another CPU, which a nice thread has meanwhile.
@@ -205,54 +183,41 @@ fn take_turns<P: Platform>(cpu: CpuId, rounds: u64, timed: bool) -> Result<Round
         true => drop(parker.park_timeout(LONG)),
         false => parker.park(),
     };
-    let pair = Arc::new((Parker::<P>::new(), Parker::<P>::new()));
-    let (theirs, own) = (Arc::clone(&pair), Arc::clone(&pair));
-    let pong = on::<P, _>(cpu, None, move || {
-        let mut wakeups = 0;
+    // Where each waits, and how often the other one woke it.
+    let pair = Arc::new(([(); 2].map(|()| Parker::<P>::new()), P::AtomicU64::new(0)));
+    let theirs = Arc::clone(&pair);
+    let pong = move || {
+        let ([ping, pong], wakeups) = &*theirs;
         for _ in 0..=rounds {
-            park(&theirs.0);
-            wakeups += u64::from(theirs.1.unpark());
+            park(pong);
+            wakeups.fetch_add(u64::from(ping.unpark()), Relaxed);
         }
-        wakeups
-    })?;
-    let ping = on::<P, _>(cpu, None, move || {
-        let mut wakeups = 0;
-        let round_trip_ns = each_ns::<P>(rounds, || {
-            wakeups += u64::from(pair.0.unpark());
-            park(&pair.1);
-        });
-        (round_trip_ns, wakeups)
-    });
-    match ping {
-        Ok(ping) => {
-            let (round_trip_ns, wakeups) = ping();
-            let wakeups = (wakeups + pong()) as f64 / (rounds + 1) as f64;
-            Ok(RoundTrips { round_trip_ns, wakeups })
-        }
-        Err(error) => {
-            // The other one waits for its partner: this thread takes its place.
-            for _ in 0..=rounds {
-                own.0.unpark();
-                own.1.park();
-            }
-            pong();
-            Err(error)
-        }
-    }
+    };
+    let own = Arc::clone(&pair);
+    let ping = move || {
+        let ([ping, pong], wakeups) = &*own;
+        each_ns::<P>(rounds, || {
+            wakeups.fetch_add(u64::from(pong.unpark()), Relaxed);
+            park(ping);
+        })
+    };
+    let round_trip_ns = beside::<P, _>((cpu, None), pong, cpu, ping)?;
+    let wakeups = pair.1.load(Relaxed) as f64 / (rounds + 1) as f64;
+    Ok(RoundTrips { round_trip_ns, wakeups })
 }
 
 /// What a yield takes where another thread waits for the CPU, which yields, too.
 fn yield_ns<P: Platform>(cpu: CpuId, times: u64) -> Result<f64, SpawnError> {
     // Whether it is over, and how often the other one has yielded.
     let words = Arc::new((P::AtomicU32::new(0), P::AtomicU64::new(0)));
-    let (theirs, own) = (Arc::clone(&words), Arc::clone(&words));
-    let other = on::<P, _>(cpu, None, move || {
+    let theirs = Arc::clone(&words);
+    let other = move || {
         while theirs.0.load(Acquire) == 0 {
             P::yield_now();
             theirs.1.fetch_add(1, Relaxed);
         }
-    })?;
-    let measured = on::<P, _>(cpu, None, move || {
+    };
+    let measured = move || {
         let (over, yields) = &*words;
         let (start, before) = (P::now(), yields.load(Relaxed));
         (0..times).for_each(|_| P::yield_now());
@@ -260,30 +225,16 @@ fn yield_ns<P: Platform>(cpu: CpuId, times: u64) -> Result<f64, SpawnError> {
         let others = yields.load(Relaxed) - before;
         over.store(1, Release);
         took_ns / (times + others) as f64
-    });
-    if measured.is_err() {
-        // There is no second one, which would tell the first.
-        own.0.store(1, Release);
-    }
-    let each_ns = measured.map(|measured| measured());
-    other();
-    each_ns
+    };
+    beside::<P, _>((cpu, None), other, cpu, measured)
 }
 
 /// Starting a thread: the call.
 pub(super) fn spawn_ns<P: Platform>() -> Result<f64, SpawnError> {
-    let began = Arc::new(P::AtomicU64::new(0));
-    let theirs = Arc::clone(&began);
     let start = P::now();
-    let thread = P::spawn(
-        ThreadSpec::default(),
-        Box::new(move || {
-            theirs.fetch_add(1, AcqRel);
-        }),
-    )?;
+    let thread = P::spawn(ThreadSpec::default(), Box::new(|| {}))?;
     let took = P::now().ns_since(start);
     thread.join();
-    debug_assert_eq!(began.load(Relaxed), 1);
     Ok(took as f64)
 }
 

@@ -1,6 +1,6 @@
 //! Runs with several seeds, as medians with quartiles.
 
-use coreshard_results::KernelCell;
+use coreshard_results::KernelMeasurement;
 
 use super::{KernelCase, KernelRun};
 use crate::spread::Quartiles;
@@ -15,7 +15,7 @@ use crate::spread::Quartiles;
 /// let runs = [KernelRun { ops_per_sec: 2.0, percentiles_ns: [1, 2, 3] }];
 /// assert_eq!(cells(&[(&cases[0], &runs[..])])[0].ops_per_sec, 2.0);
 /// ```
-pub fn cells(runs: &[(&KernelCase, &[KernelRun])]) -> Vec<KernelCell> {
+pub fn cells(runs: &[(&KernelCase, &[KernelRun])]) -> Vec<KernelMeasurement> {
     let first_of = |setting: &str| {
         runs.iter().find(|(case, _)| case.setting == setting).map_or(&[][..], |(_, runs)| runs)
     };
@@ -30,7 +30,7 @@ pub fn cells(runs: &[(&KernelCase, &[KernelRun])]) -> Vec<KernelCell> {
             Quartiles::of(all).unwrap_or_default().median as u64
         };
         let is_first = case.variant == KernelCase::BEFORE;
-        KernelCell {
+        KernelMeasurement {
             setting: case.setting.clone(),
             variant: case.variant.clone(),
             ops_per_sec: ops.median,

@@ -49,19 +49,15 @@ impl KernelProgram {
         [Self::Workqueue, Self::Cpumask, Self::Scsi, Self::Cpupri, Self::Nfs];
 }
 
-impl fmt::Display for KernelProgram {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Workqueue => "workqueue",
-            Self::Cpumask => "cpumask",
-            Self::Scsi => "scsi",
-            Self::Cpupri => "cpupri",
-            Self::Nfs => "nfs",
-        })
-    }
-}
-
 impl KernelProgram {
+    const NAMES: [(&'static str, Self); 5] = [
+        ("workqueue", Self::Workqueue),
+        ("cpumask", Self::Cpumask),
+        ("scsi", Self::Scsi),
+        ("cpupri", Self::Cpupri),
+        ("nfs", Self::Nfs),
+    ];
+
     /// The program of a name.
     ///
     /// ```
@@ -71,7 +67,14 @@ impl KernelProgram {
     /// ```
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|program| program.to_string() == name)
+        Self::NAMES.iter().find(|(its, _)| *its == name).map(|(_, program)| *program)
+    }
+}
+
+impl fmt::Display for KernelProgram {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let named = Self::NAMES.iter().find(|(_, program)| program == self);
+        f.pad(named.map_or("", |(name, _)| name))
     }
 }
 
@@ -240,7 +243,7 @@ impl KernelBench {
         }
     }
 
-    /// Coreshard's own queue, its newest rungs.
+    /// Coreshard's own queue, its newest variants.
     fn ours<P: Platform>(
         &self,
         machine: &BenchMachine,
@@ -264,20 +267,20 @@ impl KernelBench {
         })
     }
 
-    /// The index of priorities, one rung of it.
+    /// The index of priorities, one variant of it.
     fn index<P: RealTime>(
         &self,
         machine: &BenchMachine,
         variant: &str,
     ) -> Result<KernelRun, BenchError> {
-        let rung = match variant {
+        let variant = match variant {
             "padding" => Rung::Padded,
             "split" => Rung::Split,
             "coreshard" => Rung::PerLlc,
             _ => Rung::Packed,
         };
         let bench = IndexBench {
-            rungs: vec![rung],
+            variants: vec![variant],
             threads: NonZeroUsize::new(self.threads_on(machine)),
             rounds: NonZeroU64::new(self.operations).unwrap_or(NonZeroU64::MIN),
             runs: NonZeroUsize::MIN,

@@ -1,16 +1,17 @@
-//! One run of the kernel's workqueue benchmark (`lib/test_workqueue.c`): producers, each pinned to a CPU, are released
-//! together; each queues one item, and sleeps until it ran. The latency is that of the queueing call.
+//! One run of a program: threads, each pinned to a CPU, are released together. The kernel's workqueue is run as its own
+//! benchmark does it (`lib/test_workqueue.c`): each producer queues one item, and sleeps until it ran. The latency is that of
+//! the queueing call.
 
 use std::sync::Arc;
 
-use coreshard_platform::{Lock, Platform, ThreadHandle, ThreadSpec, Time};
+use coreshard_platform::{Lock, Platform, Time};
 use coreshard_topology::{Pods, Scope, ShardSize};
 use hdrhistogram::Histogram;
 
 use super::workqueue::{ActiveCount, KernelQueue, Kick};
+use crate::crew::{Crew, pinned};
 use crate::error::BenchError;
 use crate::machine::BenchMachine;
-use crate::queue::gate::Gate;
 
 /// What one run came to.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,7 +23,7 @@ pub struct KernelRun {
 }
 
 impl KernelRun {
-    pub(super) fn of(ops: u64, elapsed_ns: u64, samples: &Histogram<u64>) -> Self {
+    fn of(ops: u64, elapsed_ns: u64, samples: &Histogram<u64>) -> Self {
         Self {
             ops_per_sec: ops as f64 * 1e9 / elapsed_ns.max(1) as f64,
             percentiles_ns: [0.5, 0.9, 0.95].map(|share| samples.value_at_quantile(share)),
@@ -30,8 +31,46 @@ impl KernelRun {
     }
 }
 
-pub(super) fn histogram() -> Histogram<u64> {
+fn histogram() -> Histogram<u64> {
     Histogram::new(3).expect("3 digits are allowed")
+}
+
+/// Calls `operation` on a thread of each of the first CPUs, first so often to warm up, then so often to be measured, when all
+/// threads are there. It returns the nanoseconds that are to be recorded of it.
+pub(super) fn on_each_cpu<P: Platform>(
+    machine: &BenchMachine,
+    threads: usize,
+    (warm_up, operations): (u64, u64),
+    operation: impl Fn(usize, u64) -> u64 + Send + Sync + 'static,
+) -> Result<KernelRun, BenchError> {
+    let found = Arc::new(Lock::<P, _>::new((histogram(), None::<Time>)));
+    let operation = Arc::new(operation);
+    let mut crew = Crew::<P>::new(threads);
+    for (place, cpu) in machine.usable.iter().take(threads).enumerate() {
+        let (found, operation) = (Arc::clone(&found), Arc::clone(&operation));
+        crew.spawn(pinned(format!("cpu-{place}"), cpu), move |gate| {
+            for number in 0..warm_up {
+                operation(place, number);
+            }
+            if !gate.pass() {
+                return;
+            }
+            let mut took_ns = histogram();
+            for number in 0..operations {
+                took_ns.record(operation(place, number)).expect("it grows");
+            }
+            let ended_at = P::now();
+            let mut found = found.lock();
+            found.0.add(&took_ns).expect("equal digits can be added");
+            found.1 = found.1.max(Some(ended_at));
+            drop(found);
+            gate.leave();
+        })?;
+    }
+    let released_at = crew.run();
+    let (took_ns, ended_at) = &*found.lock();
+    let elapsed_ns = ended_at.unwrap_or(released_at).ns_since(released_at);
+    Ok(KernelRun::of(threads as u64 * operations, elapsed_ns, took_ns))
 }
 
 /// Which kernel's workqueue is run, and how.
@@ -47,60 +86,22 @@ pub(super) struct WorkqueueRun {
     pub(super) items: u64,
 }
 
-struct Measured {
-    calls_ns: Histogram<u64>,
-    ended_at: Option<Time>,
-}
-
 impl WorkqueueRun {
     pub(super) fn run<P: Platform>(&self, machine: &BenchMachine) -> Result<KernelRun, BenchError> {
         let pods = Pods::new(&machine.topology, &machine.usable, self.scope, self.shard_size)?;
         let queue: Arc<KernelQueue<P>> =
             KernelQueue::new(machine, &pods, self.producers, self.kick, self.active, self.serves);
         let workers = queue.start(&pods)?;
-        let gate: Arc<Gate<P>> = Arc::new(Gate::new(self.producers));
-        let found = Measured { calls_ns: histogram(), ended_at: None };
-        let found: Arc<Lock<P, Measured>> = Arc::new(Lock::new(found));
-        let (items, warm_up) = (self.items, self.items.div_ceil(10));
-        let mut producers = Vec::new();
-        for (place, cpu) in machine.usable.iter().take(self.producers).enumerate() {
-            let (queue, gate, found) = (Arc::clone(&queue), Arc::clone(&gate), Arc::clone(&found));
-            let spec = ThreadSpec {
-                name: format!("producer-{place}"),
-                affinity: Some([cpu].into_iter().collect()),
-                ..ThreadSpec::default()
-            };
-            let body = move || {
-                let mut calls_ns = histogram();
-                for _ in 0..warm_up {
-                    queue.queue(place);
-                    queue.items[place].done.park();
-                }
-                gate.pass();
-                for _ in 0..items {
-                    let before = P::now();
-                    queue.queue(place);
-                    calls_ns.record(P::now().ns_since(before)).expect("it grows");
-                    queue.items[place].done.park();
-                }
-                let ended_at = P::now();
-                let mut found = found.lock();
-                found.calls_ns.add(&calls_ns).expect("equal digits can be added");
-                found.ended_at = found.ended_at.max(Some(ended_at));
-                drop(found);
-                gate.leave();
-            };
-            producers.push(P::spawn(spec, Box::new(body))?);
-        }
-        let count = producers.len() as u64;
-        gate.wait_for_all();
-        let released_at = P::now();
-        gate.open();
-        gate.wait_until_left();
-        producers.into_iter().for_each(ThreadHandle::join);
+        let counts = (self.items.div_ceil(10), self.items);
+        let producer = Arc::clone(&queue);
+        let run = on_each_cpu::<P>(machine, self.producers, counts, move |place, _| {
+            let before = P::now();
+            producer.queue(place);
+            let took_ns = P::now().ns_since(before);
+            producer.items[place].done.park();
+            took_ns
+        });
         queue.stop(workers);
-        let found = found.lock();
-        let ended_at = found.ended_at.unwrap_or(released_at);
-        Ok(KernelRun::of(count * self.items, ended_at.ns_since(released_at), &found.calls_ns))
+        run
     }
 }

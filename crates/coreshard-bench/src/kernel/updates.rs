@@ -1,67 +1,26 @@
 //! Words that many CPUs update: masks of CPUs, and the counters of a device. Each layout is a patch.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-use coreshard_platform::{AtomicInt, Lock, Padded, Platform, ThreadHandle, ThreadSpec, Time};
+use coreshard_platform::{AtomicInt, Padded, Platform};
 use coreshard_topology::CpuId;
-use hdrhistogram::Histogram;
 
-use super::run::{KernelRun, histogram};
+use super::run::{KernelRun, on_each_cpu};
 use crate::error::BenchError;
 use crate::machine::BenchMachine;
-use crate::queue::gate::Gate;
 
-/// Lets a thread on each of the first CPUs do `operation` so often, and times each.
-pub(super) fn on_each_cpu<P: Platform>(
+/// Times each of so many operations of a thread on each of the first CPUs.
+fn timed<P: Platform>(
     machine: &BenchMachine,
     threads: usize,
     operations: u64,
     operation: impl Fn(usize, u64) + Send + Sync + 'static,
 ) -> Result<KernelRun, BenchError> {
-    struct Found {
-        took_ns: Histogram<u64>,
-        ended_at: Option<Time>,
-    }
-    let gate: Arc<Gate<P>> = Arc::new(Gate::new(threads));
-    let found = Found { took_ns: histogram(), ended_at: None };
-    let found: Arc<Lock<P, Found>> = Arc::new(Lock::new(found));
-    let operation = Arc::new(operation);
-    let mut running = Vec::new();
-    for (place, cpu) in machine.usable.iter().take(threads).enumerate() {
-        let (gate, found, operation) =
-            (Arc::clone(&gate), Arc::clone(&found), Arc::clone(&operation));
-        let spec = ThreadSpec {
-            name: format!("cpu-{place}"),
-            affinity: Some([cpu].into_iter().collect()),
-            ..ThreadSpec::default()
-        };
-        let body = move || {
-            let mut took_ns = histogram();
-            gate.pass();
-            for number in 0..operations {
-                let before = P::now();
-                operation(place, number);
-                took_ns.record(P::now().ns_since(before)).expect("it grows");
-            }
-            let ended_at = P::now();
-            let mut found = found.lock();
-            found.took_ns.add(&took_ns).expect("equal digits can be added");
-            found.ended_at = found.ended_at.max(Some(ended_at));
-            drop(found);
-            gate.leave();
-        };
-        running.push(P::spawn(spec, Box::new(body))?);
-    }
-    let count = running.len() as u64;
-    gate.wait_for_all();
-    let released_at = P::now();
-    gate.open();
-    gate.wait_until_left();
-    running.into_iter().for_each(ThreadHandle::join);
-    let found = found.lock();
-    let elapsed_ns = found.ended_at.unwrap_or(released_at).ns_since(released_at);
-    Ok(KernelRun::of(count * operations, elapsed_ns, &found.took_ns))
+    on_each_cpu::<P>(machine, threads, (0, operations), move |cpu, number| {
+        let before = P::now();
+        operation(cpu, number);
+        P::now().ns_since(before)
+    })
 }
 
 /// How a mask of CPUs lies.
@@ -99,7 +58,7 @@ pub(super) fn mask<P: Platform>(
     let groups: Vec<usize> = cpus.iter().map(group_of).collect();
     if layout == MaskLayout::Bytes {
         let bytes: Vec<P::AtomicU32> = cpus.iter().map(|_| P::AtomicU32::new(0)).collect();
-        return on_each_cpu::<P>(machine, threads, operations, move |cpu, number| {
+        return timed::<P>(machine, threads, operations, move |cpu, number| {
             bytes[cpu].store(1, Release);
             if number % 8 == 7 {
                 bytes.iter().any(|byte| byte.load(Acquire) != 0);
@@ -112,7 +71,7 @@ pub(super) fn mask<P: Platform>(
     let words: Vec<Words<P>> = (0..count)
         .map(|_| Padded::new((0..words).map(|_| P::AtomicU64::new(0)).collect()))
         .collect();
-    on_each_cpu::<P>(machine, threads, operations, move |cpu, number| {
+    timed::<P>(machine, threads, operations, move |cpu, number| {
         let word = &words[groups[cpu]][cpu / 64];
         word.fetch_or(1 << (cpu % 64), AcqRel);
         if number % 8 == 7 {
@@ -135,20 +94,13 @@ pub(super) enum ScsiLayout {
     PerCpu,
 }
 
-/// What all requests of a device touch.
+/// What all requests of a device touch, with the limit and the count of active requests on lines of their own.
 struct Device<P: Platform> {
     issued: P::AtomicU64,
     done: P::AtomicU64,
     _room: [u64; 14],
     limit: P::AtomicU64,
     active: P::AtomicU64,
-}
-
-struct PaddedDevice<P: Platform> {
-    issued: Padded<P::AtomicU64>,
-    done: Padded<P::AtomicU64>,
-    limit: Padded<P::AtomicU64>,
-    active: Padded<P::AtomicU64>,
 }
 
 /// Requests of one device on a shared tag set, each begun and completed on the CPU that issues it; `devices` of them, the
@@ -163,40 +115,29 @@ pub(super) fn scsi<P: Platform>(
     let word = |value| P::AtomicU64::new(value);
     match layout {
         ScsiLayout::Packed => {
-            let device = || {
-                Padded::new(Device::<P> {
-                    issued: word(0),
-                    done: word(0),
-                    _room: [0; 14],
-                    limit: word(1_024),
-                    active: word(0),
-                })
+            let device = |_| {
+                let (issued, done, limit, active) = (word(0), word(0), word(1_024), word(0));
+                Padded::new(Device::<P> { issued, done, _room: [0; 14], limit, active })
             };
-            let all: Vec<_> = (0..devices).map(|_| device()).collect();
-            on_each_cpu::<P>(machine, threads, operations, move |cpu, _| {
+            let all: Vec<_> = (0..devices).map(device).collect();
+            timed::<P>(machine, threads, operations, move |cpu, _| {
                 let device = &all[cpu % all.len()];
                 request(&device.limit, Some(&device.active), &device.issued, &device.done);
             })
         }
         ScsiLayout::Padded | ScsiLayout::NoSharedCount => {
-            let device = || PaddedDevice::<P> {
-                issued: Padded::new(word(0)),
-                done: Padded::new(word(0)),
-                limit: Padded::new(word(1_024)),
-                active: Padded::new(word(0)),
-            };
-            let all: Vec<_> = (0..devices).map(|_| device()).collect();
-            on_each_cpu::<P>(machine, threads, operations, move |cpu, _| {
-                let device = &all[cpu % all.len()];
-                let active = (layout == ScsiLayout::Padded).then_some(&*device.active);
-                request(&*device.limit, active, &*device.issued, &*device.done);
+            let device = |_| [0, 0, 1_024, 0].map(|value| Padded::new(word(value)));
+            let all: Vec<_> = (0..devices).map(device).collect();
+            timed::<P>(machine, threads, operations, move |cpu, _| {
+                let [issued, done, limit, active] = &all[cpu % all.len()];
+                let active = (layout == ScsiLayout::Padded).then_some(&**active);
+                request(&**limit, active, &**issued, &**done);
             })
         }
         ScsiLayout::PerCpu => {
-            let all: Vec<Padded<[P::AtomicU64; 2]>> =
-                (0..threads).map(|_| Padded::new([word(0), word(0)])).collect();
+            let all: Vec<_> = (0..threads).map(|_| Padded::new([word(0), word(0)])).collect();
             let limit = Padded::new(word(1_024));
-            on_each_cpu::<P>(machine, threads, operations, move |cpu, _| {
+            timed::<P>(machine, threads, operations, move |cpu, _| {
                 let [issued, done] = &*all[cpu];
                 request(&*limit, None, issued, done);
             })

@@ -124,9 +124,7 @@ impl<P: Platform> KernelWorker<P> {
         let [entry, task_lock, task_cpu] = [(); 3].map(|()| Padded::default());
         Self { entry, task_lock, task_cpu, parker: Padded::new(Parker::new()) }
     }
-}
 
-impl<P: Platform> KernelWorker<P> {
     fn wake(&self) {
         P::touch_write(&raw const *self.task_lock);
         self.parker.unpark();
@@ -200,17 +198,10 @@ impl<P: Platform> KernelQueue<P> {
             active,
             serves,
         };
-        let queue = Arc::new(queue);
-        queue.describe();
-        queue
-    }
-
-    fn describe(&self) {
-        for pool in &self.pools {
-            pool.lock.describe();
-        }
-        self.nodes.iter().for_each(|node| P::describe(&raw const **node));
-        self.items.iter().for_each(|item| P::describe(&raw const **item));
+        queue.pools.iter().for_each(|pool| pool.lock.describe());
+        queue.nodes.iter().for_each(|node| P::describe(&raw const **node));
+        queue.items.iter().for_each(|item| P::describe(&raw const **item));
+        Arc::new(queue)
     }
 
     /// Starts the workers, each with its pod's CPUs.
@@ -232,10 +223,8 @@ impl<P: Platform> KernelQueue<P> {
 
     pub(super) fn stop(&self, workers: Vec<P::Thread>) {
         self.stopping.store(1, Release);
-        for pool in &self.pools {
-            pool.workers.iter().for_each(|worker| {
-                worker.parker.unpark();
-            });
+        for worker in self.pools.iter().flat_map(|pool| &pool.workers) {
+            worker.parker.unpark();
         }
         workers.into_iter().for_each(ThreadHandle::join);
     }

@@ -1,4 +1,4 @@
-//! The benchmark of a workqueue's ladders: scope × wake policy × intake.
+//! Compares a workqueue's scopes, wake policies and intakes.
 //!
 //! **Method**, that of the Linux kernel's `lib/test_workqueue.c`: producers, each pinned to a CPU, are
 //! released together. Each one takes the time, queues an item, takes the time, and waits until the item
@@ -17,7 +17,6 @@
 //! warms up by a tenth of its items. How long pools hold their locks is measured in a short turn of its
 //! own, since it costs two readings of the clock each time.
 
-pub(crate) mod gate;
 mod notes;
 mod order;
 mod over_seeds;
@@ -34,36 +33,35 @@ use std::num::{NonZeroU64, NonZeroUsize};
 use std::sync::Arc;
 use std::time::Duration;
 
-use coreshard_platform::{Lock, Platform, ThreadHandle, ThreadSpec};
+use coreshard_platform::{Lock, Platform};
 use coreshard_results::{Mode, QueueResults};
 use coreshard_topology::{Pods, Scope, ShardSize};
 use coreshard_workqueue::{Intake, Runtime, Wake};
 
+use crate::crew::{Crew, pinned};
 use crate::error::BenchError;
 use crate::machine::BenchMachine;
 use crate::progress::Progress;
-use gate::Gate;
 use notes::Layout;
 pub use order::Combination;
 pub use over_seeds::over_seeds;
-use producer::{Findings, Pace, Producer, ProducerSlot, QueueRun};
+use producer::{FLOOD_SAMPLED_EVERY, Findings, Producer, ProducerSlot, QueueRun};
 use producer_state::{ProducerState, producer_states};
 pub use scaling::with_curves;
 use tally::{MeasuredRun, Tally};
 
-/// One item of so many is timed in a flood, at most [`MAX_FLOOD_SAMPLES`] a producer and run.
-const FLOOD_SAMPLED_EVERY: u64 = 64;
+/// Items that are timed in a flood, a producer and run, at most.
 const MAX_FLOOD_SAMPLES: u64 = 1 << 16;
 
 /// Items that each CPU queues in a run by default, closed and in a flood: about 50 ms on the slowest
-/// rungs of a machine with two CPUs.
+/// variants of a machine with two CPUs.
 const DEFAULT_ITEMS_CLOSED: u64 = 6_000;
 const DEFAULT_ITEMS_FLOOD: u64 = 200_000;
 
 /// Producers for each real CPU that a virtual topology has by default, at most.
 const VIRTUAL_PRODUCERS_PER_CPU: usize = 4;
 
-/// A benchmark of a workqueue, ready to be run; the default climbs all rungs.
+/// A benchmark of a workqueue, ready to be run; the default compares all variants.
 #[derive(Clone, Debug)]
 pub struct QueueBench {
     /// The scopes, in any order; measured ones are reported from fine to coarse.
@@ -114,7 +112,8 @@ struct Session<'a, P: Platform> {
     shard_size: ShardSize,
     slots: Vec<ProducerSlot>,
     items: u64,
-    pace: Pace,
+    /// In a flood, how many items of a producer may be in flight.
+    outstanding: Option<u64>,
     producer_states: &'static [ProducerState<P>],
     layouts: notes::Layouts,
     /// For the runs that are timed.
@@ -128,7 +127,7 @@ impl QueueBench {
     /// what was measured so far, and a note says so.
     ///
     /// # Errors
-    /// Where a ladder has no rung, or the threads, their affinities or the pools cannot be had.
+    /// Where a comparison has no variant, or the threads, their affinities or the pools cannot be had.
     pub fn run<P: Platform>(
         &self,
         machine: &BenchMachine,
@@ -225,32 +224,22 @@ impl QueueBench {
         let real = machine.real_cpus().len();
         let slots = self.slots(machine);
         let threads = slots.len();
-        let pace = match self.outstanding {
-            None => Pace::Closed,
-            Some(outstanding) => {
-                Pace::Flood { outstanding: outstanding.get(), sampled_every: FLOOD_SAMPLED_EVERY }
-            }
-        };
-        let items_per_cpu = match pace {
-            Pace::Closed => DEFAULT_ITEMS_CLOSED,
-            Pace::Flood { .. } => DEFAULT_ITEMS_FLOOD,
-        };
+        let is_flood = self.outstanding.is_some();
+        let items_per_cpu = if is_flood { DEFAULT_ITEMS_FLOOD } else { DEFAULT_ITEMS_CLOSED };
         let items = self
             .items_per_thread
             .map_or(items_per_cpu * real as u64 / threads as u64, NonZeroU64::get)
             .max(1);
-        let samples = match pace {
-            Pace::Closed => 0,
-            Pace::Flood { sampled_every, .. } => {
-                items.div_ceil(sampled_every).min(MAX_FLOOD_SAMPLES)
-            }
+        let samples = match is_flood {
+            true => items.div_ceil(FLOOD_SAMPLED_EVERY).min(MAX_FLOOD_SAMPLES),
+            false => 0,
         };
         Ok(Session {
             machine,
             shard_size: self.shard_size,
             slots,
             items,
-            pace,
+            outstanding: self.outstanding.map(NonZeroU64::get),
             producer_states: producer_states(threads, samples as usize, self.item_work),
             layouts,
             runtime: runtime(machine, false)?,
@@ -303,26 +292,22 @@ impl<P: Platform> Session<'_, P> {
             .build()?;
         let run = Arc::new(QueueRun {
             queue,
-            gate: Gate::new(self.slots.len()),
-            pace: self.pace,
+            outstanding: self.outstanding,
             warm_up_items: items.div_ceil(10),
             items,
             findings: Lock::new(Findings::new()),
         });
         P::describe(Arc::as_ptr(&run));
-        P::describe(&raw const run.gate);
         run.findings.describe();
-        let producers = self.spawn(&run, self.layouts.of(scope))?;
-        run.gate.wait_for_all();
+        let crew = self.producers(&run, self.layouts.of(scope))?;
+        crew.assemble();
         let before = run.queue.stats().total();
-        let released_at = P::now();
         if is_timed {
             P::measured(true);
         }
-        run.gate.open();
-        run.gate.wait_until_left();
+        let released_at = crew.release();
         P::measured(false);
-        producers.into_iter().for_each(ThreadHandle::join);
+        crew.join();
         let after = run.queue.stats().total();
         let findings = std::mem::replace(&mut *run.findings.lock(), Findings::new());
         Ok(MeasuredRun {
@@ -333,44 +318,29 @@ impl<P: Platform> Session<'_, P> {
         })
     }
 
-    fn spawn(&self, run: &Arc<QueueRun<P>>, layout: &Layout) -> Result<Vec<P::Thread>, BenchError> {
-        let mut threads = Vec::with_capacity(self.slots.len());
+    fn producers(&self, run: &Arc<QueueRun<P>>, layout: &Layout) -> Result<Crew<P>, BenchError> {
+        let mut crew = Crew::new(self.slots.len());
         for ((at, slot), state) in self.slots.iter().enumerate().zip(self.producer_states) {
-            let spec = ThreadSpec {
-                name: format!("producer-{at}"),
-                affinity: Some([slot.pinned_to].into_iter().collect()),
-                ..ThreadSpec::default()
-            };
             let watches = layout.runs_elsewhere(slot);
             let producer = Producer::new(Arc::clone(run), state, *slot, watches);
-            match P::spawn(spec, Box::new(move || producer.run())) {
-                Ok(thread) => threads.push(thread),
-                Err(error) => {
-                    run.gate.give_up();
-                    threads.into_iter().for_each(ThreadHandle::join);
-                    return Err(error.into());
-                }
-            }
+            let spec = pinned(format!("producer-{at}"), slot.pinned_to);
+            crew.spawn(spec, |gate| producer.run(gate))?;
         }
-        Ok(threads)
+        Ok(crew)
     }
 
     /// The results without figures.
     fn describe(&self, bench: &QueueBench) -> QueueResults {
-        let (mode, outstanding) = match self.pace {
-            Pace::Closed => (Mode::Closed, 1),
-            Pace::Flood { outstanding, .. } => (Mode::Flood, outstanding),
-        };
         QueueResults {
             machine: self.machine.name.clone(),
             platform: self.machine.platform.clone(),
             threads: self.slots.len(),
             items_per_thread: self.items,
             runs: bench.runs.get(),
-            mode,
-            outstanding,
+            mode: if self.outstanding.is_some() { Mode::Flood } else { Mode::Closed },
+            outstanding: self.outstanding.unwrap_or(1),
             virtual_topology: self.machine.laid_over.is_some(),
-            notes: notes::of(self.machine, &self.slots, self.pace, &self.layouts),
+            notes: notes::of(self.machine, &self.slots, self.outstanding, &self.layouts),
             wakes: Wake::ALL.iter().map(Wake::to_string).collect(),
             ..QueueResults::default()
         }

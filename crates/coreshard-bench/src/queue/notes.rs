@@ -3,7 +3,7 @@
 use coreshard_results::{QueueResults, WakeRatio};
 use coreshard_topology::{Pods, Scope};
 
-use super::producer::{Pace, ProducerSlot};
+use super::producer::{FLOOD_SAMPLED_EVERY, ProducerSlot};
 use crate::machine::BenchMachine;
 
 /// The pods of one scope.
@@ -80,7 +80,7 @@ fn counted(number: usize, noun: &str) -> String {
 pub(super) fn of(
     machine: &BenchMachine,
     slots: &[ProducerSlot],
-    pace: Pace,
+    outstanding: Option<u64>,
     layouts: &Layouts,
 ) -> Vec<String> {
     let mut notes = Vec::new();
@@ -114,9 +114,9 @@ pub(super) fn of(
             counted_cpus(quota)
         ));
     }
-    if let Pace::Flood { outstanding, sampled_every } = pace {
+    if let Some(outstanding) = outstanding {
         notes.push(format!(
-            "flood: each producer has up to {} in flight; one item of {sampled_every} is timed, \
+            "flood: each producer has up to {} in flight; one item of {FLOOD_SAMPLED_EVERY} is timed, \
              throughput counts all",
             counted(usize::try_from(outstanding).unwrap_or(usize::MAX), "item"),
         ));

@@ -7,7 +7,7 @@ use coreshard_workqueue::{Intake, Wake};
 
 use crate::error::BenchError;
 
-/// One rung of each ladder.
+/// One variant of each comparison.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Combination {
     /// Which CPUs share a pool.
@@ -24,8 +24,8 @@ impl fmt::Display for Combination {
     }
 }
 
-/// All combinations of the rungs given, in the order they are reported in: scopes from fine to coarse,
-/// then intakes and wake policies from the oldest. A rung that was given twice counts once.
+/// All combinations of the variants given, in the order they are reported in: scopes from fine to coarse,
+/// then intakes and wake policies from the oldest. A variant that was given twice counts once.
 pub(super) fn combinations(
     scopes: &[Scope],
     wakes: &[Wake],
@@ -36,8 +36,8 @@ pub(super) fn combinations(
         ("wake policy", wakes.is_empty()),
         ("intake", intakes.is_empty()),
     ];
-    if let Some((ladder, _)) = missing.into_iter().find(|(_, missing)| *missing) {
-        return Err(BenchError::no_rungs(ladder));
+    if let Some((what, _)) = missing.into_iter().find(|(_, missing)| *missing) {
+        return Err(BenchError::no_variants(what));
     }
     let mut all = Vec::new();
     for scope in Scope::ALL.into_iter().filter(|it| scopes.contains(it)) {
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ladder_without_rungs_is_an_error_that_names_it() {
+    fn a_comparison_without_variants_is_an_error_that_names_it() {
         let error = combinations(&Scope::ALL, &[], &Intake::ALL).unwrap_err();
         assert_eq!(error.to_string(), "no wake policy was given; at least one is needed");
     }

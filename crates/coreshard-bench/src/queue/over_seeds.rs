@@ -1,6 +1,8 @@
 //! What simulations with several seeds found, as one.
 
-use coreshard_results::{QueueCell, QueueResults, ScalingCurve, ScalingPoint, Usl, WakeRatio};
+use coreshard_results::{
+    QueueMeasurement, QueueResults, ScalingCurve, ScalingPoint, Usl, WakeRatio,
+};
 
 use super::notes;
 use crate::spread::{Quartiles, Spread};
@@ -18,10 +20,10 @@ fn median_ns(all: impl IntoIterator<Item = u64>) -> u64 {
 ///
 /// ```
 /// use coreshard_bench::over_seeds;
-/// use coreshard_results::{QueueCell, QueueResults};
+/// use coreshard_results::{QueueMeasurement, QueueResults};
 ///
 /// let with = |items_per_sec| QueueResults {
-///     results: vec![QueueCell { items_per_sec, ..QueueCell::default() }],
+///     results: vec![QueueMeasurement { items_per_sec, ..QueueMeasurement::default() }],
 ///     ..QueueResults::default()
 /// };
 /// let merged = over_seeds(&[with(1.0), with(5.0), with(2.0)]).expect("three seeds");
@@ -34,61 +36,58 @@ pub fn over_seeds(all: &[QueueResults]) -> Option<QueueResults> {
     let old_notes = notes::wake_ratios(&first.wake_ratios);
     // Of curves that were ended early, the last points may be of fewer CPUs.
     let as_large = || all.iter().filter(|results| results.threads == first.threads);
-    let mut merged = QueueResults {
+    let mut whole = QueueResults {
         // Of a seed that was ended before its first run, nothing was measured.
         runs: all.iter().filter(|it| !it.results.is_empty()).map(|it| it.runs).sum(),
-        results: alike(as_large().flat_map(|it| &it.results), |one, other| {
-            (&one.scope, &one.wake, &one.intake) == (&other.scope, &other.wake, &other.intake)
-        })
-        .into_iter()
-        .map(cell)
-        .collect(),
-        wake_ratios: alike(as_large().flat_map(|it| &it.wake_ratios), |one, other| {
-            (&one.scope, &one.intake, &one.wake, &one.over)
-                == (&other.scope, &other.intake, &other.wake, &other.over)
-        })
-        .into_iter()
-        .map(ratio)
-        .collect(),
-        curves: alike(all.iter().flat_map(|it| &it.curves), |one, other| {
-            (&one.scope, &one.wake, &one.intake) == (&other.scope, &other.wake, &other.intake)
-        })
-        .into_iter()
-        .map(curve)
-        .collect(),
+        results: merged(
+            as_large().flat_map(|it| &it.results),
+            |it| [&it.scope, &it.wake, &it.intake],
+            cell,
+        ),
+        wake_ratios: merged(
+            as_large().flat_map(|it| &it.wake_ratios),
+            |it| [&it.scope, &it.intake, &it.wake, &it.over],
+            ratio,
+        ),
+        curves: merged(
+            all.iter().flat_map(|it| &it.curves),
+            |it| [&it.scope, &it.wake, &it.intake],
+            curve,
+        ),
         ..first.clone()
     };
-    merged.notes.retain(|note| !old_notes.contains(note) && !notes::is_of_early_end(note));
-    merged.notes.extend(notes::wake_ratios(&merged.wake_ratios));
-    let whole = all.iter().filter(|results| !notes::was_ended_early(results)).count();
-    merged.notes.extend(notes::early_end(whole, all.len(), "seeds were measured whole"));
-    Some(merged)
+    whole.notes.retain(|note| !old_notes.contains(note) && !notes::is_of_early_end(note));
+    whole.notes.extend(notes::wake_ratios(&whole.wake_ratios));
+    let done = all.iter().filter(|results| !notes::was_ended_early(results)).count();
+    whole.notes.extend(notes::early_end(done, all.len(), "seeds were measured whole"));
+    Some(whole)
 }
 
-/// In groups of those that are the same with each seed, in the order in which they are first met: a benchmark that was
-/// ended early may lack any of them.
-fn alike<'all, T>(
+/// Those that have the same key, each as one, in the order in which keys are first met: a benchmark that was ended early may
+/// lack any of them.
+fn merged<'all, T: 'all, K: PartialEq>(
     all: impl Iterator<Item = &'all T>,
-    are_alike: impl Fn(&T, &T) -> bool,
-) -> Vec<Vec<&'all T>> {
+    key: impl Fn(&'all T) -> K,
+    merge: fn(Vec<&T>) -> T,
+) -> Vec<T> {
     let mut groups: Vec<Vec<&T>> = Vec::new();
     for one in all {
-        match groups.iter_mut().find(|group| are_alike(group[0], one)) {
+        match groups.iter_mut().find(|group| key(group[0]) == key(one)) {
             Some(group) => group.push(one),
             None => groups.push(vec![one]),
         }
     }
-    groups
+    groups.into_iter().map(merge).collect()
 }
 
-fn cell(all: Vec<&QueueCell>) -> QueueCell {
+fn cell(all: Vec<&QueueMeasurement>) -> QueueMeasurement {
     let rates = Quartiles::of(all.iter().map(|cell| cell.items_per_sec)).unwrap_or_default();
     let several = all.len() > 1;
-    let ns = |of: fn(&QueueCell) -> u64| median_ns(all.iter().map(|cell| of(cell)));
-    let part = |of: fn(&QueueCell) -> Option<f64>| {
+    let ns = |of: fn(&QueueMeasurement) -> u64| median_ns(all.iter().map(|cell| of(cell)));
+    let part = |of: fn(&QueueMeasurement) -> Option<f64>| {
         Spread::of(all.iter().filter_map(|cell| of(cell))).map(|spread| spread.median)
     };
-    QueueCell {
+    QueueMeasurement {
         items_per_sec: rates.median,
         items_per_sec_min: all.iter().map(|it| it.items_per_sec_min).fold(f64::INFINITY, f64::min),
         items_per_sec_max: all.iter().map(|it| it.items_per_sec_max).fold(0.0, f64::max),
@@ -126,14 +125,10 @@ fn ratio(all: Vec<&WakeRatio>) -> WakeRatio {
 }
 
 fn curve(all: Vec<&ScalingCurve>) -> ScalingCurve {
-    let points = all.iter().flat_map(|curve| &curve.points);
-    let mut at_each = alike(points, |one, other| one.cpus == other.cpus);
-    at_each.sort_by_key(|points| points[0].cpus);
-    let mut merged =
-        ScalingCurve { points: at_each.into_iter().map(point).collect(), ..all[0].clone() };
-    let points: Vec<_> = merged.points.iter().map(|it| (it.cpus, it.items_per_sec)).collect();
-    merged.usl = Usl::fit(&points);
-    merged
+    let mut points = merged(all.iter().flat_map(|curve| &curve.points), |it| it.cpus, point);
+    points.sort_by_key(|point| point.cpus);
+    let rates: Vec<_> = points.iter().map(|it| (it.cpus, it.items_per_sec)).collect();
+    ScalingCurve { points, usl: Usl::fit(&rates), ..all[0].clone() }
 }
 
 fn point(all: Vec<&ScalingPoint>) -> ScalingPoint {
@@ -170,7 +165,7 @@ mod tests {
                 ..WakeRatio::default()
             }];
             let notes = notes::wake_ratios(&wake_ratios);
-            let results = vec![QueueCell::default()];
+            let results = vec![QueueMeasurement::default()];
             QueueResults { runs: 1, results, wake_ratios, notes, ..QueueResults::default() }
         };
         let merged = over_seeds(&[with(0.9), with(1.2), with(1.1)]).unwrap();
@@ -187,10 +182,10 @@ mod tests {
     /// Whichever combinations had their turn before it was ended.
     #[test]
     fn a_seed_that_was_ended_early_is_merged_by_what_was_measured() {
-        let cell = |scope: &str, items_per_sec| QueueCell {
+        let cell = |scope: &str, items_per_sec| QueueMeasurement {
             scope: scope.into(),
             items_per_sec,
-            ..QueueCell::default()
+            ..QueueMeasurement::default()
         };
         let point =
             |cpus, items_per_sec| ScalingPoint { cpus, items_per_sec, ..Default::default() };

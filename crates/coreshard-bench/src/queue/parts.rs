@@ -1,6 +1,6 @@
 //! A benchmark in parts: each combination by itself, where none finds a machine as another one left it.
 
-use coreshard_results::{QueueCell, QueueResults, WakeRatio};
+use coreshard_results::{QueueMeasurement, QueueResults, WakeRatio};
 
 use super::{QueueBench, notes, order};
 use crate::error::BenchError;
@@ -21,7 +21,7 @@ impl QueueBench {
     /// ```
     ///
     /// # Errors
-    /// Where a ladder has no rung.
+    /// Where a comparison has no variant.
     pub fn parts(&self) -> Result<Vec<Self>, BenchError> {
         let combinations = order::combinations(&self.scopes, &self.wakes, &self.intakes)?;
         let part = |combination: order::Combination| Self {
@@ -37,7 +37,7 @@ impl QueueBench {
     /// medians, with the farthest that runs of one and of the other are apart.
     ///
     /// # Errors
-    /// Where a ladder has no rung, or the machine no CPU of a pod.
+    /// Where a comparison has no variant, or the machine no CPU of a pod.
     ///
     /// # Panics
     /// If there is not one for each part.
@@ -51,12 +51,12 @@ impl QueueBench {
         let layouts = self.layouts(machine, &combinations)?;
         let slots = self.slots(machine);
         // One that was ended before its first run has none.
-        let cells: Vec<Option<QueueCell>> = combinations
+        let cells: Vec<Option<QueueMeasurement>> = combinations
             .iter()
             .zip(parts)
             .map(|(combination, part)| {
                 let same_pods_as = layouts.of(combination.scope).same_as.clone();
-                Some(QueueCell { same_pods_as, ..part.results.first()?.clone() })
+                Some(QueueMeasurement { same_pods_as, ..part.results.first()?.clone() })
             })
             .collect();
         let wake_ratios: Vec<WakeRatio> = order::baselines(&combinations)
@@ -77,7 +77,7 @@ impl QueueBench {
     }
 }
 
-fn ratio(new: &QueueCell, old: &QueueCell, contended: bool) -> WakeRatio {
+fn ratio(new: &QueueMeasurement, old: &QueueMeasurement, contended: bool) -> WakeRatio {
     let holds = new.lock_hold_ns_per_item.zip(old.lock_hold_ns_per_item);
     WakeRatio {
         scope: new.scope.clone(),
@@ -88,8 +88,7 @@ fn ratio(new: &QueueCell, old: &QueueCell, contended: bool) -> WakeRatio {
         items_per_sec_ratio: new.items_per_sec / old.items_per_sec,
         items_per_sec_ratio_min: new.items_per_sec_min / old.items_per_sec_max,
         items_per_sec_ratio_max: new.items_per_sec_max / old.items_per_sec_min,
-        items_per_sec_ratio_q1: None,
-        items_per_sec_ratio_q3: None,
         lock_hold_ratio: holds.filter(|(_, old)| *old > 0.0).map(|(new, old)| new / old),
+        ..WakeRatio::default()
     }
 }

@@ -7,8 +7,8 @@ use coreshard_topology::CpuId;
 use coreshard_workqueue::Workqueue;
 use hdrhistogram::Histogram;
 
-use super::gate::Gate;
 use super::producer_state::{ProducerState, Waiter};
+use crate::crew::Gate;
 
 /// Samples that a producer keeps to itself before it adds them to the run's. Adding takes about as long
 /// as queueing, so it is not done between two items, but once in a long while.
@@ -17,15 +17,8 @@ const KEPT_SAMPLES: usize = 16_384;
 /// Three significant digits: one part in a thousand is below what any two runs agree to.
 const DIGITS: u8 = 3;
 
-/// How the producers of a run behave.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Pace {
-    /// One item outstanding, each timed.
-    Closed,
-    /// Up to `outstanding` items in flight, one of every `sampled_every` timed, since reading the clock
-    /// takes about as long as queueing an item.
-    Flood { outstanding: u64, sampled_every: u64 },
-}
+/// In a flood, one item of so many is timed, since reading the clock takes about as long as queueing an item.
+pub(super) const FLOOD_SAMPLED_EVERY: u64 = 64;
 
 /// Where a producer runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,13 +55,13 @@ fn record(histogram: &mut Histogram<u64>, ns: u64) {
 /// What the threads of one run share.
 pub(super) struct QueueRun<P: Platform> {
     pub(super) queue: Workqueue<P>,
-    pub(super) gate: Gate<P>,
-    pub(super) pace: Pace,
+    /// In a flood, how many items of a producer may be in flight; else each producer waits for each item.
+    pub(super) outstanding: Option<u64>,
     pub(super) warm_up_items: u64,
     pub(super) items: u64,
     pub(super) findings: Lock<P, Findings>,
 }
-fields!(QueueRun<P: Platform> { queue, gate, pace, warm_up_items, items, findings });
+fields!(QueueRun<P: Platform> { queue, outstanding, warm_up_items, items, findings });
 
 struct Sample {
     call_ns: u64,
@@ -95,26 +88,24 @@ impl<P: Platform> Producer<P> {
     }
 
     /// Warms up, waits for the gate, and is measured.
-    pub(super) fn run(mut self) {
+    pub(super) fn run(mut self, gate: &Gate<P>) {
         self.produce(self.run.warm_up_items);
         self.kept.clear();
-        if !self.run.gate.pass() {
+        if !gate.pass() {
             return;
         }
         let ended_at = self.produce(self.run.items);
         // From now on it gathers samples.
         P::measured(false);
         self.hand_over(Some(ended_at));
-        self.run.gate.leave();
+        gate.leave();
     }
 
     /// Queues `items`, and returns when the last of them ran.
     fn produce(&mut self, items: u64) -> Time {
-        match self.run.pace {
-            Pace::Closed => self.produce_closed(items),
-            Pace::Flood { outstanding, sampled_every } => {
-                self.produce_flood(items, outstanding, sampled_every)
-            }
+        match self.run.outstanding {
+            None => self.produce_closed(items),
+            Some(outstanding) => self.produce_flood(items, outstanding),
         }
     }
 
@@ -142,7 +133,7 @@ impl<P: Platform> Producer<P> {
         P::now()
     }
 
-    fn produce_flood(&mut self, items: u64, outstanding: u64, sampled_every: u64) -> Time {
+    fn produce_flood(&mut self, items: u64, outstanding: u64) -> Time {
         let state = self.state;
         let first = state.ran();
         let mut known_to_have_run = 0;
@@ -154,7 +145,7 @@ impl<P: Platform> Producer<P> {
                 self.waiter.wait_for(first + item - outstanding / 2);
                 known_to_have_run = state.ran() - first;
             }
-            if item.is_multiple_of(sampled_every) && calls_ns.len() < state.flood_samples() {
+            if item.is_multiple_of(FLOOD_SAMPLED_EVERY) && calls_ns.len() < state.flood_samples() {
                 let sample = calls_ns.len();
                 let before = P::now();
                 self.queue(move || state.run_sampled(sample, before));

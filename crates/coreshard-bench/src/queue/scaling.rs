@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 
 use coreshard_platform::Platform;
-use coreshard_results::{QueueCell, QueueResults, ScalingCurve, ScalingPoint, Usl};
+use coreshard_results::{QueueMeasurement, QueueResults, ScalingCurve, ScalingPoint, Usl};
 use coreshard_topology::CpuSet;
 
 use super::{QueueBench, notes};
@@ -52,7 +52,7 @@ impl QueueBench {
         counts.sort_unstable();
         counts.dedup();
         if counts.is_empty() {
-            return Err(BenchError::no_rungs("number of CPUs"));
+            return Err(BenchError::no_variants("number of CPUs"));
         }
         let most = machine.usable.len();
         if let Some(wrong) = counts.iter().find(|count| **count == 0 || **count > most) {
@@ -72,11 +72,11 @@ impl QueueBench {
 ///
 /// ```
 /// use coreshard_bench::with_curves;
-/// use coreshard_results::{QueueCell, QueueResults};
+/// use coreshard_results::{QueueMeasurement, QueueResults};
 ///
 /// let with = |threads, items_per_sec| QueueResults {
 ///     threads,
-///     results: vec![QueueCell { items_per_sec, ..QueueCell::default() }],
+///     results: vec![QueueMeasurement { items_per_sec, ..QueueMeasurement::default() }],
 ///     ..QueueResults::default()
 /// };
 /// let scaled = with_curves(vec![with(1, 100.0), with(2, 180.0)]).expect("two numbers of CPUs");
@@ -120,7 +120,7 @@ pub fn with_curves(all: Vec<QueueResults>) -> Option<QueueResults> {
     Some(results)
 }
 
-fn point(cpus: usize, cell: &QueueCell) -> ScalingPoint {
+fn point(cpus: usize, cell: &QueueMeasurement) -> ScalingPoint {
     ScalingPoint {
         cpus,
         items_per_sec: cell.items_per_sec,
@@ -128,7 +128,6 @@ fn point(cpus: usize, cell: &QueueCell) -> ScalingPoint {
         items_per_sec_max: cell.items_per_sec_max,
         p50_ns: cell.p50_ns,
         end_to_end_p99_ns: cell.end_to_end_p99_ns,
-        items_per_sec_q1: None,
-        items_per_sec_q3: None,
+        ..ScalingPoint::default()
     }
 }

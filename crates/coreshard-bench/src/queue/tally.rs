@@ -1,6 +1,6 @@
 //! What the runs of one combination add up to.
 
-use coreshard_results::{QueueCell, WakeRatio};
+use coreshard_results::{QueueMeasurement, WakeRatio};
 use coreshard_workqueue::PoolStats;
 
 use super::order::Combination;
@@ -72,11 +72,15 @@ impl Tally {
     }
 
     /// `None` where no run was made.
-    pub(super) fn cell(&self, pods: usize, same_pods_as: Option<String>) -> Option<QueueCell> {
+    pub(super) fn cell(
+        &self,
+        pods: usize,
+        same_pods_as: Option<String>,
+    ) -> Option<QueueMeasurement> {
         let throughput = Spread::of(self.items_per_sec.iter().flatten().copied())?;
         let call = |percent| self.samples.calls_ns.value_at_quantile(percent / 100.0);
         let whole = |percent| self.samples.end_to_end_ns.value_at_quantile(percent / 100.0);
-        Some(QueueCell {
+        Some(QueueMeasurement {
             scope: self.combination.scope.to_string(),
             wake: self.combination.wake.to_string(),
             intake: self.combination.intake.to_string(),
@@ -95,8 +99,7 @@ impl Tally {
             wakeups_per_item: Some(self.wakeups as f64 / self.items as f64),
             pods,
             same_pods_as,
-            items_per_sec_q1: None,
-            items_per_sec_q3: None,
+            ..QueueMeasurement::default()
         })
     }
 
@@ -114,11 +117,10 @@ impl Tally {
             items_per_sec_ratio: ratios.median,
             items_per_sec_ratio_min: ratios.min,
             items_per_sec_ratio_max: ratios.max,
-            items_per_sec_ratio_q1: None,
-            items_per_sec_ratio_q3: None,
             lock_hold_ratio: holds
                 .filter(|(_, its)| its.ns_per_item > 0.0)
                 .map(|(own, its)| own.ns_per_item / its.ns_per_item),
+            ..WakeRatio::default()
         })
     }
 }

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use coreshard_platform::Host;
-use coreshard_results::{QueueCell, WakeRatio};
+use coreshard_results::{QueueMeasurement, WakeRatio};
 use coreshard_topology::Topology;
 
 use super::*;
@@ -30,7 +30,7 @@ fn small() -> QueueBench {
     }
 }
 
-fn assert_plausible(cell: &QueueCell) {
+fn assert_plausible(cell: &QueueMeasurement) {
     assert!(cell.items_per_sec_min > 0.0, "{cell:?}");
     assert!(cell.items_per_sec_min <= cell.items_per_sec, "{cell:?}");
     assert!(cell.items_per_sec <= cell.items_per_sec_max, "{cell:?}");
@@ -201,8 +201,9 @@ fn parts_are_joined_to_what_the_whole_would_say() {
     let mut parts: Vec<_> = bench.parts().unwrap().into_iter().map(of_part).collect();
     let joined = bench.join(&machine, &parts).unwrap();
     let cells = |results: &QueueResults| {
-        let said =
-            |it: &QueueCell| (it.scope.clone(), it.wake.clone(), it.pods, it.same_pods_as.clone());
+        let said = |it: &QueueMeasurement| {
+            (it.scope.clone(), it.wake.clone(), it.pods, it.same_pods_as.clone())
+        };
         results.results.iter().map(said).collect::<Vec<_>>()
     };
     assert_eq!(cells(&joined), cells(&whole));
@@ -213,7 +214,7 @@ fn parts_are_joined_to_what_the_whole_would_say() {
     assert_eq!(ratios(&joined), ratios(&whole));
     for ratio in &joined.wake_ratios {
         let rate = |wake: &str| {
-            let its = |it: &&QueueCell| (&*it.scope, &*it.wake) == (&*ratio.scope, wake);
+            let its = |it: &&QueueMeasurement| (&*it.scope, &*it.wake) == (&*ratio.scope, wake);
             joined.results.iter().find(its).unwrap().items_per_sec
         };
         assert_eq!(ratio.items_per_sec_ratio, rate(&ratio.wake) / rate(&ratio.over));

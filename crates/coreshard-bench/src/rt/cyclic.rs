@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use std::time::Duration;
 
-use coreshard_platform::{AtomicInt, Lock, RealTime};
+use coreshard_platform::{AtomicInt, Lock, RealTime, Time};
 use coreshard_results::{CyclicResults, CyclicThread};
 use coreshard_rt::{Overrun, Periodic, PeriodicHandle, Urgency};
 use coreshard_topology::CpuSet;
@@ -28,7 +28,7 @@ const MAX_NS: u64 = 10_000_000_000;
 /// A benchmark of wake-ups, ready to be run.
 #[derive(Clone, Debug)]
 pub struct CyclicBench {
-    /// Priority, rung and memory.
+    /// Priority, variant and memory.
     pub executor: ExecutorSettings,
     /// Threads, one for each of the first CPUs; by default all.
     pub threads: Option<NonZeroUsize>,
@@ -40,13 +40,15 @@ pub struct CyclicBench {
     pub distance: Duration,
 }
 
-/// How far all have come.
+/// How far all threads have come.
 struct Together<P: RealTime> {
+    threads: u32,
     begun: P::AtomicU32,
     done: P::AtomicU32,
 }
 
-struct Seen<P: RealTime> {
+/// What a thread leaves for the benchmark.
+struct Track<P: RealTime> {
     histogram: Lock<P, Histogram<u64>>,
     /// 1 once the thread has all its wake-ups.
     is_done: P::AtomicU32,
@@ -55,6 +57,68 @@ struct Seen<P: RealTime> {
     last_ns: P::AtomicU64,
     /// To stop itself: where threads of real time have all CPUs, nobody else comes to do so.
     itself: Lock<P, Option<PeriodicHandle<P>>>,
+}
+
+impl<P: RealTime> Track<P> {
+    fn new() -> Self {
+        let histogram = Histogram::new_with_bounds(1, MAX_NS, 3).expect("the bounds are sound");
+        Self {
+            histogram: Lock::new(histogram),
+            is_done: P::AtomicU32::new(0),
+            faults: P::AtomicU64::new(0),
+            first_ns: P::AtomicU64::new(0),
+            last_ns: P::AtomicU64::new(0),
+            itself: Lock::new(None),
+        }
+    }
+
+    fn stop(&self) {
+        let itself = self.itself.lock().take();
+        itself.map(PeriodicHandle::stop);
+    }
+}
+
+/// What a thread does each time that it wakes up.
+struct Cycle<P: RealTime> {
+    track: Arc<Track<P>>,
+    together: Arc<Together<P>>,
+    cycles: u64,
+    left: u64,
+    has_begun: bool,
+}
+
+impl<P: RealTime> Cycle<P> {
+    fn woke(&mut self, wanted: Time, woke: Time) {
+        let Self { track, together, cycles, left, has_begun } = self;
+        let late_ns = woke.ns_since(wanted);
+        if !*has_begun {
+            *has_begun = true;
+            together.begun.fetch_add(1, AcqRel);
+        }
+        if together.begun.load(Acquire) < together.threads {
+            return;
+        }
+        if *left > 0 {
+            track.histogram.lock().saturating_record(late_ns);
+        }
+        if *left == *cycles {
+            // The first one has brought in what the loop needs.
+            track.faults.store(P::page_faults(), Release);
+            track.first_ns.store(wanted.as_ns(), Release);
+        }
+        *left = left.saturating_sub(1);
+        if *left == 0 && track.is_done.load(Acquire) == 0 {
+            let faults = P::page_faults() - track.faults.load(Acquire);
+            track.faults.store(faults, Release);
+            track.last_ns.store(woke.as_ns(), Release);
+            together.done.fetch_add(1, AcqRel);
+            track.is_done.store(1, Release);
+            P::wake_all(&raw const track.is_done);
+        }
+        if *left == 0 && together.done.load(Acquire) == together.threads {
+            track.stop();
+        }
+    }
 }
 
 impl CyclicBench {
@@ -67,20 +131,14 @@ impl CyclicBench {
         let (executor, notes) = executor::<P>(machine, self.executor, &[])?;
         let threads = self.threads.map_or(machine.usable.len(), NonZeroUsize::get);
         let cycles = self.cycles.get();
-        let together =
-            Arc::new(Together::<P> { begun: P::AtomicU32::new(0), done: P::AtomicU32::new(0) });
-        let all_of_them = u32::try_from(threads).unwrap_or(u32::MAX);
+        let together = Arc::new(Together::<P> {
+            threads: u32::try_from(threads).unwrap_or(u32::MAX),
+            begun: P::AtomicU32::new(0),
+            done: P::AtomicU32::new(0),
+        });
         let mut running = Vec::with_capacity(threads);
         for (number, cpu) in machine.usable.iter().cycle().take(threads).enumerate() {
-            let histogram = Histogram::new_with_bounds(1, MAX_NS, 3).expect("the bounds are sound");
-            let seen = Arc::new(Seen::<P> {
-                histogram: Lock::new(histogram),
-                is_done: P::AtomicU32::new(0),
-                faults: P::AtomicU64::new(0),
-                first_ns: P::AtomicU64::new(0),
-                last_ns: P::AtomicU64::new(0),
-                itself: Lock::new(None),
-            });
+            let track = Arc::new(Track::<P>::new());
             let task = Periodic {
                 urgency: Urgency::Fixed(priority),
                 period: self.interval,
@@ -91,41 +149,13 @@ impl CyclicBench {
                 cpus: Some(CpuSet::from_iter([cpu])),
                 overrun: Overrun::Skip,
             };
-            let (theirs, together) = (Arc::clone(&seen), Arc::clone(&together));
-            let (mut left, mut has_begun) = (cycles, false);
-            let handle = executor.periodic(task, move |activation| {
-                let late_ns = activation.woke.ns_since(activation.wanted);
-                if !has_begun {
-                    has_begun = true;
-                    together.begun.fetch_add(1, AcqRel);
-                }
-                if together.begun.load(Acquire) < all_of_them {
-                    return;
-                }
-                if left > 0 {
-                    theirs.histogram.lock().saturating_record(late_ns);
-                }
-                if left == cycles {
-                    // The first one has brought in what the loop needs.
-                    theirs.faults.store(P::page_faults(), Release);
-                    theirs.first_ns.store(activation.wanted.as_ns(), Release);
-                }
-                left = left.saturating_sub(1);
-                if left == 0 && theirs.is_done.load(Acquire) == 0 {
-                    let faults = P::page_faults() - theirs.faults.load(Acquire);
-                    theirs.faults.store(faults, Release);
-                    theirs.last_ns.store(activation.woke.as_ns(), Release);
-                    together.done.fetch_add(1, AcqRel);
-                    theirs.is_done.store(1, Release);
-                    P::wake_all(&raw const theirs.is_done);
-                }
-                if left == 0 && together.done.load(Acquire) == all_of_them {
-                    let itself = theirs.itself.lock().take();
-                    itself.map(PeriodicHandle::stop);
-                }
-            })?;
-            *seen.itself.lock() = Some(handle);
-            running.push((cpu, seen));
+            let (theirs, together) = (Arc::clone(&track), Arc::clone(&together));
+            let mut cycle =
+                Cycle { track: theirs, together, cycles, left: cycles, has_begun: false };
+            let handle = executor
+                .periodic(task, move |activation| cycle.woke(activation.wanted, activation.woke))?;
+            *track.itself.lock() = Some(handle);
+            running.push((cpu, track));
         }
         let mut all = Histogram::<u64>::new(3).expect("three digits are possible");
         let mut results = CyclicResults {
@@ -133,23 +163,22 @@ impl CyclicBench {
             num_threads: threads,
             machine: machine.name.clone(),
             platform: machine.platform.clone(),
-            rung: self.executor.rung.to_string(),
+            variant: self.executor.variant.to_string(),
             priority: executor.has_priorities().then_some(priority.get()),
             interval_us: self.interval.as_secs_f64() * 1e6,
             notes,
             ..CyclicResults::default()
         };
-        for (number, (cpu, seen)) in running.into_iter().enumerate() {
-            while seen.is_done.load(Acquire) == 0 {
-                P::wait(&seen.is_done, 0, None);
+        for (number, (cpu, track)) in running.into_iter().enumerate() {
+            while track.is_done.load(Acquire) == 0 {
+                P::wait(&track.is_done, 0, None);
             }
-            let handle = seen.itself.lock().take();
-            handle.map(PeriodicHandle::stop);
-            let histogram = seen.histogram.lock();
+            track.stop();
+            let histogram = track.histogram.lock();
             all.add(&*histogram).expect("it grows as it must");
-            let span_ns = seen.last_ns.load(Acquire) - seen.first_ns.load(Acquire);
+            let span_ns = track.last_ns.load(Acquire) - track.first_ns.load(Acquire);
             results.cycles_per_sec += per_sec(cycles, span_ns, self.interval);
-            results.page_faults += seen.faults.load(Acquire);
+            results.page_faults += track.faults.load(Acquire);
             let node = machine.topology.cpu(cpu).and_then(|cpu| cpu.node).map_or(0, |node| node.0);
             results.thread.insert(number, thread(&histogram, cpu.0, node));
         }

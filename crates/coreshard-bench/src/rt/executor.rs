@@ -13,7 +13,7 @@ use crate::machine::BenchMachine;
 #[derive(Clone, Copy, Debug)]
 pub struct ExecutorSettings {
     /// The layout of its index.
-    pub rung: Rung,
+    pub variant: Rung,
     /// The highest priority of the benchmark's tasks.
     pub priority: Priority,
     /// Whether to lock the process's memory.
@@ -30,7 +30,7 @@ pub(super) fn executor<P: RealTime>(
 ) -> Result<(Executor<P>, Vec<String>), BenchError> {
     let builder = Executor::<P>::builder(&machine.topology)
         .cpus(machine.usable.clone())
-        .rung(settings.rung)
+        .rung(settings.variant)
         .lock_memory(settings.lock_memory)
         // Compressors have large frames.
         .stack_bytes(2 << 20)

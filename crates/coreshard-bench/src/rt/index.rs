@@ -1,4 +1,4 @@
-//! `bench rt index`: how fast each rung of the priority index is set and searched when all CPUs do
+//! `bench rt index`: how fast each variant of the priority index is set and searched when all CPUs do
 //! both.
 //!
 //! **Method.** A thread pinned to each CPU, all released together; each sets its CPU's level (by turns
@@ -7,13 +7,13 @@
 //! end. Where it is granted they have the least fixed priority, so that other load does not take turns
 //! with them: threads that do not run at the same time do not contend. A second, shorter storm has the
 //! first thread search only, and the others set only: what a search and a set cost while the other goes
-//! on. Runs of the rungs are interleaved, in an order that
+//! on. Runs of the variants are interleaved, in an order that
 //! changes from run to run.
 
 use std::num::{NonZeroU64, NonZeroUsize};
 
 use coreshard_platform::{Policy, RealTime, ThreadHandle, ThreadSpec};
-use coreshard_results::{IndexCell, IndexResults, SeedSpreads};
+use coreshard_results::{IndexMeasurement, IndexResults};
 use coreshard_rt::{PriorityIndex, Rung};
 
 use super::storm::{Part, StormTimes, storm};
@@ -24,27 +24,27 @@ use crate::spread::Spread;
 
 const DEFAULT_ROUNDS: u64 = 200_000;
 
-/// A benchmark of the priority index, ready to be run; the default climbs all rungs.
+/// A benchmark of the priority index, ready to be run; the default compares all variants.
 #[derive(Clone, Debug)]
 pub struct IndexBench {
-    /// The rungs, in any order; reported from the oldest.
-    pub rungs: Vec<Rung>,
+    /// The variants, in any order; reported from the oldest.
+    pub variants: Vec<Rung>,
     /// Threads, one for each of the first CPUs; by default all.
     pub threads: Option<NonZeroUsize>,
     /// How often each thread sets and searches in a run.
     pub rounds: NonZeroU64,
     /// The number of neighbouring CPUs that a search looks among; by default all CPUs.
     pub group: Option<NonZeroUsize>,
-    /// Runs of each rung.
+    /// Runs of each variant.
     pub runs: NonZeroUsize,
-    /// Decides the levels, and the order of the rungs in each run.
+    /// Decides the levels, and the order of the variants in each run.
     pub seed: u64,
 }
 
 impl Default for IndexBench {
     fn default() -> Self {
         Self {
-            rungs: Rung::ALL.to_vec(),
+            variants: Rung::ALL.to_vec(),
             threads: None,
             rounds: NonZeroU64::new(DEFAULT_ROUNDS).expect("it is not 0"),
             group: None,
@@ -71,80 +71,63 @@ impl IndexBench {
     /// Runs the benchmark.
     ///
     /// # Errors
-    /// Where there is no rung, or the index or its threads cannot be had.
+    /// Where there is no variant, or the index or its threads cannot be had.
     pub fn run<P: RealTime>(
         &self,
         machine: &BenchMachine,
         progress: &mut dyn Progress,
     ) -> Result<IndexResults, BenchError> {
-        let rungs: Vec<Rung> =
-            Rung::ALL.into_iter().filter(|rung| self.rungs.contains(rung)).collect();
-        if rungs.is_empty() {
-            return Err(BenchError::no_rungs("rung of the priority index"));
+        let variants: Vec<Rung> =
+            Rung::ALL.into_iter().filter(|variant| self.variants.contains(variant)).collect();
+        if variants.is_empty() {
+            return Err(BenchError::no_variants("layout of the priority index"));
         }
         let cpus = &machine.usable;
         let threads = self.threads.map_or(cpus.len(), |threads| threads.get().min(cpus.len()));
         let group = self.group.map(NonZeroUsize::get).filter(|group| *group < cpus.len());
         let rounds = self.rounds.get();
         let policy = policy::<P>();
-        let turn = |rung, part, rounds, run: usize| {
+        let turn = |variant, part, rounds, run: usize| {
             let what = (part, rounds, self.seed.wrapping_add(run as u64));
-            storm::<P>(rung, &machine.topology, cpus, (threads, group), what, policy)
+            storm::<P>(variant, &machine.topology, cpus, (threads, group), what, policy)
         };
         let runs = self.runs.get();
-        progress.begin(runs * rungs.len());
+        progress.begin(runs * variants.len());
         let mut random = fastrand::Rng::with_seed(self.seed);
-        let mut measured: Vec<Vec<[StormTimes; 2]>> = vec![Vec::new(); rungs.len()];
+        let mut measured: Vec<Vec<[StormTimes; 2]>> = vec![Vec::new(); variants.len()];
         let mut notes = Vec::new();
         if policy == Policy::Normal {
             notes.push(
                 "no priority is granted, so other load takes turns with the threads".to_owned(),
             );
         }
-        let mut order: Vec<usize> = (0..rungs.len()).collect();
+        let mut order: Vec<usize> = (0..variants.len()).collect();
         'runs: for run in 0..runs {
             random.shuffle(&mut order);
             for at in &order {
-                if progress.step(&rungs[*at]).is_break() {
+                if progress.step(&variants[*at]).is_break() {
                     notes.push(format!("ended early: {run} of {runs} runs are whole"));
                     break 'runs;
                 }
-                let mixed = turn(rungs[*at], Part::Mixed, rounds, run)?;
-                let apart = turn(rungs[*at], Part::Apart, rounds.div_ceil(4), run)?;
+                let mixed = turn(variants[*at], Part::Mixed, rounds, run)?;
+                let apart = turn(variants[*at], Part::Apart, rounds.div_ceil(4), run)?;
                 measured[*at].push([mixed, apart]);
             }
         }
-        // Runs that not every rung has had would make the ratios crooked.
+        // Runs that not every variant has had would make the ratios crooked.
         let whole = measured.iter().map(Vec::len).min().unwrap_or(0);
         measured.iter_mut().for_each(|runs| runs.truncate(whole));
         let rate = |run: &[StormTimes; 2]| {
             2.0 * rounds as f64 * threads as f64 * 1e9 / run[0].elapsed_ns.max(1) as f64
         };
-        let cell = |(at, rung): (usize, &Rung)| -> Result<IndexCell, BenchError> {
-            let spread = |runs: Vec<f64>| Spread::of(runs).unwrap_or_default();
-            let own = &measured[at];
-            let rates = spread(own.iter().map(rate).collect());
-            let pairs = own.iter().zip(&measured[0]);
-            let ratios = spread(pairs.map(|(one, first)| rate(one) / rate(first)).collect());
-            let index = PriorityIndex::<P>::new(*rung, &machine.topology, cpus)?.0;
-            Ok(IndexCell {
-                rung: rung.to_string(),
-                ops_per_sec: rates.median,
-                ops_per_sec_min: rates.min,
-                ops_per_sec_max: rates.max,
-                over_first: ratios.median,
-                over_first_min: ratios.min,
-                over_first_max: ratios.max,
-                find_ns: spread(own.iter().map(|run| run[1].first_ns_per_round).collect()).median,
-                set_ns: spread(own.iter().map(|run| run[1].others_ns_per_round).collect()).median,
-                bytes: index.bytes(),
-                each_run: own.iter().map(rate).collect(),
-                seeds: SeedSpreads::default(),
-            })
+        let cell = |(at, variant): (usize, &Rung)| -> Result<IndexMeasurement, BenchError> {
+            let index = PriorityIndex::<P>::new(*variant, &machine.topology, cpus)?.0;
+            let found = cell(&measured[at], &measured[0], rate);
+            Ok(IndexMeasurement { variant: variant.to_string(), bytes: index.bytes(), ..found })
         };
         let results: Result<Vec<_>, _> = match whole {
             0 => Ok(Vec::new()),
-            _ => rungs.iter().enumerate().map(cell).collect(),
+            _ => variants.iter().enumerate().map(cell).collect(),
         };
         Ok(IndexResults {
             machine: machine.name.clone(),
@@ -156,5 +139,30 @@ impl IndexBench {
             results: results?,
             notes,
         })
+    }
+}
+
+/// The figures of one of the variants, held against the first one's run by run.
+fn cell(
+    own: &[[StormTimes; 2]],
+    first: &[[StormTimes; 2]],
+    rate: impl Fn(&[StormTimes; 2]) -> f64,
+) -> IndexMeasurement {
+    let each_run: Vec<f64> = own.iter().map(&rate).collect();
+    let spread = |runs: &mut dyn Iterator<Item = f64>| Spread::of(runs).unwrap_or_default();
+    let rates = spread(&mut each_run.iter().copied());
+    let pairs = own.iter().zip(first);
+    let ratios = spread(&mut pairs.map(|(one, first)| rate(one) / rate(first)));
+    IndexMeasurement {
+        ops_per_sec: rates.median,
+        ops_per_sec_min: rates.min,
+        ops_per_sec_max: rates.max,
+        over_first: ratios.median,
+        over_first_min: ratios.min,
+        over_first_max: ratios.max,
+        find_ns: spread(&mut own.iter().map(|run| run[1].first_ns_per_round)).median,
+        set_ns: spread(&mut own.iter().map(|run| run[1].others_ns_per_round)).median,
+        each_run,
+        ..IndexMeasurement::default()
     }
 }

@@ -1,4 +1,4 @@
-//! Benchmarks of real time: the ladder *priority index*, and what runs on it.
+//! Benchmarks of real time: the layouts of the priority index, and what runs on it.
 //!
 //! [`IndexBench`] lets all CPUs set their level and look for the lowest one at the same time.
 //! [`CyclicBench`] measures how late threads wake up, as cyclictest does; [`PiBench`] counts inversions

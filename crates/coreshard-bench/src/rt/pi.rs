@@ -10,21 +10,21 @@ use std::num::{NonZeroU64, NonZeroUsize};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Release};
 
-use coreshard_platform::{AtomicInt, Lock, Platform, RealTime, ThreadHandle, ThreadSpec};
+use coreshard_platform::{AtomicInt, Lock, Platform, RealTime};
 use coreshard_results::{PiResults, SeedSpreads};
 use coreshard_rt::{CpuMask, Executor, InheritMutex, Priority};
 use coreshard_topology::CpuSet;
 
 use super::durations::{durations, recorder};
 use super::executor::{self, ExecutorSettings, executor};
+use crate::crew::{Crew, pinned};
 use crate::error::BenchError;
 use crate::machine::BenchMachine;
-use crate::queue::gate::Gate;
 
 /// A benchmark of inversions, ready to be run.
 #[derive(Clone, Debug)]
 pub struct PiBench {
-    /// The priority of the high task (those of the others are one and two below), rung and memory.
+    /// The priority of the high task (those of the others are one and two below), variant and memory.
     pub executor: ExecutorSettings,
     /// Groups, one for each of the first CPUs; by default as many as there are CPUs.
     pub groups: Option<NonZeroUsize>,
@@ -137,22 +137,14 @@ impl PiBench {
         let groups = self.groups.map_or(machine.usable.len(), NonZeroUsize::get);
         let rounds = self.rounds.get();
         let failed = Arc::new(Lock::<P, Option<BenchError>>::new(None));
-        let gate = Arc::new(Gate::<P>::new(groups));
         let waits = Arc::new(Lock::<P, _>::new(recorder()));
-        let mut drivers = Vec::with_capacity(groups);
+        let mut crew = Crew::<P>::new(groups);
         for (number, cpu) in machine.usable.iter().cycle().take(groups).enumerate() {
-            let cpus = CpuSet::from_iter([cpu]);
-            let cpu = executor.index().mask(&cpus)?;
-            let group = Group { executor: Arc::clone(&executor), priorities, cpu };
-            let (failed, theirs) = (Arc::clone(&failed), Arc::clone(&gate));
-            let waits = Arc::clone(&waits);
-            let spec = ThreadSpec {
-                name: format!("group-{number}"),
-                affinity: Some(cpus),
-                ..ThreadSpec::default()
-            };
-            let drive = move || {
-                if !theirs.pass() {
+            let mask = executor.index().mask(&CpuSet::from_iter([cpu]))?;
+            let group = Group { executor: Arc::clone(&executor), priorities, cpu: mask };
+            let (failed, waits) = (Arc::clone(&failed), Arc::clone(&waits));
+            crew.spawn(pinned(format!("group-{number}"), cpu), move |gate| {
+                if !gate.pass() {
                     return;
                 }
                 let mut waited = recorder();
@@ -166,24 +158,11 @@ impl PiBench {
                     }
                 }
                 drop(group);
-                theirs.leave();
+                gate.leave();
                 waits.lock().add(&waited).expect("it grows as it must");
-            };
-            match P::spawn(spec, Box::new(drive)) {
-                Ok(driver) => drivers.push(driver),
-                Err(error) => {
-                    gate.give_up();
-                    drivers.into_iter().for_each(ThreadHandle::join);
-                    return Err(error.into());
-                }
-            }
+            })?;
         }
-        gate.wait_for_all();
-        let begin = P::now();
-        gate.open();
-        gate.wait_until_left();
-        let elapsed_ns = P::now().ns_since(begin).max(1);
-        drivers.into_iter().for_each(ThreadHandle::join);
+        let elapsed_ns = crew.run_ns();
         executor::released::<P, _>(&executor);
         if let Some(error) = failed.lock().take() {
             return Err(error);
@@ -191,7 +170,7 @@ impl PiBench {
         Ok(PiResults {
             machine: machine.name.clone(),
             platform: machine.platform.clone(),
-            rung: self.executor.rung.to_string(),
+            variant: self.executor.variant.to_string(),
             groups,
             rounds_per_group: rounds,
             waits: durations(&waits.lock()),

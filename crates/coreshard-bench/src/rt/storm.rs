@@ -3,12 +3,12 @@
 use std::ops::Add;
 use std::sync::Arc;
 
-use coreshard_platform::{ByteAtomics, Lock, Policy, RealTime, ThreadHandle, ThreadSpec, Time};
+use coreshard_platform::{ByteAtomics, Lock, Policy, RealTime, Time};
 use coreshard_rt::{CpuMask, Level, LevelWriter, Priority, PriorityIndex, Rung};
 use coreshard_topology::{CpuId, CpuSet, Topology};
 
+use crate::crew::{Crew, Gate, pinned};
 use crate::error::BenchError;
-use crate::queue::gate::Gate;
 
 /// The priorities of a storm's tasks: few, as programs have them.
 const PRIORITIES: [u8; 4] = [20, 50, 80, 99];
@@ -35,7 +35,6 @@ pub(super) struct StormTimes {
 
 struct Storm<P: ByteAtomics> {
     index: Arc<PriorityIndex<P>>,
-    gate: Gate<P>,
     part: Part,
     rounds: u64,
     ends: Lock<P, Vec<(usize, Time, Time)>>,
@@ -44,23 +43,18 @@ struct Storm<P: ByteAtomics> {
 /// One storm: an index over `cpus`, and a thread pinned to each of the first `threads` of them. A
 /// search looks among the `group` CPUs around the searcher, or all.
 pub(super) fn storm<P: RealTime>(
-    rung: Rung,
+    variant: Rung,
     topology: &Topology,
     cpus: &CpuSet,
     (threads, group): (usize, Option<usize>),
     (part, rounds, seed): (Part, u64, u64),
     policy: Policy,
 ) -> Result<StormTimes, BenchError> {
-    let (index, writers) = PriorityIndex::<P>::new(rung, topology, cpus)?;
+    let (index, writers) = PriorityIndex::<P>::new(variant, topology, cpus)?;
     let all: Vec<CpuId> = cpus.iter().collect();
-    let shared = Arc::new(Storm {
-        index,
-        gate: Gate::new(threads),
-        part,
-        rounds,
-        ends: Lock::new(Vec::with_capacity(threads)),
-    });
-    let mut running = Vec::with_capacity(threads);
+    let ends = Lock::new(Vec::with_capacity(threads));
+    let shared = Arc::new(Storm { index, part, rounds, ends });
+    let mut crew = Crew::<P>::new(threads);
     let mut spare = Vec::new();
     for (at, writer) in writers.into_iter().enumerate() {
         if at >= threads {
@@ -72,27 +66,13 @@ pub(super) fn storm<P: RealTime>(
             &all[start..all.len().min(start + group)]
         });
         let allowed = shared.index.mask(&around.iter().copied().collect())?;
-        let spec = ThreadSpec {
-            name: format!("storm-{at}"),
-            affinity: Some([writer.cpu()].into_iter().collect()),
-            ..ThreadSpec::default()
-        };
+        let spec = pinned(format!("storm-{at}"), writer.cpu());
         let theirs = Arc::clone(&shared);
         let random = fastrand::Rng::with_seed(seed ^ at as u64);
-        match P::spawn_as(spec, policy, Box::new(move || theirs.run(at, writer, allowed, random))) {
-            Ok(thread) => running.push(thread),
-            Err(error) => {
-                shared.gate.give_up();
-                running.into_iter().for_each(ThreadHandle::join);
-                return Err(error.into());
-            }
-        }
+        let body = move |gate: &Gate<P>| theirs.run(at, writer, allowed, random, gate);
+        crew.spawn_by(|body| P::spawn_as(spec, policy, body), body)?;
     }
-    shared.gate.wait_for_all();
-    let released = P::now();
-    shared.gate.open();
-    shared.gate.wait_until_left();
-    running.into_iter().for_each(ThreadHandle::join);
+    let released = crew.run();
     drop(spare);
     let mut ends = std::mem::take(&mut *shared.ends.lock());
     ends.sort_by_key(|end| end.0);
@@ -116,6 +96,7 @@ impl<P: ByteAtomics> Storm<P> {
         mut writer: LevelWriter<P>,
         allowed: CpuMask,
         mut random: fastrand::Rng,
+        gate: &Gate<P>,
     ) {
         // Drawn beforehand, so that the storm is made of the index alone.
         let levels: Vec<Level> = (0..256)
@@ -126,7 +107,7 @@ impl<P: ByteAtomics> Storm<P> {
             })
             .collect();
         let cpu = writer.cpu();
-        if !self.gate.pass() {
+        if !gate.pass() {
             return;
         }
         let begin = P::now();
@@ -145,7 +126,7 @@ impl<P: ByteAtomics> Storm<P> {
         }
         let end = P::now();
         self.ends.lock().push((at, begin, end));
-        self.gate.leave();
+        gate.leave();
     }
 
     #[inline]

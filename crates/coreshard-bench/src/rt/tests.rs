@@ -11,15 +11,15 @@ use crate::machine::BenchMachine;
 use crate::progress::Unwatched;
 
 #[test]
-fn every_rung_of_the_index_is_measured_in_every_run() {
+fn every_variant_of_the_index_is_measured_in_every_run() {
     let bench = IndexBench {
         rounds: NonZeroU64::new(2_000).unwrap(),
         runs: NonZeroUsize::new(3).unwrap(),
-        rungs: vec![Rung::PerLlc, Rung::Packed],
+        variants: vec![Rung::PerLlc, Rung::Packed],
         ..IndexBench::default()
     };
     let results = bench.run::<Host>(&BenchMachine::host(), &mut Unwatched).unwrap();
-    let names: Vec<_> = results.results.iter().map(|cell| cell.rung.as_str()).collect();
+    let names: Vec<_> = results.results.iter().map(|cell| cell.variant.as_str()).collect();
     assert_eq!((names, results.runs), (vec!["packed", "per-llc"], 3));
     for cell in &results.results {
         let range = [cell.ops_per_sec_min, cell.ops_per_sec, cell.ops_per_sec_max];
@@ -28,7 +28,7 @@ fn every_rung_of_the_index_is_measured_in_every_run() {
         assert_eq!(cell.each_run.len(), 3);
     }
     assert_eq!(results.results[0].over_first, 1.0);
-    let none = IndexBench { rungs: Vec::new(), ..bench };
+    let none = IndexBench { variants: Vec::new(), ..bench };
     assert!(none.run::<Host>(&BenchMachine::host(), &mut Unwatched).is_err());
 }
 
@@ -61,7 +61,7 @@ fn cyclic_counts_every_wake_up_and_has_the_keys_of_cyclictest() {
 
 fn settings() -> ExecutorSettings {
     ExecutorSettings {
-        rung: Rung::PerLlc,
+        variant: Rung::PerLlc,
         priority: coreshard_rt::Priority::new(60).unwrap(),
         lock_memory: false,
         allow_degraded: true,

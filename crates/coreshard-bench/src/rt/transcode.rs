@@ -40,7 +40,7 @@ pub trait Pipeline: Send + Sync + 'static {
 /// A benchmark of pipelines, ready to be run.
 #[derive(Clone, Debug)]
 pub struct TranscodeBench {
-    /// Priority, rung and memory.
+    /// Priority, variant and memory.
     pub executor: ExecutorSettings,
     /// CPUs of an instance.
     pub instance_cpus: NonZeroUsize,
@@ -79,6 +79,18 @@ struct Instance<P: RealTime> {
     frame_times: Lock<P, Histogram<u64>>,
 }
 
+impl<P: RealTime> Instance<P> {
+    fn new(number: usize, allowed: CpuMask) -> Self {
+        Self {
+            number,
+            allowed,
+            begun: P::AtomicU64::new(0),
+            finished: P::AtomicU64::new(0),
+            frame_times: Lock::new(recorder()),
+        }
+    }
+}
+
 /// A frame under way: how many of its slices are.
 struct Frame<P: RealTime> {
     instance: Arc<Padded<Instance<P>>>,
@@ -105,14 +117,9 @@ impl TranscodeBench {
         let last = machine.usable.last().map_or(0, CpuId::index);
         let mut all = Vec::with_capacity(instances);
         for number in 0..instances {
-            let group = groups[number % groups.len()];
-            all.push(Arc::new(Padded::new(Instance::<P> {
-                number,
-                allowed: executor.index().mask(&group.iter().copied().collect())?,
-                begun: P::AtomicU64::new(0),
-                finished: P::AtomicU64::new(0),
-                frame_times: Lock::new(recorder()),
-            })));
+            let group = groups[number % groups.len()].iter().copied().collect();
+            let allowed = executor.index().mask(&group)?;
+            all.push(Arc::new(Padded::new(Instance::<P>::new(number, allowed))));
         }
         let has_priorities = executor.has_priorities();
         let shared = Arc::new(Transcoding {
@@ -160,7 +167,7 @@ impl TranscodeBench {
         Ok(TranscodeResults {
             machine: machine.name.clone(),
             platform: machine.platform.clone(),
-            rung: self.executor.rung.to_string(),
+            variant: self.executor.variant.to_string(),
             priority: has_priorities.then_some(self.executor.priority.get()),
             instances,
             instance_cpus: per_instance,

@@ -7,7 +7,7 @@ use coreshard_platform::{Platform, user};
 use coreshard_workqueue::JoinHandle;
 
 use super::record::{Owned, Record};
-use super::scenario::{Stage, discard, us};
+use super::stage::{Stage, discard, us};
 
 const ITEMS: usize = 8;
 
@@ -42,49 +42,47 @@ fn item<F: FnOnce()>(
     }
 }
 
-impl<P: Platform> Stage<'_, P> {
-    pub(super) fn cancels(&self) -> Result<(), String> {
-        let runtime = self.runtime(4, |builder| builder)?;
-        for round in self.rounds() {
-            let queue = self.queue(&runtime, |builder| match round % 3 {
-                0 => builder,
-                1 => builder.capacity(3),
-                _ => builder.max_active(2),
-            })?;
-            let fates: Vec<_> = (0..ITEMS).map(|_| Arc::new(AtomicU32::new(0))).collect();
-            let mut kept = Vec::new();
-            for (number, fate) in fates.iter().enumerate() {
-                let work = item(self.record, fate, move || P::sleep(us(number as u64 % 3 * 40)));
-                // Where it is refused, it comes back, and is dropped.
-                let handle = user::call(|| queue.submit(work).map_err(discard).ok());
-                let Ok(Some(handle)) = handle else { continue };
-                match number % 4 {
-                    0 => give_up(handle),
-                    1 => {
-                        P::sleep(us(30 * (1 + round as u64 % 4)));
-                        give_up(handle);
-                    }
-                    2 => drop(user::call(|| match handle.join_timeout(us(50)) {
-                        Ok(ended) => discard(ended),
-                        Err(late) => give_up(late),
-                    })),
-                    _ => kept.push(handle),
+pub(super) fn cancels<P: Platform>(stage: &Stage<'_, P>) -> Result<(), String> {
+    let runtime = stage.runtime(4, |builder| builder)?;
+    for round in stage.rounds() {
+        let queue = stage.queue(&runtime, |builder| match round % 3 {
+            0 => builder,
+            1 => builder.capacity(3),
+            _ => builder.max_active(2),
+        })?;
+        let fates: Vec<_> = (0..ITEMS).map(|_| Arc::new(AtomicU32::new(0))).collect();
+        let mut kept = Vec::new();
+        for (number, fate) in fates.iter().enumerate() {
+            let work = item(stage.record(), fate, move || P::sleep(us(number as u64 % 3 * 40)));
+            // Where it is refused, it comes back, and is dropped.
+            let handle = user::call(|| queue.submit(work).map_err(discard).ok());
+            let Ok(Some(handle)) = handle else { continue };
+            match number % 4 {
+                0 => give_up(handle),
+                1 => {
+                    P::sleep(us(30 * (1 + round as u64 % 4)));
+                    give_up(handle);
                 }
+                2 => drop(user::call(|| match handle.join_timeout(us(50)) {
+                    Ok(ended) => discard(ended),
+                    Err(late) => give_up(late),
+                })),
+                _ => kept.push(handle),
             }
-            if round % 2 == 0 {
-                P::sleep(us(100));
-            }
-            let backlog = user::call(|| queue.shutdown_now(us(100)));
-            discard(backlog);
-            kept.into_iter().for_each(|handle| discard(user::call(|| discard(handle.join()))));
-            discard(queue);
-            let settled = |fate: &Arc<AtomicU32>| matches!(fate.load(SeqCst), CALLED | DROPPED);
-            self.until_done("an item's end", || {
-                if fates.iter().all(settled) { Ok(()) } else { Err("it does not come") }
-            })?;
         }
-        Ok(())
+        if round % 2 == 0 {
+            P::sleep(us(100));
+        }
+        let backlog = user::call(|| queue.shutdown_now(us(100)));
+        discard(backlog);
+        kept.into_iter().for_each(|handle| discard(user::call(|| discard(handle.join()))));
+        discard(queue);
+        let settled = |fate: &Arc<AtomicU32>| matches!(fate.load(SeqCst), CALLED | DROPPED);
+        stage.until_done("an item's end", || {
+            if fates.iter().all(settled) { Ok(()) } else { Err("it does not come") }
+        })?;
     }
+    Ok(())
 }
 
 /// Takes the item back, or leaves it to who has begun it.

@@ -1,25 +1,17 @@
 //! What became of each item, kept apart from the code that is judged.
 
 use std::collections::HashMap;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use std::time::Duration;
 
 use coreshard_topology::{CpuId, CpuSet};
 
-/// What the queue answered; 0 where the item was never offered. Here, the call has not returned.
-const OFFERED: u32 = 1;
-const ACCEPTED: u32 = 2;
-const REFUSED: u32 = 3;
+use super::promise::{Broken, Promise};
 
 #[derive(Debug, Default)]
 struct LedgerEntry {
-    answer: AtomicU32,
+    promise: Promise,
     cpu: AtomicU32,
-    begun: AtomicU32,
-    ended: AtomicU32,
-    /// One more than the moment at which it was first seen to wait, in nanoseconds; 0 before.
-    waits_since_ns: AtomicU64,
 }
 
 /// An item that is queued again and again.
@@ -47,7 +39,7 @@ pub struct Ledger {
     max_active: Option<usize>,
     bound_ns: u64,
     running: AtomicUsize,
-    broken: OnceLock<String>,
+    broken: Broken,
 }
 
 impl Ledger {
@@ -65,7 +57,7 @@ impl Ledger {
             max_active,
             bound_ns: u64::try_from(bound.as_nanos()).unwrap_or(u64::MAX),
             running: AtomicUsize::new(0),
-            broken: OnceLock::new(),
+            broken: Broken::default(),
         }
     }
 
@@ -73,35 +65,27 @@ impl Ledger {
         item + self.entries.len() / 2
     }
 
-    fn breaks(&self, rule: impl FnOnce() -> String) {
-        let _ = self.broken.get_or_init(rule);
-    }
-
     pub(super) fn offer(&self, item: usize, cpu: CpuId) {
         self.entries[item].cpu.store(cpu.0, Relaxed);
-        self.entries[item].answer.store(OFFERED, SeqCst);
+        self.entries[item].promise.offer();
     }
 
     pub(super) fn answer(&self, item: usize, accepted: bool) {
-        self.entries[item].answer.store(if accepted { ACCEPTED } else { REFUSED }, SeqCst);
+        self.entries[item].promise.answer(accepted);
     }
 
     pub(super) fn begin(&self, item: usize) {
-        let before = self.entries[item].begun.fetch_add(1, SeqCst);
-        if before > 0 {
-            self.breaks(|| format!("item {item} ran twice"));
+        if !self.entries[item].promise.begin() {
+            self.broken.note(|| format!("item {item} ran twice"));
         }
         self.one_more_runs();
     }
 
     fn one_more_runs(&self) {
         let running = self.running.fetch_add(1, SeqCst) + 1;
-        if let Some(most) = self.max_active
-            && running > most
-        {
-            self.breaks(|| {
-                format!("{running} items ran at once on a queue with max_active {most}")
-            });
+        if let Some(most) = self.max_active.filter(|most| running > *most) {
+            self.broken
+                .note(|| format!("{running} items ran at once on a queue with max_active {most}"));
         }
     }
 
@@ -126,7 +110,7 @@ impl Ledger {
     pub(super) fn begin_reusable(&self, which: usize) {
         let entry = &self.reusable[which];
         if entry.runs_now.fetch_add(1, SeqCst) > 0 {
-            self.breaks(|| format!("reusable item {which} runs on two workers at once"));
+            self.broken.note(|| format!("reusable item {which} runs on two workers at once"));
         }
         entry.seen.fetch_max(entry.turns.load(SeqCst), SeqCst);
         entry.runs.fetch_add(1, SeqCst);
@@ -140,27 +124,28 @@ impl Ledger {
 
     pub(super) fn expect_flushed(&self, which: usize, flushed: Result<bool, String>) {
         if let Err(error) = flushed {
-            self.breaks(|| format!("reusable item {which} may be waited for, and yet: {error}"));
+            self.broken
+                .note(|| format!("reusable item {which} may be waited for, and yet: {error}"));
         }
     }
 
     pub(super) fn end(&self, item: usize) {
         self.running.fetch_sub(1, SeqCst);
-        self.entries[item].ended.fetch_add(1, SeqCst);
+        self.entries[item].promise.end();
     }
 
     /// Each leaf of what the item forked must have been visited once.
     pub(super) fn expect_forked(&self, item: usize, visits: impl Iterator<Item = u32>) {
         for (leaf, visits) in visits.enumerate().filter(|(_, visits)| *visits != 1) {
-            self.breaks(|| {
-                format!("item {item}: its leaf {leaf} ran {visits} times, and not once")
-            });
+            self.broken
+                .note(|| format!("item {item}: its leaf {leaf} ran {visits} times, and not once"));
         }
     }
 
     pub(super) fn expect_over(&self, item: usize, joined: bool) {
-        if !joined || self.entries[item].ended.load(SeqCst) == 0 {
-            self.breaks(|| format!("the handle of item {item} was joined before the item ended"));
+        if !joined || !self.entries[item].promise.has_ended() {
+            self.broken
+                .note(|| format!("the handle of item {item} was joined before the item ended"));
         }
     }
 
@@ -169,20 +154,10 @@ impl Ledger {
     /// # Errors
     /// The first promise that was broken, in words. To be asked when the queue is drained.
     pub fn verdict(&self) -> Result<(), String> {
-        if let Some(broken) = self.broken.get() {
-            return Err(broken.clone());
-        }
+        self.broken.verdict()?;
         for (item, entry) in self.entries.iter().enumerate() {
-            let (begun, ended) = (entry.begun.load(SeqCst), entry.ended.load(SeqCst));
-            let expected = u32::from(entry.answer.load(SeqCst) == ACCEPTED);
-            if begun != expected || ended != expected {
-                return Err(match expected {
-                    0 => format!("item {item} was not accepted, and ran {begun} times"),
-                    _ => format!(
-                        "item {item} was accepted, and the queue is drained, but it began {begun} \
-                         times and ended {ended} times"
-                    ),
-                });
+            if let Some(breach) = entry.promise.breach() {
+                return Err(format!("item {item} {breach}"));
             }
         }
         for (which, entry) in self.reusable.iter().enumerate() {
@@ -220,26 +195,14 @@ impl Ledger {
         last_failure_ns: Option<u64>,
         idle_ns: impl Fn(CpuId) -> Option<u64>,
     ) -> Result<(), String> {
-        if let Some(broken) = self.broken.get() {
-            return Err(broken.clone());
-        }
+        self.broken.verdict()?;
         // What waits for its turn is not to run.
         if self.max_active.is_some_and(|most| self.running.load(SeqCst) >= most) {
-            self.entries.iter().for_each(|entry| entry.waits_since_ns.store(0, Relaxed));
+            self.entries.iter().for_each(|entry| entry.promise.forget_wait());
             return Ok(());
         }
         for (item, entry) in self.entries.iter().enumerate() {
-            if entry.answer.load(SeqCst) != ACCEPTED || entry.begun.load(SeqCst) > 0 {
-                continue;
-            }
-            let since_ns = match entry.waits_since_ns.load(Relaxed) {
-                0 => {
-                    entry.waits_since_ns.store(now_ns + 1, Relaxed);
-                    continue;
-                }
-                known => known - 1,
-            };
-            let waits_ns = now_ns.saturating_sub(since_ns.max(last_failure_ns.unwrap_or(0)));
+            let waits_ns = entry.promise.waits_ns(now_ns, last_failure_ns);
             if waits_ns <= self.bound_ns {
                 continue;
             }
@@ -263,13 +226,13 @@ impl Ledger {
 impl std::fmt::Display for Ledger {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let count =
-            |what: &dyn Fn(&LedgerEntry) -> bool| self.entries.iter().filter(|it| what(it)).count();
+            |what: fn(&Promise) -> bool| self.entries.iter().filter(|it| what(&it.promise)).count();
         write!(
             f,
             "{} items accepted, {} begun, {} ended",
-            count(&|entry| entry.answer.load(SeqCst) == ACCEPTED),
-            count(&|entry| entry.begun.load(SeqCst) > 0),
-            count(&|entry| entry.ended.load(SeqCst) > 0),
+            count(Promise::is_accepted),
+            count(Promise::has_begun),
+            count(Promise::has_ended),
         )
     }
 }

@@ -3,8 +3,10 @@
 
 use std::ops::Range;
 use std::panic;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::SeqCst};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
+
+use super::promise::{Broken, Promise};
 
 /// Items of a scenario, at the most.
 const MAX_ITEMS: usize = 8_192;
@@ -12,21 +14,6 @@ const MAX_ITEMS: usize = 8_192;
 /// How long an accepted item may wait, counted from when it was first seen to wait or from the last call that
 /// failed, whichever is later: some fifteen scans of the monitor.
 const BOUND_NS: u64 = 60_000_000;
-
-const OFFERED: u32 = 1;
-const ACCEPTED: u32 = 2;
-const REFUSED: u32 = 3;
-/// Accepted, and cancelled: it may have run or not.
-const CANCELLED: u32 = 4;
-
-#[derive(Debug, Default)]
-struct RecordEntry {
-    answer: AtomicU32,
-    begun: AtomicU32,
-    ended: AtomicU32,
-    /// One more than the moment at which it was first seen to wait; 0 before.
-    waits_since_ns: AtomicU64,
-}
 
 /// What a call that panics throws: it panics once more as it is dropped.
 #[derive(Debug)]
@@ -46,14 +33,14 @@ impl Drop for Bomb {
 /// What was promised of each item, and whether it was kept.
 #[derive(Debug)]
 pub struct Record {
-    entries: Box<[RecordEntry]>,
+    entries: Box<[Promise]>,
     offered: AtomicUsize,
     /// Items are kept from running for a while, as was asked for.
     held: AtomicBool,
     calls: AtomicU64,
     /// Which calls of a user's code panic, counted from 1.
     panics: Range<u64>,
-    broken: OnceLock<String>,
+    broken: Broken,
 }
 
 /// An item that was offered.
@@ -66,12 +53,12 @@ impl Record {
     #[must_use]
     pub fn new(panics: Range<u64>) -> Self {
         Self {
-            entries: (0..MAX_ITEMS).map(|_| RecordEntry::default()).collect(),
+            entries: (0..MAX_ITEMS).map(|_| Promise::default()).collect(),
             offered: AtomicUsize::new(0),
             held: AtomicBool::new(false),
             calls: AtomicU64::new(0),
             panics,
-            broken: OnceLock::new(),
+            broken: Broken::default(),
         }
     }
 
@@ -79,10 +66,6 @@ impl Record {
     #[must_use]
     pub fn calls(&self) -> u64 {
         self.calls.load(SeqCst)
-    }
-
-    fn breaks(&self, rule: impl FnOnce() -> String) {
-        let _ = self.broken.get_or_init(rule);
     }
 
     /// A user's code is called.
@@ -96,73 +79,56 @@ impl Record {
     pub(super) fn offer(&self) -> Number {
         let item = self.offered.fetch_add(1, SeqCst);
         assert!(item < MAX_ITEMS, "a scenario has at most {MAX_ITEMS} items");
-        self.entries[item].answer.store(OFFERED, SeqCst);
+        self.entries[item].offer();
         Number(item)
     }
 
     pub(super) fn answer(&self, Number(item): Number, accepted: bool) {
-        self.entries[item].answer.store(if accepted { ACCEPTED } else { REFUSED }, SeqCst);
+        self.entries[item].answer(accepted);
     }
 
     pub(super) fn cancel(&self, Number(item): Number) {
-        self.entries[item].answer.store(CANCELLED, SeqCst);
+        self.entries[item].cancel();
     }
 
     /// The item begins; it is over when what is returned is dropped.
     pub(super) fn begin(self: &Arc<Self>, Number(item): Number) -> Running {
-        if self.entries[item].begun.fetch_add(1, SeqCst) > 0 {
-            self.breaks(|| format!("item {item} ran twice"));
+        if !self.entries[item].begin() {
+            self.broken.note(|| format!("item {item} ran twice"));
         }
         Running { record: Arc::clone(self), item }
     }
 
     /// Items wait from here on, since they are told to, or no more.
     pub(super) fn hold(&self, held: bool) {
-        if held {
-            self.held.store(true, SeqCst);
-        } else {
-            self.each(|_, entry| entry.waits_since_ns.store(0, SeqCst));
-            self.held.store(false, SeqCst);
+        if !held {
+            self.offered().iter().for_each(Promise::forget_wait);
         }
+        self.held.store(held, SeqCst);
     }
 
-    fn each(&self, mut scan: impl FnMut(usize, &RecordEntry)) {
-        let offered = self.offered.load(SeqCst);
-        self.entries[..offered].iter().enumerate().for_each(|(item, entry)| scan(item, entry));
+    fn offered(&self) -> &[Promise] {
+        &self.entries[..self.offered.load(SeqCst)]
     }
 
-    /// Accepted items that are not over.
+    /// Accepted items that have not finished.
     pub(super) fn unfinished(&self) -> usize {
-        let mut unfinished = 0;
-        self.each(|_, entry| {
-            let is_over = entry.ended.load(SeqCst) > 0;
-            unfinished += usize::from(entry.answer.load(SeqCst) == ACCEPTED && !is_over);
-        });
-        unfinished
+        self.offered().iter().filter(|item| item.is_accepted() && !item.has_ended()).count()
     }
 
     /// Whether each item that was accepted ran exactly once, and none that was refused. To be asked when
-    /// all is over.
+    /// all has finished.
     ///
     /// # Errors
     /// The first promise that was broken, in words.
     pub fn verdict(&self) -> Result<(), String> {
-        self.each(|item, entry| {
-            let (begun, ended) = (entry.begun.load(SeqCst), entry.ended.load(SeqCst));
-            match entry.answer.load(SeqCst) {
-                ACCEPTED if begun != 1 || ended != 1 => self.breaks(|| {
-                    format!(
-                        "item {item} was accepted, and all is over, but it began {begun} times \
-                         and ended {ended} times"
-                    )
-                }),
-                REFUSED if begun > 0 => {
-                    self.breaks(|| format!("item {item} was refused, and ran {begun} times"));
-                }
-                _ => {}
+        for (item, promise) in self.offered().iter().enumerate() {
+            // A call that panicked has answered nothing.
+            if let Some(breach) = promise.breach().filter(|_| promise.is_settled()) {
+                self.broken.note(|| format!("item {item} {breach}"));
             }
-        });
-        self.broken.get().map_or(Ok(()), |broken| Err(broken.clone()))
+        }
+        self.broken.verdict()
     }
 
     /// Whether no accepted item waits for long, with nothing that fails. To be asked again and again, with the
@@ -171,28 +137,20 @@ impl Record {
     /// # Errors
     /// Which item waits, or another promise that was broken.
     pub fn scan(&self, now_ns: u64, last_failure_ns: Option<u64>) -> Result<(), String> {
-        if !self.held.load(SeqCst) {
-            self.each(|item, entry| {
-                if entry.answer.load(SeqCst) != ACCEPTED || entry.begun.load(SeqCst) > 0 {
-                    return;
-                }
-                let since = entry.waits_since_ns.load(SeqCst).checked_sub(1).unwrap_or_else(|| {
-                    entry.waits_since_ns.store(now_ns + 1, SeqCst);
-                    now_ns
+        let held = self.held.load(SeqCst);
+        for (item, promise) in self.offered().iter().enumerate().filter(|_| !held) {
+            let waits_ns = promise.waits_ns(now_ns, last_failure_ns);
+            if waits_ns > BOUND_NS {
+                self.broken.note(|| {
+                    format!(
+                        "item {item} has waited for {} ms since it was accepted and since a \
+                         call last failed",
+                        waits_ns / 1_000_000
+                    )
                 });
-                let waits_ns = now_ns - since.max(last_failure_ns.unwrap_or(0)).min(now_ns);
-                if waits_ns > BOUND_NS {
-                    self.breaks(|| {
-                        format!(
-                            "item {item} has waited for {} ms since it was accepted and since a \
-                             call last failed",
-                            waits_ns / 1_000_000
-                        )
-                    });
-                }
-            });
+            }
         }
-        self.broken.get().map_or(Ok(()), |broken| Err(broken.clone()))
+        self.broken.verdict()
     }
 }
 
@@ -204,7 +162,7 @@ pub(super) struct Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.record.entries[self.item].ended.fetch_add(1, SeqCst);
+        self.record.entries[self.item].end();
     }
 }
 

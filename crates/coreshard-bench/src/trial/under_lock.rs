@@ -7,7 +7,7 @@ use coreshard_platform::{Platform, SleepingLock, user};
 use coreshard_topology::Scope;
 use coreshard_workqueue::{Workqueue, join};
 
-use super::scenario::{Stage, discard};
+use super::stage::{Stage, discard};
 
 /// Parts of the outer loop, and of the inner one.
 const OUTER: usize = 6;
@@ -51,33 +51,31 @@ fn spread<P: Platform>(
     }
 }
 
-impl<P: Platform> Stage<'_, P> {
-    pub(super) fn under_lock(&self) -> Result<(), String> {
-        let runtime = self.runtime(4, |builder| builder)?;
-        let queue = self.queue(&runtime, |builder| builder.scope(Scope::Cache))?;
-        for round in self.rounds() {
-            let (outer, inner) = (PartsAs::ALL[round % 3], PartsAs::ALL[round / 3 % 3]);
-            let lock = SleepingLock::<P, usize>::new(0);
-            let parts = AtomicU32::new(0);
-            let all = || {
-                spread(outer, &queue, 0..OUTER, &|_| {
-                    let mut done = lock.lock();
-                    spread(inner, &queue, 0..INNER, &|_| {
-                        parts.fetch_add(1, SeqCst);
-                        (0..20).for_each(|_| P::spin_hint());
-                        self.record.call();
-                    });
-                    *done += 1;
+pub(super) fn under_lock<P: Platform>(stage: &Stage<'_, P>) -> Result<(), String> {
+    let runtime = stage.runtime(4, |builder| builder)?;
+    let queue = stage.queue(&runtime, |builder| builder.scope(Scope::Cache))?;
+    for round in stage.rounds() {
+        let (outer, inner) = (PartsAs::ALL[round % 3], PartsAs::ALL[round / 3 % 3]);
+        let lock = SleepingLock::<P, usize>::new(0);
+        let parts = AtomicU32::new(0);
+        let all = || {
+            spread(outer, &queue, 0..OUTER, &|_| {
+                let mut done = lock.lock();
+                spread(inner, &queue, 0..INNER, &|_| {
+                    parts.fetch_add(1, SeqCst);
+                    (0..20).for_each(|_| P::spin_hint());
+                    stage.record().call();
                 });
-            };
-            let done = user::call(|| queue.install(all).is_ok());
-            let whole = matches!(done, Ok(true));
-            discard(done);
-            let (done, parts) = (*lock.lock(), parts.load(SeqCst) as usize);
-            if whole && (done, parts) != (OUTER, OUTER * INNER) {
-                return Err(format!("{done} parts of {OUTER} are done, with {parts} inner ones"));
-            }
+                *done += 1;
+            });
+        };
+        let done = user::call(|| queue.install(all).is_ok());
+        let whole = matches!(done, Ok(true));
+        discard(done);
+        let (done, parts) = (*lock.lock(), parts.load(SeqCst) as usize);
+        if whole && (done, parts) != (OUTER, OUTER * INNER) {
+            return Err(format!("{done} parts of {OUTER} are done, with {parts} inner ones"));
         }
-        Ok(())
     }
+    Ok(())
 }

@@ -5,25 +5,19 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use crate::common::{
+    Bar, JsonArgs, JsonOutput, MachineArgs, SeedsArgs, Shared, SimArgs, Site, bad_input,
+    bail_input, few, interrupted, note, output, side_by_side, taken_out, was_interrupted, whole,
+};
 use anyhow::Context;
 use coreshard::Host;
 use coreshard_bench::{
-    BlockBench, BlockJob, HbaBench, LadderBench, hba_over_seeds, parse_job_file,
+    BlockBench, BlockJob, ComparisonBench, HbaBench, hba_over_seeds, parse_job_file,
 };
 use coreshard_report::fio;
-use coreshard_results::{BlockResults, Interrupts};
+use coreshard_results::Interrupts;
 use coreshard_sim::{Machine as Simulated, Profile, Sim};
 use coreshard_topology::input;
-
-use super::progress::Bar;
-use super::queue::Site;
-use super::seeds::{SeedsArgs, side_by_side};
-use super::simulated::{self, Shared, SimArgs};
-use crate::failure::{bad_input, interrupted};
-use crate::machine::{Machine, MachineArgs};
-use crate::number::{few, whole};
-use crate::output;
-use crate::results::{JsonArgs, JsonOutput};
 
 /// Declares the options that are words of a job, with the one place that knows what they mean:
 /// [`BlockJob::set`].
@@ -43,31 +37,13 @@ macro_rules! job_options {
         }
 
         impl JobArgs {
-            /// Sets what was given.
-            fn apply(&self, job: &mut BlockJob) -> anyhow::Result<()> {
-                $(if let Some(value) = &self.$key {
-                    job.set(stringify!($key), value).map_err(|problem| {
-                        bad_input(anyhow::anyhow!("--{}: {problem}", stringify!($key)))
-                    })?;
-                })+
-                $(if let Some(value) = &self.$switch {
-                    job.set(stringify!($switch), value).map_err(|problem| {
-                        bad_input(anyhow::anyhow!("--{}: {problem}", stringify!($switch)))
-                    })?;
-                })+
-                Ok(())
-            }
-
-            /// The words that were given.
-            fn given(&self) -> Vec<&'static str> {
-                let mut given = Vec::new();
-                $(if self.$key.is_some() {
-                    given.push(stringify!($key));
-                })+
-                $(if self.$switch.is_some() {
-                    given.push(stringify!($switch));
-                })+
-                given
+            /// The words that were given, with their values.
+            fn given(&self) -> Vec<(&'static str, &str)> {
+                let all = [
+                    $((stringify!($key), &self.$key),)+
+                    $((stringify!($switch), &self.$switch),)+
+                ];
+                all.into_iter().filter_map(|(word, value)| Some((word, value.as_deref()?))).collect()
             }
         }
     };
@@ -145,8 +121,8 @@ job_options! {
 
 /// The options of `coreshard bench block`.
 #[derive(Debug, clap::Args)]
-#[command(mut_arg("machine", |machine| machine.requires("ladder")))]
-pub(crate) struct Args {
+#[command(mut_arg("machine", |machine| machine.requires("compare")))]
+pub(super) struct BlockArgs {
     /// A job file of fio's; its sections run one after another. Options hold for all of them. Without a job, memory is read
     /// for 2 s: no file or device is touched
     #[arg(value_name = "JOBFILE")]
@@ -159,13 +135,13 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = NonZeroUsize::MIN, value_parser = whole::<NonZeroUsize, 1, 10_000>)]
     repeat: NonZeroUsize,
 
-    /// Climb the ladders of counters and of shared tags instead of running a job; with --machine do the
+    /// Compare layouts of counters and policies of shared tags instead of running a job; with --machine do the
     /// experiment with an adapter, 16 jobs and 64 requests in flight each, on a machine of two nodes (such as
     /// epyc-9754-2s)
-    #[arg(long)]
-    ladder: bool,
+    #[arg(long, alias = "ladder")]
+    compare: bool,
 
-    // With --ladder: the experiment with an adapter, 16 jobs and 64 requests in flight each, on a simulated
+    // With --compare: the experiment with an adapter, 16 jobs and 64 requests in flight each, on a simulated
     // machine of two nodes.
     #[command(flatten)]
     machine: MachineArgs,
@@ -198,7 +174,7 @@ pub(crate) struct Args {
 
     /// As fio's: json writes to standard output where --json names no file, and json+ also tells how
     /// often each latency was seen
-    #[arg(long = "output-format", value_enum, default_value_t, conflicts_with = "ladder")]
+    #[arg(long = "output-format", value_enum, default_value_t, conflicts_with = "compare")]
     output_format: OutputFormat,
 }
 
@@ -223,7 +199,7 @@ const HARMLESS: [(&str, &str); 7] = [
     ("time_based", "1"),
 ];
 
-impl Args {
+impl BlockArgs {
     /// True if no job is given, in a file or by options.
     fn is_without_job(&self) -> bool {
         self.job_file.is_none() && self.job.given().is_empty()
@@ -231,15 +207,7 @@ impl Args {
 
     fn jobs(&self) -> anyhow::Result<Vec<BlockJob>> {
         let mut jobs = match &self.job_file {
-            None => {
-                let mut job = BlockJob::default();
-                if self.is_without_job() {
-                    for (word, value) in HARMLESS {
-                        job.set(word, value).map_err(anyhow::Error::msg)?;
-                    }
-                }
-                vec![job]
-            }
+            None => vec![BlockJob::default()],
             Some(path) => {
                 let text = input::text(path, input::JOBS_BYTES)
                     .with_context(|| format!("the job file {} cannot be read", input::path(path)))
@@ -249,8 +217,12 @@ impl Args {
                     .map_err(bad_input)?
             }
         };
-        jobs.iter_mut().try_for_each(|job| self.job.apply(job))?;
+        let words = if self.is_without_job() { HARMLESS.to_vec() } else { self.job.given() };
         for job in &mut jobs {
+            for (word, value) in &words {
+                job.set(word, value)
+                    .map_err(|problem| bad_input(anyhow::anyhow!("--{word}: {problem}")))?;
+            }
             job.allow_overwrite |= self.allow_overwrite;
             job.allow_mounted_write |= self.allow_mounted_write;
         }
@@ -264,41 +236,32 @@ impl Args {
         }
         self.json.open()
     }
+}
 
-    fn finish(
-        &self,
-        destination: JsonOutput,
-        text: &str,
-        write_json: impl Fn(&mut dyn std::io::Write) -> std::io::Result<()>,
-    ) -> anyhow::Result<()> {
-        let json = || {
-            let mut json = Vec::new();
-            write_json(&mut json)?;
-            Ok(String::from_utf8(json)?)
-        };
-        destination.print(json, || Ok(text.to_owned()))?;
-        if Bar::was_interrupted() {
-            return Err(interrupted("interrupted: the results hold what was measured until then"));
-        }
-        Ok(())
+fn finish(
+    destination: JsonOutput,
+    results: &impl serde::Serialize,
+    text: impl FnOnce() -> String,
+) -> anyhow::Result<()> {
+    destination.print(results, text)?;
+    if was_interrupted() {
+        return Err(interrupted("interrupted: the results hold what was measured until then"));
     }
+    Ok(())
 }
 
 /// Runs the subcommand.
-pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    if args.ladder {
-        return climb(args);
+pub(super) fn run(args: &BlockArgs) -> anyhow::Result<()> {
+    if args.compare {
+        return compare(args);
     }
     let bench = BlockBench { jobs: args.jobs()?, repeat: args.repeat };
-    let site = Site::here(Machine::here()?);
+    let site = Site::here()?;
     let destination = args.destination()?;
-    if let Some(destination) = destination.file() {
-        let inputs = bench.jobs.iter().filter_map(|job| job.filename.as_deref());
-        inputs.chain(args.job_file.as_deref()).try_for_each(|file| destination.is_not(file))?;
-    }
-    let mut bar = Bar::new()?;
-    let mut results = bench.run::<Host>(&site.bench_machine, &mut bar).map_err(classed)?;
-    drop(bar);
+    let inputs = bench.jobs.iter().filter_map(|job| job.filename.as_deref());
+    inputs.chain(args.job_file.as_deref()).try_for_each(|file| destination.is_not(file))?;
+    let results = bench.run::<Host>(&site.bench_machine, &mut Bar::new()?);
+    let mut results = results.map_err(classed)?;
     results.timestamp =
         SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     results.notes.extend(site.notes);
@@ -309,39 +272,34 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
                 .to_owned(),
         );
     }
-    nothing_measured(&results)?;
+    if results.jobs.is_empty() {
+        return Err(interrupted("interrupted before anything was measured"));
+    }
     if args.output_format != OutputFormat::JsonPlus {
         results = results.without_bins();
     }
-    args.finish(destination, &fio::text(&results), |out| fio::write_json(&results, out))
+    finish(destination, &results, || fio::text(&results))
 }
 
-fn climb(args: &Args) -> anyhow::Result<()> {
-    let given = args.job.given();
-    if let Some(word) = given.first() {
-        let problem = format!("--ladder takes no words of a job, but --{word} was given");
-        return Err(bad_input(anyhow::Error::msg(problem)));
+fn compare(args: &BlockArgs) -> anyhow::Result<()> {
+    if let Some((word, _)) = args.job.given().first() {
+        bail_input!("--compare takes no words of a job, but --{word} was given");
     }
     if let Some(machine) = args.machine.simulated()? {
         return simulate(args, &machine);
     }
-    let site = Site::here(Machine::here()?);
+    let site = Site::here()?;
     let destination = args.destination()?;
-    let mut bench = LadderBench::default();
+    let mut bench = ComparisonBench::default();
     if args.repeat > NonZeroUsize::MIN {
         bench.runs = args.repeat;
     }
-    let mut bar = Bar::new()?;
-    let results = bench.run::<Host>(&site.bench_machine, &mut bar).map_err(classed)?;
-    drop(bar);
-    args.finish(destination, &fio::ladder_text(&results, output::columns()), |out| {
-        serde_json::to_writer_pretty(&mut *out, &results)?;
-        out.write_all(b"\n")
-    })
+    let results = bench.run::<Host>(&site.bench_machine, &mut Bar::new()?).map_err(classed)?;
+    finish(destination, &results, || fio::comparison_text(&results, output::columns()))
 }
 
-fn simulate(args: &Args, machine: &Simulated) -> anyhow::Result<()> {
-    let bench_machine = simulated::bench_machine(&args.machine, machine);
+fn simulate(args: &BlockArgs, machine: &Simulated) -> anyhow::Result<()> {
+    let bench_machine = args.machine.bench_machine(machine);
     let destination = args.destination()?;
     let mut bench = HbaBench { seed: args.simulated.seed(), ..HbaBench::published(Sim::compute) };
     if args.repeat > NonZeroUsize::MIN {
@@ -360,16 +318,16 @@ fn simulate(args: &Args, machine: &Simulated) -> anyhow::Result<()> {
         let bench = HbaBench { seed: seeds[at], ..bench.clone() };
         let mut progress = Shared { bar: &bar, simulations: seeds.len() };
         let simulation = args.simulated.simulation(machine).profile(costs).seed(seeds[at]);
-        simulation.run(|| bench.run::<Sim>(&bench_machine, &mut progress)).map(simulated::taken_out)
+        simulation.run(|| bench.run::<Sim>(&bench_machine, &mut progress)).map(taken_out)
     });
     drop(bar);
-    // Of seeds with which each rung had a run, before the benchmark was ended.
+    // Of seeds with which each variant had a run, before the benchmark was ended.
     let (mut all, mut notes) = (Vec::new(), Vec::new());
     for run in runs {
         let run = run?;
         let results = run.value.map_err(classed)?;
         if results.rows.iter().all(|row| !row.runs.iops.is_empty()) {
-            notes.push(simulated::note(costs, &[run.summary]));
+            notes.push(note(costs, &[run.summary]));
             all.push(results);
         }
     }
@@ -386,20 +344,10 @@ fn simulate(args: &Args, machine: &Simulated) -> anyhow::Result<()> {
         "published: of another machine, which is not named, as is not how many devices were shared"
             .to_owned(),
     );
-    args.finish(destination, &fio::hba_text(&results, output::columns()), |out| {
-        serde_json::to_writer_pretty(&mut *out, &results)?;
-        out.write_all(b"\n")
-    })
+    finish(destination, &results, || fio::hba_text(&results, output::columns()))
 }
 
 /// Status 2 for what was asked for, 1 for what happened.
 fn classed(error: coreshard_bench::BenchError) -> anyhow::Error {
     if error.is_bad_input() { bad_input(error) } else { error.into() }
-}
-
-fn nothing_measured(results: &BlockResults) -> anyhow::Result<()> {
-    if results.jobs.is_empty() {
-        return Err(interrupted("interrupted before anything was measured"));
-    }
-    Ok(())
 }

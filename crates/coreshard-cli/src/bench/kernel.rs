@@ -9,17 +9,14 @@ use coreshard_results::KernelResults;
 use coreshard_sim::{Profile, Sim, Simulation};
 use coreshard_topology::ShardSize;
 
-use super::rt::OutputArgs;
-use super::seeds::{DEFAULT_SEEDS, each_with_each_seed, seeds};
-use super::simulated;
-use crate::failure::{bad_input, interrupted};
-use crate::machine::MachineArgs;
-use crate::number::{few, many, seed, whole};
-use crate::output;
+use crate::common::{
+    DEFAULT_SEEDS, MachineArgs, PageArgs, SETTLE, bad_input, bail_input, each_with_each_seed, few,
+    interrupted, many, output, seed, seeds, unless_interrupted, whole,
+};
 
 /// The options of `coreshard bench kernel`.
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(super) struct KernelArgs {
     /// The program: workqueue, cpumask, scsi, cpupri, nfs
     #[arg(value_parser = program)]
     program: KernelProgram,
@@ -57,7 +54,7 @@ pub(super) struct Args {
     machine: MachineArgs,
 
     #[command(flatten)]
-    output: OutputArgs,
+    output: PageArgs,
 }
 
 fn program(name: &str) -> Result<KernelProgram, String> {
@@ -67,7 +64,7 @@ fn program(name: &str) -> Result<KernelProgram, String> {
     })
 }
 
-impl Args {
+impl KernelArgs {
     fn cases(&self) -> anyhow::Result<Vec<KernelCase>> {
         let all = KernelBench::cases(self.program);
         let known = |name: &str, of: fn(&KernelCase) -> &str, what: &str| {
@@ -78,9 +75,7 @@ impl Args {
             names.sort_unstable();
             names.dedup();
             let given = coreshard_topology::input::quoted(name);
-            let problem =
-                format!("{given} is no {what} of {}; there are {}", self.program, names.join(", "));
-            Err(bad_input(anyhow::Error::msg(problem)))
+            bail_input!("{given} is no {what} of {}; there are {}", self.program, names.join(", "))
         };
         self.settings.iter().try_for_each(|it| known(it, |case| &case.setting, "setting"))?;
         if let Some(patch) = &self.patch {
@@ -98,7 +93,7 @@ impl Args {
     }
 }
 
-pub(super) fn run(args: &Args) -> anyhow::Result<()> {
+pub(super) fn run(args: &KernelArgs) -> anyhow::Result<()> {
     let machine = args.machine.simulated()?;
     let machine = machine
         .context("the kernel's algorithms run on simulated machines: give one with --machine")
@@ -110,19 +105,16 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         shard_size: ShardSize::new(args.shard_size),
     };
     let output = args.output.open()?;
-    let place = simulated::bench_machine(&args.machine, &machine);
+    let place = args.machine.bench_machine(&machine);
     let cpus = place.usable.len();
     if let Some(threads) = args.threads.filter(|threads| threads.get() > cpus) {
-        let problem = format!("{threads} threads were asked for; 1 to {cpus} can be used here");
-        return Err(bad_input(anyhow::Error::msg(problem)));
+        bail_input!("{threads} threads were asked for; 1 to {cpus} can be used here");
     }
     let seeds = seeds(args.seed, args.seeds)?;
     let runs = each_with_each_seed(&cases, &seeds, |case, seed| {
-        let simulation = Simulation::new(&machine)
-            .seed(seed)
-            .profile(Profile::InKernel)
-            .settle(simulated::SETTLE);
-        let run = simulated::unless_interrupted(simulation, || bench.run::<Sim>(&place, case))?;
+        let simulation =
+            Simulation::new(&machine).seed(seed).profile(Profile::InKernel).settle(SETTLE);
+        let run = unless_interrupted(simulation, || bench.run::<Sim>(&place, case))?;
         Some(run.map(|run| run.value))
     })?;
     let Some(runs) = runs else { return Err(interrupted("interrupted before all was measured")) };
@@ -145,5 +137,5 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         seeds,
         results: cells(&by_case),
     };
-    output.write(&results, &report::text(&results, output::columns()), || report::page(&results))
+    output.write(&results, report::text(&results, output::columns()), || report::page(&results))
 }

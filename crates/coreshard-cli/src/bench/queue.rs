@@ -1,68 +1,62 @@
 //! `coreshard bench queue`: how each affinity scope, wake-up policy and intake performs.
 
-use std::fmt::Display;
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Mutex;
 
+use crate::common::{
+    Bar, Destination, JsonArgs, JsonOutput, MachineArgs, SeedsArgs, Shared, SimArgs, Site,
+    bad_input, bail_input, few, interrupted, kernel, many, or_all, other_load, output,
+    side_by_side, taken_out, variant, variants, was_interrupted, whole,
+};
 use anyhow::{Context, bail};
-use coreshard::{CpuSet, Host, Intake, Scope, Topology, Wake};
-use coreshard_bench::{BenchMachine, QueueBench, over_seeds, with_curves};
+use coreshard::{Host, Intake, Scope, Wake};
+use coreshard_bench::{QueueBench, over_seeds, with_curves};
 use coreshard_report::{csv, html, table};
 use coreshard_results::QueueResults;
 use coreshard_sim::{Machine as Simulated, Sim};
-use coreshard_topology::{ShardSize, Usable, input};
-
-use super::progress::Bar;
-use super::seeds::{SeedsArgs, side_by_side};
-use super::simulated::{self, Shared, SimArgs};
-use crate::failure::{bad_input, interrupted};
-use crate::machine::{Machine, MachineArgs};
-use crate::number::{many, whole};
-use crate::output;
-use crate::results::{self, Destination, JsonArgs, JsonOutput};
+use coreshard_topology::ShardSize;
 
 /// Where the page goes if nothing was said of where results go.
 const DEFAULT_PAGE: &str = "./coreshard-bench.html";
 
-/// Items of a producer and runs, where nothing else is asked for. Virtual time has no noise to
-/// average out, and a simulated item takes about ten times a real one.
-const SIMULATED_ITEMS: u64 = 300;
-const SIMULATED_RUNS: NonZeroUsize = NonZeroUsize::MIN;
+/// Items of a simulated producer, where nothing else is asked for: one takes about ten times a real one. One run is enough, as
+/// virtual time has no noise to average out.
+const SIMULATED_ITEMS: NonZeroU64 = NonZeroU64::new(300).expect("it is not 0");
 
 /// The options of `coreshard bench queue`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
+pub(super) struct QueueArgs {
     /// Producers, each pinned to a CPU; more than CPUs share them [default: one for each CPU; with a
     /// virtual machine one for each virtual CPU, but at most 4 for each real one]
-    #[arg(long, value_name = "N", value_parser = whole::<u64, 1, 65_536>)]
-    threads: Option<u64>,
+    #[arg(long, value_name = "N", value_parser = few)]
+    threads: Option<NonZeroUsize>,
 
     /// Items that each producer queues in a run [default: 6000, in a flood 200000, less where
     /// producers outnumber CPUs; simulated 300]
-    #[arg(long, value_name = "N", value_parser = many::<u64>)]
-    items: Option<u64>,
+    #[arg(long, value_name = "N", value_parser = many::<NonZeroU64>)]
+    items: Option<NonZeroU64>,
 
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = rung::<Scope>,
-          help = rungs("Affinity scopes", &Scope::ALL))]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = variant::<Scope>,
+          help = variants("Affinity scopes", &Scope::ALL))]
     scopes: Vec<Scope>,
 
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = rung::<Wake>,
-          help = rungs("Wake-up policies", &Wake::ALL))]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = variant::<Wake>,
+          help = variants("Wake-up policies", &Wake::ALL))]
     wake: Vec<Wake>,
 
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = rung::<Intake>,
-          help = rungs("Intakes", &Intake::ALL))]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = variant::<Intake>,
+          help = variants("Intakes", &Intake::ALL))]
     intake: Vec<Intake>,
 
     /// Runs of each combination, interleaved [default: 7, simulated 1 with each seed]
-    #[arg(long, value_name = "N", value_parser = whole::<u64, 1, 10_000>)]
-    runs: Option<u64>,
+    #[arg(long, value_name = "N", value_parser = whole::<NonZeroUsize, 1, 10_000>)]
+    runs: Option<NonZeroUsize>,
 
     /// Flood: producers do not wait for each item, but keep at most N of theirs in flight
-    #[arg(long, value_name = "N", value_parser = many::<u64>)]
-    outstanding: Option<u64>,
+    #[arg(long, value_name = "N", value_parser = many::<NonZeroU64>)]
+    outstanding: Option<NonZeroU64>,
 
     /// Measure on 1, 2, 4 … CPUs, a producer on each, and fit the universal scalability law: a list of
     /// numbers, or auto (the powers of two, and all); on the first CPUs of the machine
@@ -128,48 +122,23 @@ impl CpuCounts {
     }
 }
 
-/// One word of a list of rungs.
-pub(crate) fn rung<R: FromStr<Err: ToString>>(word: &str) -> Result<R, String> {
-    word.trim().parse().map_err(|error: R::Err| error.to_string())
-}
-
-/// What is told of an option that takes a list of rungs.
-fn rungs<R: Display>(what: &str, all: &[R]) -> String {
-    let names: Vec<_> = all.iter().map(ToString::to_string).collect();
-    format!("{what}: {} [default: all]", names.join(", "))
-}
-
-/// The rungs that were listed, or all of them.
-pub(crate) fn or_all<R: Copy>(listed: &[R], all: &[R]) -> Vec<R> {
-    if listed.is_empty() { all.to_vec() } else { listed.to_vec() }
-}
-
-impl Args {
+impl QueueArgs {
     fn bench(&self) -> QueueBench {
-        let bench = self.bench_here();
-        if !self.simulated.sim {
-            return bench;
-        }
-        QueueBench {
-            items_per_thread: bench.items_per_thread.or(NonZeroU64::new(SIMULATED_ITEMS)),
-            runs: self.runs.map_or(SIMULATED_RUNS, |_| bench.runs),
-            seed: self.simulated.seed(),
-            ..bench
-        }
-    }
-
-    fn bench_here(&self) -> QueueBench {
-        let to_usize = |number| usize::try_from(number).ok().and_then(NonZeroUsize::new);
         let defaults = QueueBench::default();
+        let (items, runs) = match self.simulated.sim {
+            true => (Some(SIMULATED_ITEMS), NonZeroUsize::MIN),
+            false => (None, defaults.runs),
+        };
         QueueBench {
             scopes: or_all(&self.scopes, &Scope::ALL),
             wakes: or_all(&self.wake, &Wake::ALL),
             intakes: or_all(&self.intake, &Intake::ALL),
-            threads: self.threads.and_then(to_usize),
-            items_per_thread: self.items.and_then(NonZeroU64::new),
-            runs: self.runs.and_then(to_usize).unwrap_or(defaults.runs),
-            outstanding: self.outstanding.and_then(NonZeroU64::new),
+            threads: self.threads,
+            items_per_thread: self.items.or(items),
+            runs: self.runs.unwrap_or(runs),
+            outstanding: self.outstanding,
             shard_size: ShardSize::new(self.shard_size),
+            seed: self.simulated.seed(),
             ..defaults
         }
     }
@@ -183,108 +152,28 @@ struct Destinations {
 }
 
 impl Destinations {
-    fn open(args: &Args) -> anyhow::Result<Self> {
+    fn open(args: &QueueArgs) -> anyhow::Result<Self> {
         let (csv, mut html) = (args.csv.as_deref(), args.html.as_deref());
         if !args.json.is_given() && csv.is_none() && html.is_none() {
             html = Some(Path::new(DEFAULT_PAGE));
         }
-        let [json, csv, html] = Destination::open_all([args.json.file(), csv, html])?;
-        Ok(Self { json: args.json.output(json), csv, html })
+        let (json, [csv, html]) = args.json.open_beside([csv, html])?;
+        Ok(Self { json, csv, html })
     }
 
     fn write(self, results: &QueueResults) -> anyhow::Result<()> {
-        let table = || Ok(table::queue(results, output::columns()));
-        self.json.print(|| results::pretty(results), table)?;
+        self.json.print(results, || table::queue(results, output::columns()))?;
         if let Some(file) = self.csv {
-            let path = file.path().to_owned();
-            file.write(|out| csv::write_queue(results, out))?;
-            output::written(&path);
+            let mut text = Vec::new();
+            csv::write_queue(results, &mut text)?;
+            file.report(&String::from_utf8(text)?)?;
         }
-        if let Some(file) = self.html {
-            let path = file.path().to_owned();
-            file.write(|out| out.write_all(html::queue_page(results).as_bytes()))?;
-            output::written(&path);
-        }
-        Ok(())
+        self.html.map_or(Ok(()), |file| file.report(&html::queue_page(results)))
     }
-}
-
-/// What the benchmark stands on, and what to say of it.
-pub(super) struct Site {
-    pub(super) bench_machine: BenchMachine,
-    cpu_model: Option<String>,
-    pub(super) notes: Vec<String>,
-}
-
-impl Site {
-    pub(super) fn new(args: &MachineArgs) -> anyhow::Result<Self> {
-        let machine = args.read()?;
-        if args.name().is_none() {
-            return Ok(Self::here(machine));
-        }
-        let this = Topology::host()?;
-        let usable = Usable::host(&this)?;
-        let Machine { topology, .. } = machine;
-        Ok(Self {
-            bench_machine: BenchMachine {
-                cpu_quota: usable.quota_cpus(),
-                laid_over: Some(usable.cpus().clone()),
-                ..BenchMachine::whole(topology.name().to_owned(), "host", topology)
-            },
-            cpu_model: this.model().map(str::to_owned),
-            notes: limits(&usable).into_iter().collect(),
-        })
-    }
-
-    pub(super) fn here(machine: Machine) -> Self {
-        let Machine { topology, usable, .. } = machine;
-        let cpu_model = topology.model().map(str::to_owned);
-        let name = cpu_model.as_deref().unwrap_or_else(|| topology.name());
-        let cpus = topology.online().len();
-        let name = format!("{name}, {cpus} CPU{}", if cpus == 1 { "" } else { "s" });
-        let mut notes = topology.notes().to_vec();
-        notes.extend(usable.as_ref().and_then(limits));
-        Self {
-            bench_machine: BenchMachine {
-                cpu_quota: usable.as_ref().and_then(Usable::quota_cpus),
-                ..BenchMachine::whole(name, "host", topology)
-            },
-            cpu_model,
-            notes,
-        }
-    }
-}
-
-/// Which CPUs may be used, where that is not all.
-fn limits(usable: &Usable) -> Option<String> {
-    let (cpus, online): (&CpuSet, &CpuSet) = (usable.cpus(), usable.online());
-    (cpus != online).then(|| {
-        format!(
-            "affinity and cpusets leave CPUs {cpus} of {online} to this process; no other is used"
-        )
-    })
-}
-
-/// What else ran before the benchmark began, where that is more than a little: it is in the figures.
-pub(crate) fn other_load(cpus: usize) -> Option<String> {
-    let text = input::text(Path::new("/proc/loadavg"), input::NUMBER_BYTES).ok()?;
-    let load: f64 = text.split_whitespace().next()?.parse().ok()?;
-    (load > 0.25 * cpus as f64).then(|| {
-        format!(
-            "the machine was not at rest: its load was {load} over the minute before; the ranges \
-             show what that does"
-        )
-    })
-}
-
-/// The kernel's name and release.
-pub(crate) fn kernel() -> Option<String> {
-    let release = input::text(Path::new("/proc/sys/kernel/osrelease"), input::NUMBER_BYTES).ok()?;
-    Some(format!("Linux {}", input::plain(&release)))
 }
 
 /// Runs the subcommand.
-pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+pub(super) fn run(args: &QueueArgs) -> anyhow::Result<()> {
     let bench = args.bench();
     if args.simulated.sim
         && let Some(machine) = args.machine.simulated()?
@@ -293,7 +182,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     }
     let given = args.simulated.given().or(args.seeds.given());
     if let Some(option) = given {
-        return Err(bad_input(anyhow::anyhow!("{option} needs --sim")));
+        bail_input!("{option} needs --sim");
     }
     let Site { bench_machine, cpu_model, notes } = Site::new(&args.machine)?;
     // Before there are files: from here on an interrupt leaves none behind.
@@ -303,9 +192,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let mut results = match &args.cpus {
         None => bench.run::<Host>(&bench_machine, &mut bar)?,
         Some(_) if bench_machine.laid_over.is_some() => {
-            let problem = "--cpus needs the machine itself, or --sim: a virtual topology has no CPUs of \
-                           its own to scale over";
-            return Err(bad_input(anyhow::Error::msg(problem)));
+            bail_input!(
+                "--cpus needs the machine itself, or --sim: a virtual topology has no CPUs of its own to scale over"
+            );
         }
         Some(counts) => {
             let counts = counts.of(bench_machine.usable.len());
@@ -320,10 +209,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 /// Each combination on a machine of its own, so that it makes the same figures beside others as alone.
-fn run_simulated(args: &Args, machine: &Simulated, bench: &QueueBench) -> anyhow::Result<()> {
+fn run_simulated(args: &QueueArgs, machine: &Simulated, bench: &QueueBench) -> anyhow::Result<()> {
     let bar = Bar::new()?;
     let destinations = Destinations::open(args)?;
-    let place = simulated::bench_machine(&args.machine, machine);
+    let place = args.machine.bench_machine(machine);
     // One, or one for each number of CPUs.
     let benches = match &args.cpus {
         None => vec![(bench.clone(), place)],
@@ -343,7 +232,7 @@ fn run_simulated(args: &Args, machine: &Simulated, bench: &QueueBench) -> anyhow
         let (seed, (part, place)) = (seeds[at / parts.len()], &parts[at % parts.len()]);
         let mut progress = Shared { bar: &bar, simulations };
         let simulation = args.simulated.simulation(machine).seed(seed);
-        simulation.run(|| part.run::<Sim>(place, &mut progress)).map(simulated::taken_out)
+        simulation.run(|| part.run::<Sim>(place, &mut progress)).map(taken_out)
     });
     drop(bar);
     let mut runs = runs.into_iter();
@@ -375,13 +264,13 @@ fn run_simulated(args: &Args, machine: &Simulated, bench: &QueueBench) -> anyhow
 
 fn finish(destinations: Destinations, results: &QueueResults) -> anyhow::Result<()> {
     if results.results.is_empty() {
-        if Bar::was_interrupted() {
+        if was_interrupted() {
             return Err(interrupted("interrupted before anything was measured"));
         }
         bail!("nothing was measured");
     }
     destinations.write(results)?;
-    if Bar::was_interrupted() {
+    if was_interrupted() {
         return Err(interrupted("interrupted: the results hold what was measured until then"));
     }
     Ok(())

@@ -1,6 +1,5 @@
 //! A machine's file, with the source of each number.
 
-use std::fmt::Write as _;
 use std::path::Path;
 
 use coreshard::Topology;
@@ -8,7 +7,7 @@ use coreshard_results::{Calibration, Figure, Variation};
 use coreshard_topology::input;
 
 use super::arbitration::Arbitration;
-use crate::bench::kernel;
+use crate::common::kernel;
 
 /// A rest after which a CPU is in its deepest idle state: those that were measured lie on both sides.
 const DEEP_AFTER_NS: f64 = 1e6;
@@ -25,6 +24,129 @@ pub(super) struct Compute {
     pub(super) ns: f64,
 }
 
+/// The text of a file that grows cost by cost.
+struct Text(String);
+
+impl Text {
+    fn line(&mut self, key: &str, value: &str) {
+        self.0 += &format!("{key} = {value}\n");
+    }
+
+    /// A cost with its source.
+    fn cost(&mut self, key: &str, ns: f64, source: &str) {
+        self.0 += &format!("\n[costs.{key}]\n");
+        self.line("ns", &number(ns));
+        self.line("source", &quoted(source));
+    }
+
+    /// A cost that follows from a figure.
+    fn measured(&mut self, key: &str, ns: f64, figure: Figure, what: &str) {
+        self.cost(key, ns, &source(figure, what));
+    }
+
+    fn memory(&mut self, topology: &Topology, measured: &Calibration, compute: Option<Compute>) {
+        let (cycle_ns, cycle_source) = cycle(measured);
+        self.cost("cycle", cycle_ns, &cycle_source);
+        let load = measured.load.median_ns.max(0.01);
+        self.measured("l1_hit", load, measured.load, "loads that depend on one another");
+        let atomic = measured.atomic.median_ns.max(load);
+        self.measured("atomic", atomic, measured.atomic, "fetch-and-add on an own line");
+        if let Some(Compute { item, simulated_item_ns, accesses, ns }) = compute {
+            let what = format!(
+                "items that queue the next one, on one CPU, less the {simulated_item_ns:.1} ns of their \
+                 {accesses:.1} accesses, divided by these"
+            );
+            self.measured("compute", ns, item, &what);
+        }
+        let assumed = "assumed: what is left of a contended add's service time beyond the transfer, ~3 ns \
+                       on machines where both were published";
+        self.cost("shared_read", 3.0, assumed);
+        let memory_ns = measured.memory.median_ns;
+        self.measured("memory_local", memory_ns, measured.memory, "a random walk through 128 MiB");
+        if topology.nodes() > 1 {
+            let assumed = "assumed: about twice memory_local, as published for two-socket servers";
+            self.cost("memory_remote", 2.0 * memory_ns, assumed);
+        }
+    }
+
+    fn calls(&mut self, measured: &Calibration) {
+        let costs = measured.costs();
+        let (hint, clock) = (measured.spin_hint, measured.clock_read);
+        self.measured("spin_hint", hint.median_ns, hint, "turns of spinning, less a load");
+        self.measured("clock_read", clock.median_ns, clock, "clock readings");
+        let nobody = measured.wake_nobody;
+        self.measured("syscall", costs.syscall_ns, nobody, "futex wake-ups of nobody");
+        let what = "futex waits that are refused, less a system call";
+        self.measured("futex", costs.futex_ns, measured.wait_refused, what);
+        let what = "futex wake-ups on one CPU, less a refused wait";
+        self.measured("wake", costs.wake_ns, measured.wake_here, what);
+        if let Some(busy) = measured.wake_busy {
+            let what = "futex wake-ups of another CPU that is busy, less those on one CPU; no more than of one that rests";
+            self.measured("wake_remote", costs.wake_remote_ns, busy, what);
+        }
+        let there = measured.wake_there.unwrap_or(measured.wake_here);
+        let what = "futex wake-ups of another CPU that rests, less those of a busy one";
+        self.measured("ipi_send", costs.ipi_send_ns, there, what);
+        self.cost("ipi_latency", 0.0, "measured together with the exit from idle states");
+        let what = "yields of two threads to each other, less a system call";
+        self.measured("context_switch", costs.context_switch_ns, measured.context_switch, what);
+        if let Some(timer) = measured.timer {
+            let what = "waits with a timeout, less those without";
+            self.measured("timer", costs.timer_ns, timer, what);
+        }
+        let what = "starts of threads, less a wake-up";
+        self.measured("thread_create", costs.thread_create_ns, measured.spawn, what);
+        match measured.slice {
+            Some(slice) => {
+                let what =
+                    "turns of two threads that compute on one CPU, as the other one misses it";
+                self.measured("slice", slice.median_ns, slice, what);
+            }
+            None => self.cost("slice", 3e6, "assumed: no thread waited for another one's CPU"),
+        }
+    }
+
+    fn latencies(&mut self, measured: &Calibration) {
+        self.0 += "\n[costs.latency_matrix]\nns = [\n";
+        for row in &measured.latency {
+            let each = row.iter().map(|cell| number(cell.map_or(0.0, |it| it.median_ns.max(0.1))));
+            self.0 += &format!("    [{}],\n", each.collect::<Vec<_>>().join(", "));
+        }
+        let source = "measured: compare-exchange ping-pong, half a round trip, median";
+        self.0 += &format!("]\nsource = {}\n", quoted(source));
+    }
+
+    /// A state of a CPU that rests.
+    fn idle(&mut self, after_ns: f64, exit_ns: f64, figure: Option<Figure>, rest: &str) {
+        let what = || {
+            format!("until a thread runs that was woken after {rest}, less the call and the switch")
+        };
+        let source = match figure {
+            Some(figure) => source(figure, &what()),
+            None => "there is one CPU, which nobody wakes from outside".to_owned(),
+        };
+        self.0 += "\n[[costs.idle]]\n";
+        self.line("after_ns", &format!("{after_ns:.0}"));
+        self.line("exit_ns", &number(exit_ns));
+        self.line("source", &quoted(&source));
+    }
+
+    fn idle_states(&mut self, measured: &Calibration) {
+        let costs = measured.costs();
+        let brief_ends_ns = measured.brief_rest_ends_ns();
+        let mut short_rest = "0.2 ms of rest";
+        if brief_ends_ns.is_some() {
+            let brief = measured.woken_after_brief_rest;
+            self.idle(0.0, costs.brief_idle_exit_ns, brief, "20 µs of rest");
+            short_rest =
+                "0.2 ms of rest; rests of 20, 40, 80, 160 and 200 µs show where this state begins";
+        }
+        let (short, long) = (measured.woken_after_short_rest, measured.woken_after_long_rest);
+        self.idle(brief_ends_ns.unwrap_or(0.0), costs.idle_exit_ns, short, short_rest);
+        self.idle(DEEP_AFTER_NS, costs.deep_idle_exit_ns, long, "5 ms of rest");
+    }
+}
+
 /// The file's text.
 pub(super) fn write(
     topology: &Topology,
@@ -32,140 +154,34 @@ pub(super) fn write(
     measured: &Calibration,
     compute: Option<Compute>,
     arbitration: Option<&Arbitration>,
-) -> anyhow::Result<String> {
+) -> String {
     let model = topology.model().unwrap_or_else(|| topology.name());
-    let mut text = String::new();
     let place = format!("{model}, {}", kernel().unwrap_or_else(|| "Linux".to_owned()));
-    writeln!(text, "title = {}", quoted(&place))?;
-    writeln!(text, "synthetic = {}", quoted(synthetic))?;
-    writeln!(text, "source = [\"coreshard calibrate, on the machine itself\"]")?;
-    writeln!(text, "\n[costs]\nline_bytes = 64")?;
-    let mut cost = |key: &str, ns: f64, source: &str| {
-        writeln!(text, "\n[costs.{key}]\nns = {}\nsource = {}", number(ns), quoted(source))
-    };
-    let of = |figure: Figure, what: &str| {
-        let Figure { min_ns, max_ns, samples, .. } = figure;
-        format!("measured: {what}; median of {samples}, {min_ns:.1} to {max_ns:.1} ns")
-    };
-    let costs = measured.costs();
-    let (cycle_ns, cycle_source) = cycle(measured);
-    cost("cycle", cycle_ns, &cycle_source)?;
-    let load = measured.load.median_ns.max(0.01);
-    cost("l1_hit", load, &of(measured.load, "loads that depend on one another"))?;
-    let atomic = measured.atomic.median_ns.max(load);
-    cost("atomic", atomic, &of(measured.atomic, "fetch-and-add on an own line"))?;
-    if let Some(Compute { item, simulated_item_ns, accesses, ns }) = compute {
-        let what = format!(
-            "items that queue the next one, on one CPU, less the {simulated_item_ns:.1} ns of their \
-             {accesses:.1} accesses, divided by these"
-        );
-        cost("compute", ns, &of(item, &what))?;
-    }
-    let assumed = "assumed: what is left of a contended add's service time beyond the transfer, ~3 ns \
-                   on machines where both were published";
-    cost("shared_read", 3.0, assumed)?;
-    let memory = measured.memory;
-    cost("memory_local", memory.median_ns, &of(memory, "a random walk through 128 MiB"))?;
-    if topology.nodes() > 1 {
-        let assumed = "assumed: about twice memory_local, as published for two-socket servers";
-        cost("memory_remote", 2.0 * memory.median_ns, assumed)?;
-    }
-    cost(
-        "spin_hint",
-        measured.spin_hint.median_ns,
-        &of(measured.spin_hint, "turns of spinning, less a load"),
-    )?;
-    cost("clock_read", measured.clock_read.median_ns, &of(measured.clock_read, "clock readings"))?;
-    cost("syscall", costs.syscall_ns, &of(measured.wake_nobody, "futex wake-ups of nobody"))?;
-    let refused = of(measured.wait_refused, "futex waits that are refused, less a system call");
-    cost("futex", costs.futex_ns, &refused)?;
-    let here = of(measured.wake_here, "futex wake-ups on one CPU, less a refused wait");
-    cost("wake", costs.wake_ns, &here)?;
-    if let Some(busy) = measured.wake_busy {
-        let source = of(
-            busy,
-            "futex wake-ups of another CPU that is busy, less those on one CPU; no more than of one that rests",
-        );
-        cost("wake_remote", costs.wake_remote_ns, &source)?;
-    }
-    let there = measured.wake_there.unwrap_or(measured.wake_here);
-    let source = of(there, "futex wake-ups of another CPU that rests, less those of a busy one");
-    cost("ipi_send", costs.ipi_send_ns, &source)?;
-    cost("ipi_latency", 0.0, "measured together with the exit from idle states")?;
-    let switch =
-        of(measured.context_switch, "yields of two threads to each other, less a system call");
-    cost("context_switch", costs.context_switch_ns, &switch)?;
-    if let Some(timer) = measured.timer {
-        let source = of(timer, "waits with a timeout, less those without");
-        cost("timer", costs.timer_ns, &source)?;
-    }
-    let spawn = of(measured.spawn, "starts of threads, less a wake-up");
-    cost("thread_create", costs.thread_create_ns, &spawn)?;
-    match measured.slice {
-        Some(slice) => {
-            let what = "turns of two threads that compute on one CPU, as the other one misses it";
-            cost("slice", slice.median_ns, &of(slice, what))?;
-        }
-        None => cost("slice", 3e6, "assumed: no thread waited for another one's CPU")?,
-    }
-    let rows: Vec<String> = measured
-        .latency
-        .iter()
-        .map(|row| {
-            let cells = row.iter().map(|cell| number(cell.map_or(0.0, |it| it.median_ns.max(0.1))));
-            format!("    [{}],\n", cells.collect::<Vec<_>>().join(", "))
-        })
-        .collect();
-    writeln!(
-        text,
-        "\n[costs.latency_matrix]\nns = [\n{}]\nsource = \"measured: compare-exchange ping-pong, half a \
-         round trip, median\"",
-        rows.concat()
-    )?;
-    let mut idle = |after_ns: f64, exit_ns: f64, figure: Option<Figure>, rest: &str| {
-        let source = figure.map_or_else(
-            || "there is one CPU, which nobody wakes from outside".to_owned(),
-            |figure| {
-                of(
-                    figure,
-                    &format!(
-                        "until a thread runs that was woken after {rest}, less the \
-                                          call and the switch"
-                    ),
-                )
-            },
-        );
-        writeln!(
-            text,
-            "\n[[costs.idle]]\nafter_ns = {after_ns:.0}\nexit_ns = {}\nsource = {}",
-            number(exit_ns),
-            quoted(&source)
-        )
-    };
-    let (brief, short) = (measured.woken_after_brief_rest, measured.woken_after_short_rest);
-    let brief_ends_ns = measured.brief_rest_ends_ns();
-    if brief_ends_ns.is_some() {
-        idle(0.0, costs.brief_idle_exit_ns, brief, "20 µs of rest")?;
-    }
-    let short_rest = match brief_ends_ns {
-        None => "0.2 ms of rest",
-        Some(_) => {
-            "0.2 ms of rest; rests of 20, 40, 80, 160 and 200 µs show where this state begins"
-        }
-    };
-    idle(brief_ends_ns.unwrap_or(0.0), costs.idle_exit_ns, short, short_rest)?;
-    let long = measured.woken_after_long_rest;
-    idle(DEEP_AFTER_NS, costs.deep_idle_exit_ns, long, "5 ms of rest")?;
+    let mut text = Text(String::new());
+    text.line("title", &quoted(&place));
+    text.line("synthetic", &quoted(synthetic));
+    text.line("source", "[\"coreshard calibrate, on the machine itself\"]");
+    text.0 += "\n[costs]\nline_bytes = 64\n";
+    text.memory(topology, measured, compute);
+    text.calls(measured);
+    text.latencies(measured);
+    text.idle_states(measured);
+    let Text(mut text) = text;
     if let Some(arbitration) = arbitration {
-        text.push_str(&arbitration.text());
+        text += &arbitration.text();
     }
     // What is simulated while numbers are chosen is the same each time.
     if let Some(variation) = &measured.variation
         && compute.is_some()
     {
-        text.push_str(&varying(variation));
+        text += &varying(variation);
     }
-    Ok(text)
+    text
+}
+
+fn source(figure: Figure, what: &str) -> String {
+    let Figure { min_ns, max_ns, samples, .. } = figure;
+    format!("measured: {what}; median of {samples}, {min_ns:.1} to {max_ns:.1} ns")
 }
 
 /// By how much costs vary.

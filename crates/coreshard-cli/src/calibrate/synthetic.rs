@@ -1,10 +1,9 @@
 //! A machine as a synthetic string.
 
+use crate::common::bail_input;
 use anyhow::bail;
 use coreshard::Topology;
 use coreshard_topology::Cpu;
-
-use crate::failure::bad_input;
 
 /// The string that describes `topology`.
 ///
@@ -13,13 +12,13 @@ use crate::failure::bad_input;
 pub(super) fn describe(topology: &Topology) -> anyhow::Result<String> {
     let text = levels(topology);
     let Some(text) = text.filter(|text| is_same(topology, text)) else {
-        return Err(bad_input(anyhow::anyhow!(
+        bail_input!(
             "this machine ({}, CPUs {}) is not regular: its packages, nodes, caches or cores differ \
              in size, and a machine's file describes them by one number each; taskset to a regular \
              part of it, and calibrate that",
             topology.name(),
             topology.online(),
-        )));
+        );
     };
     Ok(text)
 }

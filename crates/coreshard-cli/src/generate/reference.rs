@@ -4,8 +4,6 @@ use std::fmt::Write as _;
 
 use clap::{Arg, Command};
 
-use super::shown::shown;
-
 const HEAD: &str = "\
 # Commands
 
@@ -95,4 +93,9 @@ fn help(argument: &Arg) -> String {
 /// Markdown takes these for something else.
 fn escaped(text: &str) -> String {
     text.replace('|', "\\|").replace('<', "&lt;").replace('[', "\\[")
+}
+
+/// The commands below this one that people see.
+pub(super) fn shown(command: &Command) -> impl Iterator<Item = &Command> {
+    command.get_subcommands().filter(|inner| !inner.is_hide_set() && inner.get_name() != "help")
 }

@@ -12,12 +12,8 @@ use coreshard_trace::{
     propose_layouts,
 };
 
-use crate::failure::bad_input;
-use crate::machine::MachineArgs;
-use crate::number::few;
-use crate::output;
+use crate::common::{JsonArgs, MachineArgs, bad_input, bail_input, few, output};
 use crate::replay::PlacementArgs;
-use crate::results::{self, JsonArgs};
 
 /// Of a file with BTF; the kernel's has 6 MB, and one of all modules some 30.
 const MOST_BTF_BYTES: u64 = 1 << 30;
@@ -106,7 +102,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
             let found = types.named(of);
             if found.is_empty() {
                 let (of, name) = (input::quoted(of), input::quoted(&name));
-                return Err(bad_input(anyhow!("no type {of} in {name}{}", alike(&types, args))));
+                bail_input!("no type {of} in {name}{}", alike(&types, args));
             }
             found
         }
@@ -114,7 +110,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         None => return lists(args, &types, &name),
     };
     if args.format == LayoutFormat::Svg && of.is_none() {
-        return Err(bad_input(anyhow!("a drawing is of one type: name it")));
+        bail_input!("a drawing is of one type: name it");
     }
     let layouts: Vec<_> =
         layouts.into_iter().filter_map(|id| Layout::of(&types, id, args.line_bytes)).collect();
@@ -122,12 +118,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         LayoutFormat::Table => layouts.iter().map(table::layout).collect::<Vec<_>>().join("\n"),
         LayoutFormat::Svg => svg::layouts(&layouts),
     };
-    args.json.open()?.print(|| results::pretty(&layouts), || Ok(text()))
+    args.json.open()?.print(&layouts, text)
 }
 
 /// Proposals for the types of a recording.
 fn propose(args: &Args, file: &Path) -> anyhow::Result<()> {
-    let machine = args.machine.simulated()?.context("no machine was given")?;
+    let machine = args.machine.must_be_simulated()?;
     let output = args.json.open()?;
     let recording = crate::replay::open(file)?;
     let mut options = args.placement.options_on(&machine, args.most.get())?;
@@ -136,9 +132,9 @@ fn propose(args: &Args, file: &Path) -> anyhow::Result<()> {
     if args.latent {
         let latent = latent_sharing(&recording, &machine, &options).map_err(wrong)?;
         if args.format == LayoutFormat::Svg {
-            return Err(bad_input(anyhow!("latent sharing is shown as a table or as JSON")));
+            bail_input!("latent sharing is shown as a table or as JSON");
         }
-        return output.print(|| results::pretty(&latent), || Ok(table::latent(&latent)));
+        return output.print(&latent, || table::latent(&latent));
     }
     let proposals = propose_layouts(&recording, &machine, &options).map_err(wrong)?;
     let has = |name: &String| {
@@ -147,17 +143,17 @@ fn propose(args: &Args, file: &Path) -> anyhow::Result<()> {
     if let Some(unknown) = args.pinned.iter().find(|name| !has(name)) {
         let all: Vec<_> =
             proposals.iter().flat_map(|of| &of.fields).map(|field| &*field.name).collect();
-        return Err(bad_input(anyhow!(
+        bail_input!(
             "no type that threads fight for has a field {}; there are: {}",
             input::quoted(unknown),
             input::plain(&all.join(", "))
-        )));
+        );
     }
     let text = || match args.format {
         LayoutFormat::Table => table::proposals(&proposals),
         LayoutFormat::Svg => svg::proposals(&proposals),
     };
-    output.print(|| results::pretty(&proposals), || Ok(text()))
+    output.print(&proposals, text)
 }
 
 /// Why a type may not be found.
@@ -176,7 +172,7 @@ fn alike(types: &TypeTable, args: &Args) -> String {
 fn read(args: &Args) -> anyhow::Result<(TypeTable, String, Option<&str>)> {
     if let Some(path) = &args.btf {
         if args.of.is_some() {
-            return Err(bad_input(anyhow!("with --btf there is no BINARY; give TYPE alone")));
+            bail_input!("with --btf there is no BINARY; give TYPE alone");
         }
         let bytes = input::bytes(path, MOST_BTF_BYTES).map_err(bad_input)?;
         let types = TypeTable::from_btf(&bytes)
@@ -199,7 +195,7 @@ fn read(args: &Args) -> anyhow::Result<(TypeTable, String, Option<&str>)> {
     let types = opened.types().with_context(wrong).map_err(bad_input)?;
     if let Some(why) = types.missing_note() {
         if types.is_empty() {
-            return Err(bad_input(anyhow!("{}: {why}", wrong())));
+            bail_input!("{}: {why}", wrong());
         }
         output::warn(&format!("note: {}: {why}", wrong()));
     }
@@ -209,8 +205,7 @@ fn read(args: &Args) -> anyhow::Result<(TypeTable, String, Option<&str>)> {
 fn lists(args: &Args, types: &TypeTable, name: &str) -> anyhow::Result<()> {
     let wasted = most_wasteful(types, args.line_bytes, args.most.get());
     let mixed = most_mixed(types, args.line_bytes, args.most.get());
-    let both =
-        || results::pretty(&serde_json::json!({ "most_wasteful": wasted, "most_mixed": mixed }));
-    let table = || Ok(table::lists(name, types.records().count(), &wasted, &mixed));
-    args.json.open()?.print(both, table)
+    let both = serde_json::json!({ "most_wasteful": wasted, "most_mixed": mixed });
+    let records = types.records().count();
+    args.json.open()?.print(&both, || table::lists(name, records, &wasted, &mixed))
 }

@@ -8,8 +8,7 @@ use coreshard_topology::input;
 use coreshard_trace::ProgramFile;
 
 use super::library::{self, Library};
-use crate::failure::bad_input;
-use crate::output;
+use crate::common::{bad_input, bail_input, output};
 
 /// What sees a program's accesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -125,10 +124,10 @@ fn plugin_for(emulator: &str) -> anyhow::Result<&'static Library> {
     })?;
     let help = Command::new(emulator).arg("--help").output().map(|help| help.stdout);
     if !String::from_utf8_lossy(&help.unwrap_or_default()).contains("-plugin") {
-        return Err(bad_input(anyhow!(
+        bail_input!(
             "{emulator} is built without plugins, as Debian's is from release 13 on; one built with --enable-plugins is needed \
              in PATH, or the other engine"
-        )));
+        );
     }
     let told = String::from_utf8_lossy(&told.stdout);
     let major = told.split("version ").nth(1).and_then(|rest| rest.split('.').next()?.parse().ok());

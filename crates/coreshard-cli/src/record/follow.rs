@@ -5,13 +5,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
 use coreshard_topology::input;
-use coreshard_trace::{About, Ending, Lack, RecordingWriter, Spool};
+use coreshard_trace::{About, Ending, Lack, RecordingWriter, Spool, SpoolCounts};
 
 use super::engine::{Engine, RecordedCommand};
 use super::signals::{self, Order, Orders};
-use crate::failure::bad_input;
-use crate::output;
-use crate::results::Growing;
+use crate::common::{Growing, bad_input, output};
 
 /// How long to wait where nothing is there to be taken.
 const PAUSE: Duration = Duration::from_micros(500);
@@ -113,23 +111,7 @@ pub(super) fn follow(
             None => {}
         }
     };
-    let counts = spool.counts()?;
-    let mut lacks = Vec::new();
-    if counts.process == 0 {
-        lacks.push(Lack::Everything);
-    } else if engine == Engine::Tsan {
-        lacks.push(Lack::Uninstrumented);
-    } else if !counts.is_helped {
-        lacks.push(Lack::Unhelped);
-    }
-    lacks.extend(windows.are_parts().then_some(Lack::Windows));
-    lacks.extend(is_full.then_some(Lack::Size { most_bytes }));
-    let some = |count: u64, lack: Lack| (count > 0).then_some(lack);
-    lacks.extend(some(counts.events_lost, Lack::Events { count: counts.events_lost }));
-    let (threads, others) = (u64::from(counts.threads_lost), u64::from(counts.others));
-    lacks.extend(some(threads, Lack::Threads { count: threads }));
-    lacks.extend(some(others, Lack::Processes { count: others }));
-    lacks.extend(counts.is_replaced.then_some(Lack::Replaced));
+    let lacks = lacks(&spool.counts()?, engine, windows, is_full.then_some(most_bytes));
     let code = code_of(status);
     let ran_ms = started.elapsed().as_millis() as u64;
     for lack in lacks.iter().filter(|lack| **lack != Lack::Uninstrumented) {
@@ -144,6 +126,32 @@ pub(super) fn follow(
         .context("cannot write the recording")?;
     file.finish()?;
     Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))
+}
+
+/// What a recording has not.
+fn lacks(
+    counts: &SpoolCounts,
+    engine: Engine,
+    windows: &Windows,
+    full_at_bytes: Option<u64>,
+) -> Vec<Lack> {
+    let mut lacks = Vec::new();
+    if counts.process == 0 {
+        lacks.push(Lack::Everything);
+    } else if engine == Engine::Tsan {
+        lacks.push(Lack::Uninstrumented);
+    } else if !counts.is_helped {
+        lacks.push(Lack::Unhelped);
+    }
+    lacks.extend(windows.are_parts().then_some(Lack::Windows));
+    lacks.extend(full_at_bytes.map(|most_bytes| Lack::Size { most_bytes }));
+    let (events, threads) = (counts.events_lost, u64::from(counts.threads_lost));
+    let others = u64::from(counts.others);
+    lacks.extend((events > 0).then_some(Lack::Events { count: events }));
+    lacks.extend((threads > 0).then_some(Lack::Threads { count: threads }));
+    lacks.extend((others > 0).then_some(Lack::Processes { count: others }));
+    lacks.extend(counts.is_replaced.then_some(Lack::Replaced));
+    lacks
 }
 
 /// As a shell tells it: of a program that a signal ended, 128 and the signal's number.

@@ -9,9 +9,8 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use crate::common::{bad_input, sum_of};
 use anyhow::{Context, anyhow, bail};
-
-use crate::failure::bad_input;
 
 // By a link, which a package of this crate has the files for.
 macro_rules! source {
@@ -97,7 +96,9 @@ pub(super) fn built(library: &Library, compiler: &str) -> anyhow::Result<PathBuf
         "-ftls-model=initial-exec",
         "-pthread",
     ];
-    let key = hash(&[source, &FLAGS.join(" "), &flags.join(" "), compiler, std::env::consts::ARCH]);
+    let parts = [source, &*FLAGS.join(" "), &flags.join(" "), compiler, std::env::consts::ARCH];
+    // The same in every version of the command.
+    let key = sum_of(parts.iter().flat_map(|part| part.bytes().chain([0])).map(u64::from));
     let folder = cache()?.join(format!("recorders-{key:016x}"));
     let library = folder.join(format!("lib{name}.so"));
     if library.exists() {
@@ -160,12 +161,4 @@ fn private_folder(folder: &Path) -> anyhow::Result<()> {
         .mode(0o700)
         .create(folder)
         .with_context(|| format!("cannot make {}", coreshard_topology::input::path(folder)))
-}
-
-/// Fowler, Noll and Vo's, 64 bits: the same in every version of the command.
-fn hash(texts: &[&str]) -> u64 {
-    let bytes = texts.iter().flat_map(|text| text.bytes().chain([0]));
-    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    })
 }

@@ -9,12 +9,7 @@ use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::anyhow;
-
-use crate::failure::bad_input;
-use crate::number::many;
-use crate::output;
-use crate::results::{Destination, ForceArgs};
+use crate::common::{Destination, ForceArgs, bail_input, many, output, whole};
 use engine::{Engine, Language};
 use follow::Windows;
 
@@ -75,7 +70,7 @@ impl Args {
 
 /// A time of a program: a year at most.
 fn milliseconds(text: &str) -> Result<u64, String> {
-    crate::number::whole::<u64, 0, 31_536_000_000>(text)
+    whole::<u64, 0, 31_536_000_000>(text)
 }
 
 fn sample(text: &str) -> Result<(u64, u64), String> {
@@ -93,12 +88,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     if args.program.is_empty() {
-        return Err(bad_input(anyhow!(
-            "expected a program, as in: coreshard record ./program --its options"
-        )));
+        bail_input!("expected a program, as in: coreshard record ./program --its options");
     }
     if args.to.is_some_and(|to| to <= args.from) {
-        return Err(bad_input(anyhow!("--to is not after --from, so nothing would be recorded")));
+        bail_input!("--to is not after --from, so nothing would be recorded");
     }
     let windows = Windows { from_ms: args.from, to_ms: args.to, sample_ms: args.sample };
     args.force.apply();

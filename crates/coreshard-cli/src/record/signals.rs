@@ -3,14 +3,13 @@
 use std::io;
 use std::process::Child;
 
+use crate::common::ENDING;
 use anyhow::Context;
 use rustix::fs::{Mode, OFlags, open};
 use rustix::process::{Pid, Signal, getpgrp, kill_process};
 use rustix::termios::tcgetpgrp;
 use signal_hook::consts::SIGTERM;
 use signal_hook::iterator::Signals;
-
-use crate::interrupts::ENDING;
 
 /// What a signal asks for.
 #[derive(Debug)]

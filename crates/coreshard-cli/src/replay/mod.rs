@@ -8,17 +8,11 @@ pub(crate) use table::time;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, anyhow};
+use crate::common::{JsonArgs, MachineArgs, bad_input, bail_input, few, output};
+use anyhow::anyhow;
 use coreshard_sim::{Machine, Placement};
 use coreshard_topology::{CpuSet, input};
 use coreshard_trace::{Recording, ReplayOptions, replay};
-
-use crate::failure::bad_input;
-use crate::machine::MachineArgs;
-use crate::number::few;
-use crate::output;
-use crate::results::Destination;
-use crate::results::{self, JsonArgs};
 
 /// Where threads of a recording go on a machine; for all commands that replay.
 #[derive(Debug, clap::Args)]
@@ -43,8 +37,7 @@ impl PlacementArgs {
         if let Placement::List(list) = &self.placement
             && let Some(missing) = list.iter().find(|id| cpus.iter().all(|cpu| cpu.id != **id))
         {
-            let name = machine.topology().name();
-            return Err(bad_input(anyhow!("--placement: {name} has no CPU {}", missing.0)));
+            bail_input!("--placement: {} has no CPU {}", machine.topology().name(), missing.0);
         }
         Ok(ReplayOptions {
             placement: self.placement.clone(),
@@ -102,13 +95,15 @@ pub(crate) struct Args {
 
 /// Runs the subcommand.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    let machine = args.machine.simulated()?.context("no machine was given")?;
+    let machine = args.machine.must_be_simulated()?;
     let recording = open(&args.file)?;
-    let [json, html] = Destination::open_all([args.json.file(), args.html.as_deref()])?;
-    for destination in [&json, &html].into_iter().flatten() {
-        destination.is_not(&args.file)?;
+    let (json, [html]) = args.json.open_beside([args.html.as_deref()])?;
+    json.is_not(&args.file)?;
+    html.as_ref().map_or(Ok(()), |html| html.is_not(&args.file))?;
+    let (threads, cpus) = (recording.threads().len(), machine.topology().cpus().len());
+    if threads > cpus * args.placement.threads_per_cpu.get() {
+        output::warn(&format!("note: {threads} threads take turns on {cpus} CPUs"));
     }
-    fits(&recording, &machine, args.placement.threads_per_cpu.get());
     let most_lines = args.lines.map_or(LINES, NonZeroUsize::get);
     let options = args.placement.options_on(&machine, most_lines)?;
     let report = replay(&recording, &machine, &options)
@@ -117,20 +112,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         file.write(|out| out.write_all(page::page(&report, &recording).as_bytes()))?;
     }
     let shown = table::Shown { is_c2c: args.c2c, all_lines: args.lines.is_some() };
-    args.json
-        .output(json)
-        .print(|| results::pretty(&report), || Ok(table::report(&report, &recording, shown)))
+    json.print(&report, || table::report(&report, &recording, shown))
 }
 
 /// Opens a recording.
 pub(crate) fn open(path: &Path) -> anyhow::Result<Recording> {
     Recording::open(path).map_err(|error| bad_input(anyhow!("{}: {error}", input::path(path))))
-}
-
-/// Says where threads must share CPUs though nobody asked for it.
-pub(crate) fn fits(recording: &Recording, machine: &Machine, threads_per_cpu: usize) {
-    let (threads, cpus) = (recording.threads().len(), machine.topology().cpus().len());
-    if threads > cpus * threads_per_cpu {
-        output::warn(&format!("note: {threads} threads take turns on {cpus} CPUs"));
-    }
 }

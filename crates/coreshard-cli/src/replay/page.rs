@@ -84,23 +84,37 @@ fn one(body: &mut String, number: usize, line: &LineView, line_bytes: u64) {
         escaped(&advice(line.sentence)),
         strip(line, line_bytes),
     );
-    body.push_str("<table><tr><th class=\"n\">offset</th><th>field</th><th>access</th><th class=\"n\">times</th><th class=\"n\">missed</th><th class=\"n\">cost</th><th>threads</th><th>from</th></tr>");
-    for word in &line.words {
+    let rows = line.words.iter().map(|word| {
         let threads: Vec<_> = word.threads.iter().take(8).map(ToString::to_string).collect();
         let more = if word.threads.len() > 8 { " …" } else { "" };
-        let _ = write!(
-            body,
-            "<tr><td class=\"n\">{}</td><td>{}</td><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td>{}{more}</td><td>{}</td></tr>",
-            word.offset,
+        vec![
+            word.offset.to_string(),
             escaped(&word.field),
-            access(word),
-            word.count,
-            word.misses,
+            access(word).to_owned(),
+            word.count.to_string(),
+            word.misses.to_string(),
             time(word.cost_ns),
-            threads.join(" "),
+            format!("{}{more}", threads.join(" ")),
             escaped(&place(word)),
-        );
-    }
+        ]
+    });
+    let head = ["#offset", "field", "access", "#times", "#missed", "#cost", "threads", "from"];
+    table(body, &head, rows);
+}
+
+/// A table; columns whose heads begin with `#` are of numbers.
+fn table(body: &mut String, head: &[&str], rows: impl Iterator<Item = Vec<String>>) {
+    let class = |head: &str| if head.starts_with('#') { " class=\"n\"" } else { "" };
+    body.push_str("<table>");
+    let row = |body: &mut String, tag: &str, texts: &mut dyn Iterator<Item = &str>| {
+        body.push_str("<tr>");
+        for (head, text) in head.iter().zip(texts) {
+            let _ = write!(body, "<{tag}{}>{text}</{tag}>", class(head));
+        }
+        body.push_str("</tr>");
+    };
+    row(body, "th", &mut head.iter().map(|head| head.trim_start_matches('#')));
+    rows.for_each(|texts| row(body, "td", &mut texts.iter().map(String::as_str)));
     body.push_str("</table>");
 }
 
@@ -112,35 +126,28 @@ fn advice(sentence: &str) -> String {
 }
 
 fn by_object(body: &mut String, report: &ReplayReport) {
-    body.push_str("<h2>By object</h2><table><tr><th>object</th><th class=\"n\">lines</th><th class=\"n\">cost</th><th class=\"n\">of it for false sharing</th></tr>");
-    for object in report.objects.iter().take(MOST_ROWS) {
-        let _ = write!(
-            body,
-            "<tr><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td></tr>",
-            escaped(&object.object),
-            object.lines,
-            time(object.cost_ns),
-            time(object.false_ns),
-        );
-    }
-    body.push_str("</table>");
+    body.push_str("<h2>By object</h2>");
+    let rows = report.objects.iter().take(MOST_ROWS).map(|of| {
+        vec![escaped(&of.object), of.lines.to_string(), time(of.cost_ns), time(of.false_ns)]
+    });
+    table(body, &["object", "#lines", "#cost", "#of it for false sharing"], rows);
 }
 
 fn by_thread(body: &mut String, report: &ReplayReport) {
-    body.push_str("<h2>By thread</h2><table><tr><th class=\"n\">thread</th><th class=\"n\">CPU</th><th class=\"n\">accesses</th><th class=\"n\">lost to lines</th><th class=\"n\">waited for threads</th><th class=\"n\">ended at</th></tr>");
-    for thread in most_lost(report).into_iter().take(MOST_ROWS) {
-        let _ = write!(
-            body,
-            "<tr><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td></tr>",
-            thread.thread,
-            thread.cpu,
-            thread.accesses,
-            time(thread.lost_ns),
-            time(thread.waited_ns),
-            time(thread.ended_ns),
-        );
-    }
-    body.push_str("</table>");
+    body.push_str("<h2>By thread</h2>");
+    let rows = most_lost(report).into_iter().take(MOST_ROWS).map(|of| {
+        vec![
+            of.thread.to_string(),
+            of.cpu.to_string(),
+            of.accesses.to_string(),
+            time(of.lost_ns),
+            time(of.waited_ns),
+            time(of.ended_ns),
+        ]
+    });
+    let head =
+        ["#thread", "#CPU", "#accesses", "#lost to lines", "#waited for threads", "#ended at"];
+    table(body, &head, rows);
 }
 
 fn colour_of(thread: u32) -> &'static str {

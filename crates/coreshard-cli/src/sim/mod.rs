@@ -8,17 +8,13 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use clap::Subcommand;
 use coreshard_bench::{Ledger, QueueTrial, Scenario};
 use coreshard_sim::search::{Failure, Plan, ReplaySeed, Subject, attempt};
 use coreshard_sim::{Machine, Sim, Summary, View};
 
-use crate::failure::bad_input;
-use crate::machine::MachineArgs;
-use crate::number::{many, seed, whole};
-use crate::output;
-use crate::results::{Destination, ForceArgs};
+use crate::common::{Destination, ForceArgs, MachineArgs, many, output, seed, seeds_end, whole};
 use sweep::{Kind, Kth, Step, Sweep};
 
 /// The options of `coreshard sim`.
@@ -43,7 +39,7 @@ struct SearchArgs {
     #[command(flatten)]
     machine: MachineArgs,
 
-    /// How many seeds to try: 1000; with --kth, for each call, 2 (the seed decides the rungs, and from 1
+    /// How many seeds to try: 1000; with --kth, for each call, 2 (the seed decides the variants, and from 1
     /// on the schedule)
     #[arg(long, value_name = "N", value_parser = many::<u64>)]
     seeds: Option<u64>,
@@ -143,21 +139,12 @@ fn tell(failure: &Failure, machine: &Machine, name: &str) -> anyhow::Result<Stri
 
 /// The machine, and its name as a shell takes it.
 fn searched(args: &MachineArgs) -> anyhow::Result<(Machine, String)> {
-    let machine = args.simulated()?.context("no machine was given")?;
-    let name = args.name().unwrap_or_default();
+    let machine = args.must_be_simulated()?;
+    let name = args.name();
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./".contains(letter);
     let is_word = !name.is_empty() && name.chars().all(is_plain);
     let name = if is_word { name.to_owned() } else { format!("'{}'", name.replace('\'', "'\\''")) };
     Ok((machine, name))
-}
-
-/// The seed after the last of so many.
-fn last(from: u64, seeds: u64) -> anyhow::Result<u64> {
-    from.checked_add(seeds)
-        .with_context(|| {
-            format!("there are no {seeds} seeds from {from} on: the last seed is {}", u64::MAX - 1)
-        })
-        .map_err(bad_input)
 }
 
 fn search(args: &SearchArgs) -> anyhow::Result<()> {
@@ -167,13 +154,13 @@ fn search(args: &SearchArgs) -> anyhow::Result<()> {
             [] => Scenario::ALL.to_vec(),
             some => some.to_vec(),
         };
-        let seeds = args.from..last(args.from, args.seeds.unwrap_or(2))?;
+        let seeds = args.from..seeds_end(args.from, args.seeds.unwrap_or(2))?;
         let sweep = Sweep { kind, up_to: args.up_to, scenarios, rounds: args.rounds, seeds };
         return sweep.run(&machine, &name);
     }
     let seeds = args.seeds.unwrap_or(1_000);
     let mut accesses = 0;
-    for seed in args.from..last(args.from, seeds)? {
+    for seed in args.from..seeds_end(args.from, seeds)? {
         match try_seed(&machine, seed) {
             Ok(summary) => accesses += summary.accesses,
             Err(failure) => {

@@ -7,12 +7,11 @@ use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use crate::common::output;
 use anyhow::bail;
 use coreshard_bench::{Record, Scenario, ScenarioTrial};
 use coreshard_sim::search::{Failure, Plan, ReplaySeed, Subject, attempt};
 use coreshard_sim::{Call, Failing, Lasts, Machine, ParseFailingError, Sim, Summary, View};
-
-use crate::output;
 
 /// What goes wrong in a step of a sweep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

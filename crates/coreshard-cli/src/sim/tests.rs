@@ -39,10 +39,10 @@ fn stands_in_for_the_command() {
         panic!("{arguments:?} is no command of sim")
     };
     plant(env::var_os(PLANT).map(|_| Canary::LostWakeup));
-    crate::output::print(EDGE).unwrap();
+    crate::common::output::print(EDGE).unwrap();
     let done = super::run(&args);
-    crate::output::print(EDGE).unwrap();
-    let _ = done.map_err(|error| crate::failure::report(&error));
+    crate::common::output::print(EDGE).unwrap();
+    let _ = done.map_err(|error| crate::common::report(&error));
     // What the harness would say of it is of no interest.
     std::process::exit(0)
 }

@@ -8,8 +8,7 @@ use coreshard_results::StudyRow;
 use coreshard_topology::input;
 
 use super::study::{PlannedRun, Study};
-use crate::failure::bad_input;
-use crate::results::Destination;
+use crate::common::{Destination, bad_input, bail_input};
 
 /// The longest study: of thousands of machines.
 const STUDY_BYTES: u64 = 16 << 20;
@@ -27,8 +26,7 @@ impl Folder {
     pub(super) fn plan(path: &Path, study: &Study) -> anyhow::Result<()> {
         let is_planned = path.join("study.json").exists();
         if is_planned && Self::open(path)?.study != *study {
-            let problem = format!("{} has another study", input::path(path));
-            return Err(bad_input(anyhow!("{problem}; give another folder")));
+            bail_input!("{} has another study; give another folder", input::path(path));
         }
         fs::create_dir_all(path.join("runs"))
             .with_context(|| format!("no folder can be made at {}", input::path(path)))

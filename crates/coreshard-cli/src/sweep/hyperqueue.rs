@@ -8,8 +8,7 @@ use anyhow::{Context, anyhow};
 use coreshard_topology::input;
 
 use super::folder::Folder;
-use crate::failure::bad_input;
-use crate::results::{Destination, JOBS_MARK};
+use crate::common::{Destination, JOBS_MARK, bad_input};
 
 /// Writes `jobs.toml`, a task for each run without results; gives its path. A task's number is its run's.
 pub(super) fn write(folder: &Folder) -> anyhow::Result<PathBuf> {

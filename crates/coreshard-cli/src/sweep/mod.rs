@@ -12,9 +12,7 @@ use std::path::PathBuf;
 use clap::Subcommand;
 use coreshard_topology::input;
 
-use crate::number::whole;
-use crate::output;
-use crate::results::{self, JsonArgs};
+use crate::common::{JsonArgs, output, whole};
 use folder::Folder;
 use study::{Study, StudyArgs};
 
@@ -87,13 +85,6 @@ struct StatusArgs {
     json: JsonArgs,
 }
 
-/// How far a study has come, for programs.
-#[derive(serde::Serialize)]
-struct StudyStatus {
-    runs: u64,
-    missing: Vec<u64>,
-}
-
 /// Runs the subcommand.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     match &args.command {
@@ -128,10 +119,8 @@ fn status(args: &StatusArgs) -> anyhow::Result<()> {
         );
     }
     let there = runs - missing.len() as u64;
-    args.json.open()?.print(
-        || results::pretty(&StudyStatus { runs, missing }),
-        || Ok(format!("{there} of {runs} runs have their results\n")),
-    )
+    let status = serde_json::json!({ "runs": runs, "missing": missing });
+    args.json.open()?.print(&status, || format!("{there} of {runs} runs have their results\n"))
 }
 
 fn written(path: &std::path::Path) -> anyhow::Result<()> {

@@ -5,6 +5,9 @@ use std::fmt::Display;
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::str::FromStr;
 
+use crate::common::{
+    MachineArgs, SimArgs, bad_input, bail_input, few, many, or_all, seed, variant, whole,
+};
 use anyhow::{Context, bail};
 use coreshard::{Intake, Scope, Wake};
 use coreshard_bench::{QueueBench, Unwatched};
@@ -13,12 +16,6 @@ use coreshard_sim::Sim;
 use coreshard_topology::{ShardSize, input};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-use crate::bench::simulated::{SimArgs, bench_machine};
-use crate::bench::{or_all, rung};
-use crate::failure::bad_input;
-use crate::machine::MachineArgs;
-use crate::number::{few, many, seed, whole};
 
 /// A file for each is what a file system bears.
 pub(super) const MOST_RUNS: u64 = 1_000_000;
@@ -31,7 +28,7 @@ pub(super) struct StudyArgs {
     machines: Vec<String>,
 
     /// Affinity scopes [default: all]
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = rung::<Scope>)]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = variant::<Scope>)]
     scopes: Vec<Scope>,
 
     /// Wanted numbers of cores in a cache shard
@@ -41,12 +38,12 @@ pub(super) struct StudyArgs {
 
     /// Wake-up policies
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_values_t = [Wake::default()],
-          value_parser = rung::<Wake>)]
+          value_parser = variant::<Wake>)]
     wake: Vec<Wake>,
 
     /// Intakes
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_values_t = [Intake::default()],
-          value_parser = rung::<Intake>)]
+          value_parser = variant::<Intake>)]
     intake: Vec<Intake>,
 
     /// The first seed
@@ -68,12 +65,12 @@ pub(super) struct Study {
     /// Of the command that planned it: another one may simulate otherwise.
     release: String,
     machines: Vec<String>,
-    #[serde(serialize_with = "words", deserialize_with = "rungs")]
+    #[serde(serialize_with = "words", deserialize_with = "variants")]
     scopes: Vec<Scope>,
     shard_sizes: Vec<NonZeroUsize>,
-    #[serde(serialize_with = "words", deserialize_with = "rungs")]
+    #[serde(serialize_with = "words", deserialize_with = "variants")]
     wakes: Vec<Wake>,
-    #[serde(serialize_with = "words", deserialize_with = "rungs")]
+    #[serde(serialize_with = "words", deserialize_with = "variants")]
     intakes: Vec<Intake>,
     first_seed: u64,
     seeds: NonZeroU64,
@@ -84,9 +81,9 @@ fn words<R: Display, S: Serializer>(list: &[R], serializer: S) -> Result<S::Ok, 
     serializer.collect_seq(list.iter().map(ToString::to_string))
 }
 
-fn rungs<'de, R: FromStr<Err: Display>, D: Deserializer<'de>>(
+fn variants<'de, V: FromStr<Err: Display>, D: Deserializer<'de>>(
     deserializer: D,
-) -> Result<Vec<R>, D::Error> {
+) -> Result<Vec<V>, D::Error> {
     let words = Vec::<String>::deserialize(deserializer)?;
     words.iter().map(|word| word.parse().map_err(D::Error::custom)).collect()
 }
@@ -164,8 +161,7 @@ impl Study {
     pub(super) fn run(&self, number: u64) -> anyhow::Result<PlannedRun> {
         let runs = self.runs();
         if number >= runs {
-            let problem = format!("run {number}: the study has runs 0 to {}", runs - 1);
-            return Err(bad_input(anyhow::Error::msg(problem)));
+            bail_input!("run {number}: the study has runs 0 to {}", runs - 1);
         }
         let mut rest = number;
         let mut places = self.lengths();
@@ -214,8 +210,8 @@ impl PlannedRun {
     /// Simulates it: `coreshard bench queue` with one seed.
     pub(super) fn simulate(&self) -> anyhow::Result<StudyRow> {
         let args = MachineArgs::of(&self.machine);
-        let machine = args.simulated()?.context("no machine was given")?;
-        let bench_machine = bench_machine(&args, &machine);
+        let machine = args.must_be_simulated()?;
+        let bench_machine = args.bench_machine(&machine);
         let bench = QueueBench {
             scopes: vec![self.scope],
             wakes: vec![self.wake],
@@ -248,9 +244,9 @@ impl PlannedRun {
     /// Whether a line of results is this run's.
     pub(super) fn is_of(&self, row: &StudyRow) -> bool {
         let StudyRow { run, cell } = row;
-        let rungs = [&cell.scope, &cell.wake, &cell.intake];
+        let variants = [&cell.scope, &cell.wake, &cell.intake];
         let own = [self.scope.to_string(), self.wake.to_string(), self.intake.to_string()];
-        StudyRun { threads: 0, ..run.clone() } == self.options() && rungs.into_iter().eq(&own)
+        StudyRun { threads: 0, ..run.clone() } == self.options() && variants.into_iter().eq(&own)
     }
 }
 

@@ -16,7 +16,7 @@ use ratatui::widgets::{Block, Clear, Paragraph};
 use super::fit;
 use super::rates::Rates;
 use super::sheets::{self, Sheet};
-use crate::number::figures;
+use crate::common::figures;
 
 const KEYS: [(&str, &str); 7] = [
     ("q", "quit"),
@@ -49,7 +49,7 @@ pub(super) struct Screen {
     before: Option<Snapshot>,
     interval: Duration,
     /// Why the last reading brought nothing.
-    trouble: Option<String>,
+    problem: Option<String>,
     is_paused: bool,
     shows_legend: bool,
     /// The table that keys are for.
@@ -73,7 +73,7 @@ impl Screen {
             now: first,
             before: None,
             interval,
-            trouble: None,
+            problem: None,
             is_paused: false,
             shows_legend: false,
             at: 0,
@@ -87,14 +87,14 @@ impl Screen {
         match reading {
             _ if self.is_paused => {}
             Ok(snapshot) => {
-                self.trouble = None;
+                self.problem = None;
                 self.before = Some(std::mem::replace(&mut self.now, snapshot));
             }
             Err(error) if error.is_gone() => {
-                self.trouble =
+                self.problem =
                     Some(format!("it has ended, or serves no more; this was its last: {error}"));
             }
-            Err(error) => self.trouble = Some(error.to_string()),
+            Err(error) => self.problem = Some(error.to_string()),
         }
     }
 
@@ -180,8 +180,8 @@ impl Screen {
 
     /// The second line: the whole process, or what is wrong.
     fn summary(&self, width: usize) -> Line<'static> {
-        if let Some(trouble) = &self.trouble {
-            let text = fit::shorten(&fit::printable(trouble), width);
+        if let Some(problem) = &self.problem {
+            let text = fit::shorten(&fit::printable(problem), width);
             return Line::styled(text, Style::new().fg(Color::Red));
         }
         let rates = self.before.as_ref().map(|before| Rates::between(before, &self.now));

@@ -6,7 +6,8 @@ use coreshard::insight::{PoolSnapshot, QueueSnapshot, Snapshot};
 
 use super::fit;
 use super::rates::{self, Rates};
-use crate::number::figures::{self, ABSENT};
+use crate::common::counted;
+use crate::common::figures::{self, ABSENT};
 
 /// A column of a table whose rows are made of `Row`.
 struct Column<Row> {
@@ -237,15 +238,13 @@ pub(super) fn column(text: &str) -> Result<&'static str, String> {
 
 /// The process, in a line.
 pub(super) fn head(snapshot: &Snapshot) -> String {
-    let plural =
-        |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
     format!(
         "{} (process {}), Coreshard {}, {}, {}",
         fit::printable(&snapshot.program),
         snapshot.pid,
         fit::printable(&snapshot.release),
-        plural(snapshot.queues.len(), "queue"),
-        plural(snapshot.pools.len(), "pool"),
+        counted(snapshot.queues.len(), "queue"),
+        counted(snapshot.pools.len(), "pool"),
     )
 }
 

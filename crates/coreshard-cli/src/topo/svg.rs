@@ -13,7 +13,8 @@ use svg::node::element::{Group, Rectangle, Style, Text, Title};
 
 use super::boxes::{BoxPlace, Boxed, Room};
 use super::table::size;
-use super::view::{View, counted};
+use super::view::View;
+use crate::common::counted;
 
 const MARGIN: f64 = 28.0;
 const CPU_WIDTH: f64 = 27.0;
@@ -46,7 +47,7 @@ text { font-family: Inter, 'Helvetica Neue', Helvetica, Arial, 'DejaVu Sans', sa
 .number { font-size: 9.5px; text-anchor: middle; fill: #33424f; }
 ";
 
-/// BoxKind a box stands for.
+/// What a box stands for.
 enum BoxKind {
     Machine,
     Package(Label),
@@ -80,15 +81,15 @@ impl Label {
 pub(super) fn render(view: &View) -> String {
     let machine = machine(view);
     let (inner_width, inner_height) = machine.size();
-    let header = Header::new(view);
-    let legend = Legend::new(view);
-    let inside = inner_width.max(header.width());
-    let legend_top = MARGIN + header.height() + inner_height + 18.0;
+    let (header, header_width, header_height) = header(view);
+    let inside = inner_width.max(header_width);
+    let legend_top = MARGIN + header_height + inner_height + 18.0;
+    let (legend, legend_height) = legend(view, legend_top, inside);
     let width = inside + 2.0 * MARGIN;
-    let height = legend_top + legend.height(inside) + MARGIN - 8.0;
+    let height = legend_top + legend_height + MARGIN - 8.0;
 
     let mut drawing = Group::new();
-    machine.place(MARGIN, MARGIN + header.height(), &mut |what, place| {
+    machine.place(MARGIN, MARGIN + header_height, &mut |what, place| {
         drawing = std::mem::take(&mut drawing).add(draw(what, place));
     });
     let document = Document::new()
@@ -98,9 +99,9 @@ pub(super) fn render(view: &View) -> String {
         .add(Title::new(view.title()))
         .add(Style::new(STYLE))
         .add(Rectangle::new().set("class", "page").set("width", "100%").set("height", "100%"))
-        .add(header.draw())
+        .add(header)
         .add(drawing)
-        .add(legend.draw(legend_top, inside));
+        .add(legend);
     document.to_string() + "\n"
 }
 
@@ -272,118 +273,69 @@ fn rounded(pixels: f64) -> f64 {
     (pixels * 10.0).round() / 10.0
 }
 
-/// The title, what there is in numbers, and the notes.
-struct Header {
-    title: String,
-    subtitle: String,
-    notes: Vec<String>,
+/// The title, what there is in numbers, and the notes; with its width and height.
+fn header(view: &View) -> (Group, f64, f64) {
+    let topology = view.topology();
+    let mut subtitle = [
+        counted(topology.packages(), "package"),
+        counted(topology.nodes(), "NUMA node"),
+        counted(topology.llcs(), "last-level cache"),
+        counted(view.shards().len(), "cache shard"),
+        counted(topology.cores(), "core"),
+        counted(topology.cpus().len(), "CPU"),
+    ]
+    .join(" · ");
+    let online = view.machine.whole.cpus().len();
+    if online > topology.cpus().len() {
+        subtitle = format!("{subtitle} usable of {online} online");
+    }
+    let mut lines = vec![("title", 14.0, 21.0, view.title()), ("subtitle", 37.0, 13.0, subtitle)];
+    let notes = view.notes.iter().enumerate();
+    lines.extend(notes.map(|(at, note)| ("note", 58.0 + 16.0 * at as f64, 11.5, note.clone())));
+    let mut group = Group::new();
+    let mut width: f64 = 0.0;
+    for (class, y, font_size, text) in lines {
+        width = width.max(text.chars().count() as f64 * font_size);
+        let line = Text::new(text).set("class", class).set("x", MARGIN).set("y", MARGIN + y);
+        group = group.add(line);
+    }
+    (group, width * (CHARACTER - 0.06), 60.0 + 16.0 * view.notes.len() as f64)
 }
 
-impl Header {
-    fn new(view: &View) -> Self {
-        let topology = view.topology();
-        let mut subtitle = [
-            counted(topology.packages(), "package"),
-            counted(topology.nodes(), "NUMA node"),
-            counted(topology.llcs(), "last-level cache"),
-            counted(view.shards().len(), "cache shard"),
-            counted(topology.cores(), "core"),
-            counted(topology.cpus().len(), "CPU"),
-        ]
-        .join(" · ");
-        let online = view.machine.whole.cpus().len();
-        if online > topology.cpus().len() {
-            subtitle = format!("{subtitle} usable of {online} online");
-        }
-        Self { title: view.title(), subtitle, notes: view.notes.clone() }
-    }
-
-    fn height(&self) -> f64 {
-        60.0 + 16.0 * self.notes.len() as f64
-    }
-
-    fn width(&self) -> f64 {
-        let note =
-            self.notes.iter().map(|note| note.chars().count() as f64 * 11.5).fold(0.0, f64::max);
-        let title = self.title.chars().count() as f64 * 21.0;
-        let subtitle = self.subtitle.chars().count() as f64 * 13.0;
-        note.max(title).max(subtitle) * (CHARACTER - 0.06)
-    }
-
-    fn draw(&self) -> Group {
-        let line = |class: &str, y: f64, text: &str| {
-            Text::new(text).set("class", class).set("x", MARGIN).set("y", MARGIN + y)
-        };
-        let mut group = Group::new().add(line("title", 14.0, &self.title)).add(line(
-            "subtitle",
-            37.0,
-            &self.subtitle,
-        ));
-        for (index, note) in self.notes.iter().enumerate() {
-            group = group.add(line("note", 58.0 + 16.0 * index as f64, note));
-        }
-        group
-    }
-}
-
-/// BoxKind each look stands for, in as many rows as the width of the drawing asks for.
-struct Legend {
-    entries: Vec<(&'static str, &'static str)>,
-}
-
-impl Legend {
+/// What each look stands for, in as many rows as the width of the drawing asks for; with its height.
+fn legend(view: &View, top: f64, width: f64) -> (Group, f64) {
     const ROW: f64 = 22.0;
-
-    fn new(view: &View) -> Self {
-        let mut entries = vec![
-            ("package", "package"),
-            ("node", "NUMA node"),
-            ("llc", "last-level cache"),
-            ("shard0", "cache shard"),
-            ("cpu", "CPU (threads of a core together)"),
-        ];
-        if view.topology().cpus().iter().any(|cpu| cpu.kind == CpuKind::Efficiency) {
-            entries.push(("efficiency", "efficiency CPU"));
+    let mut entries = vec![
+        ("package", "package"),
+        ("node", "NUMA node"),
+        ("llc", "last-level cache"),
+        ("shard0", "cache shard"),
+        ("cpu", "CPU (threads of a core together)"),
+    ];
+    if view.topology().cpus().iter().any(|cpu| cpu.kind == CpuKind::Efficiency) {
+        entries.push(("efficiency", "efficiency CPU"));
+    }
+    let mut group = Group::new();
+    let (mut right, mut down) = (0.0, 0.0);
+    for (class, text) in entries {
+        let step = text.chars().count() as f64 * 12.0 * (CHARACTER - 0.08) + 50.0;
+        if right > 0.0 && right + step > width {
+            (right, down) = (0.0, down + ROW);
         }
-        Self { entries }
-    }
-
-    /// Each entry with where it stands, within a width.
-    fn places(&self, width: f64) -> Vec<(f64, f64)> {
-        let (mut x, mut y) = (0.0, 0.0);
-        let place = |(_, text): &(&str, &str)| {
-            let step = text.chars().count() as f64 * 12.0 * (CHARACTER - 0.08) + 50.0;
-            if x > 0.0 && x + step > width {
-                (x, y) = (0.0, y + Self::ROW);
-            }
-            let here = (x, y);
-            x += step;
-            here
-        };
-        self.entries.iter().map(place).collect()
-    }
-
-    fn height(&self, width: f64) -> f64 {
-        self.places(width).last().map_or(0.0, |(_, y)| y + Self::ROW)
-    }
-
-    fn draw(&self, top: f64, width: f64) -> Group {
-        let mut group = Group::new();
-        for ((class, text), (x, y)) in self.entries.iter().zip(self.places(width)) {
-            let (x, y) = (MARGIN + x, top + y);
-            let swatch = BoxPlace { x, y, width: 20.0, height: 13.0 };
-            let mut swatch = rectangle(class, 3.0, swatch);
-            if matches!(*class, "cpu" | "efficiency") {
-                // In the drawing it is the shard around them that gives CPUs an outline.
-                swatch = swatch.set("stroke", "#93a3b3");
-            }
-            let text = Text::new(*text)
-                .set("class", "subtitle")
-                .set("style", "font-size:12px")
-                .set("x", rounded(x + 26.0))
-                .set("y", rounded(y + 11.0));
-            group = group.add(swatch).add(text);
+        let (x, y) = (MARGIN + right, top + down);
+        let swatch = BoxPlace { x, y, width: 20.0, height: 13.0 };
+        let mut swatch = rectangle(class, 3.0, swatch);
+        if matches!(class, "cpu" | "efficiency") {
+            // In the drawing it is the shard around them that gives CPUs an outline.
+            swatch = swatch.set("stroke", "#93a3b3");
         }
-        group
+        let text = Text::new(text)
+            .set("class", "subtitle")
+            .set("style", "font-size:12px")
+            .set("x", rounded(x + 26.0))
+            .set("y", rounded(y + 11.0));
+        group = group.add(swatch).add(text);
+        right += step;
     }
+    (group, down + ROW)
 }

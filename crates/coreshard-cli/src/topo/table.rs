@@ -5,7 +5,8 @@ use std::fmt::Write;
 
 use coreshard_topology::{CpuKind, LlcId, Pods, Usable};
 
-use super::view::{View, counted};
+use super::view::View;
+use crate::common::counted;
 
 /// The table, in so many columns.
 pub(super) fn render(view: &View, columns: usize) -> String {

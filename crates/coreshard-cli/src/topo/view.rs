@@ -1,8 +1,8 @@
 //! What of a machine is shown, in any format.
 
-use coreshard_topology::{CpuKind, CpuSet, Pods, Scope, ShardSize, Topology};
-
-use crate::machine::Machine;
+use crate::common::{Machine, counted};
+use coreshard_topology::{CpuKind, CpuSet, Pod, Pods, Scope, ShardSize, Topology};
+use serde_json::{Value, json};
 
 /// What is shown, in any format.
 pub(super) struct View {
@@ -53,11 +53,63 @@ impl View {
         cpus.map(|cpu| cpu.id).collect()
     }
 
+    /// For programs.
+    pub(super) fn json(&self) -> Value {
+        let topology = self.topology();
+        let Machine { whole, usable, .. } = &self.machine;
+        let usable = usable.as_ref();
+        let pod = |pod: &Pod| {
+            json!({
+                "id": pod.id.0,
+                "cpus": pod.cpus.to_string(),
+                "node": pod.node.map(|node| node.0),
+            })
+        };
+        let scopes = self.scopes.iter().map(|pods| {
+            let all: Vec<Value> = pods.iter().map(pod).collect();
+            (pods.scope().name().to_owned(), json!({ "pods": all }))
+        });
+        let cpusets = usable.map_or(&[][..], |usable| usable.cpusets());
+        json!({
+            "machine": topology.name(),
+            // This and the next four count what may be used.
+            "cpus": topology.cpus().len(),
+            "cores": topology.cores(),
+            "llcs": topology.llcs(),
+            "nodes": topology.nodes(),
+            "packages": topology.packages(),
+            // By scope, finest first.
+            "scopes": Value::Object(scopes.collect()),
+            "model": topology.model(),
+            "shard_size": self.shard_size.cores(),
+            "online": whole.online().to_string(),
+            "offline": topology.offline().to_string(),
+            "usable": self.machine.usable_cpus().to_string(),
+            // Both empty where the kinds are not known.
+            "performance": self.cpus_of_kind(CpuKind::Performance).to_string(),
+            "efficiency": self.cpus_of_kind(CpuKind::Efficiency).to_string(),
+            "affinity": usable.and_then(|usable| usable.affinity()).map(ToString::to_string),
+            "cgroup_cpusets": cpusets.iter().map(|set| set.cpus.to_string()).collect::<Vec<_>>(),
+            "cpu_quota": usable.and_then(|usable| usable.quota_cpus()),
+            "worker_limit": self.machine.worker_limit(),
+            "notes": self.notes,
+            "machine_has": {
+                "cpus": whole.cpus().len(),
+                "cores": whole.cores(),
+                "llcs": whole.llcs(),
+                "nodes": whole.nodes(),
+                "packages": whole.packages(),
+            },
+            "memory_only_nodes":
+                topology.memory_only_nodes().iter().map(|node| node.0).collect::<Vec<_>>(),
+        })
+    }
+
     fn gather_notes(&self, size_was_asked: bool) -> Vec<String> {
         let mut notes = self.topology().notes().to_vec();
         let largest = self.pods(Scope::Cache).iter().map(|pod| pod.cores).max().unwrap_or(0);
         if size_was_asked && self.shard_size.cores() > largest {
-            let cores = if largest == 1 { "1 core".to_owned() } else { format!("{largest} cores") };
+            let cores = counted(largest, "core");
             notes.push(format!(
                 "shard size {} is beyond the {cores} of the largest last-level cache: every cache is one shard",
                 self.shard_size
@@ -83,9 +135,4 @@ impl View {
         let equal: Vec<String> = equal.collect();
         (!equal.is_empty()).then(|| format!("scopes with the same pods here: {}", equal.join(", ")))
     }
-}
-
-/// `1 pod`, `2 pods`.
-pub(super) fn counted(number: usize, noun: &str) -> String {
-    if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
 }

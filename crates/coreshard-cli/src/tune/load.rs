@@ -4,13 +4,11 @@ use std::num::NonZeroUsize;
 use std::path::Path;
 use std::time::Duration;
 
+use crate::common::{MOST_MICROSECONDS, bad_input, bail_input, few, microseconds};
 use anyhow::Context;
 use coreshard::insight::{QueueSnapshot, Snapshot};
 use coreshard_bench::{SeenLoad, TuneLoad};
 use coreshard_topology::input::{self, quoted};
-
-use crate::failure::bad_input;
-use crate::number::{MOST_MICROSECONDS, few, microseconds};
 
 /// A snapshot of a process with thousands of queues is smaller.
 const MOST_BYTES: u64 = 64 << 20;
@@ -42,8 +40,7 @@ impl LoadArgs {
         let item_work = self.item_us.map(Duration::from_micros);
         let described = self.producers.is_some() || item_work.is_some();
         if self.queue.is_some() && ["unknown", "even", "lopsided"].contains(&&*self.load) {
-            let problem = format!("--queue is one of a file's, and {} is none", quoted(&self.load));
-            return Err(bad_input(anyhow::Error::msg(problem)));
+            bail_input!("--queue is one of a file's, and {} is none", quoted(&self.load));
         }
         let named = match self.load.as_str() {
             "unknown" if described => None,
@@ -54,11 +51,10 @@ impl LoadArgs {
         };
         if let Some(load) = named {
             if described {
-                let problem = format!(
+                bail_input!(
                     "--producers and --item-us describe a load; {} is one already",
                     quoted(&self.load)
                 );
-                return Err(bad_input(anyhow::Error::msg(problem)));
             }
             return Ok((load, self.load.clone()));
         }
@@ -69,10 +65,9 @@ impl LoadArgs {
         let all = NonZeroUsize::new(cpus).unwrap_or(NonZeroUsize::MIN);
         let producers = self.producers.unwrap_or(all);
         if producers > all {
-            let problem = format!(
+            bail_input!(
                 "--producers {producers}: that many CPUs are to queue items, and 1 to {all} can be used here"
             );
-            return Err(bad_input(anyhow::Error::msg(problem)));
         }
         let item_work = item_work.unwrap_or(measured);
         let name = format!(

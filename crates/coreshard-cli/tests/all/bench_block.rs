@@ -102,7 +102,7 @@ fn bad_input_is_one_sentence_with_a_remedy_and_status_2() {
         (vec!["--filename", &missing], "missing cannot be opened: No such file"),
         (vec!["--filename", &target], "is a folder"),
         (vec!["--filename", &small], "give a smaller bs"),
-        (vec!["--ladder", "--bs=4k"], "--ladder takes no words of a job"),
+        (vec!["--compare", "--bs=4k"], "--compare takes no words of a job"),
         (
             vec!["--ioengine=null", "--number_ios=1", "--json=/no/such/folder/f"],
             "cannot be written",
@@ -222,10 +222,10 @@ fn fio_s_own_tool_reads_what_output_format_json_plus_writes() {
 
 #[test]
 #[ignore = "at night: simulates 512 CPUs"]
-fn the_published_order_of_rungs_comes_out_on_a_simulated_machine_at_night() {
+fn the_published_order_of_variants_comes_out_on_a_simulated_machine_at_night() {
     let run = || {
         let out = coreshard()
-            .args(["--ladder", "--machine=epyc-9754-2s", "--repeat=2", "--seeds=2", "--json=-"])
+            .args(["--compare", "--machine=epyc-9754-2s", "--repeat=2", "--seeds=2", "--json=-"])
             .assert()
             .success();
         out.get_output().stdout.clone()
@@ -239,7 +239,7 @@ fn the_published_order_of_rungs_comes_out_on_a_simulated_machine_at_night() {
     assert!(average(3) > average(2) && average(4) > average(2), "and no shared count beats both");
     assert_eq!(run(), bytes, "equal seeds give equal results");
     coreshard()
-        .args(["--ladder", "--machine=no-such"])
+        .args(["--compare", "--machine=no-such"])
         .assert()
         .code(2)
         .stderr(predicate::str::contains("no-such"));

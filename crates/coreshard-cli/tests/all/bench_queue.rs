@@ -94,7 +94,9 @@ fn json_has_the_promised_keys_in_order_and_their_types() {
     let combinations: Vec<String> = cells
         .iter()
         .map(|cell| {
-            ["scope", "wake", "intake"].map(|ladder| cell[ladder].as_str().unwrap()).join(" ")
+            ["scope", "wake", "intake"]
+                .map(|comparison| cell[comparison].as_str().unwrap())
+                .join(" ")
         })
         .collect();
     let mut expected = Vec::new();

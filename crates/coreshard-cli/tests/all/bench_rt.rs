@@ -30,7 +30,7 @@ fn the_index_is_measured_here_and_simulated_the_same_each_time() {
     let results: Value = serde_json::from_slice(&first).unwrap();
     assert_eq!((&results["platform"], &results["threads"]), (&"sim".into(), &24.into()));
     assert_eq!(results["results"].as_array().unwrap().len(), 4);
-    let lines = [&simulated[..7], &["--rungs", "packed", "--c2c", "3"]].concat();
+    let lines = [&simulated[..7], &["--variants", "packed", "--c2c", "3"]].concat();
     coreshard(&lines).assert().success().stdout(predicate::str::contains("PackedLevel.count"));
 }
 
@@ -53,7 +53,7 @@ fn cyclic_writes_cyclictests_keys_and_a_page_with_pictures() {
 
 #[test]
 fn pipelines_and_inversions_run_on_a_simulated_machine() {
-    let machine = ["--machine", "xeon-hcc-2s", "--cpus", "16", "--rungs", "packed,per-llc"];
+    let machine = ["--machine", "xeon-hcc-2s", "--cpus", "16", "--variants", "packed,per-llc"];
     coreshard(&[&["transcode", "--frames", "3", "--priority", "99"], &machine[..]].concat())
         .assert()
         .success()
@@ -70,13 +70,13 @@ fn pipelines_and_inversions_run_on_a_simulated_machine() {
         .stdout(predicate::str::contains("4 groups of three"));
     // In virtual time: the high task did wait, for two switches and more, so there was an inversion.
     let results: Value = serde_json::from_str(&fs::read_to_string(json).unwrap()).unwrap();
-    for rung in results.as_array().unwrap() {
-        let shortest = rung["waits"]["by_ns"].as_object().unwrap().keys();
+    for variant in results.as_array().unwrap() {
+        let shortest = variant["waits"]["by_ns"].as_object().unwrap().keys();
         let shortest = shortest.map(|ns| ns.parse::<u64>().unwrap()).min().unwrap();
-        assert!(shortest > 1_000, "{rung}");
+        assert!(shortest > 1_000, "{variant}");
     }
     let page = fs::read_to_string(page).unwrap();
-    // One with a dot for each seed, and one for each rung.
+    // One with a dot for each seed, and one for each variant.
     assert_eq!(page.matches("<svg").count(), 3);
     assert!(page.contains("100 inversions, median"), "{page}");
 }
@@ -85,7 +85,7 @@ fn pipelines_and_inversions_run_on_a_simulated_machine() {
 #[test]
 fn simulated_figures_are_medians_over_seeds_with_quartiles() {
     let machine =
-        ["--machine", "pocket", "--cpus", "4", "--rungs", "packed,per-llc", "--json", "-"];
+        ["--machine", "pocket", "--cpus", "4", "--variants", "packed,per-llc", "--json", "-"];
     let folder = tempfile::tempdir().unwrap();
     for (bench, figure) in [
         (["index", "--rounds", "10"], "ops_per_sec"),
@@ -102,23 +102,23 @@ fn simulated_figures_are_medians_over_seeds_with_quartiles() {
             if results.is_array() { results } else { results["results"].clone() }
         };
         let page = folder.path().join(bench[0]);
-        let rungs = of(&["--html", page.to_str().unwrap()]);
-        for (at, rung) in rungs.as_array().unwrap().iter().enumerate() {
-            let spread = &rung["seeds"][figure];
+        let variants = of(&["--html", page.to_str().unwrap()]);
+        for (at, variant) in variants.as_array().unwrap().iter().enumerate() {
+            let spread = &variant["seeds"][figure];
             let each = spread["each"].as_array().unwrap();
             let mut each: Vec<f64> = each.iter().map(|it| it.as_f64().unwrap()).collect();
             each.sort_by(f64::total_cmp);
-            assert_eq!(each.len(), 5, "{rung}");
+            assert_eq!(each.len(), 5, "{variant}");
             let [q1, q3] = ["q1", "q3"].map(|quartile| spread[quartile].as_f64().unwrap());
-            assert_eq!((q1, rung[figure].as_f64().unwrap(), q3), (each[1], each[2], each[3]));
-            assert_eq!(spread["over_first"].is_object(), at > 0, "{rung}");
+            assert_eq!((q1, variant[figure].as_f64().unwrap(), q3), (each[1], each[2], each[3]));
+            assert_eq!(spread["over_first"].is_object(), at > 0, "{variant}");
         }
         assert!(
             fs::read_to_string(&page).unwrap().contains(", of each run, on a logarithmic scale")
         );
         let one = of(&["--seeds", "1"]);
         assert!(
-            one.as_array().unwrap().iter().all(|rung| rung["seeds"] == serde_json::json!({})),
+            one.as_array().unwrap().iter().all(|variant| variant["seeds"] == serde_json::json!({})),
             "{one}"
         );
     }
@@ -133,7 +133,7 @@ fn a_signal_ends_what_is_simulated() {
     // An hour for each item.
     let tune = "tune --machine pocket --items 2 --seeds 1 --item-us 3600000000";
     for (command, told) in [
-        (rt, "interrupted before every rung had its turn"),
+        (rt, "interrupted before every variant had its turn"),
         (kernel, "interrupted before all was measured"),
         (tune, "interrupted before every candidate had its turn"),
     ] {
@@ -159,7 +159,7 @@ fn what_cannot_be_is_a_clear_sentence() {
         .assert()
         .code(2)
         .stderr(predicate::str::contains("the priority 100 is not allowed; allowed are 1 to 99"));
-    coreshard(&["index", "--rungs", "striped"])
+    coreshard(&["index", "--variants", "striped"])
         .assert()
         .code(2)
         .stderr(predicate::str::contains("there are packed, padded, split and per-llc"));

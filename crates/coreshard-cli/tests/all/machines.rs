@@ -24,7 +24,7 @@ const COMMANDS: [&[&str]; 14] = [
     &["sim", "replay", "--seed", "3-1"],
 ];
 
-const ADAPTER: &[&str] = &["bench", "block", "--ladder", "--sim"];
+const ADAPTER: &[&str] = &["bench", "block", "--compare", "--sim"];
 
 /// Two cores, each with a cache of its own, of two CPUs.
 const SMALL: &str = "pack:1 l3:2 core:1 pu:2";

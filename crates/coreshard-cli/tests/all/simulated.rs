@@ -53,7 +53,7 @@ fn a_simulated_benchmark_gives_the_same_results_each_time() {
 
 /// Each combination is simulated on a machine of its own.
 #[test]
-fn a_rung_makes_the_same_figures_beside_others_as_alone() {
+fn a_variant_makes_the_same_figures_beside_others_as_alone() {
     let results = |more: &[&str]| -> Value {
         let small =
             ["bench", "queue", "--sim", "--machine", "pocket", "--items", "10", "--json", "-"];
@@ -67,7 +67,7 @@ fn a_rung_makes_the_same_figures_beside_others_as_alone() {
     assert_eq!(cells.len(), 6);
     assert_eq!(alone["results"][0], cells[5]);
     // Those of the smaller machines are, too.
-    let scaled = |rungs: &[&str]| results(&[rungs, &["--cpus", "1,2,4"]].concat());
+    let scaled = |variants: &[&str]| results(&[variants, &["--cpus", "1,2,4"]].concat());
     let [alone, beside] = [["--wake", "coalesced"], ["--wake", "under-lock,coalesced"]]
         .map(|wake| scaled(&[&["--scopes", "numa", "--intake", "locked"], &wake[..]].concat()));
     assert_eq!(alone["curves"][0]["points"].as_array().unwrap().len(), 3);
@@ -196,8 +196,8 @@ fn curves_over_cpus_come_with_the_scalability_law_in_every_form() {
     let folder = tempfile::tempdir().unwrap();
     let page = folder.path().join("page.html");
     let bench = ["bench", "queue", "--sim", "--machine", "pocket", "--items", "30", "--runs", "1"];
-    let rungs = ["--scopes", "cache,system", "--wake", "coalesced", "--cpus", "auto"];
-    let mut arguments = [&bench[..], &rungs].concat();
+    let variants = ["--scopes", "cache,system", "--wake", "coalesced", "--cpus", "auto"];
+    let mut arguments = [&bench[..], &variants].concat();
     arguments.extend(["--html", page.to_str().unwrap()]);
     coreshard(&arguments)
         .assert()
@@ -205,7 +205,7 @@ fn curves_over_cpus_come_with_the_scalability_law_in_every_form() {
         .stdout(predicate::str::contains("16 CPUs").and(predicate::str::contains("σ")));
     let page = fs::read_to_string(page).unwrap();
     assert!(page.contains("scaling-system-title") && page.contains("\"kappa\""));
-    let output = coreshard(&[&bench[..], &rungs, &["--json", "-"]].concat()).output().unwrap();
+    let output = coreshard(&[&bench[..], &variants, &["--json", "-"]].concat()).output().unwrap();
     let results: Value = serde_json::from_slice(&output.stdout).unwrap();
     let curves = results["curves"].as_array().unwrap();
     assert_eq!(curves.len(), 4);
@@ -300,9 +300,9 @@ fn the_fastest_candidate_is_that_of_a_sweep() {
     let swept = candidates.iter().map(|candidate| {
         let cores = candidate["shard_cores"].as_u64().unwrap_or(8).to_string();
         let scope = candidate["scope"].as_str().unwrap();
-        let rungs = ["--wake", "coalesced", "--intake", "lock-free", "--runs", "1"];
+        let variants = ["--wake", "coalesced", "--intake", "lock-free", "--runs", "1"];
         let one = ["bench", "queue", "--sim", "--scopes", scope, "--shard-size", &cores];
-        let found = json(&[&one[..], &rungs].concat());
+        let found = json(&[&one[..], &variants].concat());
         (found["results"][0]["items_per_sec"].as_f64().unwrap(), name(candidate))
     });
     let swept: Vec<(f64, String)> = swept.collect();

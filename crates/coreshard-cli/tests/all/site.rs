@@ -220,7 +220,7 @@ fn each_lesson_has_a_moving_picture_an_experiment_and_a_source() {
         ("priority-index", "per-llc"),
     ];
     let mut experiments = Vec::new();
-    for (name, rung) in lessons {
+    for (name, variant) in lessons {
         let text = read(&learn.join(format!("{name}.md")));
         let (prose, programs) = parted(&text);
         assert!(
@@ -250,7 +250,7 @@ fn each_lesson_has_a_moving_picture_an_experiment_and_a_source() {
                 "{arguments:?}: {}",
                 String::from_utf8_lossy(&output.stderr)
             );
-            assert!(said.contains(rung), "{arguments:?} says nothing of {rung}: {said}");
+            assert!(said.contains(variant), "{arguments:?} says nothing of {variant}: {said}");
         }));
     }
     experiments.into_iter().for_each(|experiment| experiment.join().unwrap());

@@ -5,7 +5,7 @@
 
 use maud::{Markup, html};
 
-use super::{Scale, Series};
+use super::{Scale, Series, element, percent, px};
 
 const PLOT_PX: f64 = 210.0;
 const HEAD_PX: f64 = 10.0;
@@ -38,41 +38,34 @@ pub(crate) struct Curve {
 }
 
 impl Lines {
-    /// The height of the chart, in pixels; its width is that of its place.
-    pub(crate) const HEIGHT_PX: f64 = HEAD_PX + PLOT_PX + AXIS_PX;
-
     /// The chart as an `svg` element.
     pub(crate) fn draw(&self) -> Markup {
         let bottom = HEAD_PX + PLOT_PX;
-        html! {
-            svg.chart role="img" width="100%" height=(Self::HEIGHT_PX)
-                aria-labelledby={ (self.id) "-title " (self.id) "-description" } {
-                title id={ (self.id) "-title" } { (self.title) }
-                desc id={ (self.id) "-description" } { (self.description) }
-                g.axis {
-                    @for tick in self.up.ticks() {
-                        @let y = self.y(tick);
-                        line.grid x1=(percent(START_PERCENT)) x2=(percent(END_PERCENT)) y1=(y) y2=(y) {}
-                        text x=(percent(START_PERCENT)) dx="-6" y=(y) dy="3.8" text-anchor="end" {
-                            ((self.tick)(tick))
-                        }
-                    }
-                    @for mark in &self.marks {
-                        text x=(self.x(*mark)) y=(px(bottom + 16.0)) text-anchor="middle" { (mark) }
+        let inside = html! {
+            g.axis {
+                @for tick in self.up.ticks() {
+                    @let y = self.y(tick);
+                    line.grid x1=(percent(START_PERCENT)) x2=(percent(END_PERCENT)) y1=(y) y2=(y) {}
+                    text x=(percent(START_PERCENT)) dx="-6" y=(y) dy="3.8" text-anchor="end" {
+                        ((self.tick)(tick))
                     }
                 }
-                @for curve in &self.curves {
-                    g class={ (curve.series.classes()) " curve" } {
-                        title { (curve.tooltip) }
-                        g.fit { (self.pieces(&curve.fit)) }
-                        (self.pieces(&curve.points))
-                        @for (across, up) in &curve.points {
-                            circle cx=(self.x(*across)) cy=(self.y(*up)) r="3.2" {}
-                        }
+                @for mark in &self.marks {
+                    text x=(self.x(*mark)) y=(px(bottom + 16.0)) text-anchor="middle" { (mark) }
+                }
+            }
+            @for curve in &self.curves {
+                g class={ (curve.series.classes()) " curve" } {
+                    title { (curve.tooltip) }
+                    g.fit { (self.pieces(&curve.fit)) }
+                    (self.pieces(&curve.points))
+                    @for (across, up) in &curve.points {
+                        circle cx=(self.x(*across)) cy=(self.y(*up)) r="3.2" {}
                     }
                 }
             }
-        }
+        };
+        element(&self.id, &self.title, &self.description, bottom + AXIS_PX, &inside)
     }
 
     fn pieces(&self, points: &[(f64, f64)]) -> Markup {
@@ -91,14 +84,6 @@ impl Lines {
     fn y(&self, value: f64) -> String {
         px(HEAD_PX + (1.0 - self.up.place(value)) * PLOT_PX)
     }
-}
-
-fn percent(value: f64) -> String {
-    format!("{value:.2}%")
-}
-
-fn px(value: f64) -> String {
-    format!("{value:.1}")
 }
 
 #[cfg(test)]

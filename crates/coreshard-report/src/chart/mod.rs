@@ -55,6 +55,7 @@ pub(crate) struct Group {
     pub(crate) rows: Vec<Row>,
 }
 
+#[derive(Default)]
 pub(crate) struct Row {
     pub(crate) series: Series,
     /// At the left edge, where the margin has room for it.
@@ -71,7 +72,7 @@ pub(crate) struct Row {
 }
 
 /// How the marks of a row are coloured and filled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Series {
     /// Number of the colour; they repeat after [`Series::HUES`].
     pub(crate) hue: usize,
@@ -79,9 +80,10 @@ pub(crate) struct Series {
 }
 
 /// The second way in which series differ, besides the colour.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Fill {
     Outline,
+    #[default]
     Solid,
 }
 
@@ -100,12 +102,14 @@ impl Series {
 }
 
 /// What is drawn in a row.
+#[derive(Default)]
 pub(crate) enum Mark {
     /// A bar from the start of the axis, and the range of its figure.
     Bar { value: f64, range: Option<(f64, f64)> },
     /// A line over a range, a dot at the figure and strokes at others.
     Span { range: (f64, f64), dot: f64, strokes: Vec<f64> },
     /// There is no figure.
+    #[default]
     Absent,
 }
 
@@ -133,17 +137,13 @@ impl Chart {
             tops.push(top);
             top += self.group_height_px(group);
         }
-        html! {
-            svg.chart role="img" width="100%" height=(self.height_px())
-                aria-labelledby={ (self.id) "-title " (self.id) "-description" } {
-                title id={ (self.id) "-title" } { (self.title) }
-                desc id={ (self.id) "-description" } { (self.description) }
-                (self.draw_axis(plot_px))
-                @for (group, top) in self.groups.iter().zip(tops) {
-                    (self.draw_group(group, top))
-                }
+        let inside = html! {
+            (self.draw_axis(plot_px))
+            @for (group, top) in self.groups.iter().zip(tops) {
+                (self.draw_group(group, top))
             }
-        }
+        };
+        element(self.id, &self.title, &self.description, self.height_px(), &inside)
     }
 
     fn draw_axis(&self, plot_px: f64) -> Markup {
@@ -205,7 +205,7 @@ impl Chart {
                 rect.hit x="0" y=(px(middle - self.row_height_px / 2.0)) width="100%"
                     height=(self.row_height_px) {}
                 @if !row.name.is_empty() {
-                    text.rung x="0" y=(baseline) { (row.name) }
+                    text.variant x="0" y=(baseline) { (row.name) }
                 }
                 (self.draw_mark(row, middle))
                 @if !row.before.is_empty() {
@@ -268,6 +268,18 @@ impl Chart {
     fn length_percent(&self, value: f64) -> f64 {
         let axis = 100.0 - self.margins.start_percent - self.margins.end_percent;
         self.scale.place(value) * axis
+    }
+}
+
+/// A chart's `svg` element, which is as wide as its place.
+fn element(id: &str, title: &str, description: &str, height_px: f64, inside: &Markup) -> Markup {
+    html! {
+        svg.chart role="img" width="100%" height=(height_px)
+            aria-labelledby={ (id) "-title " (id) "-description" } {
+            title id={ (id) "-title" } { (title) }
+            desc id={ (id) "-description" } { (description) }
+            (inside)
+        }
     }
 }
 

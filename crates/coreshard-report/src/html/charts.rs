@@ -2,17 +2,18 @@
 //!
 //! A colour is a wake policy and a filling is an intake, in all charts alike; scopes are groups.
 
-use coreshard_results::{QueueCell, QueueResults};
+use coreshard_results::{QueueMeasurement, QueueResults};
+use maud::{Markup, html};
 
-use crate::chart::{Chart, Fill, Group, Margins, Mark, Row, Scale, Series};
-use crate::findings::{Gain, Ladder, combination, gains, range_of};
+use crate::chart::{Chart, Fill, Group, Margins, Mark, Row, Scale, Series, swatch};
+use crate::findings::{Comparison, Gain, combination, gains, range_of};
 use crate::format;
 
 /// Bars start at the edge; the figure stands after them.
 const BARS: Margins = Margins { start_percent: 0.0, end_percent: 16.0 };
 /// A figure stands at either end of a span.
 const SPANS: Margins = Margins { start_percent: 15.0, end_percent: 15.0 };
-/// The names of the rungs stand before the spans.
+/// The names of the variants stand before the spans.
 const NAMED: Margins = Margins { start_percent: 29.0, end_percent: 14.0 };
 
 /// Height of a row where there is one for each combination.
@@ -28,48 +29,43 @@ pub(crate) struct Palette<'a> {
     intakes: Vec<&'a str>,
 }
 
-/// A line of the legend.
-pub(crate) struct LegendEntry<'a> {
-    pub(crate) name: &'a str,
-    pub(crate) series: Series,
-    /// Whether the entry is about the filling alone, whatever the colour.
-    pub(crate) is_neutral: bool,
-}
-
 impl<'a> Palette<'a> {
     pub(crate) fn of(results: &'a QueueResults) -> Self {
         Self {
             known: &results.wakes,
-            wakes: Ladder::Wake.rungs(results),
-            intakes: Ladder::Intake.rungs(results),
+            wakes: Comparison::Wake.variants(results),
+            intakes: Comparison::Intake.variants(results),
         }
     }
 
-    pub(crate) fn series(&self, cell: &QueueCell) -> Series {
+    pub(crate) fn series(&self, cell: &QueueMeasurement) -> Series {
         Series { hue: self.hue(&cell.wake), fill: fill(&cell.intake) }
     }
 
-    /// A rung keeps its colour whichever others were measured, so that pages can be laid side by side.
+    /// A variant keeps its colour whichever others were measured, so that pages can be laid side by side.
     fn hue(&self, wake: &str) -> usize {
         let unknown = || self.wakes.iter().position(|name| *name == wake).unwrap_or(0);
         let known = self.known.iter().position(|name| name == wake);
         known.unwrap_or_else(|| self.known.len() + unknown())
     }
+}
 
-    /// What each colour and each filling means; a ladder of one rung needs no entry.
-    pub(crate) fn legend(&self) -> Vec<LegendEntry<'a>> {
-        let wakes = self.wakes.iter().map(|name| LegendEntry {
-            name,
-            series: Series { hue: self.hue(name), fill: Fill::Solid },
-            is_neutral: false,
-        });
-        let intakes = self.intakes.iter().map(|name| LegendEntry {
-            name,
-            series: Series { hue: 0, fill: fill(name) },
-            is_neutral: true,
-        });
-        let wakes = wakes.filter(|_| self.wakes.len() > 1);
-        wakes.chain(intakes.filter(|_| self.intakes.len() > 1)).collect()
+/// What the colours and fillings of a page's charts mean; nothing where there is one combination only.
+pub(super) fn legend(results: &QueueResults) -> Markup {
+    let palette = Palette::of(results);
+    html! {
+        ul.legend {
+            @if palette.wakes.len() > 1 {
+                @for wake in &palette.wakes {
+                    li { (swatch(Series { hue: palette.hue(wake), fill: Fill::Solid })) (wake) }
+                }
+            }
+            @if palette.intakes.len() > 1 {
+                @for intake in &palette.intakes {
+                    li.neutral { (swatch(Series { hue: 0, fill: fill(intake) })) (intake) }
+                }
+            }
+        }
     }
 }
 
@@ -80,7 +76,7 @@ fn fill(intake: &str) -> Fill {
 
 /// Items per second of every combination, as bars.
 pub(crate) fn throughput(results: &QueueResults) -> Option<Chart> {
-    let reach = |cell: &QueueCell| [cell.items_per_sec, cell.range().1];
+    let reach = |cell: &QueueMeasurement| [cell.items_per_sec, cell.range().1];
     let scale = Scale::linear(results.results.iter().flat_map(reach))?;
     let best = results.best();
     let groups = grouped(results, |cell| {
@@ -89,20 +85,20 @@ pub(crate) fn throughput(results: &QueueResults) -> Option<Chart> {
         let of = range_of(cell);
         let is_best = best.is_some_and(|best| std::ptr::eq(best, cell));
         let figure = format::si(cell.items_per_sec);
-        Some(Drawn {
+        Some(Row {
             mark: match cell.items_per_sec.is_finite() {
                 true => Mark::Bar { value: cell.items_per_sec, range: whole },
                 false => Mark::Absent,
             },
-            before: String::new(),
             after: if is_best { format!("{figure} ★") } else { figure },
-            detail: format!(
+            tooltip: format!(
                 "{} items/s, {of} from {} to {}",
                 format::count(cell.items_per_sec),
                 format::count(low),
                 format::count(high),
             ),
             emphasised: is_best,
+            ..Row::default()
         })
     });
     Some(Chart {
@@ -111,25 +107,22 @@ pub(crate) fn throughput(results: &QueueResults) -> Option<Chart> {
         description: describe(results, "median items per second", |cell| {
             format::si(cell.items_per_sec)
         }),
-        scale,
         tick: format::si_tick,
-        reference: None,
-        margins: BARS,
-        row_height_px: DENSE_PX,
-        groups,
+        ..dense(scale, BARS, groups)
     })
 }
 
 /// Percentiles of the queueing call alone.
 pub(crate) fn call_latency(results: &QueueResults) -> Option<Chart> {
-    let percentiles =
-        |cell: &QueueCell| [cell.p50_ns, cell.p90_ns, cell.p95_ns, cell.p99_ns].map(|ns| ns as f64);
+    let percentiles = |cell: &QueueMeasurement| {
+        [cell.p50_ns, cell.p90_ns, cell.p95_ns, cell.p99_ns].map(|ns| ns as f64)
+    };
     latency(results, "call", "Time of the queueing call", percentiles)
 }
 
 /// Percentiles from before the queueing call until the item ran.
 pub(crate) fn end_to_end(results: &QueueResults) -> Option<Chart> {
-    let percentiles = |cell: &QueueCell| {
+    let percentiles = |cell: &QueueMeasurement| {
         let [p50, p99] = [cell.end_to_end_p50_ns, cell.end_to_end_p99_ns].map(|ns| ns as f64);
         [p50, p50, p99, p99]
     };
@@ -140,7 +133,7 @@ fn latency(
     results: &QueueResults,
     id: &'static str,
     title: &str,
-    percentiles: impl Fn(&QueueCell) -> [f64; 4],
+    percentiles: impl Fn(&QueueMeasurement) -> [f64; 4],
 ) -> Option<Chart> {
     let scale = Scale::log(results.results.iter().flat_map(&percentiles))?;
     let groups = grouped(results, |cell| {
@@ -150,17 +143,17 @@ fn latency(
             .iter()
             .zip(["p90", "p95"])
             .map(|(ns, name)| format!(", {name} {}", format::time_ns(*ns)));
-        Some(Drawn {
+        Some(Row {
             before: format::time_ns(p50),
             after: format::time_ns(p99),
-            detail: format!(
+            tooltip: format!(
                 "p50 {}{}, p99 {}",
                 format::time_ns(p50),
                 between.collect::<String>(),
                 format::time_ns(p99)
             ),
             mark: Mark::Span { range: (p50, p99), dot: p50, strokes },
-            emphasised: false,
+            ..Row::default()
         })
     });
     Some(Chart {
@@ -170,30 +163,24 @@ fn latency(
             let [p50, _, _, p99] = percentiles(cell);
             format!("{} and {}", format::time_ns(p50), format::time_ns(p99))
         }),
-        scale,
-        tick: format::time_tick,
-        reference: None,
-        margins: SPANS,
-        row_height_px: DENSE_PX,
-        groups,
+        ..dense(scale, SPANS, groups)
     })
 }
 
 /// Time that a pool's lock is held for each item, where it was measured.
 pub(crate) fn lock_hold(results: &QueueResults) -> Option<Chart> {
-    let held = |cell: &QueueCell| cell.lock_hold_ns_per_item.filter(|ns| ns.is_finite());
+    let held = |cell: &QueueMeasurement| cell.lock_hold_ns_per_item.filter(|ns| ns.is_finite());
     let scale = Scale::linear(results.results.iter().filter_map(held))?;
     let groups = grouped(results, |cell| {
         let ns = held(cell)?;
         let longest = cell.lock_hold_max_ns.map_or_else(String::new, |ns| {
             format!(", at most {} at a stretch", format::time_ns(ns as f64))
         });
-        Some(Drawn {
+        Some(Row {
             mark: Mark::Bar { value: ns, range: None },
-            before: String::new(),
             after: format::time_ns(ns),
-            detail: format!("lock held {} per item{longest}", format::time_ns(ns)),
-            emphasised: false,
+            tooltip: format!("lock held {} per item{longest}", format::time_ns(ns)),
+            ..Row::default()
         })
     });
     Some(Chart {
@@ -202,42 +189,37 @@ pub(crate) fn lock_hold(results: &QueueResults) -> Option<Chart> {
         description: describe(results, "lock held per item", |cell| {
             held(cell).map_or_else(|| "not measured".to_owned(), format::time_ns)
         }),
-        scale,
-        tick: format::time_tick,
-        reference: None,
-        margins: BARS,
-        row_height_px: DENSE_PX,
-        groups,
+        ..dense(scale, BARS, groups)
     })
 }
 
-/// What each rung brings over the oldest of its ladder while the other ladders stand still.
-pub(crate) fn ladder_gains(results: &QueueResults) -> Option<Chart> {
-    let all: Vec<(Ladder, Vec<Gain<'_>>)> = Ladder::ALL
+/// What each variant brings over the oldest of its comparison while the other comparisons stand still.
+pub(crate) fn comparison_gains(results: &QueueResults) -> Option<Chart> {
+    let all: Vec<(Comparison, Vec<Gain<'_>>)> = Comparison::ALL
         .into_iter()
-        .map(|ladder| (ladder, gains(results, ladder)))
+        .map(|comparison| (comparison, gains(results, comparison)))
         .filter(|(_, gains)| !gains.is_empty())
         .collect();
     let reach = all.iter().flat_map(|(_, gains)| gains).flat_map(|gain| [gain.min, gain.max]);
     let scale = Scale::log(reach)?;
-    let groups = all.iter().map(|(ladder, gains)| Group {
-        name: ladder.title().to_owned(),
+    let groups = all.iter().map(|(comparison, gains)| Group {
+        name: comparison.title().to_owned(),
         remark: gains
             .iter()
             .find(|gain| gain.is_baseline)
-            .map_or_else(String::new, |gain| format!("compared with {}", gain.rung)),
+            .map_or_else(String::new, |gain| format!("compared with {}", gain.variant)),
         rows: gains.iter().map(gain_row).collect(),
     });
-    let sentence = |(ladder, gains): &(Ladder, Vec<Gain<'_>>)| {
-        let rungs: Vec<String> = gains
+    let sentence = |(comparison, gains): &(Comparison, Vec<Gain<'_>>)| {
+        let variants: Vec<String> = gains
             .iter()
-            .map(|gain| format!("{} {}", gain.rung, format::times(gain.mean)))
+            .map(|gain| format!("{} {}", gain.variant, format::times(gain.mean)))
             .collect();
-        format!("{}: {}.", ladder.title(), rungs.join(", "))
+        format!("{}: {}.", comparison.title(), variants.join(", "))
     };
     Some(Chart {
         id: "gains",
-        title: "What each rung brings by itself".into(),
+        title: "What each variant brings by itself".into(),
         description: all.iter().map(sentence).collect::<Vec<_>>().join(" "),
         scale,
         tick: format::times_tick,
@@ -251,46 +233,44 @@ pub(crate) fn ladder_gains(results: &QueueResults) -> Option<Chart> {
 fn gain_row(gain: &Gain<'_>) -> Row {
     Row {
         series: Series { hue: 1, fill: if gain.is_baseline { Fill::Outline } else { Fill::Solid } },
-        name: gain.rung.to_owned(),
+        name: gain.variant.to_owned(),
         mark: Mark::Span { range: (gain.min, gain.max), dot: gain.mean, strokes: vec![gain.min] },
-        before: String::new(),
         after: format::times(gain.mean),
         tooltip: format!(
             "{}: {} the throughput on average over {}, from {} to {}",
-            gain.rung,
+            gain.variant,
             format::times(gain.mean),
             format::counted(gain.pairs, "pair"),
             format::times(gain.min),
             format::times(gain.max),
         ),
-        emphasised: false,
+        ..Row::default()
     }
 }
 
-/// What of a cell is drawn; the rest of its row follows from the combination.
-struct Drawn {
-    mark: Mark,
-    before: String,
-    after: String,
-    detail: String,
-    emphasised: bool,
+/// A chart of many rows; its texts are missing.
+fn dense(scale: Scale, margins: Margins, groups: Vec<Group>) -> Chart {
+    Chart {
+        id: "",
+        title: String::new(),
+        description: String::new(),
+        scale,
+        tick: format::time_tick,
+        reference: None,
+        margins,
+        row_height_px: DENSE_PX,
+        groups,
+    }
 }
 
 /// One group for each scope with one row for each cell that `draw` has something for; scopes without any
-/// row are left out.
-fn grouped(results: &QueueResults, draw: impl Fn(&QueueCell) -> Option<Drawn>) -> Vec<Group> {
+/// row are left out. `draw` leaves the combination's name and colour to this.
+fn grouped(results: &QueueResults, draw: impl Fn(&QueueMeasurement) -> Option<Row>) -> Vec<Group> {
     let palette = Palette::of(results);
-    let row = |cell: &QueueCell| {
+    let row = |cell: &QueueMeasurement| {
         let drawn = draw(cell)?;
-        Some(Row {
-            series: palette.series(cell),
-            name: String::new(),
-            mark: drawn.mark,
-            before: drawn.before,
-            after: drawn.after,
-            tooltip: format!("{}: {}", combination(cell), drawn.detail),
-            emphasised: drawn.emphasised,
-        })
+        let tooltip = format!("{}: {}", combination(cell), drawn.tooltip);
+        Some(Row { series: palette.series(cell), tooltip, ..drawn })
     };
     let group = |scope: &str| {
         let cells = || results.results.iter().filter(|cell| cell.scope == scope);
@@ -298,11 +278,11 @@ fn grouped(results: &QueueResults, draw: impl Fn(&QueueCell) -> Option<Drawn>) -
         let remark = cells().next().map_or_else(String::new, pods);
         (!rows.is_empty()).then(|| Group { name: scope.to_owned(), remark, rows })
     };
-    Ladder::Scope.rungs(results).into_iter().filter_map(group).collect()
+    Comparison::Scope.variants(results).into_iter().filter_map(group).collect()
 }
 
 /// The pods of a cell's scope, in words: `1 pod, the same as cache`.
-fn pods(cell: &QueueCell) -> String {
+fn pods(cell: &QueueMeasurement) -> String {
     let pods = match cell.pods {
         0 => String::new(),
         pods => format::counted(pods, "pod"),
@@ -315,7 +295,11 @@ fn pods(cell: &QueueCell) -> String {
 }
 
 /// The figures of all cells in one sentence, for who cannot see the chart.
-fn describe(results: &QueueResults, what: &str, figure: impl Fn(&QueueCell) -> String) -> String {
+fn describe(
+    results: &QueueResults,
+    what: &str,
+    figure: impl Fn(&QueueMeasurement) -> String,
+) -> String {
     let figures: Vec<String> = results
         .results
         .iter()

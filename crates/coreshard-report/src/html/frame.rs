@@ -33,6 +33,26 @@ pub(crate) fn page(
     page.into_string()
 }
 
+/// A plain page: its title, a table of text and pictures.
+pub(crate) fn plain_page(
+    command: &str,
+    title: &str,
+    table: &str,
+    pictures: &Markup,
+    results: &(impl Serialize + ?Sized),
+) -> String {
+    const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:60rem;\
+padding:0 1rem;color-scheme:light dark}pre{overflow-x:auto}svg{width:100%;height:auto}\
+svg text{font-size:11px;fill:currentColor}rect,circle{fill:#3b78c2}\
+line{stroke:currentColor;opacity:.4}figure{margin:1.5rem 0}figcaption{font-size:.9rem}";
+    let body = html! {
+        h1 { (title) }
+        pre { (table) }
+        (pictures)
+    };
+    page(command, &[STYLE], &body, results)
+}
+
 /// The results as JSON that can stand inside a `script` element: nothing in it ends the element.
 fn embedded(results: &(impl Serialize + ?Sized)) -> String {
     let json = serde_json::to_string(results).expect("plain data with string keys is always JSON");

@@ -7,19 +7,18 @@
 
 pub(crate) mod charts;
 pub(crate) mod frame;
-mod legend;
 mod scaling;
 mod table;
 
-use coreshard_results::{Mode, QueueCell, QueueResults};
+use coreshard_results::{Mode, QueueMeasurement, QueueResults};
 use maud::{Markup, html};
 
 use crate::chart::{self, Chart};
 use crate::findings::{Contest, QUARTILES, range_of};
 use crate::format;
 
+use charts::legend;
 pub use frame::MARK;
-use legend::legend;
 
 const STYLE: &str = include_str!("page.css");
 
@@ -32,7 +31,7 @@ pub fn queue_page(results: &QueueResults) -> String {
     let body = html! {
         (header(results))
         @if results.results.is_empty() {
-            p.card { "No combination of rungs was measured, so there is nothing to draw." }
+            p.card { "No combination of variants was measured, so there is nothing to draw." }
         } @else {
             (tiles(results))
             (all_charts(results))
@@ -94,10 +93,10 @@ fn load(results: &QueueResults) -> String {
 
 /// The finding, in one or two sentences that claim no more than the ranges allow.
 fn headline(results: &QueueResults) -> Markup {
-    let rate = |cell: &QueueCell| html! { span.figure { (format::si(cell.items_per_sec)) } };
+    let rate = |cell: &QueueMeasurement| html! { span.figure { (format::si(cell.items_per_sec)) } };
     let Some(contest) = Contest::of(results) else {
         return match results.best() {
-            Some(only) => html! { (rungs(only)) " ran " (rate(only)) " items per second." },
+            Some(only) => html! { (variants(only)) " ran " (rate(only)) " items per second." },
             None => html! { "Nothing was measured." },
         };
     };
@@ -105,14 +104,14 @@ fn headline(results: &QueueResults) -> Markup {
     let of = range_of(best);
     html! {
         @if contest.is_decided() && contest.ratio().is_finite() {
-            (rungs(best)) " ran " (rate(best)) " items per second, "
+            (variants(best)) " ran " (rate(best)) " items per second, "
             span.figure.gain { (format::times(contest.ratio())) }
-            " the " (rate(worst)) " of " (rungs(worst)) "."
+            " the " (rate(worst)) " of " (variants(worst)) "."
         } @else if contest.is_decided() {
-            (rungs(best)) " ran " (rate(best)) " items per second; " (rungs(worst)) " ran none."
+            (variants(best)) " ran " (rate(best)) " items per second; " (variants(worst)) " ran none."
         } @else {
-            "No combination stands out: the " (of) " of the fastest, " (rungs(best)) " with " (rate(best))
-            " items per second, and of the slowest, " (rungs(worst)) " with " (rate(worst))
+            "No combination stands out: the " (of) " of the fastest, " (variants(best)) " with " (rate(best))
+            " items per second, and of the slowest, " (variants(worst)) " with " (rate(worst))
             ", overlap."
         }
         @if contest.is_decided() && ties > 0 {
@@ -127,10 +126,10 @@ fn headline(results: &QueueResults) -> Markup {
 }
 
 /// The name of a combination, in which a line may end after a dot and nowhere else.
-fn rungs(cell: &QueueCell) -> Markup {
+fn variants(cell: &QueueMeasurement) -> Markup {
     let parts = [format!("{}\u{a0}·", cell.scope), format!("{}\u{a0}·", cell.wake)];
     html! {
-        span.rungs {
+        span.variants {
             @for part in &parts { span { (part) } " " }
             span { (cell.intake) }
         }
@@ -139,15 +138,15 @@ fn rungs(cell: &QueueCell) -> Markup {
 
 /// The few figures that one would quote.
 fn tiles(results: &QueueResults) -> Markup {
-    let least = |key: fn(&QueueCell) -> Option<f64>| {
+    let least = |key: fn(&QueueMeasurement) -> Option<f64>| {
         let measured = results.results.iter().filter_map(|cell| Some((key(cell)?, cell)));
         measured.filter(|(ns, _)| ns.is_finite()).min_by(|a, b| a.0.total_cmp(&b.0))
     };
-    let time = |(ns, cell): (f64, &QueueCell)| (format::time_ns(ns), rungs(cell));
+    let time = |(ns, cell): (f64, &QueueMeasurement)| (format::time_ns(ns), variants(cell));
     let tiles = [
         (
             "Most items per second",
-            results.best().map(|cell| (format::si(cell.items_per_sec), rungs(cell))),
+            results.best().map(|cell| (format::si(cell.items_per_sec), variants(cell))),
         ),
         ("Shortest call, median", least(|cell| Some(cell.p50_ns as f64)).map(time)),
         (
@@ -159,11 +158,11 @@ fn tiles(results: &QueueResults) -> Markup {
     html! {
         div.tiles {
             @for (name, value) in tiles {
-                @if let Some((figure, rungs)) = value {
+                @if let Some((figure, variants)) = value {
                     div.tile {
                         p.name { (name) }
                         p.figure { (figure) }
-                        p.by { (rungs) }
+                        p.by { (variants) }
                     }
                 }
             }
@@ -184,8 +183,8 @@ fn all_charts(results: &QueueResults) -> Markup {
             }
         }))
         div.pair {
-            (card(charts::ladder_gains(results), results, false, html! {
-                "Throughput over that of the oldest rung of the same ladder, with the other ladders \
+            (card(charts::comparison_gains(results), results, false, html! {
+                "Throughput over that of the oldest variant of the same comparison, with the other comparisons \
                  unchanged: the geometric mean, and the least and the most it brought anywhere."
             }))
             (card(charts::lock_hold(results), results, true, html! {

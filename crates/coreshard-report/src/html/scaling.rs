@@ -1,14 +1,13 @@
 //! Scaling curves as charts, with the table of their parameters.
 
-use coreshard_results::{QueueCell, QueueResults, ScalingCurve};
+use coreshard_results::{QueueMeasurement, QueueResults, ScalingCurve};
 use maud::{Markup, html};
 
-use super::charts::Palette;
-use super::legend::legend;
+use super::charts::{Palette, legend};
 use crate::chart::Scale;
 use crate::chart::lines::{Curve, Lines};
 use crate::format;
-use crate::scaling::{at, counts, peak};
+use crate::scaling::{LAW, counts, figures};
 
 /// Points of a fitted curve that are drawn.
 const FIT_POINTS: u32 = 24;
@@ -57,10 +56,10 @@ fn lines(results: &QueueResults, curves: &[ScalingCurve]) -> Option<Lines> {
     let up = Scale::log(all().map(|point| point.items_per_sec))?;
     let scope = &curves[0].scope;
     let curve = |curve: &ScalingCurve| {
-        let like = QueueCell {
+        let like = QueueMeasurement {
             wake: curve.wake.clone(),
             intake: curve.intake.clone(),
-            ..QueueCell::default()
+            ..QueueMeasurement::default()
         };
         let finite = curve.points.iter().filter(|point| point.items_per_sec.is_finite());
         let fit = curve.usl.map_or_else(Vec::new, |usl| {
@@ -91,28 +90,19 @@ fn lines(results: &QueueResults, curves: &[ScalingCurve]) -> Option<Lines> {
 
 fn parameters(curves: &[ScalingCurve]) -> Markup {
     let counts = counts(curves);
-    let most = counts.last().copied().unwrap_or(0);
     html! {
         div.scroll tabindex="0" role="region" aria-label="Scaling, all figures" {
             table {
                 thead { tr {
                     th scope="col" { "Combination" }
                     @for cpus in &counts { th scope="col" { (cpus) " CPU" @if *cpus != 1 { "s" } } }
-                    @for name in ["σ", "κ", "fit ±", "peak"] { th scope="col" { (name) } }
+                    @for name in LAW { th scope="col" { (name) } }
                 } }
                 tbody {
                     @for curve in curves {
                         tr {
                             th scope="row" { (curve.scope) " · " (curve.wake) " · " (curve.intake) }
-                            @for cpus in &counts { td { (at(curve, *cpus)) } }
-                            @if let Some(usl) = &curve.usl {
-                                td { (format!("{:.4}", usl.sigma)) }
-                                td { (format!("{:.6}", usl.kappa)) }
-                                td { (format::percent(usl.error)) }
-                                td { (peak(usl, most)) }
-                            } @else {
-                                @for _ in 0..4 { td { (format::ABSENT) } }
-                            }
+                            @for figure in figures(curve, &counts) { td { (figure) } }
                         }
                     }
                 }

@@ -1,7 +1,7 @@
 //! The table of all figures in the page.
 
 use coreshard_results::column::{Column, Group, Heading, Row};
-use coreshard_results::{QueueCell, QueueResults};
+use coreshard_results::{QueueMeasurement, QueueResults};
 use maud::{Markup, html};
 
 use crate::chart::swatch;
@@ -11,12 +11,13 @@ use crate::format;
 use super::charts::Palette;
 
 /// A column after the combination.
-type Figure = (&'static Column<QueueCell>, Heading);
+type Figure = (&'static Column<QueueMeasurement>, Heading);
 
 /// The columns under each header that they share.
 fn groups() -> Vec<(Group, Vec<Figure>)> {
     let mut groups: Vec<(Group, Vec<Figure>)> = Vec::new();
-    let shown = QueueCell::COLUMNS.iter().filter_map(|column| Some((column, column.heading?)));
+    let shown =
+        QueueMeasurement::COLUMNS.iter().filter_map(|column| Some((column, column.heading?)));
     for (column, heading) in shown.filter(|(_, heading)| !heading.group.long.is_empty()) {
         match groups.last_mut().filter(|(group, _)| *group == heading.group) {
             Some((_, columns)) => columns.push((column, heading)),
@@ -65,15 +66,15 @@ pub(super) fn draw(results: &QueueResults) -> Markup {
 }
 
 /// What is shown when a pointer rests on the header.
-fn meaning(column: &Column<QueueCell>) -> Option<&'static str> {
+fn meaning(column: &Column<QueueMeasurement>) -> Option<&'static str> {
     Some(column.meaning.trim()).filter(|meaning| !meaning.is_empty())
 }
 
 fn row(
-    cell: &QueueCell,
+    cell: &QueueMeasurement,
     groups: &[(Group, Vec<Figure>)],
     palette: &Palette<'_>,
-    best: Option<&QueueCell>,
+    best: Option<&QueueMeasurement>,
 ) -> Markup {
     let is_best = best.is_some_and(|best| std::ptr::eq(best, cell));
     let is_tie = best.is_some_and(|best| findings::ties_with(cell, best)) && !is_best;
@@ -81,7 +82,7 @@ fn row(
         tr.best[is_best] {
             th scope="row" {
                 (swatch(palette.series(cell)))
-                b { (cell.scope) } " " span.rung { (cell.wake) " · " (cell.intake) }
+                b { (cell.scope) } " " span.variant { (cell.wake) " · " (cell.intake) }
                 @if is_best { " " span.badge { "best" } }
                 @if is_tie { " " span.tie title="its range reaches that of the best" { "≈ best" } }
             }

@@ -6,16 +6,10 @@ use coreshard_results::{
     CyclicResults, Durations, IndexResults, PiResults, SeedSpreads, TranscodeResults,
 };
 use maud::{Markup, html};
-use serde::Serialize;
 
-use super::text::{cyclic, index, pi, transcode};
+use super::{cyclic, index, pi, transcode};
 use crate::format;
 use crate::html::frame;
-
-const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:60rem;\
-padding:0 1rem;color-scheme:light dark}pre{overflow-x:auto}svg{width:100%;height:auto}\
-svg text{font-size:11px;fill:currentColor}rect,circle{fill:#3b78c2}\
-line{stroke:currentColor;opacity:.4}figure{margin:1.5rem 0}figcaption{font-size:.9rem}";
 
 const WIDTH: f64 = 900.0;
 /// Where the bars stand, or the dots lie.
@@ -24,9 +18,9 @@ const FLOOR: f64 = 160.0;
 /// How late each thread woke up.
 pub fn cyclic_page(runs: &[CyclicResults]) -> String {
     let pictures = html! {
-        (seeds(runs, "p99_ns", "The 99th of 100 wake-ups", format::time_tick))
+        (seeds(runs.iter().map(|run| (&run.variant, &run.seeds)), "p99_ns", "The 99th of 100 wake-ups", format::time_tick))
         @for run in runs {
-            h2 { "Rung " (run.rung) }
+            h2 { "Variant " (run.variant) }
             @for (number, thread) in &run.thread {
                 figure {
                     figcaption {
@@ -38,78 +32,80 @@ pub fn cyclic_page(runs: &[CyclicResults]) -> String {
             }
         }
     };
-    page("cyclic", "How late threads wake up", &cyclic(runs, usize::MAX), &pictures, &runs)
+    frame::plain_page(
+        "coreshard bench rt cyclic",
+        "How late threads wake up",
+        &cyclic(runs, usize::MAX),
+        &pictures,
+        &runs,
+    )
 }
 
 /// How long the high task of each inversion waited.
 pub fn pi_page(runs: &[PiResults]) -> String {
     let pictures = html! {
-        (seeds(runs, "inversions_per_sec", "Inversions per second", per_sec))
+        (seeds(runs.iter().map(|run| (&run.variant, &run.seeds)), "inversions_per_sec", "Inversions per second", per_sec))
         @for run in runs {
-            h2 { "Rung " (run.rung) }
+            h2 { "Variant " (run.variant) }
             (durations(&run.waits, "From asking for the lock to having it", "inversions"))
         }
     };
-    page("pi", "Priority inversions resolved", &pi(runs, usize::MAX), &pictures, &runs)
+    frame::plain_page(
+        "coreshard bench rt pi",
+        "Priority inversions resolved",
+        &pi(runs, usize::MAX),
+        &pictures,
+        &runs,
+    )
 }
 
 /// How long the frames took.
 pub fn transcode_page(runs: &[TranscodeResults]) -> String {
     let pictures = html! {
-        (seeds(runs, "frames_per_sec", "Frames per second", per_sec))
+        (seeds(runs.iter().map(|run| (&run.variant, &run.seeds)), "frames_per_sec", "Frames per second", per_sec))
         @for run in runs {
-            h2 { "Rung " (run.rung) }
+            h2 { "Variant " (run.variant) }
             (durations(&run.frame_times, "From a frame's begin to its last slice's end", "frames"))
         }
     };
-    page("transcode", "Frames of pinned pipelines", &transcode(runs, usize::MAX), &pictures, &runs)
+    frame::plain_page(
+        "coreshard bench rt transcode",
+        "Frames of pinned pipelines",
+        &transcode(runs, usize::MAX),
+        &pictures,
+        &runs,
+    )
 }
 
-/// How the runs of each rung of the index are spread.
+/// How the runs of each variant of the index are spread.
 pub fn index_page(results: &IndexResults) -> String {
     let runs = results.results.iter();
-    let rungs: Vec<_> = runs.map(|cell| (cell.rung.as_str(), &cell.each_run[..])).collect();
+    let variants: Vec<_> = runs.map(|cell| (cell.variant.as_str(), &cell.each_run[..])).collect();
     let pictures = html! {
         figure {
             figcaption { "Operations per second, a dot for each run" }
-            (dots(&rungs, "Operations per second", per_sec))
+            (dots(&variants, "Operations per second", per_sec))
         }
     };
-    page(
-        "index",
-        "The rungs of the priority index",
+    frame::plain_page(
+        "coreshard bench rt index",
+        "The variants of the priority index",
         &index(results, usize::MAX),
         &pictures,
         results,
     )
 }
 
-/// What has a figure with each seed.
-trait Seeded {
-    fn rung(&self) -> &str;
-    fn seeds(&self) -> &SeedSpreads;
-}
-
-macro_rules! seeded {
-    ($($results:ty),+) => {
-        $(impl Seeded for $results {
-            fn rung(&self) -> &str {
-                &self.rung
-            }
-
-            fn seeds(&self) -> &SeedSpreads {
-                &self.seeds
-            }
-        })+
-    };
-}
-
-seeded!(CyclicResults, PiResults, TranscodeResults);
-
-/// A figure with each seed, in a row for each rung; nothing where there are no seeds.
-fn seeds(runs: &[impl Seeded], key: &str, what: &str, text: impl Fn(f64) -> String) -> Markup {
-    let rows: Vec<_> =
-        runs.iter().filter_map(|run| Some((run.rung(), &run.seeds().of(key)?.each[..]))).collect();
+/// A figure with each seed, in a row for each variant; nothing where there are no seeds.
+fn seeds<'a>(
+    runs: impl Iterator<Item = (&'a String, &'a SeedSpreads)>,
+    key: &str,
+    what: &str,
+    text: impl Fn(f64) -> String,
+) -> Markup {
+    let rows: Vec<_> = runs
+        .filter_map(|(variant, seeds)| Some((variant.as_str(), &seeds.of(key)?.each[..])))
+        .collect();
     html! {
         @if !rows.is_empty() {
             figure {
@@ -122,21 +118,6 @@ fn seeds(runs: &[impl Seeded], key: &str, what: &str, text: impl Fn(f64) -> Stri
 
 pub(crate) fn per_sec(value: f64) -> String {
     format!("{}/s", format::si_tick(value))
-}
-
-fn page(
-    bench: &str,
-    title: &str,
-    table: &str,
-    pictures: &Markup,
-    results: &(impl Serialize + ?Sized),
-) -> String {
-    let body = html! {
-        h1 { (title) }
-        pre { (table) }
-        (pictures)
-    };
-    frame::page(&format!("coreshard bench rt {bench}"), &[STYLE], &body, results)
 }
 
 fn durations(durations: &Durations, what: &str, of: &'static str) -> Markup {
@@ -285,7 +266,7 @@ mod tests {
             ..Default::default()
         };
         let run = CyclicResults {
-            rung: "per-llc".into(),
+            variant: "per-llc".into(),
             machine: "</script><b>".into(),
             thread: BTreeMap::from([(0, thread.clone()), (1, thread)]),
             ..CyclicResults::default()
@@ -305,8 +286,8 @@ mod tests {
             by_ns: BTreeMap::from([(4_000, 6), (250_000, 1)]),
             ..Durations::default()
         };
-        let run = |rung: &str| PiResults {
-            rung: rung.into(),
+        let run = |variant: &str| PiResults {
+            variant: variant.into(),
             waits: waits.clone(),
             ..Default::default()
         };
@@ -330,8 +311,8 @@ mod tests {
 
     #[test]
     fn the_index_has_a_dot_for_each_run() {
-        let cell = |rung: &str, each_run: &[f64]| coreshard_results::IndexCell {
-            rung: rung.into(),
+        let cell = |variant: &str, each_run: &[f64]| coreshard_results::IndexMeasurement {
+            variant: variant.into(),
             each_run: each_run.to_vec(),
             ..Default::default()
         };

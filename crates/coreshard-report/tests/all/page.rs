@@ -1,8 +1,8 @@
 //! The HTML page and the SVG drawing: complete, self-contained, well-formed, and honest about what is
 //! missing.
 
-use coreshard_report::{html, svg};
-use coreshard_results::{QueueCell, QueueResults};
+use coreshard_report::html;
+use coreshard_results::{QueueMeasurement, QueueResults};
 use scraper::{ElementRef, Html, Selector};
 
 fn parse(page: &str) -> Html {
@@ -25,14 +25,14 @@ fn headline(results: &QueueResults) -> String {
 
 fn one_cell(items_per_sec: f64) -> QueueResults {
     QueueResults {
-        results: vec![QueueCell {
+        results: vec![QueueMeasurement {
             scope: "cpu".into(),
             wake: "coalesced".into(),
             intake: "locked".into(),
             items_per_sec,
             items_per_sec_min: items_per_sec * 0.9,
             items_per_sec_max: items_per_sec * 1.1,
-            ..QueueCell::default()
+            ..QueueMeasurement::default()
         }],
         ..QueueResults::default()
     }
@@ -114,7 +114,7 @@ fn the_results_are_embedded_as_they_were() {
 }
 
 #[test]
-fn a_rung_looks_the_same_whichever_others_were_measured() {
+fn a_variant_looks_the_same_whichever_others_were_measured() {
     let class_of_last_bar = |results: &QueueResults| {
         let document = parse(&html::queue_page(results));
         let bars = select(&document, "svg[aria-labelledby^='throughput-'] .mark");
@@ -151,7 +151,6 @@ fn texts_are_escaped_wherever_they_stand() {
         let found = select(&document, place).into_iter().any(|found| text(found).contains(&plain));
         assert!(found, "not in {place}");
     }
-    roxmltree::Document::parse(&svg::queue_throughput(&results).unwrap()).unwrap();
 }
 
 #[test]
@@ -173,7 +172,7 @@ fn the_headline_names_the_best_the_worst_and_the_ratio() {
 #[test]
 fn a_headline_compares_nothing_with_a_cell_that_ran_nothing() {
     let mut results = one_cell(1000.0);
-    results.results.push(QueueCell { scope: "smt".into(), ..QueueCell::default() });
+    results.results.push(QueueMeasurement { scope: "smt".into(), ..QueueMeasurement::default() });
     let line = headline(&results);
     assert!(
         line.contains("ran 1.00 k items per second; smt ·") && line.contains("ran none"),
@@ -187,7 +186,6 @@ fn nothing_measured_is_said_and_not_drawn() {
     let document = parse(&html::queue_page(&QueueResults::default()));
     assert_eq!(text(select(&document, "h1")[0]), "Nothing was measured.");
     assert!(select(&document, "svg").is_empty() && select(&document, "table").is_empty());
-    assert_eq!(svg::queue_throughput(&QueueResults::default()), None);
 }
 
 #[test]
@@ -247,20 +245,7 @@ fn the_same_results_make_the_same_bytes() {
 }
 
 #[test]
-fn a_drawing_is_a_well_formed_file_of_its_own() {
-    let drawing = svg::queue_throughput(&crate::sample::many_cpus()).unwrap();
-    let document = roxmltree::Document::parse(&drawing).unwrap();
-    let root = document.root_element();
-    assert!(root.has_tag_name(("http://www.w3.org/2000/svg", "svg")));
-    let marks = document.descendants().filter(|node| {
-        node.has_tag_name("rect") && node.attribute("class").is_some_and(|c| c.starts_with("mark"))
-    });
-    assert_eq!(marks.count(), 36 + 5, "a bar for each cell and five swatches");
-    assert!(!drawing.contains("url(") && !drawing.contains("href"));
-}
-
-#[test]
-fn a_rung_has_the_colour_of_its_place_whichever_others_were_measured() {
+fn a_variant_has_the_colour_of_its_place_whichever_others_were_measured() {
     let mut results = one_cell(1e6);
     results.wakes = ["oldest", "older", "old", "coalesced", "newest"].map(String::from).into();
     let page = html::queue_page(&results);

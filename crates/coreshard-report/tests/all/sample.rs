@@ -2,7 +2,7 @@
 //! sees the same ones.
 #![allow(dead_code, reason = "not every target that shares the samples draws all of them")]
 
-use coreshard_results::{Mode, QueueCell, QueueResults};
+use coreshard_results::{Mode, QueueMeasurement, QueueResults};
 
 const SCOPES: [&str; 6] = ["cpu", "smt", "cache_shard", "cache", "numa", "system"];
 const WAKES: [&str; 3] = ["under-lock", "after-unlock", "coalesced"];
@@ -10,7 +10,7 @@ const INTAKES: [&str; 2] = ["locked", "lock-free"];
 
 /// A large machine with one LLC, where the coarse scopes contend: all 36 combinations.
 pub(crate) fn many_cpus() -> QueueResults {
-    // Throughput and median call of the oldest rungs in each scope, of the order that was published for
+    // Throughput and median call of the oldest variants in each scope, of the order that was published for
     // 72 CPUs in one LLC.
     let scopes = [
         (3_433_000.0, 16_400.0, 72),
@@ -85,14 +85,14 @@ fn base(machine: &str, threads: usize) -> QueueResults {
     }
 }
 
-fn cell(rungs: [usize; 3], throughput: f64, call_ns: f64, pods: usize) -> QueueCell {
-    let [scope, wake, intake] = rungs;
+fn cell(variants: [usize; 3], throughput: f64, call_ns: f64, pods: usize) -> QueueMeasurement {
+    let [scope, wake, intake] = variants;
     // A ripple that differs from cell to cell, between -1 and 1, without chance.
     let ripple = |salt: usize| ((scope * 37 + wake * 17 + intake * 7 + salt * 29) as f64).sin();
     let throughput = throughput * (1.0 + 0.03 * ripple(0));
     let ns = |factor: f64, salt: usize| (call_ns * factor * (1.0 + 0.06 * ripple(salt))) as u64;
     let locked = intake == 0;
-    QueueCell {
+    QueueMeasurement {
         scope: SCOPES[scope].into(),
         wake: WAKES[wake].into(),
         intake: INTAKES[intake].into(),

@@ -1,7 +1,7 @@
 //! The table for a terminal: it fits, it marks the best, and it never loses a row.
 
 use coreshard_report::table;
-use coreshard_results::{QueueCell, QueueResults};
+use coreshard_results::{QueueMeasurement, QueueResults};
 
 fn rows(text: &str) -> Vec<&str> {
     text.lines().filter(|line| line.contains("lock-free") || line.contains("locked")).collect()
@@ -18,7 +18,7 @@ fn fits_the_width_it_is_given() {
                 let row = |line: &&str| {
                     [&cell.scope, &cell.wake, &cell.intake]
                         .into_iter()
-                        .all(|rung| line.split_whitespace().any(|word| word == rung))
+                        .all(|variant| line.split_whitespace().any(|word| word == variant))
                 };
                 assert!(text.lines().any(|line| row(&line)), "no row for {cell:?} in\n{text}");
             }
@@ -58,7 +58,7 @@ fn marks_the_best_once_and_its_ties() {
 #[test]
 fn says_so_when_nothing_was_measured() {
     let text = table::queue(&QueueResults::default(), 100);
-    assert!(text.contains("No combination of rungs was measured."), "{text}");
+    assert!(text.contains("No combination of variants was measured."), "{text}");
 }
 
 #[test]
@@ -73,13 +73,13 @@ fn a_single_cell_is_best_without_a_contest() {
 #[test]
 fn absent_figures_are_dashes() {
     let results = QueueResults {
-        results: vec![QueueCell {
+        results: vec![QueueMeasurement {
             scope: "cpu".into(),
             intake: "locked".into(),
             items_per_sec: f64::NAN,
             items_per_sec_min: f64::NAN,
             items_per_sec_max: f64::NAN,
-            ..QueueCell::default()
+            ..QueueMeasurement::default()
         }],
         ..QueueResults::default()
     };

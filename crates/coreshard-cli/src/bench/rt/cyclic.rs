@@ -8,13 +8,12 @@ use coreshard_bench::rt::{CyclicBench, ExecutorSettings};
 use coreshard_report::rt as report;
 use coreshard_sim::Sim;
 
-use super::options::RungsArgs;
-use crate::number::{few, many, microseconds};
-use crate::output;
+use super::options::VariantsArgs;
+use crate::common::{few, many, microseconds, output};
 
 /// The options of `coreshard bench rt cyclic`.
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(crate) struct Args {
     /// Threads, one for each of the first CPUs [default: all CPUs]
     #[arg(long, value_name = "N", value_parser = few)]
     threads: Option<NonZeroUsize>,
@@ -32,7 +31,7 @@ pub(super) struct Args {
     distance_us: u64,
 
     #[command(flatten)]
-    rungs: RungsArgs,
+    variants: VariantsArgs,
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
@@ -43,18 +42,18 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         cycles: args.cycles,
         distance: Duration::from_micros(args.distance_us),
     };
-    let chosen = args.rungs.chosen_machine()?;
-    let output = args.rungs.output.open()?;
-    let runs = args.rungs.measure(
+    let chosen = args.variants.chosen()?;
+    let (output, runs) = args.variants.measure(
         &chosen,
         |bench_machine, settings| bench(settings).run::<Host>(bench_machine),
         |bench_machine, settings| bench(settings).run::<Sim>(bench_machine),
+        |results| &mut results.notes,
     )?;
     let table = report::cyclic(&runs, output::columns());
     let page = || report::cyclic_page(&runs);
     match &runs[..] {
         // The very keys of cyclictest's file.
-        [one] => output.write(one, &table, page),
-        _ => output.write(&runs, &table, page),
+        [one] => output.write(one, table, page),
+        _ => output.write(&runs, table, page),
     }
 }

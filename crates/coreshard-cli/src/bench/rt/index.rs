@@ -11,23 +11,20 @@ use coreshard_results::IndexResults;
 use coreshard_rt::Rung;
 use coreshard_sim::Sim;
 
-use crate::failure::bad_input;
-use crate::number::{few, many, whole};
-use crate::output;
-
-use super::super::progress::Bar;
-use super::super::queue::{or_all, rung};
-use super::options::{Output, OutputArgs, Simulations, WhereArgs};
+use super::options::{Simulations, WhereArgs};
+use crate::common::{
+    Bar, PageArgs, PageOutput, bail_input, few, many, or_all, output, variant, whole,
+};
 
 /// The rounds of a simulated thread, and the runs, where nothing else is asked for.
 const SIMULATED_ROUNDS: NonZeroU64 = NonZeroU64::new(100).expect("it is not 0");
 
 /// The options of `coreshard bench rt index`.
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
-    /// Rungs: packed, padded, split, per-llc [default: all]
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = rung::<Rung>)]
-    rungs: Vec<Rung>,
+pub(crate) struct Args {
+    /// Variants: packed, padded, split, per-llc [default: all]
+    #[arg(long, alias = "rungs", value_name = "LIST", value_delimiter = ',', value_parser = variant::<Rung>)]
+    variants: Vec<Rung>,
 
     /// Threads, one for each of the first CPUs [default: all CPUs]
     #[arg(long, value_name = "N", value_parser = few)]
@@ -41,7 +38,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "N", value_parser = few)]
     group: Option<NonZeroUsize>,
 
-    /// Runs of each rung, interleaved [default: 7, simulated 1 with each seed]
+    /// Runs of each variant, interleaved [default: 7, simulated 1 with each seed]
     #[arg(long, value_name = "N", value_parser = whole::<NonZeroUsize, 1, 10_000>)]
     runs: Option<NonZeroUsize>,
 
@@ -49,19 +46,19 @@ pub(super) struct Args {
     place: WhereArgs,
 
     #[command(flatten)]
-    output: OutputArgs,
+    output: PageArgs,
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let defaults = IndexBench::default();
-    let rungs = or_all(&args.rungs, &Rung::ALL);
-    let chosen = args.place.chosen_machine()?;
+    let variants = or_all(&args.variants, &Rung::ALL);
+    let chosen = args.place.chosen()?;
     chosen.has("--threads", args.threads)?;
     chosen.has("--group", args.group)?;
     let Some(machine) = &chosen.machine else {
         let notes = chosen.notes_here();
         let bench = IndexBench {
-            rungs,
+            variants,
             threads: args.threads,
             rounds: args.rounds.unwrap_or(defaults.rounds),
             group: args.group,
@@ -69,20 +66,17 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
             seed: 0,
         };
         let output = args.output.open()?;
-        let mut bar = Bar::new()?;
-        let mut results = bench.run::<Host>(&chosen.bench_machine, &mut bar)?;
-        drop(bar);
+        let mut results = bench.run::<Host>(&chosen.bench_machine, &mut Bar::new()?)?;
         results.notes.splice(0..0, notes);
-        return finish(output, &results);
+        return finish(output, &results, &[]);
     };
-    if args.place.c2c.is_some() && rungs.len() > 1 {
-        let problem = "the lines of one rung can be shown at a time: give one with --rungs";
-        return Err(bad_input(anyhow::Error::msg(problem)));
+    if args.place.c2c.is_some() && variants.len() > 1 {
+        bail_input!("the lines of one variant can be shown at a time: give one with --variants");
     }
     let output = args.output.open()?;
-    let run = |rung: &Rung, seed| {
+    let run = |variant: &Rung, seed| {
         let bench = IndexBench {
-            rungs: vec![*rung],
+            variants: vec![*variant],
             threads: args.threads,
             rounds: args.rounds.unwrap_or(SIMULATED_ROUNDS),
             group: args.group,
@@ -91,18 +85,21 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         };
         bench.run::<Sim>(&chosen.bench_machine, &mut Unwatched)
     };
-    let rungs: Vec<Rung> = Rung::ALL.into_iter().filter(|rung| rungs.contains(rung)).collect();
-    let Simulations { found, notes, lines } = args.place.simulate(machine, &rungs, run)?;
+    let variants: Vec<Rung> =
+        Rung::ALL.into_iter().filter(|variant| variants.contains(variant)).collect();
+    let Simulations { found, notes, lines } = args.place.simulate(machine, &variants, run)?;
     let mut results = index_over_seeds(&found).context("nothing was measured")?;
     results.notes.splice(0..0, notes);
-    finish(output, &results)?;
-    lines.iter().try_for_each(|lines| args.output.show(lines))
+    finish(output, &results, &lines)
 }
 
-fn finish(output: Output, results: &IndexResults) -> anyhow::Result<()> {
+fn finish(output: PageOutput, results: &IndexResults, lines: &[String]) -> anyhow::Result<()> {
     if results.results.is_empty() {
         bail!("nothing was measured");
     }
-    output
-        .write(results, &report::index(results, output::columns()), || report::index_page(results))
+    let is_stdout = output.is_stdout();
+    output.write(results, report::index(results, output::columns()), || {
+        report::index_page(results)
+    })?;
+    lines.iter().try_for_each(|lines| output::print_beside(lines, is_stdout))
 }

@@ -1,25 +1,20 @@
 //! What the benchmarks of real time have in common: where they run, with what, and where their results go.
 
 use std::fmt;
+use std::fs::{File, OpenOptions};
+use std::io::Write;
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
 
 use coreshard_bench::rt::ExecutorSettings;
-use coreshard_bench::{BenchError, BenchMachine, OverSeeds, over_each_rungs_seeds};
-use coreshard_results::{CyclicResults, PiResults, TranscodeResults};
+use coreshard_bench::{BenchError, BenchMachine, OverSeeds, over_each_variants_seeds};
 use coreshard_rt::{Priority, Rung};
 use coreshard_sim::{Machine, Run};
 use coreshard_topology::Topology;
 
-use super::super::queue::{Site, other_load, rung};
-use super::super::seeds::{SeedsArgs, each_with_each_seed};
-use super::super::simulated::{self, SimArgs};
-use super::latency;
-use crate::failure::{bad_input, interrupted};
-use crate::machine::{self, MachineArgs};
-use crate::number::{few, whole};
-use crate::output;
-use crate::results::{self, Destination, JsonArgs, JsonOutput};
+use crate::common::{
+    MachineArgs, PageArgs, PageOutput, SeedsArgs, SimArgs, Site, bail_input, each_with_each_seed,
+    few, interrupted, other_load, output, taken_out, unless_interrupted, variant, whole,
+};
 
 /// Where the benchmark runs, and how much of that it uses; without a machine, on this one.
 #[derive(Debug, clap::Args)]
@@ -45,50 +40,52 @@ pub(super) struct WhereArgs {
 
 impl WhereArgs {
     /// Finds out where the benchmark runs.
-    pub(super) fn chosen_machine(&self) -> anyhow::Result<ChosenMachine> {
+    pub(super) fn chosen(&self) -> anyhow::Result<RtSite> {
         let machine = self.machine.simulated()?;
         let (bench_machine, notes) = match &machine {
-            Some(machine) => (simulated::bench_machine(&self.machine, machine), Vec::new()),
+            Some(machine) => (self.machine.bench_machine(machine), Vec::new()),
             None => {
-                let Site { bench_machine, notes, .. } = Site::here(machine::Machine::here()?);
+                let Site { bench_machine, notes, .. } = Site::here()?;
                 (bench_machine, notes)
             }
         };
         let bench_machine = self.cut(bench_machine)?;
-        Ok(ChosenMachine { machine, bench_machine, notes })
+        Ok(RtSite { machine, bench_machine, notes })
     }
 
-    /// Simulates `run` of each of `rungs` with each seed, each by itself, and returns for each rung what it returned with
+    /// Simulates `run` of each of `variants` with each seed, each by itself, and returns for each variant what it returned with
     /// each seed, what a reader must know, and the lines that are to be shown.
     pub(super) fn simulate<G: Sync + fmt::Display, R: Clone + Send>(
         &self,
         machine: &Machine,
-        rungs: &[G],
+        variants: &[G],
         run: impl Fn(&G, u64) -> Result<R, BenchError> + Sync,
     ) -> anyhow::Result<Simulations<R>> {
         let seeds = self.seeds.from(self.simulated.seed())?;
-        let runs = each_with_each_seed(rungs, &seeds, |rung, seed| {
+        let runs = each_with_each_seed(variants, &seeds, |variant, seed| {
             let shows_lines = self.c2c.is_some() && seed == seeds[0];
             let simulation =
                 self.simulated.simulation(machine).seed(seed).record_lines(shows_lines);
-            let run = simulated::unless_interrupted(simulation, || run(rung, seed))?;
-            Some(run.map(simulated::taken_out))
+            let run = unless_interrupted(simulation, || run(variant, seed))?;
+            Some(run.map(taken_out))
         })?;
         let Some(runs) = runs else {
-            return Err(interrupted("interrupted before every rung had its turn with each seed"));
+            return Err(interrupted(
+                "interrupted before every variant had its turn with each seed",
+            ));
         };
         let mut runs = runs.into_iter();
         let mut of_seeds = vec![Vec::new(); seeds.len()];
         let (mut found, mut lines) = (Vec::new(), Vec::new());
-        for _ in rungs {
-            let mut of_rung = Vec::new();
+        for _ in variants {
+            let mut of_variant = Vec::new();
             for (summaries, run) in of_seeds.iter_mut().zip(runs.by_ref()) {
                 let mut run = run?;
                 lines.extend(self.lines(&mut run));
                 summaries.push(run.summary);
-                of_rung.push(run.value?);
+                of_variant.push(run.value?);
             }
-            found.push(of_rung);
+            found.push(of_variant);
         }
         let notes = of_seeds.iter().map(|summaries| self.simulated.note(summaries)).collect();
         Ok(Simulations { found, notes, lines })
@@ -111,7 +108,7 @@ impl WhereArgs {
 }
 
 /// Where a benchmark runs.
-pub(super) struct ChosenMachine {
+pub(super) struct RtSite {
     /// The one that is simulated; `None` for this one.
     pub(super) machine: Option<Machine>,
     /// As far as it is to be used.
@@ -119,7 +116,7 @@ pub(super) struct ChosenMachine {
     notes: Vec<String>,
 }
 
-impl ChosenMachine {
+impl RtSite {
     /// Refuses more CPUs than there are: they would be cut to these.
     pub(super) fn has(&self, option: &str, asked: Option<NonZeroUsize>) -> anyhow::Result<()> {
         at_most(option, asked, self.bench_machine.usable.len())
@@ -132,31 +129,28 @@ impl ChosenMachine {
 }
 
 fn at_most(option: &str, asked: Option<NonZeroUsize>, cpus: usize) -> anyhow::Result<()> {
-    match asked.filter(|asked| asked.get() > cpus) {
-        None => Ok(()),
-        Some(asked) => {
-            let problem = format!("{option} {asked}: 1 to {cpus} can be used here");
-            Err(bad_input(anyhow::Error::msg(problem)))
-        }
+    if let Some(asked) = asked.filter(|asked| asked.get() > cpus) {
+        bail_input!("{option} {asked}: 1 to {cpus} can be used here");
     }
+    Ok(())
 }
 
-/// What simulations of all rungs with all seeds gave.
+/// What simulations of all variants with all seeds gave.
 pub(super) struct Simulations<R> {
-    /// For each rung what it returned with each seed.
+    /// For each variant what it returned with each seed.
     pub(super) found: Vec<Vec<R>>,
     /// What a reader must know.
     pub(super) notes: Vec<String>,
-    /// For each rung the lines that are to be shown, where any are.
+    /// For each variant the lines that are to be shown, where any are.
     pub(super) lines: Vec<String>,
 }
 
 /// What the tasks of a benchmark run with.
 #[derive(Debug, clap::Args)]
 struct ExecutorArgs {
-    /// Rungs of the index: packed, padded, split, per-llc [default: per-llc]
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = rung::<Rung>)]
-    rungs: Vec<Rung>,
+    /// Variants of the index: packed, padded, split, per-llc [default: per-llc]
+    #[arg(long, alias = "rungs", value_name = "LIST", value_delimiter = ',', value_parser = variant::<Rung>)]
+    variants: Vec<Rung>,
 
     /// The priority of the tasks, 1 to 99
     #[arg(long, value_name = "N", default_value = "80", value_parser = priority)]
@@ -177,22 +171,22 @@ fn priority(text: &str) -> Result<Priority, String> {
 }
 
 impl ExecutorArgs {
-    /// One settings for each rung, the oldest first.
+    /// One settings for each variant, the oldest first.
     fn each(&self) -> Vec<ExecutorSettings> {
-        let rungs = if self.rungs.is_empty() { &[Rung::PerLlc][..] } else { &self.rungs };
-        let settings = |rung| ExecutorSettings {
-            rung,
+        let variants = if self.variants.is_empty() { &[Rung::PerLlc][..] } else { &self.variants };
+        let settings = |variant| ExecutorSettings {
+            variant,
             priority: self.priority,
             lock_memory: !self.no_memory_lock,
             allow_degraded: self.allow_degraded,
         };
-        Rung::ALL.into_iter().filter(|rung| rungs.contains(rung)).map(settings).collect()
+        Rung::ALL.into_iter().filter(|variant| variants.contains(variant)).map(settings).collect()
     }
 }
 
-/// What the benchmarks take that measure one rung after the other.
+/// What the benchmarks take that measure one variant after the other.
 #[derive(Debug, clap::Args)]
-pub(super) struct RungsArgs {
+pub(super) struct VariantsArgs {
     #[command(flatten)]
     executor: ExecutorArgs,
 
@@ -200,129 +194,70 @@ pub(super) struct RungsArgs {
     place: WhereArgs,
 
     #[command(flatten)]
-    pub(super) output: OutputArgs,
+    output: PageArgs,
 }
 
-impl RungsArgs {
+impl VariantsArgs {
     /// Refuses a priority below which there are too few others.
     pub(super) fn needs_priority(&self, least: u8) -> anyhow::Result<()> {
         let given = self.executor.priority.get();
-        if given >= least {
-            return Ok(());
-        }
-        let problem = format!(
-            "--priority {given}: other tasks have those below it; allowed are {least} to 99"
-        );
-        Err(bad_input(anyhow::Error::msg(problem)))
-    }
-
-    /// Finds out where the benchmark runs.
-    pub(super) fn chosen_machine(&self) -> anyhow::Result<ChosenMachine> {
-        self.place.chosen_machine()
-    }
-
-    /// Measures each rung on this machine, or in simulations of its own with several seeds, and shows the lines of the
-    /// first of each.
-    pub(super) fn measure<R: Noted + OverSeeds + Send>(
-        &self,
-        chosen: &ChosenMachine,
-        here: impl Fn(&BenchMachine, ExecutorSettings) -> Result<R, BenchError>,
-        simulated: impl Fn(&BenchMachine, ExecutorSettings) -> Result<R, BenchError> + Sync,
-    ) -> anyhow::Result<Vec<R>> {
-        let all_settings = self.executor.each();
-        let bench_machine = &chosen.bench_machine;
-        let Some(machine) = &chosen.machine else {
-            let mut all = Vec::with_capacity(all_settings.len());
-            let notes = chosen.notes_here();
-            let _awake = latency::hold();
-            for settings in all_settings {
-                let mut results = here(bench_machine, settings)?;
-                results.notes().splice(0..0, notes.iter().cloned());
-                all.push(results);
-            }
-            return Ok(all);
-        };
-        let rungs: Vec<Rung> = all_settings.iter().map(|settings| settings.rung).collect();
-        let run = |rung: &Rung, _seed| {
-            let settings = all_settings.iter().find(|settings| settings.rung == *rung);
-            simulated(bench_machine, *settings.expect("it is one of theirs"))
-        };
-        let Simulations { found, notes, lines } = self.place.simulate(machine, &rungs, run)?;
-        for (rung, lines) in rungs.iter().zip(lines) {
-            self.output.show(&format!("rung {rung}\n{lines}\n"))?;
-        }
-        let mut all = over_each_rungs_seeds(&found);
-        for results in &mut all {
-            results.notes().splice(0..0, notes.iter().cloned());
-        }
-        Ok(all)
-    }
-}
-
-/// Results with sentences that a reader must know.
-pub(super) trait Noted {
-    fn notes(&mut self) -> &mut Vec<String>;
-}
-
-macro_rules! noted {
-    ($($results:ty),+) => {
-        $(impl Noted for $results {
-            fn notes(&mut self) -> &mut Vec<String> {
-                &mut self.notes
-            }
-        })+
-    };
-}
-
-noted!(CyclicResults, PiResults, TranscodeResults);
-
-/// Where results go besides the terminal.
-#[derive(Debug, clap::Args)]
-pub(crate) struct OutputArgs {
-    #[command(flatten)]
-    json: JsonArgs,
-
-    /// Write a page with the results, and pictures of their distributions
-    #[arg(long, value_name = "FILE")]
-    html: Option<PathBuf>,
-}
-
-/// The files that results go to.
-pub(crate) struct Output {
-    json: JsonOutput,
-    html: Option<Destination>,
-}
-
-impl OutputArgs {
-    /// Shows what is not of the results, beside JSON on standard output on the other one.
-    pub(super) fn show(&self, text: &str) -> anyhow::Result<()> {
-        if self.json.is_stdout() {
-            output::warn(text);
-            return Ok(());
-        }
-        output::print(text)
-    }
-
-    /// Finds out whether the files can be written, before anything is measured.
-    pub(crate) fn open(&self) -> anyhow::Result<Output> {
-        let [json, html] = Destination::open_all([self.json.file(), self.html.as_deref()])?;
-        Ok(Output { json: self.json.output(json), html })
-    }
-}
-
-impl Output {
-    pub(crate) fn write(
-        self,
-        results: &impl serde::Serialize,
-        table: &str,
-        page: impl FnOnce() -> String,
-    ) -> anyhow::Result<()> {
-        self.json.print(|| results::pretty(results), || Ok(table.to_owned()))?;
-        if let Some(file) = self.html {
-            let path = file.path().to_owned();
-            file.write(|out| out.write_all(page().as_bytes()))?;
-            output::written(&path);
+        if given < least {
+            bail_input!(
+                "--priority {given}: other tasks have those below it; allowed are {least} to 99"
+            );
         }
         Ok(())
     }
+
+    /// Finds out where the benchmark runs.
+    pub(super) fn chosen(&self) -> anyhow::Result<RtSite> {
+        self.place.chosen()
+    }
+
+    /// Measures each variant on this machine, or in simulations of its own with several seeds, and shows the lines of the
+    /// first of each.
+    pub(super) fn measure<R: OverSeeds + Send>(
+        &self,
+        chosen: &RtSite,
+        here: impl Fn(&BenchMachine, ExecutorSettings) -> Result<R, BenchError>,
+        simulated: impl Fn(&BenchMachine, ExecutorSettings) -> Result<R, BenchError> + Sync,
+        notes_of: fn(&mut R) -> &mut Vec<String>,
+    ) -> anyhow::Result<(PageOutput, Vec<R>)> {
+        let output = self.output.open()?;
+        let all_settings = self.executor.each();
+        let bench_machine = &chosen.bench_machine;
+        let Some(machine) = &chosen.machine else {
+            let notes = chosen.notes_here();
+            let _awake = without_deep_idle_states();
+            let all = all_settings.into_iter().map(|settings| here(bench_machine, settings));
+            return Ok((output, noted(all.collect::<Result<_, _>>()?, &notes, notes_of)));
+        };
+        let variants: Vec<Rung> = all_settings.iter().map(|settings| settings.variant).collect();
+        let run = |variant: &Rung, _seed| {
+            let settings = all_settings.iter().find(|settings| settings.variant == *variant);
+            simulated(bench_machine, *settings.expect("it is one of theirs"))
+        };
+        let Simulations { found, notes, lines } = self.place.simulate(machine, &variants, run)?;
+        for (variant, lines) in variants.iter().zip(lines) {
+            output::print_beside(&format!("variant {variant}\n{lines}\n"), output.is_stdout())?;
+        }
+        Ok((output, noted(over_each_variants_seeds(&found), &notes, notes_of)))
+    }
+}
+
+/// The results, each with these notes before its own.
+fn noted<R>(mut all: Vec<R>, notes: &[String], notes_of: fn(&mut R) -> &mut Vec<String>) -> Vec<R> {
+    for results in &mut all {
+        notes_of(results).splice(0..0, notes.iter().cloned());
+    }
+    all
+}
+
+/// While the file is open, no CPU enters a state that takes longer than 0 µs to leave, as with cyclictest (Linux,
+/// Documentation/power/pm_qos_interface.rst). `None` where that is not granted, which then shows in the figures as it
+/// does in everybody's.
+fn without_deep_idle_states() -> Option<File> {
+    let mut file = OpenOptions::new().write(true).open("/dev/cpu_dma_latency").ok()?;
+    file.write_all(&0_i32.to_ne_bytes()).ok()?;
+    Some(file)
 }

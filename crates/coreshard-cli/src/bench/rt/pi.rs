@@ -7,13 +7,12 @@ use coreshard_bench::rt::{ExecutorSettings, PiBench};
 use coreshard_report::rt as report;
 use coreshard_sim::Sim;
 
-use super::options::RungsArgs;
-use crate::number::{few, many};
-use crate::output;
+use super::options::VariantsArgs;
+use crate::common::{few, many, output};
 
 /// The options of `coreshard bench rt pi`.
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(crate) struct Args {
     /// Groups of three tasks, one for each of the first CPUs [default: all CPUs]
     #[arg(long, value_name = "N", value_parser = few)]
     groups: Option<NonZeroUsize>,
@@ -23,7 +22,7 @@ pub(super) struct Args {
     rounds: NonZeroU64,
 
     #[command(flatten)]
-    rungs: RungsArgs,
+    variants: VariantsArgs,
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
@@ -32,13 +31,13 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         groups: args.groups,
         rounds: args.rounds,
     };
-    args.rungs.needs_priority(3)?;
-    let chosen = args.rungs.chosen_machine()?;
-    let output = args.rungs.output.open()?;
-    let runs = args.rungs.measure(
+    args.variants.needs_priority(3)?;
+    let chosen = args.variants.chosen()?;
+    let (output, runs) = args.variants.measure(
         &chosen,
         |bench_machine, settings| bench(settings).run::<Host>(bench_machine),
         |bench_machine, settings| bench(settings).run::<Sim>(bench_machine),
+        |results| &mut results.notes,
     )?;
-    output.write(&runs, &report::pi(&runs, output::columns()), || report::pi_page(&runs))
+    output.write(&runs, report::pi(&runs, output::columns()), || report::pi_page(&runs))
 }

@@ -8,9 +8,8 @@ use coreshard_bench::rt::{Compression, Computing, ExecutorSettings, TranscodeBen
 use coreshard_report::rt as report;
 use coreshard_sim::Sim;
 
-use super::options::RungsArgs;
-use crate::number::{few, many, microseconds, whole};
-use crate::output;
+use super::options::VariantsArgs;
+use crate::common::{few, many, microseconds, output, whole};
 
 /// CPUs of an instance, where nothing else is asked for: the bench takes all where there are fewer.
 const INSTANCE_CPUS: NonZeroUsize = NonZeroUsize::new(8).expect("it is not 0");
@@ -20,7 +19,7 @@ const STAGES: usize = 4;
 
 /// The options of `coreshard bench rt transcode`.
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(crate) struct Args {
     /// CPUs of an instance [default: 8, or all where there are fewer]
     #[arg(long, value_name = "N", value_parser = few)]
     instance_cpus: Option<NonZeroUsize>,
@@ -50,7 +49,7 @@ pub(super) struct Args {
     stage_us: u64,
 
     #[command(flatten)]
-    rungs: RungsArgs,
+    variants: VariantsArgs,
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
@@ -62,11 +61,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         under_way: args.under_way,
         slices: args.slices,
     };
-    let chosen = args.rungs.chosen_machine()?;
+    let chosen = args.variants.chosen()?;
     chosen.has("--instance-cpus", args.instance_cpus)?;
-    let output = args.rungs.output.open()?;
     let time = Duration::from_micros(args.stage_us);
-    let runs = args.rungs.measure(
+    let (output, runs) = args.variants.measure(
         &chosen,
         |bench_machine, settings| {
             bench(settings)
@@ -76,8 +74,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
             let work = Computing { stages: STAGES, time, compute: Sim::compute };
             bench(settings).run::<Sim, _>(bench_machine, work)
         },
+        |results| &mut results.notes,
     )?;
-    output.write(&runs, &report::transcode(&runs, output::columns()), || {
-        report::transcode_page(&runs)
-    })
+    output
+        .write(&runs, report::transcode(&runs, output::columns()), || report::transcode_page(&runs))
 }

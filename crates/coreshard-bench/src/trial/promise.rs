@@ -1,0 +1,106 @@
+//! What was promised of one item, and whether it was kept. Plain atomics of the language, apart from the code that is
+//! judged.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+
+/// The call that offers the item has not returned. Before that it is 0.
+const OFFERED: u32 = 1;
+const ACCEPTED: u32 = 2;
+const REFUSED: u32 = 3;
+/// Accepted, and cancelled: it may have run or not.
+const CANCELLED: u32 = 4;
+
+/// An item, as its queue answered for it and as it ran.
+#[derive(Debug, Default)]
+pub(super) struct Promise {
+    answer: AtomicU32,
+    begun: AtomicU32,
+    ended: AtomicU32,
+    /// One more than the moment at which it was first seen to wait, in nanoseconds; 0 before.
+    waits_since_ns: AtomicU64,
+}
+
+impl Promise {
+    pub(super) fn offer(&self) {
+        self.answer.store(OFFERED, SeqCst);
+    }
+
+    pub(super) fn answer(&self, accepted: bool) {
+        self.answer.store(if accepted { ACCEPTED } else { REFUSED }, SeqCst);
+    }
+
+    pub(super) fn cancel(&self) {
+        self.answer.store(CANCELLED, SeqCst);
+    }
+
+    /// Notes that the item begins. Returns false if it did before.
+    pub(super) fn begin(&self) -> bool {
+        self.begun.fetch_add(1, SeqCst) == 0
+    }
+
+    pub(super) fn end(&self) {
+        self.ended.fetch_add(1, SeqCst);
+    }
+
+    pub(super) fn is_accepted(&self) -> bool {
+        self.answer.load(SeqCst) == ACCEPTED
+    }
+
+    pub(super) fn has_begun(&self) -> bool {
+        self.begun.load(SeqCst) > 0
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.ended.load(SeqCst) > 0
+    }
+
+    /// Whether the call that offers the item has returned, or it was never offered.
+    pub(super) fn is_settled(&self) -> bool {
+        self.answer.load(SeqCst) != OFFERED
+    }
+
+    /// Returns what is wrong if the item has not run as often as it was accepted, when all has finished.
+    pub(super) fn breach(&self) -> Option<String> {
+        let (begun, ended) = (self.begun.load(SeqCst), self.ended.load(SeqCst));
+        match self.answer.load(SeqCst) {
+            ACCEPTED if (begun, ended) != (1, 1) => Some(format!(
+                "was accepted, and all has finished, but it began {begun} times and ended {ended} times"
+            )),
+            ACCEPTED | CANCELLED => None,
+            _ if begun > 0 => Some(format!("was not accepted, and ran {begun} times")),
+            _ => None,
+        }
+    }
+
+    /// Returns for how long the item has waited since it was first seen to, and since a call last failed.
+    pub(super) fn waits_ns(&self, now_ns: u64, last_failure_ns: Option<u64>) -> u64 {
+        if !self.is_accepted() || self.has_begun() {
+            return 0;
+        }
+        let since = self.waits_since_ns.load(Relaxed).checked_sub(1).unwrap_or_else(|| {
+            self.waits_since_ns.store(now_ns + 1, Relaxed);
+            now_ns
+        });
+        now_ns.saturating_sub(since.max(last_failure_ns.unwrap_or(0)))
+    }
+
+    /// Counts its wait from the next look on.
+    pub(super) fn forget_wait(&self) {
+        self.waits_since_ns.store(0, Relaxed);
+    }
+}
+
+/// The first rule that was broken, in words.
+#[derive(Debug, Default)]
+pub(super) struct Broken(OnceLock<String>);
+
+impl Broken {
+    pub(super) fn note(&self, rule: impl FnOnce() -> String) {
+        let _ = self.0.get_or_init(rule);
+    }
+
+    pub(super) fn verdict(&self) -> Result<(), String> {
+        self.0.get().map_or(Ok(()), |broken| Err(broken.clone()))
+    }
+}

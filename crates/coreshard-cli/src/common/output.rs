@@ -1,0 +1,65 @@
+//! The only place that writes to the terminal.
+
+use std::borrow::Cow;
+use std::io::{self, ErrorKind, Write, stderr, stdout};
+use std::process::ExitCode;
+
+use anyhow::Context;
+use coreshard_topology::input;
+
+/// Writes to standard output. A reader that went away (`coreshard topo | head`) is no failure.
+pub(crate) fn print(text: &str) -> anyhow::Result<()> {
+    let mut out = stdout().lock();
+    ignoring_closed_pipe(out.write_all(harmless(text).as_bytes()).and_then(|()| out.flush()))
+}
+
+/// Shows what is not of the results: on standard error, where JSON goes to standard output.
+pub(crate) fn print_beside(text: &str, json_is_stdout: bool) -> anyhow::Result<()> {
+    if json_is_stdout {
+        warn(text);
+        return Ok(());
+    }
+    print(text)
+}
+
+/// Tells what the parser has to tell: help or the version, to standard output, or what is wrong with the options.
+pub(crate) fn answer(told: &clap::Error) -> anyhow::Result<ExitCode> {
+    let done = told.print().and_then(|()| stdout().flush());
+    if !told.use_stderr() {
+        ignoring_closed_pipe(done)?;
+    }
+    Ok(ExitCode::from(u8::try_from(told.exit_code()).unwrap_or(1)))
+}
+
+fn ignoring_closed_pipe(done: io::Result<()>) -> anyhow::Result<()> {
+    match done {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        done => done.context("cannot write to standard output"),
+    }
+}
+
+/// Writes a line to standard error. That this fails cannot be told anywhere, so it is let go.
+pub(crate) fn warn(line: &str) {
+    let _ = writeln!(stderr().lock(), "{}", harmless(line));
+}
+
+/// The text without what steers a terminal: names of machines, CPUs and queues come from outside.
+fn harmless(text: &str) -> Cow<'_, str> {
+    let is_harmless = |letter| matches!(letter, '\n' | '\t') || input::is_plain(letter);
+    if text.chars().all(is_harmless) {
+        return Cow::Borrowed(text);
+    }
+    let replaced = |letter| if is_harmless(letter) { letter } else { char::REPLACEMENT_CHARACTER };
+    Cow::Owned(text.chars().map(replaced).collect())
+}
+
+/// Columns of a table that does not go to a terminal.
+const COLUMNS_OF_A_FILE: usize = 200;
+
+/// How wide a table on standard output may be.
+pub(crate) fn columns() -> usize {
+    match terminal_size::terminal_size_of(std::io::stdout()) {
+        Some((width, _)) => usize::from(width.0),
+        None => COLUMNS_OF_A_FILE,
+    }
+}
