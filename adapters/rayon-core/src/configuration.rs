@@ -83,6 +83,17 @@ impl fmt::Debug for Configuration {
     }
 }
 
+impl ThreadPool {
+    /// A pool as `configuration` says.
+    ///
+    /// # Errors
+    /// As [`ThreadPoolBuilder::build`].
+    #[deprecated(note = "Use `ThreadPoolBuilder::build`")]
+    pub fn new(configuration: Configuration) -> Result<Self, Box<dyn Error>> {
+        configuration.build()
+    }
+}
+
 /// Makes the global pool.
 ///
 /// # Errors

@@ -1,21 +1,7 @@
 //! Where the caller is: on a member of a team, on a worker of an ordinary queue, or on a thread of its own.
 
 use crate::global;
-
-/// The machine of the process's runtime: the host, unless somebody in the program turns Coreshard's feature
-/// `testing` on.
-pub(crate) type Here = <coreshard::Runtime as OfMachine>::Machine;
-pub(crate) type Team = coreshard_workqueue::Team<Here>;
-
-/// Public since a public trait's method names what it yields; nobody outside can name it.
-pub trait OfMachine {
-    /// That of a runtime.
-    type Machine;
-}
-
-impl<P: coreshard_platform::Platform> OfMachine for coreshard_workqueue::Runtime<P> {
-    type Machine = P;
-}
+use crate::team::Team;
 
 /// With the team that this thread is in, else with the global one.
 #[inline]

@@ -4,8 +4,8 @@ use std::marker::PhantomData;
 
 use coreshard_workqueue::{join_told, join_told_or_else};
 
-use crate::current::Here;
 use crate::global;
+use crate::team::Here;
 
 /// Tells a closure of [`join_context`] where it runs.
 #[derive(Debug)]

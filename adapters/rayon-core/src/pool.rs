@@ -1,13 +1,11 @@
 //! Pools of the program's own.
 
-use std::error::Error;
 use std::fmt;
 
 use crate::broadcast::{self, BroadcastContext};
-use crate::current::Team;
 use crate::join;
-use crate::scope::Scope;
-use crate::scope_fifo::ScopeFifo;
+use crate::scope::{Scope, ScopeFifo};
+use crate::team::Team;
 use crate::yielding::Yield;
 
 /// A fixed number of threads; made by [`ThreadPoolBuilder::build`](crate::ThreadPoolBuilder::build).
@@ -30,16 +28,6 @@ pub struct ThreadPool {
 impl ThreadPool {
     pub(crate) fn of(team: Team) -> Self {
         Self { team }
-    }
-
-    /// A pool as `configuration` says.
-    ///
-    /// # Errors
-    /// As [`ThreadPoolBuilder::build`](crate::ThreadPoolBuilder::build).
-    #[deprecated(note = "Use `ThreadPoolBuilder::build`")]
-    #[allow(deprecated, reason = "part of the interface")]
-    pub fn new(configuration: crate::Configuration) -> Result<Self, Box<dyn Error>> {
-        configuration.build()
     }
 
     /// Calls `op` on a thread of this pool and waits for it; at once, where this is one. A thread of another pool does that

@@ -12,7 +12,7 @@ use coreshard_platform::PerProcess;
 use coreshard_workqueue::TeamBuilder;
 
 use crate::build_error::ThreadPoolBuildError;
-use crate::current::Here;
+use crate::team::Here;
 
 /// What is absent is left to Coreshard.
 #[derive(Debug, Default, PartialEq)]

@@ -5,7 +5,7 @@ use std::io;
 
 use coreshard_workqueue::{MemberThread, TeamBuilder, TeamError};
 
-use crate::current::{Here, Team};
+use crate::team::{Here, Team};
 
 /// A thread of a pool that is to be started; given to [`spawn_handler`](crate::ThreadPoolBuilder::spawn_handler)'s closure,
 /// which sees to it that [`run`](Self::run) is called on a thread of its own.

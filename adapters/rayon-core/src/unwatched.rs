@@ -4,7 +4,7 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process;
 
-use crate::builder::PanicHandler;
+pub(crate) type PanicHandler = dyn Fn(Box<dyn Any + Send>) + Send + Sync;
 
 /// Gives `thrown` to the handler. Where there is none, or it throws itself, the process ends: as published, no such panic goes
 /// unseen.

@@ -2,7 +2,7 @@
 
 use coreshard_workqueue::Yielded;
 
-use crate::current::Team;
+use crate::team::Team;
 
 /// Whether [`yield_now()`] or [`yield_local()`] found something to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -20,17 +20,17 @@ mod types;
 
 pub use layout::{Field, Hole, Layout, Mixed, Wasted, most_mixed, most_wasteful};
 pub use recording::{
-    About, Access, AccessKind, Chunk, Ending, Event, Events, Lack, ProgramFile, RECORDING_MARK,
-    Recording, RecordingError, RecordingWriter, Spool, SpoolCounts, Taken,
+    About, AccessKind, Ending, Lack, ProgramFile, RECORDING_MARK, Recording, RecordingError,
+    RecordingWriter, Spool, SpoolCounts, Taken,
 };
 pub use replay::{
     Advice, LatentCase, LatentSharing, LineView, ObjectView, Proposal, ReplayOptions, ReplayReport,
-    Sharing, SourcePlace, ThingKind, ThreadView, TypeProposals, WordView, latent_sharing,
-    propose_layouts, replay,
+    Sharing, ThingKind, ThreadView, TypeProposals, WordView, latent_sharing, propose_layouts,
+    replay,
 };
 pub use types::{
-    Binary, DebugSource, FieldPath, Global, Keyword, Language, Member, Record, Role, Shape, Type,
-    TypeId, TypeTable, TypesError,
+    Binary, DebugSource, FieldPath, Global, Keyword, Language, Member, Record, Role, Shape,
+    SourcePlace, Type, TypeId, TypeTable, TypesError,
 };
 
 #[cfg(test)]

@@ -2,8 +2,7 @@
 
 use serde::Serialize;
 
-use crate::facts::Facts;
-use crate::measure::Measured;
+use super::case::Case;
 
 /// Whether to do anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -31,7 +30,7 @@ pub struct Rule {
     pub(super) judge: Judge,
 }
 
-pub(super) type Judge = fn(&'static Rule, &Facts, Option<&Measured>) -> Vec<Finding>;
+pub(super) type Judge = fn(&Case<'_>) -> Vec<Finding>;
 
 /// What a rule has to say of one thing.
 #[derive(Clone, Debug, Serialize)]
@@ -182,44 +181,6 @@ impl Finding {
                 .push_str(" A simulated machine of this topology gains nothing by the change, or not with every seed, under any load: leave it.");
         }
         self.simulated = Some(simulated);
-    }
-
-    pub(super) fn leave(
-        rule: &'static Rule,
-        subject: impl Into<String>,
-        statement: impl Into<String>,
-    ) -> Self {
-        Self {
-            rule,
-            verdict: Verdict::Leave,
-            subject: subject.into(),
-            statement: statement.into(),
-            settings: Vec::new(),
-            expected: None,
-            risk: String::new(),
-            simulated: None,
-        }
-    }
-
-    pub(super) fn consider(
-        rule: &'static Rule,
-        subject: impl Into<String>,
-        statement: impl Into<String>,
-        risk: impl Into<String>,
-    ) -> Self {
-        let finding = Self::leave(rule, subject, statement);
-        Self { verdict: Verdict::Consider, risk: risk.into(), ..finding }
-    }
-
-    pub(super) fn change(
-        rule: &'static Rule,
-        subject: impl Into<String>,
-        statement: impl Into<String>,
-        risk: impl Into<String>,
-        setting: Setting,
-    ) -> Self {
-        let finding = Self::leave(rule, subject, statement);
-        Self { verdict: Verdict::Change, risk: risk.into(), settings: vec![setting], ..finding }
     }
 
     pub(super) fn with(mut self, setting: Setting) -> Self {

@@ -1,6 +1,7 @@
 //! The rules: what each looks at, what it says, where that is from.
 
 mod block;
+mod case;
 mod finding;
 mod interrupts;
 mod isolation;
@@ -45,7 +46,8 @@ pub const RULES: [&Rule; 22] = [
 /// nothing; one that looked and is content says so once.
 #[must_use]
 pub fn judge(facts: &Facts, measured: Option<&Measured>) -> Vec<Finding> {
-    let findings = RULES.into_iter().flat_map(|rule| (rule.judge)(rule, facts, measured));
+    let findings =
+        RULES.into_iter().flat_map(|rule| (rule.judge)(&case::Case { rule, facts, measured }));
     findings.collect()
 }
 

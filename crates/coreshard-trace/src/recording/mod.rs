@@ -8,11 +8,13 @@ mod reader;
 mod spool;
 
 pub use about::{About, Ending, Lack};
+pub use event::AccessKind;
 pub(crate) use event::words as event_words;
-pub use event::{Access, AccessKind, Event, Events};
+pub(crate) use event::{Access, Event};
 pub use file::RecordingWriter;
 pub use program::ProgramFile;
-pub use reader::{Chunk, Recording, RecordingError};
+pub(crate) use reader::ThreadEvents;
+pub use reader::{Recording, RecordingError};
 pub use spool::{Spool, SpoolCounts, Taken};
 
 /// The first bytes of every recording's file.

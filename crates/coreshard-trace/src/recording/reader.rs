@@ -7,6 +7,7 @@ use std::path::Path;
 
 use coreshard_topology::input;
 
+use super::event::{Event, Events};
 use super::{
     About, Ending, HEAD_BYTES, Lack, MOST_FRAME_BYTES, MOST_THREADS, RECORDING_MARK, VERSION, frame,
 };
@@ -21,12 +22,11 @@ const HEADER_BYTES: u64 = 16;
 const MOST_JSON_BYTES: usize = 1 << 20;
 
 /// Where a chunk lies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Chunk {
+#[derive(Clone, Copy)]
+struct Chunk {
     offset: u64,
     packed_bytes: u32,
     raw_bytes: u32,
-    thread: u32,
     order: u32,
 }
 
@@ -80,7 +80,7 @@ impl Recording {
     /// # Errors
     /// Where it cannot be read or is no recording; the text names the offset.
     pub fn open(path: &Path) -> Result<Self, RecordingError> {
-        let file = input::regular(path).map_err(RecordingError::input)?;
+        let file = input::regular(path).map_err(|error| RecordingError::input(&error))?;
         let length = file.metadata().map_or(0, |found| found.len());
         Self::index(Source::File(file, length))
     }
@@ -122,11 +122,10 @@ impl Recording {
                 }
                 Ok(None) => Lack::Cut { offset },
                 // It is a recording as far as that, if it has said of what.
-                Err(RecordingError { problem: RecordingProblem::At { what, .. } })
-                    if offset > HEADER_BYTES =>
-                {
+                Err(error) if offset > HEADER_BYTES => {
                     // The chunk before may be cut in the middle, and filled up by what follows.
-                    Lack::Garbage { offset: recording.without_broken_end(offset), what }
+                    let offset = recording.without_broken_end(offset);
+                    Lack::Garbage { offset, what: error.what }
                 }
                 Err(error) => return Err(error),
             };
@@ -162,24 +161,19 @@ impl Recording {
         if self.source.read(offset, &mut head).is_err() {
             return Ok(None);
         }
+        let wrong = |what: String| Err(RecordingError::at(offset, what));
         let [kind, thread, order, raw_bytes, packed_bytes] =
             [0, 4, 8, 12, 16].map(|at| u32_at(&head, at));
         let body = offset + HEAD_BYTES as u64;
         let end = body + u64::from(packed_bytes);
-        if raw_bytes as usize > MOST_FRAME_BYTES || packed_bytes as usize > MOST_FRAME_BYTES {
-            return Err(RecordingError::at(
-                offset,
-                format!("a frame of more than {MOST_FRAME_BYTES} bytes"),
-            ));
+        if raw_bytes.max(packed_bytes) as usize > MOST_FRAME_BYTES {
+            return wrong(format!("a frame of more than {MOST_FRAME_BYTES} bytes"));
         }
         if end > self.source.length() {
             return Ok(None);
         }
         if thread > MOST_THREAD_NUMBER {
-            return Err(RecordingError::at(
-                offset,
-                format!("thread {thread}; at most {MOST_THREAD_NUMBER} is possible"),
-            ));
+            return wrong(format!("thread {thread}; at most {MOST_THREAD_NUMBER} is possible"));
         }
         match kind {
             frame::ABOUT => self.about = self.json(body, packed_bytes)?,
@@ -189,36 +183,23 @@ impl Recording {
                 self.lacks.extend(self.ending.lacks.iter().take(100).cloned());
             }
             frame::CHUNK => {
-                if packed_bytes == 0 {
-                    return Err(RecordingError::at(offset, "a chunk without a byte"));
-                }
                 *count += 1;
-                if *count > MOST_CHUNKS {
-                    return Err(RecordingError::at(
-                        offset,
-                        format!("more than {MOST_CHUNKS} chunks"),
-                    ));
+                if packed_bytes == 0 {
+                    return wrong("a chunk without a byte".to_owned());
                 }
-                let chunk = Chunk { offset: body, packed_bytes, raw_bytes, thread, order };
+                if *count > MOST_CHUNKS {
+                    return wrong(format!("more than {MOST_CHUNKS} chunks"));
+                }
+                let chunk = Chunk { offset: body, packed_bytes, raw_bytes, order };
                 // Chunks of one thread mostly come one after the other.
                 let known = self.threads.len();
                 match self.threads.iter_mut().rev().find(|(its, _)| *its == thread) {
                     Some((_, chunks)) => chunks.push(chunk),
                     None if known < MOST_THREADS => self.threads.push((thread, vec![chunk])),
-                    None => {
-                        return Err(RecordingError::at(
-                            offset,
-                            format!("more than {MOST_THREADS} threads"),
-                        ));
-                    }
+                    None => return wrong(format!("more than {MOST_THREADS} threads")),
                 }
             }
-            other => {
-                return Err(RecordingError::at(
-                    offset,
-                    format!("a frame of kind {other}, which is not known"),
-                ));
-            }
+            other => return wrong(format!("a frame of kind {other}, which is not known")),
         }
         Ok(Some(end))
     }
@@ -255,10 +236,19 @@ impl Recording {
         &self.lacks
     }
 
-    /// Its threads' numbers, each with its chunks in order.
-    #[must_use]
-    pub fn threads(&self) -> &[(u32, Vec<Chunk>)] {
-        &self.threads
+    /// Its threads' numbers, each with the events of the thread.
+    pub(crate) fn threads(&self) -> impl Iterator<Item = (u32, ThreadEvents<'_>)> {
+        self.threads.iter().map(|(number, chunks)| {
+            let events = ThreadEvents {
+                recording: self,
+                chunks,
+                next: 0,
+                bytes: Vec::new(),
+                at: 0,
+                events: Events::default(),
+            };
+            (*number, events)
+        })
     }
 
     /// How many bytes the file has.
@@ -268,17 +258,13 @@ impl Recording {
     }
 
     /// Unpacks a chunk into `events`.
-    ///
-    /// # Errors
-    /// Where it cannot be read or unpacked; the text names the offset.
-    pub fn chunk(&self, chunk: &Chunk, events: &mut Vec<u8>) -> Result<(), RecordingError> {
+    fn chunk(&self, chunk: &Chunk, events: &mut Vec<u8>) -> Result<(), RecordingError> {
         let mut packed = vec![0; chunk.packed_bytes as usize];
         self.source.read(chunk.offset, &mut packed)?;
-        events.clear();
-        events.reserve(chunk.raw_bytes as usize);
         let wrong = |what: String| RecordingError::at(chunk.offset, what);
         let mut unpacker =
             zstd::bulk::Decompressor::new().map_err(|error| wrong(error.to_string()))?;
+        events.clear();
         events.resize(chunk.raw_bytes as usize, 0);
         let length = unpacker
             .decompress_to_buffer(&packed, events)
@@ -293,17 +279,38 @@ impl Recording {
     }
 }
 
-impl Chunk {
-    /// Where it lies in the file, in bytes.
-    #[must_use]
-    pub const fn offset(&self) -> u64 {
-        self.offset
+/// Reads a thread's events, chunk by chunk.
+pub(crate) struct ThreadEvents<'r> {
+    recording: &'r Recording,
+    chunks: &'r [Chunk],
+    /// The number of the next chunk.
+    next: usize,
+    bytes: Vec<u8>,
+    at: usize,
+    events: Events,
+}
+
+impl ThreadEvents<'_> {
+    /// The next event; none at the end. It is no iterator, since an event borrows from its chunk.
+    #[inline]
+    pub(crate) fn read(&mut self) -> Result<Option<Event<'_>>, RecordingError> {
+        while self.at >= self.bytes.len() {
+            if !self.next_chunk()? {
+                return Ok(None);
+            }
+        }
+        let event = self.events.next(&self.bytes, &mut self.at);
+        event.map_err(|error| error.in_chunk(&self.chunks[self.next - 1]))
     }
 
-    /// Whose it is.
-    #[must_use]
-    pub const fn thread(&self) -> u32 {
-        self.thread
+    #[cold]
+    fn next_chunk(&mut self) -> Result<bool, RecordingError> {
+        let Some(chunk) = self.chunks.get(self.next) else { return Ok(false) };
+        self.recording.chunk(chunk, &mut self.bytes)?;
+        self.next += 1;
+        self.at = 0;
+        self.events.begin();
+        Ok(true)
     }
 }
 
@@ -313,63 +320,34 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
 
 /// Why a recording was not read. Its text names the offset, and what was found there.
 pub struct RecordingError {
-    problem: RecordingProblem,
-}
-
-#[derive(Debug)]
-enum RecordingProblem {
-    Input(input::InputError),
-    At {
-        offset: u64,
-        what: String,
-    },
-    /// Within a chunk.
-    Event {
-        chunk: Option<u64>,
-        offset: usize,
-        what: String,
-    },
+    /// Such as `at offset 16: `.
+    place: String,
+    what: String,
 }
 
 impl RecordingError {
-    fn input(error: input::InputError) -> Self {
-        Self { problem: RecordingProblem::Input(error) }
+    fn input(error: &input::InputError) -> Self {
+        Self { place: String::new(), what: error.to_string() }
     }
 
-    pub(super) fn at(offset: u64, what: impl Into<String>) -> Self {
-        Self { problem: RecordingProblem::At { offset, what: what.into() } }
+    fn at(offset: u64, what: impl Into<String>) -> Self {
+        Self { place: format!("at offset {offset}: "), what: what.into() }
     }
 
+    /// At an offset in a chunk.
     #[cold]
     pub(super) fn event(offset: usize, what: impl Into<String>) -> Self {
-        Self { problem: RecordingProblem::Event { chunk: None, offset, what: what.into() } }
+        Self { place: format!("at its offset {offset}: "), what: what.into() }
     }
 
-    /// Says in which chunk it was.
-    #[must_use]
-    pub fn in_chunk(mut self, of: &Chunk) -> Self {
-        if let RecordingProblem::Event { chunk, .. } = &mut self.problem {
-            *chunk = Some(of.offset);
-        }
-        self
+    fn in_chunk(self, of: &Chunk) -> Self {
+        Self { place: format!("in the chunk at offset {}, {}", of.offset, self.place), ..self }
     }
 }
 
 impl fmt::Display for RecordingError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.problem {
-            RecordingProblem::Input(error) => write!(f, "{error}"),
-            RecordingProblem::At { offset, what } => {
-                write!(f, "at offset {offset}: {}", input::sentence(what))
-            }
-            RecordingProblem::Event { chunk: Some(chunk), offset, what } => {
-                let what = input::sentence(what);
-                write!(f, "in the chunk at offset {chunk}, at its offset {offset}: {what}")
-            }
-            RecordingProblem::Event { chunk: None, offset, what } => {
-                write!(f, "in a chunk, at its offset {offset}: {}", input::sentence(what))
-            }
-        }
+        write!(f, "{}{}", self.place, input::sentence(&self.what))
     }
 }
 

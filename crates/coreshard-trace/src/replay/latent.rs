@@ -74,7 +74,7 @@ pub fn latent_sharing(
 ) -> Result<Vec<LatentSharing>, RecordingError> {
     let mut files = Files::default();
     let unmoved = report::run(recording, machine, options, None)?;
-    let (now, all_ns) = costs(&unmoved, &mut files);
+    let (now, all_ns) = false_sharing(&unmoved, &mut files);
     let mut found: BTreeMap<String, LatentSharing> = BTreeMap::new();
     let longer = machine.clone().with_line_bytes(LONG_LINE_BYTES);
     let cases = SHIFTS.iter().map(|shift| (machine, *shift));
@@ -82,7 +82,7 @@ pub fn latent_sharing(
         let moves = Moves::shifted(shift_bytes);
         let moves = (shift_bytes > 0).then_some((&moves, &unmoved.plan));
         let replayed = report::run(recording, machine, options, moves)?;
-        for (object, cost) in costs(&replayed, &mut files).0 {
+        for (object, cost) in false_sharing(&replayed, &mut files).0 {
             let now_ns = now.get(&object).map_or(0.0, |cost| cost.false_ns);
             let is_possible = shift_bytes % cost.alignment_bytes.max(1) == 0;
             if !is_possible || cost.false_ns < WORTH * all_ns || cost.false_ns < 2.0 * now_ns {
@@ -109,7 +109,7 @@ pub fn latent_sharing(
 }
 
 /// By object, what false sharing costs; and all threads' time.
-fn costs(replayed: &Replayed, files: &mut Files) -> (BTreeMap<String, Cost>, f64) {
+fn false_sharing(replayed: &Replayed, files: &mut Files) -> (BTreeMap<String, Cost>, f64) {
     let mut names = Names::with_files(&replayed.plan, std::mem::take(files));
     let mut by_object: BTreeMap<String, Cost> = BTreeMap::new();
     for line in report::costliest(&replayed.outcome.lines, MOST_LINES) {

@@ -8,6 +8,8 @@ mod moved;
 mod names;
 mod owners;
 mod pages;
+mod parts;
+mod pieces;
 mod plan;
 mod proposals;
 mod report;
@@ -16,7 +18,7 @@ mod stores;
 
 pub use advice::{Advice, Sharing};
 pub use latent::{LatentCase, LatentSharing, latent_sharing};
-pub use names::{SourcePlace, ThingKind};
+pub use names::ThingKind;
 pub use proposals::{Proposal, TypeProposals, propose_layouts};
 pub use report::{LineView, ObjectView, ReplayOptions, ReplayReport, ThreadView, WordView, replay};
 

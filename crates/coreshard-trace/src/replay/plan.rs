@@ -7,8 +7,9 @@ use std::sync::Arc;
 use super::moved::Moves;
 use super::owners::{Owner, Owners};
 use super::pages::{Lately, PageMap, Pages};
-use super::reuse::{Piece, Reuse};
-use crate::recording::{AccessKind, Event, Events, Recording, RecordingError, event_words};
+use super::pieces::{Piece, Timeline};
+use super::reuse::reused;
+use crate::recording::{AccessKind, Event, Recording, RecordingError, event_words};
 
 /// Pieces of memory that are kept track of.
 const MOST_ALLOCATIONS: usize = 8 << 20;
@@ -48,10 +49,15 @@ impl Allocation {
         (self.calls, self.bytes, self.element_bytes)
     }
 
+    /// The first byte after it.
+    pub(crate) const fn end(&self) -> u64 {
+        self.address.saturating_add(self.bytes)
+    }
+
     fn piece(&self) -> Piece {
         Piece {
             start: self.address,
-            end: self.address.saturating_add(self.bytes),
+            end: self.end(),
             taken: self.taken,
             given_back: self.given_back,
             thread: self.thread,
@@ -94,7 +100,7 @@ pub(crate) struct Plan {
     /// By line: allocations that lie on it. Of shared lines alone.
     pub(crate) on_line: PageMap<Vec<u32>>,
     /// Memory that several threads had one after the other.
-    pub(super) reuse: Arc<Reuse>,
+    pub(super) reuse: Arc<Timeline>,
     /// Memory that was several things one after the other.
     pub(super) owners: Arc<Owners>,
     pub(crate) line_bytes: u64,
@@ -108,7 +114,6 @@ pub(crate) struct Plan {
     pub(super) created: HashSet<u64>,
     pub(crate) accesses: u64,
     pub(crate) notes: Vec<String>,
-    pub(crate) windows: bool,
     /// How much further all data lies than it was recorded.
     pub(crate) shift: u64,
 }
@@ -133,11 +138,18 @@ impl Plan {
                 there.retain(|its| its.given_back >= piece.taken);
                 there.truncate(MOST_BESIDE);
                 there.push(piece);
-                there.iter().any(|its| its.end <= piece.start || piece.end <= its.start)
+                there.iter().any(|its| !its.overlaps(&piece))
             })
         };
         let lines = self.on_line.iter().filter(|(_, numbers)| is_divided(numbers));
         lines.map(|(line, _)| *line).collect()
+    }
+
+    /// The last wake of an object before a ticket, if it was after another one.
+    pub(super) fn wake_between(&self, object: u64, since: u64, ticket: u64) -> Option<u64> {
+        let wakes = self.wakes.get(&object)?;
+        let before = wakes.partition_point(|wake| *wake < ticket);
+        wakes[..before].last().copied().filter(|wake| *wake > since)
     }
 
     /// The stack that an owner is.
@@ -182,7 +194,7 @@ impl Plan {
         }
         let stacks = self.stacks.iter().map(Stack::piece);
         let pieces = self.allocations.iter().map(Allocation::piece).chain(stacks).collect();
-        Owners::of(pieces, kinds, on_line.into_iter(), line_bytes)
+        Owners::of(pieces, kinds, on_line, line_bytes)
     }
 
     /// Whether the instruction is the C library's own.
@@ -228,27 +240,17 @@ impl Plan {
             created: HashSet::new(),
             accesses: 0,
             notes: Vec::new(),
-            windows: false,
             shift: moves.map_or(0, Moves::shift),
         };
         let mut building =
             Building { plan, call_numbers: HashMap::new(), wakes: 0, lives: HashMap::new() };
-        let (mut events, mut bytes) = (Events::default(), Vec::new());
         let mut frees: Vec<(u64, u64)> = Vec::new();
-        for (thread, chunks) in recording.threads() {
+        for (thread, mut events) in recording.threads() {
             let (mut lately, mut ticket) = (Lately::default(), 0);
-            for chunk in chunks {
-                recording.chunk(chunk, &mut bytes)?;
-                events.begin();
-                let mut at = 0;
-                loop {
-                    let event =
-                        events.next(&bytes, &mut at).map_err(|error| error.in_chunk(chunk))?;
-                    let Some(event) = event else { break };
-                    ticket = event.ticket().unwrap_or(ticket);
-                    let moves = moves.map(|moves| (moves, ticket));
-                    building.note(*thread, event, &mut lately, line_bytes, moves, &mut frees);
-                }
+            while let Some(event) = events.read()? {
+                ticket = event.ticket().unwrap_or(ticket);
+                let moves = moves.map(|moves| (moves, ticket));
+                building.note(thread, event, &mut lately, line_bytes, moves, &mut frees);
             }
         }
         Ok(building.finish(&frees, line_bytes as u64))
@@ -344,7 +346,6 @@ impl Building {
             }
             Event::Exit { ticket } => self.lives.entry(thread).or_insert((0, u64::MAX)).1 = ticket,
             Event::Create { thread, .. } => drop(plan.created.insert(thread)),
-            Event::Gap { window } => plan.windows |= window > 1,
             _ => {}
         }
     }
@@ -390,7 +391,7 @@ impl Building {
         let stacks = plan.stacks.iter().filter(|its| its.began > 0).map(Stack::piece);
         let pieces = plan.allocations.iter().map(Allocation::piece).chain(stacks);
         let divided = plan.divided();
-        plan.reuse = Arc::new(Reuse::of(pieces, &shared, &divided, line_bytes, MOST_PLACES));
+        plan.reuse = Arc::new(reused(pieces, &shared, &divided, line_bytes, MOST_PLACES));
         plan.owners = Arc::new(plan.owners_of(&shared, line_bytes));
         if left == 0 {
             plan.notes.push(format!(

@@ -9,10 +9,11 @@ use super::advice::{Advice, Sharing, Use, judge};
 use super::engine::{Outcome, Replay};
 use super::lines::{Line, Row, Seen};
 use super::moved::Moves;
-use super::names::{Names, SourcePlace, Thing, ThingKind};
+use super::names::{Names, Thing, ThingKind};
 use super::owners::NOBODY;
 use super::plan::Plan;
 use crate::recording::{AccessKind, Recording, RecordingError};
+use crate::types::SourcePlace;
 
 const PS_PER_NS: f64 = 1_000.0;
 /// Writes that an object's making may be.

@@ -1,4 +1,4 @@
-//! Which types are meant to be written by many: atomics and locks, told by their names.
+//! Which types many threads are meant to write: atomics and locks, told by their names.
 
 use super::table::{MOST_STEPS, Shape, TypeId, TypeTable};
 
@@ -75,33 +75,31 @@ const LOCKS: [&str; 31] = [
     "RawMutex",
 ];
 
-impl TypeTable {
+impl Role {
     /// What a field of this type is for. Arrays are what their elements are, and a struct of one member is what that is.
     #[must_use]
-    pub fn role(&self, id: TypeId) -> Role {
+    pub fn of(types: &TypeTable, id: TypeId) -> Self {
         let mut at = id;
         for _ in 0..MOST_STEPS {
-            let of = self.get(at);
-            let role = of.name.as_deref().map_or(Role::Plain, role_of_name);
-            if role != Role::Plain {
+            let of = types.get(at);
+            let role = of.name.as_deref().map_or(Self::Plain, role_of_name);
+            if role != Self::Plain {
                 return role;
             }
-            match &of.shape {
-                Shape::Alias { is_atomic: true, .. } => return Role::Atomic,
-                Shape::Alias { to: Some(to), .. } => at = *to,
-                Shape::Array { of: Some(of), .. } => at = *of,
-                Shape::Record(record)
-                    if record.members.len() == 1 && record.variants.is_empty() =>
-                {
-                    match record.members[0].of {
-                        Some(of) => at = of,
-                        None => return Role::Plain,
-                    }
-                }
-                _ => return Role::Plain,
-            }
+            let next = match &of.shape {
+                Shape::Alias { is_atomic: true, .. } => return Self::Atomic,
+                Shape::Alias { to, .. } => *to,
+                Shape::Array { of, .. } => *of,
+                Shape::Record(record) => match (&record.members[..], record.variants.is_empty()) {
+                    ([only], true) => only.of,
+                    _ => None,
+                },
+                _ => None,
+            };
+            let Some(next) = next else { break };
+            at = next;
         }
-        Role::Plain
+        Self::Plain
     }
 }
 

@@ -12,14 +12,11 @@
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
-use super::error::TypesError;
-use super::table::{MOST_STEPS, Member, Record, Shape, Type, TypeId, TypeTable};
+use crate::types::error::TypesError;
+use crate::types::table::{MOST_STEPS, Member, Record, Shape, Type, TypeId, TypeTable, WORD_BYTES};
 
 /// Classes that are looked at to place the bases of one.
 const MOST_VISITS: usize = 20_000;
-/// The field with the address of the table of virtual functions, by the beginning of its name.
-pub(super) const TABLE: &str = "_vptr";
-
 /// A base of a class.
 #[derive(Clone, Copy, Debug)]
 enum Base {
@@ -186,7 +183,7 @@ impl Classes {
         id: TypeId,
         bases: Vec<(TypeId, Kind)>,
     ) -> Result<Option<Class>, TypesError> {
-        let is_plain = self.is_plain(types, id, MOST_STEPS);
+        let is_plain = self.is_plain_data(types, id, MOST_STEPS);
         let of = types.get(id);
         let (Shape::Record(record), Some(whole_bytes)) = (&of.shape, of.size_bytes) else {
             return Ok(None);
@@ -202,8 +199,6 @@ impl Classes {
             let all = record.members.iter().enumerate();
             all.filter(|(member, _)| !is_base.contains(member)).map(|(_, member)| member)
         };
-        let is_table =
-            |member: &Member| member.name.as_deref().is_some_and(|name| name.starts_with(TABLE));
         let end_of = |member: &Member| match member.field_bits {
             Some(bits) => member.offset_bits.saturating_add(bits).div_ceil(8),
             None => {
@@ -217,14 +212,14 @@ impl Classes {
                 Kind::Virtual => None,
             })
         };
-        let has_own_table = fields().any(is_table);
+        let has_own_table = fields().any(Member::is_table_pointer);
         let has_table =
             has_own_table || has_virtual_bases || classes.iter().any(|(base, _)| base.has_table);
         let is_empty = fields().next().is_none()
             && !has_virtual_bases
             && classes.iter().all(|(base, _)| base.is_empty);
         let is_nearly_empty = has_table
-            && fields().all(is_table)
+            && fields().all(Member::is_table_pointer)
             && non_virtual().all(|(base, _)| base.is_empty || base.is_nearly_empty);
         let primary = match has_virtual_bases && !non_virtual().any(|(base, _)| base.has_table) {
             true => self.primary(&bases),
@@ -236,7 +231,7 @@ impl Classes {
                 .map(|(base, offset)| offset.saturating_add(base.size_bytes)),
         );
         // The table's address, if a virtual base has it in place of a field.
-        let begin = if has_table { types.address_bytes() } else { 0 };
+        let begin = if has_table { WORD_BYTES } else { 0 };
         let end_bytes = ends.max().unwrap_or(0).max(begin);
         let size_bytes = if is_empty {
             0
@@ -278,14 +273,14 @@ impl Classes {
     }
 
     /// Whether a class is plain old data: it has no constructor, no base and no table, and neither has the class of a field.
-    fn is_plain(&mut self, types: &TypeTable, id: TypeId, steps: usize) -> bool {
+    fn is_plain_data(&mut self, types: &TypeTable, id: TypeId, steps: usize) -> bool {
         self.visits += 1;
         if self.visits > MOST_VISITS || steps == 0 {
             return false;
         }
         let id = types.stripped(id);
         match &types.get(id).shape {
-            Shape::Array { of: Some(of), .. } => self.is_plain(types, *of, steps - 1),
+            Shape::Array { of: Some(of), .. } => self.is_plain_data(types, *of, steps - 1),
             Shape::Record(record) => {
                 !self.not_plain.contains(&id)
                     && !self.bases.contains_key(&id)
@@ -293,7 +288,7 @@ impl Classes {
                         .members
                         .iter()
                         .filter_map(|member| member.of)
-                        .all(|of| self.is_plain(types, of, steps - 1))
+                        .all(|of| self.is_plain_data(types, of, steps - 1))
             }
             _ => true,
         }
@@ -334,7 +329,7 @@ impl Classes {
         let inherited = bases.iter().filter_map(of_base).max();
         let alignment_bytes = record.alignment_bytes.filter(|its| Some(*its) > inherited);
         // Its table is no field of it if a virtual base has it.
-        let alignment_bytes = alignment_bytes.max(Some(types.address_bytes()));
+        let alignment_bytes = alignment_bytes.max(Some(WORD_BYTES));
         let shape = Shape::Record(Record { is_base_part: true, alignment_bytes, ..record });
         let language = types.language(id);
         types.push(Type { name, size_bytes: Some(size_bytes), shape }, language)
