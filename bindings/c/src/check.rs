@@ -9,14 +9,12 @@ use std::ffi::{CStr, CString, c_char, c_void};
 use std::io::Write as _;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
-use std::sync::atomic::AtomicPtr;
-use std::sync::atomic::AtomicU8;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use std::sync::atomic::{AtomicPtr, AtomicU8};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use coreshard::ProcessGeneration;
+use coreshard::{PerProcess, ProcessGeneration};
 
-use crate::per_process::PerProcess;
 use crate::queue::CsWorkqueue;
 use crate::work::{CsWork, label_of, works};
 
@@ -108,8 +106,8 @@ impl DerefMut for Guard {
 }
 
 fn known() -> Guard {
-    static KNOWN: PerProcess<Mutex<Known>> = PerProcess::new(Mutex::default);
-    let guard = KNOWN.get().lock().unwrap_or_else(PoisonError::into_inner);
+    static KNOWN: PerProcess<Mutex<Known>> = PerProcess::new();
+    let guard = KNOWN.here().lock().unwrap_or_else(PoisonError::into_inner);
     IS_INSIDE.set(true);
     Guard(guard)
 }
@@ -133,6 +131,14 @@ pub(crate) fn init(work: *mut CsWork) {
     look(work.addr(), size_of::<CsWork>(), "set up anew");
 }
 
+/// The function of a work that was queued, if it is pending.
+fn pending(at: usize) -> Option<String> {
+    let work = std::ptr::with_exposed_provenance_mut::<CsWork>(at);
+    let place = NonNull::new(work.cast())?;
+    // SAFETY: it was queued, and its memory is not freed yet, as far as this mode was told.
+    unsafe { works().is_pending(place) }.then(|| text(&label_of(work)))
+}
+
 /// A stretch of memory is about to be freed.
 fn look(address: usize, bytes: usize, what: &str) {
     let mut known = known();
@@ -141,15 +147,10 @@ fn look(address: usize, bytes: usize, what: &str) {
     let mut sentences = Vec::new();
     for at in inside {
         let (_, queue) = known.queued.remove(&at).unwrap_or_default();
-        let work = std::ptr::with_exposed_provenance_mut::<CsWork>(at);
-        let Some(place) = NonNull::new(work.cast()) else { continue };
-        // SAFETY: it was queued, and its memory is not freed yet.
-        let is_pending = unsafe { works().is_pending(place) };
-        if is_pending {
+        if let Some(function) = pending(at) {
             sentences.push(format!(
-                "the work at {at:#x} (function {}) is {what} while it is queued on workqueue {}; cancel it \
+                "the work at {at:#x} (function {function}) is {what} while it is queued on workqueue {}; cancel it \
                  before, with cs_cancel_work_sync",
-                text(&label_of(work)),
                 text(&queue)
             ));
         }
@@ -216,15 +217,11 @@ pub(crate) fn destroyed(queue: *mut CsWorkqueue) -> bool {
         ));
     }
     for at in late {
-        let work = std::ptr::with_exposed_provenance_mut::<CsWork>(at);
-        let Some(place) = NonNull::new(work.cast()) else { continue };
-        // SAFETY: it was queued; its memory was not freed as far as this mode was told.
-        if unsafe { works().is_pending(place) } {
+        if let Some(function) = pending(at) {
             found(&format!(
-                "workqueue {} is destroyed while the work at {at:#x} (function {}) waits for its time; cancel it \
+                "workqueue {} is destroyed while the work at {at:#x} (function {function}) waits for its time; cancel it \
                  before, with cs_cancel_work_sync",
-                text(&name),
-                text(&label_of(work))
+                text(&name)
             ));
         }
     }

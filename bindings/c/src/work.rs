@@ -4,15 +4,16 @@ use std::ffi::{CStr, CString, c_char, c_int};
 use std::mem::offset_of;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::{self, NonNull};
+use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::atomic::{AtomicBool, AtomicPtr};
 use std::time::Duration;
 
-use coreshard::{CpuId, EmbeddedFunction, EmbeddedWork, EmbeddedWorks, NodeId, Target};
+use coreshard::{CpuId, EmbeddedFunction, EmbeddedWork, EmbeddedWorks, NodeId, PerProcess, Target};
 
 use crate::check;
 use crate::error::{Failure, Outcome, guard, panicked};
-use crate::per_process::PerProcess;
+use crate::given::text;
 use crate::queue::CsWorkqueue;
 
 /// A work: a member of a structure of the program's, set up by `cs_work_init` or `CS_WORK_INITIALIZER`, and queued any
@@ -37,14 +38,14 @@ const _: () = assert!(
 /// How many locks the works of a process are spread over, for each CPU.
 const STRIPES_PER_CPU: usize = 64;
 
-static WORKS: PerProcess<&EmbeddedWorks> = PerProcess::new(make_works);
+static WORKS: PerProcess<OnceLock<&EmbeddedWorks>> = PerProcess::new();
 /// [`WORKS`], where the checking mode is off; null before that is known, and in a process that was forked since.
 static UNCHECKED: AtomicPtr<EmbeddedWorks> = AtomicPtr::new(ptr::null_mut());
 
 /// Those of this process: in one that was forked, locks of the other's may be held by nobody.
 #[inline(always)]
 pub(crate) fn works() -> &'static EmbeddedWorks {
-    let works = *WORKS.get();
+    let works = *WORKS.here().get_or_init(make_works);
     if UNCHECKED.load(Acquire).is_null() && !check::is_on() && forget_when_forked() {
         UNCHECKED.store(ptr::from_ref(works).cast_mut(), Release);
     }
@@ -119,7 +120,7 @@ unsafe fn name(work: *mut CsWork, place: Place) -> Outcome<()> {
 /// The names of the functions that works have. A program has few functions and many works, most of which are set up, queued
 /// once and freed: so one that is known is found without a lock.
 mod names {
-    use std::ffi::{CStr, c_char};
+    use std::ffi::c_char;
     use std::ptr;
     use std::sync::atomic::AtomicPtr;
     use std::sync::atomic::Ordering::{AcqRel, Acquire};
@@ -127,6 +128,7 @@ mod names {
     use coreshard::FunctionName;
 
     use super::symbol_of;
+    use crate::given::text;
 
     struct Known {
         function: usize,
@@ -166,10 +168,8 @@ mod names {
         function: usize,
         label: *const c_char,
     ) -> Result<FunctionName, *mut Known> {
-        // SAFETY: C says that the name is a string that stays.
-        let given = (!label.is_null()).then(|| unsafe { CStr::from_ptr(label) });
-        let name = given.map(|name| name.to_string_lossy().into_owned());
-        let name = FunctionName::leak(&name.unwrap_or_else(|| symbol_of(function)));
+        let name = text(label).unwrap_or_else(|| symbol_of(function).into());
+        let name = FunctionName::leak(&name);
         let known = Box::new(Known { function, label: label.addr(), name, next: first });
         let known = Box::into_raw(known);
         // Where another thread was first, this one stays unused.
@@ -185,14 +185,11 @@ pub(crate) fn symbol_of(address: usize) -> String {
     if unsafe { libc::dladdr(ptr::without_provenance(address), &mut found) } == 0 {
         return format!("{address:#x}");
     }
-    let text = |text: *const c_char| {
-        // SAFETY: strings of the dynamic linker's, which are there while the object is.
-        (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
-    };
+    // Strings of the dynamic linker's, which are there while the object is.
     if found.dli_saddr.addr() == address
         && let Some(symbol) = text(found.dli_sname)
     {
-        return symbol;
+        return symbol.into_owned();
     }
     let file = text(found.dli_fname).unwrap_or_default();
     format!("{file}+{:#x}", address.wrapping_sub(found.dli_fbase.addr()))
@@ -350,8 +347,7 @@ fn queue_to(
         check::queue(queue, work);
     }
     // SAFETY: C says that the work stays while it is pending.
-    let queued = unsafe { works().queue_to(place, &queue.queue, target, delay) }?;
-    Ok(queued.into())
+    Ok(unsafe { works().queue_to(place, &queue.queue, target, delay) }?.into())
 }
 
 fn modify_to(
@@ -366,20 +362,15 @@ fn modify_to(
         check::queue(queue, work);
     }
     // SAFETY: as above.
-    let replaced = unsafe { works().modify_to(place, &queue.queue, target, delay) }?;
-    Ok(replaced.into())
+    Ok(unsafe { works().modify_to(place, &queue.queue, target, delay) }?.into())
 }
 
 /// Waits until the latest queueing of a work is over, or void; a delayed one is brought forward. 1; or 0 if there was
 /// nothing to wait for; -EDEADLK inside the work itself, or inside what it waits behind in an ordered queue.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_flush_work(work: *mut CsWork) -> c_int {
-    guard(|| {
-        let place = named(work)?;
-        // SAFETY: C says that the work is there.
-        let waited = unsafe { works().flush(place) }?;
-        Ok(waited.into())
-    })
+    // SAFETY: C says that the work is there.
+    guard(|| Ok(unsafe { works().flush(named(work)?) }?.into()))
 }
 
 /// Makes a queueing that has not begun void: 1 if there was one, else 0. A run that goes on is not waited for.
@@ -392,11 +383,8 @@ pub unsafe extern "C" fn cs_cancel_work(work: *mut CsWork) -> c_int {
 /// As `cs_cancel_work`, and waits until the work does not run; it cannot be queued meanwhile. -EDEADLK inside itself.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_cancel_work_sync(work: *mut CsWork) -> c_int {
-    guard(|| {
-        // SAFETY: as above.
-        let was_pending = unsafe { works().cancel_and_wait(place(work)?) }?;
-        Ok(was_pending.into())
-    })
+    // SAFETY: as above.
+    guard(|| Ok(unsafe { works().cancel_and_wait(place(work)?) }?.into()))
 }
 
 /// Cancels a work, and lets nobody queue it until it was enabled as often as disabled: 1 if it was pending, else 0.
@@ -409,11 +397,8 @@ pub unsafe extern "C" fn cs_disable_work(work: *mut CsWork) -> c_int {
 /// As `cs_disable_work`, and waits until the work does not run. -EDEADLK inside itself.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_disable_work_sync(work: *mut CsWork) -> c_int {
-    guard(|| {
-        // SAFETY: as above.
-        let was_pending = unsafe { works().disable_and_wait(place(work)?) }?;
-        Ok(was_pending.into())
-    })
+    // SAFETY: as above.
+    guard(|| Ok(unsafe { works().disable_and_wait(place(work)?) }?.into()))
 }
 
 /// Takes one disable back: 1 if the work can be queued again, else 0; -EINVAL if it was not disabled.
@@ -436,7 +421,6 @@ pub unsafe extern "C" fn cs_work_running(work: *mut CsWork) -> c_int {
     guard(|| Ok(works().is_running(place(work)?).into()))
 }
 
-#[allow(dead_code, reason = "for messages")]
 pub(crate) fn label_of(work: *mut CsWork) -> CString {
     // SAFETY: the caller has it.
     let label = unsafe { (*work).name };

@@ -236,8 +236,13 @@ impl Recording {
         &self.lacks
     }
 
+    /// Its threads' numbers.
+    pub fn threads(&self) -> impl ExactSizeIterator<Item = u32> {
+        self.threads.iter().map(|(number, _)| *number)
+    }
+
     /// Its threads' numbers, each with the events of the thread.
-    pub(crate) fn threads(&self) -> impl Iterator<Item = (u32, ThreadEvents<'_>)> {
+    pub(crate) fn events(&self) -> impl Iterator<Item = (u32, ThreadEvents<'_>)> {
         self.threads.iter().map(|(number, chunks)| {
             let events = ThreadEvents {
                 recording: self,

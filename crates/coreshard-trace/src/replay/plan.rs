@@ -245,7 +245,7 @@ impl Plan {
         let mut building =
             Building { plan, call_numbers: HashMap::new(), wakes: 0, lives: HashMap::new() };
         let mut frees: Vec<(u64, u64)> = Vec::new();
-        for (thread, mut events) in recording.threads() {
+        for (thread, mut events) in recording.events() {
             let (mut lately, mut ticket) = (Lately::default(), 0);
             while let Some(event) = events.read()? {
                 ticket = event.ticket().unwrap_or(ticket);

@@ -109,7 +109,7 @@ impl<'r> Replay<'r> {
         let mut cpus: Vec<Cpu> = Vec::new();
         cpus.resize_with(machine.topology().cpus().len(), Cpu::default);
         let (mut threads, mut places) = (Vec::new(), HashMap::new());
-        for (place, (number, events)) in recording.threads().enumerate() {
+        for (place, (number, events)) in recording.events().enumerate() {
             let cpu = order[place / threads_per_cpu.max(1) % order.len()];
             let waits = plan.created.contains(&u64::from(number));
             let state = if waits { State::Blocked(On::Create) } else { State::Ready };
