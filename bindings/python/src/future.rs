@@ -24,7 +24,6 @@ use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString};
 
 use crate::call::Call;
-use crate::intake::Intake;
 use crate::process::{self, classes, lock, raised, runtime_error};
 use crate::waiting::{self, Deadline};
 
@@ -57,13 +56,19 @@ struct Inner {
     /// What is to be called; until it begins, or is cancelled.
     call: Option<Call>,
     /// Whose it is; until it is over.
-    intake: Option<Arc<Intake>>,
+    executor: Option<Arc<dyn Executes>>,
     /// Its item, if it is a queue's; until it is over, or a worker waits for it.
     item: Option<JoinHandle<()>>,
     outcome: Option<Outcome>,
     callbacks: Vec<Py<PyAny>>,
     condition: Option<Py<PyAny>>,
     waiters: Option<Py<PyList>>,
+}
+
+/// An executor, as its futures know it.
+pub(crate) trait Executes: Send + Sync {
+    /// Runs a call on this thread, if that is inside one of the executor's calls. The sleepers are the caller's to wake.
+    fn run_if_here(&self, future: &Bound<'_, FutureCore>) -> Option<Sleepers>;
 }
 
 enum Outcome {
@@ -99,16 +104,11 @@ impl Drop for Held<'_> {
 }
 
 impl FutureCore {
-    /// What is to be called, and by whose workers.
-    pub(crate) fn set_call(&self, call: Call, intake: Arc<Intake>) {
+    /// What is to be called, and by whose workers if it is an executor's.
+    pub(crate) fn set_call(&self, call: Call, executor: Option<Arc<dyn Executes>>) {
         let mut inner = lock(&self.inner);
         inner.call = Some(call);
-        inner.intake = Some(intake);
-    }
-
-    /// As above, where it is no executor's.
-    pub(crate) fn set_call_alone(&self, call: Call) {
-        lock(&self.inner).call = Some(call);
+        inner.executor = executor;
     }
 
     /// What will run the call.
@@ -224,13 +224,13 @@ impl FutureCore {
             drop(inner);
             drop(held);
             let classes = classes(py)?;
-            let message = format!("{}: {}", state_name(state), slf.repr()?);
+            let message = format!("{}: {}", name_of(py, state), slf.repr()?);
             return Err(raised(py, &classes.invalid_state_error, Some(&message)));
         }
         inner.outcome = Some(outcome);
         let callbacks = mem::take(&mut inner.callbacks);
         // What was never begun and is set from outside.
-        let unused = (inner.call.take(), inner.intake.take(), inner.item.take());
+        let unused = (inner.call.take(), inner.executor.take(), inner.item.take());
         let waiters = inner.waiters.as_ref().map(|waiters| waiters.clone_ref(py));
         let finished = |word: u32| Some(FINISHED | word & LENT);
         let word = future.word.fetch_update(AcqRel, Acquire, finished).unwrap_or_else(|word| word);
@@ -249,6 +249,13 @@ impl FutureCore {
             Self::call_back(slf, callbacks)?;
         }
         Ok(sleepers)
+    }
+
+    fn finish_and_wake(slf: &Bound<'_, Self>, outcome: Outcome) -> PyResult<()> {
+        if let Some(sleepers) = Self::finish(slf, outcome)? {
+            sleepers.wake();
+        }
+        Ok(())
     }
 
     /// Tells those who wait by Python's means, under the condition.
@@ -317,11 +324,11 @@ impl FutureCore {
     /// Ends it with an exception, unless it was begun.
     pub(crate) fn fail(slf: &Bound<'_, Self>, exception: Py<PyAny>) {
         match slf.get().step(PENDING, RUNNING) {
-            Ok(()) => match Self::finish(slf, Outcome::Exception(exception)) {
-                Ok(Some(sleepers)) => sleepers.wake(),
-                Ok(None) => {}
-                Err(error) => error.write_unraisable(slf.py(), Some(slf)),
-            },
+            Ok(()) => {
+                if let Err(error) = Self::finish_and_wake(slf, Outcome::Exception(exception)) {
+                    error.write_unraisable(slf.py(), Some(slf));
+                }
+            }
             Err(CANCELLED) => Self::note_cancelled(slf),
             Err(_) => {}
         }
@@ -337,10 +344,8 @@ impl FutureCore {
         let deadline = Deadline::of(timeout)?;
         if deadline.is_never() {
             // A worker that waits for a call of its own executor runs it, if nobody else has begun it.
-            let intake = lock(&future.inner).intake.clone();
-            if let Some(intake) = intake.filter(|intake| intake.is_here())
-                && let Some(sleepers) = intake.run_call(slf)
-            {
+            let executor = lock(&future.inner).executor.clone();
+            if let Some(sleepers) = executor.and_then(|executor| executor.run_if_here(slf)) {
                 sleepers.wake();
             }
         }
@@ -424,7 +429,7 @@ impl FutureCore {
             Err(state) => return Ok(matches!(state, CANCELLED | CANCELLED_AND_NOTIFIED)),
         }
         let callbacks = mem::take(&mut inner.callbacks);
-        let unused = (inner.call.take(), inner.intake.take(), inner.item.take());
+        let unused = (inner.call.take(), inner.executor.take(), inner.item.take());
         drop(inner);
         drop(unused);
         Self::tell(slf, &held, None, intern!(slf.py(), "add_cancelled"))?;
@@ -489,7 +494,7 @@ impl FutureCore {
                 Ok(false)
             }
             Err(state) => {
-                let args = ("Future %s in unexpected state: %s", slf, state_name(state));
+                let args = ("Future %s in unexpected state: %s", slf, name_of(slf.py(), state));
                 classes(slf.py())?.logger.bind(slf.py()).call_method1("critical", args)?;
                 Err(PyRuntimeError::new_err("Future in unexpected state"))
             }
@@ -497,31 +502,18 @@ impl FutureCore {
     }
 
     fn set_result(slf: &Bound<'_, Self>, result: Py<PyAny>) -> PyResult<()> {
-        if let Some(sleepers) = Self::finish(slf, Outcome::Result(result))? {
-            sleepers.wake();
-        }
-        Ok(())
+        Self::finish_and_wake(slf, Outcome::Result(result))
     }
 
     fn set_exception(slf: &Bound<'_, Self>, exception: Py<PyAny>) -> PyResult<()> {
-        if let Some(sleepers) = Self::finish(slf, Outcome::Exception(exception))? {
-            sleepers.wake();
-        }
-        Ok(())
+        Self::finish_and_wake(slf, Outcome::Exception(exception))
     }
 
     // What `concurrent.futures` itself looks at.
 
     #[getter]
     fn _state<'py>(&self, py: Python<'py>) -> Bound<'py, PyString> {
-        let name = match self.state_now() {
-            PENDING => intern!(py, "PENDING"),
-            RUNNING => intern!(py, "RUNNING"),
-            CANCELLED => intern!(py, "CANCELLED"),
-            CANCELLED_AND_NOTIFIED => intern!(py, "CANCELLED_AND_NOTIFIED"),
-            _ => intern!(py, "FINISHED"),
-        };
-        name.clone()
+        name_of(py, self.state_now()).clone()
     }
 
     #[getter]
@@ -543,22 +535,18 @@ impl FutureCore {
     #[getter]
     fn _condition(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         let classes = classes(py)?;
-        {
-            let inner = lock(&self.inner);
-            if let Some(condition) = &inner.condition {
-                return Ok(condition.clone_ref(py));
-            }
-            if self.state_now() == FINISHED {
-                return Ok(classes.no_condition.clone_ref(py));
-            }
+        let known = |inner: &Inner| match &inner.condition {
+            Some(condition) => Some(condition.clone_ref(py)),
+            None if self.state_now() == FINISHED => Some(classes.no_condition.clone_ref(py)),
+            None => None,
+        };
+        if let Some(condition) = known(&lock(&self.inner)) {
+            return Ok(condition);
         }
         let made = classes.condition.call0(py)?;
         let mut inner = lock(&self.inner);
-        if let Some(condition) = &inner.condition {
-            return Ok(condition.clone_ref(py));
-        }
-        if self.state_now() == FINISHED {
-            return Ok(classes.no_condition.clone_ref(py));
+        if let Some(condition) = known(&inner) {
+            return Ok(condition);
         }
         inner.condition = Some(made.clone_ref(py));
         Ok(made)
@@ -596,12 +584,12 @@ impl FutureCore {
     }
 }
 
-fn state_name(state: u32) -> &'static str {
+fn name_of<'py>(py: Python<'py>, state: u32) -> &'py Bound<'py, PyString> {
     match state {
-        PENDING => "PENDING",
-        RUNNING => "RUNNING",
-        CANCELLED => "CANCELLED",
-        CANCELLED_AND_NOTIFIED => "CANCELLED_AND_NOTIFIED",
-        _ => "FINISHED",
+        PENDING => intern!(py, "PENDING"),
+        RUNNING => intern!(py, "RUNNING"),
+        CANCELLED => intern!(py, "CANCELLED"),
+        CANCELLED_AND_NOTIFIED => intern!(py, "CANCELLED_AND_NOTIFIED"),
+        _ => intern!(py, "FINISHED"),
     }
 }

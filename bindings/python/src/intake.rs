@@ -25,7 +25,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::call::Call;
-use crate::future::{FutureCore, Sleepers};
+use crate::future::{Executes, FutureCore, Sleepers};
 use crate::pools::{Calls, Pool};
 use crate::process::{self, Ends, classes, lock, raised};
 use crate::threads;
@@ -122,7 +122,7 @@ impl Intake {
     }
 
     /// Whether this thread is inside one of its calls.
-    pub(crate) fn is_here(&self) -> bool {
+    fn is_here(&self) -> bool {
         ptr::eq(HERE.get(), self)
     }
 
@@ -229,7 +229,7 @@ impl Intake {
     }
 
     /// Runs a call on this thread, unless it was begun or cancelled. The sleepers are the caller's to wake.
-    pub(crate) fn run_call(&self, future: &Bound<'_, FutureCore>) -> Option<Sleepers> {
+    fn run_call(&self, future: &Bound<'_, FutureCore>) -> Option<Sleepers> {
         let outer = CALL.replace(Some(future.clone().unbind()));
         let sleepers = FutureCore::run(future);
         CALL.set(outer);
@@ -422,6 +422,12 @@ impl Intake {
             Some(initializer) if is_idle => initializer.traverse(visit),
             _ => Ok(()),
         }
+    }
+}
+
+impl Executes for Intake {
+    fn run_if_here(&self, future: &Bound<'_, FutureCore>) -> Option<Sleepers> {
+        if self.is_here() { self.run_call(future) } else { None }
     }
 }
 

@@ -35,8 +35,8 @@ mod tree;
 
 pub use facts::{
     BlockFacts, Facts, InterruptFacts, IsolationFacts, KernelFacts, KernelVersion, MaskFacts,
-    NetworkFacts, ParseKernelVersionError, ParseScopeSettingError, RealtimeFacts, ScopeSetting,
-    WorkqueueFacts, WorkqueueSettings,
+    NetworkFacts, ParseSettingError, RealtimeFacts, ScopeSetting, WorkqueueFacts,
+    WorkqueueSettings,
 };
 pub use rules::{Expected, Finding, RULES, Rule, Setting, Simulated, Verdict, judge};
 

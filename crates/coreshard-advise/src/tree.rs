@@ -105,16 +105,19 @@ impl Tree {
         path.exists() && !self.is_outside(&path)
     }
 
-    /// A table, in which anybody may have put names.
-    pub(crate) fn table(&self, name: impl AsRef<Path>) -> Option<String> {
-        match input::lossy(&self.within(name)?, TABLE_BYTES) {
-            Ok(text) => Some(text),
-            Err(error) if error.is_missing() => None,
-            Err(error) => {
+    /// What was read; `None` if it is missing, and, with a note, if it cannot be used.
+    fn usable(&self, read: Result<String, input::InputError>) -> Option<String> {
+        read.inspect_err(|error| {
+            if !error.is_missing() {
                 self.note(error);
-                None
             }
-        }
+        })
+        .ok()
+    }
+
+    /// A table, which may hold names of any kind.
+    pub(crate) fn table(&self, name: impl AsRef<Path>) -> Option<String> {
+        self.usable(input::lossy(&self.within(name)?, TABLE_BYTES))
     }
 
     /// The beginning of a file that may be long.
@@ -123,18 +126,9 @@ impl Tree {
     }
 
     fn trimmed(&self, name: &Path, most_bytes: u64) -> Option<String> {
-        match input::text(&self.within(name)?, most_bytes) {
-            Ok(text) => {
-                let text =
-                    text.trim_matches(|letter: char| letter == '\0' || letter.is_whitespace());
-                (!text.is_empty()).then(|| text.to_owned())
-            }
-            Err(error) if error.is_missing() => None,
-            Err(error) => {
-                self.note(error);
-                None
-            }
-        }
+        let text = self.usable(input::text(&self.within(name)?, most_bytes))?;
+        let text = text.trim_matches(|letter: char| letter == '\0' || letter.is_whitespace());
+        (!text.is_empty()).then(|| text.to_owned())
     }
 
     /// The text of a file with one word or line.

@@ -4,13 +4,15 @@ mod devices;
 mod interrupts;
 mod kernel;
 mod machine;
+mod parse_error;
 mod workqueues;
 
 pub use devices::{BlockFacts, NetworkFacts};
 pub use interrupts::InterruptFacts;
-pub use kernel::{KernelFacts, KernelVersion, ParseKernelVersionError};
+pub use kernel::{KernelFacts, KernelVersion};
 pub use machine::{IsolationFacts, MaskFacts, RealtimeFacts};
-pub use workqueues::{ParseScopeSettingError, ScopeSetting, WorkqueueFacts, WorkqueueSettings};
+pub use parse_error::ParseSettingError;
+pub use workqueues::{ScopeSetting, WorkqueueFacts, WorkqueueSettings};
 
 use std::path::Path;
 
@@ -59,8 +61,7 @@ impl Facts {
             interrupts: interrupts::read(&tree),
             block: devices::block(&tree),
             network: devices::network(&tree),
-            notes: topology.notes().to_vec(),
-            topology,
+            ..Self::of_machine(topology)
         };
         facts.notes.extend(tree.into_notes());
         facts

@@ -55,24 +55,21 @@ fn isolated(case: &Case<'_>) -> Vec<Finding> {
     if apart.is_empty() || rest.is_empty() || facts.interrupts.is_empty() {
         return Vec::new();
     }
-    let on_isolated = |it: &&InterruptFacts| {
-        it.effective.as_ref().is_some_and(|cpus| !cpus.0.is_empty() && cpus.0.is_subset(&apart))
-    };
-    let findings: Vec<_> = facts
-        .interrupts
-        .iter()
-        .filter(is_busy)
-        .filter(on_isolated)
-        .map(|it| {
-            let cpus = it.effective.as_ref().map(|cpus| cpus.0.to_string()).unwrap_or_default();
-            let statement = format!("It goes to CPU {cpus}, which is isolated.");
-            let risk = "the kernel refuses it for interrupts that it manages itself, such as those of NVMe queues";
-            case.change(named(it), statement, risk, affinity(it, &rest))
-        })
-        .collect();
-    if findings.is_empty() {
-        return case.content("interrupts", "No busy interrupt goes to an isolated CPU.");
-    }
+    let busy = facts.interrupts.iter().filter(is_busy);
+    let findings = busy.filter_map(|it| {
+        let cpus = &it.effective.as_ref()?.0;
+        if cpus.is_empty() || !cpus.is_subset(&apart) {
+            return None;
+        }
+        let statement = format!("It goes to CPU {cpus}, which is isolated.");
+        let risk = "the kernel refuses it for interrupts that it manages itself, such as those of NVMe queues";
+        Some(case.change(named(it), statement, risk, affinity(it, &rest)))
+    });
+    let findings = case.or_content(
+        findings.collect(),
+        "interrupts",
+        || "No busy interrupt goes to an isolated CPU.",
+    );
     bounded(case, "interrupts of isolated CPUs", findings)
 }
 

@@ -7,10 +7,11 @@ const SITES: usize = 4_096;
 const MOST_WORDS: usize = 1 << 10;
 
 /// How memory is accessed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AccessKind {
     /// It is read.
+    #[default]
     Load,
     /// It is written.
     Store,
@@ -181,7 +182,7 @@ pub(crate) fn words(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
     bytes.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word))
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 struct Site {
     instruction: u64,
     last: u64,
@@ -202,15 +203,7 @@ pub(super) struct Events {
 
 impl Default for Events {
     fn default() -> Self {
-        let site = Site {
-            instruction: 0,
-            last: 0,
-            kind: AccessKind::Load,
-            is_atomic: false,
-            size_bytes: 0,
-            before: 0,
-        };
-        Self { sites: vec![site; SITES].into(), used: Vec::new() }
+        Self { sites: vec![Site::default(); SITES].into(), used: Vec::new() }
     }
 }
 
@@ -251,14 +244,7 @@ impl Events {
             return Err(RecordingError::event(*at, format!("site {number} is not known")));
         }
         site.last = site.last.wrapping_add_signed(difference);
-        Ok(Some(Event::Access(Access {
-            address: site.last,
-            instruction: site.instruction,
-            kind: site.kind,
-            is_atomic: site.is_atomic,
-            size_bytes: u32::from(site.size_bytes),
-            before: site.before,
-        })))
+        Ok(Some(Event::Access(site.access())))
     }
 
     fn site(
@@ -279,14 +265,21 @@ impl Events {
         self.sites[number] =
             Site { instruction, last: address, kind, is_atomic, size_bytes, before };
         self.used.push(number as u16);
-        Ok(Event::Access(Access {
-            address,
-            instruction,
-            kind,
-            is_atomic,
-            size_bytes: u32::from(size_bytes),
-            before,
-        }))
+        Ok(Event::Access(self.sites[number].access()))
+    }
+}
+
+impl Site {
+    #[inline]
+    fn access(&self) -> Access {
+        Access {
+            address: self.last,
+            instruction: self.instruction,
+            kind: self.kind,
+            is_atomic: self.is_atomic,
+            size_bytes: u32::from(self.size_bytes),
+            before: self.before,
+        }
     }
 }
 

@@ -63,7 +63,7 @@ impl Advice {
 }
 
 /// One word of a line, as far as advice needs it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Use {
     pub(super) reads: u64,
     pub(super) writes: u64,

@@ -15,7 +15,7 @@ const MOST_ROWS: usize = 192;
 const MOST_ROW_THREADS: usize = 512;
 
 /// What one instruction did to some bytes of a line.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Row {
     pub(crate) offset: u16,
     pub(crate) size_bytes: u16,
@@ -185,28 +185,23 @@ impl Line {
             return;
         }
         row.misses += 1;
-        row.hitm_local += u64::from(
-            outcome.source == LineSource::ModifiedLocal && access.kind != AccessKind::Store,
-        );
-        row.hitm_remote += u64::from(
-            outcome.source == LineSource::ModifiedRemote && access.kind != AccessKind::Store,
-        );
-        // The first fetch is nobody's sharing.
-        if outcome.source != LineSource::Memory {
-            row.cost_ps += cost_ps;
-            self.cost_ps += cost_ps;
-            match sharing {
-                Some(true) => {
-                    row.true_ps += cost_ps;
-                    self.true_ps += cost_ps;
-                }
-                Some(false) => {
-                    row.false_ps += cost_ps;
-                    self.false_ps += cost_ps;
-                }
-                None => {}
-            }
+        if access.kind != AccessKind::Store {
+            row.hitm_local += u64::from(outcome.source == LineSource::ModifiedLocal);
+            row.hitm_remote += u64::from(outcome.source == LineSource::ModifiedRemote);
         }
+        // The first fetch is nobody's sharing.
+        if outcome.source == LineSource::Memory {
+            return;
+        }
+        row.cost_ps += cost_ps;
+        self.cost_ps += cost_ps;
+        let (of_row, of_line) = match sharing {
+            Some(true) => (&mut row.true_ps, &mut self.true_ps),
+            Some(false) => (&mut row.false_ps, &mut self.false_ps),
+            None => return,
+        };
+        *of_row += cost_ps;
+        *of_line += cost_ps;
     }
 
     /// Whether a miss is for bytes that were written since the thread had the line; or for the right to write what others
@@ -257,19 +252,10 @@ impl Line {
             instruction: access.instruction,
             kind: access.kind,
             is_atomic: access.is_atomic,
-            count: 0,
-            misses: 0,
-            hitm_local: 0,
-            hitm_remote: 0,
-            cost_ps: 0,
-            true_ps: 0,
-            false_ps: 0,
-            locked: 0,
-            threads: Vec::new(),
-            readers: Readers::default(),
             ticket: by.ticket,
             owner: by.owner,
             owner_kind: by.owner_kind,
+            ..Row::default()
         });
         self.rows.len() - 1
     }

@@ -7,7 +7,8 @@ use std::path::Path;
 use coreshard_topology::input;
 
 use super::lines::Seen;
-use super::plan::{AllocationKind, Module, Plan, Stack};
+use super::pieces::Piece;
+use super::plan::{AllocationKind, Module, Plan};
 use crate::types::{Binary, DebugSource, FieldPath, Shape, SourcePlace, Symbol, TypeId, TypeTable};
 
 mod memory;
@@ -241,7 +242,7 @@ impl<'p> Names<'p> {
             allocated: None,
         };
         let of_thread =
-            |stack: &Stack| nothing(ThingKind::Stack, format!("stack of thread {}", stack.thread));
+            |stack: &Piece| nothing(ThingKind::Stack, format!("stack of thread {}", stack.thread));
         if let Some(stack) = self.plan.stack_of(seen.owner) {
             return of_thread(stack);
         }

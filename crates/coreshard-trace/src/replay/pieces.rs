@@ -12,12 +12,12 @@ pub(crate) type PieceNumber = u32;
 
 /// Memory that a thread had for a while.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Piece {
-    pub(super) start: u64,
-    pub(super) end: u64,
-    pub(super) taken: u64,
-    pub(super) given_back: u64,
-    pub(super) thread: u32,
+pub(crate) struct Piece {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    pub(crate) taken: u64,
+    pub(crate) given_back: u64,
+    pub(crate) thread: u32,
 }
 
 impl Piece {
@@ -28,6 +28,13 @@ impl Piece {
     /// Whether it was there at the time of a ticket.
     pub(super) fn lives(&self, ticket: u64) -> bool {
         (self.taken..=self.given_back).contains(&ticket)
+    }
+
+    /// Those of some lines, given in order, that it lies on.
+    pub(super) fn lines<'lines>(&self, all: &'lines [u64], line_bytes: u64) -> &'lines [u64] {
+        let from = all.partition_point(|line| *line + line_bytes <= self.start);
+        let to = all.partition_point(|line| *line < self.end);
+        &all[from..to.max(from)]
     }
 
     pub(super) const fn overlaps(&self, other: &Self) -> bool {

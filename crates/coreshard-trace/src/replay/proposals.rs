@@ -10,6 +10,7 @@ use super::moved::Moves;
 use super::names::{Names, Thing, ThingKind};
 use super::owners::NOBODY;
 use super::parts::{FieldUse, Parts};
+use super::pieces::Piece;
 use super::plan::{Allocation, AllocationKind, Plan};
 use super::report::{self, ReplayOptions, Replayed};
 use crate::recording::{Recording, RecordingError};
@@ -219,20 +220,15 @@ impl Fought<'_> {
             let all: Vec<_> =
                 numbers.iter().map(|number| plan.allocations[*number as usize]).collect();
             for its in all.iter().filter(|its| self.kinds.contains(&its.kind())) {
-                let others = all.iter().any(|other: &Allocation| {
-                    (other.address != its.address || other.kind() != its.kind())
-                        && other.address < its.end()
-                        && its.address < other.end()
-                });
-                if others {
-                    divided.insert(its.address);
+                let Piece { start, taken, given_back, .. } = its.piece;
+                let is_other =
+                    |other: &&Allocation| other.piece.start != start || other.kind() != its.kind();
+                if all.iter().filter(is_other).any(|other| other.piece.overlaps(&its.piece)) {
+                    divided.insert(start);
                 }
-                lives.entry(its.address).or_default().insert((its.taken, its.given_back));
-                self.things.entry(its.address).or_insert_with(|| Thing {
-                    start: its.address,
-                    bytes: its.bytes,
-                    ..first.clone()
-                });
+                lives.entry(start).or_default().insert((taken, given_back));
+                let alike = || Thing { start, bytes: its.bytes, ..first.clone() };
+                self.things.entry(start).or_insert_with(alike);
             }
         }
         lives.retain(|start, _| divided.contains(start));

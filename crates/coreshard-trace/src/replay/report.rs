@@ -366,16 +366,7 @@ fn uses(line: &Line, plan: &Plan, thing: &Thing) -> Vec<Use> {
         // Of what is no array, all is one element.
         let element = within.checked_div(thing.element_bytes).unwrap_or(0);
         let (word, readers, writers) = words.entry(offset).or_insert_with(|| {
-            let word = Use {
-                reads: 0,
-                writes: 0,
-                readers: 0,
-                writers: 0,
-                is_lock,
-                locked: 0,
-                misses: 0,
-                element,
-            };
+            let word = Use { is_lock, element, ..Use::default() };
             (word, Vec::new(), Vec::new())
         });
         word.is_lock |= is_lock;

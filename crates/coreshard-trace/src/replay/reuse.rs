@@ -31,13 +31,12 @@ pub(super) fn reused(
     let mut all = Vec::new();
     let pieces = pieces.into_iter().map(|its| without_ends(its, divided, line_bytes));
     for piece in pieces.filter(|its| its.end.saturating_sub(its.start) >= line_bytes) {
-        let from = shared.partition_point(|line| *line + line_bytes <= piece.start);
-        let to = shared.partition_point(|line| *line < piece.end).max(from);
-        if to == from || lines_left < to - from {
+        let lines = piece.lines(shared, line_bytes);
+        if lines.is_empty() || lines_left < lines.len() {
             continue;
         }
-        lines_left -= to - from;
-        for line in &shared[from..to] {
+        lines_left -= lines.len();
+        for line in lines {
             by_line.entry(*line).or_default().push(all.len() as PieceNumber);
         }
         all.push(piece);

@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use super::{Guess, Names, Seen, Thing, ThingKind, is_program};
+use crate::replay::pieces::Piece;
 use crate::replay::plan::Allocation;
 use crate::types::{Shape, SourcePlace, TypeId, TypeTable};
 
@@ -46,7 +47,7 @@ impl Names<'_> {
             name: coreshard_topology::input::plain(&format!("{name}, taken at {at}")),
             kind: ThingKind::Heap,
             file: String::new(),
-            start: its.address,
+            start: its.piece.start,
             bytes: its.bytes,
             element_bytes: guess.as_ref().map_or(its.element_bytes, |guess| guess.element_bytes),
             of: guess.map(|guess| (guess.module, guess.of)),
@@ -56,7 +57,7 @@ impl Names<'_> {
     }
 
     fn allocation_at(&self, address: u64, seen: Seen) -> Option<Allocation> {
-        let holds = |its: &Allocation| (its.address..its.end()).contains(&address);
+        let holds = |its: &Allocation| its.piece.holds(address);
         let owner = self.plan.allocations.get(seen.owner as usize);
         if let Some(its) = owner.filter(|its| holds(its)) {
             return Some(*its);
@@ -64,8 +65,8 @@ impl Names<'_> {
         let on_line = self.plan.on_line.get(&(address & !(self.plan.line_bytes - 1)))?;
         let all = on_line.iter().map(|number| self.plan.allocations[*number as usize]);
         all.filter(holds).max_by_key(|its| {
-            let lives = its.taken <= seen.ticket && seen.ticket <= its.given_back;
-            (lives, its.given_back.saturating_sub(its.taken))
+            let Piece { taken, given_back, .. } = its.piece;
+            (its.piece.lives(seen.ticket), given_back.saturating_sub(taken))
         })
     }
 
