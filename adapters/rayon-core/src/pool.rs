@@ -3,10 +3,10 @@
 use std::fmt;
 
 use crate::broadcast::{self, BroadcastContext};
+use crate::current::Yield;
 use crate::join;
 use crate::scope::{Scope, ScopeFifo};
 use crate::team::Team;
-use crate::yielding::Yield;
 
 /// A fixed number of threads; made by [`ThreadPoolBuilder::build`](crate::ThreadPoolBuilder::build).
 ///

@@ -1,6 +1,9 @@
 //! What is asked of a team, and how it is made.
 
+use std::any::Any;
 use std::cell::RefCell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -8,8 +11,8 @@ use crate::build_error::ThreadPoolBuildError;
 use crate::settings;
 use crate::team::Team;
 use crate::thread_builder::ThreadSpawn;
-use crate::unwatched::{self, PanicHandler};
 
+type PanicHandler = dyn Fn(Box<dyn Any + Send>) + Send + Sync;
 type ThreadHook = dyn Fn(usize) + Send + Sync;
 type ThreadName = dyn FnMut(usize) -> String;
 
@@ -46,7 +49,7 @@ impl Request {
         if self.use_current_thread {
             team = team.with_current_thread();
         }
-        team = team.on_panic(move |payload| unwatched::tell(panic_handler.as_deref(), payload));
+        team = team.on_panic(move |payload| report_panic(panic_handler.as_deref(), payload));
         if let Some(mut name) = self.get_thread_name {
             team = team.thread_names(move |index| Some(name(index)));
         }
@@ -107,4 +110,20 @@ impl Recipe {
             get_thread_name: (!self.thread_names.is_empty()).then_some(name_of),
         }
     }
+}
+
+/// Gives the payload of a panic that no caller waits for to the handler. If there is none, or it panics itself, the process ends:
+/// as published, no such panic goes unseen.
+fn report_panic(handler: Option<&PanicHandler>, payload: Box<dyn Any + Send>) {
+    let Some(handler) = handler else { end("no pool's panic handler is there for it") };
+    if catch_unwind(AssertUnwindSafe(|| handler(payload))).is_err() {
+        end("the pool's panic handler panicked");
+    }
+}
+
+#[cold]
+#[allow(clippy::print_stderr, reason = "the process's last words")]
+fn end(why: &str) -> ! {
+    eprintln!("rayon on Coreshard: spawned work or a hook panicked, and {why}: the process ends");
+    process::abort();
 }

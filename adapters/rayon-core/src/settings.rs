@@ -35,9 +35,13 @@ pub(crate) fn get() -> Result<&'static Settings, ThreadPoolBuildError> {
     Ok(settings)
 }
 
+/// Serves `coreshard top` from now on to the end of the process; a program that does so by itself has priority.
 #[cfg(feature = "insight")]
 fn show() -> Result<(), ThreadPoolBuildError> {
-    crate::insight::serve();
+    static SERVER: PerProcess<OnceLock<Option<coreshard::insight::InsightServer>>> =
+        PerProcess::new();
+    let unseen = |error: &_| tracing::warn!(%error, "coreshard top will not see this process");
+    SERVER.here().get_or_init(|| coreshard::serve_insight().inspect_err(unseen).ok());
     Ok(())
 }
 

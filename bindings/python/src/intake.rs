@@ -137,28 +137,43 @@ impl Intake {
                            forked from; make an executor here";
             return Err(raised(py, &classes(py)?.broken_executor, Some(message)));
         }
-        let refused = {
-            let mut state = lock(&self.state);
-            if state.is_broken {
-                Refusal::Broken
+        let refused = self.change(py, |state| {
+            let refused = if state.is_broken {
+                Some(BROKEN)
             } else if process::is_ending() {
-                Refusal::Of("cannot schedule new futures after interpreter shutdown")
+                Some("cannot schedule new futures after interpreter shutdown")
             } else if state.is_shut_down {
-                Refusal::Of("cannot schedule new futures after shutdown")
+                Some("cannot schedule new futures after shutdown")
             } else {
+                None
+            };
+            if refused.is_none() {
                 state.pending.push_back(future.clone().unbind());
-                let starts = self.wants_runner(&mut state);
-                drop(state);
-                if starts {
-                    self.start_runner(py);
-                }
-                return Ok(());
             }
-        };
+            (refused, refused.is_none())
+        });
         match refused {
-            Refusal::Broken => Err(raised(py, &classes(py)?.broken_thread_pool, Some(BROKEN))),
-            Refusal::Of(why) => Err(PyRuntimeError::new_err(why)),
+            None => Ok(()),
+            Some(BROKEN) => Err(raised(py, &classes(py)?.broken_thread_pool, Some(BROKEN))),
+            Some(why) => Err(PyRuntimeError::new_err(why)),
         }
+    }
+
+    /// Changes the state, and starts a runner if the change allows one and one is wanted.
+    fn change<R>(
+        self: &Arc<Self>,
+        py: Python<'_>,
+        change: impl FnOnce(&mut State) -> (R, bool),
+    ) -> R {
+        let (result, starts) = {
+            let mut state = lock(&self.state);
+            let (result, may_start) = change(&mut state);
+            (result, may_start && self.wants_runner(&mut state))
+        };
+        if starts {
+            self.start_runner(py);
+        }
+        result
     }
 
     /// Whether a runner has to be started, by whoever asks: it counts from here on.
@@ -241,21 +256,17 @@ impl Intake {
 
     /// A call that runs lends its place until it ends, if it has not done so before.
     pub(crate) fn lend_until_end(self: &Arc<Self>, py: Python<'_>, future: &FutureCore) {
-        let starts = {
-            let mut state = lock(&self.state);
+        self.change(py, |state| {
             // Under the lock: `run_call` takes back what it sees lent.
-            if !future.set_lent() {
-                return;
+            let is_new = future.set_lent();
+            if is_new {
+                state.lent += usize::from(!future.is_lending());
+                if state.reclaiming > 0 {
+                    self.tell();
+                }
             }
-            state.lent += usize::from(!future.is_lending());
-            if state.reclaiming > 0 {
-                self.tell();
-            }
-            self.wants_runner(&mut state)
-        };
-        if starts {
-            self.start_runner(py);
-        }
+            ((), is_new)
+        });
     }
 
     /// The same for the call that this thread is inside of. Nothing elsewhere.
@@ -267,22 +278,17 @@ impl Intake {
 
     /// The next call; nothing where this runner has left.
     fn next(self: &Arc<Self>, py: Python<'_>) -> Option<Py<FutureCore>> {
-        let (next, starts) = {
-            let mut state = lock(&self.state);
+        self.change(py, |state| {
             // One of the places is kept for a call that wants its own back.
             let kept = usize::from(state.reclaiming > 0);
             let has_place = state.placed() + kept <= self.settings.max_workers;
             let next = if has_place { state.pending.pop_front() } else { None };
             if next.is_none() {
-                self.leave(&mut state);
+                self.leave(state);
             }
-            let starts = next.is_some() && self.wants_runner(&mut state);
-            (next, starts)
-        };
-        if starts {
-            self.start_runner(py);
-        }
-        next
+            let is_some = next.is_some();
+            (next, is_some)
+        })
     }
 
     /// What a thread needs before its first call. False where the executor is broken by it; then the runner has left.
@@ -379,18 +385,13 @@ impl Intake {
     /// place already.
     pub(crate) fn lend(self: &Arc<Self>, py: Python<'_>) -> bool {
         let Some(call) = call_here(py).filter(|_| self.is_here()) else { return false };
-        let starts = {
-            let mut state = lock(&self.state);
-            if call.get().set_lending(true) {
-                return false;
+        self.change(py, |state| {
+            let is_new = !call.get().set_lending(true);
+            if is_new {
+                state.lent += usize::from(!call.get().is_lent());
             }
-            state.lent += usize::from(!call.get().is_lent());
-            self.wants_runner(&mut state)
-        };
-        if starts {
-            self.start_runner(py);
-        }
-        true
+            (is_new, is_new)
+        })
     }
 
     /// It goes on when it has its place back, before any call that has not begun; at once if its place is lent until its end.
@@ -429,11 +430,6 @@ impl Executes for Intake {
     fn run_if_here(&self, future: &Bound<'_, FutureCore>) -> Option<Sleepers> {
         if self.is_here() { self.run_call(future) } else { None }
     }
-}
-
-enum Refusal {
-    Broken,
-    Of(&'static str),
 }
 
 impl Ends for Intake {

@@ -101,6 +101,7 @@ pub(crate) fn end(py: Python<'_>) -> PyResult<()> {
 }
 
 /// Names of Python's that the compiled half needs.
+#[derive(FromPyObject)]
 pub(crate) struct Classes {
     pub(crate) future: Py<PyAny>,
     pub(crate) cancelled_error: Py<PyAny>,
@@ -115,38 +116,13 @@ pub(crate) struct Classes {
 
 static CLASSES: PyOnceLock<Classes> = PyOnceLock::new();
 
-/// Called once, by the package's Python half.
+/// Called once, by the package's Python half, with an object that has these as attributes.
 #[pyfunction]
 #[pyo3(name = "_set_classes")]
-#[allow(clippy::too_many_arguments, reason = "each a name, given by it")]
-pub(crate) fn set_classes(
-    py: Python<'_>,
-    future: Py<PyAny>,
-    cancelled_error: Py<PyAny>,
-    timeout_error: Py<PyAny>,
-    invalid_state_error: Py<PyAny>,
-    broken_executor: Py<PyAny>,
-    broken_thread_pool: Py<PyAny>,
-    condition: Py<PyAny>,
-    no_condition: Py<PyAny>,
-    logger: Py<PyAny>,
-) -> PyResult<()> {
+pub(crate) fn set_classes(py: Python<'_>, classes: Classes) -> PyResult<()> {
     check_interpreter()?;
-    // Where it is there, the module was imported anew: the classes of the first time stay.
-    let _ = CLASSES.set(
-        py,
-        Classes {
-            future,
-            cancelled_error,
-            timeout_error,
-            invalid_state_error,
-            broken_executor,
-            broken_thread_pool,
-            condition,
-            no_condition,
-            logger,
-        },
-    );
+    // If it is set already, the module was imported anew: the classes of the first time stay.
+    let _ = CLASSES.set(py, classes);
     Ok(())
 }
 

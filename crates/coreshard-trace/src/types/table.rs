@@ -213,6 +213,13 @@ impl TypeTable {
         &mut self.types[id.0 as usize]
     }
 
+    pub(super) fn record_mut(&mut self, id: TypeId) -> Option<&mut Record> {
+        match &mut self.get_mut(id).shape {
+            Shape::Record(record) => Some(record),
+            _ => None,
+        }
+    }
+
     pub(super) fn set_signature(&mut self, signature: u64, id: TypeId) {
         self.by_signature.insert(signature, id);
     }

@@ -9,6 +9,7 @@
 //! which only windows and damaged recordings bring about, the oldest wait is let go, and counted.
 
 mod locks;
+mod outcome;
 mod shared_lines;
 mod thread;
 
@@ -19,9 +20,10 @@ use std::sync::Arc;
 use coreshard_sim::{CacheAccess, CacheOutcome, Caches, LineSource, Machine, Placement, StepCosts};
 
 use self::locks::Locks;
+pub(crate) use self::outcome::Outcome;
 use self::shared_lines::SharedLines;
 use self::thread::{Cpu, On, Pending, State, Thread};
-use super::lines::{Accessor, Line};
+use super::lines::Accessor;
 use super::moved::Moves;
 use super::owners::{NOBODY, Owners, Tenancy};
 use super::pages::LineKind;
@@ -30,39 +32,6 @@ use super::plan::Plan;
 use super::reuse::Slots;
 use super::stores::Store;
 use crate::recording::{Access, AccessKind, Event, Recording, RecordingError};
-
-/// What a replay found out.
-pub(crate) struct Outcome {
-    pub(crate) lines: Vec<Line>,
-    pub(crate) virtual_ps: u64,
-    pub(crate) threads: Vec<ThreadOutcome>,
-    pub(crate) edges_broken: u64,
-    pub(crate) lines_left_out: u64,
-    /// Pieces of memory that several threads had.
-    pub(crate) pieces_reused: usize,
-    /// Those of them that have another place than in the recording.
-    pub(crate) pieces_moved: u64,
-}
-
-impl Outcome {
-    /// What all threads together waited for lines.
-    pub(crate) fn lost_ps(&self) -> u64 {
-        self.threads.iter().map(|thread| thread.lost_ps).sum()
-    }
-}
-
-/// What a thread spent.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ThreadOutcome {
-    pub(crate) number: u32,
-    pub(crate) accesses: u64,
-    /// Waiting for lines.
-    pub(crate) lost_ps: u64,
-    /// Waiting for other threads.
-    pub(crate) waited_ps: u64,
-    pub(crate) ended_ps: u64,
-    pub(crate) cpu: usize,
-}
 
 pub(crate) struct Replay<'r> {
     plan: &'r mut Plan,
@@ -157,15 +126,7 @@ impl<'r> Replay<'r> {
                 break;
             }
         }
-        let threads = self.threads.iter().map(|thread| ThreadOutcome {
-            number: thread.number,
-            accesses: thread.accesses,
-            lost_ps: thread.lost_ps,
-            waited_ps: thread.waited_ps,
-            ended_ps: thread.ended_ps,
-            cpu: thread.cpu,
-        });
-        let threads: Vec<_> = threads.collect();
+        let threads: Vec<_> = self.threads.iter().map(Thread::outcome).collect();
         let (lines, lines_left_out) = self.lines.finish();
         Ok(Outcome {
             virtual_ps: threads.iter().map(|thread| thread.ended_ps).max().unwrap_or(0),

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use super::outcome::ThreadOutcome;
 use crate::recording::{Access, ThreadEvents};
 use crate::replay::owners::{NOBODY, Owner};
 use crate::replay::pages::Lately;
@@ -86,6 +87,18 @@ impl<'r> Thread<'r> {
             blocked_since: 0,
             waited_ps: 0,
             ended_ps: 0,
+        }
+    }
+
+    /// What it spent.
+    pub(super) fn outcome(&self) -> ThreadOutcome {
+        ThreadOutcome {
+            number: self.number,
+            accesses: self.accesses,
+            lost_ps: self.lost_ps,
+            waited_ps: self.waited_ps,
+            ended_ps: self.ended_ps,
+            cpu: self.cpu,
         }
     }
 

@@ -119,7 +119,7 @@ fn set(table: &mut TypeTable, classes: &mut Classes, wants: &Wants, id: TypeId) 
             }
         }
         Wants::Member { record, member, is_variant } => {
-            if let Shape::Record(record) = &mut table.get_mut(record).shape {
+            if let Some(record) = table.record_mut(record) {
                 record.list_mut(is_variant)[member as usize].of = Some(id);
             }
         }

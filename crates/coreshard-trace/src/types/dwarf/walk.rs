@@ -252,14 +252,7 @@ impl Walk {
             gimli::DW_TAG_namespace | gimli::DW_TAG_module => {
                 within.enter(entry.name().as_deref());
             }
-            gimli::DW_TAG_subprogram => {
-                if let Some(owner) = around.owner
-                    && let Some(class) = self.table.get(owner).name.as_deref()
-                    && entry.is_special(class)
-                {
-                    self.classes.set_not_plain(owner);
-                }
-            }
+            gimli::DW_TAG_subprogram => self.function(entry, around),
             gimli::DW_TAG_structure_type
             | gimli::DW_TAG_union_type
             | gimli::DW_TAG_class_type
@@ -269,9 +262,7 @@ impl Walk {
             gimli::DW_TAG_variant_part => {
                 within.owner = around.owner;
                 within.variant = Variant::Part;
-                if let Some(owner) = around.owner
-                    && let Shape::Record(record) = &mut self.table.get_mut(owner).shape
-                {
+                if let Some(record) = around.owner.and_then(|owner| self.table.record_mut(owner)) {
                     record.keyword = Keyword::Enum;
                 }
             }
@@ -326,6 +317,15 @@ impl Walk {
             _ => {}
         }
         Ok(())
+    }
+
+    fn function(&mut self, entry: &Entry<'_>, around: &Open) {
+        if let Some(owner) = around.owner
+            && let Some(class) = self.table.get(owner).name.as_deref()
+            && entry.is_special(class)
+        {
+            self.classes.set_not_plain(owner);
+        }
     }
 
     fn add_type(
@@ -457,7 +457,7 @@ impl Walk {
             is_virtual_base: false,
         };
         let (is_table, is_field) = (member.is_table_pointer(), member.field_bits.is_some());
-        let Shape::Record(record) = &mut self.table.get_mut(owner).shape else { return };
+        let Some(record) = self.table.record_mut(owner) else { return };
         let is_hidden = entry.is_hidden(record.keyword);
         let is_variant = around.variant != Variant::None;
         let list = record.list_mut(is_variant);
@@ -517,8 +517,7 @@ impl FromHigh {
         let place = storage
             .and_then(|bytes| bytes.checked_mul(8)?.checked_sub(self.bits))
             .and_then(|bits| bits.checked_sub(found.field_bits?)?.checked_add(found.offset_bits));
-        if let (Some(place), Shape::Record(record)) = (place, &mut table.get_mut(self.record).shape)
-        {
+        if let (Some(place), Some(record)) = (place, table.record_mut(self.record)) {
             record.members[self.member].offset_bits = place;
         }
     }
