@@ -96,7 +96,7 @@ impl<S: ThreadSpawn> ThreadPoolBuilder<S> {
     /// Makes the pool.
     ///
     /// # Errors
-    /// Where a thread cannot be started, this thread is to be one of the pool's and is another's, the process has no runtime, or
+    /// If a thread cannot be started, this thread is to be one of the pool's and is another's, the process has no runtime, or
     /// the environment asks for what there is not.
     pub fn build(self) -> Result<ThreadPool, ThreadPoolBuildError> {
         static BUILT: AtomicUsize = AtomicUsize::new(0);
@@ -108,7 +108,7 @@ impl<S: ThreadSpawn> ThreadPoolBuilder<S> {
     /// Makes the global pool, which else is made when somebody first needs it.
     ///
     /// # Errors
-    /// Where it is there already, and as [`build`](Self::build).
+    /// If it is there already, and as [`build`](Self::build).
     pub fn build_global(self) -> Result<(), ThreadPoolBuildError> {
         global::make(self.request, self.spawn_handler)
     }

@@ -68,7 +68,7 @@ impl ThreadPool {
         self.team.index()
     }
 
-    /// Whether work waits on this thread's own list, from which others may take it meanwhile; `None` where it is none of this
+    /// Whether work waits on this thread's own list, from which others may take it meanwhile; `None` if it is none of this
     /// pool's threads.
     #[inline]
     pub fn current_thread_has_pending_tasks(&self) -> Option<bool> {
@@ -145,12 +145,12 @@ impl ThreadPool {
         broadcast::spawn_broadcast_in(&self.team, op);
     }
 
-    /// As [`yield_now`](crate::yield_now()); `None` where this is none of this pool's threads.
+    /// As [`yield_now`](crate::yield_now()); `None` if this is none of this pool's threads.
     pub fn yield_now(&self) -> Option<Yield> {
         self.team.yield_now().map(Yield::of)
     }
 
-    /// As [`yield_local`](crate::yield_local()); `None` where this is none of this pool's threads.
+    /// As [`yield_local`](crate::yield_local()); `None` if this is none of this pool's threads.
     pub fn yield_local(&self) -> Option<Yield> {
         self.team.yield_local().map(Yield::of)
     }

@@ -194,7 +194,7 @@ mod tests {
         };
         assert_eq!(threads(None, None), 0);
         assert_eq!(threads(Some("3"), Some("5")), 3);
-        // 0 is an answer, too: the machine's.
+        // 0 is an answer as well: the machine's.
         assert_eq!(threads(Some("0"), Some("5")), 0);
         assert_eq!(threads(Some("three"), Some("5")), 5);
         assert_eq!(threads(None, Some("0")), 0);

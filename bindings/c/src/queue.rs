@@ -1,6 +1,6 @@
 //! Queues: made, changed, waited for, ended.
 
-use std::ffi::{CStr, c_char, c_int, c_uint};
+use std::ffi::{CStr, CString, c_char, c_int, c_uint};
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
@@ -17,7 +17,7 @@ use crate::given::{sized, text};
 pub struct CsWorkqueue {
     pub(crate) queue: Workqueue,
     /// For `cs_workqueue_name`.
-    name: std::ffi::CString,
+    name: CString,
     made_in: ProcessGeneration,
     /// Made, or changed last, with `CS_WQ_PERCPU`: its limit is of each CPU.
     is_per_cpu: AtomicBool,
@@ -28,13 +28,18 @@ impl CsWorkqueue {
     #[inline(always)]
     pub(crate) fn of<'call>(queue: *mut Self) -> Outcome<&'call Self> {
         if check::is_on() {
-            check::is_alive(queue);
+            check::is_alive(queue.addr());
         }
         match NonNull::new(queue) {
             // SAFETY: C says that it is one, and not destroyed.
             Some(queue) => Ok(unsafe { queue.as_ref() }),
             None => Err(no_queue()),
         }
+    }
+
+    /// The name that the checking mode tells.
+    pub(crate) fn checked_name(&self) -> CString {
+        CString::new(self.queue.name()).unwrap_or_default()
     }
 }
 
@@ -242,7 +247,7 @@ fn alloc(name: *const c_char, attributes: &CsWorkqueueAttrs) -> Outcome<Box<CsWo
         made => made,
     }?;
     if check::is_on() {
-        check::made(&made);
+        check::made(std::ptr::from_ref(&*made).addr());
     }
     Ok(made)
 }
@@ -389,7 +394,8 @@ pub unsafe extern "C" fn cs_thaw_workqueue(queue: *mut CsWorkqueue) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_destroy_workqueue(queue: *mut CsWorkqueue) -> c_int {
     guard(|| {
-        let inner = &CsWorkqueue::of(queue)?.queue;
+        let its = CsWorkqueue::of(queue)?;
+        let inner = &its.queue;
         if SYSTEM.iter().any(|place| place.load(Acquire) == queue) {
             return Err(Failure::invalid(format!(
                 "workqueue {:?} is the whole process's, so it cannot be destroyed; drain it, or make one by cs_alloc_workqueue",
@@ -403,7 +409,7 @@ pub unsafe extern "C" fn cs_destroy_workqueue(queue: *mut CsWorkqueue) -> c_int 
                     return Ok(0);
                 }
                 if check::is_on() {
-                    check::destroyed_inside(queue);
+                    check::destroyed_inside(&its.checked_name());
                 }
                 return Err(error.into());
             }
@@ -413,7 +419,8 @@ pub unsafe extern "C" fn cs_destroy_workqueue(queue: *mut CsWorkqueue) -> c_int 
         inner.drain()?;
         // What is delayed has the queue, too: it is to find it shut.
         while inner.shutdown(Duration::from_secs(3600)).is_err() {}
-        if check::is_on() && !check::destroyed(queue) {
+        if check::is_on() {
+            check::destroyed(queue.addr(), its.checked_name());
             return Ok(0);
         }
         // SAFETY: made by `Box::into_raw`, and C says that it is used no more.

@@ -214,16 +214,16 @@ pub unsafe extern "C" fn cs_rt_mutex_free(mutex: *mut CsRtMutex) {
 /// or would wait for itself; -EOWNERDEAD where its holder has ended with it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_rt_mutex_lock(mutex: *mut CsRtMutex) -> c_int {
-    take(mutex, |mutex| mutex.lock())
+    acquire(mutex, |mutex| mutex.lock())
 }
 
 /// Takes a mutex if it is free; -EBUSY otherwise.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_rt_mutex_trylock(mutex: *mut CsRtMutex) -> c_int {
-    take(mutex, |mutex| mutex.try_lock())
+    acquire(mutex, |mutex| mutex.try_lock())
 }
 
-fn take(
+fn acquire(
     mutex: *mut CsRtMutex,
     lock: impl FnOnce(&'static InheritMutex<()>) -> Result<Guard, LockError<Guard>>,
 ) -> c_int {

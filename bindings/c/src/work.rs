@@ -60,13 +60,13 @@ fn make_works() -> &'static EmbeddedWorks {
 /// Sees to it that a child begins without them: [`UNCHECKED`] is null there. False where that cannot be had.
 fn forget_when_forked() -> bool {
     static IS_HANDLED: AtomicBool = AtomicBool::new(false);
-    extern "C" fn forget() {
+    extern "C" fn forget_works() {
         UNCHECKED.store(ptr::null_mut(), Release);
     }
     if !IS_HANDLED.load(Acquire) {
         // Twice does no harm, and a `Once` may be begun by a thread that a child does not have.
         // SAFETY: the handler writes one word, on the child's only thread.
-        let rc = unsafe { libc::pthread_atfork(None, None, Some(forget)) };
+        let rc = unsafe { libc::pthread_atfork(None, None, Some(forget_works)) };
         IS_HANDLED.store(rc == 0, Release);
     }
     IS_HANDLED.load(Acquire)
@@ -130,7 +130,7 @@ mod names {
     use super::symbol_of;
     use crate::given::text;
 
-    struct Known {
+    struct KnownName {
         function: usize,
         label: usize,
         name: FunctionName,
@@ -139,14 +139,15 @@ mod names {
     }
 
     const PLACES: usize = 256;
-    static KNOWN: [AtomicPtr<Known>; PLACES] = [const { AtomicPtr::new(ptr::null_mut()) }; PLACES];
+    static KNOWN: [AtomicPtr<KnownName>; PLACES] =
+        [const { AtomicPtr::new(ptr::null_mut()) }; PLACES];
 
     #[inline]
     pub(super) fn find(function: usize, label: *const c_char) -> FunctionName {
         let place = &KNOWN[(function >> 4 ^ function >> 12) % PLACES];
         let mut first = place.load(Acquire);
         loop {
-            let mut known: *const Known = first;
+            let mut known: *const KnownName = first;
             // SAFETY: what is in a place is never freed.
             while let Some(found) = unsafe { known.as_ref() } {
                 if found.function == function && found.label == label.addr() {
@@ -163,14 +164,14 @@ mod names {
 
     #[cold]
     fn add(
-        place: &AtomicPtr<Known>,
-        first: *mut Known,
+        place: &AtomicPtr<KnownName>,
+        first: *mut KnownName,
         function: usize,
         label: *const c_char,
-    ) -> Result<FunctionName, *mut Known> {
+    ) -> Result<FunctionName, *mut KnownName> {
         let name = text(label).unwrap_or_else(|| symbol_of(function).into());
         let name = FunctionName::leak(&name);
-        let known = Box::new(Known { function, label: label.addr(), name, next: first });
+        let known = Box::new(KnownName { function, label: label.addr(), name, next: first });
         let known = Box::into_raw(known);
         // Where another thread was first, this one stays unused.
         place.compare_exchange(first, known, AcqRel, Acquire).map(|_| name)
@@ -206,7 +207,7 @@ pub unsafe extern "C" fn cs_work_init_named(
         return;
     }
     if check::is_on() {
-        check::init(work);
+        check::look(work.addr(), size_of::<CsWork>(), "set up anew");
     }
     // SAFETY: C says that there is room for one.
     unsafe { work.write(CsWork { function, name, reserved: [0; 6] }) };
@@ -344,7 +345,7 @@ fn queue_to(
     let place = named(work)?;
     let queue = CsWorkqueue::of(queue)?;
     if check::is_on() {
-        check::queue(queue, work);
+        check_queue(queue, work);
     }
     // SAFETY: C says that the work stays while it is pending.
     Ok(unsafe { works().queue_to(place, &queue.queue, target, delay) }?.into())
@@ -359,7 +360,7 @@ fn modify_to(
     let place = named(work)?;
     let queue = CsWorkqueue::of(queue)?;
     if check::is_on() {
-        check::queue(queue, work);
+        check_queue(queue, work);
     }
     // SAFETY: as above.
     Ok(unsafe { works().modify_to(place, &queue.queue, target, delay) }?.into())
@@ -421,7 +422,21 @@ pub unsafe extern "C" fn cs_work_running(work: *mut CsWork) -> c_int {
     guard(|| Ok(works().is_running(place(work)?).into()))
 }
 
-pub(crate) fn label_of(work: *mut CsWork) -> CString {
+fn check_queue(queue: &CsWorkqueue, work: *mut CsWork) {
+    let (at, queue_name) = (ptr::from_ref(queue).addr(), queue.checked_name());
+    let pending = pending_at;
+    check::queue(work.expose_provenance(), check::Queued { queue: at, queue_name, pending });
+}
+
+/// The function of a work that was queued, if it is pending.
+fn pending_at(address: usize) -> Option<CString> {
+    let work = ptr::with_exposed_provenance_mut::<CsWork>(address);
+    let place = NonNull::new(work.cast())?;
+    // SAFETY: it was queued, and its memory is not freed yet, as far as the checking mode was told.
+    unsafe { works().is_pending(place) }.then(|| label_of(work))
+}
+
+fn label_of(work: *mut CsWork) -> CString {
     // SAFETY: the caller has it.
     let label = unsafe { (*work).name };
     if label.is_null() {

@@ -76,6 +76,15 @@ enum Outcome {
     Exception(Py<PyAny>),
 }
 
+impl Outcome {
+    fn clone_ref(&self, py: Python<'_>) -> Self {
+        match self {
+            Self::Result(result) => Self::Result(result.clone_ref(py)),
+            Self::Exception(exception) => Self::Exception(exception.clone_ref(py)),
+        }
+    }
+}
+
 /// The word of a future that somebody sleeps on, to be woken. It may be gone by then.
 #[must_use = "somebody sleeps"]
 pub(crate) struct Sleepers(*const AtomicU32);
@@ -404,10 +413,7 @@ impl FutureCore {
         if state == FINISHED
             && let Some(outcome) = &lock(&self.inner).outcome
         {
-            return Ok(match outcome {
-                Outcome::Result(result) => Outcome::Result(result.clone_ref(py)),
-                Outcome::Exception(exception) => Outcome::Exception(exception.clone_ref(py)),
-            });
+            return Ok(outcome.clone_ref(py));
         }
         Err(raised(py, &classes(py)?.cancelled_error, None))
     }

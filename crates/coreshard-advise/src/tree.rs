@@ -1,5 +1,5 @@
-//! A tree of small files: this machine's `/`, or a recorded one. What is missing is `None`; what is there and cannot be
-//! used is a note, and then `None`, too: one file that is wrong takes nothing else away.
+//! A tree of small files: this machine's `/`, or a recorded one. A missing file is `None`. A file that cannot be used becomes a
+//! note, and is then `None` as well, so that one wrong file takes nothing else away.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -200,7 +200,7 @@ impl Tree {
         }
     }
 
-    /// The names in a folder, sorted; none where there is no such folder.
+    /// The names in a folder, sorted; none if there is no such folder.
     pub(crate) fn names(&self, name: impl AsRef<Path>) -> Vec<String> {
         let Some(path) = self.within(name) else { return Vec::new() };
         let Ok(entries) = fs::read_dir(&path) else { return Vec::new() };

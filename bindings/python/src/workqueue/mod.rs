@@ -5,7 +5,6 @@ mod queue;
 mod work;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use coreshard::{CpuId, MissedTick, Priority, RefusedReason, Scope};
 use pyo3::exceptions::PyValueError;
@@ -17,9 +16,9 @@ use self::queue::{Queue, Room, wait_for};
 pub(crate) use self::work::Work;
 use crate::call::Call;
 use crate::future::FutureCore;
-use crate::process::{Ends as _, classes, runtime_error};
+use crate::process::{Ends as _, classes, runtime_error, value_error};
 use crate::threads;
-use crate::waiting::{self, Deadline};
+use crate::waiting::{self, Deadline, seconds};
 
 /// A queue of calls, which run on the workers of pools that follow the machine's caches.
 // Collector: this holds no Python object. Items own their calls, by references that no object shows.
@@ -53,15 +52,6 @@ impl Workqueue {
         };
         queued.map_err(runtime_error)
     }
-}
-
-fn seconds(name: &str, seconds: f64) -> PyResult<Duration> {
-    Duration::try_from_secs_f64(seconds).map_err(|_| {
-        let message = format!(
-            "{name}={seconds}: it is a number of seconds, at least 0, that a clock can count"
-        );
-        PyValueError::new_err(message)
-    })
 }
 
 fn item(call: Call) -> impl FnOnce() + Send + 'static {
@@ -318,8 +308,4 @@ impl Workqueue {
     fn __repr__(&self) -> String {
         format!("<coreshard.Workqueue {:?}>", self.name())
     }
-}
-
-fn value_error(error: impl std::fmt::Display) -> PyErr {
-    PyValueError::new_err(error.to_string())
 }

@@ -12,9 +12,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyTuple, PyWeakrefMethods, PyWeakrefReference};
 
 use super::queue::{Queue, wait_for};
-use super::value_error;
 use crate::call::Call;
-use crate::process::{self, Ends};
+use crate::process::{self, Ends, value_error};
 use crate::threads;
 
 struct Ticks {

@@ -6,10 +6,10 @@ use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 
 use super::queue::{Queue, wait_for};
-use super::seconds;
 use crate::call::Call;
 use crate::process::{self, Ends, runtime_error};
 use crate::threads;
+use crate::waiting::seconds;
 
 struct Queued {
     work: coreshard::Work,

@@ -1,4 +1,4 @@
-//! Which kernel it is.
+//! The kernel's version, and whether it runs on a virtual machine.
 
 use std::fmt;
 use std::str::FromStr;
@@ -57,7 +57,7 @@ impl FromStr for KernelVersion {
     /// Reads the beginning of a release: `6.18`, `6.18.44-generic`.
     ///
     /// # Errors
-    /// Where it does not begin with two numbers of at most 16 bits, parted by a point.
+    /// If it does not begin with two numbers of at most 16 bits, parted by a point.
     fn from_str(text: &str) -> Result<Self, ParseSettingError> {
         let read = || {
             let (major, rest) = text.trim().split_once('.')?;

@@ -1,4 +1,4 @@
-//! What a machine is set to, as plain data.
+//! The settings of a machine, as plain data.
 
 mod devices;
 mod interrupts;

@@ -1,4 +1,4 @@
-//! A text that is no setting.
+//! The error of parsing a setting.
 
 use std::fmt;
 

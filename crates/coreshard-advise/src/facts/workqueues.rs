@@ -22,7 +22,7 @@ const DEVICES: &str = "sys/devices/virtual/workqueue";
 #[derive(Clone, Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct WorkqueueSettings {
-    /// The scope of queues that have none of their own; `None` where the kernel has no scopes, or nothing is known.
+    /// The scope of queues that have none of their own; `None` if the kernel has no scopes, or nothing is known.
     pub default_scope: Option<ScopeSetting>,
     /// Wanted cores of a shard.
     pub cache_shard_size: Option<u64>,
@@ -63,13 +63,13 @@ impl WorkqueueSettings {
         }
     }
 
-    /// Whether the kernel has affinity scopes; `None` where that is not known.
+    /// Whether the kernel has affinity scopes; `None` if that is not known.
     #[must_use]
     pub fn has_scopes(&self, version: Option<KernelVersion>) -> Option<bool> {
         if self.default_scope.is_some() { Some(true) } else { version.map(|it| it >= WITH_SCOPES) }
     }
 
-    /// Whether the kernel can divide caches into shards; `None` where that is not known.
+    /// Whether the kernel can divide caches into shards; `None` if that is not known.
     #[must_use]
     pub fn has_shards(&self, version: Option<KernelVersion>) -> Option<bool> {
         let is_so = self.cache_shard_size.is_some()
@@ -123,7 +123,7 @@ impl FromStr for ScopeSetting {
     type Err = ParseSettingError;
 
     /// # Errors
-    /// Where it is neither a scope's name nor `default (NAME)`.
+    /// If it is neither a scope's name nor `default (NAME)`.
     fn from_str(text: &str) -> Result<Self, ParseSettingError> {
         let inner = text.strip_prefix("default (").and_then(|rest| rest.strip_suffix(')'));
         let scope = inner.unwrap_or(text).parse();

@@ -1,4 +1,4 @@
-//! Figures of each workqueue, from the lines of a trace.
+//! Computes figures for each workqueue from the lines of a trace.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -38,7 +38,7 @@ pub struct Measured {
 pub struct MeasuredQueue {
     /// Its name.
     pub name: String,
-    /// Whether workers of a single CPU ran its items, as their names tell; `None` where no worker of a pool was seen.
+    /// Whether workers of a single CPU ran its items, as their names tell; `None` if no worker of a pool was seen.
     pub per_cpu: Option<bool>,
     /// Items that were queued.
     pub queued: u64,

@@ -1,7 +1,7 @@
-//! The kernel's tracefs: an instance of its own, with the workqueues' events switched on, read until the time is up.
+//! Reads the workqueues' events from an instance of the kernel's tracefs until the time is up.
 //!
-//! Needs the right to do that, which is root's on most machines. The instance is removed in any case in which this process
-//! still runs; if it is killed, `rmdir /sys/kernel/tracing/instances/coreshard-advise-PID` does it.
+//! On most machines this needs root. The instance is removed if this process ends by itself; if it is killed,
+//! `rmdir /sys/kernel/tracing/instances/coreshard-advise-PID` removes it.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -27,7 +27,7 @@ const O_NONBLOCK: i32 = 0o4000;
 /// microseconds are counted as long ones.
 ///
 /// # Errors
-/// Where tracefs is not mounted, has no such events, or may not be used; the text says which, and what to do.
+/// If tracefs is not mounted, has no such events, or may not be used; the text says which, and what to do.
 pub fn measure(
     topology: &Topology,
     time: Duration,

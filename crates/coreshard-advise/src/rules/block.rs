@@ -1,7 +1,6 @@
-//! Block devices' queues.
+//! Rules on the queues of block devices.
 
-use super::case::Case;
-use super::finding::{Finding, Rule, Setting};
+use super::finding::{Case, Finding, Rule, Setting};
 use crate::facts::BlockFacts;
 
 fn file(device: &BlockFacts, name: &str) -> String {

@@ -1,9 +1,8 @@
-//! Where devices' interrupts go.
+//! Rules on the CPUs that handle devices' interrupts.
 
 use coreshard_topology::{CpuSet, NodeId};
 
-use super::case::Case;
-use super::finding::{Finding, Rule, Setting};
+use super::finding::{Case, Finding, Rule, Setting};
 use crate::facts::InterruptFacts;
 
 const IRQ_AFFINITY: &str = "Documentation/core-api/irq/irq-affinity.rst";

@@ -1,9 +1,8 @@
-//! CPUs that are kept from the kernel's work, and those that unbound work may use.
+//! Rules on isolated CPUs, and on the CPUs that unbound work may use.
 
 use coreshard_topology::CpuSet;
 
-use super::case::Case;
-use super::finding::{Finding, Rule, Setting};
+use super::finding::{Case, Finding, Rule, Setting};
 use crate::facts::Facts;
 
 const UNBOUND_CPUMASK: &str = "/sys/devices/virtual/workqueue/cpumask";

@@ -1,7 +1,6 @@
-//! Limits of the scheduler's that workqueues live under.
+//! Rules on the limits of the scheduler.
 
-use super::case::Case;
-use super::finding::{Finding, Rule, Setting};
+use super::finding::{Case, Finding, Rule, Setting};
 use crate::facts::KernelVersion;
 
 /// Since then a fair server gives other tasks their share beneath real-time ones.

@@ -1,9 +1,8 @@
-//! What was seen while it was measured.
+//! Rules on what was measured.
 
 use coreshard_topology::Scope;
 
-use super::case::Case;
-use super::finding::{Finding, Rule, Setting};
+use super::finding::{Case, Finding, Rule, Setting};
 use crate::measure::MeasuredQueue;
 
 const WQ_MONITOR: &str =

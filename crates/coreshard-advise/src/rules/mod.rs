@@ -1,7 +1,6 @@
-//! The rules: what each looks at, what it says, where that is from.
+//! The rules: what each looks at, what it says, and its source.
 
 mod block;
-mod case;
 mod finding;
 mod interrupts;
 mod isolation;
@@ -47,7 +46,7 @@ pub const RULES: [&Rule; 22] = [
 #[must_use]
 pub fn judge(facts: &Facts, measured: Option<&Measured>) -> Vec<Finding> {
     let findings =
-        RULES.into_iter().flat_map(|rule| (rule.judge)(&case::Case { rule, facts, measured }));
+        RULES.into_iter().flat_map(|rule| (rule.judge)(&finding::Case { rule, facts, measured }));
     findings.collect()
 }
 

@@ -1,9 +1,8 @@
-//! Network interfaces: receive queues, and steering in software.
+//! Rules on the receive queues of network interfaces, and on steering in software.
 
 use coreshard_topology::CpuSet;
 
-use super::case::Case;
-use super::finding::{Finding, Rule, Setting};
+use super::finding::{Case, Finding, Rule, Setting};
 use super::isolation::mask_text;
 use crate::facts::{Facts, NetworkFacts};
 

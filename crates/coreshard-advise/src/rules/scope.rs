@@ -1,9 +1,8 @@
-//! The affinity scope of unbound workqueues: how many CPUs share one pool, and its lock.
+//! Rules on the affinity scope of unbound workqueues: how many CPUs share one pool, and its lock.
 
 use coreshard_topology::{CpuKind, Pods, Scope, ShardSize};
 
-use super::case::Case;
-use super::finding::{Expected, Finding, Rule, Setting, Verdict};
+use super::finding::{Case, Expected, Finding, Rule, Setting, Verdict};
 use crate::facts::{Facts, ScopeSetting, WorkqueueSettings};
 
 const DEFAULT_SCOPE_FILE: &str = "/sys/module/workqueue/parameters/default_affinity_scope";

@@ -1,9 +1,8 @@
-//! Settings of the workqueues besides their scopes.
+//! Rules on settings of the workqueues besides their scopes.
 
 use coreshard_topology::Scope;
 
-use super::case::Case;
-use super::finding::{Finding, Rule, Setting};
+use super::finding::{Case, Finding, Rule, Setting};
 use crate::facts::{Facts, KernelVersion, WorkqueueFacts};
 
 const PARAMETERS: &str = "/sys/module/workqueue/parameters";

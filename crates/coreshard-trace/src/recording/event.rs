@@ -1,6 +1,6 @@
-//! Events out of a chunk.
+//! Decodes the events of a chunk.
 
-use super::RecordingError;
+use super::error::RecordingError;
 
 const SITES: usize = 4_096;
 /// Words of an event; the longest that an engine writes has about 120.
@@ -79,7 +79,7 @@ pub(crate) enum Event<'a> {
     Lock {
         /// Where the lock is.
         lock: u64,
-        /// Others may have it, too.
+        /// Others may have it as well.
         is_shared: bool,
         /// Now.
         ticket: u64,
@@ -95,7 +95,7 @@ pub(crate) enum Event<'a> {
     Waited {
         /// What it waited for.
         object: u64,
-        /// Since when; 0 where an earlier wake counts, too.
+        /// Since when; 0 where an earlier wake counts as well.
         since: u64,
         /// Now.
         ticket: u64,

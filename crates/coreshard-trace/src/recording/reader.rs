@@ -1,4 +1,4 @@
-//! Reads a recording's file: an index of its chunks first, and each chunk when it is asked for.
+//! Reads a recording's file: an index of its chunks first, and each chunk on demand.
 
 use std::fmt;
 use std::fs::File;
@@ -7,6 +7,7 @@ use std::path::Path;
 
 use coreshard_topology::input;
 
+use super::error::RecordingError;
 use super::event::{Event, Events};
 use super::{
     About, Ending, HEAD_BYTES, Lack, MOST_FRAME_BYTES, MOST_THREADS, RECORDING_MARK, VERSION, frame,
@@ -39,7 +40,6 @@ enum Source {
 pub struct Recording {
     source: Source,
     about: About,
-    ending: Ending,
     /// By thread, in order.
     threads: Vec<(u32, Vec<Chunk>)>,
     lacks: Vec<Lack>,
@@ -78,7 +78,7 @@ impl Recording {
     /// Opens a recording's file.
     ///
     /// # Errors
-    /// Where it cannot be read or is no recording; the text names the offset.
+    /// If it cannot be read or is no recording; the text names the offset.
     pub fn open(path: &Path) -> Result<Self, RecordingError> {
         let file = input::regular(path).map_err(|error| RecordingError::input(&error))?;
         let length = file.metadata().map_or(0, |found| found.len());
@@ -88,7 +88,7 @@ impl Recording {
     /// Reads a recording out of memory.
     ///
     /// # Errors
-    /// Where it is none; the text names the offset.
+    /// If it is none; the text names the offset.
     pub fn from_bytes(bytes: Vec<u8>) -> Result<Self, RecordingError> {
         Self::index(Source::Bytes(bytes))
     }
@@ -106,13 +106,8 @@ impl Recording {
             let what = format!("version {version} of the format is not known; {VERSION} is");
             return Err(RecordingError::at(8, what));
         }
-        let mut recording = Self {
-            source,
-            about: About::default(),
-            ending: Ending::default(),
-            threads: Vec::new(),
-            lacks: vec![Lack::End],
-        };
+        let mut recording =
+            Self { source, about: About::default(), threads: Vec::new(), lacks: vec![Lack::End] };
         let (mut offset, mut count) = (HEADER_BYTES, 0);
         while offset < recording.source.length() {
             let lack = match recording.frame(offset, &mut count) {
@@ -125,7 +120,7 @@ impl Recording {
                 Err(error) if offset > HEADER_BYTES => {
                     // The chunk before may be cut in the middle, and filled up by what follows.
                     let offset = recording.without_broken_end(offset);
-                    Lack::Garbage { offset, what: error.what }
+                    Lack::Garbage { offset, what: error.into_what() }
                 }
                 Err(error) => return Err(error),
             };
@@ -155,7 +150,7 @@ impl Recording {
         chunk.offset - HEAD_BYTES as u64
     }
 
-    /// Notes the frame at `offset`, and gives the offset after it; none where it is cut.
+    /// Notes the frame at `offset`, and gives the offset after it; none if it is cut.
     fn frame(&mut self, offset: u64, count: &mut usize) -> Result<Option<u64>, RecordingError> {
         let mut head = [0; HEAD_BYTES];
         if self.source.read(offset, &mut head).is_err() {
@@ -178,9 +173,9 @@ impl Recording {
         match kind {
             frame::ABOUT => self.about = self.json(body, packed_bytes)?,
             frame::END => {
-                self.ending = self.json(body, packed_bytes)?;
+                let ending: Ending = self.json(body, packed_bytes)?;
                 self.lacks.retain(|lack| *lack != Lack::End);
-                self.lacks.extend(self.ending.lacks.iter().take(100).cloned());
+                self.lacks.extend(ending.lacks.into_iter().take(100));
             }
             frame::CHUNK => {
                 *count += 1;
@@ -224,12 +219,6 @@ impl Recording {
         &self.about
     }
 
-    /// How it ended.
-    #[must_use]
-    pub const fn ending(&self) -> &Ending {
-        &self.ending
-    }
-
     /// What it does not have.
     #[must_use]
     pub fn lacks(&self) -> &[Lack] {
@@ -254,12 +243,6 @@ impl Recording {
             };
             (*number, events)
         })
-    }
-
-    /// How many bytes the file has.
-    #[must_use]
-    pub fn length_bytes(&self) -> u64 {
-        self.source.length()
     }
 
     /// Unpacks a chunk into `events`.
@@ -305,7 +288,7 @@ impl ThreadEvents<'_> {
             }
         }
         let event = self.events.next(&self.bytes, &mut self.at);
-        event.map_err(|error| error.in_chunk(&self.chunks[self.next - 1]))
+        event.map_err(|error| error.in_chunk(self.chunks[self.next - 1].offset))
     }
 
     #[cold]
@@ -322,40 +305,3 @@ impl ThreadEvents<'_> {
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
-
-/// Why a recording was not read. Its text names the offset, and what was found there.
-pub struct RecordingError {
-    /// Such as `at offset 16: `.
-    place: String,
-    what: String,
-}
-
-impl RecordingError {
-    fn input(error: &input::InputError) -> Self {
-        Self { place: String::new(), what: error.to_string() }
-    }
-
-    fn at(offset: u64, what: impl Into<String>) -> Self {
-        Self { place: format!("at offset {offset}: "), what: what.into() }
-    }
-
-    /// At an offset in a chunk.
-    #[cold]
-    pub(super) fn event(offset: usize, what: impl Into<String>) -> Self {
-        Self { place: format!("at its offset {offset}: "), what: what.into() }
-    }
-
-    fn in_chunk(self, of: &Chunk) -> Self {
-        Self { place: format!("in the chunk at offset {}, {}", of.offset, self.place), ..self }
-    }
-}
-
-impl fmt::Display for RecordingError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}{}", self.place, input::sentence(&self.what))
-    }
-}
-
-coreshard_topology::readable_debug!(RecordingError);
-
-impl std::error::Error for RecordingError {}

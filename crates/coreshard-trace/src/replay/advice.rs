@@ -1,4 +1,4 @@
-//! What a line's accesses say about it, and what helps.
+//! Judges a line by its accesses, and says what would help.
 
 use serde::Serialize;
 

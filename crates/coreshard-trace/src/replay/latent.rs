@@ -1,14 +1,15 @@
-//! Sharing that is not there, and would be: if memory lay a little further, as another allocator or another version may put it,
-//! or on a machine with longer lines.
+//! Latent false sharing: objects that would be fought for if memory lay a little further, as another allocator or another
+//! version may put it, or on a machine with longer lines.
 //!
-//! All data is shifted by so many bytes, so that borders of lines fall elsewhere and neighbours stay neighbours. What a type's
-//! alignment forbids is left out.
+//! All data is shifted by the same number of bytes, so that the borders of lines fall elsewhere and neighbours stay neighbours.
+//! Shifts that a type's alignment forbids are left out.
 
 use std::collections::BTreeMap;
 
 use coreshard_sim::Machine;
 use serde::Serialize;
 
+use super::engine::ns;
 use super::moved::Moves;
 use super::names::{Files, Names, ThingKind};
 use super::report::{self, ReplayOptions, Replayed};
@@ -54,7 +55,7 @@ struct Cost {
 /// Finds objects that threads would fight for if they lay 8, 16, 32 or 48 bytes further, or on lines of 128 bytes.
 ///
 /// # Errors
-/// Where the recording cannot be read; the text names the offset.
+/// If the recording cannot be read; the text names the offset.
 ///
 /// ```
 /// use coreshard_sim::Machine;
@@ -124,9 +125,9 @@ fn false_sharing(replayed: &Replayed, files: &mut Files) -> (BTreeMap<String, Co
             None => 1,
         };
         let cost = by_object.entry(thing.name).or_insert(Cost { false_ns: 0.0, alignment_bytes });
-        cost.false_ns += report::ns(line.false_ps);
+        cost.false_ns += ns(line.false_ps);
     }
     *files = names.into_files();
-    let all_ns = replayed.outcome.threads.iter().map(|thread| report::ns(thread.ended_ps)).sum();
+    let all_ns = replayed.outcome.threads.iter().map(|thread| thread.ended_ns).sum();
     (by_object, all_ns)
 }

@@ -1,9 +1,9 @@
-//! What is counted of each line that several threads touch.
+//! Counts the accesses of each line that several threads touch.
 //!
-//! Whether a miss was for true or false sharing is told by versions: each change of owner by a write gives the line a new
-//! version, and each byte has that of its last write. A thread that had the line at some version and misses it now was
-//! pushed out by writes since then: if one of them changed a byte that it wants, sharing is true, else false. Who writes may
-//! also lack only the right to, because others have read the line: if one of them read a byte that it writes, sharing is true.
+//! Versions tell true from false sharing. Each change of owner by a write gives the line a new version, and each byte has the
+//! version of its last write. A thread that misses a line that it had at some version lost it to writes since then. If one of
+//! them changed a byte that the thread accesses, sharing is true, else false. A writer may also lack only the right to write,
+//! because others have read the line: if one of them read a byte that it writes, sharing is true.
 
 use super::owners::Owner;
 use crate::recording::{Access, AccessKind};

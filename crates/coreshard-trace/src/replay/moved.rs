@@ -1,4 +1,4 @@
-//! Where a proposed layout puts what the program had elsewhere.
+//! New addresses of objects under a proposed layout.
 
 use super::pages::PageMap;
 

@@ -1,5 +1,4 @@
-//! Names for addresses: functions and lines for instructions; globals, pieces of memory and stacks, with type and field,
-//! for data.
+//! Names for addresses: functions and source lines of instructions; types and fields of globals, allocations and stacks.
 
 use std::collections::HashMap;
 use std::path::Path;

@@ -1,8 +1,8 @@
 //! Memory that was several things one after the other: which of them an access is to.
 //!
-//! Memory that is given back is soon taken again, often for something else, and a stack goes to another thread. What is said of
-//! an access is said of the piece that was there at the time: the one that the thread's last ticket falls into. A thread that
-//! learns of a piece without a ticket (by an atomic alone) means the one that is there in the replay.
+//! Freed memory is soon allocated again, often for something else, and a stack goes to another thread. An access belongs to the
+//! piece that was there at the time of the thread's last ticket. If none was, because the thread learned of a piece without a
+//! ticket (by an atomic alone), it belongs to the piece that is there in the replay.
 
 use super::pages::PageMap;
 use super::pieces::{MOST_LOOKED_AT, Piece, PieceNumber, Timeline};

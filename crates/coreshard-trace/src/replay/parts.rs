@@ -1,4 +1,4 @@
-//! The fields of a type that threads fight for: who uses them, and where they may go.
+//! The fields of a contended type: which threads use them, and where they may go.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -35,12 +35,12 @@ struct Part {
     bytes: u64,
     writers: BTreeSet<u32>,
     uses: u64,
-    place: Place,
+    freedom: Freedom,
 }
 
 /// Where a field may go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum Freedom {
     Anywhere,
     /// It stays: an interface has it there, or the compiler puts it there (a base class, the address of a table of virtual
     /// functions).
@@ -52,8 +52,8 @@ enum Place {
 }
 
 impl Part {
-    fn new(name: String, from: u64, bytes: u64, place: Place) -> Self {
-        Self { name, from, bytes, writers: BTreeSet::new(), uses: 0, place }
+    fn new(name: String, from: u64, bytes: u64, freedom: Freedom) -> Self {
+        Self { name, from, bytes, writers: BTreeSet::new(), uses: 0, freedom }
     }
 
     fn end(&self) -> u64 {
@@ -88,7 +88,7 @@ impl Parts {
         names: &mut Names<'_>,
         line_bytes: u64,
     ) -> Option<Self> {
-        let element = || Part::new("element".into(), 0, thing.element_bytes, Place::Anywhere);
+        let element = || Part::new("element".into(), 0, thing.element_bytes, Freedom::Anywhere);
         let Some((module, of)) = thing.of else {
             // An array whose allocation told how long its elements are.
             return Some(Self { list: vec![element()], language: Language::C, line_bytes });
@@ -101,13 +101,13 @@ impl Parts {
 
     /// Whether the last field is as long as its object's memory.
     pub(super) fn has_tail(&self) -> bool {
-        self.numbers(Place::Last).next().is_some()
+        self.numbers(Freedom::Last).next().is_some()
     }
 
     /// Leaves the fields of these names where they are.
     pub(super) fn pin(&mut self, names: &[String]) {
         for pinned in self.list.iter_mut().filter(|part| names.contains(&part.name)) {
-            pinned.place = Place::Fixed;
+            pinned.freedom = Freedom::Fixed;
         }
     }
 
@@ -133,8 +133,8 @@ impl Parts {
         self.list.iter().map(shown).collect()
     }
 
-    fn numbers(&self, place: Place) -> impl Iterator<Item = usize> + '_ {
-        (0..self.list.len()).filter(move |part| self.list[*part].place == place)
+    fn numbers(&self, freedom: Freedom) -> impl Iterator<Item = usize> + '_ {
+        (0..self.list.len()).filter(move |part| self.list[*part].freedom == freedom)
     }
 
     /// What can be done with the fields.
@@ -176,7 +176,7 @@ impl Parts {
     /// share the line of fixed fields that nobody writes. Virtual bases and then a tail come last.
     fn arranged(&self, what: &'static str, groups: &[Vec<usize>]) -> Arrangement {
         let mut order: Vec<_> =
-            self.numbers(Place::Fixed).map(|part| (part, self.list[part].from)).collect();
+            self.numbers(Freedom::Fixed).map(|part| (part, self.list[part].from)).collect();
         let mut at = order.iter().map(|(part, _)| self.list[*part].end()).max().unwrap_or(0);
         let mut put = |part: usize, at: &mut u64| {
             let Part { from, bytes, .. } = self.list[part];
@@ -186,8 +186,8 @@ impl Parts {
             *at += bytes;
         };
         let is_read = |part: usize| self.list[part].writers.is_empty();
-        let mut may_share = self.numbers(Place::Fixed).all(is_read);
-        let is_free = |part: &&usize| self.list[**part].place == Place::Anywhere;
+        let mut may_share = self.numbers(Freedom::Fixed).all(is_read);
+        let is_free = |part: &&usize| self.list[**part].freedom == Freedom::Anywhere;
         let free = groups.iter().map(|group| group.iter().filter(is_free).copied().collect());
         for group in free.filter(|group: &Vec<usize>| !group.is_empty()) {
             if !may_share || !group.iter().all(|part| is_read(*part)) {
@@ -196,8 +196,8 @@ impl Parts {
             may_share = false;
             group.into_iter().for_each(|part| put(part, &mut at));
         }
-        self.numbers(Place::Behind).for_each(|part| put(part, &mut at));
-        for part in self.numbers(Place::Last) {
+        self.numbers(Freedom::Behind).for_each(|part| put(part, &mut at));
+        for part in self.numbers(Freedom::Last) {
             at = at.next_multiple_of(self.line_bytes);
             put(part, &mut at);
         }
@@ -225,7 +225,7 @@ impl Parts {
     pub(super) fn suggestion(&self, arranged: &Arrangement) -> String {
         let line_bytes = self.line_bytes;
         let begins = |(part, to): &&(usize, u64)| {
-            let is_placed = matches!(self.list[*part].place, Place::Anywhere | Place::Last);
+            let is_placed = matches!(self.list[*part].freedom, Freedom::Anywhere | Freedom::Last);
             is_placed && to.is_multiple_of(line_bytes)
         };
         let begin = arranged.order.iter().filter(begins);
@@ -258,34 +258,34 @@ fn fields(types: &TypeTable, id: TypeId, longest_bytes: u64, line_bytes: u64) ->
     let mut parts: Vec<Part> = Vec::new();
     for (member, field) in members {
         let end = field.end_bytes();
-        let place = match () {
-            () if field.is_flexible => Place::Last,
+        let freedom = match () {
+            () if field.is_flexible => Freedom::Last,
             // One that is an address of a table alone may lie at the beginning.
-            () if member.is_virtual_base && field.offset_bytes >= own_end.max(1) => Place::Behind,
-            () if types.is_base(member) || member.is_table_pointer() => Place::Fixed,
-            () => Place::Anywhere,
+            () if member.is_virtual_base && field.offset_bytes >= own_end.max(1) => Freedom::Behind,
+            () if types.is_base(member) || member.is_table_pointer() => Freedom::Fixed,
+            () => Freedom::Anywhere,
         };
-        let bytes = match place {
-            Place::Last => longest_bytes.saturating_sub(field.offset_bytes),
+        let bytes = match freedom {
+            Freedom::Last => longest_bytes.saturating_sub(field.offset_bytes),
             _ => field.size_bytes,
         };
         match parts.last_mut() {
-            _ if place == Place::Last => {}
+            _ if freedom == Freedom::Last => {}
             // An empty base takes no room of its own.
-            _ if bytes == 0 || (place != Place::Anywhere && types.is_empty_class(member)) => {
+            _ if bytes == 0 || (freedom != Freedom::Anywhere && types.is_empty_class(member)) => {
                 continue;
             }
             // Bit fields stay together, and so does what overlaps otherwise.
             Some(last) if field.offset_bytes < last.end() => {
                 last.bytes = last.bytes.max(end - last.from);
-                if place == Place::Fixed {
-                    last.place = place;
+                if freedom == Freedom::Fixed {
+                    last.freedom = freedom;
                 }
                 continue;
             }
             _ => {}
         }
-        parts.push(Part::new(field.name, field.offset_bytes, bytes, place));
+        parts.push(Part::new(field.name, field.offset_bytes, bytes, freedom));
     }
     Some(parts)
 }
@@ -295,7 +295,7 @@ mod tests {
     use super::*;
 
     fn part(name: &str, from: u64, writers: &[u32]) -> Part {
-        let mut part = Part::new(name.into(), from, 8, Place::Anywhere);
+        let mut part = Part::new(name.into(), from, 8, Freedom::Anywhere);
         part.writers.extend(writers);
         part
     }
@@ -325,7 +325,7 @@ mod tests {
             part("failed", 24, &[2]),
             part("text", 32, &[]),
         ];
-        (list[4].place, list[4].bytes) = (Place::Last, 100);
+        (list[4].freedom, list[4].bytes) = (Freedom::Last, 100);
         let mut parts = parts(list);
         parts.pin(&["issued".to_owned()]);
         let all = parts.arrangements(132);
@@ -347,8 +347,8 @@ mod tests {
             part("one", 16, &[1]),
             part("(virtual base V)", 24, &[]),
         ];
-        list[0].place = Place::Fixed;
-        list[3].place = Place::Behind;
+        list[0].freedom = Freedom::Fixed;
+        list[3].freedom = Freedom::Behind;
         let all = parts(list).arrangements(32);
         let found = all.last().unwrap();
         assert_eq!(found.order, [(0, 0), (1, 8), (2, 64), (3, 72)]);

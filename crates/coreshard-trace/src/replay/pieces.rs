@@ -1,4 +1,4 @@
-//! Memory that was taken and given back: which piece lay at an address at which time.
+//! Memory over time: which piece lay at an address when.
 
 use std::collections::HashMap;
 

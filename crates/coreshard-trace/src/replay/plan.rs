@@ -1,5 +1,5 @@
-//! What must be known of a whole recording before it is replayed: which lines are shared, what memory was taken and given
-//! back, which code was loaded, and who waited for whom.
+//! A pass over the whole recording before its replay: which lines are shared, what was allocated and freed, which code was
+//! loaded, and which wakes there were.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

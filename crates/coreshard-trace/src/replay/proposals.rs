@@ -1,10 +1,11 @@
-//! Layouts that would help, and what each is worth: the recording is replayed with the type's fields elsewhere.
+//! Proposes layouts, and replays the recording with each to see what it is worth.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use coreshard_sim::Machine;
 use serde::Serialize;
 
+use super::engine::ns;
 use super::lines::{Line, Row};
 use super::moved::Moves;
 use super::names::{Names, Thing, ThingKind};
@@ -170,8 +171,8 @@ impl Fought<'_> {
                 what: arranged.what,
                 size_bytes: new_bytes,
                 spent_bytes: (new_bytes as i64 - size_bytes as i64).saturating_mul(elements as i64),
-                after_ns: report::ns(after.virtual_ps),
-                lost_after_ns: report::ns(after.lost_ps()),
+                after_ns: ns(after.virtual_ps),
+                lost_after_ns: ns(after.lost_ps),
                 suggestion: parts.suggestion(&arranged),
                 order: parts.order(&arranged),
             });
@@ -186,8 +187,8 @@ impl Fought<'_> {
             line_bytes,
             fields: parts.uses(),
             false_share: self.false_ps as f64 / (self.false_ps + self.true_ps).max(1) as f64,
-            before_ns: report::ns(before.outcome.virtual_ps),
-            lost_before_ns: report::ns(before.outcome.lost_ps()),
+            before_ns: ns(before.outcome.virtual_ps),
+            lost_before_ns: ns(before.outcome.lost_ps),
             proposals,
         }))
     }

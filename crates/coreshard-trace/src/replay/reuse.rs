@@ -1,13 +1,13 @@
-//! Memory that one thread gave back and another took: which of them an access is for, and where each has it in a replay.
+//! Memory that one thread freed and another one allocated: which of them an access is for, and where it lies in a replay.
 //!
-//! In the recorded run one had it after the other. A replay runs both side by side, and there the allocator would have given them
-//! different memory. So a piece that is taken while another one still lies there gets a place of its own, a *slot*: copies of
-//! the same lines, which know nothing of one another. Where the first one has been given back by then, the next lies where it lay,
-//! and fetches the lines from whoever had them, as it would. A line at a piece's end that has something else on it, too, stays one for
-//! all: who has that fights with each of the piece's threads in turn.
+//! In the recorded run one thread had it after the other. A replay runs both side by side, and there the allocator would have
+//! given them different memory. So a piece that is allocated while another one still lies there gets a place of its own, a
+//! *slot*: copies of the same lines that know nothing of one another. If the first piece has been freed by then, the next lies
+//! at the same place, and fetches the lines from the thread that had them. A line at a piece's end that also holds something
+//! else stays one line for all threads.
 //!
 //! An access is for the piece that was there at the thread's last ticket. A thread that learns of a newer piece without a
-//! ticket (by an atomic alone) may be taken to mean the older one as long as nobody has given it back.
+//! ticket (by an atomic alone) may be taken to mean the older one until that is freed.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 

@@ -37,7 +37,7 @@ impl TypeTable {
     /// Reads BTF, such as the kernel's in `/sys/kernel/btf/vmlinux`.
     ///
     /// # Errors
-    /// Where it is not BTF, or ends before it is complete; the text names the offset.
+    /// If it is not BTF, or ends before it is complete; the text names the offset.
     pub fn from_btf(bytes: &[u8]) -> Result<Self, TypesError> {
         if bytes.len() < HEADER_BYTES {
             let what = format!(

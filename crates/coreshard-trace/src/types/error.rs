@@ -1,4 +1,4 @@
-//! Why types were not read.
+//! The error of reading types.
 
 use std::fmt;
 use std::path::Path;

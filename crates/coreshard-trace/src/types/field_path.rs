@@ -1,4 +1,4 @@
-//! Which field lies at an offset of a type.
+//! Finds the field at an offset of a type.
 
 use super::role::Role;
 use super::table::{MOST_STEPS, Member, Shape, TypeId, TypeTable};

@@ -1,4 +1,4 @@
-//! What a program's types look like in memory: read from DWARF or BTF into one table.
+//! The layout of a program's types in memory, read from DWARF or BTF into one table.
 
 mod binary;
 mod btf;

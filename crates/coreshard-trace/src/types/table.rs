@@ -23,9 +23,9 @@ pub struct TypeId(pub(crate) u32);
 /// One type.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Type {
-    /// Its name, with its namespaces; none where it has none.
+    /// Its name, with its namespaces; none if it has none.
     pub name: Option<String>,
-    /// Its size in bytes; none where it is only declared, or follows from the type that it stands for.
+    /// Its size in bytes; none if it is only declared, or follows from the type that it stands for.
     pub size_bytes: Option<u64>,
     /// What it is.
     pub shape: Shape,
@@ -390,7 +390,7 @@ impl TypeTable {
         at
     }
 
-    /// The size of a type in bytes; none where nothing says it.
+    /// The size of a type in bytes; none if nothing says it.
     #[must_use]
     pub fn size_bytes(&self, id: TypeId) -> Option<u64> {
         let (mut at, mut times) = (id, 1u64);

@@ -1,4 +1,4 @@
-//! Who has which lock, and who waits for it: locks are taken in the order of the replay.
+//! The locks of a replay: their holders and their waiting threads.
 
 use std::collections::{HashMap, VecDeque};
 

@@ -1,12 +1,12 @@
-//! The replay itself: each recorded thread on a CPU of the machine, in virtual time.
+//! The replay: each recorded thread runs on a CPU of the machine, in virtual time.
 //!
-//! CPUs stand in a queue by their time. The first one goes on with its thread until the thread comes to something that
-//! others see, a line that is shared or an event between threads, and another CPU's time is before its own. So all that is
-//! seen happens in the order of time, and what is private costs no turn of the queue.
+//! CPUs stand in a queue by their time. The first CPU runs its thread until an operation that other CPUs can see (an access of
+//! a shared line, or an event between threads) would be later than another CPU's time. So all visible operations happen in the
+//! order of time, and private ones cost no turn of the queue.
 //!
-//! Locks are taken in the order of the replay, not that of the recording. Waits, joins and starts go by what was recorded:
-//! a thread that has waited goes on after the wake, exit or creation that let it go on then. If these contradict each other,
-//! which only windows and damaged recordings bring about, the oldest wait is let go, and counted.
+//! Locks are taken in the order of the replay, not that of the recording. Waits, joins and starts follow the recording: a
+//! waiting thread continues after the wake, exit or creation that let it continue then. These can contradict each other only in
+//! recordings of windows and in damaged ones. The oldest wait then ends, and is counted.
 
 mod locks;
 mod outcome;
@@ -20,7 +20,8 @@ use std::sync::Arc;
 use coreshard_sim::{CacheAccess, CacheOutcome, Caches, LineSource, Machine, Placement, StepCosts};
 
 use self::locks::Locks;
-pub(crate) use self::outcome::Outcome;
+pub use self::outcome::ThreadView;
+pub(crate) use self::outcome::{Outcome, ns};
 use self::shared_lines::SharedLines;
 use self::thread::{Cpu, On, Pending, State, Thread};
 use super::lines::Accessor;
@@ -75,8 +76,8 @@ impl<'r> Replay<'r> {
         if order.is_empty() {
             order.push(0);
         }
-        let mut cpus: Vec<Cpu> = Vec::new();
-        cpus.resize_with(machine.topology().cpus().len(), Cpu::default);
+        let cpus = machine.topology().cpus().iter();
+        let mut cpus: Vec<_> = cpus.map(|cpu| Cpu { id: cpu.id.0, ..Cpu::default() }).collect();
         let (mut threads, mut places) = (Vec::new(), HashMap::new());
         for (place, (number, events)) in recording.events().enumerate() {
             let cpu = order[place / threads_per_cpu.max(1) % order.len()];
@@ -126,11 +127,11 @@ impl<'r> Replay<'r> {
                 break;
             }
         }
-        let threads: Vec<_> = self.threads.iter().map(Thread::outcome).collect();
         let (lines, lines_left_out) = self.lines.finish();
         Ok(Outcome {
-            virtual_ps: threads.iter().map(|thread| thread.ended_ps).max().unwrap_or(0),
-            threads,
+            virtual_ps: self.threads.iter().map(|thread| thread.ended_ps).max().unwrap_or(0),
+            lost_ps: self.threads.iter().map(|thread| thread.lost_ps).sum(),
+            threads: self.threads.iter().map(|thread| thread.view(&self.cpus)).collect(),
             lines,
             edges_broken: self.edges_broken,
             lines_left_out,

@@ -1,12 +1,22 @@
-//! What a replay found out.
+//! The results of a replay.
+
+use serde::Serialize;
 
 use crate::replay::lines::Line;
+
+const PS_PER_NS: f64 = 1_000.0;
+
+pub(crate) fn ns(ps: u64) -> f64 {
+    ps as f64 / PS_PER_NS
+}
 
 /// What a replay found out.
 pub(crate) struct Outcome {
     pub(crate) lines: Vec<Line>,
     pub(crate) virtual_ps: u64,
-    pub(crate) threads: Vec<ThreadOutcome>,
+    /// What all threads together waited for lines.
+    pub(crate) lost_ps: u64,
+    pub(crate) threads: Vec<ThreadView>,
     pub(crate) edges_broken: u64,
     pub(crate) lines_left_out: u64,
     /// Pieces of memory that several threads had.
@@ -15,22 +25,19 @@ pub(crate) struct Outcome {
     pub(crate) pieces_moved: u64,
 }
 
-impl Outcome {
-    /// What all threads together waited for lines.
-    pub(crate) fn lost_ps(&self) -> u64 {
-        self.threads.iter().map(|thread| thread.lost_ps).sum()
-    }
-}
-
-/// What a thread spent.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ThreadOutcome {
-    pub(crate) number: u32,
-    pub(crate) accesses: u64,
-    /// Waiting for lines.
-    pub(crate) lost_ps: u64,
-    /// Waiting for other threads.
-    pub(crate) waited_ps: u64,
-    pub(crate) ended_ps: u64,
-    pub(crate) cpu: usize,
+/// A thread.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ThreadView {
+    /// Its number.
+    pub thread: u32,
+    /// Its CPU.
+    pub cpu: u32,
+    /// How often it accessed memory.
+    pub accesses: u64,
+    /// What it waited for lines, in nanoseconds.
+    pub lost_ns: f64,
+    /// What it waited for other threads, in nanoseconds.
+    pub waited_ns: f64,
+    /// When it ended, in nanoseconds.
+    pub ended_ns: f64,
 }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::outcome::ThreadOutcome;
+use super::outcome::{ThreadView, ns};
 use crate::recording::{Access, ThreadEvents};
 use crate::replay::owners::{NOBODY, Owner};
 use crate::replay::pages::Lately;
@@ -91,14 +91,14 @@ impl<'r> Thread<'r> {
     }
 
     /// What it spent.
-    pub(super) fn outcome(&self) -> ThreadOutcome {
-        ThreadOutcome {
-            number: self.number,
+    pub(super) fn view(&self, cpus: &[Cpu]) -> ThreadView {
+        ThreadView {
+            thread: self.number,
+            cpu: cpus[self.cpu].id,
             accesses: self.accesses,
-            lost_ps: self.lost_ps,
-            waited_ps: self.waited_ps,
-            ended_ps: self.ended_ps,
-            cpu: self.cpu,
+            lost_ns: ns(self.lost_ps),
+            waited_ns: ns(self.waited_ps),
+            ended_ns: ns(self.ended_ps),
         }
     }
 
@@ -122,6 +122,7 @@ impl<'r> Thread<'r> {
 
 #[derive(Default)]
 pub(super) struct Cpu {
+    pub(super) id: u32,
     pub(super) now: u64,
     /// The first is the one that runs.
     pub(super) ready: VecDeque<usize>,

@@ -1,9 +1,8 @@
-//! Of which type a piece of memory is: nothing says it, but the code does that took it, and the code that uses it.
+//! Guesses the type of an allocation from the code that made it and the code that uses it.
 //!
-//! Where a function takes memory of N bytes and has a variable that points to a type of N bytes, or of a part of N, the memory
-//! is of that type: the nearest such function of the calls that led there counts. In Rust and C++ the type is also the
-//! parameter of a generic function, such as `Box<T>::new`. Where no caller tells, the functions that access the memory do, by
-//! what their parameters point to.
+//! If a function allocates N bytes and has a variable that points to a type of N bytes, or of a part of N, the memory has that
+//! type. The nearest such function on the call stack counts. In Rust and C++ the type is also the parameter of a generic
+//! function, such as `Box<T>::new`. If no caller tells, the parameters of the functions that access the memory do.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -154,7 +153,7 @@ impl Names<'_> {
         let wanted = if element_bytes > 1 { element_bytes } else { bytes };
         let by_name = variables.iter().filter_map(|named| {
             let all = loaded.by_name.get(&named.name)?;
-            // A name that an empty type has, too, such as the standard library's `Global` of allocators, tells nothing.
+            // A name that an empty type has as well, such as the standard library's `Global` of allocators, tells nothing.
             if all.iter().any(|id| types.size_bytes(*id) == Some(0)) {
                 return None;
             }

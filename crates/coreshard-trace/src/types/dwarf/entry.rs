@@ -1,4 +1,4 @@
-//! The attributes of one entry.
+//! Reads the attributes of one entry.
 
 use coreshard_topology::input;
 use gimli::{AttributeValue, DebuggingInformationEntry, Reader as _};

@@ -1,4 +1,4 @@
-//! Sections of ELF files, as the reader of DWARF takes them.
+//! Loads the sections of ELF files.
 
 use std::borrow::Cow;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! What the variables of a function point to.
+//! Finds the records that the variables of a function point to.
 
 use gimli::{AttributeValue, DebuggingInformationEntry};
 

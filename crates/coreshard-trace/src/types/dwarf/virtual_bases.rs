@@ -345,7 +345,7 @@ impl Classes {
         }
         let Type { name, shape, .. } = types.get(id).clone();
         let Shape::Record(record) = shape else { return Ok(id) };
-        // gcc has the alignment that the source asks for of a base in the derived class, too.
+        // gcc has the alignment that the source asks for of a base in the derived class as well.
         let of_base = |(base, _): &(TypeId, Kind)| match &types.get(*base).shape {
             Shape::Record(record) => record.alignment_bytes,
             _ => None,

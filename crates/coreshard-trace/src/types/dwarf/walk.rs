@@ -1,4 +1,4 @@
-//! Types and globals out of DWARF, in one walk over all entries.
+//! Reads types and globals out of DWARF, in one walk over all entries.
 
 use std::collections::HashMap;
 
@@ -61,13 +61,13 @@ struct FromHigh {
 
 /// A unit that is walked.
 #[derive(Clone, Copy)]
-struct Place {
+struct WalkedUnit {
     /// The key of its first byte.
     start: u64,
     language: Language,
 }
 
-impl Place {
+impl WalkedUnit {
     fn key(self, entry: &Entry<'_>) -> u64 {
         self.start + entry.die.offset().0 as u64
     }
@@ -201,7 +201,7 @@ impl Walk {
             let start = unit.header.debug_info_offset().map_or(0, |offset| offset.0);
             TypesError::dwarf(start + at.0, error)
         };
-        let mut place = Place { start, language: Language::C };
+        let mut place = WalkedUnit { start, language: Language::C };
         let mut open: Vec<Open> = vec![Open::default()];
         let at = unit.header.root_offset();
         let mut entries = unit.entries_raw(None).map_err(|error| wrong(at, error))?;
@@ -242,7 +242,7 @@ impl Walk {
     /// Adds what an entry stands for; `within` is what its children need to know.
     fn visit(
         &mut self,
-        place: Place,
+        place: WalkedUnit,
         entry: &Entry<'_>,
         around: &Open,
         within: &mut Open,
@@ -330,7 +330,7 @@ impl Walk {
 
     fn add_type(
         &mut self,
-        place: Place,
+        place: WalkedUnit,
         entry: &Entry<'_>,
         name: Option<String>,
         shape: Shape,
@@ -348,7 +348,7 @@ impl Walk {
     /// Adds a type that refers to another one.
     fn referring(
         &mut self,
-        place: Place,
+        place: WalkedUnit,
         entry: &Entry<'_>,
         name: Option<String>,
         shape: Shape,
@@ -361,7 +361,7 @@ impl Walk {
     /// Adds a record or an enum.
     fn user_type(
         &mut self,
-        place: Place,
+        place: WalkedUnit,
         entry: &Entry<'_>,
         around: &Open,
         within: &mut Open,
@@ -403,7 +403,7 @@ impl Walk {
     /// Adds a dimension to an array; a further one is an array in the place of its element.
     fn dimension(
         &mut self,
-        place: Place,
+        place: WalkedUnit,
         entry: &Entry<'_>,
         owner: Option<TypeId>,
     ) -> Result<(), TypesError> {
@@ -431,7 +431,7 @@ impl Walk {
         Ok(())
     }
 
-    fn member(&mut self, place: Place, entry: &Entry<'_>, around: &Open) {
+    fn member(&mut self, place: WalkedUnit, entry: &Entry<'_>, around: &Open) {
         // A static member is a variable elsewhere.
         if entry.is_set(gimli::DW_AT_declaration) || entry.is_set(gimli::DW_AT_external) {
             return;
@@ -477,7 +477,7 @@ impl Walk {
         self.references.want(wants, of);
     }
 
-    fn variable(&mut self, place: Place, entry: &Entry<'_>, around: &Open) {
+    fn variable(&mut self, place: WalkedUnit, entry: &Entry<'_>, around: &Open) {
         let origin = place
             .target(entry, gimli::DW_AT_specification)
             .or_else(|| place.target(entry, gimli::DW_AT_abstract_origin));
