@@ -1,4 +1,4 @@
-//! What is asked of a pool.
+//! Builds pools.
 
 use std::any::Any;
 use std::fmt;
@@ -13,7 +13,7 @@ use crate::request::Request;
 use crate::team::Team;
 use crate::thread_builder::{CustomSpawn, DefaultSpawn, ThreadBuilder, ThreadSpawn};
 
-/// The most threads that a pool can have. Who asks for more has so many.
+/// The most threads that a pool can have. A request for more gets this many.
 pub fn max_num_threads() -> usize {
     Team::MAX_MEMBERS
 }
@@ -105,10 +105,10 @@ impl<S: ThreadSpawn> ThreadPoolBuilder<S> {
         self.request.start(name, self.spawn_handler).map(ThreadPool::of)
     }
 
-    /// Makes the global pool, which else is made when somebody first needs it.
+    /// Makes the global pool, which is otherwise made at its first use.
     ///
     /// # Errors
-    /// If it is there already, and as [`build`](Self::build).
+    /// If it exists already, and as [`build`](Self::build).
     pub fn build_global(self) -> Result<(), ThreadPoolBuildError> {
         global::make(self.request, self.spawn_handler)
     }
@@ -160,8 +160,8 @@ impl<S> ThreadPoolBuilder<S> {
         self
     }
 
-    /// Is given what spawned work and the hooks throw, on the thread where it was thrown. Without one the process aborts, as it
-    /// does where the handler throws itself.
+    /// Is given the payloads of panics of spawned work and of the hooks, on the thread that panicked. Without a handler the process
+    /// aborts, as it does if the handler panics itself.
     pub fn panic_handler<H>(mut self, panic_handler: H) -> Self
     where
         H: Fn(Box<dyn Any + Send>) + Send + Sync + 'static,

@@ -1,4 +1,4 @@
-//! What programs of rayon's first years wrote.
+//! The interface of rayon's first years, which is deprecated.
 #![allow(deprecated, reason = "part of the interface")]
 
 use std::any::Any;

@@ -42,7 +42,7 @@ pub fn current_thread_has_pending_tasks() -> Option<bool> {
 /// Has `func` run in the current pool, else in the global one, some time: the last that a thread spawned first, if no other
 /// thread takes it.
 ///
-/// What it throws goes to the pool's [`panic_handler`](crate::ThreadPoolBuilder::panic_handler); without one the process aborts.
+/// A panic goes to the pool's [`panic_handler`](crate::ThreadPoolBuilder::panic_handler); without one the process aborts.
 pub fn spawn<F>(func: F)
 where
     F: FnOnce() + Send + 'static,

@@ -1,4 +1,4 @@
-//! Pools of the program's own.
+//! Pools that the program makes.
 
 use std::fmt;
 
@@ -34,7 +34,7 @@ impl ThreadPool {
     /// pool's work while it waits.
     ///
     /// # Panics
-    /// With what `op` throws.
+    /// If `op` panics, with the same payload.
     pub fn install<OP, R>(&self, op: OP) -> R
     where
         OP: FnOnce() -> R + Send,
@@ -47,7 +47,7 @@ impl ThreadPool {
     /// results are by index.
     ///
     /// # Panics
-    /// With what one of them throws, when all are over.
+    /// If a call panics, with its payload, when all have finished.
     pub fn broadcast<OP, R>(&self, op: OP) -> Vec<R>
     where
         OP: Fn(BroadcastContext<'_>) -> R + Sync,

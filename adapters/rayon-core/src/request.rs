@@ -1,4 +1,4 @@
-//! What is asked of a team, and how it is made.
+//! What a program asks of a team, and how the team is made.
 
 use std::any::Any;
 use std::cell::RefCell;

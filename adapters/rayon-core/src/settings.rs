@@ -1,4 +1,4 @@
-//! What the environment says of all pools.
+//! Settings of all pools, from the environment.
 
 use std::env;
 use std::ffi::OsString;

@@ -1,4 +1,4 @@
-//! Who starts a pool's threads, and what is given to one.
+//! Starts the threads of a pool.
 
 use std::fmt;
 use std::io;
@@ -45,7 +45,7 @@ impl fmt::Debug for ThreadBuilder {
     }
 }
 
-/// Starts a team's threads. Public since it bounds public methods; nobody outside can name it.
+/// Starts a team's threads. Public since it bounds public methods; code outside cannot name it.
 pub trait ThreadSpawn {
     #[doc(hidden)]
     fn start(self, builder: TeamBuilder<'_, Here>) -> Result<Team, TeamError>;

@@ -1,13 +1,13 @@
 //! A future whose state is one word.
 //!
-//! The word holds the state, and whether somebody sleeps on it. The rest is behind a lock of its own, which is held for a few
-//! instructions and never across a call of Python's (also no allocation of its: that may collect garbage, and stop the
+//! The word holds the state, and whether a thread sleeps on it. The other fields are behind a lock, which is held for a few
+//! instructions and never across a call of Python's (nor an allocation of Python's, which may collect garbage, and stop the
 //! threads that wait for the lock).
 //!
-//! `concurrent.futures.wait` and `as_completed` hold `_condition` while they look at `_state` and put themselves into
-//! `_waiters`. So a future that somebody asked for its condition changes to a final state under it alone; one that nobody
-//! asked, most of them, never has one. Once final and never asked, it gives out one that all such futures share, and that
-//! excludes nobody: nothing changes any more.
+//! `concurrent.futures.wait` and `as_completed` hold `_condition` while they read `_state` and add themselves to `_waiters`. So a
+//! future whose condition was asked for changes to a final state only while it holds that condition. Most futures are never asked,
+//! and never have one. A final future that was never asked returns a condition that all such futures share and that excludes no
+//! thread, because nothing changes any more.
 #![allow(unsafe_code)]
 
 use std::mem;
@@ -34,7 +34,7 @@ const CANCELLED_AND_NOTIFIED: u32 = 3;
 const FINISHED: u32 = 4;
 /// The word's bits that are the state.
 const STATE: u32 = 7;
-/// Somebody sleeps on the word, or is about to.
+/// A thread sleeps on the word, or is about to.
 const WAITED: u32 = 8;
 /// Its executor has lent its place to another call until it ends. Stays.
 const LENT: u32 = 16;
@@ -85,8 +85,8 @@ impl Outcome {
     }
 }
 
-/// The word of a future that somebody sleeps on, to be woken. It may be gone by then.
-#[must_use = "somebody sleeps"]
+/// The word of a future on which threads sleep, which are to be woken. It may be gone by then.
+#[must_use = "threads sleep on it"]
 pub(crate) struct Sleepers(*const AtomicU32);
 
 impl Sleepers {
@@ -159,7 +159,7 @@ impl FutureCore {
         self.word.load(Acquire) & STATE
     }
 
-    /// From `from` to `to`, where nobody was faster; who sleeps goes on sleeping.
+    /// From `from` to `to`, unless another thread was faster; sleeping threads go on sleeping.
     fn step(&self, from: u32, to: u32) -> Result<(), u32> {
         self.word
             .fetch_update(AcqRel, Acquire, |word| {
@@ -306,7 +306,7 @@ impl FutureCore {
         }
     }
 
-    /// Final, and told of: nobody will run it.
+    /// Final, and told of: it will not run.
     fn note_cancelled(slf: &Bound<'_, Self>) {
         let noted = (|| {
             let (held, inner) = Self::hold(slf)?;
@@ -322,7 +322,7 @@ impl FutureCore {
         }
     }
 
-    /// As for one that was shut out of the queue: cancelled, and nobody comes by to say so.
+    /// Cancels a call that no runner will come to, and says so at once.
     pub(crate) fn cancel_for_good(slf: &Bound<'_, Self>) -> PyResult<()> {
         if Self::cancel(slf)? {
             Self::note_cancelled(slf);
@@ -352,7 +352,7 @@ impl FutureCore {
         }
         let deadline = Deadline::of(timeout)?;
         if deadline.is_never() {
-            // A worker that waits for a call of its own executor runs it, if nobody else has begun it.
+            // A worker that waits for a call of its own executor runs it, if no other thread has begun it.
             let executor = lock(&future.inner).executor.clone();
             if let Some(sleepers) = executor.and_then(|executor| executor.run_if_here(slf)) {
                 sleepers.wake();
@@ -568,7 +568,7 @@ impl FutureCore {
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        // Held by whoever allocates nothing meanwhile: then this is no collection of that thread's.
+        // The thread that holds the lock allocates nothing meanwhile, so this is no collection of that thread's.
         let Ok(inner) = self.inner.try_lock() else { return Ok(()) };
         if let Some(call) = &inner.call {
             call.traverse(&visit)?;

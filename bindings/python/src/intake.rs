@@ -1,14 +1,14 @@
-//! An executor's calls that wait, and its *runners*: items of the shared queue, each of which runs calls, one after the
-//! other, as long as there are any. So Python's lock is taken once for many short calls.
+//! An executor's waiting calls, and its *runners*: items of the shared queue. A runner runs calls one after the other as long as
+//! there are any, so that Python's lock is taken once for many short calls.
 //!
-//! 1. At most `max_workers` runners are in calls at once.
-//! 2. Where a call waits and one more may run, a runner is *arriving*: queued, and not yet inside of Python. One at a time:
-//!    it takes the first call, and lets the next one come before it runs it. So a call that waits or releases the lock holds
-//!    nobody up, and short calls wake no further thread, which could only wait for the lock.
-//! 3. A runner leaves when it finds nothing. Both are decided under the lock of `state`: whoever puts a call there
-//!    sees either a runner that will look again, or starts one.
-//! 4. A runner whose call waits may lend its place, until it wants it back (`lend`, `reclaim`) or until the call ends (`lend_until_end`).
-//!    So more runners than `max_workers` may be there, and a runner that comes back to too many leaves.
+//! 1. At most `max_workers` runners are inside of calls at once.
+//! 2. If a call waits and one more may run, a runner is *arriving*: queued, and not yet inside of Python. There is one at a time. It
+//!    takes the first call, and lets the next runner come before it runs that call. So a call that waits or releases the lock delays
+//!    no other, and short calls wake no further thread, which could only wait for the lock.
+//! 3. A runner leaves when it finds no call. Both are decided under the lock of `state`: the thread that adds a call either sees a
+//!    runner that will look again, or starts one.
+//! 4. A runner whose call waits may lend its place, until it takes it back (`lend`, `reclaim`) or until the call ends
+//!    (`lend_until_end`). So there may be more runners than `max_workers`, and a runner that comes back to too many leaves.
 //! 5. `state` is locked for a few instructions, without a call of Python's.
 
 use std::cell::{Cell, RefCell};
@@ -46,7 +46,7 @@ pub(crate) struct Intake {
     pool: Arc<Pool>,
     made_in: ProcessGeneration,
     state: Mutex<State>,
-    /// Changes when the last runner leaves, and when a place is free for somebody who wants his back.
+    /// Changes when the last runner leaves, and when a place is free for a call that takes its own back.
     changes: AtomicU32,
 }
 
@@ -176,7 +176,7 @@ impl Intake {
         result
     }
 
-    /// Whether a runner has to be started, by whoever asks: it counts from here on.
+    /// Whether the caller has to start a runner, which counts from here on.
     fn wants_runner(&self, state: &mut State) -> bool {
         let wants = !state.pending.is_empty()
             && !state.arriving
@@ -196,7 +196,7 @@ impl Intake {
         }
     }
 
-    /// Nobody will come: all that waits is cancelled.
+    /// No runner will come: all waiting calls are cancelled.
     fn give_up(&self, py: Python<'_>) {
         let pending = {
             let mut state = lock(&self.state);

@@ -84,7 +84,7 @@ impl Pool {
         queued.map_err(Refused::without_item)
     }
 
-    /// A worker that nobody has, where there is one.
+    /// A free worker, if there is one.
     fn place(self: &Arc<Self>) -> Option<Place> {
         let is_bounded = self.kind.workers.is_some();
         let place = Place::on(self);

@@ -40,7 +40,7 @@ pub(crate) fn ends_before_interpreter(one: &Arc<impl Ends + 'static>) {
     note_end(&mut lock(ENDING.here()), one);
 }
 
-/// The same for what takes work, which where the interpreter begins to end nobody would wait for: then it is refused.
+/// The same for what takes work. It is refused once the interpreter begins to end, since that would not wait for it.
 pub(crate) fn begins_before_end(one: &Arc<impl Ends + 'static>) -> PyResult<()> {
     let mut ending = lock(ENDING.here());
     if is_ending() {

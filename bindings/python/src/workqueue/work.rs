@@ -85,7 +85,7 @@ impl Work {
         wait_for(py, move || work.flush())
     }
 
-    /// Nobody can queue it until `enable`; nests. True where it was pending.
+    /// It cannot be queued until `enable`; nests. True if it was pending.
     fn disable(&self) -> PyResult<bool> {
         self.inner().disable().map_err(runtime_error)
     }

@@ -25,7 +25,7 @@ use crate::tree::Tree;
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Facts {
-    /// Its CPUs, caches and nodes: all that are online, whoever may use them.
+    /// Its CPUs, caches and nodes: all that are online.
     #[serde(skip)]
     pub topology: Topology,
     /// The kernel, and whether the machine is a virtual one.

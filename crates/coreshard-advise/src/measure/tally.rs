@@ -26,7 +26,7 @@ pub struct Measured {
     pub hog_us: u64,
     /// By the number of items, the most first.
     pub queues: Vec<MeasuredQueue>,
-    /// Items that began, and that nobody was seen to queue: mostly those queued before the measurement.
+    /// Items that began, and whose queueing was not seen: mostly those queued before the measurement.
     pub unmatched: u64,
     /// Events that the kernel had no room for.
     pub lost: u64,

@@ -99,7 +99,7 @@ impl Instance {
 
 impl Drop for Instance {
     fn drop(&mut self) {
-        // Nobody could be told of a failure; the instance has no effect on anything else.
+        // A failure cannot be reported here; the instance has no effect on anything else.
         let _ = fs::remove_dir(&self.folder);
     }
 }

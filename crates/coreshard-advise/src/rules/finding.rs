@@ -9,7 +9,7 @@ use crate::measure::Measured;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// What is set is right, or a change would help nobody.
+    /// The setting is right, or a change would not help.
     Leave,
     /// It depends on what the machine is for: look, or measure, first.
     Consider,
@@ -47,7 +47,7 @@ pub struct Finding {
     pub statement: String,
     /// What to set; empty where there is nothing to be set, or nothing that a file holds.
     pub settings: Vec<Setting>,
-    /// What that may bring, where somebody has measured it.
+    /// The gain, if it has been measured.
     pub expected: Option<Expected>,
     /// What may go wrong with the change; empty where nothing is to be changed.
     pub risk: String,

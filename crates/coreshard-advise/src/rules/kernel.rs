@@ -24,7 +24,7 @@ fn rt_limit(case: &Case<'_>) -> Vec<Finding> {
     let has_fair_server = facts.kernel.version.is_some_and(|version| version >= FAIR_SERVER);
     let fair = "this kernel's fair server gives other tasks their share";
     let statement = match (is_limited, has_fair_server) {
-        // The older limit may bind no more, and a CPU that nobody else wants is not taken away.
+        // The older limit may bind no more, and a CPU without other tasks is not taken away.
         (true, true) => Some(format!("It is {runtime} of every {period} µs, and {fair}.")),
         (true, false) => Some(format!(
             "Real-time tasks may run {runtime} of every {period} µs; others have the rest."

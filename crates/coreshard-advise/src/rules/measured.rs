@@ -78,7 +78,7 @@ pub(super) const CROSSINGS: Rule = Rule {
     judge: crossings,
 };
 
-/// Items a second below which nobody notices.
+/// Items a second below which crossings do not matter.
 const FAST: f64 = 1_000.0;
 /// Part of the items.
 const MOST: f64 = 0.3;

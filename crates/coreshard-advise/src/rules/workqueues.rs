@@ -103,7 +103,7 @@ fn max_active(case: &Case<'_>) -> Vec<Finding> {
     }
     let findings = known.iter().filter_map(|(queue, limit)| {
         let most = most_active(case.facts, *limit);
-        // One item at a time is an order that somebody relies on.
+        // With a limit of one the items have an order, which users may rely on.
         if *limit <= 1 || most >= cpus {
             return None;
         }

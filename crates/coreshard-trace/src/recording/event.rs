@@ -91,7 +91,7 @@ pub(crate) enum Event<'a> {
         /// Now.
         ticket: u64,
     },
-    /// It has waited until somebody woke it.
+    /// It has waited until a wake.
     Waited {
         /// What it waited for.
         object: u64,

@@ -65,7 +65,7 @@ struct Cost {
 /// RecordingWriter::new(&mut bytes, &About::default())?.finish(&Ending::default())?;
 /// let recording = Recording::from_bytes(bytes)?;
 /// let found = latent_sharing(&recording, &Machine::pocket(), &ReplayOptions::default())?;
-/// assert!(found.is_empty(), "nobody would fight");
+/// assert!(found.is_empty(), "no threads would fight");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn latent_sharing(

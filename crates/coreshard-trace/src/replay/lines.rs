@@ -57,7 +57,7 @@ pub(crate) struct Seen {
     pub(crate) owner: Owner,
 }
 
-/// Who accesses a line.
+/// The thread that accesses a line.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Accessor {
     pub(crate) thread: u32,
@@ -69,7 +69,7 @@ pub(crate) struct Accessor {
     pub(crate) owner_kind: u32,
 }
 
-/// Who read a row's bytes lately.
+/// The threads that read a row's bytes lately.
 #[derive(Clone, Copy, Debug, Default)]
 struct Readers {
     /// One more than the last one's thread.
@@ -89,7 +89,7 @@ impl Readers {
         self.version = version;
     }
 
-    /// The line's version when somebody else read the bytes last; 0 where nobody did.
+    /// The line's version when another thread read the bytes last; 0 if none did.
     const fn version_of_others(&self, reader: u32) -> u32 {
         if self.last == reader { self.others } else { self.version }
     }
@@ -132,7 +132,7 @@ impl Line {
         }
     }
 
-    /// Notes an access of some bytes of it; `cost_ps` is what the line made somebody wait.
+    /// Notes an access of some bytes of it; `cost_ps` is the time that it waited for the line.
     #[inline]
     pub(crate) fn note(
         &mut self,
@@ -189,7 +189,7 @@ impl Line {
             row.hitm_local += u64::from(outcome.source == LineSource::ModifiedLocal);
             row.hitm_remote += u64::from(outcome.source == LineSource::ModifiedRemote);
         }
-        // The first fetch is nobody's sharing.
+        // The first fetch is no sharing.
         if outcome.source == LineSource::Memory {
             return;
         }
@@ -205,8 +205,8 @@ impl Line {
     }
 
     /// Whether a miss is for bytes that were written since the thread had the line; or for the right to write what others
-    /// have read since; or, where nobody has written at all, for what they took the line to read. None where it never had
-    /// the line, and nobody wrote these bytes.
+    /// have read since; or, if no thread has written at all, for what they took the line to read. None if it never had
+    /// the line, and these bytes were never written.
     fn sharing(&self, thread: u32, offset: usize, end: usize, writes: bool) -> Option<bool> {
         let bytes = &self.versions[offset..end];
         let Ok(at) = self.held.binary_search_by_key(&thread, |(its, _)| *its) else {

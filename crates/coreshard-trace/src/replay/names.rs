@@ -53,7 +53,7 @@ pub enum ThingKind {
     Heap,
     /// A thread's stack.
     Stack,
-    /// Nobody knows.
+    /// Unknown.
     Unknown,
 }
 

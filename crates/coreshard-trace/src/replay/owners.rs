@@ -51,7 +51,7 @@ impl Owners {
         self.timeline.is_empty()
     }
 
-    /// Of what kind a piece is; 0 for nobody's memory.
+    /// Of what kind a piece is; 0 for memory without an owner.
     pub(super) fn kind(&self, owner: Owner) -> u32 {
         self.kinds.get(owner as usize).map_or(0, |kind| kind + 1)
     }

@@ -190,7 +190,7 @@ mod tests {
         assert_eq!(kind(0x1040), LineKind::Fresh);
         assert_eq!(kind(0x1090), LineKind::Shared(0));
         assert_eq!(kind(0x1080), LineKind::Shared(0));
-        assert_eq!(kind(0x9000), LineKind::Private, "nobody touched it");
+        assert_eq!(kind(0x9000), LineKind::Private, "no thread touched it");
         assert_eq!(pages.shared(), [0x1080]);
     }
 }

@@ -145,7 +145,7 @@ impl Parts {
             order: all.iter().map(|part| (*part, self.list[*part].from)).collect(),
             size_bytes: size_bytes.next_multiple_of(self.line_bytes),
         }];
-        // What nobody writes first, then what each set of threads writes.
+        // Fields without writers first, then those of each set of writers.
         let mut by_writers: BTreeMap<&BTreeSet<u32>, Vec<usize>> = BTreeMap::new();
         for part in &all {
             by_writers.entry(&self.list[*part].writers).or_default().push(*part);
@@ -172,8 +172,8 @@ impl Parts {
         found
     }
 
-    /// Fixed fields stay, and the groups follow, each from the beginning of a line on; only a group that nobody writes may
-    /// share the line of fixed fields that nobody writes. Virtual bases and then a tail come last.
+    /// Fixed fields stay, and the groups follow, each from the beginning of a line on; only a group without writers may
+    /// share the line of fixed fields without writers. Virtual bases and then a tail come last.
     fn arranged(&self, what: &'static str, groups: &[Vec<usize>]) -> Arrangement {
         let mut order: Vec<_> =
             self.numbers(Freedom::Fixed).map(|part| (part, self.list[part].from)).collect();
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_writes_may_follow_a_fixed_field_and_virtual_bases_come_behind() {
+    fn fields_without_writers_may_follow_a_fixed_field_and_virtual_bases_come_behind() {
         let mut list = vec![
             part("_vptr.Whole", 0, &[]),
             part("name", 8, &[]),

@@ -88,7 +88,7 @@ pub struct LineView {
     pub cost_ns: f64,
     /// The part of it for bytes that others had written.
     pub true_ns: f64,
-    /// The part of it for bytes that nobody else had written.
+    /// The part of it for bytes that no other thread had written.
     pub false_ns: f64,
     /// Loads and read-modify-writes that found it modified in a CPU of another package.
     pub hitm_remote: u64,
@@ -156,7 +156,7 @@ pub(super) fn run(
     moves: Option<(&Moves, &Plan)>,
 ) -> Result<Replayed, RecordingError> {
     let mut plan = Plan::of(recording, machine.line_bytes(), moves.map(|(moves, _)| moves))?;
-    // Who had which memory is told by where it lay as it was recorded.
+    // The recorded addresses tell which thread had which memory.
     if let Some((_, unmoved)) = moves {
         plan.reuse = std::sync::Arc::clone(&unmoved.reuse);
     }
@@ -342,7 +342,7 @@ fn uses(line: &Line, plan: &Plan, thing: &Thing) -> Vec<Use> {
             readers
         } else {
             word.writes += row.count;
-            // Whoever writes it a time or two when it is made is not among those that work on it.
+            // A thread that writes it a time or two when it is made does not count as a writer.
             if row.count <= FEW {
                 continue;
             }

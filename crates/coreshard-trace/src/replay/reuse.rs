@@ -67,7 +67,7 @@ fn without_ends(mut piece: Piece, divided: &HashSet<u64>, line_bytes: u64) -> Pi
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Whereabouts {
-    /// Nobody has touched it.
+    /// It has not been touched.
     #[default]
     Unknown,
     In(u32),

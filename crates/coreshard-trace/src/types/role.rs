@@ -16,64 +16,15 @@ pub enum Role {
 }
 
 /// Last parts of names, of the kernel's, C's, C++'s and Rust's atomics.
-const ATOMICS: [&str; 22] = [
-    "atomic_t",
-    "atomic64_t",
-    "atomic_long_t",
-    "refcount_t",
-    "refcount_struct",
-    "kref",
-    "percpu_ref",
-    "atomic_flag",
-    "AtomicBool",
-    "AtomicU8",
-    "AtomicU16",
-    "AtomicU32",
-    "AtomicU64",
-    "AtomicUsize",
-    "AtomicI8",
-    "AtomicI16",
-    "AtomicI32",
-    "AtomicI64",
-    "AtomicIsize",
-    "AtomicPtr",
-    "AtomicU128",
-    "AtomicCell",
-];
+const ATOMICS: &str = "atomic_t atomic64_t atomic_long_t refcount_t refcount_struct kref percpu_ref atomic_flag \
+    AtomicBool AtomicU8 AtomicU16 AtomicU32 AtomicU64 AtomicUsize AtomicI8 AtomicI16 AtomicI32 \
+    AtomicI64 AtomicIsize AtomicPtr AtomicU128 AtomicCell";
 
-const LOCKS: [&str; 31] = [
-    "spinlock_t",
-    "spinlock",
-    "raw_spinlock_t",
-    "raw_spinlock",
-    "arch_spinlock_t",
-    "qspinlock",
-    "rwlock_t",
-    "mutex",
-    "rt_mutex",
-    "rt_mutex_base",
-    "rw_semaphore",
-    "semaphore",
-    "seqlock_t",
-    "seqcount_t",
-    "completion",
-    "wait_queue_head_t",
-    "wait_queue_head",
-    "percpu_rw_semaphore",
-    "osq_lock",
-    "optimistic_spin_queue",
-    "pthread_mutex_t",
-    "pthread_rwlock_t",
-    "pthread_cond_t",
-    "pthread_spinlock_t",
-    "pthread_barrier_t",
-    "sem_t",
-    "Mutex",
-    "RwLock",
-    "Condvar",
-    "shared_mutex",
-    "RawMutex",
-];
+const LOCKS: &str = "spinlock_t spinlock raw_spinlock_t raw_spinlock arch_spinlock_t qspinlock rwlock_t mutex \
+    rt_mutex rt_mutex_base rw_semaphore semaphore seqlock_t seqcount_t completion \
+    wait_queue_head_t wait_queue_head percpu_rw_semaphore osq_lock optimistic_spin_queue \
+    pthread_mutex_t pthread_rwlock_t pthread_cond_t pthread_spinlock_t pthread_barrier_t sem_t \
+    Mutex RwLock Condvar shared_mutex RawMutex";
 
 impl Role {
     /// What a field of this type is for. Arrays are what their elements are, and a struct of one member is what that is.
@@ -103,16 +54,20 @@ impl Role {
     }
 }
 
+fn is_among(words: &str, name: &str) -> bool {
+    words.split(' ').any(|word| word == name)
+}
+
 fn role_of_name(name: &str) -> Role {
     let (bare, parameters) = name.split_once('<').unwrap_or((name, ""));
     let last = bare.rsplit("::").next().unwrap_or(bare);
     let of_cpp = |word: &str| last == word && (bare.starts_with("std::") || bare == word);
-    if ATOMICS.contains(&last)
+    if is_among(ATOMICS, last)
         || bare.ends_with("sync::atomic::Atomic")
         || (!parameters.is_empty() && (of_cpp("atomic") || of_cpp("__atomic_base")))
     {
         Role::Atomic
-    } else if LOCKS.contains(&last) {
+    } else if is_among(LOCKS, last) {
         Role::Lock
     } else {
         Role::Plain

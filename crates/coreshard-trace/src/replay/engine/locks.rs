@@ -65,7 +65,7 @@ impl Locks {
         next
     }
 
-    /// A thread that waits gets a lock, whoever has it.
+    /// A waiting thread gets a lock in spite of its holder.
     pub(super) fn take_over(&mut self, lock: u64, place: usize) {
         let its = self.0.entry(lock).or_default();
         its.waiting.retain(|(waiting, _)| *waiting != place);
