@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use coreshard_sim::Machine;
 use coreshard_trace::{
-    About, Binary, Ending, Layout, Recording, RecordingWriter, ReplayOptions, TypeTable,
+    About, Binary, Ending, FieldPath, Layout, Recording, RecordingWriter, ReplayOptions, TypeTable,
     most_mixed, most_wasteful, propose_layouts, replay,
 };
 
@@ -75,7 +75,7 @@ fn are_laid_out(types: &TypeTable) {
         let in_holes: u64 = layout.holes.iter().map(|hole| hole.size_bytes).sum();
         assert!(in_holes <= layout.size_bytes, "{layout:?}");
         for offset in [0, 1, layout.size_bytes / 2, layout.size_bytes] {
-            black_box(types.field_at(id, offset));
+            black_box(FieldPath::at(types, id, offset));
         }
         black_box(types.describe(Some(id)));
     }

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use crate::current::{self, Team};
+use crate::current;
+use crate::team::Team;
 
 /// Tells a closure of a broadcast on which of the pool's threads it is.
 pub struct BroadcastContext<'a> {

@@ -1,4 +1,4 @@
-//! Why there is no pool.
+//! The error of building a pool.
 
 use std::error::Error;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! What programs of rayon's first years wrote.
+//! The interface of rayon's first years, which is deprecated.
 #![allow(deprecated, reason = "part of the interface")]
 
 use std::any::Any;
@@ -80,6 +80,17 @@ impl Configuration {
 impl fmt::Debug for Configuration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.builder.fmt(f)
+    }
+}
+
+impl ThreadPool {
+    /// A pool as `configuration` says.
+    ///
+    /// # Errors
+    /// As [`ThreadPoolBuilder::build`].
+    #[deprecated(note = "Use `ThreadPoolBuilder::build`")]
+    pub fn new(configuration: Configuration) -> Result<Self, Box<dyn Error>> {
+        configuration.build()
     }
 }
 

@@ -1,21 +1,10 @@
-//! Where the caller is: on a member of a team, on a worker of an ordinary queue, or on a thread of its own.
+//! Where the caller is: on a member of a team, on a worker of an ordinary queue, or on a thread of its own; and what it
+//! leaves to its team.
+
+use coreshard_workqueue::Yielded;
 
 use crate::global;
-
-/// The machine of the process's runtime: the host, unless somebody in the program turns Coreshard's feature
-/// `testing` on.
-pub(crate) type Here = <coreshard::Runtime as OfMachine>::Machine;
-pub(crate) type Team = coreshard_workqueue::Team<Here>;
-
-/// Public since a public trait's method names what it yields; nobody outside can name it.
-pub trait OfMachine {
-    /// That of a runtime.
-    type Machine;
-}
-
-impl<P: coreshard_platform::Platform> OfMachine for coreshard_workqueue::Runtime<P> {
-    type Machine = P;
-}
+use crate::team::Team;
 
 /// With the team that this thread is in, else with the global one.
 #[inline]
@@ -48,4 +37,52 @@ pub fn current_thread_index() -> Option<usize> {
 #[inline]
 pub fn current_thread_has_pending_tasks() -> Option<bool> {
     Team::with_here(|team| team?.has_pending())
+}
+
+/// Has `func` run in the current pool, else in the global one, some time: the last that a thread spawned first, if no other
+/// thread takes it.
+///
+/// A panic goes to the pool's [`panic_handler`](crate::ThreadPoolBuilder::panic_handler); without one the process aborts.
+pub fn spawn<F>(func: F)
+where
+    F: FnOnce() + Send + 'static,
+{
+    with_current(|team| team.spawn(func));
+}
+
+/// As [`spawn()`], in the order of such calls on this thread.
+pub fn spawn_fifo<F>(func: F)
+where
+    F: FnOnce() + Send + 'static,
+{
+    with_current(|team| team.spawn_fifo(func));
+}
+
+/// Whether [`yield_now()`] or [`yield_local()`] found something to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Yield {
+    /// It ran something.
+    Executed,
+    /// There was nothing.
+    Idle,
+}
+
+impl Yield {
+    // No `From`, which users would see.
+    pub(crate) fn of(yielded: Yielded) -> Self {
+        match yielded {
+            Yielded::Ran => Self::Executed,
+            Yielded::Idle => Self::Idle,
+        }
+    }
+}
+
+/// Runs one thing that waits in this thread's pool, if there is one; `None` on a thread of no pool.
+pub fn yield_now() -> Option<Yield> {
+    Team::here()?.yield_now().map(Yield::of)
+}
+
+/// As [`yield_now()`], only of what waits on this thread's own list.
+pub fn yield_local() -> Option<Yield> {
+    Team::here()?.yield_local().map(Yield::of)
 }

@@ -1,13 +1,13 @@
-//! The pool of all who have none of their own.
+//! The pool of all threads that are in no other.
 
 use std::sync::OnceLock;
 
 use coreshard_platform::PerProcess;
 
 use crate::build_error::ThreadPoolBuildError;
-use crate::builder::{Recipe, ThreadPoolBuilder};
-use crate::current::Team;
-use crate::thread_builder::ThreadSpawn;
+use crate::request::{Recipe, Request};
+use crate::team::Team;
+use crate::thread_builder::{DefaultSpawn, ThreadSpawn};
 
 /// What it is called in reports.
 const NAME: &str = "rayon";
@@ -22,10 +22,11 @@ struct Global {
 }
 
 impl Global {
-    fn start<S: ThreadSpawn>(
-        builder: ThreadPoolBuilder<S>,
+    fn start(
+        request: Request,
+        spawn: impl ThreadSpawn,
     ) -> (Self, Result<(), ThreadPoolBuildError>) {
-        let (team, recipe) = builder.start_again(NAME.to_owned());
+        let (team, recipe) = request.start_again(NAME.to_owned(), spawn);
         let (team, outcome) = match team {
             Ok(team) => (Ok(team), Ok(())),
             Err(error) => (Err(error.to_string()), Err(error)),
@@ -50,8 +51,8 @@ pub(crate) fn team() -> &'static Team {
 fn make_default() -> &'static Team {
     let made = GLOBAL.here().get_or_init(|| {
         let parents = GLOBAL.inherited().and_then(OnceLock::get);
-        let builder = parents.map(|parents| parents.recipe.builder()).unwrap_or_default();
-        Global::start(builder).0
+        let request = parents.map(|parents| parents.recipe.request()).unwrap_or_default();
+        Global::start(request, DefaultSpawn).0
     });
     match &made.team {
         Ok(team) => team,
@@ -59,13 +60,11 @@ fn make_default() -> &'static Team {
     }
 }
 
-/// Makes it as `builder` says.
-pub(crate) fn make<S: ThreadSpawn>(
-    builder: ThreadPoolBuilder<S>,
-) -> Result<(), ThreadPoolBuildError> {
+/// Makes it as `request` says.
+pub(crate) fn make(request: Request, spawn: impl ThreadSpawn) -> Result<(), ThreadPoolBuildError> {
     let mut outcome = Err(ThreadPoolBuildError::global_exists());
     GLOBAL.here().get_or_init(|| {
-        let (global, made) = Global::start(builder);
+        let (global, made) = Global::start(request, spawn);
         outcome = made;
         global
     });

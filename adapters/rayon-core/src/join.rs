@@ -1,11 +1,11 @@
-//! Two closures, at once where another thread has time for the second.
+//! Runs two closures, at once if another thread has time for the second.
 
 use std::marker::PhantomData;
 
 use coreshard_workqueue::{join_told, join_told_or_else};
 
-use crate::current::Here;
 use crate::global;
+use crate::team::Here;
 
 /// Tells a closure of [`join_context`] where it runs.
 #[derive(Debug)]
@@ -28,11 +28,12 @@ impl FnContext {
     }
 }
 
-/// Calls both, the second on another thread where one has time for it, and waits for both; on a thread that is in no pool,
-/// both in the global one.
+/// Calls both, the second on another thread if one has time for it, and waits for both. On a thread that is in no pool, both run
+/// in the global one.
 ///
 /// # Panics
-/// With what `oper_a` throws, else with what `oper_b` throws, when both are over: each is called, whatever the other does.
+/// If a closure panics, with the payload of `oper_a`, else with that of `oper_b`, when both have finished. Both are called in any
+/// case.
 #[inline]
 pub fn join<A, B, RA, RB>(oper_a: A, oper_b: B) -> (RA, RB)
 where

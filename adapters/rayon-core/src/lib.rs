@@ -49,28 +49,24 @@ mod compile_fail;
 mod configuration;
 mod current;
 mod global;
-#[cfg(feature = "insight")]
-mod insight;
 mod join;
 mod pool;
+mod request;
 mod scope;
-mod scope_fifo;
 mod settings;
-mod spawn;
+mod team;
 mod thread_builder;
-mod unwatched;
-mod yielding;
 
 pub use broadcast::{BroadcastContext, broadcast, spawn_broadcast};
 pub use build_error::ThreadPoolBuildError;
 pub use builder::{ThreadPoolBuilder, max_num_threads};
 #[allow(deprecated, reason = "part of the interface")]
 pub use configuration::{Configuration, initialize};
-pub use current::{current_num_threads, current_thread_has_pending_tasks, current_thread_index};
+pub use current::{
+    Yield, current_num_threads, current_thread_has_pending_tasks, current_thread_index, spawn,
+    spawn_fifo, yield_local, yield_now,
+};
 pub use join::{FnContext, join, join_context};
 pub use pool::ThreadPool;
-pub use scope::{Scope, in_place_scope, scope};
-pub use scope_fifo::{ScopeFifo, in_place_scope_fifo, scope_fifo};
-pub use spawn::{spawn, spawn_fifo};
+pub use scope::{Scope, ScopeFifo, in_place_scope, in_place_scope_fifo, scope, scope_fifo};
 pub use thread_builder::ThreadBuilder;
-pub use yielding::{Yield, yield_local, yield_now};

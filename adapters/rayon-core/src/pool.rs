@@ -1,14 +1,12 @@
-//! Pools of the program's own.
+//! Pools that the program makes.
 
-use std::error::Error;
 use std::fmt;
 
 use crate::broadcast::{self, BroadcastContext};
-use crate::current::Team;
+use crate::current::Yield;
 use crate::join;
-use crate::scope::Scope;
-use crate::scope_fifo::ScopeFifo;
-use crate::yielding::Yield;
+use crate::scope::{Scope, ScopeFifo};
+use crate::team::Team;
 
 /// A fixed number of threads; made by [`ThreadPoolBuilder::build`](crate::ThreadPoolBuilder::build).
 ///
@@ -32,21 +30,11 @@ impl ThreadPool {
         Self { team }
     }
 
-    /// A pool as `configuration` says.
-    ///
-    /// # Errors
-    /// As [`ThreadPoolBuilder::build`](crate::ThreadPoolBuilder::build).
-    #[deprecated(note = "Use `ThreadPoolBuilder::build`")]
-    #[allow(deprecated, reason = "part of the interface")]
-    pub fn new(configuration: crate::Configuration) -> Result<Self, Box<dyn Error>> {
-        configuration.build()
-    }
-
     /// Calls `op` on a thread of this pool and waits for it; at once, where this is one. A thread of another pool does that
     /// pool's work while it waits.
     ///
     /// # Panics
-    /// With what `op` throws.
+    /// If `op` panics, with the same payload.
     pub fn install<OP, R>(&self, op: OP) -> R
     where
         OP: FnOnce() -> R + Send,
@@ -59,7 +47,7 @@ impl ThreadPool {
     /// results are by index.
     ///
     /// # Panics
-    /// With what one of them throws, when all are over.
+    /// If a call panics, with its payload, when all have finished.
     pub fn broadcast<OP, R>(&self, op: OP) -> Vec<R>
     where
         OP: Fn(BroadcastContext<'_>) -> R + Sync,
@@ -80,7 +68,7 @@ impl ThreadPool {
         self.team.index()
     }
 
-    /// Whether work waits on this thread's own list, from which others may take it meanwhile; `None` where it is none of this
+    /// Whether work waits on this thread's own list, from which others may take it meanwhile; `None` if it is none of this
     /// pool's threads.
     #[inline]
     pub fn current_thread_has_pending_tasks(&self) -> Option<bool> {
@@ -157,12 +145,12 @@ impl ThreadPool {
         broadcast::spawn_broadcast_in(&self.team, op);
     }
 
-    /// As [`yield_now`](crate::yield_now()); `None` where this is none of this pool's threads.
+    /// As [`yield_now`](crate::yield_now()); `None` if this is none of this pool's threads.
     pub fn yield_now(&self) -> Option<Yield> {
         self.team.yield_now().map(Yield::of)
     }
 
-    /// As [`yield_local`](crate::yield_local()); `None` where this is none of this pool's threads.
+    /// As [`yield_local`](crate::yield_local()); `None` if this is none of this pool's threads.
     pub fn yield_local(&self) -> Option<Yield> {
         self.team.yield_local().map(Yield::of)
     }

@@ -1,4 +1,4 @@
-//! Work that may borrow, last in, first out.
+//! Work that may borrow: last in, first out, or first in, first out.
 
 use std::fmt;
 use std::ptr;
@@ -6,23 +6,60 @@ use std::ptr;
 use coreshard_workqueue::TeamScope;
 
 use crate::broadcast::BroadcastContext;
-use crate::current::{self, Here};
+use crate::current;
+use crate::team::Here;
 
-/// In which work is spawned that may borrow what lives longer than `'scope`; see [`scope()`].
-#[repr(transparent)]
-pub struct Scope<'scope> {
-    team: TeamScope<'scope, Here>,
+/// Declares a scope of this interface, which is a team's scope by another name.
+macro_rules! scope_type {
+    ($(#[$documentation:meta])* $name:ident) => {
+        $(#[$documentation])*
+        #[repr(transparent)]
+        pub struct $name<'scope> {
+            team: TeamScope<'scope, Here>,
+        }
+
+        impl<'scope> $name<'scope> {
+            /// The same scope, by this interface.
+            #[inline]
+            #[allow(unsafe_code)]
+            pub(crate) fn of<'a>(team: &'a TeamScope<'scope, Here>) -> &'a Self {
+                // SAFETY: `Self` is that type alone and lies as it does, and the lifetimes are the same.
+                unsafe { &*ptr::from_ref(team).cast::<Self>() }
+            }
+
+            /// Has `body` run on each thread of the scope's pool, some time before the scope ends.
+            pub fn spawn_broadcast<BODY>(&self, body: BODY)
+            where
+                BODY: Fn(&$name<'scope>, BroadcastContext<'_>) + Send + Sync + 'scope,
+            {
+                let members = self.team.members();
+                self.team.spawn_broadcast(move |team, index| {
+                    body(Self::of(team), BroadcastContext::new(index, members));
+                });
+            }
+        }
+
+        impl fmt::Debug for $name<'_> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.debug_struct(stringify!($name))
+                    .field("num_threads", &self.team.members())
+                    .finish_non_exhaustive()
+            }
+        }
+    };
+}
+
+scope_type! {
+    /// In which work is spawned that may borrow what lives longer than `'scope`; see [`scope()`].
+    Scope
+}
+
+scope_type! {
+    /// In which work is spawned that may borrow what lives longer than `'scope`; see [`scope_fifo()`].
+    ScopeFifo
 }
 
 impl<'scope> Scope<'scope> {
-    /// The same scope, by this interface.
-    #[inline]
-    #[allow(unsafe_code)]
-    pub(crate) fn of<'a>(team: &'a TeamScope<'scope, Here>) -> &'a Self {
-        // SAFETY: `Self` is that type alone and lies as it does, and the lifetimes are the same.
-        unsafe { &*ptr::from_ref(team).cast::<Self>() }
-    }
-
     /// Has `body` run in the scope's pool, some time before the scope ends. It is given the scope, so that it may spawn more.
     ///
     /// ```
@@ -42,22 +79,15 @@ impl<'scope> Scope<'scope> {
     {
         self.team.spawn(|team| body(Self::of(team)));
     }
-
-    /// Has `body` run on each thread of the scope's pool, some time before the scope ends.
-    pub fn spawn_broadcast<BODY>(&self, body: BODY)
-    where
-        BODY: Fn(&Scope<'scope>, BroadcastContext<'_>) + Send + Sync + 'scope,
-    {
-        let members = self.team.members();
-        self.team.spawn_broadcast(move |team, index| {
-            body(Self::of(team), BroadcastContext::new(index, members));
-        });
-    }
 }
 
-impl fmt::Debug for Scope<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Scope").field("num_threads", &self.team.members()).finish_non_exhaustive()
+impl<'scope> ScopeFifo<'scope> {
+    /// As [`Scope::spawn`], in the order of such calls on this thread.
+    pub fn spawn_fifo<BODY>(&self, body: BODY)
+    where
+        BODY: FnOnce(&ScopeFifo<'scope>) + Send + 'scope,
+    {
+        self.team.spawn_fifo(|team| body(Self::of(team)));
     }
 }
 
@@ -65,7 +95,7 @@ impl fmt::Debug for Scope<'_> {
 /// one thread spawned there, the last runs first, if no other thread takes it.
 ///
 /// # Panics
-/// With what `op`, or one of what was spawned, throws, when all are over.
+/// With the panic of `op`, or of work that was spawned, when all have finished.
 pub fn scope<'scope, OP, R>(op: OP) -> R
 where
     OP: FnOnce(&Scope<'scope>) -> R + Send,
@@ -83,4 +113,27 @@ where
     OP: FnOnce(&Scope<'scope>) -> R,
 {
     current::with_current(|team| team.in_place_scope(|scope| op(Scope::of(scope))))
+}
+
+/// As [`scope()`], but of what one thread spawned there, the first runs first.
+///
+/// # Panics
+/// As [`scope()`].
+pub fn scope_fifo<'scope, OP, R>(op: OP) -> R
+where
+    OP: FnOnce(&ScopeFifo<'scope>) -> R + Send,
+    R: Send,
+{
+    current::with_current(|team| team.scope(|scope| op(ScopeFifo::of(scope))))
+}
+
+/// As [`scope_fifo()`], with `op` on this thread, whatever it is.
+///
+/// # Panics
+/// As [`scope_fifo()`].
+pub fn in_place_scope_fifo<'scope, OP, R>(op: OP) -> R
+where
+    OP: FnOnce(&ScopeFifo<'scope>) -> R,
+{
+    current::with_current(|team| team.in_place_scope(|scope| op(ScopeFifo::of(scope))))
 }

@@ -1,4 +1,4 @@
-//! What the environment says of all pools.
+//! Settings of all pools, from the environment.
 
 use std::env;
 use std::ffi::OsString;
@@ -12,7 +12,7 @@ use coreshard_platform::PerProcess;
 use coreshard_workqueue::TeamBuilder;
 
 use crate::build_error::ThreadPoolBuildError;
-use crate::current::Here;
+use crate::team::Here;
 
 /// What is absent is left to Coreshard.
 #[derive(Debug, Default, PartialEq)]
@@ -35,9 +35,13 @@ pub(crate) fn get() -> Result<&'static Settings, ThreadPoolBuildError> {
     Ok(settings)
 }
 
+/// Serves `coreshard top` from now on to the end of the process; a program that does so by itself has priority.
 #[cfg(feature = "insight")]
 fn show() -> Result<(), ThreadPoolBuildError> {
-    crate::insight::serve();
+    static SERVER: PerProcess<OnceLock<Option<coreshard::insight::InsightServer>>> =
+        PerProcess::new();
+    let unseen = |error: &_| tracing::warn!(%error, "coreshard top will not see this process");
+    SERVER.here().get_or_init(|| coreshard::serve_insight().inspect_err(unseen).ok());
     Ok(())
 }
 
@@ -190,7 +194,7 @@ mod tests {
         };
         assert_eq!(threads(None, None), 0);
         assert_eq!(threads(Some("3"), Some("5")), 3);
-        // 0 is an answer, too: the machine's.
+        // 0 is an answer as well: the machine's.
         assert_eq!(threads(Some("0"), Some("5")), 0);
         assert_eq!(threads(Some("three"), Some("5")), 5);
         assert_eq!(threads(None, Some("0")), 0);

@@ -1,11 +1,11 @@
-//! Who starts a pool's threads, and what is given to one.
+//! Starts the threads of a pool.
 
 use std::fmt;
 use std::io;
 
 use coreshard_workqueue::{MemberThread, TeamBuilder, TeamError};
 
-use crate::current::{Here, Team};
+use crate::team::{Here, Team};
 
 /// A thread of a pool that is to be started; given to [`spawn_handler`](crate::ThreadPoolBuilder::spawn_handler)'s closure,
 /// which sees to it that [`run`](Self::run) is called on a thread of its own.
@@ -45,7 +45,7 @@ impl fmt::Debug for ThreadBuilder {
     }
 }
 
-/// Starts a team's threads. Public since it bounds public methods; nobody outside can name it.
+/// Starts a team's threads. Public since it bounds public methods; code outside cannot name it.
 pub trait ThreadSpawn {
     #[doc(hidden)]
     fn start(self, builder: TeamBuilder<'_, Here>) -> Result<Team, TeamError>;

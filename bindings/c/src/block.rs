@@ -17,6 +17,7 @@ use coreshard::{NodeId, ProcessGeneration};
 
 use crate::check;
 use crate::error::{Failure, Outcome, guard, guard_pointer};
+use crate::given::{free, given, number, taken};
 
 /// A file, a block device, or memory that is as one. Made by `cs_block_open` or `cs_block_memory`.
 pub struct CsBlockDevice {
@@ -113,9 +114,7 @@ pub(crate) fn device_on(
 
 /// A file as `cs_block_open` is told of it, and the node that it is at.
 pub(crate) fn file(path: *const c_char, flags: c_uint) -> Outcome<(Arc<File>, Option<NodeId>)> {
-    if path.is_null() {
-        return Err(Failure::invalid("the path is a null pointer"));
-    }
+    given(path, "path")?;
     // SAFETY: C says that it is a string.
     let path = Path::new(OsStr::from_bytes(unsafe { CStr::from_ptr(path) }.to_bytes()));
     let options = FileOptions {
@@ -171,9 +170,7 @@ pub unsafe extern "C" fn cs_block_queue(
     thread: c_uint,
 ) -> *mut CsBlockQueue {
     guard_pointer(|| {
-        // SAFETY: C says that it is one, or null.
-        let device = unsafe { device.as_ref() }
-            .ok_or_else(|| Failure::invalid("the device is a null pointer"))?;
+        let device = given(device, "device")?;
         if !device.made_in.is_current() {
             return Err(Failure::new(
                 libc::ECHILD,
@@ -193,8 +190,7 @@ pub unsafe extern "C" fn cs_block_queue_close(queue: *mut CsBlockQueue) {
         return;
     }
     guard(|| {
-        // SAFETY: made by `Box::into_raw`, and C says that it is used no more.
-        let CsBlockQueue { inner } = *unsafe { Box::from_raw(queue) };
+        let CsBlockQueue { inner } = *taken(queue, "block queue")?;
         let ended = inner.queue.borrow_mut().take();
         drop(ended);
         Ok(inner.tell())
@@ -244,16 +240,6 @@ pub unsafe extern "C" fn cs_block_buffer_data(buffer: *mut CsBlockBuffer) -> *mu
 pub unsafe extern "C" fn cs_block_buffer_length(buffer: *const CsBlockBuffer) -> usize {
     // SAFETY: as above.
     unsafe { buffer.as_ref() }.map_or(0, |buffer| buffer.buffer.len())
-}
-
-pub(crate) fn free<T>(given: *mut T) {
-    if !given.is_null() {
-        guard(|| {
-            // SAFETY: made by `Box::into_raw`, and C says that it is used no more.
-            drop(unsafe { Box::from_raw(given) });
-            Ok(0)
-        });
-    }
 }
 
 /// Reads into a whole buffer. Where the request is refused (a negative errno), the buffer stays the caller's, and the
@@ -345,11 +331,7 @@ fn submit(
 }
 
 fn queue_of(queue: *mut CsBlockQueue) -> Outcome<Rc<Inner>> {
-    // SAFETY: C says that it is one, or null, and this thread's.
-    let queue = unsafe { queue.as_ref() };
-    queue
-        .map(|queue| Rc::clone(&queue.inner))
-        .ok_or_else(|| Failure::invalid("the block queue is a null pointer"))
+    Ok(Rc::clone(&given(queue, "block queue")?.inner))
 }
 
 /// Looks what is over, and calls its callbacks: how many there were.
@@ -380,6 +362,6 @@ pub unsafe extern "C" fn cs_block_outstanding(queue: *mut CsBlockQueue) -> c_int
         // Those that are over, and whose callbacks are still to be called, are with them.
         let untold = queue.over.borrow().len();
         let outstanding = queue.queue.borrow().as_ref().map_or(0, Queue::outstanding);
-        Ok(c_int::try_from(outstanding + untold).unwrap_or(c_int::MAX))
+        Ok(number(outstanding + untold))
     })
 }

@@ -1,13 +1,14 @@
 //! Hosts and targets: what several devices share.
 
-use std::ffi::{CStr, c_char, c_int, c_uint};
+use std::ffi::{c_char, c_int, c_uint};
 use std::sync::Arc;
 
 use coreshard::block::{HostAdapter, HostOptions, Target};
 use coreshard::{NodeId, ProcessGeneration};
 
-use crate::block::{CsBlockDevice, device_on, file, free, memory};
-use crate::error::{Failure, Outcome, guard, guard_pointer};
+use crate::block::{CsBlockDevice, device_on, file, memory};
+use crate::error::{Failure, Outcome, guard_done, guard_pointer};
+use crate::given::{free, given, text};
 
 /// An adapter: the tags that the devices of its targets share, and the threads that may have queues to them. Made by
 /// `cs_block_host`.
@@ -32,17 +33,13 @@ fn is_of_this_process(made_in: &ProcessGeneration, what: &str) -> Outcome<()> {
 }
 
 fn host_of<'a>(host: *mut CsBlockHost) -> Outcome<&'a Arc<HostAdapter>> {
-    // SAFETY: C says that it is one, or null.
-    let host = unsafe { host.as_ref() };
-    let host = host.ok_or_else(|| Failure::invalid("the host is a null pointer"))?;
+    let host = given(host, "host")?;
     is_of_this_process(&host.made_in, "host")?;
     Ok(&host.host)
 }
 
 fn target_of<'a>(target: *mut CsBlockTarget) -> Outcome<&'a Arc<Target>> {
-    // SAFETY: as above.
-    let target = unsafe { target.as_ref() };
-    let target = target.ok_or_else(|| Failure::invalid("the target is a null pointer"))?;
+    let target = given(target, "target")?;
     is_of_this_process(&target.made_in, "target")?;
     Ok(&target.target)
 }
@@ -81,11 +78,7 @@ pub unsafe extern "C" fn cs_block_target(
 ) -> *mut CsBlockTarget {
     guard_pointer(|| {
         let host = host_of(host)?;
-        if name.is_null() {
-            return Err(Failure::invalid("the name is a null pointer"));
-        }
-        // SAFETY: C says that it is a string.
-        let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
+        let name = text(given(name, "name")?).unwrap_or_default();
         let target = match max_in_flight {
             0 => host.target(&name),
             limit => host.target_with_limit(&name, limit)?,
@@ -98,9 +91,9 @@ pub unsafe extern "C" fn cs_block_target(
 /// what a device has is finished.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_block_target_set_offline(target: *mut CsBlockTarget) -> c_int {
-    guard(|| {
+    guard_done(|| {
         target_of(target)?.set_offline();
-        Ok(0)
+        Ok(())
     })
 }
 

@@ -1,6 +1,6 @@
 //! Calls: functions that are queued with 16 bytes, and that nobody waits for.
 
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{c_char, c_int, c_void};
 use std::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::AtomicPtr;
@@ -10,6 +10,7 @@ use coreshard::{CpuId, ForeignFunction, Target};
 
 use crate::check;
 use crate::error::{Failure, Outcome, guard, panicked};
+use crate::given::text;
 use crate::queue::CsWorkqueue;
 use crate::work::symbol_of;
 
@@ -73,10 +74,7 @@ unsafe fn know(call: *const CsCall, place: &Known) -> Outcome<&'static ForeignFu
             "the call has no function; begin it with CS_CALL_INITIALIZER",
         ));
     };
-    // SAFETY: C says that the name is a string.
-    let name =
-        (!name.is_null()).then(|| unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned());
-    let name = name.unwrap_or_else(|| symbol_of(function as usize));
+    let name = text(name).unwrap_or_else(|| symbol_of(function as usize).into());
     type Function = unsafe extern "C-unwind" fn(*mut [MaybeUninit<u64>; 2]);
     // SAFETY: one pointer is given, and nothing comes back; the function of C's does not unwind.
     let function =
@@ -102,10 +100,7 @@ unsafe fn queue_to(
     let queue = CsWorkqueue::of(queue)?;
     let words = words.map(MaybeUninit::new);
     // SAFETY: C says that the function may be called with them.
-    match unsafe { queue.queue.queue_foreign(target, function, words) } {
-        Ok(()) => Ok(1),
-        Err(reason) => Err(Failure::from(reason)),
-    }
+    Ok(unsafe { queue.queue.queue_foreign(target, function, words) }.map(|()| 1)?)
 }
 
 /// Queues a call of a function with two words, whatever they hold, at the pool of the CPU that the caller runs on.

@@ -8,17 +8,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::io::Write as _;
 use std::ops::{Deref, DerefMut};
-use std::ptr::NonNull;
-use std::sync::atomic::AtomicPtr;
-use std::sync::atomic::AtomicU8;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use std::sync::atomic::{AtomicPtr, AtomicU8};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use coreshard::ProcessGeneration;
-
-use crate::per_process::PerProcess;
-use crate::queue::CsWorkqueue;
-use crate::work::{CsWork, label_of, works};
+use coreshard::{PerProcess, ProcessGeneration};
 
 const UNKNOWN: u8 = 0;
 const OFF: u8 = 1;
@@ -74,11 +68,19 @@ pub(crate) fn found(sentence: &str) {
 /// What the mode knows; a process that was forked from another one begins anew.
 #[derive(Default)]
 struct Known {
-    /// Works that were queued, by their address, and the queue each was queued on last: its address, and its name.
-    queued: BTreeMap<usize, (usize, CString)>,
+    /// Works that were queued, by their address.
+    queued: BTreeMap<usize, Queued>,
     alive: BTreeSet<usize>,
     /// Queues that were destroyed: they stay, so that nothing else has their address.
     destroyed: BTreeMap<usize, CString>,
+}
+
+/// A work that was queued, and the queue that it was queued on last.
+pub(crate) struct Queued {
+    pub(crate) queue: usize,
+    pub(crate) queue_name: CString,
+    /// Returns the function of the work at an address, if it is pending.
+    pub(crate) pending: fn(usize) -> Option<CString>,
 }
 
 thread_local! {
@@ -108,49 +110,35 @@ impl DerefMut for Guard {
 }
 
 fn known() -> Guard {
-    static KNOWN: PerProcess<Mutex<Known>> = PerProcess::new(Mutex::default);
-    let guard = KNOWN.get().lock().unwrap_or_else(PoisonError::into_inner);
+    static KNOWN: PerProcess<Mutex<Known>> = PerProcess::new();
+    let guard = KNOWN.here().lock().unwrap_or_else(PoisonError::into_inner);
     IS_INSIDE.set(true);
     Guard(guard)
-}
-
-fn name_of(queue: &CsWorkqueue) -> CString {
-    CString::new(queue.queue.name()).unwrap_or_default()
 }
 
 fn text(name: &CStr) -> String {
     format!("{:?}", name.to_string_lossy())
 }
 
-/// A work is about to be queued.
-pub(crate) fn queue(queue: &CsWorkqueue, work: *mut CsWork) {
-    let on = (std::ptr::from_ref(queue).addr(), name_of(queue));
-    known().queued.insert(work.expose_provenance(), on);
+/// The work at an address is about to be queued.
+pub(crate) fn queue(work: usize, on: Queued) {
+    known().queued.insert(work, on);
 }
 
-/// A work is about to be set up.
-pub(crate) fn init(work: *mut CsWork) {
-    look(work.addr(), size_of::<CsWork>(), "set up anew");
-}
-
-/// A stretch of memory is about to be freed.
-fn look(address: usize, bytes: usize, what: &str) {
+/// A stretch of memory is about to be freed, or a work to be set up there anew.
+pub(crate) fn look(address: usize, bytes: usize, what: &str) {
     let mut known = known();
     let inside: Vec<usize> =
         known.queued.range(address..address.saturating_add(bytes)).map(|(&at, _)| at).collect();
     let mut sentences = Vec::new();
     for at in inside {
-        let (_, queue) = known.queued.remove(&at).unwrap_or_default();
-        let work = std::ptr::with_exposed_provenance_mut::<CsWork>(at);
-        let Some(place) = NonNull::new(work.cast()) else { continue };
-        // SAFETY: it was queued, and its memory is not freed yet.
-        let is_pending = unsafe { works().is_pending(place) };
-        if is_pending {
+        let Some(queued) = known.queued.remove(&at) else { continue };
+        if let Some(function) = (queued.pending)(at) {
             sentences.push(format!(
                 "the work at {at:#x} (function {}) is {what} while it is queued on workqueue {}; cancel it \
                  before, with cs_cancel_work_sync",
-                text(&label_of(work)),
-                text(&queue)
+                text(&function),
+                text(&queued.queue_name)
             ));
         }
     }
@@ -167,47 +155,42 @@ pub unsafe extern "C" fn cs_check_free(memory: *const c_void, bytes: usize) {
     }
 }
 
-pub(crate) fn made(queue: &CsWorkqueue) {
-    known().alive.insert(std::ptr::from_ref(queue).addr());
+/// A queue was made at this address.
+pub(crate) fn made(queue: usize) {
+    known().alive.insert(queue);
 }
 
-pub(crate) fn is_alive(queue: *mut CsWorkqueue) {
+pub(crate) fn is_alive(queue: usize) {
     let known = known();
-    if queue.is_null() || known.alive.contains(&queue.addr()) {
+    if queue == 0 || known.alive.contains(&queue) {
         return;
     }
-    let name = known.destroyed.get(&queue.addr()).cloned();
+    let name = known.destroyed.get(&queue).cloned();
     drop(known);
-    if name.is_none() && ProcessGeneration::current().is_forked() {
-        // It may be of the process before.
-        return;
-    }
     match name {
         Some(name) => {
             found(&format!("workqueue {} is used after it was destroyed", text(&name)));
         }
-        None => found(&format!("there is no workqueue at {:#x}", queue.addr())),
+        // It may be of the process before.
+        None if ProcessGeneration::current().is_forked() => {}
+        None => found(&format!("there is no workqueue at {queue:#x}")),
     }
 }
 
-pub(crate) fn destroyed_inside(queue: *mut CsWorkqueue) {
-    // SAFETY: it was found alive.
-    let name = name_of(unsafe { &*queue });
+pub(crate) fn destroyed_inside(name: &CStr) {
     found(&format!(
         "workqueue {} is destroyed inside one of its own works, which it would wait for; destroy it elsewhere",
-        text(&name)
+        text(name)
     ));
 }
 
-/// True if it may be freed: in the checking mode it never is.
-pub(crate) fn destroyed(queue: *mut CsWorkqueue) -> bool {
-    // SAFETY: it was found alive.
-    let name = name_of(unsafe { &*queue });
+/// A queue was destroyed; in this mode it is not freed.
+pub(crate) fn destroyed(queue: usize, name: CString) {
     let mut known = known();
-    let late: Vec<usize> =
-        known.queued.iter().filter(|(_, (on, _))| *on == queue.addr()).map(|(&at, _)| at).collect();
-    let is_first = known.alive.remove(&queue.addr());
-    known.destroyed.insert(queue.addr(), name.clone());
+    let late = known.queued.iter().filter(|(_, queued)| queued.queue == queue);
+    let late: Vec<_> = late.map(|(&at, queued)| (at, queued.pending)).collect();
+    let is_first = known.alive.remove(&queue);
+    known.destroyed.insert(queue, name.clone());
     drop(known);
     if !is_first {
         found(&format!(
@@ -215,18 +198,14 @@ pub(crate) fn destroyed(queue: *mut CsWorkqueue) -> bool {
             text(&name)
         ));
     }
-    for at in late {
-        let work = std::ptr::with_exposed_provenance_mut::<CsWork>(at);
-        let Some(place) = NonNull::new(work.cast()) else { continue };
-        // SAFETY: it was queued; its memory was not freed as far as this mode was told.
-        if unsafe { works().is_pending(place) } {
+    for (at, pending) in late {
+        if let Some(function) = pending(at) {
             found(&format!(
                 "workqueue {} is destroyed while the work at {at:#x} (function {}) waits for its time; cancel it \
                  before, with cs_cancel_work_sync",
                 text(&name),
-                text(&label_of(work))
+                text(&function)
             ));
         }
     }
-    false
 }

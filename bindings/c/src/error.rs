@@ -63,19 +63,19 @@ pub(crate) fn guard(code: impl FnOnce() -> Outcome) -> c_int {
     }
 }
 
+/// As [`guard`], for a call that returns 0 where it succeeds.
+pub(crate) fn guard_done(code: impl FnOnce() -> Outcome<()>) -> c_int {
+    guard(|| code().map(|()| 0))
+}
+
 /// As [`guard`], for a call that returns a pointer: null, and errno, where it fails.
 pub(crate) fn guard_pointer<T>(code: impl FnOnce() -> Outcome<Box<T>>) -> *mut T {
     match catch_unwind(AssertUnwindSafe(code)) {
-        Ok(Ok(made)) => Box::into_raw(made),
-        Ok(Err(failure)) => {
-            failure.tell();
-            ptr::null_mut()
-        }
-        Err(payload) => {
-            panicked(payload).tell();
-            ptr::null_mut()
-        }
-    }
+        Ok(Ok(made)) => return Box::into_raw(made),
+        Ok(Err(failure)) => failure.tell(),
+        Err(payload) => panicked(payload).tell(),
+    };
+    ptr::null_mut()
 }
 
 #[cold]

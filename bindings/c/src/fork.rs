@@ -5,7 +5,8 @@ use std::ffi::{c_int, c_void};
 
 use coreshard::Blocking;
 
-use crate::error::{Failure, guard};
+use crate::error::{Failure, guard, guard_done};
+use crate::given::{Argument, function as given_function};
 use crate::queue::CsWorkqueue;
 
 /// Called with what was given beside it.
@@ -13,24 +14,6 @@ pub type CsFunction = Option<unsafe extern "C" fn(argument: *mut c_void)>;
 /// Called with a part of a range, and with what was given beside it.
 pub type CsRangeFunction =
     Option<unsafe extern "C" fn(begin: usize, end: usize, argument: *mut c_void)>;
-
-/// An argument that goes with its function to whatever thread.
-#[derive(Clone, Copy)]
-struct Argument(*mut c_void);
-// SAFETY: C says that its function may be called with it on any thread.
-unsafe impl Send for Argument {}
-// SAFETY: as above, on several.
-unsafe impl Sync for Argument {}
-
-impl Argument {
-    fn get(&self) -> *mut c_void {
-        self.0
-    }
-}
-
-fn no_function() -> Failure {
-    Failure::invalid("the function is a null pointer")
-}
 
 /// Calls both functions, at once where another worker has time for the second one, and comes back when both are over.
 /// On a thread that is no worker, both go to a queue of the process's own.
@@ -41,12 +24,12 @@ pub unsafe extern "C" fn cs_join(
     second: CsFunction,
     second_argument: *mut c_void,
 ) -> c_int {
-    guard(|| {
-        let (first, second) = first.zip(second).ok_or_else(no_function)?;
+    guard_done(|| {
+        let (first, second) = given_function(first.zip(second))?;
         let (one, other) = (Argument(first_argument), Argument(second_argument));
         // SAFETY: by the header's contract.
         coreshard::join(|| unsafe { first(one.get()) }, || unsafe { second(other.get()) });
-        Ok(0)
+        Ok(())
     })
 }
 
@@ -58,12 +41,11 @@ pub unsafe extern "C" fn cs_call_on(
     function: CsFunction,
     argument: *mut c_void,
 ) -> c_int {
-    guard(|| {
-        let function = function.ok_or_else(no_function)?;
+    guard_done(|| {
+        let function = given_function(function)?;
         let argument = Argument(argument);
         // SAFETY: by the header's contract.
-        CsWorkqueue::of(queue)?.queue.install(|| unsafe { function(argument.get()) })?;
-        Ok(0)
+        Ok(CsWorkqueue::of(queue)?.queue.install(|| unsafe { function(argument.get()) })?)
     })
 }
 
@@ -77,17 +59,16 @@ pub unsafe extern "C" fn cs_for_range(
     function: CsRangeFunction,
     argument: *mut c_void,
 ) -> c_int {
-    guard(|| {
-        let function = function.ok_or_else(no_function)?;
+    guard_done(|| {
+        let function = given_function(function)?;
         let argument = Argument(argument);
         if begin >= end {
-            return Ok(0);
+            return Ok(());
         }
-        CsWorkqueue::of(queue)?.queue.for_each_range(begin..end, |part| {
+        Ok(CsWorkqueue::of(queue)?.queue.for_each_range(begin..end, |part| {
             // SAFETY: by the header's contract.
             unsafe { function(part.start, part.end, argument.get()) };
-        })?;
-        Ok(0)
+        })?)
     })
 }
 
@@ -99,22 +80,21 @@ thread_local! {
 /// `cs_blocking_end`. The two are called in pairs, on one thread; on a thread that is no worker they do nothing.
 #[unsafe(no_mangle)]
 pub extern "C" fn cs_blocking_begin() -> c_int {
-    guard(|| {
+    guard_done(|| {
         let blocking = Blocking::begin();
         BLOCKING.with_borrow_mut(|begun| begun.push(blocking));
-        Ok(0)
+        Ok(())
     })
 }
 
 /// The wait is over. -EINVAL without a `cs_blocking_begin` on this thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn cs_blocking_end() -> c_int {
-    guard(|| match BLOCKING.with_borrow_mut(Vec::pop) {
-        Some(blocking) => {
-            drop(blocking);
-            Ok(0)
-        }
-        None => Err(Failure::invalid("cs_blocking_end without cs_blocking_begin on this thread")),
+    guard_done(|| {
+        let blocking = BLOCKING.with_borrow_mut(Vec::pop).map(drop);
+        blocking.ok_or_else(|| {
+            Failure::invalid("cs_blocking_end without cs_blocking_begin on this thread")
+        })
     })
 }
 

@@ -17,7 +17,7 @@ mod call;
 mod check;
 mod error;
 mod fork;
-mod per_process;
+mod given;
 mod process;
 mod queue;
 mod rt;

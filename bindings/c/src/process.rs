@@ -5,10 +5,10 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use coreshard::insight::InsightServer;
-use coreshard::{RuntimeBuilder, Trouble};
+use coreshard::{PerProcess, RuntimeBuilder, Trouble};
 
 use crate::error::{Failure, guard};
-use crate::per_process::PerProcess;
+use crate::given::sized;
 
 /// What kind of trouble.
 #[repr(C)]
@@ -101,32 +101,21 @@ impl CsConfig {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_configure(config: *const CsConfig) -> c_int {
     guard(|| {
-        let known = size_of::<CsConfig>();
-        // SAFETY: C says that it is there; the first member is the size.
-        let size = if config.is_null() { 0 } else { unsafe { (*config).size } };
-        if size < size_of::<usize>() || size > known {
-            return Err(Failure::invalid(format!(
-                "the configuration has a size of {size} bytes; begin it with CS_CONFIG_INIT (this library knows up \
-                 to {known})"
-            )));
-        }
-        // SAFETY: all zeros are the defaults.
-        let mut given: CsConfig = unsafe { std::mem::zeroed() };
-        // SAFETY: so many bytes are there.
-        unsafe { (&raw mut given).cast::<u8>().copy_from(config.cast(), size) };
-        coreshard::configure(move |builder| given.apply(builder))
+        // SAFETY: all zeros are the defaults, and numbers and addresses may be any.
+        let given = unsafe { sized(config, "the configuration has", "it with CS_CONFIG_INIT") }?;
+        coreshard::configure(move |builder| CsConfig::apply(&given, builder))
             .map_err(|error| Failure::new(libc::EEXIST, error.to_string()))?;
         Ok(0)
     })
 }
 
-static INSIGHT: PerProcess<Mutex<Option<InsightServer>>> = PerProcess::new(|| Mutex::new(None));
+static INSIGHT: PerProcess<Mutex<Option<InsightServer>>> = PerProcess::new();
 
 /// Serves the socket at which `coreshard top` sees this process's queues and pools; 1 if it is served already.
 #[unsafe(no_mangle)]
 pub extern "C" fn cs_serve_insight() -> c_int {
     guard(|| {
-        let mut server = INSIGHT.get().lock().unwrap_or_else(PoisonError::into_inner);
+        let mut server = INSIGHT.here().lock().unwrap_or_else(PoisonError::into_inner);
         if server.is_some() {
             return Ok(1);
         }
@@ -140,7 +129,7 @@ pub extern "C" fn cs_serve_insight() -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn cs_stop_insight() -> c_int {
     guard(|| {
-        let server = INSIGHT.get().lock().unwrap_or_else(PoisonError::into_inner).take();
+        let server = INSIGHT.here().lock().unwrap_or_else(PoisonError::into_inner).take();
         Ok(server.is_none().into())
     })
 }

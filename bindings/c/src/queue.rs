@@ -1,6 +1,6 @@
 //! Queues: made, changed, waited for, ended.
 
-use std::ffi::{CStr, c_char, c_int, c_uint};
+use std::ffi::{CStr, CString, c_char, c_int, c_uint};
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
@@ -10,13 +10,14 @@ use std::time::Duration;
 use coreshard::{Builder, Change, CpuSet, Priority, ProcessGeneration, Scope, Workqueue};
 
 use crate::check;
-use crate::error::{Failure, Outcome, guard, guard_pointer};
+use crate::error::{Failure, Outcome, guard, guard_done, guard_pointer};
+use crate::given::{sized, text};
 
 /// A queue of works. Made by `cs_alloc_workqueue`, ended by `cs_destroy_workqueue`.
 pub struct CsWorkqueue {
     pub(crate) queue: Workqueue,
     /// For `cs_workqueue_name`.
-    name: std::ffi::CString,
+    name: CString,
     made_in: ProcessGeneration,
     /// Made, or changed last, with `CS_WQ_PERCPU`: its limit is of each CPU.
     is_per_cpu: AtomicBool,
@@ -27,13 +28,18 @@ impl CsWorkqueue {
     #[inline(always)]
     pub(crate) fn of<'call>(queue: *mut Self) -> Outcome<&'call Self> {
         if check::is_on() {
-            check::is_alive(queue);
+            check::is_alive(queue.addr());
         }
         match NonNull::new(queue) {
             // SAFETY: C says that it is one, and not destroyed.
             Some(queue) => Ok(unsafe { queue.as_ref() }),
             None => Err(no_queue()),
         }
+    }
+
+    /// The name that the checking mode tells.
+    pub(crate) fn checked_name(&self) -> CString {
+        CString::new(self.queue.name()).unwrap_or_default()
     }
 }
 
@@ -120,30 +126,25 @@ pub struct CsWorkqueueAttrs {
 }
 
 /// The attributes, with what an older program does not know of.
-unsafe fn attributes(given: *const CsWorkqueueAttrs) -> Outcome<CsWorkqueueAttrs> {
-    // SAFETY: all zeros are the defaults.
-    let mut read: CsWorkqueueAttrs = unsafe { std::mem::zeroed() };
+fn attributes(given: *const CsWorkqueueAttrs) -> Outcome<CsWorkqueueAttrs> {
     if given.is_null() {
-        return Ok(read);
+        return Ok(CsWorkqueueAttrs::zeroed());
     }
-    // SAFETY: C says that they are there; the first member is the size.
-    let size = unsafe { (*given).size };
-    let known = size_of::<CsWorkqueueAttrs>();
-    if size < size_of::<usize>() || size > known {
-        return Err(Failure::invalid(format!(
-            "the attributes have a size of {size} bytes; begin them with CS_WORKQUEUE_ATTRS_INIT (this library \
-             knows up to {known})"
-        )));
-    }
-    // SAFETY: so many bytes are there.
-    unsafe { (&raw mut read).cast::<u8>().copy_from(given.cast(), size) };
-    if read.flags & !ALL_FLAGS != 0 {
-        let unknown = read.flags & !ALL_FLAGS;
-        return Err(Failure::invalid(format!(
-            "{unknown:#x} are no flags of a workqueue; see CS_WQ_"
-        )));
+    // SAFETY: all zeros are the defaults, and numbers and addresses may be any.
+    let read = unsafe { sized(given, "the attributes have", "them with CS_WORKQUEUE_ATTRS_INIT") }?;
+    let unknown = read.flags & !ALL_FLAGS;
+    if unknown != 0 {
+        let message = format!("{unknown:#x} are no flags of a workqueue; see CS_WQ_");
+        return Err(Failure::invalid(message));
     }
     Ok(read)
+}
+
+impl CsWorkqueueAttrs {
+    fn zeroed() -> Self {
+        // SAFETY: all zeros are the defaults.
+        unsafe { std::mem::zeroed() }
+    }
 }
 
 /// A count that C gives as an int: 0 for none.
@@ -167,14 +168,9 @@ fn nice(attributes: &CsWorkqueueAttrs) -> Outcome<Option<i8>> {
         .ok_or_else(|| Failure::invalid(format!("nice is {given}; it goes from -20 to 19")))
 }
 
-pub(crate) unsafe fn cpus(given: *const c_char) -> Outcome<Option<CpuSet>> {
-    if given.is_null() {
-        return Ok(None);
-    }
-    // SAFETY: C says that it is a string.
-    let text = unsafe { CStr::from_ptr(given) }.to_string_lossy();
-    let cpus = text.parse::<CpuSet>();
-    cpus.map(Some).map_err(|error| Failure::invalid(error.to_string()))
+pub(crate) fn cpus(given: *const c_char) -> Outcome<Option<CpuSet>> {
+    let cpus = text(given).map(|text| text.parse::<CpuSet>()).transpose();
+    cpus.map_err(|error| Failure::invalid(error.to_string()))
 }
 
 /// What the C library gives to a thread (by `ulimit -s`, mostly): code that comes here from threads of its own may need it.
@@ -191,7 +187,7 @@ fn stack_of_threads() -> usize {
     bytes.max(LEAST)
 }
 
-unsafe fn build(
+fn build(
     name: *const c_char,
     attributes: &CsWorkqueueAttrs,
     is_high: bool,
@@ -219,8 +215,7 @@ unsafe fn build(
     if is_high {
         builder = builder.priority(Priority::High);
     }
-    // SAFETY: by the caller's contract.
-    if let Some(cpus) = unsafe { cpus(attributes.cpus) }? {
+    if let Some(cpus) = cpus(attributes.cpus)? {
         builder = builder.cpu_mask(cpus);
     }
     if let Some(most) = count(attributes.max_active, "max_active")? {
@@ -243,18 +238,16 @@ unsafe fn build(
     }))
 }
 
-unsafe fn alloc(name: *const c_char, attributes: &CsWorkqueueAttrs) -> Outcome<Box<CsWorkqueue>> {
+fn alloc(name: *const c_char, attributes: &CsWorkqueueAttrs) -> Outcome<Box<CsWorkqueue>> {
     let is_high = attributes.flags & CS_WQ_HIGHPRI != 0;
-    // SAFETY: by the caller's contract.
-    let made = match unsafe { build(name, attributes, is_high) } {
+    let made = match build(name, attributes, is_high) {
         Err(_) if is_high && attributes.flags & CS_WQ_HIGHPRI_IF_ALLOWED != 0 => {
-            // SAFETY: as above.
-            unsafe { build(name, attributes, false) }
+            build(name, attributes, false)
         }
         made => made,
     }?;
     if check::is_on() {
-        check::made(&made);
+        check::made(std::ptr::from_ref(&*made).addr());
     }
     Ok(made)
 }
@@ -268,15 +261,9 @@ pub unsafe extern "C" fn cs_alloc_workqueue(
     max_active: c_int,
 ) -> *mut CsWorkqueue {
     guard_pointer(|| {
-        // SAFETY: all zeros are the defaults.
-        let mut given: CsWorkqueueAttrs = unsafe { std::mem::zeroed() };
-        given.size = size_of::<CsWorkqueueAttrs>();
-        given.flags = flags;
-        given.max_active = max_active;
-        // SAFETY: it is there.
-        let attributes = unsafe { attributes(&raw const given) }?;
-        // SAFETY: by the header's contract.
-        unsafe { alloc(name, &attributes) }
+        let size = size_of::<CsWorkqueueAttrs>();
+        let given = CsWorkqueueAttrs { size, flags, max_active, ..CsWorkqueueAttrs::zeroed() };
+        alloc(name, &attributes(&raw const given)?)
     })
 }
 
@@ -286,8 +273,7 @@ pub unsafe extern "C" fn cs_alloc_workqueue_attrs(
     name: *const c_char,
     attrs: *const CsWorkqueueAttrs,
 ) -> *mut CsWorkqueue {
-    // SAFETY: by the header's contract.
-    guard_pointer(|| unsafe { alloc(name, &attributes(attrs)?) })
+    guard_pointer(|| alloc(name, &attributes(attrs)?))
 }
 
 /// With this limit, of the queue or of each CPU.
@@ -317,8 +303,7 @@ pub unsafe extern "C" fn cs_change_workqueue(
 ) -> c_int {
     guard(|| {
         let queue = CsWorkqueue::of(queue)?;
-        // SAFETY: by the header's contract.
-        let given = unsafe { attributes(attrs) }?;
+        let given = attributes(attrs)?;
         let is_per_cpu = given.flags & CS_WQ_PERCPU != 0;
         let mut change = queue.queue.change();
         if let Some(scope) = scope(given.scope)?.or(is_per_cpu.then_some(Scope::Cpu)) {
@@ -328,9 +313,7 @@ pub unsafe extern "C" fn cs_change_workqueue(
             change = change.shard_size(given.shard_size as usize);
         }
         change = change.strict(given.strict != 0 || is_per_cpu);
-        // SAFETY: as above.
-        let mask = unsafe { cpus(given.cpus) }?;
-        change = change.cpu_mask(mask).nice(nice(&given)?);
+        change = change.cpu_mask(cpus(given.cpus)?).nice(nice(&given)?);
         if given.flags & CS_WQ_HIGHPRI != 0 {
             change = change.priority(Priority::High);
         }
@@ -360,11 +343,10 @@ pub unsafe extern "C" fn cs_workqueue_set_max_active(
     queue: *mut CsWorkqueue,
     max_active: c_int,
 ) -> c_int {
-    guard(|| {
+    guard_done(|| {
         let most = count(max_active, "max_active")?;
         let queue = CsWorkqueue::of(queue)?;
-        limited(queue.queue.change(), queue.is_per_cpu.load(Relaxed), most).apply()?;
-        Ok(0)
+        Ok(limited(queue.queue.change(), queue.is_per_cpu.load(Relaxed), most).apply()?)
     })
 }
 
@@ -384,38 +366,26 @@ pub unsafe extern "C" fn cs_workqueue_name(queue: *mut CsWorkqueue) -> *const c_
 /// -EDEADLK inside one of the queue's own works.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_flush_workqueue(queue: *mut CsWorkqueue) -> c_int {
-    guard(|| {
-        CsWorkqueue::of(queue)?.queue.flush()?;
-        Ok(0)
-    })
+    guard_done(|| Ok(CsWorkqueue::of(queue)?.queue.flush()?))
 }
 
 /// Waits until nothing is left, while the queue's own works alone may queue more; others get -EBUSY. -EDEADLK inside one of
 /// them.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_drain_workqueue(queue: *mut CsWorkqueue) -> c_int {
-    guard(|| {
-        CsWorkqueue::of(queue)?.queue.drain()?;
-        Ok(0)
-    })
+    guard_done(|| Ok(CsWorkqueue::of(queue)?.queue.drain()?))
 }
 
 /// Lets no further work begin, until `cs_thaw_workqueue`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_freeze_workqueue(queue: *mut CsWorkqueue) -> c_int {
-    guard(|| {
-        CsWorkqueue::of(queue)?.queue.freeze()?;
-        Ok(0)
-    })
+    guard_done(|| Ok(CsWorkqueue::of(queue)?.queue.freeze()?))
 }
 
 /// Lets the works go that waited since `cs_freeze_workqueue`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_thaw_workqueue(queue: *mut CsWorkqueue) -> c_int {
-    guard(|| {
-        CsWorkqueue::of(queue)?.queue.thaw()?;
-        Ok(0)
-    })
+    guard_done(|| Ok(CsWorkqueue::of(queue)?.queue.thaw()?))
 }
 
 /// Runs all that was queued to its end, and frees the queue. A delayed work whose time has not come stays pending until then, and
@@ -424,7 +394,8 @@ pub unsafe extern "C" fn cs_thaw_workqueue(queue: *mut CsWorkqueue) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_destroy_workqueue(queue: *mut CsWorkqueue) -> c_int {
     guard(|| {
-        let inner = &CsWorkqueue::of(queue)?.queue;
+        let its = CsWorkqueue::of(queue)?;
+        let inner = &its.queue;
         if SYSTEM.iter().any(|place| place.load(Acquire) == queue) {
             return Err(Failure::invalid(format!(
                 "workqueue {:?} is the whole process's, so it cannot be destroyed; drain it, or make one by cs_alloc_workqueue",
@@ -438,7 +409,7 @@ pub unsafe extern "C" fn cs_destroy_workqueue(queue: *mut CsWorkqueue) -> c_int 
                     return Ok(0);
                 }
                 if check::is_on() {
-                    check::destroyed_inside(queue);
+                    check::destroyed_inside(&its.checked_name());
                 }
                 return Err(error.into());
             }
@@ -448,7 +419,8 @@ pub unsafe extern "C" fn cs_destroy_workqueue(queue: *mut CsWorkqueue) -> c_int 
         inner.drain()?;
         // What is delayed has the queue, too: it is to find it shut.
         while inner.shutdown(Duration::from_secs(3600)).is_err() {}
-        if check::is_on() && !check::destroyed(queue) {
+        if check::is_on() {
+            check::destroyed(queue.addr(), its.checked_name());
             return Ok(0);
         }
         // SAFETY: made by `Box::into_raw`, and C says that it is used no more.
@@ -501,12 +473,7 @@ pub extern "C" fn cs_system_workqueue(which: c_int) -> *mut CsWorkqueue {
         return known;
     }
     let made = guard_pointer(|| {
-        // SAFETY: all zeros are the defaults.
-        let mut attributes: CsWorkqueueAttrs = unsafe { std::mem::zeroed() };
-        attributes.flags = flags;
-        attributes.scope = scope;
-        // SAFETY: there is a name.
-        unsafe { alloc(name.as_ptr(), &attributes) }
+        alloc(name.as_ptr(), &CsWorkqueueAttrs { flags, scope, ..CsWorkqueueAttrs::zeroed() })
     });
     if made.is_null() {
         return made;

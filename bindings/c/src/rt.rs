@@ -11,8 +11,9 @@ use coreshard::rt::{
 };
 use coreshard::{ProcessGeneration, Topology};
 
-use crate::error::{Failure, Outcome, guard, guard_pointer};
+use crate::error::{Failure, Outcome, guard, guard_done, guard_pointer};
 use crate::fork::CsFunction;
+use crate::given::{Argument, free, function as given_function, given, number, taken};
 use crate::queue::cpus;
 
 /// Runs tasks of fixed priorities. Made by `cs_rt_executor`, ended by `cs_rt_executor_free`.
@@ -64,17 +65,6 @@ impl From<RtError> for Failure {
     }
 }
 
-#[derive(Clone, Copy)]
-struct Argument(*mut c_void);
-// SAFETY: C says that its function may be called with it on any thread.
-unsafe impl Send for Argument {}
-
-impl Argument {
-    fn get(&self) -> *mut c_void {
-        self.0
-    }
-}
-
 fn priority(given: c_int) -> Outcome<Priority> {
     let number = u8::try_from(given).unwrap_or(0);
     Priority::new(number).map_err(|error| {
@@ -94,16 +84,14 @@ pub unsafe extern "C" fn cs_rt_executor(mask: *const c_char, degraded: c_int) ->
         let machine = Topology::host();
         let machine = machine.map_err(|error| Failure::new(libc::ENODEV, error.to_string()))?;
         let mut builder = Executor::builder(&machine);
-        // SAFETY: by the header's contract.
-        if let Some(mask) = unsafe { cpus(mask) }? {
+        if let Some(mask) = cpus(mask)? {
             builder = builder.cpus(mask);
         }
         if degraded == 0 {
             return Ok(Box::new(CsRtExecutor { executor: builder.build()?, lacking: 0 }));
         }
         let (executor, lacking) = builder.build_degraded()?;
-        let lacking = c_int::try_from(lacking.len()).unwrap_or(c_int::MAX);
-        Ok(Box::new(CsRtExecutor { executor, lacking }))
+        Ok(Box::new(CsRtExecutor { executor, lacking: number(lacking.len()) }))
     })
 }
 
@@ -116,18 +104,11 @@ pub unsafe extern "C" fn cs_rt_lacking(executor: *const CsRtExecutor) -> c_int {
 /// Runs what was accepted, ends the threads. Null is fine.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_rt_executor_free(executor: *mut CsRtExecutor) {
-    if !executor.is_null() {
-        guard(|| {
-            // SAFETY: made by `Box::into_raw`, and C says that it is used no more.
-            drop(unsafe { Box::from_raw(executor) });
-            Ok(0)
-        });
-    }
+    free(executor);
 }
 
 fn executor_of<'call>(executor: *const CsRtExecutor) -> Outcome<&'call CsRtExecutor> {
-    // SAFETY: C says that it is one, or null.
-    unsafe { executor.as_ref() }.ok_or_else(|| Failure::invalid("the executor is a null pointer"))
+    given(executor, "executor")
 }
 
 /// Has a function called at a priority (1 to 99), on the CPU that runs the least important work. Null, and errno, where it
@@ -140,8 +121,7 @@ pub unsafe extern "C" fn cs_rt_spawn(
     argument: *mut c_void,
 ) -> *mut CsRtTask {
     guard_pointer(|| {
-        let function =
-            function.ok_or_else(|| Failure::invalid("the function is a null pointer"))?;
+        let function = given_function(function)?;
         let argument = Argument(argument);
         static TASKS: AtomicU64 = AtomicU64::new(1);
         let number = TASKS.fetch_add(1, Relaxed);
@@ -161,23 +141,17 @@ pub unsafe extern "C" fn cs_rt_spawn(
 /// itself, where nothing is done.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_rt_join(task: *mut CsRtTask) -> c_int {
-    guard(|| {
-        if task.is_null() {
-            return Err(Failure::invalid("the task is a null pointer"));
-        }
-        // SAFETY: C says that it is one, or null.
-        if unsafe { (*task).number } == INSIDE.get() {
+    guard_done(|| {
+        if given(task, "task")?.number == INSIDE.get() {
             let message =
                 "a task waits for its own end, which would never come; let another thread join it";
             return Err(Failure::new(libc::EDEADLK, message));
         }
-        // SAFETY: made by `Box::into_raw`, and C says that it is used no more.
-        let CsRtTask { handle, made_in, .. } = *unsafe { Box::from_raw(task) };
-        handle.join().map_err(|thrown| {
+        let CsRtTask { handle, made_in, .. } = *taken(task, "task")?;
+        handle.join().map_err(|panic| {
             let errno = if made_in.is_current() { libc::ENOTRECOVERABLE } else { libc::ECHILD };
-            Failure::new(errno, thrown.to_string())
-        })?;
-        Ok(0)
+            Failure::new(errno, panic.to_string())
+        })
     })
 }
 
@@ -192,8 +166,7 @@ pub unsafe extern "C" fn cs_rt_periodic(
     argument: *mut c_void,
 ) -> *mut CsRtPeriodic {
     guard_pointer(|| {
-        let function =
-            function.ok_or_else(|| Failure::invalid("the function is a null pointer"))?;
+        let function = given_function(function)?;
         let argument = Argument(argument);
         let every = Periodic::every(Duration::from_nanos(period_ns), priority(priority_of)?);
         // SAFETY: by the header's contract.
@@ -209,12 +182,8 @@ pub unsafe extern "C" fn cs_rt_stop(
     periodic: *mut CsRtPeriodic,
     stats: *mut CsRtPeriodicStats,
 ) -> c_int {
-    guard(|| {
-        if periodic.is_null() {
-            return Err(Failure::invalid("the periodic task is a null pointer"));
-        }
-        // SAFETY: made by `Box::into_raw`, and C says that it is used no more.
-        let done = unsafe { Box::from_raw(periodic) }.handle.stop();
+    guard_done(|| {
+        let done = taken(periodic, "periodic task")?.handle.stop();
         // SAFETY: C says that there is room, or it is null.
         if let Some(stats) = unsafe { stats.as_mut() } {
             *stats = CsRtPeriodicStats {
@@ -223,7 +192,7 @@ pub unsafe extern "C" fn cs_rt_stop(
                 skipped: done.skipped,
             };
         }
-        Ok(0)
+        Ok(())
     })
 }
 
@@ -238,33 +207,29 @@ pub extern "C" fn cs_rt_mutex() -> *mut CsRtMutex {
 /// Frees a mutex that nobody holds. Null is fine.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_rt_mutex_free(mutex: *mut CsRtMutex) {
-    if !mutex.is_null() {
-        // SAFETY: made by `Box::into_raw`, and C says that it is used no more.
-        drop(unsafe { Box::from_raw(mutex) });
-    }
+    free(mutex);
 }
 
 /// Takes a mutex; its holder has the priority of the most important thread that waits. -EDEADLK where the caller holds it,
 /// or would wait for itself; -EOWNERDEAD where its holder has ended with it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_rt_mutex_lock(mutex: *mut CsRtMutex) -> c_int {
-    take(mutex, |mutex| mutex.lock())
+    acquire(mutex, |mutex| mutex.lock())
 }
 
 /// Takes a mutex if it is free; -EBUSY otherwise.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_rt_mutex_trylock(mutex: *mut CsRtMutex) -> c_int {
-    take(mutex, |mutex| mutex.try_lock())
+    acquire(mutex, |mutex| mutex.try_lock())
 }
 
-fn take(
+fn acquire(
     mutex: *mut CsRtMutex,
     lock: impl FnOnce(&'static InheritMutex<()>) -> Result<Guard, LockError<Guard>>,
 ) -> c_int {
-    guard(|| {
-        // SAFETY: C says that it is one, or null, and there while it is held.
-        let mutex: &'static CsRtMutex = unsafe { mutex.as_ref() }
-            .ok_or_else(|| Failure::invalid("the mutex is a null pointer"))?;
+    guard_done(|| {
+        // It is there while it is held.
+        let mutex: &'static CsRtMutex = given(mutex, "mutex")?;
         let taken = match lock(&mutex.mutex) {
             Ok(taken) | Err(LockError::Poisoned(taken)) => taken,
             Err(error) => {
@@ -279,24 +244,17 @@ fn take(
         };
         // SAFETY: this thread holds the mutex, so nobody else is here.
         unsafe { *mutex.guard.get() = Some(ManuallyDrop::new(taken)) };
-        Ok(0)
+        Ok(())
     })
 }
 
 /// Lets go of a mutex that the calling thread holds; it goes to the most important thread that waits.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_rt_mutex_unlock(mutex: *mut CsRtMutex) -> c_int {
-    guard(|| {
-        // SAFETY: C says that it is one, or null, and that the caller holds it.
-        let mutex = unsafe { mutex.as_ref() }
-            .ok_or_else(|| Failure::invalid("the mutex is a null pointer"))?;
-        // SAFETY: as above, so nobody else is here.
-        match unsafe { (*mutex.guard.get()).take() } {
-            Some(taken) => {
-                drop(ManuallyDrop::into_inner(taken));
-                Ok(0)
-            }
-            None => Err(Failure::new(libc::EPERM, "the mutex is not held")),
-        }
+    guard_done(|| {
+        let mutex = given(mutex, "mutex")?;
+        // SAFETY: C says that the caller holds it, so nobody else is here.
+        let taken = unsafe { (*mutex.guard.get()).take() }.map(ManuallyDrop::into_inner);
+        taken.map(drop).ok_or_else(|| Failure::new(libc::EPERM, "the mutex is not held"))
     })
 }

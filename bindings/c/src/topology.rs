@@ -1,11 +1,12 @@
 //! This machine, or one that a string tells: its pods.
 
-use std::ffi::{CStr, CString, c_char, c_int, c_uint};
+use std::ffi::{CString, c_char, c_int, c_uint};
 
 use coreshard::topology::{Pods, ShardSize};
-use coreshard::{CpuId, CpuSet, Scope, Topology};
+use coreshard::{CpuId, Scope, Topology};
 
 use crate::error::{Failure, Outcome, guard, guard_pointer};
+use crate::given::{free, given, number, text};
 use crate::queue::{cpus, scope};
 
 /// A machine's CPUs, caches and nodes. Made by `cs_topology_host` or `cs_topology_parse`, freed by `cs_topology_free`.
@@ -34,11 +35,7 @@ pub extern "C" fn cs_topology_host() -> *mut CsTopology {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_topology_parse(machine: *const c_char) -> *mut CsTopology {
     guard_pointer(|| {
-        if machine.is_null() {
-            return Err(Failure::invalid("the machine is a null pointer"));
-        }
-        // SAFETY: C says that it is a string.
-        let text = unsafe { CStr::from_ptr(machine) }.to_string_lossy();
+        let text = text(given(machine, "machine")?).unwrap_or_default();
         let topology = Topology::parse_machine(&text);
         let topology = topology.map_err(|error| Failure::invalid(error.to_string()))?;
         Ok(Box::new(CsTopology { topology }))
@@ -48,22 +45,11 @@ pub unsafe extern "C" fn cs_topology_parse(machine: *const c_char) -> *mut CsTop
 /// Frees a machine's description; null is fine.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_topology_free(topology: *mut CsTopology) {
-    if !topology.is_null() {
-        // SAFETY: made by `Box::into_raw`, and C says that it is used no more.
-        drop(unsafe { Box::from_raw(topology) });
-    }
+    free(topology);
 }
 
 fn topology<'call>(topology: *const CsTopology) -> Outcome<&'call Topology> {
-    // SAFETY: C says that it is one, or null.
-    let topology = unsafe { topology.as_ref() };
-    topology
-        .map(|topology| &topology.topology)
-        .ok_or_else(|| Failure::invalid("the topology is a null pointer"))
-}
-
-fn number(count: usize) -> c_int {
-    c_int::try_from(count).unwrap_or(c_int::MAX)
+    Ok(&given(topology, "topology")?.topology)
 }
 
 /// How many CPUs are online.
@@ -96,8 +82,7 @@ pub unsafe extern "C" fn cs_pods(
     guard_pointer(|| {
         let topology = topology(machine)?;
         let scope = scope(scope_of)?.unwrap_or(Scope::CacheShard);
-        // SAFETY: by the header's contract.
-        let mask: CpuSet = unsafe { cpus(mask) }?.unwrap_or_else(|| topology.online().clone());
+        let mask = cpus(mask)?.unwrap_or_else(|| topology.online().clone());
         let size = match shard_size {
             0 => ShardSize::default(),
             cores => ShardSize::new(cores as usize),
@@ -114,10 +99,7 @@ pub unsafe extern "C" fn cs_pods(
 /// Frees pods; null is fine.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_pods_free(pods: *mut CsPods) {
-    if !pods.is_null() {
-        // SAFETY: made by `Box::into_raw`, and C says that it is used no more.
-        drop(unsafe { Box::from_raw(pods) });
-    }
+    free(pods);
 }
 
 /// How many pods there are.

@@ -4,15 +4,16 @@ use std::ffi::{CStr, CString, c_char, c_int};
 use std::mem::offset_of;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::{self, NonNull};
+use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::atomic::{AtomicBool, AtomicPtr};
 use std::time::Duration;
 
-use coreshard::{CpuId, EmbeddedFunction, EmbeddedWork, EmbeddedWorks, NodeId, Target};
+use coreshard::{CpuId, EmbeddedFunction, EmbeddedWork, EmbeddedWorks, NodeId, PerProcess, Target};
 
 use crate::check;
 use crate::error::{Failure, Outcome, guard, panicked};
-use crate::per_process::PerProcess;
+use crate::given::text;
 use crate::queue::CsWorkqueue;
 
 /// A work: a member of a structure of the program's, set up by `cs_work_init` or `CS_WORK_INITIALIZER`, and queued any
@@ -37,14 +38,14 @@ const _: () = assert!(
 /// How many locks the works of a process are spread over, for each CPU.
 const STRIPES_PER_CPU: usize = 64;
 
-static WORKS: PerProcess<&EmbeddedWorks> = PerProcess::new(make_works);
+static WORKS: PerProcess<OnceLock<&EmbeddedWorks>> = PerProcess::new();
 /// [`WORKS`], where the checking mode is off; null before that is known, and in a process that was forked since.
 static UNCHECKED: AtomicPtr<EmbeddedWorks> = AtomicPtr::new(ptr::null_mut());
 
 /// Those of this process: in one that was forked, locks of the other's may be held by nobody.
 #[inline(always)]
 pub(crate) fn works() -> &'static EmbeddedWorks {
-    let works = *WORKS.get();
+    let works = *WORKS.here().get_or_init(make_works);
     if UNCHECKED.load(Acquire).is_null() && !check::is_on() && forget_when_forked() {
         UNCHECKED.store(ptr::from_ref(works).cast_mut(), Release);
     }
@@ -59,13 +60,13 @@ fn make_works() -> &'static EmbeddedWorks {
 /// Sees to it that a child begins without them: [`UNCHECKED`] is null there. False where that cannot be had.
 fn forget_when_forked() -> bool {
     static IS_HANDLED: AtomicBool = AtomicBool::new(false);
-    extern "C" fn forget() {
+    extern "C" fn forget_works() {
         UNCHECKED.store(ptr::null_mut(), Release);
     }
     if !IS_HANDLED.load(Acquire) {
         // Twice does no harm, and a `Once` may be begun by a thread that a child does not have.
         // SAFETY: the handler writes one word, on the child's only thread.
-        let rc = unsafe { libc::pthread_atfork(None, None, Some(forget)) };
+        let rc = unsafe { libc::pthread_atfork(None, None, Some(forget_works)) };
         IS_HANDLED.store(rc == 0, Release);
     }
     IS_HANDLED.load(Acquire)
@@ -119,7 +120,7 @@ unsafe fn name(work: *mut CsWork, place: Place) -> Outcome<()> {
 /// The names of the functions that works have. A program has few functions and many works, most of which are set up, queued
 /// once and freed: so one that is known is found without a lock.
 mod names {
-    use std::ffi::{CStr, c_char};
+    use std::ffi::c_char;
     use std::ptr;
     use std::sync::atomic::AtomicPtr;
     use std::sync::atomic::Ordering::{AcqRel, Acquire};
@@ -127,8 +128,9 @@ mod names {
     use coreshard::FunctionName;
 
     use super::symbol_of;
+    use crate::given::text;
 
-    struct Known {
+    struct KnownName {
         function: usize,
         label: usize,
         name: FunctionName,
@@ -137,14 +139,15 @@ mod names {
     }
 
     const PLACES: usize = 256;
-    static KNOWN: [AtomicPtr<Known>; PLACES] = [const { AtomicPtr::new(ptr::null_mut()) }; PLACES];
+    static KNOWN: [AtomicPtr<KnownName>; PLACES] =
+        [const { AtomicPtr::new(ptr::null_mut()) }; PLACES];
 
     #[inline]
     pub(super) fn find(function: usize, label: *const c_char) -> FunctionName {
         let place = &KNOWN[(function >> 4 ^ function >> 12) % PLACES];
         let mut first = place.load(Acquire);
         loop {
-            let mut known: *const Known = first;
+            let mut known: *const KnownName = first;
             // SAFETY: what is in a place is never freed.
             while let Some(found) = unsafe { known.as_ref() } {
                 if found.function == function && found.label == label.addr() {
@@ -161,16 +164,14 @@ mod names {
 
     #[cold]
     fn add(
-        place: &AtomicPtr<Known>,
-        first: *mut Known,
+        place: &AtomicPtr<KnownName>,
+        first: *mut KnownName,
         function: usize,
         label: *const c_char,
-    ) -> Result<FunctionName, *mut Known> {
-        // SAFETY: C says that the name is a string that stays.
-        let given = (!label.is_null()).then(|| unsafe { CStr::from_ptr(label) });
-        let name = given.map(|name| name.to_string_lossy().into_owned());
-        let name = FunctionName::leak(&name.unwrap_or_else(|| symbol_of(function)));
-        let known = Box::new(Known { function, label: label.addr(), name, next: first });
+    ) -> Result<FunctionName, *mut KnownName> {
+        let name = text(label).unwrap_or_else(|| symbol_of(function).into());
+        let name = FunctionName::leak(&name);
+        let known = Box::new(KnownName { function, label: label.addr(), name, next: first });
         let known = Box::into_raw(known);
         // Where another thread was first, this one stays unused.
         place.compare_exchange(first, known, AcqRel, Acquire).map(|_| name)
@@ -185,14 +186,11 @@ pub(crate) fn symbol_of(address: usize) -> String {
     if unsafe { libc::dladdr(ptr::without_provenance(address), &mut found) } == 0 {
         return format!("{address:#x}");
     }
-    let text = |text: *const c_char| {
-        // SAFETY: strings of the dynamic linker's, which are there while the object is.
-        (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
-    };
+    // Strings of the dynamic linker's, which are there while the object is.
     if found.dli_saddr.addr() == address
         && let Some(symbol) = text(found.dli_sname)
     {
-        return symbol;
+        return symbol.into_owned();
     }
     let file = text(found.dli_fname).unwrap_or_default();
     format!("{file}+{:#x}", address.wrapping_sub(found.dli_fbase.addr()))
@@ -209,7 +207,7 @@ pub unsafe extern "C" fn cs_work_init_named(
         return;
     }
     if check::is_on() {
-        check::init(work);
+        check::look(work.addr(), size_of::<CsWork>(), "set up anew");
     }
     // SAFETY: C says that there is room for one.
     unsafe { work.write(CsWork { function, name, reserved: [0; 6] }) };
@@ -347,11 +345,10 @@ fn queue_to(
     let place = named(work)?;
     let queue = CsWorkqueue::of(queue)?;
     if check::is_on() {
-        check::queue(queue, work);
+        check_queue(queue, work);
     }
     // SAFETY: C says that the work stays while it is pending.
-    let queued = unsafe { works().queue_to(place, &queue.queue, target, delay) }?;
-    Ok(queued.into())
+    Ok(unsafe { works().queue_to(place, &queue.queue, target, delay) }?.into())
 }
 
 fn modify_to(
@@ -363,23 +360,18 @@ fn modify_to(
     let place = named(work)?;
     let queue = CsWorkqueue::of(queue)?;
     if check::is_on() {
-        check::queue(queue, work);
+        check_queue(queue, work);
     }
     // SAFETY: as above.
-    let replaced = unsafe { works().modify_to(place, &queue.queue, target, delay) }?;
-    Ok(replaced.into())
+    Ok(unsafe { works().modify_to(place, &queue.queue, target, delay) }?.into())
 }
 
 /// Waits until the latest queueing of a work is over, or void; a delayed one is brought forward. 1; or 0 if there was
 /// nothing to wait for; -EDEADLK inside the work itself, or inside what it waits behind in an ordered queue.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_flush_work(work: *mut CsWork) -> c_int {
-    guard(|| {
-        let place = named(work)?;
-        // SAFETY: C says that the work is there.
-        let waited = unsafe { works().flush(place) }?;
-        Ok(waited.into())
-    })
+    // SAFETY: C says that the work is there.
+    guard(|| Ok(unsafe { works().flush(named(work)?) }?.into()))
 }
 
 /// Makes a queueing that has not begun void: 1 if there was one, else 0. A run that goes on is not waited for.
@@ -392,11 +384,8 @@ pub unsafe extern "C" fn cs_cancel_work(work: *mut CsWork) -> c_int {
 /// As `cs_cancel_work`, and waits until the work does not run; it cannot be queued meanwhile. -EDEADLK inside itself.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_cancel_work_sync(work: *mut CsWork) -> c_int {
-    guard(|| {
-        // SAFETY: as above.
-        let was_pending = unsafe { works().cancel_and_wait(place(work)?) }?;
-        Ok(was_pending.into())
-    })
+    // SAFETY: as above.
+    guard(|| Ok(unsafe { works().cancel_and_wait(place(work)?) }?.into()))
 }
 
 /// Cancels a work, and lets nobody queue it until it was enabled as often as disabled: 1 if it was pending, else 0.
@@ -409,11 +398,8 @@ pub unsafe extern "C" fn cs_disable_work(work: *mut CsWork) -> c_int {
 /// As `cs_disable_work`, and waits until the work does not run. -EDEADLK inside itself.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_disable_work_sync(work: *mut CsWork) -> c_int {
-    guard(|| {
-        // SAFETY: as above.
-        let was_pending = unsafe { works().disable_and_wait(place(work)?) }?;
-        Ok(was_pending.into())
-    })
+    // SAFETY: as above.
+    guard(|| Ok(unsafe { works().disable_and_wait(place(work)?) }?.into()))
 }
 
 /// Takes one disable back: 1 if the work can be queued again, else 0; -EINVAL if it was not disabled.
@@ -436,8 +422,21 @@ pub unsafe extern "C" fn cs_work_running(work: *mut CsWork) -> c_int {
     guard(|| Ok(works().is_running(place(work)?).into()))
 }
 
-#[allow(dead_code, reason = "for messages")]
-pub(crate) fn label_of(work: *mut CsWork) -> CString {
+fn check_queue(queue: &CsWorkqueue, work: *mut CsWork) {
+    let (at, queue_name) = (ptr::from_ref(queue).addr(), queue.checked_name());
+    let pending = pending_at;
+    check::queue(work.expose_provenance(), check::Queued { queue: at, queue_name, pending });
+}
+
+/// The function of a work that was queued, if it is pending.
+fn pending_at(address: usize) -> Option<CString> {
+    let work = ptr::with_exposed_provenance_mut::<CsWork>(address);
+    let place = NonNull::new(work.cast())?;
+    // SAFETY: it was queued, and its memory is not freed yet, as far as the checking mode was told.
+    unsafe { works().is_pending(place) }.then(|| label_of(work))
+}
+
+fn label_of(work: *mut CsWork) -> CString {
     // SAFETY: the caller has it.
     let label = unsafe { (*work).name };
     if label.is_null() {

@@ -33,7 +33,7 @@ impl Call {
         or_never(|| self.function.bind(py).call(self.args.bind(py), kwargs))
     }
 
-    /// For calls whose result nobody has: what they raise goes to `sys.unraisablehook`. What a call forks ends with it.
+    /// For calls without a future: what they raise goes to `sys.unraisablehook`. What a call forks ends with it.
     pub(crate) fn run_and_report(&self, py: Python<'_>) {
         let process = ProcessGeneration::current();
         if let Err(error) = self.run(py) {

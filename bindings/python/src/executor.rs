@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use crate::call::Call;
-use crate::future::FutureCore;
+use crate::future::{Executes, FutureCore};
 use crate::intake::{Intake, Settings};
 use crate::process::classes;
 use crate::{threads, waiting};
@@ -77,7 +77,8 @@ impl ExecutorCore {
         let made = classes(py)?.future.bind(py).call0()?;
         let future = made.cast::<FutureCore>()?;
         let intake = self.intake()?;
-        future.get().set_call(Call::new(r#fn, args, kwargs), Arc::clone(intake));
+        let executor: Arc<dyn Executes> = intake.clone();
+        future.get().set_call(Call::new(r#fn, args, kwargs), Some(executor));
         intake.submit(py, future)?;
         Ok(made.unbind())
     }

@@ -6,7 +6,7 @@ use std::ptr;
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
-/// Sleeps until somebody wakes the word's sleepers, a signal comes or the time is over; not at all where the word holds
+/// Sleeps until the word's sleepers are woken, a signal comes or the time is over; not at all if the word holds
 /// something else than `expected`.
 pub(crate) fn wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>) {
     let timeout = timeout.map(|timeout| libc::timespec {
@@ -24,7 +24,7 @@ pub(crate) fn wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>) {
 /// Wakes all who sleep on the word at this address, which may be gone by now.
 pub(crate) fn wake_all(word: *const AtomicU32) {
     let operation = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
-    // SAFETY: the address is a key here and is not read. Where the word is gone, it wakes at worst somebody else, who looks at
+    // SAFETY: the address is a key here and is not read. If the word is gone, it wakes at worst another thread, which looks at
     // his own and sleeps on.
     unsafe { libc::syscall(libc::SYS_futex, word, operation, i32::MAX) };
 }

@@ -1,13 +1,13 @@
 //! A future whose state is one word.
 //!
-//! The word holds the state, and whether somebody sleeps on it. The rest is behind a lock of its own, which is held for a few
-//! instructions and never across a call of Python's (also no allocation of its: that may collect garbage, and stop the
+//! The word holds the state, and whether a thread sleeps on it. The other fields are behind a lock, which is held for a few
+//! instructions and never across a call of Python's (nor an allocation of Python's, which may collect garbage, and stop the
 //! threads that wait for the lock).
 //!
-//! `concurrent.futures.wait` and `as_completed` hold `_condition` while they look at `_state` and put themselves into
-//! `_waiters`. So a future that somebody asked for its condition changes to a final state under it alone; one that nobody
-//! asked, most of them, never has one. Once final and never asked, it gives out one that all such futures share, and that
-//! excludes nobody: nothing changes any more.
+//! `concurrent.futures.wait` and `as_completed` hold `_condition` while they read `_state` and add themselves to `_waiters`. So a
+//! future whose condition was asked for changes to a final state only while it holds that condition. Most futures are never asked,
+//! and never have one. A final future that was never asked returns a condition that all such futures share and that excludes no
+//! thread, because nothing changes any more.
 #![allow(unsafe_code)]
 
 use std::mem;
@@ -24,7 +24,6 @@ use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString};
 
 use crate::call::Call;
-use crate::intake::Intake;
 use crate::process::{self, classes, lock, raised, runtime_error};
 use crate::waiting::{self, Deadline};
 
@@ -35,7 +34,7 @@ const CANCELLED_AND_NOTIFIED: u32 = 3;
 const FINISHED: u32 = 4;
 /// The word's bits that are the state.
 const STATE: u32 = 7;
-/// Somebody sleeps on the word, or is about to.
+/// A thread sleeps on the word, or is about to.
 const WAITED: u32 = 8;
 /// Its executor has lent its place to another call until it ends. Stays.
 const LENT: u32 = 16;
@@ -57,7 +56,7 @@ struct Inner {
     /// What is to be called; until it begins, or is cancelled.
     call: Option<Call>,
     /// Whose it is; until it is over.
-    intake: Option<Arc<Intake>>,
+    executor: Option<Arc<dyn Executes>>,
     /// Its item, if it is a queue's; until it is over, or a worker waits for it.
     item: Option<JoinHandle<()>>,
     outcome: Option<Outcome>,
@@ -66,13 +65,28 @@ struct Inner {
     waiters: Option<Py<PyList>>,
 }
 
+/// An executor, as its futures know it.
+pub(crate) trait Executes: Send + Sync {
+    /// Runs a call on this thread, if that is inside one of the executor's calls. The sleepers are the caller's to wake.
+    fn run_if_here(&self, future: &Bound<'_, FutureCore>) -> Option<Sleepers>;
+}
+
 enum Outcome {
     Result(Py<PyAny>),
     Exception(Py<PyAny>),
 }
 
-/// The word of a future that somebody sleeps on, to be woken. It may be gone by then.
-#[must_use = "somebody sleeps"]
+impl Outcome {
+    fn clone_ref(&self, py: Python<'_>) -> Self {
+        match self {
+            Self::Result(result) => Self::Result(result.clone_ref(py)),
+            Self::Exception(exception) => Self::Exception(exception.clone_ref(py)),
+        }
+    }
+}
+
+/// The word of a future on which threads sleep, which are to be woken. It may be gone by then.
+#[must_use = "threads sleep on it"]
 pub(crate) struct Sleepers(*const AtomicU32);
 
 impl Sleepers {
@@ -99,16 +113,11 @@ impl Drop for Held<'_> {
 }
 
 impl FutureCore {
-    /// What is to be called, and by whose workers.
-    pub(crate) fn set_call(&self, call: Call, intake: Arc<Intake>) {
+    /// What is to be called, and by whose workers if it is an executor's.
+    pub(crate) fn set_call(&self, call: Call, executor: Option<Arc<dyn Executes>>) {
         let mut inner = lock(&self.inner);
         inner.call = Some(call);
-        inner.intake = Some(intake);
-    }
-
-    /// As above, where it is no executor's.
-    pub(crate) fn set_call_alone(&self, call: Call) {
-        lock(&self.inner).call = Some(call);
+        inner.executor = executor;
     }
 
     /// What will run the call.
@@ -150,7 +159,7 @@ impl FutureCore {
         self.word.load(Acquire) & STATE
     }
 
-    /// From `from` to `to`, where nobody was faster; who sleeps goes on sleeping.
+    /// From `from` to `to`, unless another thread was faster; sleeping threads go on sleeping.
     fn step(&self, from: u32, to: u32) -> Result<(), u32> {
         self.word
             .fetch_update(AcqRel, Acquire, |word| {
@@ -224,13 +233,13 @@ impl FutureCore {
             drop(inner);
             drop(held);
             let classes = classes(py)?;
-            let message = format!("{}: {}", state_name(state), slf.repr()?);
+            let message = format!("{}: {}", name_of(py, state), slf.repr()?);
             return Err(raised(py, &classes.invalid_state_error, Some(&message)));
         }
         inner.outcome = Some(outcome);
         let callbacks = mem::take(&mut inner.callbacks);
         // What was never begun and is set from outside.
-        let unused = (inner.call.take(), inner.intake.take(), inner.item.take());
+        let unused = (inner.call.take(), inner.executor.take(), inner.item.take());
         let waiters = inner.waiters.as_ref().map(|waiters| waiters.clone_ref(py));
         let finished = |word: u32| Some(FINISHED | word & LENT);
         let word = future.word.fetch_update(AcqRel, Acquire, finished).unwrap_or_else(|word| word);
@@ -249,6 +258,13 @@ impl FutureCore {
             Self::call_back(slf, callbacks)?;
         }
         Ok(sleepers)
+    }
+
+    fn finish_and_wake(slf: &Bound<'_, Self>, outcome: Outcome) -> PyResult<()> {
+        if let Some(sleepers) = Self::finish(slf, outcome)? {
+            sleepers.wake();
+        }
+        Ok(())
     }
 
     /// Tells those who wait by Python's means, under the condition.
@@ -290,7 +306,7 @@ impl FutureCore {
         }
     }
 
-    /// Final, and told of: nobody will run it.
+    /// Final, and told of: it will not run.
     fn note_cancelled(slf: &Bound<'_, Self>) {
         let noted = (|| {
             let (held, inner) = Self::hold(slf)?;
@@ -306,7 +322,7 @@ impl FutureCore {
         }
     }
 
-    /// As for one that was shut out of the queue: cancelled, and nobody comes by to say so.
+    /// Cancels a call that no runner will come to, and says so at once.
     pub(crate) fn cancel_for_good(slf: &Bound<'_, Self>) -> PyResult<()> {
         if Self::cancel(slf)? {
             Self::note_cancelled(slf);
@@ -317,11 +333,11 @@ impl FutureCore {
     /// Ends it with an exception, unless it was begun.
     pub(crate) fn fail(slf: &Bound<'_, Self>, exception: Py<PyAny>) {
         match slf.get().step(PENDING, RUNNING) {
-            Ok(()) => match Self::finish(slf, Outcome::Exception(exception)) {
-                Ok(Some(sleepers)) => sleepers.wake(),
-                Ok(None) => {}
-                Err(error) => error.write_unraisable(slf.py(), Some(slf)),
-            },
+            Ok(()) => {
+                if let Err(error) = Self::finish_and_wake(slf, Outcome::Exception(exception)) {
+                    error.write_unraisable(slf.py(), Some(slf));
+                }
+            }
             Err(CANCELLED) => Self::note_cancelled(slf),
             Err(_) => {}
         }
@@ -336,11 +352,9 @@ impl FutureCore {
         }
         let deadline = Deadline::of(timeout)?;
         if deadline.is_never() {
-            // A worker that waits for a call of its own executor runs it, if nobody else has begun it.
-            let intake = lock(&future.inner).intake.clone();
-            if let Some(intake) = intake.filter(|intake| intake.is_here())
-                && let Some(sleepers) = intake.run_call(slf)
-            {
+            // A worker that waits for a call of its own executor runs it, if no other thread has begun it.
+            let executor = lock(&future.inner).executor.clone();
+            if let Some(sleepers) = executor.and_then(|executor| executor.run_if_here(slf)) {
                 sleepers.wake();
             }
         }
@@ -399,10 +413,7 @@ impl FutureCore {
         if state == FINISHED
             && let Some(outcome) = &lock(&self.inner).outcome
         {
-            return Ok(match outcome {
-                Outcome::Result(result) => Outcome::Result(result.clone_ref(py)),
-                Outcome::Exception(exception) => Outcome::Exception(exception.clone_ref(py)),
-            });
+            return Ok(outcome.clone_ref(py));
         }
         Err(raised(py, &classes(py)?.cancelled_error, None))
     }
@@ -424,7 +435,7 @@ impl FutureCore {
             Err(state) => return Ok(matches!(state, CANCELLED | CANCELLED_AND_NOTIFIED)),
         }
         let callbacks = mem::take(&mut inner.callbacks);
-        let unused = (inner.call.take(), inner.intake.take(), inner.item.take());
+        let unused = (inner.call.take(), inner.executor.take(), inner.item.take());
         drop(inner);
         drop(unused);
         Self::tell(slf, &held, None, intern!(slf.py(), "add_cancelled"))?;
@@ -489,7 +500,7 @@ impl FutureCore {
                 Ok(false)
             }
             Err(state) => {
-                let args = ("Future %s in unexpected state: %s", slf, state_name(state));
+                let args = ("Future %s in unexpected state: %s", slf, name_of(slf.py(), state));
                 classes(slf.py())?.logger.bind(slf.py()).call_method1("critical", args)?;
                 Err(PyRuntimeError::new_err("Future in unexpected state"))
             }
@@ -497,31 +508,18 @@ impl FutureCore {
     }
 
     fn set_result(slf: &Bound<'_, Self>, result: Py<PyAny>) -> PyResult<()> {
-        if let Some(sleepers) = Self::finish(slf, Outcome::Result(result))? {
-            sleepers.wake();
-        }
-        Ok(())
+        Self::finish_and_wake(slf, Outcome::Result(result))
     }
 
     fn set_exception(slf: &Bound<'_, Self>, exception: Py<PyAny>) -> PyResult<()> {
-        if let Some(sleepers) = Self::finish(slf, Outcome::Exception(exception))? {
-            sleepers.wake();
-        }
-        Ok(())
+        Self::finish_and_wake(slf, Outcome::Exception(exception))
     }
 
     // What `concurrent.futures` itself looks at.
 
     #[getter]
     fn _state<'py>(&self, py: Python<'py>) -> Bound<'py, PyString> {
-        let name = match self.state_now() {
-            PENDING => intern!(py, "PENDING"),
-            RUNNING => intern!(py, "RUNNING"),
-            CANCELLED => intern!(py, "CANCELLED"),
-            CANCELLED_AND_NOTIFIED => intern!(py, "CANCELLED_AND_NOTIFIED"),
-            _ => intern!(py, "FINISHED"),
-        };
-        name.clone()
+        name_of(py, self.state_now()).clone()
     }
 
     #[getter]
@@ -543,22 +541,18 @@ impl FutureCore {
     #[getter]
     fn _condition(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         let classes = classes(py)?;
-        {
-            let inner = lock(&self.inner);
-            if let Some(condition) = &inner.condition {
-                return Ok(condition.clone_ref(py));
-            }
-            if self.state_now() == FINISHED {
-                return Ok(classes.no_condition.clone_ref(py));
-            }
+        let known = |inner: &Inner| match &inner.condition {
+            Some(condition) => Some(condition.clone_ref(py)),
+            None if self.state_now() == FINISHED => Some(classes.no_condition.clone_ref(py)),
+            None => None,
+        };
+        if let Some(condition) = known(&lock(&self.inner)) {
+            return Ok(condition);
         }
         let made = classes.condition.call0(py)?;
         let mut inner = lock(&self.inner);
-        if let Some(condition) = &inner.condition {
-            return Ok(condition.clone_ref(py));
-        }
-        if self.state_now() == FINISHED {
-            return Ok(classes.no_condition.clone_ref(py));
+        if let Some(condition) = known(&inner) {
+            return Ok(condition);
         }
         inner.condition = Some(made.clone_ref(py));
         Ok(made)
@@ -574,7 +568,7 @@ impl FutureCore {
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        // Held by whoever allocates nothing meanwhile: then this is no collection of that thread's.
+        // The thread that holds the lock allocates nothing meanwhile, so this is no collection of that thread's.
         let Ok(inner) = self.inner.try_lock() else { return Ok(()) };
         if let Some(call) = &inner.call {
             call.traverse(&visit)?;
@@ -596,12 +590,12 @@ impl FutureCore {
     }
 }
 
-fn state_name(state: u32) -> &'static str {
+fn name_of<'py>(py: Python<'py>, state: u32) -> &'py Bound<'py, PyString> {
     match state {
-        PENDING => "PENDING",
-        RUNNING => "RUNNING",
-        CANCELLED => "CANCELLED",
-        CANCELLED_AND_NOTIFIED => "CANCELLED_AND_NOTIFIED",
-        _ => "FINISHED",
+        PENDING => intern!(py, "PENDING"),
+        RUNNING => intern!(py, "RUNNING"),
+        CANCELLED => intern!(py, "CANCELLED"),
+        CANCELLED_AND_NOTIFIED => intern!(py, "CANCELLED_AND_NOTIFIED"),
+        _ => intern!(py, "FINISHED"),
     }
 }

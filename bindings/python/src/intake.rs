@@ -1,14 +1,14 @@
-//! An executor's calls that wait, and its *runners*: items of the shared queue, each of which runs calls, one after the
-//! other, as long as there are any. So Python's lock is taken once for many short calls.
+//! An executor's waiting calls, and its *runners*: items of the shared queue. A runner runs calls one after the other as long as
+//! there are any, so that Python's lock is taken once for many short calls.
 //!
-//! 1. At most `max_workers` runners are in calls at once.
-//! 2. Where a call waits and one more may run, a runner is *arriving*: queued, and not yet inside of Python. One at a time:
-//!    it takes the first call, and lets the next one come before it runs it. So a call that waits or releases the lock holds
-//!    nobody up, and short calls wake no further thread, which could only wait for the lock.
-//! 3. A runner leaves when it finds nothing. Both are decided under the lock of `state`: whoever puts a call there
-//!    sees either a runner that will look again, or starts one.
-//! 4. A runner whose call waits may lend its place, until it wants it back (`lend`, `reclaim`) or until the call ends (`lend_until_end`).
-//!    So more runners than `max_workers` may be there, and a runner that comes back to too many leaves.
+//! 1. At most `max_workers` runners are inside of calls at once.
+//! 2. If a call waits and one more may run, a runner is *arriving*: queued, and not yet inside of Python. There is one at a time. It
+//!    takes the first call, and lets the next runner come before it runs that call. So a call that waits or releases the lock delays
+//!    no other, and short calls wake no further thread, which could only wait for the lock.
+//! 3. A runner leaves when it finds no call. Both are decided under the lock of `state`: the thread that adds a call either sees a
+//!    runner that will look again, or starts one.
+//! 4. A runner whose call waits may lend its place, until it takes it back (`lend`, `reclaim`) or until the call ends
+//!    (`lend_until_end`). So there may be more runners than `max_workers`, and a runner that comes back to too many leaves.
 //! 5. `state` is locked for a few instructions, without a call of Python's.
 
 use std::cell::{Cell, RefCell};
@@ -25,7 +25,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::call::Call;
-use crate::future::{FutureCore, Sleepers};
+use crate::future::{Executes, FutureCore, Sleepers};
 use crate::pools::{Calls, Pool};
 use crate::process::{self, Ends, classes, lock, raised};
 use crate::threads;
@@ -46,7 +46,7 @@ pub(crate) struct Intake {
     pool: Arc<Pool>,
     made_in: ProcessGeneration,
     state: Mutex<State>,
-    /// Changes when the last runner leaves, and when a place is free for somebody who wants his back.
+    /// Changes when the last runner leaves, and when a place is free for a call that takes its own back.
     changes: AtomicU32,
 }
 
@@ -122,7 +122,7 @@ impl Intake {
     }
 
     /// Whether this thread is inside one of its calls.
-    pub(crate) fn is_here(&self) -> bool {
+    fn is_here(&self) -> bool {
         ptr::eq(HERE.get(), self)
     }
 
@@ -137,31 +137,46 @@ impl Intake {
                            forked from; make an executor here";
             return Err(raised(py, &classes(py)?.broken_executor, Some(message)));
         }
-        let refused = {
-            let mut state = lock(&self.state);
-            if state.is_broken {
-                Refusal::Broken
+        let refused = self.change(py, |state| {
+            let refused = if state.is_broken {
+                Some(BROKEN)
             } else if process::is_ending() {
-                Refusal::Of("cannot schedule new futures after interpreter shutdown")
+                Some("cannot schedule new futures after interpreter shutdown")
             } else if state.is_shut_down {
-                Refusal::Of("cannot schedule new futures after shutdown")
+                Some("cannot schedule new futures after shutdown")
             } else {
+                None
+            };
+            if refused.is_none() {
                 state.pending.push_back(future.clone().unbind());
-                let starts = self.wants_runner(&mut state);
-                drop(state);
-                if starts {
-                    self.start_runner(py);
-                }
-                return Ok(());
             }
-        };
+            (refused, refused.is_none())
+        });
         match refused {
-            Refusal::Broken => Err(raised(py, &classes(py)?.broken_thread_pool, Some(BROKEN))),
-            Refusal::Of(why) => Err(PyRuntimeError::new_err(why)),
+            None => Ok(()),
+            Some(BROKEN) => Err(raised(py, &classes(py)?.broken_thread_pool, Some(BROKEN))),
+            Some(why) => Err(PyRuntimeError::new_err(why)),
         }
     }
 
-    /// Whether a runner has to be started, by whoever asks: it counts from here on.
+    /// Changes the state, and starts a runner if the change allows one and one is wanted.
+    fn change<R>(
+        self: &Arc<Self>,
+        py: Python<'_>,
+        change: impl FnOnce(&mut State) -> (R, bool),
+    ) -> R {
+        let (result, starts) = {
+            let mut state = lock(&self.state);
+            let (result, may_start) = change(&mut state);
+            (result, may_start && self.wants_runner(&mut state))
+        };
+        if starts {
+            self.start_runner(py);
+        }
+        result
+    }
+
+    /// Whether the caller has to start a runner, which counts from here on.
     fn wants_runner(&self, state: &mut State) -> bool {
         let wants = !state.pending.is_empty()
             && !state.arriving
@@ -181,7 +196,7 @@ impl Intake {
         }
     }
 
-    /// Nobody will come: all that waits is cancelled.
+    /// No runner will come: all waiting calls are cancelled.
     fn give_up(&self, py: Python<'_>) {
         let pending = {
             let mut state = lock(&self.state);
@@ -229,7 +244,7 @@ impl Intake {
     }
 
     /// Runs a call on this thread, unless it was begun or cancelled. The sleepers are the caller's to wake.
-    pub(crate) fn run_call(&self, future: &Bound<'_, FutureCore>) -> Option<Sleepers> {
+    fn run_call(&self, future: &Bound<'_, FutureCore>) -> Option<Sleepers> {
         let outer = CALL.replace(Some(future.clone().unbind()));
         let sleepers = FutureCore::run(future);
         CALL.set(outer);
@@ -241,21 +256,17 @@ impl Intake {
 
     /// A call that runs lends its place until it ends, if it has not done so before.
     pub(crate) fn lend_until_end(self: &Arc<Self>, py: Python<'_>, future: &FutureCore) {
-        let starts = {
-            let mut state = lock(&self.state);
+        self.change(py, |state| {
             // Under the lock: `run_call` takes back what it sees lent.
-            if !future.set_lent() {
-                return;
+            let is_new = future.set_lent();
+            if is_new {
+                state.lent += usize::from(!future.is_lending());
+                if state.reclaiming > 0 {
+                    self.tell();
+                }
             }
-            state.lent += usize::from(!future.is_lending());
-            if state.reclaiming > 0 {
-                self.tell();
-            }
-            self.wants_runner(&mut state)
-        };
-        if starts {
-            self.start_runner(py);
-        }
+            ((), is_new)
+        });
     }
 
     /// The same for the call that this thread is inside of. Nothing elsewhere.
@@ -267,22 +278,17 @@ impl Intake {
 
     /// The next call; nothing where this runner has left.
     fn next(self: &Arc<Self>, py: Python<'_>) -> Option<Py<FutureCore>> {
-        let (next, starts) = {
-            let mut state = lock(&self.state);
+        self.change(py, |state| {
             // One of the places is kept for a call that wants its own back.
             let kept = usize::from(state.reclaiming > 0);
             let has_place = state.placed() + kept <= self.settings.max_workers;
             let next = if has_place { state.pending.pop_front() } else { None };
             if next.is_none() {
-                self.leave(&mut state);
+                self.leave(state);
             }
-            let starts = next.is_some() && self.wants_runner(&mut state);
-            (next, starts)
-        };
-        if starts {
-            self.start_runner(py);
-        }
-        next
+            let is_some = next.is_some();
+            (next, is_some)
+        })
     }
 
     /// What a thread needs before its first call. False where the executor is broken by it; then the runner has left.
@@ -379,18 +385,13 @@ impl Intake {
     /// place already.
     pub(crate) fn lend(self: &Arc<Self>, py: Python<'_>) -> bool {
         let Some(call) = call_here(py).filter(|_| self.is_here()) else { return false };
-        let starts = {
-            let mut state = lock(&self.state);
-            if call.get().set_lending(true) {
-                return false;
+        self.change(py, |state| {
+            let is_new = !call.get().set_lending(true);
+            if is_new {
+                state.lent += usize::from(!call.get().is_lent());
             }
-            state.lent += usize::from(!call.get().is_lent());
-            self.wants_runner(&mut state)
-        };
-        if starts {
-            self.start_runner(py);
-        }
-        true
+            (is_new, is_new)
+        })
     }
 
     /// It goes on when it has its place back, before any call that has not begun; at once if its place is lent until its end.
@@ -425,9 +426,10 @@ impl Intake {
     }
 }
 
-enum Refusal {
-    Broken,
-    Of(&'static str),
+impl Executes for Intake {
+    fn run_if_here(&self, future: &Bound<'_, FutureCore>) -> Option<Sleepers> {
+        if self.is_here() { self.run_call(future) } else { None }
+    }
 }
 
 impl Ends for Intake {

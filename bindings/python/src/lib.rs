@@ -13,7 +13,7 @@
 //! | `waiting` | waits that release the lock and hear of signals |
 //! | `futex` | what they sleep on |
 //!
-//! Rules: no lock of ours is held while Python's is waited for, and whoever waits has released Python's. So the order is
+//! Rules: no lock of this package is held while Python's is waited for, and a waiting thread has released Python's. So the order is
 //! always Python's lock first, then one of ours, shortly.
 
 mod call;

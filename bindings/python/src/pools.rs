@@ -1,15 +1,15 @@
 //! The pools that executors share, and who is on them. A pool has a bound of workers, and calls that wait on all of them would keep
 //! other executors' from beginning: so one that is full takes no more, and another one is made.
 
-use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use coreshard::{Refused, Scope, Workqueue};
+use coreshard::{PerProcess, Refused, Scope, Workqueue};
 use pyo3::prelude::*;
 
-use crate::process::{here, lock, runtime_error};
+use crate::process::{lock, runtime_error};
 use crate::threads;
 
 /// What an executor's calls do.
@@ -40,6 +40,8 @@ pub(crate) struct Pool {
     /// Those that are queued or run.
     runners: AtomicUsize,
 }
+
+static POOLS: PerProcess<Mutex<Vec<Arc<Pool>>>> = PerProcess::new();
 
 impl Pool {
     /// One for such calls.
@@ -82,7 +84,7 @@ impl Pool {
         queued.map_err(Refused::without_item)
     }
 
-    /// A worker that nobody has, where there is one.
+    /// A free worker, if there is one.
     fn place(self: &Arc<Self>) -> Option<Place> {
         let is_bounded = self.kind.workers.is_some();
         let place = Place::on(self);
@@ -91,7 +93,7 @@ impl Pool {
 
     /// A pool of that kind that is `fit`, or a new one.
     fn found(kind: Kind, mut fit: impl FnMut(&Arc<Self>) -> bool) -> PyResult<Arc<Self>> {
-        let mut pools = lock(&here().pools);
+        let mut pools = lock(POOLS.here());
         let found = pools.iter().filter(|pool| pool.kind == kind).find(|pool| fit(pool));
         if let Some(pool) = found {
             return Ok(Arc::clone(pool));

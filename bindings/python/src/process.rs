@@ -1,18 +1,15 @@
 //! What a process has once: Python's classes, the interpreter's end, and what is left where a call forks.
 #![allow(unsafe_code)]
 
-use std::ptr;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
-use std::sync::atomic::{AtomicPtr, AtomicU8};
+use std::sync::atomic::AtomicU8;
+use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use coreshard::ProcessGeneration;
-use pyo3::exceptions::{PyImportError, PyRuntimeError};
+use coreshard::PerProcess;
+use pyo3::exceptions::{PyImportError, PyRuntimeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-
-use crate::pools::Pool;
 
 /// A lock of ours. A panic while one is held leaves nothing half done that the next would trip over.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -24,35 +21,13 @@ pub(crate) fn runtime_error(error: impl std::fmt::Display) -> PyErr {
     PyRuntimeError::new_err(error.to_string())
 }
 
-/// What each process has of its own. A process that is forked leaves its parent's untouched: another thread may have been inside
-/// of a lock, which nobody leaves in the child.
-pub(crate) struct Here {
-    made_in: ProcessGeneration,
-    pub(crate) pools: Mutex<Vec<Arc<Pool>>>,
-    ending: Mutex<Vec<Weak<dyn Ends>>>,
+/// The same for what was asked for wrongly.
+pub(crate) fn value_error(error: impl std::fmt::Display) -> PyErr {
+    PyValueError::new_err(error.to_string())
 }
 
-/// This process's, made at the first call.
-pub(crate) fn here() -> &'static Here {
-    static HERE: AtomicPtr<Here> = AtomicPtr::new(ptr::null_mut());
-    loop {
-        // Its partner is the exchange below, by whichever thread made it.
-        let found = HERE.load(Acquire);
-        // SAFETY: nobody frees what is there.
-        if let Some(here) = unsafe { found.as_ref() }
-            && here.made_in.is_current()
-        {
-            return here;
-        }
-        let made_in = ProcessGeneration::current();
-        let made = Here { made_in, pools: Mutex::default(), ending: Mutex::default() };
-        let made = Box::into_raw(Box::new(made));
-        if HERE.compare_exchange(found, made, AcqRel, Acquire).is_err() {
-            // SAFETY: it was made by the line above, and nobody else has it.
-            drop(unsafe { Box::from_raw(made) });
-        }
-    }
-}
+/// What has to end in this process before the interpreter does.
+static ENDING: PerProcess<Mutex<Vec<Weak<dyn Ends>>>> = PerProcess::new();
 
 /// What has to be over before the interpreter is.
 pub(crate) trait Ends: Send + Sync {
@@ -62,12 +37,12 @@ pub(crate) trait Ends: Send + Sync {
 
 /// Has `one` end before the interpreter does.
 pub(crate) fn ends_before_interpreter(one: &Arc<impl Ends + 'static>) {
-    note_end(&mut lock(&here().ending), one);
+    note_end(&mut lock(ENDING.here()), one);
 }
 
-/// The same for what takes work, which where the interpreter begins to end nobody would wait for: then it is refused.
+/// The same for what takes work. It is refused once the interpreter begins to end, since that would not wait for it.
 pub(crate) fn begins_before_end(one: &Arc<impl Ends + 'static>) -> PyResult<()> {
-    let mut ending = lock(&here().ending);
+    let mut ending = lock(ENDING.here());
     if is_ending() {
         return Err(PyRuntimeError::new_err("cannot take new work after interpreter shutdown"));
     }
@@ -106,12 +81,12 @@ pub(crate) fn has_ended() -> bool {
 pub(crate) fn end(py: Python<'_>) -> PyResult<()> {
     let set = |state: u8| INTERPRETER.store(state, Release);
     {
-        let _ending = lock(&here().ending);
+        let _ending = lock(ENDING.here());
         set(ENDS);
     }
     loop {
         let next = {
-            let mut ending = lock(&here().ending);
+            let mut ending = lock(ENDING.here());
             match ending.pop() {
                 Some(next) => next,
                 None => {
@@ -131,6 +106,7 @@ pub(crate) fn end(py: Python<'_>) -> PyResult<()> {
 }
 
 /// Names of Python's that the compiled half needs.
+#[derive(FromPyObject)]
 pub(crate) struct Classes {
     pub(crate) future: Py<PyAny>,
     pub(crate) cancelled_error: Py<PyAny>,
@@ -145,38 +121,13 @@ pub(crate) struct Classes {
 
 static CLASSES: PyOnceLock<Classes> = PyOnceLock::new();
 
-/// Called once, by the package's Python half.
+/// Called once, by the package's Python half, with an object that has these as attributes.
 #[pyfunction]
 #[pyo3(name = "_set_classes")]
-#[allow(clippy::too_many_arguments, reason = "each a name, given by it")]
-pub(crate) fn set_classes(
-    py: Python<'_>,
-    future: Py<PyAny>,
-    cancelled_error: Py<PyAny>,
-    timeout_error: Py<PyAny>,
-    invalid_state_error: Py<PyAny>,
-    broken_executor: Py<PyAny>,
-    broken_thread_pool: Py<PyAny>,
-    condition: Py<PyAny>,
-    no_condition: Py<PyAny>,
-    logger: Py<PyAny>,
-) -> PyResult<()> {
+pub(crate) fn set_classes(py: Python<'_>, classes: Classes) -> PyResult<()> {
     check_interpreter()?;
-    // Where it is there, the module was imported anew: the classes of the first time stay.
-    let _ = CLASSES.set(
-        py,
-        Classes {
-            future,
-            cancelled_error,
-            timeout_error,
-            invalid_state_error,
-            broken_executor,
-            broken_thread_pool,
-            condition,
-            no_condition,
-            logger,
-        },
-    );
+    // If it is set already, the module was imported anew: the classes of the first time stay.
+    let _ = CLASSES.set(py, classes);
     Ok(())
 }
 

@@ -39,7 +39,7 @@ pub(crate) fn stack_bytes(py: Python<'_>) -> PyResult<usize> {
     let threading = py.import("threading")?;
     let asked: usize = threading.call_method0("stack_size")?.extract()?;
     if asked > 0 {
-        // Who asks without an argument has set it to the default.
+        // A call without an argument has set it to the default.
         threading.call_method1("stack_size", (asked,))?;
         return Ok(asked);
     }

@@ -55,6 +55,16 @@ impl Deadline {
     }
 }
 
+/// A time, from a number of seconds.
+pub(crate) fn seconds(name: &str, seconds: f64) -> PyResult<Duration> {
+    Duration::try_from_secs_f64(seconds).map_err(|_| {
+        let message = format!(
+            "{name}={seconds}: it is a number of seconds, at least 0, that a clock can count"
+        );
+        PyValueError::new_err(message)
+    })
+}
+
 /// Calls `work` without Python's lock. Where the interpreter ends meanwhile, this does not come back: up to CPython 3.13 a thread that
 /// then asks for the lock is ended by `pthread_exit`, which unwinds its stack, and Rust, and so the process, aborts where that is
 /// caught. Such a thread sleeps instead, as 3.14 has it. So does one in whose call of Python's that happens.

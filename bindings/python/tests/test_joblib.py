@@ -16,6 +16,22 @@ HAS_JOBLIB = importlib.util.find_spec("joblib") is not None
 HAS_DASK = importlib.util.find_spec("dask") is not None
 
 
+class Running:
+    """A call that counts how many of it run at once."""
+
+    def __init__(self):
+        self.lock, self.now, self.most = threading.Lock(), 0, 0
+
+    def __call__(self, _=None):
+        with self.lock:
+            self.now += 1
+            self.most = max(self.most, self.now)
+        time.sleep(0.002)
+        with self.lock:
+            self.now -= 1
+        return 1
+
+
 @unittest.skipUnless(HAS_JOBLIB, "SKIPPED: joblib is not installed")
 class Backend(unittest.TestCase):
     def setUp(self):
@@ -32,28 +48,17 @@ class Backend(unittest.TestCase):
     def test_nested_loops_run_no_more_calls_than_cpus(self):
         from joblib import Parallel, delayed, parallel_backend
 
-        lock, running, most = threading.Lock(), 0, 0
-
-        def leaf():
-            nonlocal running, most
-            with lock:
-                running += 1
-                most = max(most, running)
-            time.sleep(0.002)
-            with lock:
-                running -= 1
-            return 1
+        leaf = Running()
 
         def inner(depth):
-            nonlocal running
             if depth == 0:
                 return leaf()
             return sum(Parallel(n_jobs=4)(delayed(inner)(depth - 1) for _ in range(4)))
 
         with parallel_backend("coreshard", n_jobs=4):
             self.assertEqual(sum(Parallel()(delayed(inner)(2) for _ in range(4))), 64)
-        self.assertLessEqual(most, len(os.sched_getaffinity(0)))
-        self.assertGreaterEqual(most, 1)
+        self.assertLessEqual(leaf.most, len(os.sched_getaffinity(0)))
+        self.assertGreaterEqual(leaf.most, 1)
 
     def test_an_exception_ends_the_loop(self):
         from joblib import Parallel, delayed, parallel_backend
@@ -83,7 +88,6 @@ class Backend(unittest.TestCase):
                     parallel(delayed(fail_late)(n) for n in range(20))
                 self.assertEqual(parallel(delayed(abs)(n) for n in range(20)), list(range(20)))
 
-
     def test_the_calls_of_a_loop_that_timed_out_hold_no_places(self):
         from joblib import Parallel, delayed
 
@@ -108,21 +112,11 @@ class Backend(unittest.TestCase):
         count = len(begun)
         go_on.set()
         # As many run at once as before.
-        lock, now, most = threading.Lock(), 0, 0
-
-        def count_most(_):
-            nonlocal now, most
-            with lock:
-                now += 1
-                most = max(most, now)
-            time.sleep(0.002)
-            with lock:
-                now -= 1
-
+        calls = Running()
         while any(future.running() for future in [running.submit(int)]):
             time.sleep(0.001)
-        Parallel(n_jobs=cpus + 2, backend="coreshard")(delayed(count_most)(n) for n in range(50))
-        self.assertLessEqual(most, cpus)
+        Parallel(n_jobs=cpus + 2, backend="coreshard")(delayed(calls)(n) for n in range(50))
+        self.assertLessEqual(calls.most, cpus)
         # None of those that had not begun has begun since.
         self.assertEqual(len(begun), count)
 
@@ -166,19 +160,9 @@ class Dask(unittest.TestCase):
                 for _ in range(3):
                     self.assertEqual(nested(3, 4), 64)
                 # The places that were lent are back.
-                lock, now, most = threading.Lock(), 0, 0
-
-                def count_most(_):
-                    nonlocal now, most
-                    with lock:
-                        now += 1
-                        most = max(most, now)
-                    time.sleep(0.002)
-                    with lock:
-                        now -= 1
-
-                list(executor.map(count_most, range(50)))
-                self.assertLessEqual(most, workers)
+                calls = Running()
+                list(executor.map(calls, range(50)))
+                self.assertLessEqual(calls.most, workers)
 
 
 if __name__ == "__main__":

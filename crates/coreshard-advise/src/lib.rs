@@ -1,13 +1,11 @@
-//! Advice for whoever runs a machine: how the kernel's workqueues, interrupts and block queues are set, what of it to
-//! change, and why.
+//! Advice for operators: how the kernel's workqueues, interrupts and block queues are set, which settings to change, and why.
 //!
-//! Three steps, each plain data: [`Facts`] are read from a tree of `/sys` and `/proc` ([`Facts::read`]), from this
-//! machine's or from a recorded one; [`measure`] says what the workqueues did meanwhile; [`judge`] holds both against
-//! [`RULES`] and gives a [`Finding`] for each thing that a rule has something to say of. [`emit`] writes what is to be
-//! changed in the forms that machines are set by.
+//! There are three steps, each with plain data. [`Facts::read`] reads [`Facts`] from a tree of `/sys` and `/proc`, that of this
+//! machine or a recorded one. [`measure`] watches the workqueues for a while. [`judge`] applies [`RULES`] to both and returns
+//! [`Finding`]s. [`emit`] writes the changes in the forms that machines are configured by.
 //!
-//! Nothing here changes a setting, prints, or knows a simulated machine: a check against one is put into a finding by whoever
-//! ran it ([`Finding::check_against`]).
+//! This crate changes no setting, prints nothing, and knows no simulated machine: the caller that ran a simulation adds its result
+//! to a finding ([`Finding::check_against`]).
 //!
 //! ```
 //! use coreshard_advise::{Facts, KernelVersion, Verdict, judge};
@@ -19,7 +17,7 @@
 //! let scope = |facts: &Facts| judge(facts, None).into_iter().find(|it| it.rule.id == "default-scope").unwrap();
 //! assert_eq!(scope(&facts).verdict, Verdict::Leave);
 //!
-//! // Somebody went back to one pool for all of them.
+//! // An operator went back to one pool for all of them.
 //! facts.workqueues.default_scope = Some("cache".parse()?);
 //! assert_eq!(scope(&facts).verdict, Verdict::Change);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -35,8 +33,8 @@ mod tree;
 
 pub use facts::{
     BlockFacts, Facts, InterruptFacts, IsolationFacts, KernelFacts, KernelVersion, MaskFacts,
-    NetworkFacts, ParseKernelVersionError, ParseScopeSettingError, RealtimeFacts, ScopeSetting,
-    WorkqueueFacts, WorkqueueSettings,
+    NetworkFacts, ParseSettingError, RealtimeFacts, ScopeSetting, WorkqueueFacts,
+    WorkqueueSettings,
 };
 pub use rules::{Expected, Finding, RULES, Rule, Setting, Simulated, Verdict, judge};
 

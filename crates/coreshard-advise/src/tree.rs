@@ -1,5 +1,5 @@
-//! A tree of small files: this machine's `/`, or a recorded one. What is missing is `None`; what is there and cannot be
-//! used is a note, and then `None`, too: one file that is wrong takes nothing else away.
+//! A tree of small files: this machine's `/`, or a recorded one. A missing file is `None`. A file that cannot be used becomes a
+//! note, and is then `None` as well, so that one wrong file takes nothing else away.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -105,16 +105,19 @@ impl Tree {
         path.exists() && !self.is_outside(&path)
     }
 
-    /// A table, in which anybody may have put names.
-    pub(crate) fn table(&self, name: impl AsRef<Path>) -> Option<String> {
-        match input::lossy(&self.within(name)?, TABLE_BYTES) {
-            Ok(text) => Some(text),
-            Err(error) if error.is_missing() => None,
-            Err(error) => {
+    /// What was read; `None` if it is missing, and, with a note, if it cannot be used.
+    fn usable(&self, read: Result<String, input::InputError>) -> Option<String> {
+        read.inspect_err(|error| {
+            if !error.is_missing() {
                 self.note(error);
-                None
             }
-        }
+        })
+        .ok()
+    }
+
+    /// A table, which may hold names of any kind.
+    pub(crate) fn table(&self, name: impl AsRef<Path>) -> Option<String> {
+        self.usable(input::lossy(&self.within(name)?, TABLE_BYTES))
     }
 
     /// The beginning of a file that may be long.
@@ -123,18 +126,9 @@ impl Tree {
     }
 
     fn trimmed(&self, name: &Path, most_bytes: u64) -> Option<String> {
-        match input::text(&self.within(name)?, most_bytes) {
-            Ok(text) => {
-                let text =
-                    text.trim_matches(|letter: char| letter == '\0' || letter.is_whitespace());
-                (!text.is_empty()).then(|| text.to_owned())
-            }
-            Err(error) if error.is_missing() => None,
-            Err(error) => {
-                self.note(error);
-                None
-            }
-        }
+        let text = self.usable(input::text(&self.within(name)?, most_bytes))?;
+        let text = text.trim_matches(|letter: char| letter == '\0' || letter.is_whitespace());
+        (!text.is_empty()).then(|| text.to_owned())
     }
 
     /// The text of a file with one word or line.
@@ -206,7 +200,7 @@ impl Tree {
         }
     }
 
-    /// The names in a folder, sorted; none where there is no such folder.
+    /// The names in a folder, sorted; none if there is no such folder.
     pub(crate) fn names(&self, name: impl AsRef<Path>) -> Vec<String> {
         let Some(path) = self.within(name) else { return Vec::new() };
         let Ok(entries) = fs::read_dir(&path) else { return Vec::new() };

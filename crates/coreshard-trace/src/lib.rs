@@ -1,15 +1,11 @@
 //! Recordings of a program's memory accesses, the names of what they touch, and layouts of its types.
 //!
-//! What is where:
-//!
 //! 1. [`TypeTable`], [`Binary`]: types and globals, read from DWARF and BTF.
-//! 2. [`Layout`]: fields, holes and lines of a record; which records waste, and which mix what many write with
-//!    what they read.
+//! 2. [`Layout`]: fields, holes and lines of a record. [`most_wasteful`] and [`most_mixed`] rank the records of a program.
 //! 3. [`Spool`], [`RecordingWriter`], [`Recording`]: how accesses come into a file, and out of it.
-//! 4. [`replay`]: a recording on a machine that is not there, line by line, with names and advice.
+//! 4. [`replay`], [`propose_layouts`], [`latent_sharing`]: a recording on a simulated machine, line by line, with names and advice.
 //!
-//! Whatever is read here comes from outside: it is bounded, and what is wrong is an error with its offset.
-
+//! All input comes from outside. Its size is bounded, and errors name the offset.
 #![forbid(unsafe_code)]
 #![doc(html_root_url = "https://docs.rs/coreshard-trace/0.1.0")]
 
@@ -20,17 +16,17 @@ mod types;
 
 pub use layout::{Field, Hole, Layout, Mixed, Wasted, most_mixed, most_wasteful};
 pub use recording::{
-    About, Access, AccessKind, Chunk, Ending, Event, Events, Lack, ProgramFile, RECORDING_MARK,
-    Recording, RecordingError, RecordingWriter, Spool, SpoolCounts, Taken,
+    About, AccessKind, Ending, Lack, ProgramFile, RECORDING_MARK, Recording, RecordingError,
+    RecordingWriter, Spool, SpoolCounts, Taken,
 };
 pub use replay::{
     Advice, LatentCase, LatentSharing, LineView, ObjectView, Proposal, ReplayOptions, ReplayReport,
-    Sharing, SourcePlace, ThingKind, ThreadView, TypeProposals, WordView, latent_sharing,
-    propose_layouts, replay,
+    Sharing, ThingKind, ThreadView, TypeProposals, WordView, latent_sharing, propose_layouts,
+    replay,
 };
 pub use types::{
-    Binary, DebugSource, FieldPath, Global, Keyword, Language, Member, Record, Role, Shape, Type,
-    TypeId, TypeTable, TypesError,
+    Binary, DebugSource, FieldPath, Global, Keyword, Language, Member, Record, Role, Shape,
+    SourcePlace, Type, TypeId, TypeTable, TypesError,
 };
 
 #[cfg(test)]

@@ -123,6 +123,8 @@ pub use types::{
     WorkScope, Workqueue, blocking, consume_budget, current, yield_item,
 };
 
+#[doc(hidden)]
+pub use coreshard_platform::PerProcess;
 #[cfg(feature = "insight")]
 pub use insight::serve_insight;
 pub use join::join;

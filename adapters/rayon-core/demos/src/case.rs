@@ -38,6 +38,12 @@ pub struct Demo {
     pub prepare: fn(Scale) -> Lap,
 }
 
+impl Demo {
+    pub fn new(name: &'static str, about: &'static str, prepare: fn(Scale) -> Lap) -> Self {
+        Self { name, about, prepare }
+    }
+}
+
 /// A demo's repetition: `parallel` of a copy of `input` is to be what `serial` is of one.
 ///
 /// # Panics

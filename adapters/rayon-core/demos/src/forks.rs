@@ -7,36 +7,16 @@ use crate::random::{Random, mixed};
 
 pub fn demos() -> Vec<Demo> {
     vec![
-        Demo {
-            name: "join-fib",
-            about: "Fibonacci numbers by two calls each, joined to the bottom",
-            prepare: fib,
-        },
-        Demo {
-            name: "join-increment",
-            about: "adds one to each number of a slice, halved to 1,024",
-            prepare: increment,
-        },
-        Demo {
-            name: "join-tiny",
-            about: "the same, halved to single numbers: nothing but joins",
-            prepare: tiny,
-        },
-        Demo {
-            name: "join-uneven",
-            about: "a lopsided tree: a tenth, and the rest",
-            prepare: uneven,
-        },
-        Demo {
-            name: "matmul",
-            about: "matrices multiplied by quarters, eight products each",
-            prepare: matmul,
-        },
-        Demo {
-            name: "strassen",
-            about: "matrices multiplied by quarters, seven products each",
-            prepare: strassen,
-        },
+        Demo::new("join-fib", "Fibonacci numbers by two calls each, joined to the bottom", fib),
+        Demo::new(
+            "join-increment",
+            "adds one to each number of a slice, halved to 1,024",
+            increment,
+        ),
+        Demo::new("join-tiny", "the same, halved to single numbers: nothing but joins", tiny),
+        Demo::new("join-uneven", "a lopsided tree: a tenth, and the rest", uneven),
+        Demo::new("matmul", "matrices multiplied by quarters, eight products each", matmul),
+        Demo::new("strassen", "matrices multiplied by quarters, seven products each", strassen),
     ]
 }
 

@@ -9,54 +9,22 @@ use crate::random::{Random, mixed, stirred};
 
 pub fn demos() -> Vec<Demo> {
     vec![
-        Demo {
-            name: "map-sum",
-            about: "a sum over a range, of little work each",
-            prepare: map_sum,
-        },
-        Demo {
-            name: "filter-collect",
-            about: "a third of a slice, kept in order",
-            prepare: filter_collect,
-        },
-        Demo { name: "chunks", about: "the greatest of each chunk, then the sum", prepare: chunks },
-        Demo {
-            name: "flat-map",
-            about: "each number becomes several, collected in order",
-            prepare: flat_map,
-        },
-        Demo {
-            name: "fold-histogram",
-            about: "counts folded by part, then added up",
-            prepare: histogram,
-        },
-        Demo {
-            name: "zip-update",
-            about: "two slices walked together, one written",
-            prepare: zip_update,
-        },
-        Demo {
-            name: "par-bridge",
-            about: "a serial iterator, its items stirred in parallel",
-            prepare: par_bridge,
-        },
-        Demo { name: "nested", about: "a loop in each part of a loop", prepare: nested },
-        Demo {
-            name: "small-loops",
-            about: "many loops over a hundred numbers, one after the other",
-            prepare: small_loops,
-        },
-        Demo {
-            name: "find-any",
-            about: "some number that fits: rare, and the loop ends early",
-            prepare: find_any,
-        },
-        Demo { name: "find-first", about: "the first number that fits", prepare: find_first },
-        Demo {
-            name: "words",
-            about: "the words of a text, counted in maps that are merged",
-            prepare: words,
-        },
+        Demo::new("map-sum", "a sum over a range, of little work each", map_sum),
+        Demo::new("filter-collect", "a third of a slice, kept in order", filter_collect),
+        Demo::new("chunks", "the greatest of each chunk, then the sum", chunks),
+        Demo::new("flat-map", "each number becomes several, collected in order", flat_map),
+        Demo::new("fold-histogram", "counts folded by part, then added up", histogram),
+        Demo::new("zip-update", "two slices walked together, one written", zip_update),
+        Demo::new("par-bridge", "a serial iterator, its items stirred in parallel", par_bridge),
+        Demo::new("nested", "a loop in each part of a loop", nested),
+        Demo::new(
+            "small-loops",
+            "many loops over a hundred numbers, one after the other",
+            small_loops,
+        ),
+        Demo::new("find-any", "some number that fits: rare, and the loop ends early", find_any),
+        Demo::new("find-first", "the first number that fits", find_first),
+        Demo::new("words", "the words of a text, counted in maps that are merged", words),
     ]
 }
 

@@ -10,39 +10,23 @@ use crate::random::stirred;
 
 pub fn demos() -> Vec<Demo> {
     vec![
-        Demo {
-            name: "scope-tree",
-            about: "each job of one scope spawns two more",
-            prepare: scope_tree,
-        },
-        Demo {
-            name: "scope-nested",
-            about: "each job opens a scope of its own, with two jobs",
-            prepare: scope_nested,
-        },
-        Demo {
-            name: "scope-flat",
-            about: "one scope, many jobs, spawned by its body",
-            prepare: scope_flat,
-        },
-        Demo { name: "scope-fifo", about: "the same, first in, first out", prepare: scope_fifo },
-        Demo { name: "spawn", about: "jobs of the pool, results by channel", prepare: spawn },
-        Demo {
-            name: "install",
-            about: "many small installs, one after the other, from a thread outside",
-            prepare: install,
-        },
-        Demo {
-            name: "install-many",
-            about: "small installs from eight threads outside at once",
-            prepare: install_many,
-        },
-        Demo {
-            name: "broadcast",
-            about: "each thread of the pool is told, many times",
-            prepare: broadcast,
-        },
-        Demo { name: "pools", about: "a pool made, used and dropped, some times", prepare: pools },
+        Demo::new("scope-tree", "each job of one scope spawns two more", scope_tree),
+        Demo::new("scope-nested", "each job opens a scope of its own, with two jobs", scope_nested),
+        Demo::new("scope-flat", "one scope, many jobs, spawned by its body", scope_flat),
+        Demo::new("scope-fifo", "the same, first in, first out", scope_fifo),
+        Demo::new("spawn", "jobs of the pool, results by channel", spawn),
+        Demo::new(
+            "install",
+            "many small installs, one after the other, from a thread outside",
+            install,
+        ),
+        Demo::new(
+            "install-many",
+            "small installs from eight threads outside at once",
+            install_many,
+        ),
+        Demo::new("broadcast", "each thread of the pool is told, many times", broadcast),
+        Demo::new("pools", "a pool made, used and dropped, some times", pools),
     ]
 }
 

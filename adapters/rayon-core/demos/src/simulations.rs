@@ -7,17 +7,9 @@ use crate::random::Random;
 
 pub fn demos() -> Vec<Demo> {
     vec![
-        Demo { name: "nbody", about: "bodies that attract each other, some steps", prepare: nbody },
-        Demo {
-            name: "life",
-            about: "Conway's game on a torus, row by row, some generations",
-            prepare: life,
-        },
-        Demo {
-            name: "sieve",
-            about: "odd numbers crossed out, segment by segment",
-            prepare: sieve,
-        },
+        Demo::new("nbody", "bodies that attract each other, some steps", nbody),
+        Demo::new("life", "Conway's game on a torus, row by row, some generations", life),
+        Demo::new("sieve", "odd numbers crossed out, segment by segment", sieve),
     ]
 }
 

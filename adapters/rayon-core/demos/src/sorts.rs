@@ -8,22 +8,10 @@ use crate::random::Random;
 
 pub fn demos() -> Vec<Demo> {
     vec![
-        Demo {
-            name: "quicksort",
-            about: "parts below and above a pivot, joined",
-            prepare: quicksort,
-        },
-        Demo {
-            name: "mergesort",
-            about: "halves joined, then merged by joined halves",
-            prepare: mergesort,
-        },
-        Demo { name: "par-sort", about: "par_sort of pairs", prepare: par_sort },
-        Demo {
-            name: "par-sort-unstable",
-            about: "par_sort_unstable of numbers",
-            prepare: par_sort_unstable,
-        },
+        Demo::new("quicksort", "parts below and above a pivot, joined", quicksort),
+        Demo::new("mergesort", "halves joined, then merged by joined halves", mergesort),
+        Demo::new("par-sort", "par_sort of pairs", par_sort),
+        Demo::new("par-sort-unstable", "par_sort_unstable of numbers", par_sort_unstable),
     ]
 }
 

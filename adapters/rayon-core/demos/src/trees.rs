@@ -9,16 +9,12 @@ use crate::random::Random;
 
 pub fn demos() -> Vec<Demo> {
     vec![
-        Demo {
-            name: "nqueens",
-            about: "counts the ways to place queens, a parallel loop in each of the first rows",
-            prepare: nqueens,
-        },
-        Demo {
-            name: "tsp",
-            about: "the shortest round trip, branches cut by the best known to all",
-            prepare: tsp,
-        },
+        Demo::new(
+            "nqueens",
+            "counts the ways to place queens, a parallel loop in each of the first rows",
+            nqueens,
+        ),
+        Demo::new("tsp", "the shortest round trip, branches cut by the best known to all", tsp),
     ]
 }
 

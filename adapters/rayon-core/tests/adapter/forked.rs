@@ -54,6 +54,16 @@ fn use_global_pool(threads: usize) -> Result<(), String> {
     Ok(())
 }
 
+/// A forked process asks for two threads, and has them.
+fn forked_asks_for_two() {
+    testing::forked(|| {
+        let made = ThreadPoolBuilder::new().num_threads(2).build_global();
+        made.map_err(|error| error.to_string())?;
+        use_global_pool(2)
+    })
+    .unwrap();
+}
+
 #[test]
 fn a_forked_process_makes_a_global_pool_of_its_own() {
     testing::own_process!();
@@ -73,14 +83,7 @@ fn a_process_is_forked_before_its_parent_uses_the_global_pool() {
     testing::own_process!();
     let pool = ThreadPoolBuilder::new().num_threads(1).build().unwrap();
     pool.install(|| ());
-    testing::forked(|| {
-        ThreadPoolBuilder::new()
-            .num_threads(2)
-            .build_global()
-            .map_err(|error| error.to_string())?;
-        use_global_pool(2)
-    })
-    .unwrap();
+    forked_asks_for_two();
 }
 
 #[test]
@@ -131,14 +134,7 @@ fn a_forked_process_may_ask_for_another_global_pool() {
     testing::own_process!();
     ThreadPoolBuilder::new().num_threads(3).build_global().unwrap();
     use_global_pool(3).unwrap();
-    testing::forked(|| {
-        ThreadPoolBuilder::new()
-            .num_threads(2)
-            .build_global()
-            .map_err(|error| error.to_string())?;
-        use_global_pool(2)
-    })
-    .unwrap();
+    forked_asks_for_two();
 }
 
 /// The thread that is a member of the parent's pool is none of the child's.

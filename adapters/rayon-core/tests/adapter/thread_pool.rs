@@ -48,17 +48,23 @@ fn pending_tasks_are_those_of_this_thread() {
     });
 }
 
+/// A hook that ends when so many threads are in it and the test is at the barrier, and how often it was called.
+fn meeting(
+    threads: usize,
+) -> (impl Fn(usize) + Send + Sync + Clone + 'static, Arc<Barrier>, Arc<AtomicUsize>) {
+    let barrier = Arc::new(Barrier::new(threads + 1));
+    let count = Arc::new(AtomicUsize::new(0));
+    let (meets, counts) = (Arc::clone(&barrier), Arc::clone(&count));
+    let hook = move |_| {
+        counts.fetch_add(1, SeqCst);
+        meets.wait();
+    };
+    (hook, barrier, count)
+}
+
 #[test]
 fn start_callback_called() {
-    let barrier = Arc::new(Barrier::new(17));
-    let count = Arc::new(AtomicUsize::new(0));
-    let hook = {
-        let (barrier, count) = (Arc::clone(&barrier), Arc::clone(&count));
-        move |_| {
-            count.fetch_add(1, SeqCst);
-            barrier.wait();
-        }
-    };
+    let (hook, barrier, count) = meeting(16);
     let pool = ThreadPoolBuilder::new().num_threads(16).start_handler(hook).build().unwrap();
     barrier.wait();
     assert_eq!((count.load(SeqCst), pool.current_num_threads()), (16, 16));
@@ -66,15 +72,7 @@ fn start_callback_called() {
 
 #[test]
 fn exit_callback_called() {
-    let barrier = Arc::new(Barrier::new(17));
-    let count = Arc::new(AtomicUsize::new(0));
-    let hook = {
-        let (barrier, count) = (Arc::clone(&barrier), Arc::clone(&count));
-        move |_| {
-            count.fetch_add(1, SeqCst);
-            barrier.wait();
-        }
-    };
+    let (hook, barrier, count) = meeting(16);
     drop(ThreadPoolBuilder::new().num_threads(16).exit_handler(hook).build().unwrap());
     barrier.wait();
     assert_eq!(count.load(SeqCst), 16);
@@ -94,17 +92,9 @@ fn hooks_are_on_the_pools_threads() {
 #[test]
 fn handler_panics_handled_correctly() {
     const THREADS: usize = 16;
-    let started = Arc::new(Barrier::new(THREADS + 1));
-    let ended = Arc::new(Barrier::new(THREADS + 1));
-    let count = Arc::new(AtomicUsize::new(0));
-    let handler = {
-        let (started, ended) = (Arc::clone(&started), Arc::clone(&ended));
-        let count = Arc::clone(&count);
-        move |_| {
-            let barrier = if count.fetch_add(1, SeqCst) < THREADS { &started } else { &ended };
-            barrier.wait();
-        }
-    };
+    // As it starts, and as it ends.
+    let (handler, barrier, count) = meeting(THREADS);
+    let handler = move |_| handler(0);
     let pool = ThreadPoolBuilder::new()
         .num_threads(THREADS)
         .start_handler(|_| panic!("as it starts"))
@@ -112,9 +102,9 @@ fn handler_panics_handled_correctly() {
         .panic_handler(handler)
         .build()
         .unwrap();
-    started.wait();
+    barrier.wait();
     drop(pool);
-    ended.wait();
+    barrier.wait();
     assert_eq!(count.load(SeqCst), 2 * THREADS);
 }
 

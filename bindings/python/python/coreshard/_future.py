@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import threading
+import types
 from concurrent.futures import _base
 from concurrent.futures.thread import BrokenThreadPool
 
@@ -61,15 +62,17 @@ class _NoCondition:
 
 
 _native._set_classes(
-    Future,
-    concurrent.futures.CancelledError,
-    concurrent.futures.TimeoutError,
-    concurrent.futures.InvalidStateError,
-    concurrent.futures.BrokenExecutor,
-    BrokenThreadPool,
-    threading.Condition,
-    _NoCondition(),
-    _base.LOGGER,
+    types.SimpleNamespace(
+        future=Future,
+        cancelled_error=concurrent.futures.CancelledError,
+        timeout_error=concurrent.futures.TimeoutError,
+        invalid_state_error=concurrent.futures.InvalidStateError,
+        broken_executor=concurrent.futures.BrokenExecutor,
+        broken_thread_pool=BrokenThreadPool,
+        condition=threading.Condition,
+        no_condition=_NoCondition(),
+        logger=_base.LOGGER,
+    )
 )
 # Before the interpreter ends, and before `atexit`: as `concurrent.futures.thread` does it.
 threading._register_atexit(_native._end)

@@ -15,7 +15,7 @@ const NAME_CHARS: usize = 60;
 pub struct InterruptFacts {
     /// Its number.
     pub number: u32,
-    /// Who handles it, as `/proc/interrupts` says.
+    /// Its handler, as `/proc/interrupts` says.
     pub name: Option<String>,
     /// How many came since the machine was started, on all CPUs.
     pub count: Option<u64>,

@@ -1,11 +1,12 @@
-//! Which kernel it is.
+//! The kernel's version, and whether it runs on a virtual machine.
 
 use std::fmt;
 use std::str::FromStr;
 
-use coreshard_topology::input::{self, quoted};
+use coreshard_topology::input;
 use serde::Serialize;
 
+use super::parse_error::ParseSettingError;
 use crate::tree::Tree;
 
 /// The kernel, and what it runs on.
@@ -51,13 +52,13 @@ impl From<KernelVersion> for String {
 }
 
 impl FromStr for KernelVersion {
-    type Err = ParseKernelVersionError;
+    type Err = ParseSettingError;
 
     /// Reads the beginning of a release: `6.18`, `6.18.44-generic`.
     ///
     /// # Errors
-    /// Where it does not begin with two numbers of at most 16 bits, parted by a point.
-    fn from_str(text: &str) -> Result<Self, ParseKernelVersionError> {
+    /// If it does not begin with two numbers of at most 16 bits, parted by a point.
+    fn from_str(text: &str) -> Result<Self, ParseSettingError> {
         let read = || {
             let (major, rest) = text.trim().split_once('.')?;
             let digits = rest.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(rest.len());
@@ -65,25 +66,10 @@ impl FromStr for KernelVersion {
             let major = major.parse().ok().filter(|_| is_number)?;
             Some(Self { major, minor: rest[..digits].parse().ok()? })
         };
-        read().ok_or_else(|| ParseKernelVersionError { given: quoted(text).to_string() })
+        let expected = "no kernel's release; give one such as 7.1 or 6.18.44-generic";
+        read().ok_or_else(|| ParseSettingError::new(text, expected))
     }
 }
-
-/// A text that is no kernel's release.
-#[derive(Clone, PartialEq, Eq)]
-pub struct ParseKernelVersionError {
-    given: String,
-}
-
-impl fmt::Display for ParseKernelVersionError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} is no kernel's release; give one such as 7.1 or 6.18.44-generic", self.given)
-    }
-}
-
-coreshard_topology::readable_debug!(ParseKernelVersionError);
-
-impl std::error::Error for ParseKernelVersionError {}
 
 pub(super) fn read(tree: &Tree) -> KernelFacts {
     // The last two are where sosreports have it: `Linux HOST 6.18.44 …`.

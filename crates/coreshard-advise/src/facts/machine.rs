@@ -1,4 +1,4 @@
-//! What concerns the whole machine: CPUs set apart, and the limit of real-time tasks.
+//! Settings of the whole machine: isolated CPUs, and the limit of real-time tasks.
 
 use coreshard_topology::CpuSet;
 use serde::{Serialize, Serializer};

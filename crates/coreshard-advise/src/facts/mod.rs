@@ -1,16 +1,18 @@
-//! What a machine is set to, as plain data.
+//! The settings of a machine, as plain data.
 
 mod devices;
 mod interrupts;
 mod kernel;
 mod machine;
+mod parse_error;
 mod workqueues;
 
 pub use devices::{BlockFacts, NetworkFacts};
 pub use interrupts::InterruptFacts;
-pub use kernel::{KernelFacts, KernelVersion, ParseKernelVersionError};
+pub use kernel::{KernelFacts, KernelVersion};
 pub use machine::{IsolationFacts, MaskFacts, RealtimeFacts};
-pub use workqueues::{ParseScopeSettingError, ScopeSetting, WorkqueueFacts, WorkqueueSettings};
+pub use parse_error::ParseSettingError;
+pub use workqueues::{ScopeSetting, WorkqueueFacts, WorkqueueSettings};
 
 use std::path::Path;
 
@@ -23,7 +25,7 @@ use crate::tree::Tree;
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Facts {
-    /// Its CPUs, caches and nodes: all that are online, whoever may use them.
+    /// Its CPUs, caches and nodes: all that are online.
     #[serde(skip)]
     pub topology: Topology,
     /// The kernel, and whether the machine is a virtual one.
@@ -59,8 +61,7 @@ impl Facts {
             interrupts: interrupts::read(&tree),
             block: devices::block(&tree),
             network: devices::network(&tree),
-            notes: topology.notes().to_vec(),
-            topology,
+            ..Self::of_machine(topology)
         };
         facts.notes.extend(tree.into_notes());
         facts

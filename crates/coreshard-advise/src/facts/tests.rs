@@ -1,4 +1,4 @@
-//! Trees as they are, and trees that nobody should be given.
+//! Trees as they are, and trees that are damaged.
 
 use coreshard_topology::Topology;
 

@@ -4,11 +4,11 @@ use std::fmt;
 use std::str::FromStr;
 
 use coreshard_topology::Scope;
-use coreshard_topology::input::quoted;
 use serde::{Serialize, Serializer};
 
 use super::kernel::KernelVersion;
 use super::machine::MaskFacts;
+use super::parse_error::ParseSettingError;
 use crate::tree::Tree;
 
 /// From which version on unbound workqueues have affinity scopes (Linux 6.6).
@@ -22,7 +22,7 @@ const DEVICES: &str = "sys/devices/virtual/workqueue";
 #[derive(Clone, Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct WorkqueueSettings {
-    /// The scope of queues that have none of their own; `None` where the kernel has no scopes, or nothing is known.
+    /// The scope of queues that have none of their own; `None` if the kernel has no scopes, or nothing is known.
     pub default_scope: Option<ScopeSetting>,
     /// Wanted cores of a shard.
     pub cache_shard_size: Option<u64>,
@@ -63,13 +63,13 @@ impl WorkqueueSettings {
         }
     }
 
-    /// Whether the kernel has affinity scopes; `None` where that is not known.
+    /// Whether the kernel has affinity scopes; `None` if that is not known.
     #[must_use]
     pub fn has_scopes(&self, version: Option<KernelVersion>) -> Option<bool> {
         if self.default_scope.is_some() { Some(true) } else { version.map(|it| it >= WITH_SCOPES) }
     }
 
-    /// Whether the kernel can divide caches into shards; `None` where that is not known.
+    /// Whether the kernel can divide caches into shards; `None` if that is not known.
     #[must_use]
     pub fn has_shards(&self, version: Option<KernelVersion>) -> Option<bool> {
         let is_so = self.cache_shard_size.is_some()
@@ -120,38 +120,22 @@ impl Serialize for ScopeSetting {
 }
 
 impl FromStr for ScopeSetting {
-    type Err = ParseScopeSettingError;
+    type Err = ParseSettingError;
 
     /// # Errors
-    /// Where it is neither a scope's name nor `default (NAME)`.
-    fn from_str(text: &str) -> Result<Self, ParseScopeSettingError> {
+    /// If it is neither a scope's name nor `default (NAME)`.
+    fn from_str(text: &str) -> Result<Self, ParseSettingError> {
         let inner = text.strip_prefix("default (").and_then(|rest| rest.strip_suffix(')'));
         let scope = inner.unwrap_or(text).parse();
         let setting = scope.map(|scope| Self { scope, is_default: inner.is_some() });
-        setting.map_err(|_| ParseScopeSettingError { given: quoted(text).to_string() })
+        setting.map_err(|_| {
+            let names = Scope::ALL.map(Scope::name).join(", ");
+            let expected = "no affinity scope; there are";
+            let rest = format!("{expected} {names}, and \"default (cache)\" and the like");
+            ParseSettingError::new(text, rest)
+        })
     }
 }
-
-/// A text that is no setting of a scope.
-#[derive(Clone, PartialEq, Eq)]
-pub struct ParseScopeSettingError {
-    given: String,
-}
-
-impl fmt::Display for ParseScopeSettingError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names = Scope::ALL.map(Scope::name).join(", ");
-        write!(
-            f,
-            "{} is no affinity scope; there are {names}, and \"default (cache)\" and the like",
-            self.given
-        )
-    }
-}
-
-coreshard_topology::readable_debug!(ParseScopeSettingError);
-
-impl std::error::Error for ParseScopeSettingError {}
 
 pub(super) fn read(tree: &Tree) -> WorkqueueSettings {
     let parameter = |name: &str| format!("{PARAMETERS}/{name}");

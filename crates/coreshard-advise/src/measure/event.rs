@@ -27,7 +27,7 @@ pub(super) fn lost(line: &str) -> Option<u64> {
 
 const EVENT: &str = ": workqueue_";
 
-/// Reads a line such as `comm-pid [cpu] flags seconds.micros: workqueue_…: …`; `None` where it is another one.
+/// Reads a line such as `comm-pid [cpu] flags seconds.micros: workqueue_…: …`; `None` if it is another one.
 pub(super) fn parse(line: &str) -> Option<Event<'_>> {
     // A thread's name may hold anything, so that the first match need not be the event.
     line.match_indices(EVENT).find_map(|(at, _)| event(&line[..at], &line[at + EVENT.len()..]))

@@ -1,8 +1,7 @@
-//! What the kernel's workqueues do, from its own tracepoints `workqueue:*`.
+//! Measures the kernel's workqueues by its tracepoints `workqueue:*`.
 //!
-//! [`measure`] asks tracefs for them in an instance of its own, which is gone when it returns: other people's tracing is
-//! not touched, and the instance's buffers are all that the kernel has besides. [`Tally`] makes figures of the lines, and knows
-//! neither files nor clocks.
+//! [`measure`] reads them from an instance of tracefs that it makes and removes again, so that other tracing is not touched.
+//! [`Tally`] computes figures from the lines, and knows neither files nor clocks.
 //!
 //! ```
 //! use coreshard_advise::measure::Tally;

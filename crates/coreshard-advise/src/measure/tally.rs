@@ -1,4 +1,4 @@
-//! Figures of each workqueue, from the lines of a trace.
+//! Computes figures for each workqueue from the lines of a trace.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -26,7 +26,7 @@ pub struct Measured {
     pub hog_us: u64,
     /// By the number of items, the most first.
     pub queues: Vec<MeasuredQueue>,
-    /// Items that began, and that nobody was seen to queue: mostly those queued before the measurement.
+    /// Items that began, and whose queueing was not seen: mostly those queued before the measurement.
     pub unmatched: u64,
     /// Events that the kernel had no room for.
     pub lost: u64,
@@ -38,7 +38,7 @@ pub struct Measured {
 pub struct MeasuredQueue {
     /// Its name.
     pub name: String,
-    /// Whether workers of a single CPU ran its items, as their names tell; `None` where no worker of a pool was seen.
+    /// Whether workers of a single CPU ran its items, as their names tell; `None` if no worker of a pool was seen.
     pub per_cpu: Option<bool>,
     /// Items that were queued.
     pub queued: u64,

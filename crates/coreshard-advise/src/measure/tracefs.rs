@@ -1,7 +1,7 @@
-//! The kernel's tracefs: an instance of its own, with the workqueues' events switched on, read until the time is up.
+//! Reads the workqueues' events from an instance of the kernel's tracefs until the time is up.
 //!
-//! Needs the right to do that, which is root's on most machines. The instance is removed in any case in which this process
-//! still runs; if it is killed, `rmdir /sys/kernel/tracing/instances/coreshard-advise-PID` does it.
+//! On most machines this needs root. The instance is removed if this process ends by itself; if it is killed,
+//! `rmdir /sys/kernel/tracing/instances/coreshard-advise-PID` removes it.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -27,7 +27,7 @@ const O_NONBLOCK: i32 = 0o4000;
 /// microseconds are counted as long ones.
 ///
 /// # Errors
-/// Where tracefs is not mounted, has no such events, or may not be used; the text says which, and what to do.
+/// If tracefs is not mounted, has no such events, or may not be used; the text says which, and what to do.
 pub fn measure(
     topology: &Topology,
     time: Duration,
@@ -35,11 +35,7 @@ pub fn measure(
     stop: &mut dyn FnMut() -> bool,
 ) -> Result<Measured, MeasureError> {
     let place = PLACES.into_iter().map(Path::new).find(|it| it.join("instances").is_dir());
-    let instance = match place {
-        Some(place) => Instance::new(place)?,
-        // A folder that may not be looked into is not seen to hold anything.
-        None => return Err(MeasureError(Problem::NoTracefs { mounted_at: mounted_at() })),
-    };
+    let instance = Instance::new(place.ok_or_else(MeasureError::no_tracefs)?)?;
     let mut tally = Tally::new(topology, hog_us);
     let mut pipe = instance.start()?;
     let began = Instant::now();
@@ -48,7 +44,7 @@ pub fn measure(
     loop {
         lines
             .read(&mut pipe, |line| tally.line(line))
-            .map_err(|error| MeasureError::io(&instance.folder, error))?;
+            .map_err(|error| MeasureError::io(&instance.folder, &error))?;
         if is_last {
             break;
         }
@@ -73,16 +69,16 @@ struct Instance {
 impl Instance {
     fn new(tracefs: &Path) -> Result<Self, MeasureError> {
         if !tracefs.join("events/workqueue").is_dir() {
-            return Err(MeasureError(Problem::NoEvents(tracefs.to_owned())));
+            return Err(MeasureError::no_events(tracefs));
         }
         let folder = tracefs.join(format!("instances/coreshard-advise-{}", std::process::id()));
-        fs::create_dir(&folder).map_err(|error| MeasureError::io(&folder, error))?;
+        fs::create_dir(&folder).map_err(|error| MeasureError::io(&folder, &error))?;
         Ok(Self { folder })
     }
 
     fn write(&self, file: &str, value: &str) -> Result<(), MeasureError> {
         let path = self.folder.join(file);
-        fs::write(&path, value).map_err(|error| MeasureError::io(&path, error))
+        fs::write(&path, value).map_err(|error| MeasureError::io(&path, &error))
     }
 
     /// Switches the events on, and gives what they can be read from.
@@ -93,7 +89,7 @@ impl Instance {
         self.write("trace_clock", "mono")?;
         let path = self.folder.join("trace_pipe");
         let pipe = File::options().read(true).custom_flags(O_NONBLOCK).open(&path);
-        let pipe = pipe.map_err(|error| MeasureError::io(&path, error))?;
+        let pipe = pipe.map_err(|error| MeasureError::io(&path, &error))?;
         for event in ["queue_work", "execute_start", "execute_end"] {
             self.write(&format!("events/workqueue/workqueue_{event}/enable"), "1")?;
         }
@@ -103,7 +99,7 @@ impl Instance {
 
 impl Drop for Instance {
     fn drop(&mut self) {
-        // Nobody could be told of a failure; the instance has no effect on anything else.
+        // A failure cannot be reported here; the instance has no effect on anything else.
         let _ = fs::remove_dir(&self.folder);
     }
 }
@@ -156,56 +152,39 @@ fn user() -> Option<String> {
 }
 
 /// Why nothing was measured.
-pub struct MeasureError(Problem);
-
-#[derive(Debug)]
-enum Problem {
-    /// Or it may not be looked into, where it is mounted.
-    NoTracefs {
-        mounted_at: Option<PathBuf>,
-    },
-    NoEvents(PathBuf),
-    Io {
-        path: PathBuf,
-        error: io::Error,
-        /// The user, if that is not root.
-        user: Option<String>,
-    },
-}
+pub struct MeasureError(String);
 
 impl MeasureError {
-    fn io(path: &Path, error: io::Error) -> Self {
-        Self(Problem::Io { path: path.to_owned(), error, user: user() })
+    fn no_tracefs() -> Self {
+        Self(match mounted_at() {
+            None => "tracefs is not mounted: as root, mount -t tracefs tracefs /sys/kernel/tracing"
+                .to_owned(),
+            // A folder that may not be looked into is not seen to hold anything.
+            Some(place) => format!(
+                "tracefs is mounted at {}, but has no instances that this process may look into; \
+                 measure as root",
+                input::path(&place)
+            ),
+        })
+    }
+
+    fn no_events(tracefs: &Path) -> Self {
+        let tracefs = input::path(tracefs);
+        Self(format!("{tracefs} has no events of workqueues: this kernel was built without them"))
+    }
+
+    fn io(path: &Path, error: &io::Error) -> Self {
+        let mut text = format!("cannot use {}: {error}", input::path(path));
+        if let (ErrorKind::PermissionDenied, Some(user)) = (error.kind(), user()) {
+            text += &format!("; this process is of user {user}, and root may measure");
+        }
+        Self(text)
     }
 }
 
 impl fmt::Display for MeasureError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0 {
-            Problem::NoTracefs { mounted_at: None } => f.write_str(
-                "tracefs is not mounted: as root, mount -t tracefs tracefs /sys/kernel/tracing",
-            ),
-            Problem::NoTracefs { mounted_at: Some(place) } => write!(
-                f,
-                "tracefs is mounted at {}, but has no instances that this process may look into; \
-                 measure as root",
-                input::path(place)
-            ),
-            Problem::NoEvents(tracefs) => write!(
-                f,
-                "{} has no events of workqueues: this kernel was built without them",
-                input::path(tracefs)
-            ),
-            Problem::Io { path, error, user } => {
-                write!(f, "cannot use {}: {error}", input::path(path))?;
-                match user {
-                    Some(user) if error.kind() == ErrorKind::PermissionDenied => {
-                        write!(f, "; this process is of user {user}, and root may measure")
-                    }
-                    _ => Ok(()),
-                }
-            }
-        }
+        f.write_str(&self.0)
     }
 }
 

@@ -1,11 +1,14 @@
-//! Block devices' queues.
+//! Rules on the queues of block devices.
 
-use super::finding::{Finding, Rule, Setting};
-use crate::facts::{BlockFacts, Facts};
-use crate::measure::Measured;
+use super::finding::{Case, Finding, Rule, Setting};
+use crate::facts::BlockFacts;
 
 fn file(device: &BlockFacts, name: &str) -> String {
     format!("/sys/block/{}/queue/{name}", device.name)
+}
+
+fn named(device: &BlockFacts) -> String {
+    format!("device {}", device.name)
 }
 
 /// Schedulers on devices that need none.
@@ -17,44 +20,38 @@ pub(super) const SCHEDULER: Rule = Rule {
     judge: scheduler,
 };
 
-fn scheduler(rule: &'static Rule, facts: &Facts, _: Option<&Measured>) -> Vec<Finding> {
-    let known: Vec<_> = facts.block.iter().filter(|it| it.scheduler.is_some()).collect();
+fn scheduler(case: &Case<'_>) -> Vec<Finding> {
+    let devices = case.facts.block.iter();
+    let known: Vec<_> = devices.filter_map(|it| Some((it, it.scheduler.as_deref()?))).collect();
     let mut findings = Vec::new();
-    for device in &known {
-        let is_wide = device.hardware_queues.is_some_and(|queues| queues > 1);
-        let name = device.scheduler.as_deref().unwrap_or_default();
+    for (device, name) in &known {
+        let queues = device.hardware_queues.unwrap_or_default();
         // kyber has queues of its own for each hardware queue, and is chosen for its limits.
-        let is_one_lock = matches!(name, "bfq" | "mq-deadline");
+        let is_one_lock = matches!(*name, "bfq" | "mq-deadline");
         let can = device.schedulers.iter().any(|it| it == "none");
-        if !(is_wide && is_one_lock && can && device.rotational == Some(false)) {
+        if !(queues > 1 && is_one_lock && can && device.rotational == Some(false)) {
             continue;
         }
         let statement = format!(
-            "It is a solid-state device with {} hardware queues, and the scheduler {name} has one lock for all of them.",
-            device.hardware_queues.unwrap_or_default()
+            "It is a solid-state device with {queues} hardware queues, and the scheduler {name} has one lock for all of them."
         );
-        let risk = if name == "bfq" {
+        let risk = if *name == "bfq" {
             "bfq's weights and low latency for interactive programs are lost, and cgroups' io.bfq.weight with them"
         } else {
             "zoned devices need mq-deadline to keep writes in order, and I/O priorities are lost"
         };
-        let setting = Setting::new(file(device, "scheduler"), Some(name.to_owned()), "none");
-        findings.push(
-            Finding::consider(rule, format!("device {}", device.name), statement, risk)
-                .with(setting),
-        );
+        let setting = Setting::new(file(device, "scheduler"), Some((*name).to_owned()), "none");
+        findings.push(case.consider(named(device), statement, risk).with(setting));
     }
-    if findings.is_empty() && !known.is_empty() {
-        let statement = match &known[..] {
-            [device] => format!("That of {} fits it.", device.name),
-            _ => format!(
-                "Those of {} devices fit them; files and memory as devices aside.",
-                known.len()
-            ),
-        };
-        findings.push(Finding::leave(rule, "I/O schedulers", statement));
+    if known.is_empty() {
+        return Vec::new();
     }
-    findings
+    case.or_content(findings, "I/O schedulers", || match &known[..] {
+        [(device, _)] => format!("That of {} fits it.", device.name),
+        _ => {
+            format!("Those of {} devices fit them; files and memory as devices aside.", known.len())
+        }
+    })
 }
 
 /// Where completions go.
@@ -66,33 +63,24 @@ pub(super) const RQ_AFFINITY: Rule = Rule {
     judge: rq_affinity,
 };
 
-fn rq_affinity(rule: &'static Rule, facts: &Facts, _: Option<&Measured>) -> Vec<Finding> {
-    let known: Vec<_> = facts.block.iter().filter(|it| it.rq_affinity.is_some()).collect();
-    if known.is_empty() {
+fn rq_affinity(case: &Case<'_>) -> Vec<Finding> {
+    let known = || case.facts.block.iter().filter(|it| it.rq_affinity.is_some());
+    if known().next().is_none() {
         return Vec::new();
     }
-    let is_wide = facts.topology.llcs() > 1;
-    let loose = known.iter().filter(|it| it.rq_affinity == Some(0) && is_wide);
-    let findings: Vec<_> = loose
-        .map(|device| {
-            let statement = format!(
-                "Completions go wherever the interrupt comes, on a machine with {} last-level caches.",
-                facts.topology.llcs()
-            );
-            let setting = Setting::new(file(device, "rq_affinity"), Some("0".to_owned()), "1");
-            let risk = "an interrupt between CPUs for completions that came elsewhere";
-            Finding::change(rule, format!("device {}", device.name), statement, risk, setting)
-        })
-        .collect();
-    if findings.is_empty() {
-        let statement = if is_wide {
-            "Completions go back to the CPUs that share a cache with the one that asked, or to that one."
-        } else {
-            "All CPUs share one last-level cache: where completions go makes little difference."
-        };
-        return vec![Finding::leave(rule, "completions", statement)];
-    }
-    findings
+    let llcs = case.facts.topology.llcs();
+    let loose = known().filter(|it| it.rq_affinity == Some(0) && llcs > 1).map(|device| {
+        let statement = format!(
+            "Completions go wherever the interrupt comes, on a machine with {llcs} last-level caches."
+        );
+        let setting = Setting::new(file(device, "rq_affinity"), Some("0".to_owned()), "1");
+        let risk = "an interrupt between CPUs for completions that came elsewhere";
+        case.change(named(device), statement, risk, setting)
+    });
+    case.or_content(loose.collect(), "completions", || match llcs {
+        2.. => "Completions go back to the CPUs that share a cache with the one that asked, or to that one.",
+        _ => "All CPUs share one last-level cache: where completions go makes little difference.",
+    })
 }
 
 /// Devices with one queue on machines with many CPUs.
@@ -106,31 +94,25 @@ pub(super) const HARDWARE_QUEUES: Rule = Rule {
 /// From how many CPUs on one queue is worth a word.
 const MANY_CPUS: usize = 16;
 
-fn hardware_queues(rule: &'static Rule, facts: &Facts, _: Option<&Measured>) -> Vec<Finding> {
-    let cpus = facts.topology.cpus().len();
-    let known: Vec<_> = facts.block.iter().filter(|it| it.hardware_queues.is_some()).collect();
-    if known.is_empty() {
+fn hardware_queues(case: &Case<'_>) -> Vec<Finding> {
+    let cpus = case.facts.topology.cpus().len();
+    let known = || case.facts.block.iter().filter(|it| it.hardware_queues.is_some());
+    if known().next().is_none() {
         return Vec::new();
     }
-    let is_narrow = |device: &&&BlockFacts| {
+    let is_narrow = |device: &&BlockFacts| {
         device.hardware_queues == Some(1) && device.rotational == Some(false) && cpus >= MANY_CPUS
     };
-    let narrow: Vec<_> = known.iter().filter(is_narrow).collect();
-    if narrow.is_empty() {
-        let statement = if cpus < MANY_CPUS {
-            format!("{cpus} CPUs do not wear a hardware queue out.")
-        } else {
-            "No solid-state device has a single hardware queue.".to_owned()
-        };
-        return vec![Finding::leave(rule, "hardware queues", statement)];
-    }
-    let finding = |device: &&&BlockFacts| {
+    let narrow = known().filter(is_narrow).map(|device| {
         let statement = format!(
             "A solid-state device, and {cpus} CPUs share its one hardware queue. Virtual devices can often have more: that \
              is the host's to set."
         );
         let risk = "none here: it is set by the driver, or by the host of a virtual machine";
-        Finding::consider(rule, format!("device {}", device.name), statement, risk)
-    };
-    narrow.iter().map(finding).collect()
+        case.consider(named(device), statement, risk)
+    });
+    case.or_content(narrow.collect(), "hardware queues", || match cpus {
+        ..MANY_CPUS => format!("{cpus} CPUs do not wear a hardware queue out."),
+        _ => "No solid-state device has a single hardware queue.".to_owned(),
+    })
 }

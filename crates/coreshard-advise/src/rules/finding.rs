@@ -1,4 +1,4 @@
-//! What a rule says.
+//! What a rule looks at, and what it says.
 
 use serde::Serialize;
 
@@ -9,7 +9,7 @@ use crate::measure::Measured;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// What is set is right, or a change would help nobody.
+    /// The setting is right, or a change would not help.
     Leave,
     /// It depends on what the machine is for: look, or measure, first.
     Consider,
@@ -31,7 +31,7 @@ pub struct Rule {
     pub(super) judge: Judge,
 }
 
-pub(super) type Judge = fn(&'static Rule, &Facts, Option<&Measured>) -> Vec<Finding>;
+pub(super) type Judge = fn(&Case<'_>) -> Vec<Finding>;
 
 /// What a rule has to say of one thing.
 #[derive(Clone, Debug, Serialize)]
@@ -47,7 +47,7 @@ pub struct Finding {
     pub statement: String,
     /// What to set; empty where there is nothing to be set, or nothing that a file holds.
     pub settings: Vec<Setting>,
-    /// What that may bring, where somebody has measured it.
+    /// The gain, if it has been measured.
     pub expected: Option<Expected>,
     /// What may go wrong with the change; empty where nothing is to be changed.
     pub risk: String,
@@ -184,44 +184,6 @@ impl Finding {
         self.simulated = Some(simulated);
     }
 
-    pub(super) fn leave(
-        rule: &'static Rule,
-        subject: impl Into<String>,
-        statement: impl Into<String>,
-    ) -> Self {
-        Self {
-            rule,
-            verdict: Verdict::Leave,
-            subject: subject.into(),
-            statement: statement.into(),
-            settings: Vec::new(),
-            expected: None,
-            risk: String::new(),
-            simulated: None,
-        }
-    }
-
-    pub(super) fn consider(
-        rule: &'static Rule,
-        subject: impl Into<String>,
-        statement: impl Into<String>,
-        risk: impl Into<String>,
-    ) -> Self {
-        let finding = Self::leave(rule, subject, statement);
-        Self { verdict: Verdict::Consider, risk: risk.into(), ..finding }
-    }
-
-    pub(super) fn change(
-        rule: &'static Rule,
-        subject: impl Into<String>,
-        statement: impl Into<String>,
-        risk: impl Into<String>,
-        setting: Setting,
-    ) -> Self {
-        let finding = Self::leave(rule, subject, statement);
-        Self { verdict: Verdict::Change, risk: risk.into(), settings: vec![setting], ..finding }
-    }
-
     pub(super) fn with(mut self, setting: Setting) -> Self {
         self.settings.push(setting);
         self
@@ -240,5 +202,67 @@ impl Setting {
 
     pub(super) fn at_boot_alone(self, parameter: impl Into<String>) -> Self {
         Self { is_boot_only: true, ..self.at_boot(parameter) }
+    }
+}
+
+/// A rule with what it is held against.
+pub(super) struct Case<'a> {
+    pub(super) rule: &'static Rule,
+    pub(super) facts: &'a Facts,
+    pub(super) measured: Option<&'a Measured>,
+}
+
+impl Case<'_> {
+    pub(super) fn leave(
+        &self,
+        subject: impl Into<String>,
+        statement: impl Into<String>,
+    ) -> Finding {
+        Finding {
+            rule: self.rule,
+            verdict: Verdict::Leave,
+            subject: subject.into(),
+            statement: statement.into(),
+            settings: Vec::new(),
+            expected: None,
+            risk: String::new(),
+            simulated: None,
+        }
+    }
+
+    pub(super) fn consider(
+        &self,
+        subject: impl Into<String>,
+        statement: impl Into<String>,
+        risk: impl Into<String>,
+    ) -> Finding {
+        let finding = self.leave(subject, statement);
+        Finding { verdict: Verdict::Consider, risk: risk.into(), ..finding }
+    }
+
+    pub(super) fn change(
+        &self,
+        subject: impl Into<String>,
+        statement: impl Into<String>,
+        risk: impl Into<String>,
+        setting: Setting,
+    ) -> Finding {
+        let finding = self.leave(subject, statement);
+        Finding { verdict: Verdict::Change, risk: risk.into(), settings: vec![setting], ..finding }
+    }
+
+    /// The rule looked, and is content.
+    pub(super) fn content(&self, subject: &str, statement: impl Into<String>) -> Vec<Finding> {
+        vec![self.leave(subject, statement)]
+    }
+
+    /// The findings; if there are none, that the rule looked and is content.
+    pub(super) fn or_content<S: Into<String>>(
+        &self,
+        findings: Vec<Finding>,
+        subject: &str,
+        statement: impl FnOnce() -> S,
+    ) -> Vec<Finding> {
+        if findings.is_empty() { self.content(subject, statement()) } else { findings }
     }
 }

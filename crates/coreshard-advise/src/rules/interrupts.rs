@@ -1,10 +1,9 @@
-//! Where devices' interrupts go.
+//! Rules on the CPUs that handle devices' interrupts.
 
 use coreshard_topology::{CpuSet, NodeId};
 
-use super::finding::{Finding, Rule, Setting};
-use crate::facts::{Facts, InterruptFacts};
-use crate::measure::Measured;
+use super::finding::{Case, Finding, Rule, Setting};
+use crate::facts::InterruptFacts;
 
 const IRQ_AFFINITY: &str = "Documentation/core-api/irq/irq-affinity.rst";
 /// Fewer since the machine was started are of no account.
@@ -30,12 +29,12 @@ fn affinity(interrupt: &InterruptFacts, to: &CpuSet) -> Setting {
 }
 
 /// The first few, and how many more there are.
-fn bounded(rule: &'static Rule, subject: &str, mut findings: Vec<Finding>) -> Vec<Finding> {
+fn bounded(case: &Case<'_>, subject: &str, mut findings: Vec<Finding>) -> Vec<Finding> {
     let more = findings.len().saturating_sub(MOST_TOLD);
     if more > 0 {
         findings.truncate(MOST_TOLD);
         let statement = format!("{more} more are as those above.");
-        findings.push(Finding::consider(rule, subject, statement, "as above"));
+        findings.push(case.consider(subject, statement, "as above"));
     }
     findings
 }
@@ -48,35 +47,29 @@ pub(super) const IRQ_ISOLATED: Rule = Rule {
     judge: isolated,
 };
 
-fn isolated(rule: &'static Rule, facts: &Facts, _: Option<&Measured>) -> Vec<Finding> {
+fn isolated(case: &Case<'_>) -> Vec<Finding> {
+    let facts = case.facts;
     let apart = &facts.isolation.cpus() & facts.topology.online();
     let rest = facts.topology.online() - &apart;
     if apart.is_empty() || rest.is_empty() || facts.interrupts.is_empty() {
         return Vec::new();
     }
-    let on_isolated = |it: &&InterruptFacts| {
-        it.effective.as_ref().is_some_and(|cpus| !cpus.0.is_empty() && cpus.0.is_subset(&apart))
-    };
-    let findings: Vec<_> = facts
-        .interrupts
-        .iter()
-        .filter(is_busy)
-        .filter(on_isolated)
-        .map(|it| {
-            let cpus = it.effective.as_ref().map(|cpus| cpus.0.to_string()).unwrap_or_default();
-            let statement = format!("It goes to CPU {cpus}, which is isolated.");
-            let risk = "the kernel refuses it for interrupts that it manages itself, such as those of NVMe queues";
-            Finding::change(rule, named(it), statement, risk, affinity(it, &rest))
-        })
-        .collect();
-    if findings.is_empty() {
-        return vec![Finding::leave(
-            rule,
-            "interrupts",
-            "No busy interrupt goes to an isolated CPU.",
-        )];
-    }
-    bounded(rule, "interrupts of isolated CPUs", findings)
+    let busy = facts.interrupts.iter().filter(is_busy);
+    let findings = busy.filter_map(|it| {
+        let cpus = &it.effective.as_ref()?.0;
+        if cpus.is_empty() || !cpus.is_subset(&apart) {
+            return None;
+        }
+        let statement = format!("It goes to CPU {cpus}, which is isolated.");
+        let risk = "the kernel refuses it for interrupts that it manages itself, such as those of NVMe queues";
+        Some(case.change(named(it), statement, risk, affinity(it, &rest)))
+    });
+    let findings = case.or_content(
+        findings.collect(),
+        "interrupts",
+        || "No busy interrupt goes to an isolated CPU.",
+    );
+    bounded(case, "interrupts of isolated CPUs", findings)
 }
 
 /// Interrupts that go to another node than their device's.
@@ -88,7 +81,8 @@ pub(super) const IRQ_NODE: Rule = Rule {
     judge: node,
 };
 
-fn node(rule: &'static Rule, facts: &Facts, _: Option<&Measured>) -> Vec<Finding> {
+fn node(case: &Case<'_>) -> Vec<Finding> {
+    let facts = case.facts;
     if facts.topology.nodes() < 2 {
         return Vec::new();
     }
@@ -111,14 +105,14 @@ fn node(rule: &'static Rule, facts: &Facts, _: Option<&Measured>) -> Vec<Finding
             effective.0
         );
         let risk = "irqbalance may move it back; the kernel refuses it for interrupts that it manages itself";
-        findings.push(Finding::change(rule, named(it), statement, risk, affinity(it, &local)));
+        findings.push(case.change(named(it), statement, risk, affinity(it, &local)));
     }
     if findings.is_empty() && looked_at > 0 {
         let statement =
             "Each busy interrupt goes to a CPU of its device's node, or may go nowhere else.";
-        return vec![Finding::leave(rule, "interrupts", statement)];
+        return case.content("interrupts", statement);
     }
-    bounded(rule, "interrupts of other nodes", findings)
+    bounded(case, "interrupts of other nodes", findings)
 }
 
 /// A device with several queues whose interrupts all go to one CPU.
@@ -130,7 +124,8 @@ pub(super) const IRQ_SPREAD: Rule = Rule {
     judge: spread,
 };
 
-fn spread(rule: &'static Rule, facts: &Facts, _: Option<&Measured>) -> Vec<Finding> {
+fn spread(case: &Case<'_>) -> Vec<Finding> {
+    let facts = case.facts;
     if facts.topology.cpus().len() < 2 || facts.interrupts.is_empty() {
         return Vec::new();
     }
@@ -149,11 +144,11 @@ fn spread(rule: &'static Rule, facts: &Facts, _: Option<&Measured>) -> Vec<Findi
         }
         let statement = format!("Its {} busy interrupts all go to CPU {}.", busy.len(), cpus.0);
         let risk = "irqbalance, or the device's driver, may have a say in it";
-        findings.push(Finding::consider(rule, format!("device {name}"), statement, risk));
+        findings.push(case.consider(format!("device {name}"), statement, risk));
     }
     if findings.is_empty() && looked_at > 0 {
         let statement = "Each device with several busy interrupts has them on several CPUs.";
-        return vec![Finding::leave(rule, "interrupts", statement)];
+        return case.content("interrupts", statement);
     }
-    bounded(rule, "devices with interrupts on one CPU", findings)
+    bounded(case, "devices with interrupts on one CPU", findings)
 }

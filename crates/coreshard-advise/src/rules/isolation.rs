@@ -1,10 +1,9 @@
-//! CPUs that are kept from the kernel's work, and those that unbound work may use.
+//! Rules on isolated CPUs, and on the CPUs that unbound work may use.
 
 use coreshard_topology::CpuSet;
 
-use super::finding::{Finding, Rule, Setting};
+use super::finding::{Case, Finding, Rule, Setting};
 use crate::facts::Facts;
-use crate::measure::Measured;
 
 const UNBOUND_CPUMASK: &str = "/sys/devices/virtual/workqueue/cpumask";
 const UNBOUND_BOOT: &str = "workqueue.unbound_cpus";
@@ -17,6 +16,11 @@ pub(super) const UNBOUND_MASK: Rule = Rule {
     source: "Documentation/core-api/workqueue.rst; Documentation/admin-guide/kernel-per-CPU-kthreads.rst",
     judge: unbound_mask,
 };
+
+/// CPUs that cpuset partitions took away.
+fn taken(facts: &Facts) -> CpuSet {
+    facts.workqueues.cpumask_isolated.as_ref().map(|it| it.0.clone()).unwrap_or_default()
+}
 
 /// A mask as the kernel reads it: words of 32 bits, the highest first.
 pub(super) fn mask_text(cpus: &CpuSet) -> String {
@@ -32,41 +36,31 @@ fn mask_setting(now: &CpuSet, to: &CpuSet) -> Setting {
         .at_boot(format!("{UNBOUND_BOOT}={to}"))
 }
 
-fn unbound_mask(rule: &'static Rule, facts: &Facts, _: Option<&Measured>) -> Vec<Finding> {
+fn unbound_mask(case: &Case<'_>) -> Vec<Finding> {
+    let facts = case.facts;
     let Some(mask) = &facts.workqueues.cpumask else { return Vec::new() };
     let online = facts.topology.online();
     let isolated = &facts.isolation.cpus() & online;
     let both = &isolated & &mask.0;
     let rest = &(&mask.0 & online) - &isolated;
     if isolated.is_empty() {
-        return vec![Finding::leave(
-            rule,
-            SUBJECT,
-            "No CPU is isolated, so unbound work disturbs none.",
-        )];
+        return case.content(SUBJECT, "No CPU is isolated, so unbound work disturbs none.");
     }
     if both.is_empty() {
-        return vec![Finding::leave(
-            rule,
-            SUBJECT,
-            format!("Unbound work keeps off the isolated CPUs ({isolated})."),
-        )];
+        let statement = format!("Unbound work keeps off the isolated CPUs ({isolated}).");
+        return case.content(SUBJECT, statement);
     }
     if rest.is_empty() {
         let statement = format!(
             "All CPUs that unbound work may use ({}) are isolated ones; it must run somewhere.",
             mask.0
         );
-        return vec![Finding::consider(
-            rule,
-            SUBJECT,
-            statement,
-            "work has to run on the CPUs that are left",
-        )];
+        let risk = "work has to run on the CPUs that are left";
+        return vec![case.consider(SUBJECT, statement, risk)];
     }
     let statement = format!("Unbound work may run on the isolated CPUs {both}; keep it to {rest}.");
     let risk = "all unbound work shares the CPUs that are left";
-    vec![Finding::change(rule, SUBJECT, statement, risk, mask_setting(&mask.0, &rest))]
+    vec![case.change(SUBJECT, statement, risk, mask_setting(&mask.0, &rest))]
 }
 
 /// A mask that leaves few CPUs, for no reason that can be seen.
@@ -80,17 +74,17 @@ pub(super) const NARROW_MASK: Rule = Rule {
 /// A mask of fewer than one in so many of the CPUs that could be used is narrow.
 const NARROW: usize = 8;
 
-fn narrow_mask(rule: &'static Rule, facts: &Facts, _: Option<&Measured>) -> Vec<Finding> {
+fn narrow_mask(case: &Case<'_>) -> Vec<Finding> {
+    let facts = case.facts;
     let Some(mask) = &facts.workqueues.cpumask else { return Vec::new() };
     let isolated = facts.isolation.cpus();
-    let taken =
-        facts.workqueues.cpumask_isolated.as_ref().map(|it| it.0.clone()).unwrap_or_default();
+    let taken = taken(facts);
     let free = &(facts.topology.online() - &isolated) - &taken;
     let used = &mask.0 & facts.topology.online();
     if used.len() * NARROW >= free.len() {
         let statement =
             format!("Unbound work may use {} of {} CPUs.", used.len(), facts.topology.cpus().len());
-        return vec![Finding::leave(rule, SUBJECT, statement)];
+        return case.content(SUBJECT, statement);
     }
     let statement = format!(
         "Unbound work of {} CPUs that are not isolated may use {} of them ({used}).",
@@ -98,7 +92,7 @@ fn narrow_mask(rule: &'static Rule, facts: &Facts, _: Option<&Measured>) -> Vec<
         used.len()
     );
     let risk = "somebody may keep the other CPUs free by this mask alone; ask before it is widened";
-    vec![Finding::consider(rule, SUBJECT, statement, risk).with(mask_setting(&mask.0, &free))]
+    vec![case.consider(SUBJECT, statement, risk).with(mask_setting(&mask.0, &free))]
 }
 
 /// A mask that is not in force as it was asked for.
@@ -110,29 +104,21 @@ pub(super) const REQUESTED_MASK: Rule = Rule {
     judge: requested_mask,
 };
 
-fn requested_mask(rule: &'static Rule, facts: &Facts, _: Option<&Measured>) -> Vec<Finding> {
+fn requested_mask(case: &Case<'_>) -> Vec<Finding> {
+    let facts = case.facts;
     let (Some(requested), Some(mask)) =
         (&facts.workqueues.cpumask_requested, &facts.workqueues.cpumask)
     else {
         return Vec::new();
     };
-    let taken =
-        facts.workqueues.cpumask_isolated.as_ref().map(|it| it.0.clone()).unwrap_or_default();
+    let taken = taken(facts);
     if &requested.0 - &taken == mask.0 {
-        return vec![Finding::leave(
-            rule,
-            SUBJECT,
-            "The mask in force is the one that was asked for.",
-        )];
+        return case.content(SUBJECT, "The mask in force is the one that was asked for.");
     }
     let statement = format!(
         "{} was asked for, {} is isolated, and {} is in force.",
         requested.0, taken, mask.0
     );
-    vec![Finding::consider(
-        rule,
-        SUBJECT,
-        statement,
-        "whoever set the mask believes that another one holds",
-    )]
+    let risk = "whoever set the mask believes that another one holds";
+    vec![case.consider(SUBJECT, statement, risk)]
 }

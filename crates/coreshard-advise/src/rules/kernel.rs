@@ -1,8 +1,7 @@
-//! Limits of the scheduler's that workqueues live under.
+//! Rules on the limits of the scheduler.
 
-use super::finding::{Finding, Rule, Setting};
-use crate::facts::{Facts, KernelVersion};
-use crate::measure::Measured;
+use super::finding::{Case, Finding, Rule, Setting};
+use crate::facts::KernelVersion;
 
 /// Since then a fair server gives other tasks their share beneath real-time ones.
 const FAIR_SERVER: KernelVersion = KernelVersion::new(6, 12);
@@ -16,7 +15,8 @@ pub(super) const RT_LIMIT: Rule = Rule {
     judge: rt_limit,
 };
 
-fn rt_limit(rule: &'static Rule, facts: &Facts, _: Option<&Measured>) -> Vec<Finding> {
+fn rt_limit(case: &Case<'_>) -> Vec<Finding> {
+    let facts = case.facts;
     let Some(runtime) = facts.realtime.runtime_us else { return Vec::new() };
     let subject = "limit of real-time tasks";
     let period = facts.realtime.period_us.unwrap_or(1_000_000);
@@ -24,7 +24,7 @@ fn rt_limit(rule: &'static Rule, facts: &Facts, _: Option<&Measured>) -> Vec<Fin
     let has_fair_server = facts.kernel.version.is_some_and(|version| version >= FAIR_SERVER);
     let fair = "this kernel's fair server gives other tasks their share";
     let statement = match (is_limited, has_fair_server) {
-        // The older limit may bind no more, and a CPU that nobody else wants is not taken away.
+        // The older limit may bind no more, and a CPU without other tasks is not taken away.
         (true, true) => Some(format!("It is {runtime} of every {period} µs, and {fair}.")),
         (true, false) => Some(format!(
             "Real-time tasks may run {runtime} of every {period} µs; others have the rest."
@@ -33,11 +33,11 @@ fn rt_limit(rule: &'static Rule, facts: &Facts, _: Option<&Measured>) -> Vec<Fin
         (false, false) => None,
     };
     if let Some(statement) = statement {
-        return vec![Finding::leave(rule, subject, statement)];
+        return case.content(subject, statement);
     }
     let statement = "Real-time tasks have no limit: one that never sleeps keeps its CPU's kernel workers from running.";
     let risk = "a real-time task that needs a whole CPU loses 5 % of it, all at once";
     let setting =
         Setting::new("/proc/sys/kernel/sched_rt_runtime_us", Some(runtime.to_string()), "950000");
-    vec![Finding::consider(rule, subject, statement, risk).with(setting)]
+    vec![case.consider(subject, statement, risk).with(setting)]
 }

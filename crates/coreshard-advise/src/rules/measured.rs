@@ -1,20 +1,15 @@
-//! What was seen while it was measured.
+//! Rules on what was measured.
 
 use coreshard_topology::Scope;
 
-use super::finding::{Finding, Rule, Setting};
-use crate::facts::Facts;
-use crate::measure::{Measured, MeasuredQueue};
+use super::finding::{Case, Finding, Rule, Setting};
+use crate::measure::MeasuredQueue;
 
 const WQ_MONITOR: &str =
     "tools/workqueue/wq_monitor.py in the kernel's sources; Documentation/core-api/workqueue.rst";
 
-fn queues(measured: Option<&Measured>) -> &[MeasuredQueue] {
-    measured.map_or(&[], |it| &it.queues)
-}
-
-fn is_unbound(queue: &MeasuredQueue) -> bool {
-    queue.per_cpu == Some(false)
+fn named(queue: &MeasuredQueue) -> String {
+    format!("workqueue {}", queue.name)
 }
 
 /// Functions that run long.
@@ -26,37 +21,34 @@ pub(super) const HOGS: Rule = Rule {
     judge: hogs,
 };
 
-fn hogs(rule: &'static Rule, _: &Facts, measured: Option<&Measured>) -> Vec<Finding> {
-    let Some(run) = measured else { return Vec::new() };
-    // Behind an item of an unbound queue nobody waits but a flush: other workers take the next ones.
-    let (unbound, bound): (Vec<_>, Vec<_>) =
-        queues(measured).iter().filter(|queue| queue.hogs > 0).partition(|queue| is_unbound(queue));
-    let long = bound.into_iter();
-    let findings: Vec<_> = long
-        .map(|queue| {
-            let function = queue.slowest.as_deref().unwrap_or("a function");
-            let statement = format!(
-                "{} of its items took longer than {} ms from start to end, sleep included; the slowest was {function}, {} ms.",
-                queue.hogs,
-                run.hog_us / 1_000,
-                queue.run.max_us / 1_000
-            );
-            let risk = "there is nothing to set: whether the function may sleep there, or needs a queue of its own, is its \
-                        driver's business";
-            Finding::consider(rule, format!("workqueue {}", queue.name), statement, risk)
-        })
-        .collect();
-    if findings.is_empty() {
-        let most = run.hog_us / 1_000;
-        let statement = match unbound.iter().map(|queue| queue.hogs).sum::<u64>() {
+fn hogs(case: &Case<'_>) -> Vec<Finding> {
+    let Some(run) = case.measured else { return Vec::new() };
+    // An item of an unbound queue holds up nothing but a flush: other workers take the next ones.
+    let (unbound, bound): (Vec<_>, Vec<_>) = run
+        .queues
+        .iter()
+        .filter(|queue| queue.hogs > 0)
+        .partition(|queue| queue.per_cpu == Some(false));
+    let most = run.hog_us / 1_000;
+    let findings = bound.into_iter().map(|queue| {
+        let function = queue.slowest.as_deref().unwrap_or("a function");
+        let statement = format!(
+            "{} of its items took longer than {most} ms from start to end, sleep included; the slowest was {function}, {} ms.",
+            queue.hogs,
+            queue.run.max_us / 1_000
+        );
+        let risk = "there is nothing to set: whether the function may sleep there, or needs a queue of its own, is its \
+                    driver's business";
+        case.consider(named(queue), statement, risk)
+    });
+    case.or_content(findings.collect(), "long items", || {
+        match unbound.iter().map(|queue| queue.hogs).sum::<u64>() {
             0 => format!("No item took longer than {most} ms."),
             count => format!(
                 "Of unbound queues {count} took longer than {most} ms, which holds nobody up; of per-CPU queues, none."
             ),
-        };
-        return vec![Finding::leave(rule, "long items", statement)];
-    }
-    findings
+        }
+    })
 }
 
 /// Items that rescuers ran.
@@ -68,22 +60,14 @@ pub(super) const RESCUES: Rule = Rule {
     judge: rescues,
 };
 
-fn rescues(rule: &'static Rule, _: &Facts, measured: Option<&Measured>) -> Vec<Finding> {
-    if measured.is_none() {
-        return Vec::new();
-    }
-    let rescued = queues(measured).iter().filter(|queue| queue.rescues > 0);
-    let findings: Vec<_> = rescued
-        .map(|queue| {
-            let statement = format!("{} of its items were run by its rescuer.", queue.rescues);
-            let risk = "there is nothing to set: look for what takes the memory";
-            Finding::consider(rule, format!("workqueue {}", queue.name), statement, risk)
-        })
-        .collect();
-    if findings.is_empty() {
-        return vec![Finding::leave(rule, "rescuers", "No rescuer had to work.")];
-    }
-    findings
+fn rescues(case: &Case<'_>) -> Vec<Finding> {
+    let Some(run) = case.measured else { return Vec::new() };
+    let rescued = run.queues.iter().filter(|queue| queue.rescues > 0).map(|queue| {
+        let statement = format!("{} of its items were run by its rescuer.", queue.rescues);
+        let risk = "there is nothing to set: look for what takes the memory";
+        case.consider(named(queue), statement, risk)
+    });
+    case.or_content(rescued.collect(), "rescuers", || "No rescuer had to work.")
 }
 
 /// Items that run behind another cache than they were queued behind.
@@ -94,13 +78,14 @@ pub(super) const CROSSINGS: Rule = Rule {
     judge: crossings,
 };
 
-/// Items a second below which nobody notices.
+/// Items a second below which crossings do not matter.
 const FAST: f64 = 1_000.0;
 /// Part of the items.
 const MOST: f64 = 0.3;
 
-fn crossings(rule: &'static Rule, facts: &Facts, measured: Option<&Measured>) -> Vec<Finding> {
-    let Some(run) = measured.filter(|_| facts.topology.llcs() > 1) else { return Vec::new() };
+fn crossings(case: &Case<'_>) -> Vec<Finding> {
+    let is_divided = case.facts.topology.llcs() > 1;
+    let Some(run) = case.measured.filter(|_| is_divided) else { return Vec::new() };
     let mut findings = Vec::new();
     for queue in &run.queues {
         let rate = queue.started as f64 / run.seconds;
@@ -113,22 +98,18 @@ fn crossings(rule: &'static Rule, facts: &Facts, measured: Option<&Measured>) ->
             part * 100.0
         );
         let risk = "a burst from one CPU finds fewer workers at first";
-        let finding = Finding::consider(rule, format!("workqueue {}", queue.name), statement, risk);
-        let known = facts.workqueues.queues.iter().find(|it| it.name == queue.name);
+        let mut finding = case.consider(named(queue), statement, risk);
+        let known = case.facts.workqueues.queues.iter().find(|it| it.name == queue.name);
         let coarse = known.and_then(|it| it.scope).filter(|it| it.scope > Scope::Cache);
-        findings.push(match coarse {
-            Some(scope) => finding.with(Setting::new(
-                format!("/sys/devices/virtual/workqueue/{}/affinity_scope", queue.name),
-                Some(scope.scope.to_string()),
-                Scope::Cache.to_string(),
-            )),
-            None => finding,
-        });
+        finding.settings.extend(coarse.map(|scope| {
+            let path = format!("/sys/devices/virtual/workqueue/{}/affinity_scope", queue.name);
+            Setting::new(path, Some(scope.scope.to_string()), Scope::Cache.to_string())
+        }));
+        findings.push(finding);
     }
-    if findings.is_empty() {
-        let statement =
-            "No busy queue runs many items behind another cache than they were queued behind.";
-        return vec![Finding::leave(rule, "hand-offs between caches", statement)];
-    }
-    findings
+    case.or_content(
+        findings,
+        "hand-offs between caches",
+        || "No busy queue runs many items behind another cache than they were queued behind.",
+    )
 }

@@ -1,4 +1,4 @@
-//! The rules: what each looks at, what it says, where that is from.
+//! The rules: what each looks at, what it says, and its source.
 
 mod block;
 mod finding;
@@ -45,7 +45,8 @@ pub const RULES: [&Rule; 22] = [
 /// nothing; one that looked and is content says so once.
 #[must_use]
 pub fn judge(facts: &Facts, measured: Option<&Measured>) -> Vec<Finding> {
-    let findings = RULES.into_iter().flat_map(|rule| (rule.judge)(rule, facts, measured));
+    let findings =
+        RULES.into_iter().flat_map(|rule| (rule.judge)(&finding::Case { rule, facts, measured }));
     findings.collect()
 }
 

@@ -1,11 +1,10 @@
-//! Network interfaces: receive queues, and steering in software.
+//! Rules on the receive queues of network interfaces, and on steering in software.
 
 use coreshard_topology::CpuSet;
 
-use super::finding::{Finding, Rule, Setting};
+use super::finding::{Case, Finding, Rule, Setting};
 use super::isolation::mask_text;
 use crate::facts::{Facts, NetworkFacts};
-use crate::measure::Measured;
 
 /// Packets spread over CPUs in software.
 pub(super) const RPS: Rule = Rule {
@@ -21,37 +20,34 @@ const CPUS_WORTH_STEERING: usize = 4;
 /// Packets since the machine was started, in interrupts, below which an interface does not matter.
 const BUSY: u64 = 100_000;
 
-fn rps(rule: &'static Rule, facts: &Facts, _: Option<&Measured>) -> Vec<Finding> {
-    let cpus = facts.topology.cpus().len();
-    let mut known = 0_usize;
-    let mut findings = Vec::new();
-    for interface in &facts.network {
-        let steered = interface.rps.iter().flatten().filter(|mask| !mask.0.is_empty()).count();
+fn rps(case: &Case<'_>) -> Vec<Finding> {
+    let cpus = case.facts.topology.cpus().len();
+    let known = || case.facts.network.iter().filter(|it| it.rps.iter().flatten().next().is_some());
+    if known().next().is_none() {
+        return Vec::new();
+    }
+    let findings = known().filter_map(|interface| {
         let queues = interface.rps.len();
-        if interface.rps.iter().flatten().next().is_none() {
-            continue;
-        }
-        known += 1;
+        let steered: Vec<_> = (0..)
+            .zip(&interface.rps)
+            .filter_map(|(queue, mask)| Some((queue, &mask.as_ref()?.0)))
+            .filter(|(_, mask)| !mask.is_empty())
+            .collect();
         let subject = format!("interface {}", interface.name);
-        if queues >= cpus && cpus > 1 && steered > 0 {
+        if queues >= cpus && cpus > 1 && !steered.is_empty() {
             let statement = format!(
-                "It has {queues} receive queues for {cpus} CPUs, and {steered} of them are steered once more in software."
+                "It has {queues} receive queues for {cpus} CPUs, and {} of them are steered once more in software.",
+                steered.len()
             );
-            let mut finding =
-                Finding::consider(rule, subject, statement, "a flow's CPU may change");
-            for (queue, mask) in interface.rps.iter().enumerate() {
-                if let Some(mask) = mask.as_ref().filter(|it| !it.0.is_empty()) {
-                    let path = file(interface, queue);
-                    finding = finding.with(Setting::new(path, Some(mask_text(&mask.0)), "0"));
-                }
-            }
-            findings.push(finding);
-        } else if queues == 1
-            && steered == 0
-            && cpus >= CPUS_WORTH_STEERING
-            && is_busy(facts, interface)
-        {
-            let near = near(facts, interface);
+            let mut finding = case.consider(subject, statement, "a flow's CPU may change");
+            finding.settings.extend(steered.iter().map(|(queue, mask)| {
+                Setting::new(file(interface, *queue), Some(mask_text(mask)), "0")
+            }));
+            return Some(finding);
+        }
+        let is_narrow = queues == 1 && steered.is_empty() && cpus >= CPUS_WORTH_STEERING;
+        (is_narrow && is_busy(case.facts, interface)).then(|| {
+            let near = near(case.facts, interface);
             let statement = format!(
                 "One receive queue serves {cpus} CPUs, so one of them takes all packets in. Steering can share them out \
                  among {near}."
@@ -59,17 +55,15 @@ fn rps(rule: &'static Rule, facts: &Facts, _: Option<&Measured>) -> Vec<Finding>
             let risk = "an interrupt between CPUs for each batch of packets: worth it where one CPU is at its limit \
                         with soft interrupts, and not else";
             let setting = Setting::new(file(interface, 0), Some("0".to_owned()), mask_text(&near));
-            findings.push(Finding::consider(rule, subject, statement, risk).with(setting));
-        }
-    }
-    if findings.is_empty() && known > 0 {
-        let statement = format!(
+            case.consider(subject, statement, risk).with(setting)
+        })
+    });
+    case.or_content(findings.collect(), "receive steering", || {
+        format!(
             "No interface that has queues enough is steered in software, and where one queue serves all CPUs, there are \
              fewer than {CPUS_WORTH_STEERING} of them, or few packets came."
-        );
-        findings.push(Finding::leave(rule, "receive steering", statement));
-    }
-    findings
+        )
+    })
 }
 
 fn file(interface: &NetworkFacts, queue: usize) -> String {

@@ -1,10 +1,9 @@
-//! The affinity scope of unbound workqueues: how many CPUs share one pool, and its lock.
+//! Rules on the affinity scope of unbound workqueues: how many CPUs share one pool, and its lock.
 
 use coreshard_topology::{CpuKind, Pods, Scope, ShardSize};
 
-use super::finding::{Expected, Finding, Rule, Setting, Verdict};
-use crate::facts::{Facts, WorkqueueSettings};
-use crate::measure::Measured;
+use super::finding::{Case, Expected, Finding, Rule, Setting, Verdict};
+use crate::facts::{Facts, ScopeSetting, WorkqueueSettings};
 
 const DEFAULT_SCOPE_FILE: &str = "/sys/module/workqueue/parameters/default_affinity_scope";
 const DEFAULT_SCOPE_BOOT: &str = "workqueue.default_affinity_scope";
@@ -39,14 +38,15 @@ pub(super) const QUEUE_SCOPE: Rule = Rule {
 
 /// How the machine is divided.
 struct Layouts {
-    /// Cores of the largest last-level cache.
+    /// Cores of the machine.
     cores: usize,
+    /// Cores of the largest last-level cache.
+    cache_cores: usize,
     /// Cores of the largest node.
     node_cores: usize,
     shard_cores: usize,
-    pods: [usize; Scope::ALL.len()],
-    /// Whether all pods of the scope have as many cores.
-    are_equal: [bool; Scope::ALL.len()],
+    /// By scope: the cores of each pod.
+    pods: [Vec<usize>; Scope::ALL.len()],
     /// Some shards would hold slower CPUs alone.
     is_mixed: bool,
 }
@@ -63,23 +63,20 @@ impl Layouts {
         let caches = cores_of(Scope::Cache);
         // The kernel's shards: they mix kinds of cores, and cut clusters.
         let shards: Vec<usize> = caches.iter().flat_map(|cores| size.divide(*cores)).collect();
+        let is_divided = shards.len() != caches.len();
         let pods = Scope::ALL.map(|scope| match scope {
             Scope::CacheShard => shards.clone(),
             scope => cores_of(scope),
         });
         let largest = |pods: &[usize]| pods.iter().copied().max().unwrap_or(1);
-        let (cores, node_cores) = (largest(&caches), largest(&pods[Self::index(Scope::Numa)]));
         let has = |kind| topology.cpus().iter().any(|cpu| cpu.kind == kind);
-        let is_mixed = has(CpuKind::Performance) && has(CpuKind::Efficiency);
-        let is_divided = shards.len() != caches.len();
-        let are_equal = pods.each_ref().map(|pods| pods.windows(2).all(|two| two[0] == two[1]));
         Self {
-            cores,
-            node_cores,
-            are_equal,
+            cores: topology.cores(),
+            cache_cores: largest(&caches),
+            node_cores: largest(&pods[Self::index(Scope::Numa)]),
             shard_cores: size.cores(),
-            is_mixed: is_mixed && is_divided,
-            pods: pods.map(|pods| pods.len().max(1)),
+            is_mixed: is_divided && has(CpuKind::Performance) && has(CpuKind::Efficiency),
+            pods,
         }
     }
 
@@ -88,7 +85,7 @@ impl Layouts {
     }
 
     fn pods(&self, scope: Scope) -> usize {
-        self.pods[Self::index(scope)]
+        self.pods[Self::index(scope)].len().max(1)
     }
 
     fn shards_help(&self) -> bool {
@@ -101,137 +98,37 @@ impl Layouts {
     }
 
     /// `9 pools of 8 cores each`.
-    fn told(&self, scope: Scope, all_cores: usize) -> String {
-        let pods = self.pods(scope);
-        let plural = if pods == 1 { "pool" } else { "pools" };
-        let each = (all_cores as f64 / pods as f64).round();
-        let about = if self.are_equal[Self::index(scope)] { "" } else { "about " };
-        let each = if each <= 1.0 {
-            "a core each".to_owned()
-        } else {
-            format!("{about}{each} cores each")
-        };
+    fn told(&self, scope: Scope) -> String {
+        let (pods, cores) = (self.pods(scope), self.cores);
+        let are_equal = self.pods[Self::index(scope)].windows(2).all(|two| two[0] == two[1]);
+        let about = if are_equal { "" } else { "about " };
+        let each = (cores as f64 / pods as f64).round();
         match pods {
-            1 => format!("one pool for all {all_cores} cores"),
-            _ => format!("{pods} {plural} of {each}"),
+            1 => format!("one pool for all {cores} cores"),
+            _ if each <= 1.0 => format!("{pods} pools of a core each"),
+            _ => format!("{pods} pools of {about}{each} cores each"),
         }
     }
 }
 
-fn default_scope(rule: &'static Rule, facts: &Facts, _: Option<&Measured>) -> Vec<Finding> {
-    let layouts = Layouts::of(facts);
-    let version = facts.kernel.version;
-    let cores = facts.topology.cores();
-    let told = |scope| layouts.told(scope, cores);
-    let leave = |statement: String| Finding::leave(rule, "default affinity scope", statement);
-    let consider = |statement: String, risk: &str| {
-        Finding::consider(rule, "default affinity scope", statement, risk)
-    };
-    let shards = facts.workqueues.has_shards(version);
+const SUBJECT: &str = "default affinity scope";
+
+fn default_scope(case: &Case<'_>) -> Vec<Finding> {
+    let layouts = Layouts::of(case.facts);
+    let recorded = case.facts.workqueues.default_scope;
+    let version = case.facts.kernel.version;
     let by_version = version.and_then(|it| WorkqueueSettings::of_version(it).default_scope);
-    let Some(set) = facts.workqueues.default_scope.or(by_version).map(|it| it.scope) else {
-        let is_divided = layouts.pods(Scope::Cache) > layouts.pods(Scope::Numa);
-        let helps =
-            layouts.nodes_are_large() && (is_divided || layouts.shards_help() && !layouts.is_mixed);
-        return vec![match facts.workqueues.has_scopes(version) {
-            Some(_) if helps => {
-                let statement = format!(
-                    "This kernel has no affinity scopes: its unbound workqueues have a pool for each NUMA node ({}). \
-                     Linux 7.1 would have {}.",
-                    told(Scope::Numa),
-                    told(Scope::CacheShard)
-                );
-                consider(statement, "another kernel is another kernel: nothing can be set in this one")
-            }
-            Some(_) => leave(
-                "This kernel has no affinity scopes, and on this machine they would make little difference.".to_owned(),
-            ),
-            None => leave(format!(
-                "The kernel is not known. With Linux 7.1 and its default this machine has {}; with Linux 6.6 to 7.0, {}.",
-                told(Scope::CacheShard),
-                told(Scope::Cache)
-            )),
-        }];
+    let Some(set) = recorded.or(by_version).map(|it| it.scope) else {
+        return vec![without_scopes(case, &layouts)];
     };
-    let finding = match set {
-        Scope::CacheShard if layouts.is_mixed => leave(format!(
-            "It is cache_shard, which parts fast CPUs from slow ones here ({}); with so few cores neither that nor the lock of one \
-             pool takes the time.",
-            told(set)
-        )),
-        Scope::CacheShard if layouts.shards_help() => {
-            leave(format!("It is cache_shard, with {}: what this machine needs.", told(set)))
-        }
-        Scope::Cache | Scope::CacheShard if !layouts.shards_help() => leave(format!(
-            "No last-level cache has more than {}, which is one shard: cache_shard and cache are the same pools here ({}).",
-            if layouts.cores == 1 {
-                "one core".to_owned()
-            } else {
-                format!("{} cores", layouts.cores)
-            },
-            told(Scope::Cache)
-        )),
-        Scope::Cache if layouts.is_mixed => leave(format!(
-            "Shards follow the CPUs' numbers, and would part fast CPUs from slow ones here ({}); with so few cores the \
-             lock is not what takes the time.",
-            told(Scope::CacheShard)
-        )),
-        Scope::Cache if shards != Some(true) => {
-            let finding = consider(
-                format!(
-                    "Up to {} cores share one pool and its lock ({}), and this kernel cannot divide them. Linux 7.1 \
-                     would have {}. Where --seconds shows a queue that many CPUs feed, the scope smt for that queue \
-                     alone is a way until then.",
-                    layouts.cores,
-                    told(set),
-                    told(Scope::CacheShard)
-                ),
-                "with smt a burst from one CPU begins on one core's workers",
-            );
-            Finding { expected: Some(SHARDS_OVER_CACHE), ..finding }
-        }
-        Scope::Cache => {
-            let finding = to_scope(rule, facts, set, Scope::CacheShard, &layouts);
-            Finding { expected: Some(SHARDS_OVER_CACHE), ..finding }
-        }
-        Scope::Numa | Scope::System => {
-            let is_sharded = shards == Some(true) && layouts.shards_help() && !layouts.is_mixed;
-            let better = if is_sharded { Scope::CacheShard } else { Scope::Cache };
-            if layouts.pods(better) > layouts.pods(set) {
-                to_scope(rule, facts, set, better, &layouts)
-            } else {
-                leave(format!(
-                    "On this machine {set} and {better} are the same pools ({}).",
-                    told(set)
-                ))
-            }
-        }
-        Scope::Cpu | Scope::Smt => {
-            let coarser = if shards == Some(true) { Scope::CacheShard } else { Scope::Cache };
-            if layouts.pods(coarser) == layouts.pods(set) {
-                leave(format!(
-                    "On this machine {set} and {coarser} are the same pools ({}).",
-                    told(set)
-                ))
-            } else {
-                consider(
-                    format!(
-                        "It is {set} ({}): fastest where every CPU queues as much as any other, and slow where one \
-                         queues bursts, which begin on one core. The kernel's own default would be {coarser} ({}).",
-                        told(set),
-                        told(coarser)
-                    ),
-                    "somebody may have set it for a load that is even",
-                )
-                .with(scope_setting(set, coarser))
-            }
-        }
-        // `Scope::CacheShard` with nothing to divide is above.
-        Scope::CacheShard => leave(format!("It is cache_shard, with {}.", told(set))),
+    let mut finding = match set {
+        Scope::CacheShard => of_cache_shard(case, &layouts),
+        Scope::Cache => of_cache(case, &layouts),
+        Scope::Numa | Scope::System => of_many_caches(case, &layouts, set),
+        Scope::Cpu | Scope::Smt => of_cores(case, &layouts, set),
     };
-    let mut finding = finding;
-    if facts.workqueues.default_scope.is_none() {
-        // What is not known to be set is not to be set to something else.
+    if recorded.is_none() {
+        // A setting that is not known is not to be changed.
         finding.settings.clear();
         let assumed = format!("It was not recorded; this kernel starts with {set}. ");
         finding.statement.insert_str(0, &assumed);
@@ -239,89 +136,187 @@ fn default_scope(rule: &'static Rule, facts: &Facts, _: Option<&Measured>) -> Ve
     vec![finding]
 }
 
+fn without_scopes(case: &Case<'_>, layouts: &Layouts) -> Finding {
+    let told = |scope| layouts.told(scope);
+    let is_divided = layouts.pods(Scope::Cache) > layouts.pods(Scope::Numa);
+    let helps =
+        layouts.nodes_are_large() && (is_divided || layouts.shards_help() && !layouts.is_mixed);
+    match case.facts.workqueues.has_scopes(case.facts.kernel.version) {
+        Some(_) if helps => {
+            let statement = format!(
+                "This kernel has no affinity scopes: its unbound workqueues have a pool for each NUMA node ({}). \
+                 Linux 7.1 would have {}.",
+                told(Scope::Numa),
+                told(Scope::CacheShard)
+            );
+            let risk = "another kernel is another kernel: nothing can be set in this one";
+            case.consider(SUBJECT, statement, risk)
+        }
+        Some(_) => case.leave(
+            SUBJECT,
+            "This kernel has no affinity scopes, and on this machine they would make little difference.",
+        ),
+        None => case.leave(
+            SUBJECT,
+            format!(
+                "The kernel is not known. With Linux 7.1 and its default this machine has {}; with Linux 6.6 to 7.0, {}.",
+                told(Scope::CacheShard),
+                told(Scope::Cache)
+            ),
+        ),
+    }
+}
+
+/// Shards are the same pools as caches.
+fn undivided(case: &Case<'_>, layouts: &Layouts) -> Finding {
+    let cores = match layouts.cache_cores {
+        1 => "one core".to_owned(),
+        cores => format!("{cores} cores"),
+    };
+    let statement = format!(
+        "No last-level cache has more than {cores}, which is one shard: cache_shard and cache are the same pools here ({}).",
+        layouts.told(Scope::Cache)
+    );
+    case.leave(SUBJECT, statement)
+}
+
+fn of_cache_shard(case: &Case<'_>, layouts: &Layouts) -> Finding {
+    let told = layouts.told(Scope::CacheShard);
+    if layouts.is_mixed {
+        let statement = format!(
+            "It is cache_shard, which parts fast CPUs from slow ones here ({told}); with so few cores neither that nor the lock of one \
+             pool takes the time."
+        );
+        return case.leave(SUBJECT, statement);
+    }
+    if !layouts.shards_help() {
+        return undivided(case, layouts);
+    }
+    case.leave(SUBJECT, format!("It is cache_shard, with {told}: what this machine needs."))
+}
+
+fn of_cache(case: &Case<'_>, layouts: &Layouts) -> Finding {
+    if !layouts.shards_help() {
+        return undivided(case, layouts);
+    }
+    let told = layouts.told(Scope::CacheShard);
+    if layouts.is_mixed {
+        let statement = format!(
+            "Shards follow the CPUs' numbers, and would part fast CPUs from slow ones here ({told}); with so few cores the \
+             lock is not what takes the time."
+        );
+        return case.leave(SUBJECT, statement);
+    }
+    let finding = if has_shards(case) {
+        to_scope(case, layouts, Scope::Cache, Scope::CacheShard)
+    } else {
+        let statement = format!(
+            "Up to {} cores share one pool and its lock ({}), and this kernel cannot divide them. Linux 7.1 \
+             would have {told}. Where --seconds shows a queue that many CPUs feed, the scope smt for that queue \
+             alone is a way until then.",
+            layouts.cache_cores,
+            layouts.told(Scope::Cache)
+        );
+        let risk = "with smt a burst from one CPU begins on one core's workers";
+        case.consider(SUBJECT, statement, risk)
+    };
+    Finding { expected: Some(SHARDS_OVER_CACHE), ..finding }
+}
+
+fn of_many_caches(case: &Case<'_>, layouts: &Layouts, set: Scope) -> Finding {
+    let is_sharded = has_shards(case) && layouts.shards_help() && !layouts.is_mixed;
+    let better = if is_sharded { Scope::CacheShard } else { Scope::Cache };
+    match layouts.pods(better) > layouts.pods(set) {
+        true => to_scope(case, layouts, set, better),
+        false => same_pools(case, layouts, set, better),
+    }
+}
+
+fn of_cores(case: &Case<'_>, layouts: &Layouts, set: Scope) -> Finding {
+    let coarser = if has_shards(case) { Scope::CacheShard } else { Scope::Cache };
+    if layouts.pods(coarser) == layouts.pods(set) {
+        return same_pools(case, layouts, set, coarser);
+    }
+    let statement = format!(
+        "It is {set} ({}): fastest where every CPU queues as much as any other, and slow where one \
+         queues bursts, which begin on one core. The kernel's own default would be {coarser} ({}).",
+        layouts.told(set),
+        layouts.told(coarser)
+    );
+    let risk = "somebody may have set it for a load that is even";
+    case.consider(SUBJECT, statement, risk).with(scope_setting(set, coarser))
+}
+
+fn same_pools(case: &Case<'_>, layouts: &Layouts, set: Scope, other: Scope) -> Finding {
+    let told = layouts.told(set);
+    case.leave(SUBJECT, format!("On this machine {set} and {other} are the same pools ({told})."))
+}
+
+fn has_shards(case: &Case<'_>) -> bool {
+    case.facts.workqueues.has_shards(case.facts.kernel.version) == Some(true)
+}
+
 fn scope_setting(now: Scope, to: Scope) -> Setting {
     Setting::new(DEFAULT_SCOPE_FILE, Some(now.to_string()), to.to_string())
         .at_boot(format!("{DEFAULT_SCOPE_BOOT}={to}"))
 }
 
-fn to_scope(
-    rule: &'static Rule,
-    facts: &Facts,
-    now: Scope,
-    to: Scope,
-    layouts: &Layouts,
-) -> Finding {
-    let cores = facts.topology.cores();
+fn to_scope(case: &Case<'_>, layouts: &Layouts, now: Scope, to: Scope) -> Finding {
     let wanted = match to {
         Scope::CacheShard => format!(" (shards of about {} cores)", layouts.shard_cores),
         _ => String::new(),
     };
-    let virtual_risk = if facts.kernel.is_virtual {
-        "; the caches of a virtual machine are those that its host tells of"
-    } else {
-        ""
+    let virtual_risk = match case.facts.kernel.is_virtual {
+        true => "; the caches of a virtual machine are those that its host tells of",
+        false => "",
     };
-    Finding::change(
-        rule,
-        "default affinity scope",
-        format!(
-            "It is {now}: {}{}. {to}{wanted} makes that {}. Queues that follow the default change at once.",
-            layouts.told(now, cores),
-            if layouts.pods(now) == 1 { ", with one lock" } else { ", each with one lock" },
-            layouts.told(to, cores),
-        ),
-        format!(
-            "items of one queue begin nearer to the CPU that queued them: a burst from one CPU finds fewer workers at \
-             first, and idle CPUs elsewhere take part only as the scheduler moves workers{virtual_risk}"
-        ),
-        scope_setting(now, to),
-    )
+    let lock = if layouts.pods(now) == 1 { ", with one lock" } else { ", each with one lock" };
+    let statement = format!(
+        "It is {now}: {}{lock}. {to}{wanted} makes that {}. Queues that follow the default change at once.",
+        layouts.told(now),
+        layouts.told(to),
+    );
+    let risk = format!(
+        "items of one queue begin nearer to the CPU that queued them: a burst from one CPU finds fewer workers at \
+         first, and idle CPUs elsewhere take part only as the scheduler moves workers{virtual_risk}"
+    );
+    case.change(SUBJECT, statement, risk, scope_setting(now, to))
 }
 
-/// A queue's own scope is worth a word where it makes fewer pools than the default.
-fn queue_scope(rule: &'static Rule, facts: &Facts, _: Option<&Measured>) -> Vec<Finding> {
-    let layouts = Layouts::of(facts);
-    let Some(default) = facts.workqueues.default_scope.map(|it| it.scope) else {
+/// A queue's own scope is worth a word if it makes fewer pools than the default.
+fn queue_scope(case: &Case<'_>) -> Vec<Finding> {
+    let layouts = Layouts::of(case.facts);
+    let Some(default) = case.facts.workqueues.default_scope.map(|it| it.scope) else {
         return Vec::new();
     };
-    let mut findings = Vec::new();
-    let mut followers = 0_usize;
-    for queue in &facts.workqueues.queues {
-        let Some(its) = queue.scope else { continue };
-        if its.is_default || layouts.pods(its.scope) >= layouts.pods(default) {
-            followers += 1;
-            continue;
-        }
-        let setting = Setting::new(
-            format!("/sys/devices/virtual/workqueue/{}/affinity_scope", queue.name),
+    let queues = case.facts.workqueues.queues.iter();
+    let known: Vec<_> = queues.filter_map(|queue| Some((queue, queue.scope?))).collect();
+    if known.is_empty() {
+        return Vec::new();
+    }
+    let is_coarse =
+        |its: &ScopeSetting| !its.is_default && layouts.pods(its.scope) < layouts.pods(default);
+    let coarse = known.iter().filter(|(_, its)| is_coarse(its)).map(|(queue, its)| {
+        let path = format!("/sys/devices/virtual/workqueue/{}/affinity_scope", queue.name);
+        let statement = format!(
+            "It was given the scope {}, with {} pools, where the default {default} has {}.",
+            its.scope,
+            layouts.pods(its.scope),
+            layouts.pods(default)
+        );
+        let risk = "somebody may have wanted all of its items to share workers";
+        case.consider(format!("workqueue {}", queue.name), statement, risk).with(Setting::new(
+            path,
             Some(its.scope.to_string()),
             "default",
-        );
-        let finding = Finding::consider(
-            rule,
-            format!("workqueue {}", queue.name),
-            format!(
-                "It was given the scope {}, with {} pools, where the default {default} has {}.",
-                its.scope,
-                layouts.pods(its.scope),
-                layouts.pods(default)
-            ),
-            "somebody may have wanted all of its items to share workers",
-        );
-        findings.push(finding.with(setting));
-    }
-    if findings.is_empty() && followers > 0 {
-        let statement = match followers {
-            1 => {
-                "The one queue that shows its scope is as finely divided as the default.".to_owned()
-            }
-            _ => format!(
-                "The {followers} queues that show their scope are as finely divided as the default."
-            ),
-        };
-        findings.push(Finding::leave(rule, "scopes of single queues", statement));
-    }
-    findings
+        ))
+    });
+    case.or_content(coarse.collect(), "scopes of single queues", || match known.len() {
+        1 => "The one queue that shows its scope is as finely divided as the default.".to_owned(),
+        count => format!(
+            "The {count} queues that show their scope are as finely divided as the default."
+        ),
+    })
 }
 
 impl Finding {

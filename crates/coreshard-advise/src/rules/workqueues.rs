@@ -1,15 +1,23 @@
-//! Settings of the workqueues besides their scopes.
+//! Rules on settings of the workqueues besides their scopes.
 
 use coreshard_topology::Scope;
 
-use super::finding::{Finding, Rule, Setting};
+use super::finding::{Case, Finding, Rule, Setting};
 use crate::facts::{Facts, KernelVersion, WorkqueueFacts};
-use crate::measure::Measured;
 
 const PARAMETERS: &str = "/sys/module/workqueue/parameters";
 const DEVICES: &str = "/sys/devices/virtual/workqueue";
 const WORKQUEUE_RST: &str = "Documentation/core-api/workqueue.rst";
 const PARAMETERS_TXT: &str = "Documentation/admin-guide/kernel-parameters.txt";
+
+fn named(queue: &WorkqueueFacts) -> String {
+    format!("workqueue {}", queue.name)
+}
+
+/// A parameter of all workqueues.
+fn parameter(name: &str, now: &str, to: &str) -> Setting {
+    Setting::new(format!("{PARAMETERS}/{name}"), Some(now.to_owned()), to)
+}
 
 /// Workers that may not leave their pod.
 pub(super) const STRICT: Rule = Rule {
@@ -20,40 +28,34 @@ pub(super) const STRICT: Rule = Rule {
     judge: strict,
 };
 
-fn strict(rule: &'static Rule, facts: &Facts, _: Option<&Measured>) -> Vec<Finding> {
-    let small = |queue: &&WorkqueueFacts| {
-        queue.scope.is_some_and(|it| matches!(it.scope, Scope::Cpu | Scope::Smt))
-    };
-    let known: Vec<_> = facts.workqueues.queues.iter().filter(|it| it.strict.is_some()).collect();
-    let strict: Vec<_> = known.iter().copied().filter(|it| it.strict == Some(true)).collect();
-    let findings: Vec<_> = strict
-        .iter()
-        .copied()
-        .filter(small)
-        .map(|queue| {
-            let path = format!("{DEVICES}/{}/affinity_strict", queue.name);
-            let statement = format!(
-                "Its workers may not leave their pod, which is a {}: items that one CPU queues run there alone.",
-                if queue.scope.is_some_and(|it| it.scope == Scope::Cpu) { "single CPU" } else { "single core" }
-            );
-            let risk = "somebody may have wanted just that; wq_unbound_cpumask is for keeping work off CPUs";
-            Finding::consider(rule, format!("workqueue {}", queue.name), statement, risk)
-                .with(Setting::new(path, Some("1".to_owned()), "0"))
-        })
-        .collect();
-    match (findings.is_empty(), known.is_empty()) {
-        (true, false) => {
-            let statement = match strict.len() {
-                0 => {
-                    "Of the queues that show it none is strict: the scheduler may move workers to idle CPUs."
-                        .to_owned()
-                }
-                count => format!("{count} queues are strict, in pods of several cores."),
-            };
-            vec![Finding::leave(rule, "strict queues", statement)]
-        }
-        _ => findings,
+fn strict(case: &Case<'_>) -> Vec<Finding> {
+    let queues = case.facts.workqueues.queues.iter();
+    let known: Vec<_> = queues.filter_map(|it| Some((it, it.strict?))).collect();
+    if known.is_empty() {
+        return Vec::new();
     }
+    let strict = || known.iter().filter(|(_, is_strict)| *is_strict).map(|(queue, _)| *queue);
+    let findings = strict().filter_map(|queue| {
+        let pod = match queue.scope?.scope {
+            Scope::Cpu => "single CPU",
+            Scope::Smt => "single core",
+            _ => return None,
+        };
+        let path = format!("{DEVICES}/{}/affinity_strict", queue.name);
+        let statement = format!(
+            "Its workers may not leave their pod, which is a {pod}: items that one CPU queues run there alone."
+        );
+        let risk = "somebody may have wanted just that; wq_unbound_cpumask is for keeping work off CPUs";
+        let setting = Setting::new(path, Some("1".to_owned()), "0");
+        Some(case.consider(named(queue), statement, risk).with(setting))
+    });
+    case.or_content(findings.collect(), "strict queues", || match strict().count() {
+        0 => {
+            "Of the queues that show it none is strict: the scheduler may move workers to idle CPUs."
+                .to_owned()
+        }
+        count => format!("{count} queues are strict, in pods of several cores."),
+    })
 }
 
 /// Queues that may not use all CPUs of a node.
@@ -92,31 +94,29 @@ fn most_active(facts: &Facts, limit: u64) -> u64 {
     }
 }
 
-fn max_active(rule: &'static Rule, facts: &Facts, _: Option<&Measured>) -> Vec<Finding> {
-    let cpus = facts.topology.cpus().len() as u64;
-    let unbound = facts.workqueues.queues.iter().filter(|queue| queue.per_cpu != Some(true));
+fn max_active(case: &Case<'_>) -> Vec<Finding> {
+    let cpus = case.facts.topology.cpus().len() as u64;
+    let unbound = case.facts.workqueues.queues.iter().filter(|queue| queue.per_cpu != Some(true));
     let known: Vec<_> = unbound.filter_map(|queue| Some((queue, queue.max_active?))).collect();
-    // One item at a time is an order that somebody relies on.
-    let is_small = |limit: u64| limit > 1 && most_active(facts, limit) < cpus;
-    let small: Vec<_> = known.iter().filter(|(_, limit)| is_small(*limit)).collect();
-    if small.is_empty() {
-        let statement = "Every unbound queue that shows its limit may have at least as many active items as there are \
-                         CPUs, or one, for an order's sake.";
-        return if known.is_empty() {
-            Vec::new()
-        } else {
-            vec![Finding::leave(rule, "limits of single queues", statement)]
-        };
+    if known.is_empty() {
+        return Vec::new();
     }
-    let finding = |(queue, limit): &&(&WorkqueueFacts, u64)| {
+    let findings = known.iter().filter_map(|(queue, limit)| {
+        let most = most_active(case.facts, *limit);
+        // With a limit of one the items have an order, which users may rely on.
+        if *limit <= 1 || most >= cpus {
+            return None;
+        }
         let statement = format!(
-            "At most {} of its items are active at once, on a machine of {cpus} CPUs: its limit is {limit}.",
-            most_active(facts, *limit)
+            "At most {most} of its items are active at once, on a machine of {cpus} CPUs: its limit is {limit}."
         );
         let risk = "the limit may be what keeps its users from swamping a device";
-        Finding::consider(rule, format!("workqueue {}", queue.name), statement, risk)
-    };
-    small.iter().map(finding).collect()
+        Some(case.consider(named(queue), statement, risk))
+    });
+    case.or_content(findings.collect(), "limits of single queues", || {
+        "Every unbound queue that shows its limit may have at least as many active items as there are \
+         CPUs, or one, for an order's sake."
+    })
 }
 
 /// When an item counts as one that keeps its CPU.
@@ -131,8 +131,8 @@ pub(super) const CPU_INTENSIVE: Rule = Rule {
 /// Above a second the queue behind is stalled for long enough to be noticed anywhere.
 const LONG_THRESHOLD_US: u64 = 1_000_000;
 
-fn cpu_intensive(rule: &'static Rule, facts: &Facts, _: Option<&Measured>) -> Vec<Finding> {
-    let Some(now) = facts.workqueues.cpu_intensive_thresh_us else { return Vec::new() };
+fn cpu_intensive(case: &Case<'_>) -> Vec<Finding> {
+    let Some(now) = case.facts.workqueues.cpu_intensive_thresh_us else { return Vec::new() };
     let subject = "cpu_intensive_thresh_us";
     let statement = match now {
         0 => "It is 0: items that keep a CPU are never noticed, and those behind them wait until they end.".to_owned(),
@@ -140,16 +140,12 @@ fn cpu_intensive(rule: &'static Rule, facts: &Facts, _: Option<&Measured>) -> Ve
             "It is {} ms: items behind one that keeps its CPU wait as long.",
             now / 1_000
         ),
-        _ => return vec![Finding::leave(rule, subject, format!("It is {now} µs; the kernel's own value is 10000, and up to a second on slow machines."))],
+        _ => return case.content(subject, format!("It is {now} µs; the kernel's own value is 10000, and up to a second on slow machines.")),
     };
-    let setting = Setting::new(
-        format!("{PARAMETERS}/cpu_intensive_thresh_us"),
-        Some(now.to_string()),
-        "10000",
-    )
-    .at_boot("workqueue.cpu_intensive_thresh_us=10000");
+    let setting = parameter(subject, &now.to_string(), "10000")
+        .at_boot("workqueue.cpu_intensive_thresh_us=10000");
     let risk = "more workers may run at once on a CPU, and the kernel's log may name functions that run long";
-    vec![Finding::change(rule, subject, statement, risk, setting)]
+    vec![case.change(subject, statement, risk, setting)]
 }
 
 /// Per-CPU queues made unbound.
@@ -164,25 +160,23 @@ pub(super) const POWER_EFFICIENT: Rule = Rule {
 /// Machines with more cores are servers, where work is dear and idle CPUs are few.
 const SERVER_CORES: usize = 24;
 
-fn power_efficient(rule: &'static Rule, facts: &Facts, _: Option<&Measured>) -> Vec<Finding> {
-    let Some(now) = facts.workqueues.power_efficient else { return Vec::new() };
+fn power_efficient(case: &Case<'_>) -> Vec<Finding> {
     let subject = "power_efficient";
-    let cores = facts.topology.cores();
-    if !now || cores < SERVER_CORES {
-        let state = if now {
-            "on, on a machine of few cores"
-        } else {
-            "off, as the kernel's own default is"
-        };
-        return vec![Finding::leave(rule, subject, format!("It is {state}."))];
+    let cores = case.facts.topology.cores();
+    match case.facts.workqueues.power_efficient {
+        None => return Vec::new(),
+        Some(false) => return case.content(subject, "It is off, as the kernel's own default is."),
+        Some(true) if cores < SERVER_CORES => {
+            return case.content(subject, "It is on, on a machine of few cores.");
+        }
+        Some(true) => {}
     }
     let statement = format!(
         "It is on, on a machine of {cores} cores: items of queues marked for it run elsewhere than where they were queued."
     );
     let risk = "idle CPUs are woken more often: a few watts; it can be set at boot alone";
-    let setting = Setting::new(format!("{PARAMETERS}/power_efficient"), Some("Y".to_owned()), "N");
-    let finding = Finding::consider(rule, subject, statement, risk);
-    vec![finding.with(setting.at_boot_alone("workqueue.power_efficient=0"))]
+    let setting = parameter(subject, "Y", "N").at_boot_alone("workqueue.power_efficient=0");
+    vec![case.consider(subject, statement, risk).with(setting)]
 }
 
 /// A debugging aid that was left on.
@@ -194,23 +188,16 @@ pub(super) const ROUND_ROBIN: Rule = Rule {
     judge: round_robin,
 };
 
-fn round_robin(rule: &'static Rule, facts: &Facts, _: Option<&Measured>) -> Vec<Finding> {
+fn round_robin(case: &Case<'_>) -> Vec<Finding> {
     let subject = "debug_force_rr_cpu";
-    match facts.workqueues.debug_force_rr_cpu {
+    match case.facts.workqueues.debug_force_rr_cpu {
         None => Vec::new(),
-        Some(false) => vec![Finding::leave(rule, subject, "It is off.")],
+        Some(false) => case.content(subject, "It is off."),
         Some(true) => {
-            let setting =
-                Setting::new(format!("{PARAMETERS}/debug_force_rr_cpu"), Some("Y".to_owned()), "N")
-                    .at_boot("workqueue.debug_force_rr_cpu=0");
+            let setting = parameter(subject, "Y", "N").at_boot("workqueue.debug_force_rr_cpu=0");
             let statement = "It is on: a debugging aid that sends work away from the CPU whose cache has its data.";
-            vec![Finding::change(
-                rule,
-                subject,
-                statement,
-                "none but for whoever debugs with it",
-                setting,
-            )]
+            let risk = "none but for whoever debugs with it";
+            vec![case.change(subject, statement, risk, setting)]
         }
     }
 }
@@ -224,23 +211,18 @@ pub(super) const WATCHDOG: Rule = Rule {
     judge: watchdog,
 };
 
-fn watchdog(rule: &'static Rule, facts: &Facts, _: Option<&Measured>) -> Vec<Finding> {
+fn watchdog(case: &Case<'_>) -> Vec<Finding> {
     let subject = "watchdog_thresh";
-    match facts.workqueues.watchdog_thresh_s {
+    match case.facts.workqueues.watchdog_thresh_s {
         None => Vec::new(),
         Some(0) => {
-            let setting =
-                Setting::new(format!("{PARAMETERS}/watchdog_thresh"), Some("0".to_owned()), "30")
-                    .at_boot("workqueue.watchdog_thresh=30");
+            let setting = parameter(subject, "0", "30").at_boot("workqueue.watchdog_thresh=30");
             let statement = "It is 0: a pool that is stuck is never told of.";
-            vec![Finding::change(rule, subject, statement, "lines in the kernel's log", setting)]
+            vec![case.change(subject, statement, "lines in the kernel's log", setting)]
         }
         Some(seconds) => {
-            vec![Finding::leave(
-                rule,
-                subject,
-                format!("A pool without progress is told of after {seconds} s."),
-            )]
+            let statement = format!("A pool without progress is told of after {seconds} s.");
+            case.content(subject, statement)
         }
     }
 }

@@ -145,16 +145,14 @@ fn end_of(fields: &[Field]) -> u64 {
 }
 
 fn field(types: &TypeTable, member: &Member, is_variant: bool) -> Field {
-    let name = member.name.clone().unwrap_or_else(|| {
-        match member.of.map(|of| types.get(types.stripped(of))) {
-            Some(of) if matches!(of.shape, Shape::Record(_)) => match &of.name {
-                Some(name) if member.is_virtual_base => format!("(virtual base {name})"),
-                Some(name) => format!("(base {name})"),
-                None => "(unnamed)".to_owned(),
-            },
-            _ => "(unnamed)".to_owned(),
-        }
-    });
+    let base = member.of.filter(|_| types.is_base(member));
+    let base = base.and_then(|of| types.get(types.stripped(of)).name.as_ref());
+    let name = match (&member.name, base) {
+        (Some(name), _) => name.clone(),
+        (None, Some(base)) if member.is_virtual_base => format!("(virtual base {base})"),
+        (None, Some(base)) => format!("(base {base})"),
+        (None, None) => "(unnamed)".to_owned(),
+    };
     let size_bytes = member.of.and_then(|of| types.size_bytes(of)).unwrap_or(0);
     let is_flexible = types.is_flexible(member) && size_bytes == 0;
     let (offset_bytes, size_bytes, bits) = match member.field_bits {
@@ -177,7 +175,7 @@ fn field(types: &TypeTable, member: &Member, is_variant: bool) -> Field {
         offset_bytes,
         size_bytes,
         bits,
-        role: member.of.map_or(Role::Plain, |of| types.role(of)),
+        role: member.of.map_or(Role::Plain, |of| Role::of(types, of)),
         is_variant,
         is_flexible,
     }

@@ -1,5 +1,4 @@
-//! Which of a program's records are worth a look: those that waste most, and those in which what many write
-//! lies beside what they only read.
+//! Ranks records: those that waste most memory, and those that mix contended words with other fields.
 
 use serde::Serialize;
 

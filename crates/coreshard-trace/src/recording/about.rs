@@ -1,4 +1,4 @@
-//! What a recording says of itself.
+//! Metadata of a recording: what was recorded, and what is missing from it.
 
 use coreshard_topology::input;
 use serde::{Deserialize, Serialize};

@@ -1,16 +1,17 @@
-//! Events out of a chunk.
+//! Decodes the events of a chunk.
 
-use super::RecordingError;
+use super::error::RecordingError;
 
 const SITES: usize = 4_096;
 /// Words of an event; the longest that an engine writes has about 120.
 const MOST_WORDS: usize = 1 << 10;
 
 /// How memory is accessed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AccessKind {
     /// It is read.
+    #[default]
     Load,
     /// It is written.
     Store,
@@ -20,25 +21,25 @@ pub enum AccessKind {
 
 /// One access of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Access {
+pub(crate) struct Access {
     /// The first byte.
-    pub address: u64,
+    pub(crate) address: u64,
     /// The address after the instruction, or after the call that told of it.
-    pub instruction: u64,
+    pub(crate) instruction: u64,
     /// How.
-    pub kind: AccessKind,
+    pub(crate) kind: AccessKind,
     /// Whether it is atomic.
-    pub is_atomic: bool,
+    pub(crate) is_atomic: bool,
     /// How many bytes, 1 at least.
-    pub size_bytes: u32,
+    pub(crate) size_bytes: u32,
     /// How many instructions went before it that access nothing, 31 for as many or more; 0 where the recording does not
     /// tell.
-    pub before: u8,
+    pub(crate) before: u8,
 }
 
 /// What a thread did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event<'a> {
+pub(crate) enum Event<'a> {
     /// It accessed memory.
     Access(Access),
     /// It accessed many bytes, one after the other.
@@ -78,7 +79,7 @@ pub enum Event<'a> {
     Lock {
         /// Where the lock is.
         lock: u64,
-        /// Others may have it, too.
+        /// Others may have it as well.
         is_shared: bool,
         /// Now.
         ticket: u64,
@@ -90,11 +91,11 @@ pub enum Event<'a> {
         /// Now.
         ticket: u64,
     },
-    /// It has waited until somebody woke it.
+    /// It has waited until a wake.
     Waited {
         /// What it waited for.
         object: u64,
-        /// Since when; 0 where an earlier wake counts, too.
+        /// Since when; 0 where an earlier wake counts as well.
         since: u64,
         /// Now.
         ticket: u64,
@@ -181,7 +182,7 @@ pub(crate) fn words(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
     bytes.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word))
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 struct Site {
     instruction: u64,
     last: u64,
@@ -195,76 +196,43 @@ struct Site {
 /// Reads a chunk's events, one after the other.
 ///
 /// It is no iterator, since an event borrows of the chunk, and so that its table is used again.
-pub struct Events {
+pub(super) struct Events {
     sites: Box<[Site]>,
     used: Vec<u16>,
 }
 
-impl std::fmt::Debug for Events {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Events").finish_non_exhaustive()
-    }
-}
-
 impl Default for Events {
     fn default() -> Self {
-        let site = Site {
-            instruction: 0,
-            last: 0,
-            kind: AccessKind::Load,
-            is_atomic: false,
-            size_bytes: 0,
-            before: 0,
-        };
-        Self { sites: vec![site; SITES].into(), used: Vec::new() }
+        Self { sites: vec![Site::default(); SITES].into(), used: Vec::new() }
     }
 }
 
 impl Events {
     /// Forgets what the last chunk said.
-    pub fn begin(&mut self) {
+    pub(super) fn begin(&mut self) {
         for site in self.used.drain(..) {
             self.sites[usize::from(site)].size_bytes = 0;
         }
     }
 
     /// The event at `*at`, which is moved behind it; none at the chunk's end.
-    ///
-    /// # Errors
-    /// Where there is no event; the text names the offset in the chunk.
     #[inline]
-    pub fn next<'a>(
+    pub(super) fn next<'a>(
         &mut self,
         chunk: &'a [u8],
         at: &mut usize,
     ) -> Result<Option<Event<'a>>, RecordingError> {
-        let Some(head) = take::<2>(chunk, at) else {
-            return if *at >= chunk.len() {
-                Ok(None)
-            } else {
-                Err(RecordingError::event(*at, "it is cut"))
-            };
-        };
-        let head = u16::from_le_bytes(head);
+        if *at >= chunk.len() {
+            return Ok(None);
+        }
+        let head = u16::from_le_bytes(bytes(chunk, at)?);
         let number = usize::from(head >> 4);
         let difference = match head & 15 {
             0 => 0,
-            1 => match take::<1>(chunk, at) {
-                Some(bytes) => i64::from(i8::from_le_bytes(bytes)),
-                None => return Err(RecordingError::event(*at, "it is cut")),
-            },
-            2 => match take::<2>(chunk, at) {
-                Some(bytes) => i64::from(i16::from_le_bytes(bytes)),
-                None => return Err(RecordingError::event(*at, "it is cut")),
-            },
-            3 => match take::<4>(chunk, at) {
-                Some(bytes) => i64::from(i32::from_le_bytes(bytes)),
-                None => return Err(RecordingError::event(*at, "it is cut")),
-            },
-            4 => match take::<8>(chunk, at) {
-                Some(bytes) => i64::from_le_bytes(bytes),
-                None => return Err(RecordingError::event(*at, "it is cut")),
-            },
+            1 => i64::from(i8::from_le_bytes(bytes(chunk, at)?)),
+            2 => i64::from(i16::from_le_bytes(bytes(chunk, at)?)),
+            3 => i64::from(i32::from_le_bytes(bytes(chunk, at)?)),
+            4 => i64::from_le_bytes(bytes(chunk, at)?),
             5 => return self.site(chunk, at, number).map(Some),
             6 => return other(chunk, at, number).map(Some),
             code => {
@@ -276,14 +244,7 @@ impl Events {
             return Err(RecordingError::event(*at, format!("site {number} is not known")));
         }
         site.last = site.last.wrapping_add_signed(difference);
-        Ok(Some(Event::Access(Access {
-            address: site.last,
-            instruction: site.instruction,
-            kind: site.kind,
-            is_atomic: site.is_atomic,
-            size_bytes: u32::from(site.size_bytes),
-            before: site.before,
-        })))
+        Ok(Some(Event::Access(site.access())))
     }
 
     fn site(
@@ -293,10 +254,9 @@ impl Events {
         number: usize,
     ) -> Result<Event<'static>, RecordingError> {
         let start = *at;
-        let cut = || RecordingError::event(start, "it is cut");
-        let instruction = u64::from_le_bytes(take::<8>(chunk, at).ok_or_else(cut)?);
-        let address = u64::from_le_bytes(take::<8>(chunk, at).ok_or_else(cut)?);
-        let [kind, size_bytes] = take::<2>(chunk, at).ok_or_else(cut)?;
+        let instruction = u64::from_le_bytes(bytes(chunk, at)?);
+        let address = u64::from_le_bytes(bytes(chunk, at)?);
+        let [kind, size_bytes] = bytes(chunk, at)?;
         let before = kind >> 3;
         let (kind, is_atomic) = kind_of(u64::from(kind & 7), start)?;
         if size_bytes == 0 {
@@ -305,14 +265,21 @@ impl Events {
         self.sites[number] =
             Site { instruction, last: address, kind, is_atomic, size_bytes, before };
         self.used.push(number as u16);
-        Ok(Event::Access(Access {
-            address,
-            instruction,
-            kind,
-            is_atomic,
-            size_bytes: u32::from(size_bytes),
-            before,
-        }))
+        Ok(Event::Access(self.sites[number].access()))
+    }
+}
+
+impl Site {
+    #[inline]
+    fn access(&self) -> Access {
+        Access {
+            address: self.last,
+            instruction: self.instruction,
+            kind: self.kind,
+            is_atomic: self.is_atomic,
+            size_bytes: u32::from(self.size_bytes),
+            before: self.before,
+        }
     }
 }
 
@@ -327,17 +294,17 @@ fn kind_of(kind: u64, at: usize) -> Result<(AccessKind, bool), RecordingError> {
 }
 
 #[inline]
-fn take<const N: usize>(chunk: &[u8], at: &mut usize) -> Option<[u8; N]> {
-    let bytes = chunk.get(*at..)?.first_chunk::<N>()?;
+fn bytes<const N: usize>(chunk: &[u8], at: &mut usize) -> Result<[u8; N], RecordingError> {
+    let found = chunk.get(*at..).and_then(|rest| rest.first_chunk::<N>());
+    let bytes = found.ok_or_else(|| RecordingError::event(*at, "it is cut"))?;
     *at += N;
-    Some(*bytes)
+    Ok(*bytes)
 }
 
 fn other<'a>(chunk: &'a [u8], at: &mut usize, kind: usize) -> Result<Event<'a>, RecordingError> {
     let start = *at;
     let wrong = |what: &str| RecordingError::event(start, what);
-    let count = take::<2>(chunk, at).ok_or_else(|| wrong("it is cut"))?;
-    let count = usize::from(u16::from_le_bytes(count));
+    let count = usize::from(u16::from_le_bytes(bytes(chunk, at)?));
     if count > MOST_WORDS {
         return Err(wrong("an event of more than 1,024 words"));
     }

@@ -39,7 +39,7 @@ impl<W: Write> RecordingWriter<W> {
     /// Begins a recording.
     ///
     /// # Errors
-    /// Where it cannot be written.
+    /// If it cannot be written.
     pub fn new(mut out: W, about: &About) -> io::Result<Self> {
         let mut packer = zstd::bulk::Compressor::new(LEVEL)?;
         packer.include_checksum(true)?;
@@ -56,7 +56,7 @@ impl<W: Write> RecordingWriter<W> {
     /// Adds a chunk of a thread's events.
     ///
     /// # Errors
-    /// Where it cannot be written.
+    /// If it cannot be written.
     pub fn chunk(&mut self, thread: u32, order: u32, events: &[u8]) -> io::Result<()> {
         self.packed.resize(zstd::zstd_safe::compress_bound(events.len()), 0);
         let length = self.packer.compress_to_buffer(events, &mut self.packed)?;
@@ -69,7 +69,7 @@ impl<W: Write> RecordingWriter<W> {
     /// Ends the recording.
     ///
     /// # Errors
-    /// Where it cannot be written.
+    /// If it cannot be written.
     pub fn finish(mut self, ending: &Ending) -> io::Result<W> {
         let ending = serde_json::to_vec(ending).map_err(io::Error::other)?;
         self.frame(frame::END, 0, 0, ending.len(), &ending)?;

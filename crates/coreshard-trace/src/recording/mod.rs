@@ -1,6 +1,7 @@
-//! Recordings of what a program's threads did to memory; the format is in this folder's README.
+//! Recordings of the memory accesses of a program's threads. The README in this folder describes the format.
 
 mod about;
+mod error;
 mod event;
 mod file;
 mod program;
@@ -8,11 +9,14 @@ mod reader;
 mod spool;
 
 pub use about::{About, Ending, Lack};
+pub use error::RecordingError;
+pub use event::AccessKind;
 pub(crate) use event::words as event_words;
-pub use event::{Access, AccessKind, Event, Events};
+pub(crate) use event::{Access, Event};
 pub use file::RecordingWriter;
 pub use program::ProgramFile;
-pub use reader::{Chunk, Recording, RecordingError};
+pub use reader::Recording;
+pub(crate) use reader::ThreadEvents;
 pub use spool::{Spool, SpoolCounts, Taken};
 
 /// The first bytes of every recording's file.

@@ -1,4 +1,4 @@
-//! What kind of program a file is, as far as whoever runs it must know.
+//! The architecture and the linkage of a program, which decide how it can be recorded.
 
 use std::path::Path;
 
@@ -30,7 +30,7 @@ impl ProgramFile {
     /// Reads the file's head.
     ///
     /// # Errors
-    /// Where it cannot be read, or is no ELF program of 64 bits for a known processor; the text names the file.
+    /// If it cannot be read, or is no ELF program of 64 bits for a known processor; the text names the file.
     pub fn open(path: &Path) -> Result<Self, String> {
         let head = input::head_bytes(path, HEAD_BYTES).map_err(|error| error.to_string())?;
         Self::of(&head).map_err(|what| format!("{} is {what}", input::path(path)))

@@ -1,4 +1,4 @@
-//! Reads a recording's file: an index of its chunks first, and each chunk when it is asked for.
+//! Reads a recording's file: an index of its chunks first, and each chunk on demand.
 
 use std::fmt;
 use std::fs::File;
@@ -7,6 +7,8 @@ use std::path::Path;
 
 use coreshard_topology::input;
 
+use super::error::RecordingError;
+use super::event::{Event, Events};
 use super::{
     About, Ending, HEAD_BYTES, Lack, MOST_FRAME_BYTES, MOST_THREADS, RECORDING_MARK, VERSION, frame,
 };
@@ -21,12 +23,11 @@ const HEADER_BYTES: u64 = 16;
 const MOST_JSON_BYTES: usize = 1 << 20;
 
 /// Where a chunk lies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Chunk {
+#[derive(Clone, Copy)]
+struct Chunk {
     offset: u64,
     packed_bytes: u32,
     raw_bytes: u32,
-    thread: u32,
     order: u32,
 }
 
@@ -39,7 +40,6 @@ enum Source {
 pub struct Recording {
     source: Source,
     about: About,
-    ending: Ending,
     /// By thread, in order.
     threads: Vec<(u32, Vec<Chunk>)>,
     lacks: Vec<Lack>,
@@ -78,9 +78,9 @@ impl Recording {
     /// Opens a recording's file.
     ///
     /// # Errors
-    /// Where it cannot be read or is no recording; the text names the offset.
+    /// If it cannot be read or is no recording; the text names the offset.
     pub fn open(path: &Path) -> Result<Self, RecordingError> {
-        let file = input::regular(path).map_err(RecordingError::input)?;
+        let file = input::regular(path).map_err(|error| RecordingError::input(&error))?;
         let length = file.metadata().map_or(0, |found| found.len());
         Self::index(Source::File(file, length))
     }
@@ -88,7 +88,7 @@ impl Recording {
     /// Reads a recording out of memory.
     ///
     /// # Errors
-    /// Where it is none; the text names the offset.
+    /// If it is none; the text names the offset.
     pub fn from_bytes(bytes: Vec<u8>) -> Result<Self, RecordingError> {
         Self::index(Source::Bytes(bytes))
     }
@@ -106,13 +106,8 @@ impl Recording {
             let what = format!("version {version} of the format is not known; {VERSION} is");
             return Err(RecordingError::at(8, what));
         }
-        let mut recording = Self {
-            source,
-            about: About::default(),
-            ending: Ending::default(),
-            threads: Vec::new(),
-            lacks: vec![Lack::End],
-        };
+        let mut recording =
+            Self { source, about: About::default(), threads: Vec::new(), lacks: vec![Lack::End] };
         let (mut offset, mut count) = (HEADER_BYTES, 0);
         while offset < recording.source.length() {
             let lack = match recording.frame(offset, &mut count) {
@@ -122,11 +117,10 @@ impl Recording {
                 }
                 Ok(None) => Lack::Cut { offset },
                 // It is a recording as far as that, if it has said of what.
-                Err(RecordingError { problem: RecordingProblem::At { what, .. } })
-                    if offset > HEADER_BYTES =>
-                {
+                Err(error) if offset > HEADER_BYTES => {
                     // The chunk before may be cut in the middle, and filled up by what follows.
-                    Lack::Garbage { offset: recording.without_broken_end(offset), what }
+                    let offset = recording.without_broken_end(offset);
+                    Lack::Garbage { offset, what: error.into_what() }
                 }
                 Err(error) => return Err(error),
             };
@@ -156,69 +150,51 @@ impl Recording {
         chunk.offset - HEAD_BYTES as u64
     }
 
-    /// Notes the frame at `offset`, and gives the offset after it; none where it is cut.
+    /// Notes the frame at `offset`, and gives the offset after it; none if it is cut.
     fn frame(&mut self, offset: u64, count: &mut usize) -> Result<Option<u64>, RecordingError> {
         let mut head = [0; HEAD_BYTES];
         if self.source.read(offset, &mut head).is_err() {
             return Ok(None);
         }
+        let wrong = |what: String| Err(RecordingError::at(offset, what));
         let [kind, thread, order, raw_bytes, packed_bytes] =
             [0, 4, 8, 12, 16].map(|at| u32_at(&head, at));
         let body = offset + HEAD_BYTES as u64;
         let end = body + u64::from(packed_bytes);
-        if raw_bytes as usize > MOST_FRAME_BYTES || packed_bytes as usize > MOST_FRAME_BYTES {
-            return Err(RecordingError::at(
-                offset,
-                format!("a frame of more than {MOST_FRAME_BYTES} bytes"),
-            ));
+        if raw_bytes.max(packed_bytes) as usize > MOST_FRAME_BYTES {
+            return wrong(format!("a frame of more than {MOST_FRAME_BYTES} bytes"));
         }
         if end > self.source.length() {
             return Ok(None);
         }
         if thread > MOST_THREAD_NUMBER {
-            return Err(RecordingError::at(
-                offset,
-                format!("thread {thread}; at most {MOST_THREAD_NUMBER} is possible"),
-            ));
+            return wrong(format!("thread {thread}; at most {MOST_THREAD_NUMBER} is possible"));
         }
         match kind {
             frame::ABOUT => self.about = self.json(body, packed_bytes)?,
             frame::END => {
-                self.ending = self.json(body, packed_bytes)?;
+                let ending: Ending = self.json(body, packed_bytes)?;
                 self.lacks.retain(|lack| *lack != Lack::End);
-                self.lacks.extend(self.ending.lacks.iter().take(100).cloned());
+                self.lacks.extend(ending.lacks.into_iter().take(100));
             }
             frame::CHUNK => {
-                if packed_bytes == 0 {
-                    return Err(RecordingError::at(offset, "a chunk without a byte"));
-                }
                 *count += 1;
-                if *count > MOST_CHUNKS {
-                    return Err(RecordingError::at(
-                        offset,
-                        format!("more than {MOST_CHUNKS} chunks"),
-                    ));
+                if packed_bytes == 0 {
+                    return wrong("a chunk without a byte".to_owned());
                 }
-                let chunk = Chunk { offset: body, packed_bytes, raw_bytes, thread, order };
+                if *count > MOST_CHUNKS {
+                    return wrong(format!("more than {MOST_CHUNKS} chunks"));
+                }
+                let chunk = Chunk { offset: body, packed_bytes, raw_bytes, order };
                 // Chunks of one thread mostly come one after the other.
                 let known = self.threads.len();
                 match self.threads.iter_mut().rev().find(|(its, _)| *its == thread) {
                     Some((_, chunks)) => chunks.push(chunk),
                     None if known < MOST_THREADS => self.threads.push((thread, vec![chunk])),
-                    None => {
-                        return Err(RecordingError::at(
-                            offset,
-                            format!("more than {MOST_THREADS} threads"),
-                        ));
-                    }
+                    None => return wrong(format!("more than {MOST_THREADS} threads")),
                 }
             }
-            other => {
-                return Err(RecordingError::at(
-                    offset,
-                    format!("a frame of kind {other}, which is not known"),
-                ));
-            }
+            other => return wrong(format!("a frame of kind {other}, which is not known")),
         }
         Ok(Some(end))
     }
@@ -243,42 +219,40 @@ impl Recording {
         &self.about
     }
 
-    /// How it ended.
-    #[must_use]
-    pub const fn ending(&self) -> &Ending {
-        &self.ending
-    }
-
     /// What it does not have.
     #[must_use]
     pub fn lacks(&self) -> &[Lack] {
         &self.lacks
     }
 
-    /// Its threads' numbers, each with its chunks in order.
-    #[must_use]
-    pub fn threads(&self) -> &[(u32, Vec<Chunk>)] {
-        &self.threads
+    /// Its threads' numbers.
+    pub fn threads(&self) -> impl ExactSizeIterator<Item = u32> {
+        self.threads.iter().map(|(number, _)| *number)
     }
 
-    /// How many bytes the file has.
-    #[must_use]
-    pub fn length_bytes(&self) -> u64 {
-        self.source.length()
+    /// Its threads' numbers, each with the events of the thread.
+    pub(crate) fn events(&self) -> impl Iterator<Item = (u32, ThreadEvents<'_>)> {
+        self.threads.iter().map(|(number, chunks)| {
+            let events = ThreadEvents {
+                recording: self,
+                chunks,
+                next: 0,
+                bytes: Vec::new(),
+                at: 0,
+                events: Events::default(),
+            };
+            (*number, events)
+        })
     }
 
     /// Unpacks a chunk into `events`.
-    ///
-    /// # Errors
-    /// Where it cannot be read or unpacked; the text names the offset.
-    pub fn chunk(&self, chunk: &Chunk, events: &mut Vec<u8>) -> Result<(), RecordingError> {
+    fn chunk(&self, chunk: &Chunk, events: &mut Vec<u8>) -> Result<(), RecordingError> {
         let mut packed = vec![0; chunk.packed_bytes as usize];
         self.source.read(chunk.offset, &mut packed)?;
-        events.clear();
-        events.reserve(chunk.raw_bytes as usize);
         let wrong = |what: String| RecordingError::at(chunk.offset, what);
         let mut unpacker =
             zstd::bulk::Decompressor::new().map_err(|error| wrong(error.to_string()))?;
+        events.clear();
         events.resize(chunk.raw_bytes as usize, 0);
         let length = unpacker
             .decompress_to_buffer(&packed, events)
@@ -293,86 +267,41 @@ impl Recording {
     }
 }
 
-impl Chunk {
-    /// Where it lies in the file, in bytes.
-    #[must_use]
-    pub const fn offset(&self) -> u64 {
-        self.offset
+/// Reads a thread's events, chunk by chunk.
+pub(crate) struct ThreadEvents<'r> {
+    recording: &'r Recording,
+    chunks: &'r [Chunk],
+    /// The number of the next chunk.
+    next: usize,
+    bytes: Vec<u8>,
+    at: usize,
+    events: Events,
+}
+
+impl ThreadEvents<'_> {
+    /// The next event; none at the end. It is no iterator, since an event borrows from its chunk.
+    #[inline]
+    pub(crate) fn read(&mut self) -> Result<Option<Event<'_>>, RecordingError> {
+        while self.at >= self.bytes.len() {
+            if !self.next_chunk()? {
+                return Ok(None);
+            }
+        }
+        let event = self.events.next(&self.bytes, &mut self.at);
+        event.map_err(|error| error.in_chunk(self.chunks[self.next - 1].offset))
     }
 
-    /// Whose it is.
-    #[must_use]
-    pub const fn thread(&self) -> u32 {
-        self.thread
+    #[cold]
+    fn next_chunk(&mut self) -> Result<bool, RecordingError> {
+        let Some(chunk) = self.chunks.get(self.next) else { return Ok(false) };
+        self.recording.chunk(chunk, &mut self.bytes)?;
+        self.next += 1;
+        self.at = 0;
+        self.events.begin();
+        Ok(true)
     }
 }
 
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
-
-/// Why a recording was not read. Its text names the offset, and what was found there.
-pub struct RecordingError {
-    problem: RecordingProblem,
-}
-
-#[derive(Debug)]
-enum RecordingProblem {
-    Input(input::InputError),
-    At {
-        offset: u64,
-        what: String,
-    },
-    /// Within a chunk.
-    Event {
-        chunk: Option<u64>,
-        offset: usize,
-        what: String,
-    },
-}
-
-impl RecordingError {
-    fn input(error: input::InputError) -> Self {
-        Self { problem: RecordingProblem::Input(error) }
-    }
-
-    pub(super) fn at(offset: u64, what: impl Into<String>) -> Self {
-        Self { problem: RecordingProblem::At { offset, what: what.into() } }
-    }
-
-    #[cold]
-    pub(super) fn event(offset: usize, what: impl Into<String>) -> Self {
-        Self { problem: RecordingProblem::Event { chunk: None, offset, what: what.into() } }
-    }
-
-    /// Says in which chunk it was.
-    #[must_use]
-    pub fn in_chunk(mut self, of: &Chunk) -> Self {
-        if let RecordingProblem::Event { chunk, .. } = &mut self.problem {
-            *chunk = Some(of.offset);
-        }
-        self
-    }
-}
-
-impl fmt::Display for RecordingError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.problem {
-            RecordingProblem::Input(error) => write!(f, "{error}"),
-            RecordingProblem::At { offset, what } => {
-                write!(f, "at offset {offset}: {}", input::sentence(what))
-            }
-            RecordingProblem::Event { chunk: Some(chunk), offset, what } => {
-                let what = input::sentence(what);
-                write!(f, "in the chunk at offset {chunk}, at its offset {offset}: {what}")
-            }
-            RecordingProblem::Event { chunk: None, offset, what } => {
-                write!(f, "in a chunk, at its offset {offset}: {}", input::sentence(what))
-            }
-        }
-    }
-}
-
-coreshard_topology::readable_debug!(RecordingError);
-
-impl std::error::Error for RecordingError {}

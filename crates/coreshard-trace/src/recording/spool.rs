@@ -1,5 +1,5 @@
-//! The command's side of the spool: a file in memory, which the program's recorder maps, and this side reads and writes
-//! by offset. So no memory is shared here, and no code is unsafe.
+//! The command's side of the spool: a file in memory that the program's recorder maps. This side reads and writes it by
+//! offset, so that it shares no memory and needs no unsafe code.
 
 use std::fs::File;
 use std::io;
@@ -67,7 +67,7 @@ impl Spool {
     /// Makes a spool for one program.
     ///
     /// # Errors
-    /// Where the system has no memory for it.
+    /// If the system has no memory for it.
     pub fn new() -> io::Result<Self> {
         let file = rustix::fs::memfd_create("coreshard-spool", rustix::fs::MemfdFlags::CLOEXEC)?;
         let file = File::from(file);
@@ -90,7 +90,7 @@ impl Spool {
     /// Opens a window of this number, or closes it with 0.
     ///
     /// # Errors
-    /// Where the system refuses it.
+    /// If the system refuses it.
     pub fn set_window(&self, number: u32) -> io::Result<()> {
         self.file.write_all_at(&number.to_ne_bytes(), at::WINDOW)
     }
@@ -98,7 +98,7 @@ impl Spool {
     /// What was counted so far.
     ///
     /// # Errors
-    /// Where the system refuses it.
+    /// If the system refuses it.
     pub fn counts(&self) -> io::Result<SpoolCounts> {
         let mut word = [0; 4];
         let mut u32_at =
@@ -112,7 +112,7 @@ impl Spool {
         Ok(SpoolCounts { process, others, threads_lost, events_lost, is_helped, is_replaced })
     }
 
-    /// Takes the chunks that are full, and, once the program has ended, those that are not, too. Gives how many there were.
+    /// Takes the chunks that are full, and, once the program has ended, those that are not as well. Gives how many there were.
     ///
     /// # Errors
     /// Those of `take`, and where the system refuses to read the spool.

@@ -1,4 +1,4 @@
-//! What a line's accesses say about it, and what helps.
+//! Judges a line by its accesses, and says what would help.
 
 use serde::Serialize;
 
@@ -63,7 +63,7 @@ impl Advice {
 }
 
 /// One word of a line, as far as advice needs it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Use {
     pub(super) reads: u64,
     pub(super) writes: u64,

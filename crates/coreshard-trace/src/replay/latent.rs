@@ -1,14 +1,15 @@
-//! Sharing that is not there, and would be: if memory lay a little further, as another allocator or another version may put it,
-//! or on a machine with longer lines.
+//! Latent false sharing: objects that would be fought for if memory lay a little further, as another allocator or another
+//! version may put it, or on a machine with longer lines.
 //!
-//! All data is shifted by so many bytes, so that borders of lines fall elsewhere and neighbours stay neighbours. What a type's
-//! alignment forbids is left out.
+//! All data is shifted by the same number of bytes, so that the borders of lines fall elsewhere and neighbours stay neighbours.
+//! Shifts that a type's alignment forbids are left out.
 
 use std::collections::BTreeMap;
 
 use coreshard_sim::Machine;
 use serde::Serialize;
 
+use super::engine::ns;
 use super::moved::Moves;
 use super::names::{Files, Names, ThingKind};
 use super::report::{self, ReplayOptions, Replayed};
@@ -54,7 +55,7 @@ struct Cost {
 /// Finds objects that threads would fight for if they lay 8, 16, 32 or 48 bytes further, or on lines of 128 bytes.
 ///
 /// # Errors
-/// Where the recording cannot be read; the text names the offset.
+/// If the recording cannot be read; the text names the offset.
 ///
 /// ```
 /// use coreshard_sim::Machine;
@@ -64,7 +65,7 @@ struct Cost {
 /// RecordingWriter::new(&mut bytes, &About::default())?.finish(&Ending::default())?;
 /// let recording = Recording::from_bytes(bytes)?;
 /// let found = latent_sharing(&recording, &Machine::pocket(), &ReplayOptions::default())?;
-/// assert!(found.is_empty(), "nobody would fight");
+/// assert!(found.is_empty(), "no threads would fight");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn latent_sharing(
@@ -74,7 +75,7 @@ pub fn latent_sharing(
 ) -> Result<Vec<LatentSharing>, RecordingError> {
     let mut files = Files::default();
     let unmoved = report::run(recording, machine, options, None)?;
-    let (now, all_ns) = costs(&unmoved, &mut files);
+    let (now, all_ns) = false_sharing(&unmoved, &mut files);
     let mut found: BTreeMap<String, LatentSharing> = BTreeMap::new();
     let longer = machine.clone().with_line_bytes(LONG_LINE_BYTES);
     let cases = SHIFTS.iter().map(|shift| (machine, *shift));
@@ -82,7 +83,7 @@ pub fn latent_sharing(
         let moves = Moves::shifted(shift_bytes);
         let moves = (shift_bytes > 0).then_some((&moves, &unmoved.plan));
         let replayed = report::run(recording, machine, options, moves)?;
-        for (object, cost) in costs(&replayed, &mut files).0 {
+        for (object, cost) in false_sharing(&replayed, &mut files).0 {
             let now_ns = now.get(&object).map_or(0.0, |cost| cost.false_ns);
             let is_possible = shift_bytes % cost.alignment_bytes.max(1) == 0;
             if !is_possible || cost.false_ns < WORTH * all_ns || cost.false_ns < 2.0 * now_ns {
@@ -109,7 +110,7 @@ pub fn latent_sharing(
 }
 
 /// By object, what false sharing costs; and all threads' time.
-fn costs(replayed: &Replayed, files: &mut Files) -> (BTreeMap<String, Cost>, f64) {
+fn false_sharing(replayed: &Replayed, files: &mut Files) -> (BTreeMap<String, Cost>, f64) {
     let mut names = Names::with_files(&replayed.plan, std::mem::take(files));
     let mut by_object: BTreeMap<String, Cost> = BTreeMap::new();
     for line in report::costliest(&replayed.outcome.lines, MOST_LINES) {
@@ -124,9 +125,9 @@ fn costs(replayed: &Replayed, files: &mut Files) -> (BTreeMap<String, Cost>, f64
             None => 1,
         };
         let cost = by_object.entry(thing.name).or_insert(Cost { false_ns: 0.0, alignment_bytes });
-        cost.false_ns += report::ns(line.false_ps);
+        cost.false_ns += ns(line.false_ps);
     }
     *files = names.into_files();
-    let all_ns = replayed.outcome.threads.iter().map(|thread| report::ns(thread.ended_ps)).sum();
+    let all_ns = replayed.outcome.threads.iter().map(|thread| thread.ended_ns).sum();
     (by_object, all_ns)
 }

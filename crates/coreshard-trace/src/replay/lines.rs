@@ -1,9 +1,9 @@
-//! What is counted of each line that several threads touch.
+//! Counts the accesses of each line that several threads touch.
 //!
-//! Whether a miss was for true or false sharing is told by versions: each change of owner by a write gives the line a new
-//! version, and each byte has that of its last write. A thread that had the line at some version and misses it now was
-//! pushed out by writes since then: if one of them changed a byte that it wants, sharing is true, else false. Who writes may
-//! also lack only the right to, because others have read the line: if one of them read a byte that it writes, sharing is true.
+//! Versions tell true from false sharing. Each change of owner by a write gives the line a new version, and each byte has the
+//! version of its last write. A thread that misses a line that it had at some version lost it to writes since then. If one of
+//! them changed a byte that the thread accesses, sharing is true, else false. A writer may also lack only the right to write,
+//! because others have read the line: if one of them read a byte that it writes, sharing is true.
 
 use super::owners::Owner;
 use crate::recording::{Access, AccessKind};
@@ -15,7 +15,7 @@ const MOST_ROWS: usize = 192;
 const MOST_ROW_THREADS: usize = 512;
 
 /// What one instruction did to some bytes of a line.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Row {
     pub(crate) offset: u16,
     pub(crate) size_bytes: u16,
@@ -57,7 +57,7 @@ pub(crate) struct Seen {
     pub(crate) owner: Owner,
 }
 
-/// Who accesses a line.
+/// The thread that accesses a line.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Accessor {
     pub(crate) thread: u32,
@@ -69,7 +69,7 @@ pub(crate) struct Accessor {
     pub(crate) owner_kind: u32,
 }
 
-/// Who read a row's bytes lately.
+/// The threads that read a row's bytes lately.
 #[derive(Clone, Copy, Debug, Default)]
 struct Readers {
     /// One more than the last one's thread.
@@ -89,7 +89,7 @@ impl Readers {
         self.version = version;
     }
 
-    /// The line's version when somebody else read the bytes last; 0 where nobody did.
+    /// The line's version when another thread read the bytes last; 0 if none did.
     const fn version_of_others(&self, reader: u32) -> u32 {
         if self.last == reader { self.others } else { self.version }
     }
@@ -132,7 +132,7 @@ impl Line {
         }
     }
 
-    /// Notes an access of some bytes of it; `cost_ps` is what the line made somebody wait.
+    /// Notes an access of some bytes of it; `cost_ps` is the time that it waited for the line.
     #[inline]
     pub(crate) fn note(
         &mut self,
@@ -185,33 +185,28 @@ impl Line {
             return;
         }
         row.misses += 1;
-        row.hitm_local += u64::from(
-            outcome.source == LineSource::ModifiedLocal && access.kind != AccessKind::Store,
-        );
-        row.hitm_remote += u64::from(
-            outcome.source == LineSource::ModifiedRemote && access.kind != AccessKind::Store,
-        );
-        // The first fetch is nobody's sharing.
-        if outcome.source != LineSource::Memory {
-            row.cost_ps += cost_ps;
-            self.cost_ps += cost_ps;
-            match sharing {
-                Some(true) => {
-                    row.true_ps += cost_ps;
-                    self.true_ps += cost_ps;
-                }
-                Some(false) => {
-                    row.false_ps += cost_ps;
-                    self.false_ps += cost_ps;
-                }
-                None => {}
-            }
+        if access.kind != AccessKind::Store {
+            row.hitm_local += u64::from(outcome.source == LineSource::ModifiedLocal);
+            row.hitm_remote += u64::from(outcome.source == LineSource::ModifiedRemote);
         }
+        // The first fetch is no sharing.
+        if outcome.source == LineSource::Memory {
+            return;
+        }
+        row.cost_ps += cost_ps;
+        self.cost_ps += cost_ps;
+        let (of_row, of_line) = match sharing {
+            Some(true) => (&mut row.true_ps, &mut self.true_ps),
+            Some(false) => (&mut row.false_ps, &mut self.false_ps),
+            None => return,
+        };
+        *of_row += cost_ps;
+        *of_line += cost_ps;
     }
 
     /// Whether a miss is for bytes that were written since the thread had the line; or for the right to write what others
-    /// have read since; or, where nobody has written at all, for what they took the line to read. None where it never had
-    /// the line, and nobody wrote these bytes.
+    /// have read since; or, if no thread has written at all, for what they took the line to read. None if it never had
+    /// the line, and these bytes were never written.
     fn sharing(&self, thread: u32, offset: usize, end: usize, writes: bool) -> Option<bool> {
         let bytes = &self.versions[offset..end];
         let Ok(at) = self.held.binary_search_by_key(&thread, |(its, _)| *its) else {
@@ -257,19 +252,10 @@ impl Line {
             instruction: access.instruction,
             kind: access.kind,
             is_atomic: access.is_atomic,
-            count: 0,
-            misses: 0,
-            hitm_local: 0,
-            hitm_remote: 0,
-            cost_ps: 0,
-            true_ps: 0,
-            false_ps: 0,
-            locked: 0,
-            threads: Vec::new(),
-            readers: Readers::default(),
             ticket: by.ticket,
             owner: by.owner,
             owner_kind: by.owner_kind,
+            ..Row::default()
         });
         self.rows.len() - 1
     }

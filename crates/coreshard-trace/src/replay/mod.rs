@@ -1,4 +1,4 @@
-//! Recordings on a machine that is not there: what its caches would do to the program.
+//! Replays recordings on a simulated machine: what its caches would do to the program.
 
 mod advice;
 mod engine;
@@ -8,6 +8,8 @@ mod moved;
 mod names;
 mod owners;
 mod pages;
+mod parts;
+mod pieces;
 mod plan;
 mod proposals;
 mod report;
@@ -15,10 +17,11 @@ mod reuse;
 mod stores;
 
 pub use advice::{Advice, Sharing};
+pub use engine::ThreadView;
 pub use latent::{LatentCase, LatentSharing, latent_sharing};
-pub use names::{SourcePlace, ThingKind};
+pub use names::ThingKind;
 pub use proposals::{Proposal, TypeProposals, propose_layouts};
-pub use report::{LineView, ObjectView, ReplayOptions, ReplayReport, ThreadView, WordView, replay};
+pub use report::{LineView, ObjectView, ReplayOptions, ReplayReport, WordView, replay};
 
 /// Of one access: what a program fills or copies at once. What is beyond it is let go.
 const MOST_RANGE_BYTES: u64 = 1 << 24;

@@ -1,4 +1,4 @@
-//! Where a proposed layout puts what the program had elsewhere.
+//! New addresses of objects under a proposed layout.
 
 use super::pages::PageMap;
 
@@ -109,7 +109,7 @@ impl Moves {
         let at = its.fields.partition_point(|field| field.from <= within);
         let place = match at.checked_sub(1).map(|at| its.fields[at]) {
             Some(field) if within < field.from + field.bytes => field.to + (within - field.from),
-            // A hole, or what nobody has described, stays behind its element.
+            // A hole, or bytes that no field describes, stay behind their element.
             _ => within,
         };
         its.new_start + element * its.new_element_bytes + place

@@ -1,49 +1,16 @@
-//! Names for addresses: functions and lines for instructions; globals, pieces of memory and stacks, with type and field,
-//! for data.
+//! Names for addresses: functions and source lines of instructions; types and fields of globals, allocations and stacks.
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::Arc;
 
-use addr2line::{LookupContinuation as _, LookupResult};
 use coreshard_topology::input;
 
 use super::lines::Seen;
-use super::plan::{AllocationKind, Module, Plan, Stack};
-use crate::types::binary::Symbol;
-use crate::types::sections::{Dwarf, Slice};
-use crate::types::split::Reference;
-use crate::types::{Binary, DebugSource, Shape, TypeId, TypeTable};
+use super::pieces::Piece;
+use super::plan::{AllocationKind, Module, Plan};
+use crate::types::{Binary, DebugSource, FieldPath, Shape, SourcePlace, Symbol, TypeId, TypeTable};
 
 mod memory;
-
-/// Where an instruction is in the source.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
-pub struct SourcePlace {
-    /// The function, or the file of code where that is not known.
-    pub function: String,
-    /// The source's file; empty where that is not known.
-    pub file: String,
-    /// The line in it; 0 where that is not known.
-    pub line: u32,
-}
-
-impl SourcePlace {
-    /// Whether it is known, and in no standard library.
-    fn is_own(&self) -> bool {
-        const LIBRARIES: [&str; 4] = ["/rustc/", "/rustlib/", "/include/c++/", "/sysdeps/"];
-        self.line > 0
-            && !self.file.starts_with("./")
-            && !LIBRARIES.iter().any(|library| self.file.contains(library))
-    }
-
-    /// Whether it takes memory for whoever calls it: what it takes is anything.
-    fn is_allocator(&self) -> bool {
-        let arguments = self.function.find(['<', '(']).unwrap_or(self.function.len());
-        let name = self.function[..arguments].rsplit("::").next().unwrap_or_default();
-        name.to_ascii_lowercase().contains("alloc")
-    }
-}
 
 /// What lies at an address.
 #[derive(Clone, Debug, PartialEq)]
@@ -86,11 +53,9 @@ pub enum ThingKind {
     Heap,
     /// A thread's stack.
     Stack,
-    /// Nobody knows.
+    /// Unknown.
     Unknown,
 }
-
-type Context = addr2line::Context<Slice>;
 
 /// What a piece of memory is taken to be.
 #[derive(Clone, Debug, PartialEq)]
@@ -100,12 +65,51 @@ struct Guess {
     element_bytes: u64,
 }
 
+#[derive(Default)]
 struct Loaded {
     binary: Option<Binary>,
     types: Option<TypeTable>,
-    context: Option<Context>,
     /// Records by name, without namespaces and with them.
     by_name: HashMap<String, Vec<TypeId>>,
+}
+
+/// A variable of a file.
+struct GlobalPlace {
+    name: String,
+    address: u64,
+    bytes: u64,
+    of: Option<TypeId>,
+    element_bytes: u64,
+}
+
+impl Loaded {
+    fn symbols(&self) -> &[Symbol] {
+        self.binary.as_ref().map_or(&[], Binary::symbols)
+    }
+
+    /// The variable at an address of the file: by its types, or else by its symbols.
+    fn global_at(&self, within: u64) -> Option<GlobalPlace> {
+        let symbols = self.symbols();
+        if let Some(types) = &self.types {
+            let after = types.globals().partition_point(|global| global.address <= within);
+            for (before, global) in types.globals()[..after].iter().rev().take(4).enumerate() {
+                let mut bytes = global.of.and_then(|of| types.size_bytes(of)).unwrap_or(0);
+                if bytes == 0 && before == 0 {
+                    // Only declared, or an array whose length another file says.
+                    let next = types.globals().get(after).map(|next| next.address);
+                    bytes = extent(symbols, global.address, next);
+                }
+                if within < global.address.saturating_add(bytes.max(1)) {
+                    let (of, element_bytes) = element_of(types, global.of, bytes);
+                    let name = input::plain(&global.name);
+                    let address = global.address;
+                    return Some(GlobalPlace { name, address, bytes, of, element_bytes });
+                }
+            }
+        }
+        let (name, address, bytes) = data_at(symbols, within)?;
+        Some(GlobalPlace { name, address, bytes, of: None, element_bytes: 0 })
+    }
 }
 
 /// What was read of the files of a recording's modules, by their numbers.
@@ -152,51 +156,39 @@ impl<'p> Names<'p> {
         holds.next()
     }
 
-    /// Reads the module's file, once.
-    fn load(&mut self, number: usize) {
-        if self.files.0[number].is_some() {
-            return;
+    /// What the module's file has, which is read once.
+    fn loaded(&mut self, number: usize) -> &Loaded {
+        if self.files.0[number].is_none() {
+            self.files.0[number] = Some(self.load(number));
         }
+        self.files.0[number].as_ref().expect("it was loaded just now")
+    }
+
+    fn load(&mut self, number: usize) -> Loaded {
         let path = Path::new(&self.plan.modules[number].path);
-        let loaded = match Binary::open(path) {
-            Ok(binary) => {
-                if let (DebugSource::Missing(why), 0) = (binary.source(), self.first_module(number))
-                {
-                    self.notes.push(format!("{}: {why}", input::path(path)));
-                }
-                let context = binary.dwarf().and_then(context_of);
-                let types = match binary.types() {
-                    Ok(types) => {
-                        self.notes.extend(
-                            types.missing_note().map(|why| format!("{}: {why}", input::path(path))),
-                        );
-                        Some(types)
-                    }
-                    Err(error) => {
-                        self.notes.push(format!("{}: {error}", input::path(path)));
-                        None
-                    }
-                };
-                let by_name = types.as_ref().map(index).unwrap_or_default();
-                Loaded { binary: Some(binary), types, context, by_name }
-            }
+        let notes = &mut self.notes;
+        let mut note = |why: String| notes.push(format!("{}: {why}", input::path(path)));
+        let binary = match Binary::open(path) {
+            Ok(binary) => binary,
             Err(error) => {
-                self.notes.push(format!("{}: {error}", input::path(path)));
-                Loaded { binary: None, types: None, context: None, by_name: HashMap::new() }
+                note(error.to_string());
+                return Loaded::default();
             }
         };
-        self.files.0[number] = Some(loaded);
-    }
-
-    /// 0 for the program itself, which engines tell of first.
-    fn first_module(&self, number: usize) -> usize {
-        let path = &self.plan.modules[number].path;
-        usize::from(path.contains(".so"))
-    }
-
-    fn loaded(&mut self, number: usize) -> &Loaded {
-        self.load(number);
-        self.files.0[number].as_ref().expect("it was loaded just now")
+        if let (DebugSource::Missing(why), true) = (binary.source(), is_program(path)) {
+            note(why.clone());
+        }
+        match binary.types() {
+            Ok(types) => {
+                types.missing_note().into_iter().for_each(note);
+                let by_name = index(&types);
+                Loaded { binary: Some(binary), types: Some(types), by_name }
+            }
+            Err(error) => {
+                note(error.to_string());
+                Loaded { binary: Some(binary), ..Loaded::default() }
+            }
+        }
     }
 
     pub(crate) fn types(&mut self, number: usize) -> Option<&TypeTable> {
@@ -223,52 +215,16 @@ impl<'p> Names<'p> {
         let own = frames.iter().find(|frame| frame.is_own()).or(frames.first());
         let mut place = own.cloned().unwrap_or_default();
         if place.function.is_empty() {
-            let loaded = self.loaded(number);
-            let symbol = loaded.binary.as_ref().and_then(|binary| function_at(binary, within));
-            place.function = symbol.unwrap_or_else(|| {
-                let name =
-                    Path::new(path).file_name().map(|name| name.to_string_lossy().into_owned());
-                format!("{}+{within:#x}", input::plain(&name.unwrap_or_default()))
-            });
+            let symbol = function_at(self.loaded(number).symbols(), within);
+            place.function = symbol.unwrap_or_else(|| format!("{}+{within:#x}", file_name(path)));
         }
         place
     }
 
     /// The functions at an address of a module, the innermost of those that were inlined first.
     fn frames(&mut self, number: usize, within: u64) -> Vec<SourcePlace> {
-        let mut all = Vec::new();
-        let loaded = self.loaded(number);
-        let (Some(context), Some(binary)) = (&loaded.context, &loaded.binary) else { return all };
-        let mut lookup = context.find_frames(within);
-        let found = loop {
-            match lookup {
-                LookupResult::Output(found) => break found,
-                LookupResult::Load { load, continuation } => {
-                    let reference = load
-                        .path
-                        .as_ref()
-                        .and_then(|name| Reference::new(load.dwo_id, name, load.comp_dir.as_ref()));
-                    let split = reference
-                        .and_then(|reference| binary.split().find(&load.parent, &reference).ok());
-                    lookup = continuation.resume(split.map(Arc::new));
-                }
-            }
-        };
-        let Ok(mut frames) = found else { return all };
-        while let Ok(Some(frame)) = frames.next() {
-            let mut its = SourcePlace::default();
-            if let Some(function) =
-                frame.function.as_ref().and_then(|function| function.demangle().ok())
-            {
-                its.function = input::plain(&function);
-            }
-            if let Some(location) = frame.location {
-                its.file = input::plain(location.file.unwrap_or_default());
-                its.line = location.line.unwrap_or(0);
-            }
-            all.push(its);
-        }
-        all
+        let binary = self.loaded(number).binary.as_ref();
+        binary.map_or_else(Vec::new, |binary| binary.frames(within))
     }
 
     /// What lay at an address as an access saw it; `seen_from` are instructions that access it.
@@ -285,7 +241,7 @@ impl<'p> Names<'p> {
             allocated: None,
         };
         let of_thread =
-            |stack: &Stack| nothing(ThingKind::Stack, format!("stack of thread {}", stack.thread));
+            |stack: &Piece| nothing(ThingKind::Stack, format!("stack of thread {}", stack.thread));
         if let Some(stack) = self.plan.stack_of(seen.owner) {
             return of_thread(stack);
         }
@@ -295,48 +251,23 @@ impl<'p> Names<'p> {
         if let Some((number, module)) = self.module_at(address.wrapping_sub(self.plan.shift)) {
             // Data of a module is shifted, its code is not.
             let base = module.base.wrapping_add(self.plan.shift);
-            let within = address.wrapping_sub(base);
-            let path = module.path.clone();
+            let file = input::plain(&module.path);
             let loaded = self.loaded(number);
-            if let Some(types) = &loaded.types {
-                let after = types.globals().partition_point(|global| global.address <= within);
-                for (before, global) in types.globals()[..after].iter().rev().take(4).enumerate() {
-                    let mut bytes = global.of.and_then(|of| types.size_bytes(of)).unwrap_or(0);
-                    if bytes == 0 && before == 0 {
-                        // Only declared, or an array whose length another file says.
-                        let next = types.globals().get(after).map(|next| next.address);
-                        let symbols = loaded.binary.as_ref().map_or(&[][..], Binary::symbols);
-                        bytes = extent(symbols, global.address, next);
-                    }
-                    if within < global.address.saturating_add(bytes.max(1)) {
-                        let (of, element_bytes) = element_of(types, global.of, bytes);
-                        return Thing {
-                            name: input::plain(&global.name),
-                            kind: ThingKind::Global,
-                            file: input::plain(&path),
-                            start: base.wrapping_add(global.address),
-                            bytes,
-                            of: of.map(|of| (number, of)),
-                            element_bytes,
-                            is_whole: true,
-                            allocated: None,
-                        };
-                    }
-                }
-            }
-            let symbols = loaded.binary.as_ref().map_or(&[][..], Binary::symbols);
-            if let Some((name, start, bytes)) = data_at(symbols, within) {
-                return Thing {
-                    file: input::plain(&path),
-                    start: base.wrapping_add(start),
-                    bytes,
+            return match loaded.global_at(address.wrapping_sub(base)) {
+                Some(its) => Thing {
+                    file,
+                    start: base.wrapping_add(its.address),
+                    bytes: its.bytes,
+                    of: its.of.map(|of| (number, of)),
+                    element_bytes: its.element_bytes,
                     is_whole: true,
-                    ..nothing(ThingKind::Global, name)
-                };
-            }
-            let file = Path::new(&path).file_name().map(|name| name.to_string_lossy().into_owned());
-            let name = format!("data of {}", input::plain(&file.unwrap_or_default()));
-            return Thing { file: input::plain(&path), ..nothing(ThingKind::Global, name) };
+                    ..nothing(ThingKind::Global, its.name)
+                },
+                None => {
+                    let name = format!("data of {}", file_name(&module.path));
+                    Thing { file, ..nothing(ThingKind::Global, name) }
+                }
+            };
         }
         if let Some(stack) = self.plan.stack_at(address, seen.ticket) {
             return of_thread(stack);
@@ -352,7 +283,7 @@ impl<'p> Names<'p> {
         let (index, inside) = (within / element, within % element);
         let is_array = thing.bytes > element;
         let Some(types) = self.types(module) else { return (format!("+{within}"), within) };
-        let path = types.field_at(of, inside);
+        let path = FieldPath::at(types, of, inside);
         let text = match (is_array, path.text.is_empty()) {
             (false, true) => String::new(),
             (false, false) => path.text,
@@ -388,15 +319,24 @@ fn index(types: &TypeTable) -> HashMap<String, Vec<TypeId>> {
     by_name
 }
 
-fn context_of(dwarf: &Arc<Dwarf>) -> Option<Context> {
-    Context::from_arc_dwarf(Arc::clone(dwarf)).ok()
+/// Whether it is the program itself, which engines tell of first.
+fn is_program(path: &Path) -> bool {
+    !path.to_string_lossy().contains(".so")
 }
 
-fn function_at(binary: &Binary, address: u64) -> Option<String> {
-    let symbols = binary.symbols();
+fn file_name(path: &str) -> String {
+    let name = Path::new(path).file_name().unwrap_or_default();
+    input::plain(&name.to_string_lossy())
+}
+
+/// Symbols that begin before an address, the nearest first.
+fn before(symbols: &[Symbol], address: u64) -> impl Iterator<Item = &Symbol> {
     let after = symbols.partition_point(|symbol| symbol.address <= address);
-    let before = symbols[..after].iter().rev().take(8);
-    let mut holds = before.filter(|symbol| {
+    symbols[..after].iter().rev().take(8)
+}
+
+fn function_at(symbols: &[Symbol], address: u64) -> Option<String> {
+    let mut holds = before(symbols, address).filter(|symbol| {
         !symbol.is_data && address < symbol.address.saturating_add(symbol.size_bytes.max(1))
     });
     holds.next().map(|symbol| symbol.name.clone())
@@ -404,9 +344,7 @@ fn function_at(binary: &Binary, address: u64) -> Option<String> {
 
 /// The name of the data at an address, where it begins, and how long it is.
 fn data_at(symbols: &[Symbol], address: u64) -> Option<(String, u64, u64)> {
-    let after = symbols.partition_point(|symbol| symbol.address <= address);
-    let before = symbols[..after].iter().rev().take(8).filter(|symbol| symbol.is_data);
-    let all = before.map(|symbol| {
+    let all = before(symbols, address).filter(|symbol| symbol.is_data).map(|symbol| {
         let bytes = match symbol.size_bytes {
             0 => extent(symbols, symbol.address, None),
             bytes => bytes,

@@ -1,86 +1,57 @@
 //! Memory that was several things one after the other: which of them an access is to.
 //!
-//! Memory that is given back is soon taken again, often for something else, and a stack goes to another thread. What is said of
-//! an access is said of the piece that was there at the time: the one that the thread's last ticket falls into. A thread that
-//! learns of a piece without a ticket (by an atomic alone) means the one that is there in the replay.
-
-use std::collections::HashMap;
+//! Freed memory is soon allocated again, often for something else, and a stack goes to another thread. An access belongs to the
+//! piece that was there at the time of the thread's last ticket. If none was, because the thread learned of a piece without a
+//! ticket (by an atomic alone), it belongs to the piece that is there in the replay.
 
 use super::pages::PageMap;
-use super::reuse::Piece;
+use super::pieces::{MOST_LOOKED_AT, Piece, PieceNumber, Timeline};
 
 /// The number of a piece: of allocations first, then of stacks.
-pub(crate) type Owner = u32;
-/// Memory that is one thing all the time, or of which nobody told.
+pub(crate) type Owner = PieceNumber;
+/// Memory that is one thing all the time, or that no event tells of.
 pub(crate) const NOBODY: Owner = Owner::MAX;
-
-/// Pieces of a line that are looked at for one access.
-const MOST_LOOKED_AT: usize = 64;
 
 /// Lines on which pieces of several kinds lay one after the other.
 #[derive(Debug, Default)]
 pub(crate) struct Owners {
-    pieces: Vec<Piece>,
+    timeline: Timeline,
     /// By piece: of what kind it is. Pieces of one kind have one name.
     kinds: Vec<u32>,
-    /// By line: pieces on it, in the order in which they were taken.
-    by_line: PageMap<Vec<Owner>>,
-    by_taken: HashMap<u64, Owner>,
-    by_given_back: HashMap<u64, Owner>,
-    line_mask: u64,
 }
 
-/// What became of the pieces in a replay so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Tenure {
-    #[default]
-    Unknown,
-    Taken,
-    GivenBack,
-}
-
+/// By piece: whether it is there in a replay at this time.
 #[derive(Debug)]
-pub(super) struct Tenancy(Vec<Tenure>);
+pub(super) struct Tenancy(Vec<bool>);
 
 impl Owners {
     /// Of all pieces, each with its kind; `on_line` says which lie on which of the lines that several threads touch.
     pub(super) fn of(
         pieces: Vec<Piece>,
         kinds: Vec<u32>,
-        on_line: impl Iterator<Item = (u64, Vec<Owner>)>,
+        mut on_line: PageMap<Vec<Owner>>,
         line_bytes: u64,
     ) -> Self {
-        let mut by_line: PageMap<Vec<Owner>> = PageMap::default();
-        let (mut by_taken, mut by_given_back) = (HashMap::new(), HashMap::new());
-        for (line, mut numbers) in on_line {
+        on_line.retain(|_, numbers| {
             let piece = |number: &Owner| &pieces[*number as usize];
             let kind = |number: &Owner| kinds[*number as usize];
             numbers.sort_by_key(|number| (piece(number).taken, *number));
-            // Where two overlap, so do two that were taken one after the other, or nearly.
-            let overlap = |a: &Piece, b: &Piece| a.start < b.end && b.start < a.end;
+            // If two overlap, so do two that were taken one after the other, or nearly.
             let differ = |at: usize| {
                 let before = numbers[at.saturating_sub(MOST_LOOKED_AT)..at].iter().rev();
-                let mut before = before.filter(|its| overlap(piece(its), piece(&numbers[at])));
+                let mut before = before.filter(|its| piece(its).overlaps(piece(&numbers[at])));
                 before.any(|its| kind(its) != kind(&numbers[at]))
             };
-            if !(1..numbers.len()).any(differ) {
-                continue;
-            }
-            for number in &numbers {
-                by_taken.insert(piece(number).taken, *number);
-                by_given_back.insert(piece(number).given_back, *number);
-            }
-            by_line.insert(line, numbers);
-        }
-        by_given_back.remove(&u64::MAX);
-        Self { pieces, kinds, by_line, by_taken, by_given_back, line_mask: line_bytes - 1 }
+            (1..numbers.len()).any(differ)
+        });
+        Self { timeline: Timeline::of(pieces, on_line, line_bytes), kinds }
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.by_line.is_empty()
+        self.timeline.is_empty()
     }
 
-    /// Of what kind a piece is; 0 for nobody's memory.
+    /// Of what kind a piece is; 0 for memory without an owner.
     pub(super) fn kind(&self, owner: Owner) -> u32 {
         self.kinds.get(owner as usize).map_or(0, |kind| kind + 1)
     }
@@ -93,30 +64,22 @@ impl Owners {
         tenancy: &Tenancy,
         lately: &mut Owner,
     ) -> Owner {
-        let holds = |number: Owner| {
-            let its = &self.pieces[number as usize];
-            its.start <= address && address < its.end
-        };
-        let lives = |number: Owner| {
-            let its = &self.pieces[number as usize];
-            its.taken <= ticket && ticket <= its.given_back
-        };
-        if *lately != NOBODY && holds(*lately) && lives(*lately) {
+        let piece = |number: Owner| self.timeline.piece(number);
+        if *lately != NOBODY && piece(*lately).holds(address) && piece(*lately).lives(ticket) {
             return *lately;
         }
-        let Some(numbers) = self.by_line.get(&(address & !self.line_mask)) else { return NOBODY };
-        let now = numbers.partition_point(|number| self.pieces[*number as usize].taken <= ticket);
-        let mut before = numbers[..now].iter().rev().take(MOST_LOOKED_AT).copied();
-        if let Some(number) = before.find(|number| holds(*number)).filter(|number| lives(*number)) {
+        let Some((before, after)) = self.timeline.around(address, ticket) else { return NOBODY };
+        if let Some(number) = self.timeline.there(before, address, ticket) {
             *lately = number;
             return number;
         }
-        // Whoever is late: what is there now, or comes next, or was there last.
-        let all = || numbers.iter().copied().filter(|number| holds(*number));
-        let is = |state: Tenure| move |number: &Owner| tenancy.0[*number as usize] == state;
+        // A late access is to what is there now, or comes next, or was there last.
+        let holds = |number: &Owner| piece(*number).holds(address);
+        let all = || before.iter().chain(after).copied().filter(holds);
+        let is_there = |number: &Owner| tenancy.0[*number as usize];
         all()
-            .rfind(is(Tenure::Taken))
-            .or_else(|| all().find(|number| self.pieces[*number as usize].taken > ticket))
+            .rfind(is_there)
+            .or_else(|| after.iter().copied().find(holds))
             .or_else(|| all().next_back())
             .unwrap_or(NOBODY)
     }
@@ -124,7 +87,7 @@ impl Owners {
 
 impl Tenancy {
     pub(super) fn of(owners: &Owners) -> Self {
-        Self(vec![Tenure::Unknown; if owners.is_empty() { 0 } else { owners.pieces.len() }])
+        Self(owners.timeline.each())
     }
 
     /// A thread comes to the event of this ticket, which may take memory or give it back.
@@ -132,11 +95,11 @@ impl Tenancy {
         if owners.is_empty() {
             return;
         }
-        if let Some(number) = owners.by_taken.get(&ticket) {
-            self.0[*number as usize] = Tenure::Taken;
+        if let Some(number) = owners.timeline.taken_at(ticket) {
+            self.0[number as usize] = true;
         }
-        if let Some(number) = owners.by_given_back.get(&ticket) {
-            self.0[*number as usize] = Tenure::GivenBack;
+        if let Some(number) = owners.timeline.given_back_at(ticket) {
+            self.0[number as usize] = false;
         }
     }
 }
@@ -157,7 +120,7 @@ mod tests {
             })
             .collect();
         let all = (0..pieces.len() as u32).collect();
-        Owners::of(pieces, kinds.to_vec(), [(0x1000, all)].into_iter(), 64)
+        Owners::of(pieces, kinds.to_vec(), PageMap::from_iter([(0x1000, all)]), 64)
     }
 
     #[test]

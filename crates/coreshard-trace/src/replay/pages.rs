@@ -1,7 +1,7 @@
-//! Which threads touch which line: a table of pages, each with a word for each of its lines.
+//! Which threads touch which line: a table of pages, with a word for each line.
 //!
-//! A line that one thread alone touches costs it nothing but a first fetch, whatever the machine. So it is found out
-//! before a replay which lines several threads touch, and only these are brought to the simulated caches.
+//! A line that one thread alone touches costs only its first fetch, whatever the machine. So a pass before the replay finds the
+//! lines that several threads touch, and only these go to the simulated caches.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -89,7 +89,7 @@ impl Pages {
         1 << (PAGE_BITS - self.line_bits)
     }
 
-    /// The place of a line in `lines`; none where its page is not known, and `adds` is not, or there are too many.
+    /// The place of a line in `lines`; none if its page is not known, and `adds` is not, or there are too many.
     #[inline]
     fn at(&mut self, address: u64, lately: &mut Lately, adds: bool) -> Option<usize> {
         let page = address >> PAGE_BITS;
@@ -190,7 +190,7 @@ mod tests {
         assert_eq!(kind(0x1040), LineKind::Fresh);
         assert_eq!(kind(0x1090), LineKind::Shared(0));
         assert_eq!(kind(0x1080), LineKind::Shared(0));
-        assert_eq!(kind(0x9000), LineKind::Private, "nobody touched it");
+        assert_eq!(kind(0x9000), LineKind::Private, "no thread touched it");
         assert_eq!(pages.shared(), [0x1080]);
     }
 }

@@ -1,4 +1,4 @@
-//! What a replay found out, with names.
+//! The results of a replay, with names.
 
 use std::collections::BTreeMap;
 
@@ -6,15 +6,15 @@ use coreshard_sim::{Machine, Placement};
 use serde::Serialize;
 
 use super::advice::{Advice, Sharing, Use, judge};
-use super::engine::{Outcome, Replay};
+use super::engine::{Outcome, Replay, ThreadView, ns};
 use super::lines::{Line, Row, Seen};
 use super::moved::Moves;
-use super::names::{Names, SourcePlace, Thing, ThingKind};
+use super::names::{Names, Thing, ThingKind};
 use super::owners::NOBODY;
 use super::plan::Plan;
 use crate::recording::{AccessKind, Recording, RecordingError};
+use crate::types::SourcePlace;
 
-const PS_PER_NS: f64 = 1_000.0;
 /// Writes that an object's making may be.
 const FEW: u64 = 4;
 /// Lines that count for their objects, the costliest first.
@@ -88,7 +88,7 @@ pub struct LineView {
     pub cost_ns: f64,
     /// The part of it for bytes that others had written.
     pub true_ns: f64,
-    /// The part of it for bytes that nobody else had written.
+    /// The part of it for bytes that no other thread had written.
     pub false_ns: f64,
     /// Loads and read-modify-writes that found it modified in a CPU of another package.
     pub hitm_remote: u64,
@@ -142,23 +142,6 @@ pub struct ObjectView {
     pub false_ns: f64,
 }
 
-/// A thread.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct ThreadView {
-    /// Its number.
-    pub thread: u32,
-    /// Its CPU.
-    pub cpu: u32,
-    /// How often it accessed memory.
-    pub accesses: u64,
-    /// What it waited for lines, in nanoseconds.
-    pub lost_ns: f64,
-    /// What it waited for other threads, in nanoseconds.
-    pub waited_ns: f64,
-    /// When it ended, in nanoseconds.
-    pub ended_ns: f64,
-}
-
 /// A replay's outcome with what it takes to give it names.
 pub(super) struct Replayed {
     pub(super) plan: Plan,
@@ -173,7 +156,7 @@ pub(super) fn run(
     moves: Option<(&Moves, &Plan)>,
 ) -> Result<Replayed, RecordingError> {
     let mut plan = Plan::of(recording, machine.line_bytes(), moves.map(|(moves, _)| moves))?;
-    // Who had which memory is told by where it lay as it was recorded.
+    // The recorded addresses tell which thread had which memory.
     if let Some((_, unmoved)) = moves {
         plan.reuse = std::sync::Arc::clone(&unmoved.reuse);
     }
@@ -205,7 +188,7 @@ pub(super) fn run(
 /// ```
 ///
 /// # Errors
-/// Where the recording cannot be read; the text names the offset.
+/// If the recording cannot be read; the text names the offset.
 pub fn replay(
     recording: &Recording,
     machine: &Machine,
@@ -239,19 +222,6 @@ pub fn replay(
             outcome.pieces_moved, outcome.pieces_reused
         ));
     }
-    let cpus = machine.topology().cpus();
-    let threads: Vec<_> = outcome
-        .threads
-        .iter()
-        .map(|thread| ThreadView {
-            thread: thread.number,
-            cpu: cpus.get(thread.cpu).map_or(0, |cpu| cpu.id.0),
-            accesses: thread.accesses,
-            lost_ns: ns(thread.lost_ps),
-            waited_ns: ns(thread.waited_ps),
-            ended_ns: ns(thread.ended_ps),
-        })
-        .collect();
     let mut names = Names::new(&plan);
     let shared_lines = outcome.lines.iter().filter(|line| !line.rows.is_empty()).count();
     let costliest = costliest(&outcome.lines, options.most_lines);
@@ -263,17 +233,13 @@ pub fn replay(
         line_bytes: machine.line_bytes() as u64,
         accesses: plan.accesses,
         virtual_ns: ns(outcome.virtual_ps),
-        lost_ns: threads.iter().map(|thread| thread.lost_ns).sum(),
+        lost_ns: outcome.threads.iter().map(|thread| thread.lost_ns).sum(),
         shared_lines,
         objects,
         lines,
-        threads,
+        threads: outcome.threads,
         notes,
     })
-}
-
-pub(super) fn ns(ps: u64) -> f64 {
-    ps as f64 / PS_PER_NS
 }
 
 /// The lines that cost most; of equal ones, that of the lower address.
@@ -365,16 +331,7 @@ fn uses(line: &Line, plan: &Plan, thing: &Thing) -> Vec<Use> {
         // Of what is no array, all is one element.
         let element = within.checked_div(thing.element_bytes).unwrap_or(0);
         let (word, readers, writers) = words.entry(offset).or_insert_with(|| {
-            let word = Use {
-                reads: 0,
-                writes: 0,
-                readers: 0,
-                writers: 0,
-                is_lock,
-                locked: 0,
-                misses: 0,
-                element,
-            };
+            let word = Use { is_lock, element, ..Use::default() };
             (word, Vec::new(), Vec::new())
         });
         word.is_lock |= is_lock;
@@ -385,7 +342,7 @@ fn uses(line: &Line, plan: &Plan, thing: &Thing) -> Vec<Use> {
             readers
         } else {
             word.writes += row.count;
-            // Whoever writes it a time or two when it is made is not among those that work on it.
+            // A thread that writes it a time or two when it is made does not count as a writer.
             if row.count <= FEW {
                 continue;
             }

@@ -1,135 +1,73 @@
-//! Memory that one thread gave back and another took: which of them an access is for, and where each has it in a replay.
+//! Memory that one thread freed and another one allocated: which of them an access is for, and where it lies in a replay.
 //!
-//! In the recorded run one had it after the other. A replay runs both side by side, and there the allocator would have given them
-//! different memory. So a piece that is taken while another one still lies there gets a place of its own, a *slot*: copies of
-//! the same lines, which know nothing of one another. Where the first one has been given back by then, the next lies where it lay,
-//! and fetches the lines from whoever had them, as it would. A line at a piece's end that has something else on it, too, stays one for
-//! all: who has that fights with each of the piece's threads in turn.
+//! In the recorded run one thread had it after the other. A replay runs both side by side, and there the allocator would have
+//! given them different memory. So a piece that is allocated while another one still lies there gets a place of its own, a
+//! *slot*: copies of the same lines that know nothing of one another. If the first piece has been freed by then, the next lies
+//! at the same place, and fetches the lines from the thread that had them. A line at a piece's end that also holds something
+//! else stays one line for all threads.
 //!
 //! An access is for the piece that was there at the thread's last ticket. A thread that learns of a newer piece without a
-//! ticket (by an atomic alone) may be taken to mean the older one as long as nobody has given it back.
+//! ticket (by an atomic alone) may be taken to mean the older one until that is freed.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::pages::PageMap;
+use super::pieces::{MOST_LOOKED_AT, Piece, PieceNumber, Timeline};
 
-/// Pieces of a line that are looked at for one access.
-const MOST_LOOKED_AT: usize = 64;
 /// Places of one piece of memory; each is for a thread that has it at the same time.
 const MOST_SLOTS: usize = 1_024;
 
-/// The number of a piece.
-pub(super) type PieceNumber = u32;
-
-/// Memory that a thread had for a while.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Piece {
-    pub(super) start: u64,
-    pub(super) end: u64,
-    pub(super) taken: u64,
-    pub(super) given_back: u64,
-    pub(super) thread: u32,
+/// Memory that several threads had one after the other. Of pieces, these are those of a line's length at least that lie on a line
+/// which several threads touch, and on which another thread had one. `shared` are these lines, in order; `divided` those on which
+/// pieces lay beside one another at a time.
+pub(super) fn reused(
+    pieces: impl IntoIterator<Item = Piece>,
+    shared: &[u64],
+    divided: &HashSet<u64>,
+    line_bytes: u64,
+    mut lines_left: usize,
+) -> Timeline {
+    let mut by_line: PageMap<Vec<PieceNumber>> = PageMap::default();
+    let mut all = Vec::new();
+    let pieces = pieces.into_iter().map(|its| without_ends(its, divided, line_bytes));
+    for piece in pieces.filter(|its| its.end.saturating_sub(its.start) >= line_bytes) {
+        let lines = piece.lines(shared, line_bytes);
+        if lines.is_empty() || lines_left < lines.len() {
+            continue;
+        }
+        lines_left -= lines.len();
+        for line in lines {
+            by_line.entry(*line).or_default().push(all.len() as PieceNumber);
+        }
+        all.push(piece);
+    }
+    // All lines of a piece are treated alike.
+    let mut is_reused = vec![false; all.len()];
+    for numbers in by_line.values() {
+        let thread_of = |number: &PieceNumber| all[*number as usize].thread;
+        if numbers.iter().any(|number| thread_of(number) != thread_of(&numbers[0])) {
+            numbers.iter().for_each(|number| is_reused[*number as usize] = true);
+        }
+    }
+    by_line.retain(|_, numbers| numbers.iter().any(|number| is_reused[*number as usize]));
+    Timeline::of(all, by_line, line_bytes)
 }
 
-impl Piece {
-    /// Without its first and its last line, where these are among `divided`.
-    fn without_ends(mut self, divided: &HashSet<u64>, line_bytes: u64) -> Self {
-        let last = self.end / line_bytes * line_bytes;
-        if divided.contains(&(self.start / line_bytes * line_bytes)) {
-            self.start = (self.start / line_bytes + 1).saturating_mul(line_bytes);
-        }
-        if divided.contains(&last) {
-            self.end = last;
-        }
-        self
+/// A piece without its first and its last line, if these are among `divided`.
+fn without_ends(mut piece: Piece, divided: &HashSet<u64>, line_bytes: u64) -> Piece {
+    let last = piece.end / line_bytes * line_bytes;
+    if divided.contains(&(piece.start / line_bytes * line_bytes)) {
+        piece.start = (piece.start / line_bytes + 1).saturating_mul(line_bytes);
     }
-
-    fn holds(&self, address: u64) -> bool {
-        (self.start..self.end).contains(&address)
+    if divided.contains(&last) {
+        piece.end = last;
     }
-}
-
-/// Which memory several threads had one after the other.
-#[derive(Debug, Default)]
-pub(crate) struct Reuse {
-    pieces: Vec<Piece>,
-    /// By line: pieces on it, in the order in which they were taken.
-    by_line: PageMap<Vec<PieceNumber>>,
-    by_taken: HashMap<u64, PieceNumber>,
-    by_given_back: HashMap<u64, PieceNumber>,
-    line_mask: u64,
-}
-
-impl Reuse {
-    /// Of pieces, those of a line's length at least that lie on a line which several threads touch, and on which another thread had
-    /// one. `shared` are these lines, in order; `divided` those on which pieces lay beside one another at a time.
-    pub(super) fn of(
-        pieces: impl IntoIterator<Item = Piece>,
-        shared: &[u64],
-        divided: &HashSet<u64>,
-        line_bytes: u64,
-        mut lines_left: usize,
-    ) -> Self {
-        let mut by_line: PageMap<Vec<PieceNumber>> = PageMap::default();
-        let mut all = Vec::new();
-        let pieces = pieces.into_iter().map(|its| its.without_ends(divided, line_bytes));
-        for piece in pieces.filter(|its| its.end.saturating_sub(its.start) >= line_bytes) {
-            let from = shared.partition_point(|line| *line + line_bytes <= piece.start);
-            let to = shared.partition_point(|line| *line < piece.end).max(from);
-            if to == from || lines_left < to - from {
-                continue;
-            }
-            lines_left -= to - from;
-            for line in &shared[from..to] {
-                by_line.entry(*line).or_default().push(all.len() as PieceNumber);
-            }
-            all.push(piece);
-        }
-        // All lines of a piece are treated alike.
-        let mut is_reused = vec![false; all.len()];
-        for numbers in by_line.values() {
-            let thread_of = |number: &PieceNumber| all[*number as usize].thread;
-            if numbers.iter().any(|number| thread_of(number) != thread_of(&numbers[0])) {
-                numbers.iter().for_each(|number| is_reused[*number as usize] = true);
-            }
-        }
-        by_line.retain(|_, numbers| numbers.iter().any(|number| is_reused[*number as usize]));
-        for numbers in by_line.values_mut() {
-            numbers.sort_by_key(|number| (all[*number as usize].taken, *number));
-        }
-        let mut by_taken = HashMap::new();
-        let mut by_given_back = HashMap::new();
-        for number in by_line.values().flatten() {
-            let its = &all[*number as usize];
-            by_taken.insert(its.taken, *number);
-            by_given_back.insert(its.given_back, *number);
-        }
-        Self { pieces: all, by_line, by_taken, by_given_back, line_mask: line_bytes - 1 }
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.by_line.is_empty()
-    }
-
-    /// How many pieces these are.
-    pub(super) fn pieces(&self) -> usize {
-        self.by_taken.len()
-    }
-
-    /// The piece that is taken at a ticket, if it is one of these.
-    pub(super) fn taken_at(&self, ticket: u64) -> Option<PieceNumber> {
-        self.by_taken.get(&ticket).copied()
-    }
-
-    /// The piece that is given back at a ticket, if it is one of these.
-    pub(super) fn given_back_at(&self, ticket: u64) -> Option<PieceNumber> {
-        self.by_given_back.get(&ticket).copied()
-    }
+    piece
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Whereabouts {
-    /// Nobody has touched it.
+    /// It has not been touched.
     #[default]
     Unknown,
     In(u32),
@@ -149,28 +87,20 @@ pub(super) struct Slots {
 }
 
 impl Slots {
-    pub(super) fn of(reuse: &Reuse) -> Self {
-        Self {
-            places: vec![
-                Whereabouts::Unknown;
-                if reuse.is_empty() { 0 } else { reuse.pieces.len() }
-            ],
-            slots: Vec::new(),
-            lines: HashMap::new(),
-            moved: 0,
-        }
+    pub(super) fn of(reuse: &Timeline) -> Self {
+        Self { places: reuse.each(), slots: Vec::new(), lines: HashMap::new(), moved: 0 }
     }
 
     /// A piece is taken, or touched for the first time: the first slot in which nothing of it lies is its own.
-    pub(super) fn take(&mut self, reuse: &Reuse, number: PieceNumber) -> u32 {
+    pub(super) fn take(&mut self, reuse: &Timeline, number: PieceNumber) -> u32 {
         match self.places[number as usize] {
             Whereabouts::In(slot) | Whereabouts::GivenBack(slot) => return slot,
             Whereabouts::Unknown => {}
         }
-        let piece = &reuse.pieces[number as usize];
+        let piece = reuse.piece(number);
         let is_free = |slot: &BTreeMap<u64, PieceNumber>| {
             let before = slot.range(..piece.end).next_back();
-            before.is_none_or(|(_, its)| reuse.pieces[*its as usize].end <= piece.start)
+            before.is_none_or(|(_, its)| reuse.piece(*its).end <= piece.start)
         };
         let slot = self.slots.iter().position(is_free).unwrap_or(self.slots.len());
         let slot = if slot < MOST_SLOTS { slot } else { 0 };
@@ -183,10 +113,10 @@ impl Slots {
         slot as u32
     }
 
-    pub(super) fn give_back(&mut self, reuse: &Reuse, number: PieceNumber) {
+    pub(super) fn give_back(&mut self, reuse: &Timeline, number: PieceNumber) {
         let slot = self.take(reuse, number);
         self.places[number as usize] = Whereabouts::GivenBack(slot);
-        let (its, start) = (&mut self.slots[slot as usize], reuse.pieces[number as usize].start);
+        let (its, start) = (&mut self.slots[slot as usize], reuse.piece(number).start);
         if its.get(&start) == Some(&number) {
             its.remove(&start);
         }
@@ -197,15 +127,15 @@ impl Slots {
     #[inline]
     pub(super) fn slot(
         &mut self,
-        reuse: &Reuse,
+        reuse: &Timeline,
         address: u64,
         ticket: u64,
         lately: &mut PieceNumber,
     ) -> u32 {
         // Of the pieces that have an address, one alone is there at a time.
         if let Some(Whereabouts::In(slot)) = self.places.get(*lately as usize) {
-            let piece = &reuse.pieces[*lately as usize];
-            if piece.holds(address) && (piece.taken..=piece.given_back).contains(&ticket) {
+            let piece = reuse.piece(*lately);
+            if piece.holds(address) && piece.lives(ticket) {
                 return *slot;
             }
         }
@@ -218,24 +148,19 @@ impl Slots {
         }
     }
 
-    fn look_up(&self, reuse: &Reuse, address: u64, ticket: u64) -> Option<PieceNumber> {
-        let numbers = reuse.by_line.get(&(address & !reuse.line_mask))?;
-        let piece = |number: PieceNumber| &reuse.pieces[number as usize];
-        let now = numbers.partition_point(|number| piece(*number).taken <= ticket);
-        let mut before = numbers[..now].iter().rev().take(MOST_LOOKED_AT).copied();
-        let there = before
-            .find(|number| piece(*number).holds(address))
-            .filter(|number| piece(*number).given_back >= ticket);
+    fn look_up(&self, reuse: &Timeline, address: u64, ticket: u64) -> Option<PieceNumber> {
+        let (before, after) = reuse.around(address, ticket)?;
+        let there = reuse.there(before, address, ticket);
         let place = |number: PieceNumber| self.places[number as usize];
         match there {
             Some(number) if !matches!(place(number), Whereabouts::GivenBack(_)) => Some(number),
             _ => {
-                let mut after = numbers[now..].iter().take(MOST_LOOKED_AT).copied();
+                let mut after = after.iter().take(MOST_LOOKED_AT).copied();
                 let next = after.find(|number| {
-                    piece(*number).holds(address)
+                    reuse.piece(*number).holds(address)
                         && !matches!(place(*number), Whereabouts::GivenBack(_))
                 });
-                // Whoever is late means the old one, unless the new one is there.
+                // A late access means the old one, unless the new one is there.
                 match (there, next) {
                     (Some(_), Some(next)) if matches!(place(next), Whereabouts::In(_)) => {
                         Some(next)
@@ -268,8 +193,8 @@ mod tests {
     const NONE: PieceNumber = PieceNumber::MAX;
     const LINES: [u64; 3] = [0x1000, 0x1040, 0x1080];
 
-    fn reuse(pieces: &[Piece]) -> Reuse {
-        Reuse::of(pieces.iter().copied(), &LINES, &HashSet::new(), 64, 1_000)
+    fn reuse(pieces: &[Piece]) -> Timeline {
+        reused(pieces.iter().copied(), &LINES, &HashSet::new(), 64, 1_000)
     }
 
     #[test]
@@ -334,7 +259,7 @@ mod tests {
     #[test]
     fn a_line_that_has_something_else_on_it_too_stays_one() {
         let pieces = [piece(0x1000, 140, (10, 20), 1), piece(0x1000, 140, (30, 40), 2)];
-        let its = Reuse::of(pieces, &LINES, &HashSet::from([0x1080]), 64, 1_000);
+        let its = reused(pieces, &LINES, &HashSet::from([0x1080]), 64, 1_000);
         let mut slots = Slots::of(&its);
         slots.take(&its, 0);
         let mut lately = NONE;

@@ -1,9 +1,8 @@
-//! What a CPU has stored, and nobody else sees yet.
+//! The store buffer of a CPU.
 //!
-//! A store whose line is elsewhere waits here while its CPU goes on, and loads of what it wrote are answered from here. Stores
-//! leave in their order: the first asks for its line, and when that is there, all that follow it to the same line leave with
-//! it. A CPU stands still where no more fit, and at a read-modify-write until all have left. Stores to lines that are nobody
-//! else's take no room.
+//! A store whose line is elsewhere waits here while its CPU continues, and loads of its bytes are answered from here. Stores
+//! leave in order: the first asks for its line, and when the line arrives, all following stores to it leave as well. A CPU
+//! stalls when the buffer is full, and at a read-modify-write until the buffer is empty. Stores to private lines take no room.
 
 use std::collections::VecDeque;
 
@@ -36,7 +35,7 @@ pub(super) struct Stores {
 }
 
 impl Stores {
-    /// When the first ones leave; none where nothing waits.
+    /// When the first ones leave; none if nothing waits.
     #[inline]
     pub(super) fn due(&self) -> Option<u64> {
         (!self.waiting.is_empty()).then_some(self.due)

@@ -1,15 +1,17 @@
-//! A program's file: its sections, the file with its debug information, and what both tell.
+//! A program's file: its symbols, and its debug information wherever that lies.
 
+use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use coreshard_topology::input;
-use object::{Object as _, ObjectSection as _, ObjectSymbol as _, SymbolKind};
+use object::{Object as _, ObjectSymbol as _, SymbolKind};
 
-use super::dwarf;
+use super::dwarf::{
+    self, Context, Dwarf, Elf, SourcePlace, SplitFiles, Variable, debug_sections, read_file,
+    section,
+};
 use super::error::TypesError;
-use super::sections::{self, Dwarf, Elf, endian, read, section};
-use super::split::SplitFiles;
 use super::table::TypeTable;
 
 /// Where distributions put debug information.
@@ -28,18 +30,18 @@ pub enum DebugSource {
 
 /// A symbol with an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Symbol {
+pub(crate) struct Symbol {
     /// Its address in the file.
-    pub address: u64,
-    /// Its size in bytes; 0 where nobody says it.
-    pub size_bytes: u64,
+    pub(crate) address: u64,
+    /// Its size in bytes; 0 where the file does not say it.
+    pub(crate) size_bytes: u64,
     /// Its name, as the source has it where that can be told.
-    pub name: String,
+    pub(crate) name: String,
     /// Whether it is data rather than code.
-    pub is_data: bool,
+    pub(crate) is_data: bool,
 }
 
-/// An ELF file, with its debug information where that is to be had.
+/// An ELF file, with its debug information if that is to be had.
 pub struct Binary {
     bytes: Arc<[u8]>,
     debug: Option<Arc<Dwarf>>,
@@ -48,7 +50,8 @@ pub struct Binary {
     btf: Option<Arc<[u8]>>,
     source: DebugSource,
     symbols: Vec<Symbol>,
-    segments: Vec<(u64, u64, u64)>,
+    /// For source lines; made when the first is asked for.
+    context: OnceCell<Option<Context>>,
 }
 
 impl std::fmt::Debug for Binary {
@@ -64,10 +67,10 @@ impl Binary {
     /// Reads a program or library, and finds its debug information.
     ///
     /// # Errors
-    /// Where the file cannot be read, or is no ELF file of 64 bits. That debug information is missing is none.
+    /// If the file cannot be read, is no ELF file of 64 bits, or holds nothing but split debug information (`.dwo`, `.dwp`).
+    /// Missing debug information is no error.
     pub fn open(path: &Path) -> Result<Self, TypesError> {
-        let bytes: Arc<[u8]> = read(path)?;
-        let mut binary = Self::from_bytes(Arc::clone(&bytes))?;
+        let mut binary = Self::from_bytes(read_file(path)?)?;
         if binary.debug.is_none() {
             binary.find_debug(path);
         }
@@ -81,13 +84,21 @@ impl Binary {
     /// Reads a program out of memory; other files are not looked for.
     ///
     /// # Errors
-    /// Where it is no ELF file of 64 bits.
+    /// If it is no ELF file of 64 bits, or holds nothing but split debug information.
     pub fn from_bytes(bytes: Arc<[u8]>) -> Result<Self, TypesError> {
         let elf = Elf::parse(&*bytes).map_err(TypesError::elf)?;
-        let debug = debug_of(&elf).map(Arc::new);
+        let debug = debug_sections(&elf).map(Arc::new);
+        if debug.is_none() {
+            let has = |name| elf.section_by_name(name).is_some();
+            if has(".debug_cu_index") || has(".debug_tu_index") {
+                return Err(TypesError::split_file(".dwp"));
+            }
+            if has(".debug_info.dwo") {
+                return Err(TypesError::split_file(".dwo"));
+            }
+        }
         let btf = section(&elf, ".BTF");
         let symbols = symbols(&elf);
-        let segments = segments(&elf);
         let source = match &debug {
             Some(_) => DebugSource::Itself,
             None => DebugSource::Missing(
@@ -97,17 +108,15 @@ impl Binary {
             ),
         };
         drop(elf);
-        let split = SplitFiles::default();
-        Ok(Self { bytes, debug, supplement: None, split, btf, source, symbols, segments })
+        let (split, context) = (SplitFiles::default(), OnceCell::new());
+        Ok(Self { bytes, debug, supplement: None, split, btf, source, symbols, context })
     }
 
     fn find_debug(&mut self, path: &Path) {
         let Ok(elf) = Elf::parse(&*self.bytes) else { return };
         let mut places = Vec::new();
         let id = elf.build_id().ok().flatten().filter(|id| id.len() > 2);
-        if let Some(id) = id {
-            places.push(by_build_id(id));
-        }
+        places.extend(id.map(by_build_id));
         if let Ok(Some((name, _))) = elf.gnu_debuglink() {
             let name = String::from_utf8_lossy(name).into_owned();
             // A name, and no way out of the folder.
@@ -121,13 +130,13 @@ impl Binary {
             }
         }
         for place in places {
-            let Ok(bytes) = read(&place) else { continue };
+            let Ok(bytes) = read_file(&place) else { continue };
             let Ok(debug) = Elf::parse(&*bytes) else { continue };
             // Of another build, its addresses would be wrong.
             if debug.build_id().ok().flatten() != id {
                 continue;
             }
-            let Some(found) = debug_of(&debug) else { continue };
+            let Some(found) = debug_sections(&debug) else { continue };
             self.supplement = supplement_of(&debug, &place);
             self.symbols.extend(symbols(&debug));
             sort(&mut self.symbols);
@@ -143,10 +152,10 @@ impl Binary {
         &self.source
     }
 
-    /// Its types and globals: from DWARF, or else from BTF within it; an empty table where it has neither.
+    /// Its types and globals: from DWARF, or else from BTF within it; an empty table if it has neither.
     ///
     /// # Errors
-    /// Where they cannot be read; the text names the offset.
+    /// If they cannot be read; the text names the offset.
     pub fn types(&self) -> Result<TypeTable, TypesError> {
         match (&self.debug, &self.btf) {
             (Some(debug), _) => dwarf::read(debug, self.supplement.as_ref(), &self.split),
@@ -155,42 +164,28 @@ impl Binary {
         }
     }
 
-    pub(crate) const fn dwarf(&self) -> Option<&Arc<Dwarf>> {
-        self.debug.as_ref()
+    /// The functions at an address of the file, the innermost of those that were inlined first.
+    pub(crate) fn frames(&self, address: u64) -> Vec<SourcePlace> {
+        let context = self.context.get_or_init(|| dwarf::context(self.debug.as_ref()?));
+        let context = context.as_ref();
+        context.map_or_else(Vec::new, |context| dwarf::frames(context, &self.split, address))
     }
 
-    pub(crate) const fn split(&self) -> &SplitFiles {
-        &self.split
+    /// Records that variables of the functions at an address of the file have, or point to. `types` are those of this file.
+    pub(crate) fn variables_at(&self, types: &TypeTable, address: u64) -> Option<Vec<Variable>> {
+        dwarf::variables_at(self.debug.as_ref()?, &self.split, types, address)
     }
 
     /// Its symbols, by address.
-    #[must_use]
-    pub fn symbols(&self) -> &[Symbol] {
+    pub(crate) fn symbols(&self) -> &[Symbol] {
         &self.symbols
-    }
-
-    /// The address in the file of a byte at an offset of the file.
-    #[must_use]
-    pub fn address_of_offset(&self, offset: u64) -> Option<u64> {
-        self.segments.iter().find_map(|(start, length, address)| {
-            let within = offset.checked_sub(*start).filter(|within| within < length)?;
-            address.checked_add(within)
-        })
     }
 }
 
 fn by_build_id(id: &[u8]) -> PathBuf {
     let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-    Path::new(DEBUG_FOLDER)
-        .join(".build-id")
-        .join(hex(&id[..1]))
-        .join(format!("{}.debug", hex(&id[1..id.len().min(64)])))
-}
-
-fn debug_of(elf: &Elf<'_>) -> Option<Dwarf> {
-    elf.section_by_name(".debug_info").filter(|found| found.size() > 0)?;
-    // A debug file names sections that it does not have.
-    Some(sections::load(|id| section(elf, id.name()), endian(elf)))
+    let file = format!("{}.debug", hex(&id[1..id.len().min(64)]));
+    Path::new(DEBUG_FOLDER).join(".build-id").join(hex(&id[..1])).join(file)
 }
 
 /// The file with what several debug files have in common.
@@ -200,8 +195,8 @@ fn supplement_of(elf: &Elf<'_>, path: &Path) -> Option<Dwarf> {
     let beside = path.parent().map(|folder| folder.join(&name));
     let id = (id.len() > 2).then(|| by_build_id(id));
     beside.into_iter().chain(id).find_map(|place| {
-        let bytes = read(&place).ok()?;
-        debug_of(&Elf::parse(&*bytes).ok()?)
+        let bytes = read_file(&place).ok()?;
+        debug_sections(&Elf::parse(&*bytes).ok()?)
     })
 }
 
@@ -209,10 +204,9 @@ fn symbols(elf: &Elf<'_>) -> Vec<Symbol> {
     let wanted = elf.symbols().chain(elf.dynamic_symbols()).filter(|symbol| {
         symbol.is_definition()
             && symbol.address() != 0
-            && matches!(symbol.kind(), SymbolKind::Text | SymbolKind::Data | SymbolKind::Tls)
+            && matches!(symbol.kind(), SymbolKind::Text | SymbolKind::Data)
     });
     let mut symbols: Vec<_> = wanted
-        .filter(|symbol| symbol.kind() != SymbolKind::Tls)
         .filter_map(|symbol| {
             Some(Symbol {
                 address: symbol.address(),
@@ -232,15 +226,6 @@ fn sort(symbols: &mut Vec<Symbol>) {
 }
 
 /// A Rust symbol as the source has it; others as they are.
-pub(crate) fn demangled(name: &str) -> String {
+fn demangled(name: &str) -> String {
     rustc_demangle::try_demangle(name).map_or_else(|_| name.to_owned(), |name| format!("{name:#}"))
-}
-
-fn segments(elf: &Elf<'_>) -> Vec<(u64, u64, u64)> {
-    use object::ObjectSegment as _;
-    let of = |segment: object::read::elf::ElfSegment64<'_, '_, object::Endianness>| {
-        let (start, length) = segment.file_range();
-        (start, length.max(segment.size()), segment.address())
-    };
-    elf.segments().map(of).collect()
 }

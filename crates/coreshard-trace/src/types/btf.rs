@@ -16,19 +16,20 @@ struct Reader<'a> {
     bytes: &'a [u8],
     is_big: bool,
     at: usize,
-    end: usize,
 }
 
 impl Reader<'_> {
     fn u32(&mut self) -> Result<u32, TypesError> {
-        let bytes =
-            (self.at + 4 <= self.end).then(|| self.bytes.get(self.at..self.at + 4)).flatten();
+        let bytes = self.bytes.get(self.at..).and_then(|rest| rest.first_chunk::<4>());
         let Some(bytes) = bytes else {
             return Err(TypesError::btf(self.at, "it ends within a type"));
         };
-        let bytes = [bytes[0], bytes[1], bytes[2], bytes[3]];
         self.at += 4;
-        Ok(if self.is_big { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) })
+        Ok(if self.is_big { u32::from_be_bytes(*bytes) } else { u32::from_le_bytes(*bytes) })
+    }
+
+    fn skip(&mut self, words: u32) -> Result<(), TypesError> {
+        (0..words).try_for_each(|_| self.u32().map(drop))
     }
 }
 
@@ -36,59 +37,52 @@ impl TypeTable {
     /// Reads BTF, such as the kernel's in `/sys/kernel/btf/vmlinux`.
     ///
     /// # Errors
-    /// Where it is not BTF, or ends before it is complete; the text names the offset.
+    /// If it is not BTF, or ends before it is complete; the text names the offset.
     pub fn from_btf(bytes: &[u8]) -> Result<Self, TypesError> {
-        read(bytes)
-    }
-}
-
-fn read(bytes: &[u8]) -> Result<TypeTable, TypesError> {
-    if bytes.len() < HEADER_BYTES {
-        let what =
-            format!("a header of {HEADER_BYTES} bytes is needed, and {} are there", bytes.len());
-        return Err(TypesError::btf(0, what));
-    }
-    let magic = u16::from_le_bytes([bytes[0], bytes[1]]);
-    let is_big = magic == MAGIC.swap_bytes();
-    if magic != MAGIC && !is_big {
-        return Err(TypesError::btf(
-            0,
-            format!("it begins with {magic:#06x} instead of {MAGIC:#06x}"),
-        ));
-    }
-    if bytes[2] != 1 {
-        return Err(TypesError::btf(2, format!("version {} is not known; 1 is", bytes[2])));
-    }
-    let mut header = Reader { bytes, is_big, at: 4, end: bytes.len() };
-    let mut field = || header.u32().map(|number| number as usize);
-    let (length, types_at, types_bytes, names_at, names_bytes) =
-        (field()?, field()?, field()?, field()?, field()?);
-    let part = |at: usize, start: usize, len: usize| {
-        let start = length.checked_add(start);
-        let end = start.and_then(|start| start.checked_add(len));
-        match (start, end) {
-            (Some(start), Some(end)) if end <= bytes.len() && length >= HEADER_BYTES => {
-                Ok((start, end))
-            }
-            _ => Err(TypesError::btf(at, "a part lies beyond the end")),
+        if bytes.len() < HEADER_BYTES {
+            let what = format!(
+                "a header of {HEADER_BYTES} bytes is needed, and {} are there",
+                bytes.len()
+            );
+            return Err(TypesError::btf(0, what));
         }
-    };
-    let (types_start, types_end) = part(8, types_at, types_bytes)?;
-    let (names_start, names_end) = part(16, names_at, names_bytes)?;
-    let names = &bytes[names_start..names_end];
-    let mut reader = Reader { bytes, is_big, at: types_start, end: types_end };
-    let mut table = TypeTable::default();
-    // Void, so that numbers are ids.
-    table.push(
-        Type { name: Some("void".to_owned()), size_bytes: None, shape: Shape::Other },
-        Language::C,
-    )?;
-    while reader.at < reader.end {
-        let of = one(&mut reader, names)?;
-        table.push(of, Language::C)?;
+        let magic = u16::from_le_bytes([bytes[0], bytes[1]]);
+        let is_big = magic == MAGIC.swap_bytes();
+        if magic != MAGIC && !is_big {
+            return Err(TypesError::btf(
+                0,
+                format!("it begins with {magic:#06x} instead of {MAGIC:#06x}"),
+            ));
+        }
+        if bytes[2] != 1 {
+            return Err(TypesError::btf(2, format!("version {} is not known; 1 is", bytes[2])));
+        }
+        let mut header = Reader { bytes, is_big, at: 4 };
+        let mut field = || header.u32().map(|number| number as usize);
+        let (length, types_at, types_bytes, names_at, names_bytes) =
+            (field()?, field()?, field()?, field()?, field()?);
+        let part = |at: usize, start: usize, len: usize| {
+            let start = length.checked_add(start).filter(|_| length >= HEADER_BYTES);
+            let end =
+                start.and_then(|start| start.checked_add(len)).filter(|end| *end <= bytes.len());
+            let part = start.zip(end).map(|(start, end)| start..end);
+            part.ok_or_else(|| TypesError::btf(at, "a part lies beyond the end"))
+        };
+        let types = part(8, types_at, types_bytes)?;
+        let names = &bytes[part(16, names_at, names_bytes)?];
+        let mut reader = Reader { bytes: &bytes[..types.end], is_big, at: types.start };
+        let mut table = Self::default();
+        // Void, so that numbers are ids.
+        table.push(
+            Type { name: Some("void".to_owned()), size_bytes: None, shape: Shape::Other },
+            Language::C,
+        )?;
+        while reader.at < reader.bytes.len() {
+            table.push(one(&mut reader, names)?, Language::C)?;
+        }
+        check_references(&table)?;
+        Ok(table)
     }
-    check_references(&table)?;
-    Ok(table)
 }
 
 fn check_references(table: &TypeTable) -> Result<(), TypesError> {
@@ -126,17 +120,10 @@ fn one(reader: &mut Reader<'_>, names: &[u8]) -> Result<Type, TypesError> {
     let (kind, count, flag) = ((info >> 24) & 0x1f, info & 0xffff, info >> 31 == 1);
     // 0 is void, which nothing is a member of.
     let to = (value != 0).then_some(TypeId(value));
-    let alias = || Shape::Alias { to, is_atomic: false };
     let sized = u64::from(value);
-    let skip = |reader: &mut Reader<'_>, words: u32| -> Result<(), TypesError> {
-        for _ in 0..words {
-            reader.u32()?;
-        }
-        Ok(())
-    };
     let (size_bytes, shape) = match kind {
         1 => {
-            skip(reader, 1)?;
+            reader.skip(1)?;
             (Some(sized), Shape::Scalar)
         }
         2 => (Some(8), Shape::Pointer { to }),
@@ -146,13 +133,13 @@ fn one(reader: &mut Reader<'_>, names: &[u8]) -> Result<Type, TypesError> {
             (None, Shape::Array { of, count: Some(u64::from(count)) })
         }
         4 | 5 => {
-            let mut members = Vec::new();
+            let mut record = Record::new(if kind == 4 { Keyword::Struct } else { Keyword::Union });
             for _ in 0..count {
                 let at = reader.at;
                 let (name, of, offset) = (reader.u32()?, reader.u32()?, reader.u32()?);
                 let (field_bits, offset) =
                     if flag { (offset >> 24, offset & 0xff_ffff) } else { (0, offset) };
-                members.push(Member {
+                record.members.push(Member {
                     name: name_at(names, name, at)?,
                     offset_bits: u64::from(offset),
                     field_bits: (field_bits > 0).then_some(u64::from(field_bits)),
@@ -161,47 +148,36 @@ fn one(reader: &mut Reader<'_>, names: &[u8]) -> Result<Type, TypesError> {
                     is_virtual_base: false,
                 });
             }
-            let keyword = if kind == 4 { Keyword::Struct } else { Keyword::Union };
-            let record = Record {
-                keyword,
-                members,
-                variants: Vec::new(),
-                alignment_bytes: None,
-                is_base_part: false,
-            };
             (Some(sized), Shape::Record(record))
         }
         6 => {
-            skip(reader, 2 * count)?;
+            reader.skip(2 * count)?;
             (Some(sized), Shape::Scalar)
         }
-        // A declaration without a body.
-        7 => (None, Shape::Other),
         // Typedef, volatile, const, restrict; a tag of a type.
-        8 | 9 | 10 | 11 | 18 => {
-            let shape = alias();
-            return Ok(Type { name: if kind == 8 { name } else { None }, size_bytes: None, shape });
-        }
-        12 => (None, Shape::Other),
+        8 | 9 | 10 | 11 | 18 => (None, Shape::Alias { to, is_atomic: false }),
+        // A declaration without a body, a function, its type, a variable, a tag, a section of data.
+        7 | 12 => (None, Shape::Other),
         13 => {
-            skip(reader, 2 * count)?;
+            reader.skip(2 * count)?;
             (None, Shape::Other)
         }
         14 | 17 => {
-            skip(reader, 1)?;
+            reader.skip(1)?;
             (None, Shape::Other)
         }
         15 => {
-            skip(reader, 3 * count)?;
+            reader.skip(3 * count)?;
             (None, Shape::Other)
         }
         16 => (Some(sized), Shape::Scalar),
         19 => {
-            skip(reader, 3 * count)?;
+            reader.skip(3 * count)?;
             (Some(sized), Shape::Scalar)
         }
         other => return Err(TypesError::btf(start + 4, format!("kind {other} is not known"))),
     };
+    let name = name.filter(|_| !matches!(kind, 9 | 10 | 11 | 18));
     Ok(Type { name, size_bytes, shape })
 }
 
@@ -230,7 +206,7 @@ mod tests {
 
     #[test]
     fn a_struct_with_bit_fields_is_read() {
-        let table = read(&sample()).unwrap();
+        let table = TypeTable::from_btf(&sample()).unwrap();
         let found = table.named("struct pair");
         assert_eq!(found.len(), 1);
         let Shape::Record(record) = &table.get(found[0]).shape else { panic!("a struct") };
@@ -249,15 +225,17 @@ mod tests {
     fn what_is_cut_or_foreign_is_an_error_with_its_offset() {
         let whole = sample();
         for length in 0..whole.len() {
-            let error = read(&whole[..length]).unwrap_err().to_string();
+            let error = TypeTable::from_btf(&whole[..length]).unwrap_err().to_string();
             assert!(error.starts_with("BTF at offset "), "{length}: {error}");
         }
         let mut foreign = whole.clone();
         // The struct's second member is of a type that is not there.
         let at = foreign.windows(4).rposition(|four| four == 12u32.to_le_bytes()).unwrap();
         foreign[at + 4] = 77;
-        assert!(read(&foreign).unwrap_err().to_string().contains("not there"));
+        assert!(TypeTable::from_btf(&foreign).unwrap_err().to_string().contains("not there"));
         foreign[2] = 9;
-        assert!(read(&foreign).unwrap_err().to_string().contains("offset 2: version 9"));
+        assert!(
+            TypeTable::from_btf(&foreign).unwrap_err().to_string().contains("offset 2: version 9")
+        );
     }
 }

@@ -1,73 +1,65 @@
-//! Why types were not read.
+//! The error of reading types.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use coreshard_topology::input;
 
-/// Why types were not read. Its text names what was read, the offset, what was found and what is allowed.
+/// Why types were not read. Its text names what was read, the offset, what was found and what is accepted.
 pub struct TypesError {
-    problem: TypesProblem,
-}
-
-#[derive(Debug)]
-enum TypesProblem {
-    Input(input::InputError),
-    Btf { offset: usize, what: String },
-    Elf { what: String },
-    Dwarf { offset: usize, what: String },
-    TooMany { most: usize },
-    InFile { file: PathBuf, error: Box<TypesError> },
+    text: String,
+    is_missing_file: bool,
 }
 
 impl TypesError {
-    pub(crate) fn btf(offset: usize, what: impl Into<String>) -> Self {
-        Self { problem: TypesProblem::Btf { offset, what: what.into() } }
+    fn new(text: String) -> Self {
+        Self { text, is_missing_file: false }
     }
 
-    pub(crate) fn input(error: input::InputError) -> Self {
-        Self { problem: TypesProblem::Input(error) }
+    pub(super) fn btf(offset: usize, what: impl AsRef<str>) -> Self {
+        Self::new(format!("BTF at offset {offset}: {}", input::sentence(what.as_ref())))
     }
 
-    pub(crate) fn elf(what: impl fmt::Display) -> Self {
-        Self { problem: TypesProblem::Elf { what: what.to_string() } }
+    pub(super) fn input(error: &input::InputError) -> Self {
+        Self { text: error.to_string(), is_missing_file: error.is_missing() }
     }
 
-    pub(crate) fn dwarf(offset: usize, what: impl fmt::Display) -> Self {
-        Self { problem: TypesProblem::Dwarf { offset, what: what.to_string() } }
+    pub(super) fn elf(error: impl fmt::Display) -> Self {
+        let what = input::sentence(&error.to_string());
+        Self::new(format!("not an ELF file to be read: {what}"))
+    }
+
+    /// A file with the types of one unit, or of many, which no program is.
+    pub(super) fn split_file(ending: &str) -> Self {
+        Self::new(format!(
+            "a {ending} file of split debug information: expected the program, library or object file that refers to it; \
+             the {ending} file is found from there"
+        ))
+    }
+
+    pub(super) fn dwarf(offset: usize, error: impl fmt::Display) -> Self {
+        let what = input::sentence(&error.to_string());
+        Self::new(format!("DWARF at offset {offset:#x}: {what}"))
+    }
+
+    pub(super) fn too_many(most: usize) -> Self {
+        Self::new(format!("more than {most} types"))
     }
 
     /// The error, as one of a file that the program refers to.
-    pub(crate) fn in_file(self, file: &Path) -> Self {
-        Self { problem: TypesProblem::InFile { file: file.to_owned(), error: Box::new(self) } }
+    pub(super) fn in_file(self, file: &Path) -> Self {
+        Self { text: format!("{}: {}", input::path(file), self.text), ..self }
     }
 
     /// Whether there is no such file.
-    pub(crate) fn is_missing_file(&self) -> bool {
-        matches!(&self.problem, TypesProblem::Input(error) if error.is_missing())
-    }
-
-    pub(crate) fn too_many(most: usize) -> Self {
-        Self { problem: TypesProblem::TooMany { most } }
+    pub(super) const fn is_missing_file(&self) -> bool {
+        self.is_missing_file
     }
 }
 
 impl fmt::Display for TypesError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.problem {
-            TypesProblem::Input(error) => write!(f, "{error}"),
-            TypesProblem::Btf { offset, what } => {
-                write!(f, "BTF at offset {offset}: {}", input::sentence(what))
-            }
-            TypesProblem::Elf { what } => {
-                write!(f, "not an ELF file to be read: {}", input::sentence(what))
-            }
-            TypesProblem::Dwarf { offset, what } => {
-                write!(f, "DWARF at offset {offset:#x}: {}", input::sentence(what))
-            }
-            TypesProblem::InFile { file, error } => write!(f, "{}: {error}", input::path(file)),
-            TypesProblem::TooMany { most } => write!(f, "more than {most} types"),
-        }
+        f.write_str(&self.text)
     }
 }
 

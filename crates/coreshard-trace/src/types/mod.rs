@@ -1,18 +1,17 @@
-//! What a program's types look like in memory: read from DWARF or BTF into one table.
+//! The layout of a program's types in memory, read from DWARF or BTF into one table.
 
-pub(crate) mod binary;
+mod binary;
 mod btf;
-mod contended;
-pub(crate) mod dwarf;
+mod dwarf;
 mod error;
-mod path;
-pub(crate) mod sections;
-pub(crate) mod split;
+mod field_path;
+mod role;
 mod table;
-mod virtual_bases;
 
+pub(crate) use binary::Symbol;
 pub use binary::{Binary, DebugSource};
-pub use contended::Role;
+pub use dwarf::SourcePlace;
 pub use error::TypesError;
-pub use path::FieldPath;
+pub use field_path::FieldPath;
+pub use role::Role;
 pub use table::{Global, Keyword, Language, Member, Record, Shape, Type, TypeId, TypeTable};

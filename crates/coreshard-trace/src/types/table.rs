@@ -1,6 +1,6 @@
 //! The table of types.
 //!
-//! Types refer to one another by [`TypeId`], so recursive ones need no care. Whoever follows references does
+//! Types refer to one another by [`TypeId`], so recursive ones need no care. All code that follows references does
 //! it with a bound ([`MOST_STEPS`]), since a hostile file may have circles that no compiler writes.
 
 use std::collections::HashMap;
@@ -8,9 +8,9 @@ use std::collections::HashMap;
 use super::error::TypesError;
 
 /// References that are followed one after the other: typedefs of typedefs, structs in structs.
-pub(crate) const MOST_STEPS: usize = 64;
+pub(super) const MOST_STEPS: usize = 64;
 /// The size of an address, which is that of the programs that are read.
-const WORD_BYTES: u64 = 8;
+pub(super) const WORD_BYTES: u64 = 8;
 /// Types that are looked at to tell the alignment of one.
 const MOST_VISITS: usize = 20_000;
 /// Types of one program: Chromium has some ten million.
@@ -23,9 +23,9 @@ pub struct TypeId(pub(crate) u32);
 /// One type.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Type {
-    /// Its name, with its namespaces; none where it has none.
+    /// Its name, with its namespaces; none if it has none.
     pub name: Option<String>,
-    /// Its size in bytes; none where it is only declared, or follows from the type that it stands for.
+    /// Its size in bytes; none if it is only declared, or follows from the type that it stands for.
     pub size_bytes: Option<u64>,
     /// What it is.
     pub shape: Shape,
@@ -83,6 +83,22 @@ pub struct Record {
     pub is_base_part: bool,
 }
 
+impl Record {
+    pub(super) fn new(keyword: Keyword) -> Self {
+        Self {
+            keyword,
+            members: Vec::new(),
+            variants: Vec::new(),
+            alignment_bytes: None,
+            is_base_part: false,
+        }
+    }
+
+    pub(super) fn list_mut(&mut self, is_variant: bool) -> &mut Vec<Member> {
+        if is_variant { &mut self.variants } else { &mut self.members }
+    }
+}
+
 /// The word for a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keyword {
@@ -126,6 +142,13 @@ pub struct Member {
     pub is_virtual_base: bool,
 }
 
+impl Member {
+    /// Whether it is the address of a class's table of virtual functions.
+    pub(crate) fn is_table_pointer(&self) -> bool {
+        self.name.as_deref().is_some_and(|name| name.starts_with("_vptr"))
+    }
+}
+
 /// A variable that has an address for as long as the program runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Global {
@@ -166,12 +189,14 @@ pub enum Language {
 pub struct TypeTable {
     types: Vec<Type>,
     languages: Vec<Language>,
+    /// The types of type units.
+    by_signature: HashMap<u64, TypeId>,
     globals: Vec<Global>,
     missing_files: Vec<String>,
 }
 
 impl TypeTable {
-    pub(crate) fn push(&mut self, of: Type, language: Language) -> Result<TypeId, TypesError> {
+    pub(super) fn push(&mut self, of: Type, language: Language) -> Result<TypeId, TypesError> {
         if self.types.len() >= MOST_TYPES {
             return Err(TypesError::too_many(MOST_TYPES));
         }
@@ -184,21 +209,43 @@ impl TypeTable {
         &self.types
     }
 
-    pub(crate) fn get_mut(&mut self, id: TypeId) -> &mut Type {
+    pub(super) fn get_mut(&mut self, id: TypeId) -> &mut Type {
         &mut self.types[id.0 as usize]
     }
 
-    pub(crate) fn push_global(&mut self, global: Global) {
+    pub(super) fn record_mut(&mut self, id: TypeId) -> Option<&mut Record> {
+        match &mut self.get_mut(id).shape {
+            Shape::Record(record) => Some(record),
+            _ => None,
+        }
+    }
+
+    pub(super) fn set_signature(&mut self, signature: u64, id: TypeId) {
+        self.by_signature.insert(signature, id);
+    }
+
+    /// The type of a type unit.
+    pub(super) fn with_signature(&self, signature: u64) -> Option<TypeId> {
+        self.by_signature.get(&signature).copied()
+    }
+
+    /// Returns the number of the global, for [`TypeTable::set_global_type`].
+    pub(super) fn push_global(&mut self, global: Global) -> usize {
         self.globals.push(global);
+        self.globals.len() - 1
     }
 
-    pub(crate) fn push_missing_file(&mut self, text: String) {
-        self.missing_files.push(text);
+    pub(super) fn set_global_type(&mut self, at: usize, of: TypeId) {
+        self.globals[at].of = Some(of);
     }
 
-    pub(crate) fn sort_globals(&mut self) {
+    pub(super) fn sort_globals(&mut self) {
         self.globals.sort_by_key(|global| global.address);
         self.globals.dedup_by(|a, b| a.address == b.address && a.name == b.name);
+    }
+
+    pub(super) fn push_missing_file(&mut self, text: String) {
+        self.missing_files.push(text);
     }
 
     /// A type by its id.
@@ -343,7 +390,7 @@ impl TypeTable {
         at
     }
 
-    /// The size of a type in bytes; none where nothing says it.
+    /// The size of a type in bytes; none if nothing says it.
     #[must_use]
     pub fn size_bytes(&self, id: TypeId) -> Option<u64> {
         let (mut at, mut times) = (id, 1u64);
@@ -370,13 +417,40 @@ impl TypeTable {
         None
     }
 
-    pub(super) const fn address_bytes(&self) -> u64 {
-        WORD_BYTES
-    }
-
     fn is_function(&self, id: TypeId) -> bool {
         let of = self.get(self.stripped(id));
         of.shape == Shape::Other && of.name.is_none()
+    }
+
+    /// Whether a member is C's array without a length, at the end of its struct.
+    pub(crate) fn is_flexible(&self, member: &Member) -> bool {
+        let shape = member.of.map(|of| &self.get(self.stripped(of)).shape);
+        matches!(shape, Some(Shape::Array { count: None | Some(0), .. }))
+    }
+
+    /// Whether a member is a base class.
+    pub(crate) fn is_base(&self, member: &Member) -> bool {
+        let of = member.of.map(|of| self.get(self.stripped(of)));
+        let is_class =
+            of.is_some_and(|of| matches!(of.shape, Shape::Record(_)) && of.name.is_some());
+        member.name.is_none() && is_class
+    }
+
+    /// Whether a member is of a class without fields.
+    pub(crate) fn is_empty_class(&self, member: &Member) -> bool {
+        let mut at = member.of;
+        for _ in 0..MOST_STEPS {
+            let Some(of) = at else { return false };
+            match &self.get(self.stripped(of)).shape {
+                Shape::Record(record) => match &record.members[..] {
+                    [] => return record.variants.is_empty(),
+                    [base] if self.is_base(base) => at = base.of,
+                    _ => return false,
+                },
+                _ => return false,
+            }
+        }
+        false
     }
 
     /// What alignment a type needs in bytes, as its members tell: DWARF says it only where the source does.

@@ -1,54 +1,14 @@
 //! Types of programs that a compiler makes here: split debug information, and C++ classes.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
-use coreshard_trace::{Binary, Layout, TypeTable};
-use tempfile::TempDir;
+use coreshard_trace::{Binary, FieldPath, Layout, TypeTable};
 use testing::{Lack, skip};
 
-/// Sources and programs of one test.
-struct Place(TempDir);
+use crate::place::{Place, types};
 
 impl Place {
-    fn new() -> Self {
-        Self(tempfile::tempdir().unwrap())
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
-    }
-
-    fn write(&self, name: &str, text: &str) {
-        std::fs::write(self.path(name), text).unwrap();
-    }
-
-    /// Runs a compiler in this folder; false if there is none.
-    fn run(&self, program: &str, arguments: &[&str]) -> bool {
-        let output = Command::new(program).args(arguments).current_dir(self.0.path()).output();
-        let output = match output {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return false,
-            output => output.unwrap(),
-        };
-        assert!(
-            output.status.success(),
-            "{program} {arguments:?}: {}",
-            String::from_utf8_lossy(&output.stderr)
-        );
-        true
-    }
-
-    /// Deletes the files whose names end so, and returns how many there were.
-    fn delete(&self, ending: &str) -> usize {
-        let files = std::fs::read_dir(self.0.path()).unwrap().map(|entry| entry.unwrap().path());
-        let mut count = 0;
-        for file in files.filter(|file| file.to_string_lossy().ends_with(ending)) {
-            std::fs::remove_file(file).unwrap();
-            count += 1;
-        }
-        count
-    }
-
     fn c_program(&self, options: &[&str]) -> Option<PathBuf> {
         self.write("left.c", LEFT);
         self.write("right.c", RIGHT);
@@ -79,10 +39,6 @@ const RUST: &str = "#[repr(C)] pub struct Kept { pub kind: u8, pub count: u64 }\
         let other = inner::Other { flag: std::env::args().count() > 0, word: 1 };\n\
         std::process::exit(i32::from(KEPT.kind) - i32::from(std::hint::black_box(&other).flag) + other.word as i32 - 1);\n\
     }\n";
-
-fn types(program: &Path) -> TypeTable {
-    Binary::open(program).unwrap().types().unwrap()
-}
 
 /// Name, place and size of each field of a type, of which there must be one.
 fn fields(types: &TypeTable, name: &str) -> Vec<(String, u64, u64)> {
@@ -192,11 +148,7 @@ fn types_of_rust_are_read_from_each_form_of_split_debug_information() {
 fn a_dwo_file_that_is_missing_is_named() {
     let place = Place::new();
     let Some(program) = place.c_program(C_OPTIONS[1]) else { return };
-    let lost = std::fs::read_dir(place.0.path())
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .find(|path| path.to_string_lossy().ends_with("left.dwo"))
-        .unwrap();
+    let lost = place.files("left.dwo").remove(0);
     std::fs::remove_file(&lost).unwrap();
     let types = types(&program);
     assert_eq!(fields(&types, "sight").len(), 2, "the other file is read");
@@ -218,6 +170,23 @@ fn a_dwp_file_that_cannot_be_read_is_named() {
     let missing = types.missing_note().unwrap();
     assert!(missing.contains("program.dwp: not an ELF file"), "{missing}");
     assert!(missing.ends_with("(and 1 other file)"), "{missing}");
+}
+
+#[test]
+fn a_file_of_split_debug_information_is_no_program() {
+    let place = Place::new();
+    let Some(_) = place.c_program(C_OPTIONS[1]) else { return };
+    let refused = |ending: &str| {
+        let error = Binary::open(&place.files(ending)[0]).unwrap_err().to_string();
+        let expected = format!("a {ending} file of split debug information: expected the program");
+        assert!(error.starts_with(&expected), "{error}");
+    };
+    refused(".dwo");
+    if place.run("llvm-dwp", &["-e", "program", "-o", "program.dwp"]) {
+        refused(".dwp");
+    } else {
+        skip(Lack::LlvmDwp, "llvm-dwp does not start");
+    }
 }
 
 #[test]
@@ -403,6 +372,6 @@ fn assert_virtual_bases(source: &str, options: &[&str]) {
         [("(base L)", 0, 12), ("(base R)", 16, 13), ("d", 29, 1), ("(virtual base V)", 32, 16)]
     );
     assert_eq!((diamond.alignment_bytes, diamond.padding_bytes), (8, 0));
-    let path = types.field_at(types.named("Diamond")[0], 40);
+    let path = FieldPath::at(&types, types.named("Diamond")[0], 40);
     assert_eq!((path.text.as_str(), path.offset_bytes), ("v", 40));
 }

@@ -3,8 +3,10 @@
 mod compiled;
 mod damaged;
 mod own_types;
+mod place;
 mod plain_stores;
 mod read_and_written;
+mod replayed_types;
 mod unequal_loops;
 
 testing::watch!();

@@ -4,7 +4,7 @@ use std::mem::{offset_of, size_of};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use coreshard_trace::{Binary, DebugSource, Layout, Role, Shape, TypeTable};
+use coreshard_trace::{Binary, DebugSource, FieldPath, Layout, Role, Shape, TypeTable};
 use testing::{Lack, skip};
 
 #[repr(C)]
@@ -76,7 +76,7 @@ fn rusts_types_lie_where_the_compiler_put_them() {
     assert_eq!(layout.holes.len(), 1, "after the first: {:?}", layout.holes);
     let lanes = offset_of!(Device, lanes) as u64;
     let flag = lanes + size_of::<Lane>() as u64 + offset_of!(Lane, flag) as u64;
-    let path = types.field_at(found[0], flag);
+    let path = FieldPath::at(types, found[0], flag);
     assert_eq!((path.text.as_str(), path.offset_bytes), ("lanes[1].flag", flag));
 }
 
@@ -91,6 +91,6 @@ fn a_rust_enum_has_its_variants_and_a_global_its_address() {
     assert_eq!(names, ["(discriminant)", "Never", "Done", "Failed"]);
     let global =
         types.globals().iter().find(|it| it.name == "all::own_types::DEVICE").expect("it is there");
-    let field = types.field_at(global.of.unwrap(), offset_of!(Device, issued) as u64);
+    let field = FieldPath::at(types, global.of.unwrap(), offset_of!(Device, issued) as u64);
     assert_eq!(field.text, "issued");
 }

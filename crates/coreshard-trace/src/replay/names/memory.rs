@@ -1,27 +1,21 @@
-//! Of which type a piece of memory is: nothing says it, but the code does that took it, and the code that uses it.
+//! Guesses the type of an allocation from the code that made it and the code that uses it.
 //!
-//! Where a function takes memory of N bytes and has a variable that points to a type of N bytes, or of a part of N, the memory
-//! is of that type: the nearest such function of the calls that led there counts. In Rust and C++ the type is also the
-//! parameter of a generic function, such as `Box<T>::new`. Where no caller tells, the functions that access the memory do, by
-//! what their parameters point to.
+//! If a function allocates N bytes and has a variable that points to a type of N bytes, or of a part of N, the memory has that
+//! type. The nearest such function on the call stack counts. In Rust and C++ the type is also the parameter of a generic
+//! function, such as `Box<T>::new`. If no caller tells, the parameters of the functions that access the memory do.
 
 use std::collections::HashMap;
+use std::path::Path;
 
-use gimli::AttributeValue;
-
-use super::{Guess, Names, Seen, SourcePlace, Thing, ThingKind};
+use super::{Guess, Names, Seen, Thing, ThingKind, is_program};
+use crate::replay::pieces::Piece;
 use crate::replay::plan::Allocation;
-use crate::types::dwarf;
-use crate::types::sections::{Dwarf, Slice};
-use crate::types::split::SplitFiles;
-use crate::types::{Shape, TypeId, TypeTable};
+use crate::types::{Shape, SourcePlace, TypeId, TypeTable};
 
 /// Calls of a stack that are looked through.
 const MOST_CALLS: usize = 8;
 /// What memory is rounded up to that is to begin a line.
 const LINE_BYTES: u64 = 64;
-/// Variables of one function.
-const MOST_VARIABLES: usize = 2_000;
 
 impl Names<'_> {
     /// The piece of memory that an address was part of as an access saw it.
@@ -52,7 +46,7 @@ impl Names<'_> {
             name: coreshard_topology::input::plain(&format!("{name}, taken at {at}")),
             kind: ThingKind::Heap,
             file: String::new(),
-            start: its.address,
+            start: its.piece.start,
             bytes: its.bytes,
             element_bytes: guess.as_ref().map_or(its.element_bytes, |guess| guess.element_bytes),
             of: guess.map(|guess| (guess.module, guess.of)),
@@ -62,9 +56,7 @@ impl Names<'_> {
     }
 
     fn allocation_at(&self, address: u64, seen: Seen) -> Option<Allocation> {
-        let holds = |its: &Allocation| {
-            (its.address..its.address.saturating_add(its.bytes)).contains(&address)
-        };
+        let holds = |its: &Allocation| its.piece.holds(address);
         let owner = self.plan.allocations.get(seen.owner as usize);
         if let Some(its) = owner.filter(|its| holds(its)) {
             return Some(*its);
@@ -72,8 +64,8 @@ impl Names<'_> {
         let on_line = self.plan.on_line.get(&(address & !(self.plan.line_bytes - 1)))?;
         let all = on_line.iter().map(|number| self.plan.allocations[*number as usize]);
         all.filter(holds).max_by_key(|its| {
-            let lives = its.taken <= seen.ticket && seen.ticket <= its.given_back;
-            (lives, its.given_back.saturating_sub(its.taken))
+            let Piece { taken, given_back, .. } = its.piece;
+            (its.piece.lives(seen.ticket), given_back.saturating_sub(taken))
         })
     }
 
@@ -126,7 +118,8 @@ impl Names<'_> {
 
     /// What a global of the program points to that has this size, where that is one type alone.
     fn pointed_to_by_global(&mut self, bytes: u64, element_bytes: u64) -> Option<Guess> {
-        let number = (0..self.plan.modules.len()).find(|number| self.first_module(*number) == 0)?;
+        let mut modules = self.plan.modules.iter();
+        let number = modules.position(|module| is_program(Path::new(&module.path)))?;
         let types = self.types(number)?;
         let mut found: Option<(TypeId, u64)> = None;
         for of in types.globals().iter().filter_map(|global| global.of) {
@@ -155,19 +148,18 @@ impl Names<'_> {
         }
         let within = address.wrapping_sub(module.base);
         let loaded = self.loaded(number);
-        let binary = loaded.binary.as_ref()?;
-        let names = variables_at(binary.dwarf()?, binary.split(), within)?;
         let types = loaded.types.as_ref()?;
+        let variables = loaded.binary.as_ref()?.variables_at(types, within)?;
         let wanted = if element_bytes > 1 { element_bytes } else { bytes };
-        let by_name = names.iter().filter_map(|named| {
+        let by_name = variables.iter().filter_map(|named| {
             let all = loaded.by_name.get(&named.name)?;
-            // A name that an empty type has, too, such as the standard library's `Global` of allocators, tells nothing.
+            // A name that an empty type has as well, such as the standard library's `Global` of allocators, tells nothing.
             if all.iter().any(|id| types.size_bytes(*id) == Some(0)) {
                 return None;
             }
             let mut found = all.iter();
             // A variable that is none, and points to none, says nothing of an array.
-            let fits = |size: &u64| named.is_pointed || *size == wanted;
+            let fits = |size: &u64| named.is_pointer || *size == wanted;
             found.find_map(|id| {
                 Some((*id, taken_as(types, *id, bytes, element_bytes).filter(fits)?))
             })
@@ -203,147 +195,4 @@ fn fits(size: u64, bytes: u64, element_bytes: u64) -> bool {
     let wanted = if element_bytes > 1 { element_bytes } else { bytes };
     // Small ones fit anything.
     size > 0 && (size == wanted || (size >= 8 && wanted.is_multiple_of(size)))
-}
-
-/// A record's name that a variable's type told.
-#[derive(PartialEq, Eq)]
-struct Named {
-    name: String,
-    /// The variable points to it, or holds what does.
-    is_pointed: bool,
-}
-
-/// Names of types that variables, parameters and generic parameters of the functions at an address have, or point to.
-fn variables_at(dwarf: &Dwarf, split: &SplitFiles, address: u64) -> Option<Vec<Named>> {
-    let mut units = dwarf.units();
-    while let Ok(Some(header)) = units.next() {
-        let Ok(unit) = dwarf.unit(header) else { continue };
-        let Ok(mut ranges) = dwarf.unit_ranges(&unit) else { continue };
-        let mut is_here = false;
-        while let Ok(Some(range)) = ranges.next() {
-            is_here |= (range.begin..range.end).contains(&address);
-        }
-        if !is_here {
-            continue;
-        }
-        return match split.unit_behind(dwarf, &unit) {
-            Some((dwarf, unit)) => variables_of(&dwarf, &unit, address),
-            None => variables_of(dwarf, &unit, address),
-        };
-    }
-    None
-}
-
-fn variables_of(dwarf: &Dwarf, unit: &gimli::Unit<Slice>, address: u64) -> Option<Vec<Named>> {
-    let mut entries = unit.entries_raw(None).ok()?;
-    let mut entry = gimli::DebuggingInformationEntry::null();
-    let mut names: Vec<Named> = Vec::new();
-    // The depth of the function around, while in one that holds the address.
-    let mut inside: Option<isize> = None;
-    while !entries.is_empty() && names.len() < MOST_VARIABLES {
-        if !entries.read_entry(&mut entry).ok()? {
-            continue;
-        }
-        if inside.is_some_and(|depth| entry.depth() <= depth) {
-            inside = None;
-        }
-        match entry.tag() {
-            gimli::DW_TAG_subprogram if inside.is_none() => {
-                let mut ranges = dwarf.die_ranges(unit, &entry).ok()?;
-                while let Ok(Some(range)) = ranges.next() {
-                    if (range.begin..range.end).contains(&address) {
-                        inside = Some(entry.depth());
-                    }
-                }
-                // What it gives back, too.
-                if inside.is_some()
-                    && let Some(value) = entry.attr_value(gimli::DW_AT_type)
-                {
-                    names.extend(name_of_pointed(dwarf, unit, value, 6));
-                }
-            }
-            gimli::DW_TAG_variable
-            | gimli::DW_TAG_formal_parameter
-            | gimli::DW_TAG_template_type_parameter
-                if inside.is_some() =>
-            {
-                let value = entry.attr_value(gimli::DW_AT_type).or_else(|| {
-                    // Of an inlined function: its own entry has the type.
-                    let AttributeValue::UnitRef(origin) =
-                        entry.attr_value(gimli::DW_AT_abstract_origin)?
-                    else {
-                        return None;
-                    };
-                    unit.entry(origin).ok()?.attr_value(gimli::DW_AT_type)
-                });
-                let mut named = value.and_then(|value| name_of_pointed(dwarf, unit, value, 6));
-                if let Some(named) = &mut named {
-                    named.is_pointed |= entry.tag() == gimli::DW_TAG_template_type_parameter;
-                }
-                names.extend(named);
-            }
-            _ => {}
-        }
-    }
-    names.dedup();
-    Some(names)
-}
-
-/// The name of the record that a type is, or points to.
-fn name_of_pointed(
-    dwarf: &Dwarf,
-    unit: &gimli::Unit<Slice>,
-    value: AttributeValue<Slice>,
-    steps: usize,
-) -> Option<Named> {
-    if steps == 0 {
-        return None;
-    }
-    let AttributeValue::UnitRef(offset) = value else { return None };
-    let entry = unit.entry(offset).ok()?;
-    match entry.tag() {
-        gimli::DW_TAG_structure_type | gimli::DW_TAG_class_type | gimli::DW_TAG_union_type => {
-            let name = dwarf::text(dwarf, unit, entry.attr_value(gimli::DW_AT_name)?)?;
-            // What holds a pointer is not what it points to.
-            let inner = name.split_once('<').filter(|(outer, _)| {
-                matches!(
-                    *outer,
-                    "Box"
-                        | "Arc"
-                        | "Rc"
-                        | "NonNull"
-                        | "Unique"
-                        | "unique_ptr"
-                        | "shared_ptr"
-                        | "Vec"
-                        | "vector"
-                )
-            });
-            match inner {
-                Some((_, inner)) => {
-                    let inner = inner.split([',', '>']).next().unwrap_or(inner).trim();
-                    Some(Named { name: inner.to_owned(), is_pointed: true })
-                }
-                None => Some(Named { name, is_pointed: false }),
-            }
-        }
-        gimli::DW_TAG_typedef => {
-            let to = entry.attr_value(gimli::DW_AT_type)?;
-            name_of_pointed(dwarf, unit, to, steps - 1).or_else(|| {
-                let name = dwarf::text(dwarf, unit, entry.attr_value(gimli::DW_AT_name)?)?;
-                Some(Named { name, is_pointed: false })
-            })
-        }
-        tag => {
-            let to = entry.attr_value(gimli::DW_AT_type)?;
-            let mut named = name_of_pointed(dwarf, unit, to, steps - 1)?;
-            named.is_pointed |= matches!(
-                tag,
-                gimli::DW_TAG_pointer_type
-                    | gimli::DW_TAG_reference_type
-                    | gimli::DW_TAG_rvalue_reference_type
-            );
-            Some(named)
-        }
-    }
 }

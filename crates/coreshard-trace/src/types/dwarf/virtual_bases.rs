@@ -12,14 +12,11 @@
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
-use super::error::TypesError;
-use super::table::{MOST_STEPS, Member, Record, Shape, Type, TypeId, TypeTable};
+use crate::types::error::TypesError;
+use crate::types::table::{MOST_STEPS, Member, Record, Shape, Type, TypeId, TypeTable, WORD_BYTES};
 
 /// Classes that are looked at to place the bases of one.
 const MOST_VISITS: usize = 20_000;
-/// The field with the address of the table of virtual functions, by the beginning of its name.
-pub(super) const TABLE: &str = "_vptr";
-
 /// A base of a class.
 #[derive(Clone, Copy, Debug)]
 enum Base {
@@ -62,6 +59,34 @@ enum Kind {
     /// Its offset in bytes.
     At(u64),
     Virtual,
+}
+
+/// What a class has besides its virtual bases.
+struct NonVirtualPart {
+    has_virtual_bases: bool,
+    has_table: bool,
+    /// It has a table, and no base of its own that brings one.
+    may_share_table: bool,
+    is_empty: bool,
+    is_nearly_empty: bool,
+    end_bytes: u64,
+}
+
+impl NonVirtualPart {
+    /// The bytes of the table's address, if a virtual base has it in place of a field.
+    const fn table_bytes(&self) -> u64 {
+        if self.has_table { WORD_BYTES } else { 0 }
+    }
+}
+
+fn end_of(types: &TypeTable, field: &Member) -> u64 {
+    match field.field_bits {
+        Some(bits) => field.offset_bits.saturating_add(bits).div_ceil(8),
+        None => {
+            let size = field.of.and_then(|of| types.size_bytes(of)).unwrap_or(0);
+            (field.offset_bits / 8).saturating_add(size)
+        }
+    }
 }
 
 /// A way to place the virtual bases of a class.
@@ -122,7 +147,7 @@ impl Classes {
             let Some(way) = ways.get(exact.unwrap_or(0)) else { continue };
             let members: Vec<_> =
                 way.placed.iter().map(|(base, offset)| self.member(*base, *offset)).collect();
-            if let Shape::Record(record) = &mut types.get_mut(id).shape {
+            if let Some(record) = types.record_mut(id) {
                 record.members.extend(members);
             }
         }
@@ -186,70 +211,19 @@ impl Classes {
         id: TypeId,
         bases: Vec<(TypeId, Kind)>,
     ) -> Result<Option<Class>, TypesError> {
-        let is_plain = self.is_plain(types, id, MOST_STEPS);
-        let of = types.get(id);
-        let (Shape::Record(record), Some(whole_bytes)) = (&of.shape, of.size_bytes) else {
-            return Ok(None);
+        let is_plain = self.is_plain_data(types, id, MOST_STEPS);
+        let Some(whole_bytes) = types.get(id).size_bytes else { return Ok(None) };
+        let Some(own) = self.non_virtual_part(types, id, &bases) else { return Ok(None) };
+        let primary = if own.may_share_table { self.primary(&bases) } else { None };
+        let size_bytes = match (own.is_empty, is_plain) {
+            (true, _) => 0,
+            (false, true) => whole_bytes,
+            (false, false) => own.end_bytes,
         };
-        let classes: Vec<_> = bases
-            .iter()
-            .filter_map(|(base, kind)| Some((self.get(*base)?.clone(), *kind)))
-            .collect();
-        let has_virtual_bases =
-            classes.iter().any(|(base, kind)| *kind == Kind::Virtual || base.has_virtual_bases);
-        let is_base = self.members_that_are_bases(id);
-        let fields = || {
-            let all = record.members.iter().enumerate();
-            all.filter(|(member, _)| !is_base.contains(member)).map(|(_, member)| member)
-        };
-        let is_table =
-            |member: &Member| member.name.as_deref().is_some_and(|name| name.starts_with(TABLE));
-        let end_of = |member: &Member| match member.field_bits {
-            Some(bits) => member.offset_bits.saturating_add(bits).div_ceil(8),
-            None => {
-                let size = member.of.and_then(|of| types.size_bytes(of)).unwrap_or(0);
-                (member.offset_bits / 8).saturating_add(size)
-            }
-        };
-        let non_virtual = || {
-            classes.iter().filter_map(|(base, kind)| match kind {
-                Kind::At(offset) => Some((base, *offset)),
-                Kind::Virtual => None,
-            })
-        };
-        let has_own_table = fields().any(is_table);
-        let has_table =
-            has_own_table || has_virtual_bases || classes.iter().any(|(base, _)| base.has_table);
-        let is_empty = fields().next().is_none()
-            && !has_virtual_bases
-            && classes.iter().all(|(base, _)| base.is_empty);
-        let is_nearly_empty = has_table
-            && fields().all(is_table)
-            && non_virtual().all(|(base, _)| base.is_empty || base.is_nearly_empty);
-        let primary = match has_virtual_bases && !non_virtual().any(|(base, _)| base.has_table) {
-            true => self.primary(&bases),
-            false => None,
-        };
-        let ends = fields().map(end_of).chain(
-            non_virtual()
-                .filter(|(base, _)| !base.is_empty)
-                .map(|(base, offset)| offset.saturating_add(base.size_bytes)),
-        );
-        // The table's address, if a virtual base has it in place of a field.
-        let begin = if has_table { types.address_bytes() } else { 0 };
-        let end_bytes = ends.max().unwrap_or(0).max(begin);
-        let size_bytes = if is_empty {
-            0
-        } else if is_plain {
-            whole_bytes
-        } else {
-            end_bytes
-        };
-        let part = match has_virtual_bases {
+        let part = match own.has_virtual_bases {
             true => self.part(types, id, &bases, size_bytes)?,
             false => id,
         };
-        let align_bytes = types.alignment_bytes(part).max(begin);
         let asked_bytes = match &types.get(id).shape {
             Shape::Record(record) => record.alignment_bytes.unwrap_or(1),
             _ => 1,
@@ -257,15 +231,60 @@ impl Classes {
         Ok(Some(Class {
             bases,
             size_bytes,
-            align_bytes,
+            align_bytes: types.alignment_bytes(part).max(own.table_bytes()),
             asked_bytes,
             part,
-            has_virtual_bases,
-            has_table,
-            is_empty,
-            is_nearly_empty,
+            has_virtual_bases: own.has_virtual_bases,
+            has_table: own.has_table,
+            is_empty: own.is_empty,
+            is_nearly_empty: own.is_nearly_empty,
             primary,
         }))
+    }
+
+    /// What a class has besides its virtual bases; none for a type that is no record.
+    fn non_virtual_part(
+        &self,
+        types: &TypeTable,
+        id: TypeId,
+        bases: &[(TypeId, Kind)],
+    ) -> Option<NonVirtualPart> {
+        let Shape::Record(record) = &types.get(id).shape else { return None };
+        let is_base = self.members_that_are_bases(id);
+        let fields: Vec<&Member> = (0..)
+            .zip(&record.members)
+            .filter(|(number, _)| !is_base.contains(number))
+            .map(|(_, member)| member)
+            .collect();
+        let mut classes = Vec::new();
+        for (base, kind) in bases {
+            classes.push((self.get(*base)?, *kind));
+        }
+        let non_virtual = || classes.iter().filter(|(_, kind)| *kind != Kind::Virtual);
+        let has_virtual_bases =
+            classes.iter().any(|(base, kind)| *kind == Kind::Virtual || base.has_virtual_bases);
+        let has_table = fields.iter().any(|field| field.is_table_pointer())
+            || has_virtual_bases
+            || classes.iter().any(|(base, _)| base.has_table);
+        let mut part = NonVirtualPart {
+            has_virtual_bases,
+            has_table,
+            may_share_table: has_virtual_bases && !non_virtual().any(|(base, _)| base.has_table),
+            is_empty: fields.is_empty()
+                && !has_virtual_bases
+                && classes.iter().all(|(base, _)| base.is_empty),
+            is_nearly_empty: has_table
+                && fields.iter().all(|field| field.is_table_pointer())
+                && non_virtual().all(|(base, _)| base.is_empty || base.is_nearly_empty),
+            end_bytes: 0,
+        };
+        let ends = fields.iter().map(|field| end_of(types, field));
+        let base_ends = classes.iter().filter_map(|(base, kind)| match kind {
+            Kind::At(offset) if !base.is_empty => Some(offset.saturating_add(base.size_bytes)),
+            _ => None,
+        });
+        part.end_bytes = ends.chain(base_ends).max().unwrap_or(0).max(part.table_bytes());
+        Some(part)
     }
 
     fn members_that_are_bases(&self, id: TypeId) -> HashSet<usize> {
@@ -278,14 +297,14 @@ impl Classes {
     }
 
     /// Whether a class is plain old data: it has no constructor, no base and no table, and neither has the class of a field.
-    fn is_plain(&mut self, types: &TypeTable, id: TypeId, steps: usize) -> bool {
+    fn is_plain_data(&mut self, types: &TypeTable, id: TypeId, steps: usize) -> bool {
         self.visits += 1;
         if self.visits > MOST_VISITS || steps == 0 {
             return false;
         }
         let id = types.stripped(id);
         match &types.get(id).shape {
-            Shape::Array { of: Some(of), .. } => self.is_plain(types, *of, steps - 1),
+            Shape::Array { of: Some(of), .. } => self.is_plain_data(types, *of, steps - 1),
             Shape::Record(record) => {
                 !self.not_plain.contains(&id)
                     && !self.bases.contains_key(&id)
@@ -293,7 +312,7 @@ impl Classes {
                         .members
                         .iter()
                         .filter_map(|member| member.of)
-                        .all(|of| self.is_plain(types, of, steps - 1))
+                        .all(|of| self.is_plain_data(types, of, steps - 1))
             }
             _ => true,
         }
@@ -311,7 +330,7 @@ impl Classes {
         let Shape::Record(record) = &types.get(id).shape else { return Ok(id) };
         let stripped: Vec<_> =
             record.members.iter().map(|member| member.of.map(|of| types.stripped(of))).collect();
-        if let Shape::Record(record) = &mut types.get_mut(id).shape {
+        if let Some(record) = types.record_mut(id) {
             for (number, member) in record.members.iter_mut().enumerate() {
                 let at = Kind::At(member.offset_bits / 8);
                 let is_it =
@@ -326,7 +345,7 @@ impl Classes {
         }
         let Type { name, shape, .. } = types.get(id).clone();
         let Shape::Record(record) = shape else { return Ok(id) };
-        // gcc has the alignment that the source asks for of a base in the derived class, too.
+        // gcc has the alignment that the source asks for of a base in the derived class as well.
         let of_base = |(base, _): &(TypeId, Kind)| match &types.get(*base).shape {
             Shape::Record(record) => record.alignment_bytes,
             _ => None,
@@ -334,7 +353,7 @@ impl Classes {
         let inherited = bases.iter().filter_map(of_base).max();
         let alignment_bytes = record.alignment_bytes.filter(|its| Some(*its) > inherited);
         // Its table is no field of it if a virtual base has it.
-        let alignment_bytes = alignment_bytes.max(Some(types.address_bytes()));
+        let alignment_bytes = alignment_bytes.max(Some(WORD_BYTES));
         let shape = Shape::Record(Record { is_base_part: true, alignment_bytes, ..record });
         let language = types.language(id);
         types.push(Type { name, size_bytes: Some(size_bytes), shape }, language)

@@ -1,4 +1,4 @@
-//! Sections of ELF files, as the reader of DWARF takes them.
+//! Loads the sections of ELF files.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -10,12 +10,12 @@ use object::{
     RelocationKind, RelocationTarget,
 };
 
-use super::error::TypesError;
+use crate::types::error::TypesError;
 
-pub(crate) type Slice = gimli::EndianArcSlice<gimli::RunTimeEndian>;
-pub(crate) type Dwarf = gimli::Dwarf<Slice>;
-pub(crate) type Unit = gimli::Unit<Slice>;
-pub(crate) type Package = gimli::DwarfPackage<Slice>;
+pub(super) type Slice = gimli::EndianArcSlice<gimli::RunTimeEndian>;
+pub(in crate::types) type Dwarf = gimli::Dwarf<Slice>;
+pub(super) type Unit = gimli::Unit<Slice>;
+pub(super) type Package = gimli::DwarfPackage<Slice>;
 
 /// Of a program with all its debug information; Chromium's has 5 GB, and most of it is no types.
 const MOST_BYTES: u64 = 8 << 30;
@@ -25,15 +25,15 @@ const MOST_SECTION_BYTES: u64 = 8 << 30;
 const MOST_RATIO: u64 = 1_100;
 
 /// An ELF file as `object` reads it.
-pub(crate) type Elf<'data> = object::read::elf::ElfFile64<'data, object::Endianness>;
+pub(in crate::types) type Elf<'data> = object::read::elf::ElfFile64<'data, object::Endianness>;
 type Section<'data, 'file> = object::read::elf::ElfSection64<'data, 'file, object::Endianness>;
 
-pub(crate) fn read(path: &Path) -> Result<Arc<[u8]>, TypesError> {
-    input::bytes(path, MOST_BYTES).map(Arc::from).map_err(TypesError::input)
+pub(in crate::types) fn read_file(path: &Path) -> Result<Arc<[u8]>, TypesError> {
+    input::bytes(path, MOST_BYTES).map(Arc::from).map_err(|error| TypesError::input(&error))
 }
 
 /// The bytes of a section. An object file may have several of a name, one for each type; these are one after another.
-pub(crate) fn section(elf: &Elf<'_>, name: &str) -> Option<Arc<[u8]>> {
+pub(in crate::types) fn section(elf: &Elf<'_>, name: &str) -> Option<Arc<[u8]>> {
     let mut all = elf.sections().filter(|section| section.name().is_ok_and(|its| its == name));
     // Old compilers put a `z` before the names of compressed ones.
     let first = all.next().or_else(|| elf.section_by_name(name))?;
@@ -61,15 +61,9 @@ fn relocated<'data>(elf: &Elf<'data>, section: &Section<'data, '_>) -> Option<Co
         }
         let Ok(symbol) = elf.symbol_by_index(symbol) else { continue };
         let value = symbol.address().wrapping_add_signed(relocation.addend());
-        let value = match elf.is_little_endian() {
-            true => value.to_le_bytes(),
-            false => value.to_be_bytes(),
-        };
-        let length = usize::from(relocation.size() / 8).min(value.len());
-        let value = match elf.is_little_endian() {
-            true => &value[..length],
-            false => &value[value.len() - length..],
-        };
+        let length = usize::from(relocation.size() / 8).min(8);
+        let (little, big) = (value.to_le_bytes(), value.to_be_bytes());
+        let value = if elf.is_little_endian() { &little[..length] } else { &big[8 - length..] };
         let Ok(start) = usize::try_from(offset) else { continue };
         let Some(end) = start.checked_add(length) else { continue };
         if let Some(place) = bytes.to_mut().get_mut(start..end) {
@@ -89,42 +83,43 @@ fn unpacked<'data>(section: &Section<'data, '_>) -> Option<Cow<'data, [u8]>> {
     packed.decompress().ok()
 }
 
-pub(crate) fn endian(elf: &Elf<'_>) -> gimli::RunTimeEndian {
+fn endian(elf: &Elf<'_>) -> gimli::RunTimeEndian {
     if elf.is_little_endian() { gimli::RunTimeEndian::Little } else { gimli::RunTimeEndian::Big }
 }
 
+/// The debug information of a file, if it has some.
+pub(in crate::types) fn debug_sections(elf: &Elf<'_>) -> Option<Dwarf> {
+    elf.section_by_name(".debug_info").filter(|found| found.size() > 0)?;
+    // A debug file names sections that it does not have.
+    Some(load(elf, |id| Some(id.name())))
+}
+
 /// Reads a `.dwo` file.
-pub(crate) fn split(path: &Path) -> Result<Dwarf, TypesError> {
-    let bytes = read(path)?;
+pub(super) fn read_dwo(path: &Path) -> Result<Dwarf, TypesError> {
+    let bytes = read_file(path)?;
     let elf = Elf::parse(&*bytes).map_err(|error| TypesError::elf(error).in_file(path))?;
-    Ok(load(|id| section(&elf, id.dwo_name()?), endian(&elf)))
+    Ok(load(&elf, |id| id.dwo_name()))
 }
 
 /// Reads a `.dwp` file.
-pub(crate) fn package(path: &Path) -> Result<Package, TypesError> {
-    let bytes = read(path)?;
+pub(super) fn read_dwp(path: &Path) -> Result<Package, TypesError> {
+    let bytes = read_file(path)?;
     let elf = Elf::parse(&*bytes).map_err(|error| TypesError::elf(error).in_file(path))?;
-    let load = |id: gimli::SectionId| {
-        let bytes = id.dwo_name().and_then(|name| section(&elf, name));
-        Ok::<_, gimli::Error>(slice(bytes, endian(&elf)))
-    };
-    Package::load(load, slice(None, endian(&elf)))
+    let load = |id: gimli::SectionId| Ok::<_, gimli::Error>(slice(&elf, id.dwo_name()));
+    Package::load(load, slice(&elf, None))
         .map_err(|error| TypesError::dwarf(0, error).in_file(path))
 }
 
-/// Loads the sections of DWARF out of anything that has sections.
-pub(crate) fn load(
-    mut section: impl FnMut(gimli::SectionId) -> Option<Arc<[u8]>>,
-    endian: gimli::RunTimeEndian,
-) -> Dwarf {
-    let load = |id| -> Result<Slice, std::convert::Infallible> { Ok(slice(section(id), endian)) };
+fn load(elf: &Elf<'_>, name: impl Fn(gimli::SectionId) -> Option<&'static str>) -> Dwarf {
+    let load = |id| Ok::<_, std::convert::Infallible>(slice(elf, name(id)));
     match Dwarf::load(load) {
         Ok(dwarf) => dwarf,
         Err(never) => match never {},
     }
 }
 
-/// A section's bytes; a section that is not there is empty.
-pub(crate) fn slice(bytes: Option<Arc<[u8]>>, endian: gimli::RunTimeEndian) -> Slice {
-    Slice::new(bytes.unwrap_or_else(|| Arc::from(&[][..])), endian)
+/// The bytes of a section; a section that the file does not have is empty.
+fn slice(elf: &Elf<'_>, name: Option<&'static str>) -> Slice {
+    let bytes = name.and_then(|name| section(elf, name));
+    Slice::new(bytes.unwrap_or_else(|| Arc::from(&[][..])), endian(elf))
 }

@@ -3,6 +3,7 @@
 //! A unit of the program, its skeleton, names a `.dwo` file and has an id. The file has the unit with the same id.
 //! A `.dwp` file beside the program holds the contents of many `.dwo` files.
 
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
@@ -11,11 +12,11 @@ use std::sync::OnceLock;
 use coreshard_topology::input;
 use gimli::{AttributeValue, Reader as _};
 
-use super::sections::{self, Dwarf, Package, Slice, Unit};
+use super::sections::{Dwarf, Package, Slice, Unit, read_dwo, read_dwp};
 
 /// Where the units of one program with split debug information are looked for.
 #[derive(Default)]
-pub(crate) struct SplitFiles {
+pub(in crate::types) struct SplitFiles {
     /// Files that may be the program's `.dwp` file.
     packages: Vec<PathBuf>,
     /// Folders with `.dwo` files, besides those that the units name.
@@ -25,21 +26,16 @@ pub(crate) struct SplitFiles {
 
 /// What a skeleton says about the file with its unit.
 #[derive(Clone, Debug)]
-pub(crate) struct Reference {
-    pub(crate) id: gimli::DwoId,
+pub(super) struct Reference {
+    pub(super) id: gimli::DwoId,
     name: PathBuf,
     /// The folder in which the compiler ran.
     compiled_in: Option<PathBuf>,
 }
 
-fn path(value: &Slice) -> Option<PathBuf> {
-    let bytes = value.to_slice().ok()?;
-    (!bytes.is_empty()).then(|| PathBuf::from(OsStr::from_bytes(&bytes)))
-}
-
 impl Reference {
     /// Returns the reference of a skeleton, or none for a unit that is whole.
-    pub(crate) fn of(dwarf: &Dwarf, unit: &Unit) -> Option<Self> {
+    pub(super) fn of(dwarf: &Dwarf, unit: &Unit) -> Option<Self> {
         let id = unit.dwo_id?;
         let root = unit.entry(unit.header.root_offset()).ok()?;
         let name: AttributeValue<Slice> = root
@@ -49,19 +45,23 @@ impl Reference {
         Self::new(id, &name, unit.comp_dir.as_ref())
     }
 
-    pub(crate) fn new(id: gimli::DwoId, name: &Slice, folder: Option<&Slice>) -> Option<Self> {
-        Some(Self { id, name: path(name)?, compiled_in: folder.and_then(path) })
+    pub(super) fn new(id: gimli::DwoId, name: &Slice, folder: Option<&Slice>) -> Option<Self> {
+        let path_of = |value: &Slice| {
+            let bytes = value.to_slice().ok()?;
+            (!bytes.is_empty()).then(|| PathBuf::from(OsStr::from_bytes(&bytes)))
+        };
+        Some(Self { id, name: path_of(name)?, compiled_in: folder.and_then(path_of) })
     }
 
     /// The file as the compiler named it.
-    pub(crate) fn file(&self) -> PathBuf {
+    pub(super) fn file(&self) -> PathBuf {
         self.compiled_in.as_deref().unwrap_or(Path::new("")).join(&self.name)
     }
 }
 
 impl SplitFiles {
     /// Looks beside these files: the program, and the file with its debug information if that is another.
-    pub(crate) fn beside(files: &[&Path]) -> Self {
+    pub(in crate::types) fn beside(files: &[&Path]) -> Self {
         let mut its = Self::default();
         let mut all: Vec<PathBuf> = files.iter().map(|file| (*file).to_owned()).collect();
         all.extend(files.iter().filter_map(|file| file.canonicalize().ok()));
@@ -72,19 +72,14 @@ impl SplitFiles {
             its.folders.extend(file.parent().map(Path::to_owned));
         }
         for list in [&mut its.packages, &mut its.folders] {
-            let mut seen = Vec::new();
-            list.retain(|path| {
-                !seen.contains(path) && {
-                    seen.push(path.clone());
-                    true
-                }
-            });
+            let mut seen = HashSet::new();
+            list.retain(|path| seen.insert(path.clone()));
         }
         its
     }
 
     /// The program's `.dwp` file, if it has one.
-    pub(crate) fn package(&self) -> Option<&Package> {
+    pub(super) fn package(&self) -> Option<&Package> {
         self.read_package().ok()
     }
 
@@ -93,7 +88,7 @@ impl SplitFiles {
         let read = || {
             let mut problem = None;
             for place in &self.packages {
-                match sections::package(place) {
+                match read_dwp(place) {
                     Ok(package) => return Ok(package),
                     Err(error) if error.is_missing_file() => {}
                     Err(error) => problem = Some(error.to_string()),
@@ -105,7 +100,11 @@ impl SplitFiles {
     }
 
     /// Returns the sections that hold the unit, or a text with the file that is missing and the places where it may be.
-    pub(crate) fn find(&self, program: &Dwarf, reference: &Reference) -> Result<Dwarf, String> {
+    pub(super) fn sections_of(
+        &self,
+        program: &Dwarf,
+        reference: &Reference,
+    ) -> Result<Dwarf, String> {
         let mut problem = None;
         match self.read_package() {
             Ok(package) => match package.find_cu(reference.id, program) {
@@ -116,7 +115,7 @@ impl SplitFiles {
             Err(why) => problem = why.map(str::to_owned),
         }
         for place in self.places(reference) {
-            match sections::split(&place) {
+            match read_dwo(&place) {
                 Ok(mut dwarf) => {
                     dwarf.make_dwo(program);
                     if unit_of(&dwarf, reference.id).is_some() {
@@ -132,9 +131,9 @@ impl SplitFiles {
     }
 
     /// A skeleton's unit, with the sections that it is in; none if the unit is whole, or its file is missing.
-    pub(crate) fn unit_behind(&self, program: &Dwarf, skeleton: &Unit) -> Option<(Dwarf, Unit)> {
+    pub(super) fn unit_behind(&self, program: &Dwarf, skeleton: &Unit) -> Option<(Dwarf, Unit)> {
         let reference = Reference::of(program, skeleton)?;
-        let dwarf = self.find(program, &reference).ok()?;
+        let dwarf = self.sections_of(program, &reference).ok()?;
         let mut unit = unit_of(&dwarf, reference.id)?;
         unit.copy_relocated_attributes(skeleton);
         Some((dwarf, unit))
@@ -143,7 +142,9 @@ impl SplitFiles {
     /// Where a unit's `.dwo` file may be, the likeliest place first.
     fn places(&self, reference: &Reference) -> Vec<PathBuf> {
         // Without a folder to look in, as for a program in memory, no file is read.
-        let Some(_) = self.folders.first() else { return Vec::new() };
+        if self.folders.is_empty() {
+            return Vec::new();
+        }
         let mut places = vec![reference.file()];
         for folder in &self.folders {
             places.push(folder.join(&reference.name));
@@ -166,7 +167,7 @@ impl SplitFiles {
 }
 
 /// The unit with an id, out of the sections that hold it.
-pub(crate) fn unit_of(dwarf: &Dwarf, id: gimli::DwoId) -> Option<Unit> {
+fn unit_of(dwarf: &Dwarf, id: gimli::DwoId) -> Option<Unit> {
     let mut units = dwarf.units();
     while let Ok(Some(header)) = units.next() {
         let Ok(unit) = dwarf.unit(header) else { continue };

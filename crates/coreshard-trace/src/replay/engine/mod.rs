@@ -1,0 +1,581 @@
+//! The replay: each recorded thread runs on a CPU of the machine, in virtual time.
+//!
+//! CPUs stand in a queue by their time. The first CPU runs its thread until an operation that other CPUs can see (an access of
+//! a shared line, or an event between threads) would be later than another CPU's time. So all visible operations happen in the
+//! order of time, and private ones cost no turn of the queue.
+//!
+//! Locks are taken in the order of the replay, not that of the recording. Waits, joins and starts follow the recording: a
+//! waiting thread continues after the wake, exit or creation that let it continue then. These can contradict each other only in
+//! recordings of windows and in damaged ones. The oldest wait then ends, and is counted.
+
+mod locks;
+mod outcome;
+mod shared_lines;
+mod thread;
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, HashSet};
+use std::sync::Arc;
+
+use coreshard_sim::{CacheAccess, CacheOutcome, Caches, LineSource, Machine, Placement, StepCosts};
+
+use self::locks::Locks;
+pub use self::outcome::ThreadView;
+pub(crate) use self::outcome::{Outcome, ns};
+use self::shared_lines::SharedLines;
+use self::thread::{Cpu, On, Pending, State, Thread};
+use super::lines::Accessor;
+use super::moved::Moves;
+use super::owners::{NOBODY, Owners, Tenancy};
+use super::pages::LineKind;
+use super::pieces::Timeline;
+use super::plan::Plan;
+use super::reuse::Slots;
+use super::stores::Store;
+use crate::recording::{Access, AccessKind, Event, Recording, RecordingError};
+
+pub(crate) struct Replay<'r> {
+    plan: &'r mut Plan,
+    moves: Option<&'r Moves>,
+    caches: Caches,
+    costs: StepCosts,
+    line_bytes: u64,
+    counts_instructions: bool,
+    threads: Vec<Thread<'r>>,
+    places: HashMap<u32, usize>,
+    cpus: Vec<Cpu>,
+    queue: BinaryHeap<Reverse<(u64, usize)>>,
+    locks: Locks,
+    /// Wakes that were replayed.
+    woken: HashSet<u64>,
+    /// By wake: who waits for it.
+    waiting: HashMap<u64, Vec<usize>>,
+    exited: HashSet<u64>,
+    lines: SharedLines,
+    reuse: Arc<Timeline>,
+    slots: Slots,
+    owners: Arc<Owners>,
+    tenancy: Tenancy,
+    edges_broken: u64,
+    /// By window: when it began.
+    windows: HashMap<u64, u64>,
+}
+
+impl<'r> Replay<'r> {
+    pub(crate) fn new(
+        recording: &'r Recording,
+        plan: &'r mut Plan,
+        moves: Option<&'r Moves>,
+        machine: &Machine,
+        placement: &Placement,
+        threads_per_cpu: usize,
+    ) -> Self {
+        let caches = Caches::new(machine);
+        let costs = caches.costs();
+        let mut order = placement.order(machine);
+        if order.is_empty() {
+            order.push(0);
+        }
+        let cpus = machine.topology().cpus().iter();
+        let mut cpus: Vec<_> = cpus.map(|cpu| Cpu { id: cpu.id.0, ..Cpu::default() }).collect();
+        let (mut threads, mut places) = (Vec::new(), HashMap::new());
+        for (place, (number, events)) in recording.events().enumerate() {
+            let cpu = order[place / threads_per_cpu.max(1) % order.len()];
+            let waits = plan.created.contains(&u64::from(number));
+            let state = if waits { State::Blocked(On::Create) } else { State::Ready };
+            if !waits {
+                cpus[cpu].ready.push_back(place);
+            }
+            threads.push(Thread::new(number, events, cpu, state));
+            places.insert(number, place);
+        }
+        let line_bytes = machine.line_bytes() as u64;
+        let (reuse, owners) = (Arc::clone(&plan.reuse), Arc::clone(&plan.owners));
+        Self {
+            plan,
+            moves,
+            caches,
+            costs,
+            line_bytes,
+            counts_instructions: recording.about().counts_instructions,
+            threads,
+            places,
+            cpus,
+            queue: BinaryHeap::new(),
+            locks: Locks::default(),
+            woken: HashSet::new(),
+            waiting: HashMap::new(),
+            exited: HashSet::new(),
+            lines: SharedLines::new(line_bytes),
+            slots: Slots::of(&reuse),
+            reuse,
+            tenancy: Tenancy::of(&owners),
+            owners,
+            edges_broken: 0,
+            windows: HashMap::new(),
+        }
+    }
+
+    pub(crate) fn run(mut self) -> Result<Outcome, RecordingError> {
+        (0..self.cpus.len()).for_each(|cpu| self.enqueue(cpu));
+        loop {
+            while let Some(Reverse((_, cpu))) = self.queue.pop() {
+                self.cpus[cpu].is_queued = false;
+                self.turn(cpu)?;
+            }
+            if !self.let_go() {
+                break;
+            }
+        }
+        let (lines, lines_left_out) = self.lines.finish();
+        Ok(Outcome {
+            virtual_ps: self.threads.iter().map(|thread| thread.ended_ps).max().unwrap_or(0),
+            lost_ps: self.threads.iter().map(|thread| thread.lost_ps).sum(),
+            threads: self.threads.iter().map(|thread| thread.view(&self.cpus)).collect(),
+            lines,
+            edges_broken: self.edges_broken,
+            lines_left_out,
+            pieces_reused: self.reuse.count(),
+            pieces_moved: self.slots.moved,
+        })
+    }
+
+    fn enqueue(&mut self, cpu: usize) {
+        let its = &mut self.cpus[cpu];
+        if !its.is_queued && !its.ready.is_empty() {
+            its.is_queued = true;
+            self.queue.push(Reverse((its.next_ps(), cpu)));
+        }
+    }
+
+    /// No thread can go on: the oldest wait ends. False if no thread waits either.
+    fn let_go(&mut self) -> bool {
+        let waiting = (0..self.threads.len())
+            .filter(|place| matches!(self.threads[*place].state, State::Blocked(_)))
+            .min_by_key(|place| (self.threads[*place].ticket, *place));
+        let Some(place) = waiting else { return false };
+        self.edges_broken += 1;
+        if let State::Blocked(On::Lock(lock)) = self.threads[place].state {
+            self.locks.take_over(lock, place);
+        }
+        let now = self.threads[place].blocked_since;
+        self.ready(place, now);
+        true
+    }
+
+    /// A thread can go on from `now` on.
+    fn ready(&mut self, place: usize, now: u64) {
+        let thread = &mut self.threads[place];
+        thread.state = State::Ready;
+        thread.waited_ps += now.saturating_sub(thread.blocked_since);
+        let cpu = thread.cpu;
+        let its = &mut self.cpus[cpu];
+        if its.ready.is_empty() {
+            its.now = its.now.max(now);
+            its.since = its.now;
+        }
+        its.ready.push_back(place);
+        self.enqueue(cpu);
+    }
+
+    /// A thread on this CPU wakes another one.
+    fn wake(&mut self, cpu: usize, place: usize) {
+        self.cpus[cpu].now += self.costs.wake_ps;
+        let now = self.cpus[cpu].now + self.costs.switch_ps;
+        self.ready(place, now);
+    }
+
+    /// The CPU's thread stops, for `on`.
+    fn block(&mut self, cpu: usize, place: usize, on: On) {
+        let now = self.cpus[cpu].now;
+        let thread = &mut self.threads[place];
+        thread.state = State::Blocked(on);
+        thread.blocked_since = now;
+        self.cpus[cpu].switch(false, self.costs.switch_ps);
+    }
+
+    /// Until when no other CPU has to be asked.
+    fn limit(&self) -> u64 {
+        self.queue.peek().map_or(u64::MAX, |Reverse((now, _))| *now)
+    }
+
+    /// Goes on with a CPU until it is not first any more.
+    fn turn(&mut self, cpu: usize) -> Result<(), RecordingError> {
+        let mut limit = self.limit();
+        while let Some(place) = self.cpus[cpu].ready.front().copied() {
+            let its = &mut self.cpus[cpu];
+            if its.ready.len() > 1 && its.now - its.since > self.costs.slice_ps {
+                its.switch(true, self.costs.switch_ps);
+                continue;
+            }
+            let pending = match self.threads[place].pending.take() {
+                Some(pending) => Some(pending),
+                None => self.advance(cpu, place)?,
+            };
+            // Else what is recorded of it is over.
+            let pending = pending.unwrap_or(Pending::Exit);
+            let its = &mut self.cpus[cpu];
+            if let Some(due) = its.stores.due() {
+                if due <= its.now.min(limit) {
+                    self.threads[place].pending = Some(pending);
+                    self.stores_leave(cpu, due);
+                    continue;
+                }
+                if due <= its.now || its.now > limit {
+                    self.threads[place].pending = Some(pending);
+                    break;
+                }
+                if self.waits_for_stores(cpu, place, &pending) {
+                    self.threads[place].pending = Some(pending);
+                    continue;
+                }
+            } else if its.now > limit {
+                self.threads[place].pending = Some(pending);
+                break;
+            }
+            self.perform(cpu, place, pending);
+            if !matches!(pending, Pending::Access { .. }) {
+                limit = self.limit();
+            }
+        }
+        self.enqueue(cpu);
+        Ok(())
+    }
+
+    /// The line that a CPU's stores waited for is there: they leave, and the next asks for its own.
+    #[cold]
+    fn stores_leave(&mut self, cpu: usize, now: u64) {
+        let Some(first) = self.cpus[cpu].stores.leave() else { return };
+        let here = CacheOutcome { end_ps: now, done_ps: now, source: LineSource::Hit };
+        while let Some(next) = self.cpus[cpu].stores.next_to(first.line) {
+            self.note(&next, &here, now);
+        }
+        if let Some(next) = self.cpus[cpu].stores.first() {
+            let dense = self.lines.meet(next.line, next.address);
+            let outcome = self.caches.access(cpu, dense, CacheAccess::Store, now);
+            self.note(&next, &outcome, now);
+            self.cpus[cpu].stores.expect(outcome.done_ps);
+        }
+    }
+
+    /// Whether what a thread does next has to wait until its CPU's stores have left; if so, its time is then.
+    fn waits_for_stores(&mut self, cpu: usize, place: usize, pending: &Pending) -> bool {
+        if matches!(pending, Pending::Take(_) | Pending::GiveBack(_)) {
+            return false;
+        }
+        let its = &mut self.cpus[cpu];
+        let Some(due) = its.stores.due() else { return false };
+        let Pending::Access { access, line } = pending else {
+            its.now = its.now.max(due);
+            return true;
+        };
+        let waits = match access.kind {
+            AccessKind::Modify => true,
+            AccessKind::Store => its.stores.len() as u64 >= self.costs.stores_ahead,
+            AccessKind::Load => {
+                its.stores.first().is_some_and(|first| first.line == *line)
+                    && !its.stores.answers(access.address, u64::from(access.size_bytes), its.now)
+            }
+        };
+        if waits {
+            self.threads[place].lost_ps += due.saturating_sub(its.now);
+            its.now = its.now.max(due);
+        }
+        waits
+    }
+
+    /// Reads events up to the next that others see; none at the end.
+    fn advance(&mut self, cpu: usize, place: usize) -> Result<Option<Pending>, RecordingError> {
+        let mut now = self.cpus[cpu].now;
+        let cycles = |count: u64| count * self.costs.cycle_ps / 4;
+        let thread = &mut self.threads[place];
+        let pending = loop {
+            let Some(event) = thread.events.read()? else { break None };
+            if let Some(ticket) = event.ticket() {
+                thread.ticket = ticket;
+                self.tenancy.note(&self.owners, ticket);
+            }
+            break Some(match event {
+                Event::Access(mut access) => {
+                    thread.accesses += 1;
+                    now += match self.counts_instructions {
+                        true => cycles(u64::from(access.before)),
+                        false => self.costs.compute_ps,
+                    };
+                    let recorded = access.address;
+                    if let Some(moves) = self.moves {
+                        access.address = moves.of(recorded, thread.ticket);
+                    }
+                    let pages = &mut self.plan.pages;
+                    let kind = self.lines.kind(pages, access.address, &mut thread.lately);
+                    let within = access.address & (self.line_bytes - 1);
+                    match kind {
+                        LineKind::Shared(line) => {
+                            let line = self.in_slot(place, line, recorded, access.address);
+                            break Some(Pending::Access { access, line });
+                        }
+                        _ if within + u64::from(access.size_bytes) > self.line_bytes => {
+                            let (address, left) = (access.address, u64::from(access.size_bytes));
+                            Pending::Range { access, address, left }
+                        }
+                        LineKind::Private => {
+                            now += hit_ps(&self.costs, access.kind);
+                            continue;
+                        }
+                        LineKind::Fresh => {
+                            now += self.costs.memory_ps;
+                            continue;
+                        }
+                    }
+                }
+                Event::Range { access, bytes } => {
+                    thread.accesses += 1;
+                    let left = bytes.min(super::MOST_RANGE_BYTES);
+                    Pending::Range { access, address: access.address, left }
+                }
+                Event::Instructions { count } => {
+                    now = now.saturating_add(cycles(count.min(1 << 40)));
+                    continue;
+                }
+                Event::Start { ticket, .. } | Event::Alloc { ticket, .. } => {
+                    let Some(piece) = self.reuse.taken_at(ticket) else { continue };
+                    Pending::Take(piece)
+                }
+                Event::Free { ticket, .. } => {
+                    let Some(piece) = self.reuse.given_back_at(ticket) else { continue };
+                    Pending::GiveBack(piece)
+                }
+                Event::Waited { object, since, ticket } => {
+                    // If not, it gave up, or a thread woke it that was not seen.
+                    let Some(wake) = self.plan.wake_between(object, since, ticket) else {
+                        continue;
+                    };
+                    Pending::Waited(wake)
+                }
+                Event::Create { thread: created, .. } => Pending::Create(created),
+                Event::Join { thread: joined, .. } => Pending::Join(joined),
+                Event::Exit { .. } => Pending::Exit,
+                Event::Lock { lock, is_shared, .. } => Pending::Lock { lock, is_shared },
+                Event::Unlock { lock, .. } => Pending::Unlock(lock),
+                Event::Wake { ticket, .. } => Pending::Wake(ticket),
+                Event::Gap { window } => Pending::Gap(window),
+                Event::Stack { .. } | Event::Module { .. } => continue,
+            });
+        };
+        self.cpus[cpu].now = now;
+        Ok(pending)
+    }
+
+    fn perform(&mut self, cpu: usize, place: usize, pending: Pending) {
+        let now = self.cpus[cpu].now;
+        match pending {
+            Pending::Access { access, line } => {
+                let within = access.address & (self.line_bytes - 1);
+                let all = u64::from(access.size_bytes);
+                let size = all.min(self.line_bytes - within);
+                self.access(cpu, place, &access, access.address, size, line);
+                self.goes_on(place, access, access.address.wrapping_add(size), all - size);
+            }
+            Pending::Range { access, address, left } => {
+                let size = left.min(self.line_bytes - (address & (self.line_bytes - 1)));
+                self.part_of_range(cpu, place, &access, address, size);
+                self.goes_on(place, access, address.wrapping_add(size), left - size);
+            }
+            Pending::Lock { lock, is_shared } => {
+                self.threads[place].note_lock(lock);
+                if !self.locks.acquire(lock, place, is_shared) {
+                    self.block(cpu, place, On::Lock(lock));
+                }
+            }
+            Pending::Unlock(lock) => {
+                self.threads[place].note_unlock(lock);
+                for next in self.locks.release(lock, place) {
+                    self.wake(cpu, next);
+                }
+            }
+            Pending::Wake(ticket) => {
+                self.woken.insert(ticket);
+                for place in self.waiting.remove(&ticket).unwrap_or_default() {
+                    // It may have been let go.
+                    if self.threads[place].state == State::Blocked(On::Wake(ticket)) {
+                        self.wake(cpu, place);
+                    }
+                }
+            }
+            Pending::Waited(wake) => {
+                if !self.woken.contains(&wake) {
+                    self.waiting.entry(wake).or_default().push(place);
+                    self.block(cpu, place, On::Wake(wake));
+                }
+            }
+            Pending::Create(created) => {
+                self.cpus[cpu].now = now + self.costs.create_ps;
+                if let Some(child) = self.place_of(created)
+                    && self.threads[child].state == State::Blocked(On::Create)
+                {
+                    self.threads[child].blocked_since = now;
+                    self.ready(child, now + self.costs.create_ps);
+                }
+            }
+            Pending::Join(joined) => {
+                if self.place_of(joined).is_some() && !self.exited.contains(&joined) {
+                    self.block(cpu, place, On::Exit(joined));
+                }
+            }
+            Pending::Exit => self.exit(cpu, place),
+            Pending::Take(piece) => drop(self.slots.take(&self.reuse, piece)),
+            Pending::GiveBack(piece) => self.slots.give_back(&self.reuse, piece),
+            Pending::Gap(window) => {
+                // Threads of one window begin it at one time.
+                let begin = *self.windows.entry(window).or_insert(now);
+                self.cpus[cpu].now = now.max(begin);
+            }
+        }
+    }
+
+    fn place_of(&self, thread: u64) -> Option<usize> {
+        self.places.get(&u32::try_from(thread).ok()?).copied()
+    }
+
+    /// The rest of an access to several lines comes next.
+    fn goes_on(&mut self, place: usize, access: Access, address: u64, left: u64) {
+        if left > 0 {
+            self.threads[place].pending = Some(Pending::Range { access, address, left });
+        }
+    }
+
+    fn part_of_range(
+        &mut self,
+        cpu: usize,
+        place: usize,
+        access: &Access,
+        address: u64,
+        size: u64,
+    ) {
+        let thread = &mut self.threads[place];
+        let moved = self.moves.map_or(address, |moves| moves.of(address, thread.ticket));
+        match self.lines.kind(&mut self.plan.pages, moved, &mut thread.lately) {
+            LineKind::Shared(line) => {
+                let line = self.in_slot(place, line, address, moved);
+                self.access(cpu, place, access, moved, size, line);
+            }
+            LineKind::Private => self.cpus[cpu].now += self.costs.hit_ps,
+            LineKind::Fresh => self.cpus[cpu].now += self.costs.memory_ps,
+        }
+    }
+
+    /// The number that a line has for a thread: another one if the memory had several threads, and it is not the first's.
+    #[inline]
+    fn in_slot(&mut self, place: usize, line: u32, recorded: u64, address: u64) -> u32 {
+        if self.reuse.is_empty() {
+            return line;
+        }
+        let Thread { ticket, piece, .. } = &mut self.threads[place];
+        match self.slots.slot(&self.reuse, recorded, *ticket, piece) {
+            0 => line,
+            slot => self.slots.line(line, slot).unwrap_or_else(|| {
+                let number = self.lines.add_copy(address, slot);
+                self.slots.name_line(line, slot, number);
+                number
+            }),
+        }
+    }
+
+    #[inline]
+    fn access(
+        &mut self,
+        cpu: usize,
+        place: usize,
+        access: &Access,
+        address: u64,
+        size: u64,
+        line: u32,
+    ) {
+        let its = &mut self.cpus[cpu];
+        let now = its.now;
+        let thread = &mut self.threads[place];
+        let start = address & !(self.line_bytes - 1);
+        let is_locked = thread.has_lock_on(start, self.line_bytes);
+        let ticket = thread.ticket;
+        let owner = match self.owners.is_empty() {
+            true => NOBODY,
+            false => self.owners.at(address, ticket, &self.tenancy, &mut thread.owner),
+        };
+        let owner_kind = self.owners.kind(owner);
+        let by = Accessor { thread: thread.number, is_locked, ticket, owner, owner_kind };
+        let it = Store { access: *access, address, size, line, by };
+        if self.costs.stores_ahead > 0 {
+            match access.kind {
+                AccessKind::Store => {
+                    its.stores.begin(address, size, now);
+                    if its.stores.due().is_some() {
+                        its.stores.push(it);
+                        its.now += self.costs.hit_ps;
+                        return;
+                    }
+                }
+                AccessKind::Load if its.stores.answers(address, size, now) => {
+                    its.now += self.costs.hit_ps;
+                    let here = CacheOutcome { end_ps: now, done_ps: now, source: LineSource::Hit };
+                    self.lines.meet(line, address);
+                    self.note(&it, &here, now);
+                    return;
+                }
+                _ => {}
+            }
+        }
+        let dense = self.lines.meet(line, address);
+        let kind = match access.kind {
+            AccessKind::Load => CacheAccess::Load,
+            AccessKind::Store => CacheAccess::Store,
+            AccessKind::Modify => CacheAccess::Modify,
+        };
+        let outcome = self.caches.access(cpu, dense, kind, now);
+        let its = &mut self.cpus[cpu];
+        its.now = outcome.end_ps;
+        if self.costs.stores_ahead > 0
+            && access.kind == AccessKind::Store
+            && outcome.done_ps > outcome.end_ps
+        {
+            its.stores.push(it);
+            its.stores.expect(outcome.done_ps);
+        }
+        if outcome.source != LineSource::Memory {
+            let took = outcome.end_ps - now;
+            self.threads[place].lost_ps += took.saturating_sub(hit_ps(&self.costs, access.kind));
+        }
+        self.note(&it, &outcome, now);
+    }
+
+    #[inline]
+    fn note(&mut self, it: &Store, outcome: &CacheOutcome, now: u64) {
+        self.lines.note(it, outcome, now, hit_ps(&self.costs, it.access.kind));
+    }
+
+    fn exit(&mut self, cpu: usize, place: usize) {
+        let now = self.cpus[cpu].now;
+        let thread = &mut self.threads[place];
+        thread.state = State::Done;
+        thread.ended_ps = now;
+        let number = u64::from(thread.number);
+        if let Some(stack) = self.reuse.given_back_at(thread.ticket) {
+            self.slots.give_back(&self.reuse, stack);
+        }
+        self.cpus[cpu].switch(false, self.costs.switch_ps);
+        self.exited.insert(number);
+        let joining: Vec<_> = (0..self.threads.len())
+            .filter(|place| self.threads[*place].state == State::Blocked(On::Exit(number)))
+            .collect();
+        for place in joining {
+            self.ready(place, now + self.costs.switch_ps);
+        }
+    }
+}
+
+/// What an access costs whose line is here.
+const fn hit_ps(costs: &StepCosts, kind: AccessKind) -> u64 {
+    match kind {
+        AccessKind::Modify => costs.atomic_ps,
+        AccessKind::Load | AccessKind::Store => costs.hit_ps,
+    }
+}

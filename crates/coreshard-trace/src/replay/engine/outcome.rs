@@ -1,0 +1,43 @@
+//! The results of a replay.
+
+use serde::Serialize;
+
+use crate::replay::lines::Line;
+
+const PS_PER_NS: f64 = 1_000.0;
+
+pub(crate) fn ns(ps: u64) -> f64 {
+    ps as f64 / PS_PER_NS
+}
+
+/// What a replay found out.
+pub(crate) struct Outcome {
+    pub(crate) lines: Vec<Line>,
+    pub(crate) virtual_ps: u64,
+    /// What all threads together waited for lines.
+    pub(crate) lost_ps: u64,
+    pub(crate) threads: Vec<ThreadView>,
+    pub(crate) edges_broken: u64,
+    pub(crate) lines_left_out: u64,
+    /// Pieces of memory that several threads had.
+    pub(crate) pieces_reused: usize,
+    /// Those of them that have another place than in the recording.
+    pub(crate) pieces_moved: u64,
+}
+
+/// A thread.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ThreadView {
+    /// Its number.
+    pub thread: u32,
+    /// Its CPU.
+    pub cpu: u32,
+    /// How often it accessed memory.
+    pub accesses: u64,
+    /// What it waited for lines, in nanoseconds.
+    pub lost_ns: f64,
+    /// What it waited for other threads, in nanoseconds.
+    pub waited_ns: f64,
+    /// When it ended, in nanoseconds.
+    pub ended_ns: f64,
+}

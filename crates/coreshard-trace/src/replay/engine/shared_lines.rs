@@ -1,0 +1,99 @@
+//! The lines that several threads touch, in the order in which a replay meets them.
+
+use coreshard_sim::{CacheOutcome, Caches};
+
+use crate::replay::lines::Line;
+use crate::replay::pages::{Lately, LineKind, PageMap, Pages};
+use crate::replay::stores::Store;
+
+/// Shared lines of one replay: each takes about half a kilobyte, and what its accesses do.
+const MOST_LINES: usize = 2 << 20;
+/// Different accesses of all lines together: each takes some 150 bytes.
+const MOST_ROWS: usize = 8 << 20;
+
+pub(super) struct SharedLines {
+    lines: Vec<Line>,
+    line_bytes: u64,
+    /// How many numbers of lines were given out.
+    numbers: u32,
+    rows_left: usize,
+    left_out: u64,
+    /// By page: where it lies for the simulated caches.
+    dense: PageMap<u64>,
+}
+
+impl SharedLines {
+    pub(super) fn new(line_bytes: u64) -> Self {
+        Self {
+            lines: Vec::new(),
+            line_bytes,
+            numbers: 0,
+            rows_left: MOST_ROWS,
+            left_out: 0,
+            dense: PageMap::default(),
+        }
+    }
+
+    #[inline]
+    pub(super) fn kind(
+        &mut self,
+        pages: &mut Pages,
+        address: u64,
+        lately: &mut Lately,
+    ) -> LineKind {
+        pages.kind(address, &mut self.numbers, lately)
+    }
+
+    /// The number of a further copy of a line.
+    pub(super) fn add_copy(&mut self, address: u64, slot: u32) -> u32 {
+        let number = self.numbers;
+        self.numbers += 1;
+        self.meet_first(number as usize, address, u64::from(slot));
+        number
+    }
+
+    /// Where a line is for the simulated caches; at its first access it gets a record.
+    #[inline]
+    pub(super) fn meet(&mut self, line: u32, address: u64) -> u64 {
+        let within = address & 0xfff;
+        match self.lines.get(line as usize) {
+            Some(its) if its.dense_page != u64::MAX => its.dense_page | within,
+            _ => self.meet_first(line as usize, address, 0) | within,
+        }
+    }
+
+    #[cold]
+    fn meet_first(&mut self, line: usize, address: u64, slot: u64) -> u64 {
+        let next = self.dense.len() as u64;
+        let page = (*self.dense.entry(address >> 12 ^ slot << 52).or_insert(next) << 12)
+            % Caches::MOST_BYTES;
+        // Lines get their numbers in the order in which they are met, but others may be met before they are noted.
+        while self.lines.len() <= line && line < MOST_LINES {
+            self.lines.push(Line::new(self.line_bytes as usize));
+        }
+        if let Some(its) = self.lines.get_mut(line) {
+            its.dense_page = page;
+            its.address = address & !(self.line_bytes - 1);
+        }
+        page
+    }
+
+    /// Notes an access; `hit_ps` is what it costs if the line is here.
+    #[inline]
+    pub(super) fn note(&mut self, it: &Store, outcome: &CacheOutcome, now: u64, hit_ps: u64) {
+        let Some(its) = self.lines.get_mut(it.line as usize) else {
+            self.left_out += 1;
+            return;
+        };
+        // A store is on its way while the CPU goes on; what the line took is its cost.
+        let cost = (outcome.done_ps - now.min(outcome.done_ps)).saturating_sub(hit_ps);
+        let offset = (it.address & (self.line_bytes - 1)) as usize;
+        let bytes = offset..offset + it.size as usize;
+        its.note(it.by, bytes, &it.access, outcome, cost, &mut self.rows_left);
+    }
+
+    /// All lines, and how many accesses were of none of them.
+    pub(super) fn finish(self) -> (Vec<Line>, u64) {
+        (self.lines, self.left_out)
+    }
+}

@@ -1,0 +1,356 @@
+//! The fields of a contended type: which threads use them, and where they may go.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use super::lines::Row;
+use super::moved::FieldMove;
+use super::names::{Names, Thing};
+use crate::layout::Layout;
+use crate::recording::AccessKind;
+use crate::types::{Language, Shape, TypeId, TypeTable};
+
+/// A field, and what threads do with it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct FieldUse {
+    /// Its name.
+    pub name: String,
+    /// Where it begins, in bytes.
+    pub offset_bytes: u64,
+    /// Its size in bytes.
+    pub size_bytes: u64,
+    /// Threads that write it, more than its making takes.
+    pub writers: Vec<u32>,
+    /// Accesses of shared lines, by all threads.
+    pub uses: u64,
+}
+
+/// A field, and who uses it.
+#[derive(Clone, Debug)]
+struct Part {
+    name: String,
+    from: u64,
+    bytes: u64,
+    writers: BTreeSet<u32>,
+    uses: u64,
+    freedom: Freedom,
+}
+
+/// Where a field may go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Freedom {
+    Anywhere,
+    /// It stays: an interface has it there, or the compiler puts it there (a base class, the address of a table of virtual
+    /// functions).
+    Fixed,
+    /// The compiler puts it behind all fields: a virtual base.
+    Behind,
+    /// Behind all others: it is as long as its object's memory.
+    Last,
+}
+
+impl Part {
+    fn new(name: String, from: u64, bytes: u64, freedom: Freedom) -> Self {
+        Self { name, from, bytes, writers: BTreeSet::new(), uses: 0, freedom }
+    }
+
+    fn end(&self) -> u64 {
+        self.from + self.bytes
+    }
+}
+
+/// A way to lay out a type.
+#[derive(Debug)]
+pub(super) struct Arrangement {
+    /// What is done, in a few words.
+    pub(super) what: &'static str,
+    /// Of each field that is named: its number and its new place.
+    order: Vec<(usize, u64)>,
+    pub(super) size_bytes: u64,
+}
+
+/// All fields of a type, by their place.
+#[derive(Debug)]
+pub(super) struct Parts {
+    list: Vec<Part>,
+    language: Language,
+    line_bytes: u64,
+}
+
+impl Parts {
+    /// The fields of the type of `thing`; one part if it has no fields, or such that overlap, as those of a union do.
+    /// `longest_bytes` is the length of the longest object.
+    pub(super) fn of(
+        thing: &Thing,
+        longest_bytes: u64,
+        names: &mut Names<'_>,
+        line_bytes: u64,
+    ) -> Option<Self> {
+        let element = || Part::new("element".into(), 0, thing.element_bytes, Freedom::Anywhere);
+        let Some((module, of)) = thing.of else {
+            // An array whose allocation told how long its elements are.
+            return Some(Self { list: vec![element()], language: Language::C, line_bytes });
+        };
+        let types = names.types(module)?;
+        let id = types.stripped(of);
+        let list = fields(types, id, longest_bytes, line_bytes).unwrap_or_else(|| vec![element()]);
+        Some(Self { list, language: types.language(id), line_bytes })
+    }
+
+    /// Whether the last field is as long as its object's memory.
+    pub(super) fn has_tail(&self) -> bool {
+        self.numbers(Freedom::Last).next().is_some()
+    }
+
+    /// Leaves the fields of these names where they are.
+    pub(super) fn pin(&mut self, names: &[String]) {
+        for pinned in self.list.iter_mut().filter(|part| names.contains(&part.name)) {
+            pinned.freedom = Freedom::Fixed;
+        }
+    }
+
+    /// Notes that the byte at an offset is accessed.
+    pub(super) fn note(&mut self, offset: u64, row: &Row) {
+        let holds = |part: &&mut Part| (part.from..part.end()).contains(&offset);
+        let Some(part) = self.list.iter_mut().find(holds) else { return };
+        part.uses += row.count;
+        // What is stored a time or two when the object is made does not count; reading makes no object.
+        if row.kind == AccessKind::Modify || (row.kind == AccessKind::Store && row.count > 4) {
+            part.writers.extend(&row.threads);
+        }
+    }
+
+    pub(super) fn uses(&self) -> Vec<FieldUse> {
+        let shown = |part: &Part| FieldUse {
+            name: part.name.clone(),
+            offset_bytes: part.from,
+            size_bytes: part.bytes,
+            writers: part.writers.iter().copied().collect(),
+            uses: part.uses,
+        };
+        self.list.iter().map(shown).collect()
+    }
+
+    fn numbers(&self, freedom: Freedom) -> impl Iterator<Item = usize> + '_ {
+        (0..self.list.len()).filter(move |part| self.list[*part].freedom == freedom)
+    }
+
+    /// What can be done with the fields.
+    pub(super) fn arrangements(&self, size_bytes: u64) -> Vec<Arrangement> {
+        let all: Vec<usize> = (0..self.list.len()).collect();
+        let mut found = vec![Arrangement {
+            what: "each object begins a line, and has its lines for itself",
+            order: all.iter().map(|part| (*part, self.list[*part].from)).collect(),
+            size_bytes: size_bytes.next_multiple_of(self.line_bytes),
+        }];
+        // Fields without writers first, then those of each set of writers.
+        let mut by_writers: BTreeMap<&BTreeSet<u32>, Vec<usize>> = BTreeMap::new();
+        for part in &all {
+            by_writers.entry(&self.list[*part].writers).or_default().push(*part);
+        }
+        if by_writers.len() > 1 {
+            let groups: Vec<_> = by_writers.into_values().collect();
+            found.push(self.arranged(
+                "what the same threads write lies together, on lines of its own",
+                &groups,
+            ));
+        }
+        let (hot, cold): (Vec<usize>, Vec<usize>) =
+            all.iter().partition(|part| !self.list[**part].writers.is_empty());
+        if hot.len() > 1 {
+            let mut groups = vec![cold.clone()];
+            groups.extend(hot.iter().map(|part| vec![*part]));
+            found.push(self.arranged("each field that is written has a line of its own", &groups));
+        }
+        if !hot.is_empty() && !cold.is_empty() {
+            let groups = [cold, hot];
+            found.push(self.arranged("what is written lies apart from what is read", &groups));
+        }
+        found.dedup_by(|a, b| a.order == b.order && a.size_bytes == b.size_bytes);
+        found
+    }
+
+    /// Fixed fields stay, and the groups follow, each from the beginning of a line on; only a group without writers may
+    /// share the line of fixed fields without writers. Virtual bases and then a tail come last.
+    fn arranged(&self, what: &'static str, groups: &[Vec<usize>]) -> Arrangement {
+        let mut order: Vec<_> =
+            self.numbers(Freedom::Fixed).map(|part| (part, self.list[part].from)).collect();
+        let mut at = order.iter().map(|(part, _)| self.list[*part].end()).max().unwrap_or(0);
+        let mut put = |part: usize, at: &mut u64| {
+            let Part { from, bytes, .. } = self.list[part];
+            let alignment = from.trailing_zeros().min(bytes.max(1).trailing_zeros()).min(4);
+            *at = at.next_multiple_of(1 << alignment);
+            order.push((part, *at));
+            *at += bytes;
+        };
+        let is_read = |part: usize| self.list[part].writers.is_empty();
+        let mut may_share = self.numbers(Freedom::Fixed).all(is_read);
+        let is_free = |part: &&usize| self.list[**part].freedom == Freedom::Anywhere;
+        let free = groups.iter().map(|group| group.iter().filter(is_free).copied().collect());
+        for group in free.filter(|group: &Vec<usize>| !group.is_empty()) {
+            if !may_share || !group.iter().all(|part| is_read(*part)) {
+                at = at.next_multiple_of(self.line_bytes);
+            }
+            may_share = false;
+            group.into_iter().for_each(|part| put(part, &mut at));
+        }
+        self.numbers(Freedom::Behind).for_each(|part| put(part, &mut at));
+        for part in self.numbers(Freedom::Last) {
+            at = at.next_multiple_of(self.line_bytes);
+            put(part, &mut at);
+        }
+        Arrangement { what, order, size_bytes: at.next_multiple_of(self.line_bytes) }
+    }
+
+    /// The fields in their new order, each with its new place.
+    pub(super) fn order(&self, arranged: &Arrangement) -> Vec<(String, u64)> {
+        let order = arranged.order.iter();
+        order.map(|(part, to)| (self.list[*part].name.clone(), *to)).collect()
+    }
+
+    /// Where each field goes, by its place now.
+    pub(super) fn moves(&self, arranged: &Arrangement) -> Arc<[FieldMove]> {
+        let moved = arranged.order.iter().map(|(part, to)| {
+            let Part { from, bytes, .. } = self.list[*part];
+            FieldMove { from, bytes, to: *to }
+        });
+        let mut moved: Vec<_> = moved.collect();
+        moved.sort_by_key(|field| field.from);
+        moved.into()
+    }
+
+    /// The fields that are to begin a line, in the source's syntax.
+    pub(super) fn suggestion(&self, arranged: &Arrangement) -> String {
+        let line_bytes = self.line_bytes;
+        let begins = |(part, to): &&(usize, u64)| {
+            let is_placed = matches!(self.list[*part].freedom, Freedom::Anywhere | Freedom::Last);
+            is_placed && to.is_multiple_of(line_bytes)
+        };
+        let begin = arranged.order.iter().filter(begins);
+        let mut begin: Vec<_> = begin.map(|(part, _)| self.list[*part].name.as_str()).collect();
+        begin.dedup();
+        let names = begin.join(", ");
+        match self.language {
+            Language::C => format!(
+                "_Alignas({line_bytes}) (in the kernel ____cacheline_aligned_in_smp) before: {names}"
+            ),
+            Language::Cpp => format!("alignas({line_bytes}) before: {names}"),
+            Language::Rust => format!(
+                "#[repr(align({line_bytes}))] on a type around each of, or crossbeam's CachePadded: {names}"
+            ),
+        }
+    }
+}
+
+/// The fields of a record; none for a union, and for an enum with data.
+fn fields(types: &TypeTable, id: TypeId, longest_bytes: u64, line_bytes: u64) -> Option<Vec<Part>> {
+    let Shape::Record(record) = &types.get(id).shape else { return None };
+    let layout = Layout::of(types, id, line_bytes)?;
+    if !record.variants.is_empty() || layout.keyword == "union" {
+        return None;
+    }
+    let mut members: Vec<_> = record.members.iter().zip(layout.fields).collect();
+    members.sort_by_key(|(_, field)| field.offset_bytes);
+    let own = members.iter().filter(|(member, _)| !member.is_virtual_base);
+    let own_end = own.map(|(_, field)| field.end_bytes()).max().unwrap_or(0);
+    let mut parts: Vec<Part> = Vec::new();
+    for (member, field) in members {
+        let end = field.end_bytes();
+        let freedom = match () {
+            () if field.is_flexible => Freedom::Last,
+            // One that is an address of a table alone may lie at the beginning.
+            () if member.is_virtual_base && field.offset_bytes >= own_end.max(1) => Freedom::Behind,
+            () if types.is_base(member) || member.is_table_pointer() => Freedom::Fixed,
+            () => Freedom::Anywhere,
+        };
+        let bytes = match freedom {
+            Freedom::Last => longest_bytes.saturating_sub(field.offset_bytes),
+            _ => field.size_bytes,
+        };
+        match parts.last_mut() {
+            _ if freedom == Freedom::Last => {}
+            // An empty base takes no room of its own.
+            _ if bytes == 0 || (freedom != Freedom::Anywhere && types.is_empty_class(member)) => {
+                continue;
+            }
+            // Bit fields stay together, and so does what overlaps otherwise.
+            Some(last) if field.offset_bytes < last.end() => {
+                last.bytes = last.bytes.max(end - last.from);
+                if freedom == Freedom::Fixed {
+                    last.freedom = freedom;
+                }
+                continue;
+            }
+            _ => {}
+        }
+        parts.push(Part::new(field.name, field.offset_bytes, bytes, freedom));
+    }
+    Some(parts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part(name: &str, from: u64, writers: &[u32]) -> Part {
+        let mut part = Part::new(name.into(), from, 8, Freedom::Anywhere);
+        part.writers.extend(writers);
+        part
+    }
+
+    fn parts(list: Vec<Part>) -> Parts {
+        Parts { list, language: Language::C, line_bytes: 64 }
+    }
+
+    #[test]
+    fn fields_of_different_writers_come_to_different_lines() {
+        let parts =
+            parts(vec![part("queue", 0, &[]), part("issued", 8, &[2]), part("done", 16, &[3])]);
+        let all = parts.arrangements(24);
+        let found = all.iter().find(|its| its.what.starts_with("what the same")).unwrap();
+        assert_eq!(found.order, [(0, 0), (1, 64), (2, 128)]);
+        assert_eq!(found.size_bytes, 192);
+        let text = parts.suggestion(found);
+        assert!(text.contains("_Alignas(64)") && text.ends_with("queue, issued, done"), "{text}");
+    }
+
+    #[test]
+    fn what_is_pinned_stays_and_a_tail_is_last() {
+        let mut list = vec![
+            part("queue", 0, &[]),
+            part("issued", 8, &[2]),
+            part("done", 16, &[3]),
+            part("failed", 24, &[2]),
+            part("text", 32, &[]),
+        ];
+        (list[4].freedom, list[4].bytes) = (Freedom::Last, 100);
+        let mut parts = parts(list);
+        parts.pin(&["issued".to_owned()]);
+        let all = parts.arrangements(132);
+        for Arrangement { what, order, size_bytes } in &all[1..] {
+            let at = |part| order.iter().find(|(its, _)| *its == part).unwrap().1;
+            assert_eq!(at(1), 8, "{what}");
+            assert!(at(4) > (0..4).map(at).max().unwrap(), "{what}: {order:?}");
+            assert!(*size_bytes >= at(4) + 100, "{what}");
+            assert_ne!(at(2) / 64, at(1) / 64, "{what}: {order:?}");
+        }
+        assert_eq!(all.len(), 4, "{all:?}");
+    }
+
+    #[test]
+    fn fields_without_writers_may_follow_a_fixed_field_and_virtual_bases_come_behind() {
+        let mut list = vec![
+            part("_vptr.Whole", 0, &[]),
+            part("name", 8, &[]),
+            part("one", 16, &[1]),
+            part("(virtual base V)", 24, &[]),
+        ];
+        list[0].freedom = Freedom::Fixed;
+        list[3].freedom = Freedom::Behind;
+        let all = parts(list).arrangements(32);
+        let found = all.last().unwrap();
+        assert_eq!(found.order, [(0, 0), (1, 8), (2, 64), (3, 72)]);
+    }
+}

@@ -1,0 +1,78 @@
+//! Source lines of instructions.
+
+use std::sync::Arc;
+
+use addr2line::{LookupContinuation as _, LookupResult};
+use coreshard_topology::input;
+
+use super::sections::{Dwarf, Slice};
+use super::split::{Reference, SplitFiles};
+
+/// Where an instruction is in the source.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
+pub struct SourcePlace {
+    /// The function, or the file of code where that is not known.
+    pub function: String,
+    /// The source's file; empty where that is not known.
+    pub file: String,
+    /// The line in it; 0 where that is not known.
+    pub line: u32,
+}
+
+impl SourcePlace {
+    /// Whether it is known, and in no standard library.
+    pub(crate) fn is_own(&self) -> bool {
+        const LIBRARIES: [&str; 4] = ["/rustc/", "/rustlib/", "/include/c++/", "/sysdeps/"];
+        self.line > 0
+            && !self.file.starts_with("./")
+            && !LIBRARIES.iter().any(|library| self.file.contains(library))
+    }
+
+    /// Whether it allocates memory for its callers, which use it for anything.
+    pub(crate) fn is_allocator(&self) -> bool {
+        let arguments = self.function.find(['<', '(']).unwrap_or(self.function.len());
+        let name = self.function[..arguments].rsplit("::").next().unwrap_or_default();
+        name.to_ascii_lowercase().contains("alloc")
+    }
+}
+
+pub(in crate::types) type Context = addr2line::Context<Slice>;
+
+pub(in crate::types) fn context(dwarf: &Arc<Dwarf>) -> Option<Context> {
+    Context::from_arc_dwarf(Arc::clone(dwarf)).ok()
+}
+
+/// The functions at an address, the innermost of those that were inlined first.
+pub(in crate::types) fn frames(
+    context: &Context,
+    split: &SplitFiles,
+    address: u64,
+) -> Vec<SourcePlace> {
+    let mut lookup = context.find_frames(address);
+    let found = loop {
+        match lookup {
+            LookupResult::Output(found) => break found,
+            LookupResult::Load { load, continuation } => {
+                let reference = load
+                    .path
+                    .as_ref()
+                    .and_then(|name| Reference::new(load.dwo_id, name, load.comp_dir.as_ref()));
+                let sections = reference
+                    .and_then(|reference| split.sections_of(&load.parent, &reference).ok());
+                lookup = continuation.resume(sections.map(Arc::new));
+            }
+        }
+    };
+    let mut all = Vec::new();
+    let Ok(mut frames) = found else { return all };
+    while let Ok(Some(frame)) = frames.next() {
+        let function = frame.function.as_ref().and_then(|function| function.demangle().ok());
+        let (file, line) = frame.location.map_or((None, None), |its| (its.file, its.line));
+        all.push(SourcePlace {
+            function: function.map(|name| input::plain(&name)).unwrap_or_default(),
+            file: input::plain(file.unwrap_or_default()),
+            line: line.unwrap_or(0),
+        });
+    }
+    all
+}
