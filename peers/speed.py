@@ -4,8 +4,8 @@
 Usage: speed.py [--check]     --check: only says whether it is what it would make
 
 The run is docs/results/peers.json. A ratio is Coreshard's throughput over the other's, run by run: the median with the smallest
-and the largest. *The best other* has the smallest median of them. Where the runs do not agree on who is ahead stands "tie" or,
-further than 10 % apart, "unclear", as in the run's own tables.
+and the largest. *The best other* has the smallest median of them. If the runs do not agree on which is ahead, the cell says
+"tie", or, if the medians are more than 10 % apart, the row is left out: docs/results/peers.md has all rows.
 """
 
 import json
@@ -56,6 +56,8 @@ def table(run):
         best = min(others, key=lambda r: r["coreshard_ratio"]["median"])
         figures = [rate(cell["coreshard"]["items_per_sec"]), f"{best['peer']}: {ratio(best)}"]
         figures += [ratio(cell.get(peer)) for peer in ("rayon", "tokio")]
+        if any("unclear" in figure for figure in figures):
+            continue
         lines.append(f"| {name} | " + " | ".join(figures) + " |")
     return "\n".join(lines) + "\n"
 
