@@ -8,7 +8,7 @@ set -euo pipefail
 cd "${1:-$(dirname "$0")/..}"
 
 readonly CHECKS='check_arrows check_bindings check_modules check_seam check_usable check_causes check_quiet check_unsafe check_unchecked check_users_code check_edges
-  check_lean check_canaries check_tests check_clocks check_errors check_words check_structure check_figures'
+  check_lean check_canaries check_tests check_clocks check_errors check_words check_structure check_figures check_prose'
 
 # What several checks need is made once, in files here.
 scratch=$(mktemp -d)
@@ -585,6 +585,12 @@ check_structure() {
 check_figures() {
   [ -e peers/speed.py ] || return 0
   python3 peers/speed.py --check || breaches=$((breaches + 1))
+}
+
+# Prose gets no worse, see docs/CONTRIBUTING.md.
+check_prose() {
+  [ -e ci/prose.py ] || return 0
+  { python3 ci/prose.py --test && python3 ci/prose.py; } || breaches=$((breaches + 1))
 }
 
 checks=("${@:2}")

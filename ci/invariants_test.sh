@@ -272,6 +272,7 @@ add $QUEUE/pool/a.rs $'fn f() {\n    let now = P::now();\n    park();\n    g(now
 add $QUEUE/pool/b.rs 'impl Error for Full {}'
 add docs/guide.md.orig 'x'
 add peers/speed.py 'raise SystemExit("figures of another run")'
+add ci/prose.py 'raise SystemExit("prose that is worse")'
 status=0
 said=$(bash "$CHECK" "$house" 2>&1) || status=$?
 cases=$((cases + 1))
@@ -299,6 +300,7 @@ an error that main shows in the form of its fields
 a tool's left-over
 `structure`
 figures of another run
+prose that is worse
 END
 found=$(sed -nE 's/^ci\/invariants.sh: ([0-9]+) broken$/\1/p' <<<"$said")
 if [ "$status" -ne 1 ] || [ "$found" != "$(grep -c '^check_[a-z_]*() {$' "$CHECK")" ]; then

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use syn::visit::{self, Visit};
-use syn::{ExprMethodCall, ExprPath, ImplItem, Item, ItemFn, Type};
+use syn::{ExprMethodCall, ExprPath, ImplItem, Item, ItemFn, ItemImpl, Type};
 
 use crate::circles::{Graph, circles_of};
 use crate::krate::{Crate, Module};
@@ -17,6 +17,35 @@ const MOST_FILES_OF_A_CIRCLE: usize = 3;
 
 /// Files that a folder may have.
 const MOST_FILES_OF_A_FOLDER: usize = 30;
+
+/// Methods of the standard library's types: a call of one of these says nothing about a file that has one as well.
+const STANDARD: [&str; 25] = [
+    "add",
+    "all",
+    "any",
+    "clone",
+    "contains",
+    "difference",
+    "expect",
+    "extend",
+    "find",
+    "finish",
+    "from",
+    "get",
+    "insert",
+    "is_empty",
+    "iter",
+    "last",
+    "len",
+    "lock",
+    "map",
+    "now",
+    "pop",
+    "push",
+    "remove",
+    "take",
+    "wait",
+];
 
 /// What is broken, in words.
 pub(crate) fn find(read: &Crate) -> Vec<String> {
@@ -40,7 +69,9 @@ pub(crate) fn find(read: &Crate) -> Vec<String> {
         ));
     }
     for (folder, modules) in &folders {
-        breaches.extend(find_circles(read, modules));
+        // What a folder's own file has is what its parts have in common.
+        let parts: Vec<_> = modules.iter().copied().filter(|module| !is_root(module)).collect();
+        breaches.extend(find_circles(read, &parts));
         if modules.len() > MOST_FILES_OF_A_FOLDER {
             breaches.push(format!(
                 "{} of {} has {} files: at most {MOST_FILES_OF_A_FOLDER}\n  to mend it: move those of one part into a folder",
@@ -51,6 +82,11 @@ pub(crate) fn find(read: &Crate) -> Vec<String> {
         }
     }
     breaches
+}
+
+fn is_root(module: &Module) -> bool {
+    let stem = module.file.file_stem().unwrap_or_default();
+    ["mod", "lib", "main"].iter().any(|name| stem == *name)
 }
 
 /// The types that have methods of their own here.
@@ -73,7 +109,9 @@ fn find_circles(read: &Crate, modules: &[&Module]) -> Vec<String> {
         modules.iter().map(|module| [module.file.display().to_string()]).collect();
     let mut places: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for (at, names) in names.iter().enumerate() {
-        names.defined.iter().for_each(|name| places.entry(name).or_default().push(at));
+        for name in names.defined.iter().filter(|name| !STANDARD.contains(&name.as_str())) {
+            places.entry(name).or_default().push(at);
+        }
     }
     let called = |at: usize| {
         let of_one = |name: &String| match places.get(name.as_str()).map(Vec::as_slice) {
@@ -128,11 +166,14 @@ impl Visit<'_> for Names {
         visit::visit_item_fn(self, item);
     }
 
-    fn visit_impl_item(&mut self, item: &ImplItem) {
-        if let ImplItem::Fn(method) = item {
-            self.defined.insert(method.sig.ident.to_string());
+    fn visit_item_impl(&mut self, item: &ItemImpl) {
+        // A trait's methods are called wherever the trait is known.
+        for method in item.items.iter().filter(|_| item.trait_.is_none()) {
+            if let ImplItem::Fn(method) = method {
+                self.defined.insert(method.sig.ident.to_string());
+            }
         }
-        visit::visit_impl_item(self, item);
+        visit::visit_item_impl(self, item);
     }
 
     fn visit_expr_method_call(&mut self, call: &ExprMethodCall) {

@@ -220,3 +220,78 @@ fn what_no_user_calls_needs_no_example() {
     assert_eq!(broken_in("coreshard-workqueue", &[("src/lib.rs", text)]), Vec::<String>::new());
     assert_eq!(broken(&[("src/lib.rs", "pub fn of_another_crate() {}")]), Vec::<String>::new());
 }
+
+#[test]
+fn a_type_whose_methods_lie_in_three_files_is_found() {
+    let part = |name: &str| format!("use crate::one::One; impl One {{ fn {name}(&self) {{}} }}");
+    let (two, three) = (part("two"), part("three"));
+    let mut files = vec![
+        ("src/lib.rs", "mod one; mod two; mod three;"),
+        ("src/one.rs", "pub struct One; impl One { fn one(&self) {} } impl Clone for One {}"),
+        ("src/two.rs", two.as_str()),
+        ("src/three.rs", "use crate::one::One; impl Drop for One { fn drop(&mut self) {} }"),
+    ];
+    assert_eq!(broken(&files), Vec::<String>::new(), "two files, and a trait's method");
+    files[3].1 = &three;
+    let found = broken(&files);
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].contains("One of one has methods in 3 files"), "{found:?}");
+    assert!(found[0].contains("src/three.rs"), "{found:?}");
+}
+
+/// Imports do not show it: the methods are of one type, which all of these files know.
+#[test]
+fn files_that_call_one_another_in_a_circle_are_found() {
+    let file = |own: &str, other: &str| {
+        format!("use crate::low::Low; pub fn {own}(low: &Low) {{ low.of_{other}(); }}")
+    };
+    let low = "pub struct Low; pub trait Calls { fn none(&self); }";
+    let texts: Vec<_> = [("one", "two"), ("two", "three"), ("three", "four"), ("four", "one")]
+        .iter()
+        .map(|(own, other)| file(&format!("of_{own}"), other))
+        .collect();
+    let mut files =
+        vec![("src/lib.rs", "mod low; mod a; mod b; mod c; mod d;"), ("src/low.rs", low)];
+    files.extend(
+        ["src/a.rs", "src/b.rs", "src/c.rs", "src/d.rs"]
+            .into_iter()
+            .zip(texts.iter().map(String::as_str)),
+    );
+    let found = broken(&files);
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].contains("4 files of one call one another in a circle"), "{found:?}");
+    assert!(found[0].contains("src/a.rs calls of_two of src/b.rs"), "{found:?}");
+    files[5].1 = "pub fn of_four() {}";
+    assert_eq!(broken(&files), Vec::<String>::new());
+}
+
+#[test]
+fn a_folder_of_many_files_is_found() {
+    let names: Vec<_> = (0..30).map(|at| format!("src/m{at}.rs")).collect();
+    let root: String = (0..30).map(|at| format!("mod m{at};")).collect();
+    let mut files = vec![("src/lib.rs", root.as_str())];
+    files.extend(names.iter().map(|name| (name.as_str(), "")));
+    let found = broken(&files);
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].contains("31 files"), "{found:?}");
+}
+
+#[test]
+fn adapters_and_bindings_are_looked_at_as_well() {
+    let root = tempfile::tempdir().unwrap();
+    for (name, text) in [
+        ("crates/one/Cargo.toml", ""),
+        ("crates/one/src/lib.rs", ""),
+        ("adapters/two/Cargo.toml", ""),
+        ("adapters/two/src/lib.rs", "mod a; mod b;"),
+        ("adapters/two/src/a.rs", "pub struct A(Option<Box<super::b::B>>);"),
+        ("adapters/two/src/b.rs", "pub struct B(super::a::A);"),
+    ] {
+        let path = root.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    let found = check(root.path()).unwrap().2;
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].contains("2 files of two form a circle"), "{found:?}");
+}
