@@ -1,4 +1,4 @@
-//! Two closures at once, if somebody has time for the second.
+//! Two closures at once, if a worker has time for the second.
 #![allow(unsafe_code)]
 
 use std::mem::ManuallyDrop;
@@ -14,18 +14,18 @@ use crate::pool::{CurrentWorker, Job, JobId, Popped, Pushed, report_here};
 ///
 /// On a worker of a workqueue `b` is offered to the others: to those of the worker's own pod,
 /// then of the pods that share its last-level cache, of those on its node, and at last to all of
-/// the queue's; what a strict queue forks stays in its pod. If nobody has taken it when `a` is over, this worker runs it: that costs a few
-/// nanoseconds more than two calls, and allocates nothing. If somebody has, this worker runs parts of `b`
+/// the queue's; jobs of a strict queue stay in its pod. If `b` was not taken when `a` returns, this worker runs it: that costs a few
+/// nanoseconds more than two calls, and allocates nothing. If it was, this worker runs subtasks of `b`
 /// until the result is there, and nothing else: locks that are held here are safe.
 ///
-/// On any other thread there is nobody to offer it to, and `a` and `b` run here, one after the
+/// On any other thread there is no worker to offer it to, and `a` and `b` run here, one after the
 /// other. [`Workqueue::install`](crate::Workqueue::install) goes to a worker.
 ///
 /// # Panics
-/// With what `a` threw, else with what `b` threw, when neither runs any more. If `a` throws while
-/// nobody has taken `b`, `b` is dropped and not run. What else is thrown then (by `b`, or by a destructor
-/// of its) goes to the panic handler of the queue whose worker calls. With [`Forked`](crate::Forked) in a process
-/// that `a` forked and returns in, where whoever has taken `b` is not.
+/// With the panic of `a`, else with that of `b`, when neither runs any more. If `a` panics and
+/// `b` was not taken, `b` is dropped and not run. A further panic (of `b`, or of a destructor
+/// of it) goes to the panic handler of the queue whose worker calls. With [`Forked`](crate::Forked) in a process
+/// that `a` forked and returns in, if another worker has taken `b`.
 ///
 /// # Examples
 /// ```
@@ -47,7 +47,7 @@ where
     join_in::<P, _, _, false>(None, a, |_stolen| b())
 }
 
-/// What a join is in.
+/// The loop that a join is in.
 #[derive(Clone, Copy)]
 pub(crate) struct LoopPiece {
     /// Until the result is there, this worker runs any parts of the loop of this name.
@@ -58,7 +58,7 @@ pub(crate) struct LoopPiece {
     pub(crate) is_worth_another: bool,
 }
 
-/// As [`join`]; `b` is told whether another worker runs it. Where `a` throws and nobody has taken `b`, `RUNS_BOTH` says
+/// As [`join`]; `b` is told whether another worker runs it. If `a` panics and `b` was not taken, `RUNS_BOTH` says
 /// whether it is run, or dropped.
 #[inline(always)]
 pub(crate) fn join_in<P: Platform, A, B, const RUNS_BOTH: bool>(
@@ -151,7 +151,7 @@ fn one_by_one<A, B, const RUNS_BOTH: bool>(
     (first, b.into_code()(false))
 }
 
-/// Dropped when `a` throws: nobody may have the job when its frame goes.
+/// Dropped when `a` panics: no thread may have the job when its frame goes.
 struct Unwinding<'frame, P: Platform, F: FnOnce(bool) -> R, R, const RUNS_BOTH: bool> {
     worker: CurrentWorker<'frame, P>,
     job: &'frame Job<P, F, R>,
@@ -185,7 +185,7 @@ fn abandon<P: Platform, F: FnOnce(bool) -> R, R, const RUNS_BOTH: bool>(
             // SAFETY: stolen, executed, and the latch was seen to be open.
             unsafe { job.take_result() }.and_then(user::discard)
         }
-        // The thief is in another process, and nobody here has the job.
+        // The thief is in another process, and no thread here has the job.
         Popped::Stolen => Ok(()),
     };
     // The caller is told what `a` threw.

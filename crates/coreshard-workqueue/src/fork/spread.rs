@@ -1,4 +1,4 @@
-//! Loops, spread over the workers; with results in order, whoever computes what.
+//! Loops, spread over the workers, with results in order.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
@@ -9,11 +9,11 @@ use coreshard_platform::{AtomicInt, Platform};
 use super::{LoopPiece, join_in};
 use crate::pool::{CurrentWorker, JobId};
 
-/// Pieces a worker gets if all are alike and nobody steals: enough for the others to take some
-/// from who is late, few enough to cost next to nothing.
+/// Pieces a worker gets if all are alike and none is stolen: enough for the others to take some
+/// from a late one, few enough to cost next to nothing.
 const PIECES_EACH: usize = 16;
 
-/// What a loop runs over: can be cut in two.
+/// The elements of a loop: can be cut in two.
 pub trait Whole: Send + Sized {
     /// How many elements it has.
     fn len(&self) -> usize;
@@ -50,7 +50,7 @@ const WORTH_A_WAKE_UP: Duration = Duration::from_micros(40);
 /// the first of them takes to come. Those call others.
 const CALLED_AT_ONCE: u32 = 3;
 
-/// What the pieces of a loop have in common. Its address names the loop. All that is learned is a hint: Relaxed.
+/// The common part of a loop's pieces. Its address is the loop's id. All that is learned is a hint: Relaxed.
 struct LoopHead<P: Platform> {
     /// How many elements the loop has.
     len: usize,
@@ -58,7 +58,7 @@ struct LoopHead<P: Platform> {
     first_len: usize,
     /// When that was begun; 0 before.
     began_ns: P::AtomicU64,
-    /// How long each of its elements took, in picoseconds; 0 before it is over.
+    /// How long each of its elements took, in picoseconds; 0 before it has finished.
     first_ps: P::AtomicU64,
     /// How long an element takes, for who is to decide whether it is worth a wake-up: by the first piece if that was long, else by
     /// the second, since code and data had to be fetched for the first one. 0 before.
@@ -76,7 +76,7 @@ impl<P: Platform> LoopHead<P> {
         }
     }
 
-    /// What is known of a piece of so many elements, in one that was stolen or not.
+    /// The estimates for a piece of `len` elements, in one that was stolen or not.
     fn piece(&self, len: usize, is_stolen: bool) -> LoopPiece {
         let mut first_ps = self.first_ps.load(Relaxed);
         let mut element_ps = self.element_ps.load(Relaxed);
@@ -93,7 +93,7 @@ impl<P: Platform> LoopHead<P> {
         }
     }
 
-    /// How long an element takes at least, where somebody has come while the first piece was run. 0 if that was no time.
+    /// How long an element takes at least, if a thief has come while the first piece was run. 0 if that was no time.
     #[cold]
     fn at_least_ps(&self) -> u64 {
         let began_ns = self.began_ns.load(Relaxed);
@@ -102,7 +102,7 @@ impl<P: Platform> LoopHead<P> {
         if is_long { ps_each(elapsed_ns, self.first_len) } else { 0 }
     }
 
-    /// Runs a piece that is cut no more; the first that are over tell how long they are.
+    /// Runs a piece that is not cut further; the first that finish tell how long they are.
     fn run<R>(&self, len: usize, cuts: Cuts, leaf: impl FnOnce() -> R) -> R {
         if self.element_ps.load(Relaxed) != 0 {
             return leaf();
@@ -147,8 +147,8 @@ fn ps_each(ns: u64, len: usize) -> u64 {
     (ns.saturating_mul(1_000) / len as u64).max(1)
 }
 
-/// How often a piece is cut in two, and how often when it was stolen: then somebody has nothing
-/// to do.
+/// How often a piece is cut in two, and how often when it was stolen: then a worker is
+/// idle.
 #[derive(Clone, Copy)]
 struct Cuts {
     left: u32,

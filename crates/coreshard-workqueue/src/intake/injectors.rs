@@ -38,7 +38,7 @@ struct Sleepers<P: Platform> {
     /// The *runner-up*, whom the producer of a burst wakes as well: one more than its index; 0 for none. Who
     /// takes it off wakes it.
     runner_ups: P::AtomicU64,
-    /// 1 if workers may sleep that nobody is told of: see `Pool::stand_down`.
+    /// 1 if workers may sleep that no producer would wake: see `State::stand_down`.
     unposted: P::AtomicU32,
 }
 fields!(Sleepers<P: Platform> { wake_word, runner_ups, unposted });
@@ -52,7 +52,7 @@ pub(crate) struct Takers<P: Platform, T, const LEN: usize> {
     home_claims: u32,
     /// Injectors that were claimed from since they were last armed for a burst, a bit each.
     served: u32,
-    /// Slots were armed while nobody was posted.
+    /// Slots were armed while no worker was posted.
     armed_for_nobody: bool,
     /// For [`Injectors::claim_oldest`].
     looks: Box<Looks>,
@@ -161,7 +161,7 @@ impl<P: Platform, T, const LEN: usize> Injectors<P, T, LEN> {
         None
     }
 
-    /// Takes this runner-up off, for the caller to wake. `None` if somebody was quicker, and wakes it.
+    /// Takes this runner-up off, for the caller to wake. `None` if another thread was quicker, and wakes it.
     pub(crate) fn take_runner_up(&self, worker: usize) -> Option<usize> {
         // AcqRel as `recall`.
         let before = self.sleepers.runner_ups.fetch_and(!(1 << worker), AcqRel);
@@ -173,19 +173,19 @@ impl<P: Platform, T, const LEN: usize> Injectors<P, T, LEN> {
         self.sleepers.runner_ups.load(Acquire)
     }
 
-    /// Names more sleepers whom a burst wakes beside the designated waiter, a bit each; so many slots tell of them, where items
-    /// have come since the last time.
+    /// Names more sleepers that a burst wakes beside the designated waiter, a bit each. Arms this many slots at each injector
+    /// where items have come since the last time.
     pub(crate) fn post_runner_ups(&self, takers: &mut Takers<P, T, LEN>, workers: u64, slots: u64) {
-        // Release pairs with the Acquire of whoever takes them off.
+        // Release pairs with the Acquire of the thread that takes them off.
         self.sleepers.runner_ups.fetch_or(workers, Release);
         for injector in marked(u64::from(std::mem::take(&mut takers.served))) {
             self.queues[injector].arm_for_burst(&mut takers.takers[injector], slots);
         }
     }
 
-    /// Whether workers may sleep that nobody is told of.
+    /// Whether workers may sleep that no producer would wake.
     pub(crate) fn set_unposted(&self, unposted: bool) {
-        // SeqCst: whoever finds no designated waiter, since it was taken off after this, sees it.
+        // SeqCst: a thread that finds no designated waiter, since it was taken off after this, sees it.
         self.sleepers.unposted.store(u32::from(unposted), SeqCst);
     }
 
@@ -194,7 +194,7 @@ impl<P: Platform, T, const LEN: usize> Injectors<P, T, LEN> {
     }
 
     /// The slot was armed: marks the injector, and takes the designated waiter off the wake word if there is one.
-    /// Whoever marks another injector at the same time finds none, and wakes nobody: the one that is
+    /// A producer that marks another injector at the same time finds none, and wakes none: the worker that is
     /// on its way will look at all marked injectors.
     #[cold]
     fn signal(&self, injector: usize) -> Option<usize> {
@@ -271,7 +271,7 @@ impl<P: Platform, T, const LEN: usize> Injectors<P, T, LEN> {
         None
     }
 
-    /// Claims up to `most` more items, at marked injectors in turn, for whoever had to wait for the right to take: so it
+    /// Claims up to `most` more items, at marked injectors in turn, for a worker that had to wait for the right to take: so it
     /// comes for that less often. Looks at no more than two injectors for each claim that it is asked for.
     #[cold]
     pub(crate) fn claim_more(
@@ -361,8 +361,8 @@ impl<P: Platform, T, const LEN: usize> Injectors<P, T, LEN> {
         }
     }
 
-    /// Takes all marks off and arms the injectors' slots, though nobody is posted: the producer of the next item marks
-    /// its injector, for those who look at that.
+    /// Takes all marks off and arms the injectors' slots, though no worker is posted: the producer of the next item marks
+    /// its injector, for workers that look at that.
     ///
     /// # Errors
     /// Where an item is there, or comes meanwhile.
@@ -389,7 +389,7 @@ impl<P: Platform, T, const LEN: usize> Injectors<P, T, LEN> {
     }
 
     /// The designated waiter, if it is not being woken. SeqCst pairs with that of `post`: a worker that
-    /// posts itself, and then looks for forked jobs and sees none, is seen here by whoever shares
+    /// posts itself, and then looks for forked jobs and sees none, is seen here by a worker that shares
     /// one later.
     pub(crate) fn designated(&self) -> Option<usize> {
         // The model checker knows no order of SeqCst loads: what changes nothing reads the latest there.
@@ -400,18 +400,18 @@ impl<P: Platform, T, const LEN: usize> Injectors<P, T, LEN> {
         })
     }
 
-    /// Takes the designated waiter off the wake word, for the caller to wake. `None` if somebody was quicker,
+    /// Takes the designated waiter off the wake word, for the caller to wake. `None` if another thread was quicker,
     /// and wakes it.
     pub(crate) fn recall(&self) -> Option<usize> {
         designated_in(self.sleepers.wake_word.fetch_and(MARKS, AcqRel))
     }
 
-    /// The places where the next items will be seen, at the marked injectors but `home`: whoever would
-    /// fill that one cannot run while somebody watches on its CPU.
+    /// The places where the next items will be seen, at the marked injectors but `home`: a producer that would
+    /// fill that one cannot run while a worker watches on its CPU.
     pub(crate) fn watch(&self, takers: &mut Takers<P, T, LEN>, home: usize) -> Watches<P, T, LEN> {
         let mut marks = self.sleepers.wake_word.load(Acquire) & MARKS;
         if std::mem::take(&mut takers.armed_for_nobody) {
-            // Those who brought items there would tell nobody: they are watched as well.
+            // Producers there would wake none: those slots are watched as well.
             marks = all_of(self.queues.len());
             self.sleepers.wake_word.fetch_or(marks, AcqRel);
         }
@@ -422,7 +422,7 @@ impl<P: Platform, T, const LEN: usize> Injectors<P, T, LEN> {
         })
     }
 
-    /// True once an item that is watched for is there, or was there and is gone.
+    /// True once an item that is watched for came, even if it was taken since.
     pub(crate) fn seen(&self, places: &Watches<P, T, LEN>) -> bool {
         places.iter().flatten().any(|(injector, place)| self.queues[*injector].seen(place))
     }
@@ -464,7 +464,7 @@ impl<P: Platform, T, const LEN: usize> Injectors<P, T, LEN> {
         self.queues.iter().map(SegmentQueue::held_bytes).sum()
     }
 
-    /// Gives memory back that a burst needed and nobody has needed since.
+    /// Gives memory back that was not needed since a burst.
     pub(crate) fn trim(&self) {
         self.queues.iter().for_each(SegmentQueue::trim);
     }

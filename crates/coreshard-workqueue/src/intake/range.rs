@@ -1,7 +1,7 @@
 //! The items that a worker has claimed and not yet run, open to other workers of its pool.
 //!
 //! A worker claims several items at once, so that it takes the pool's lock less often than it
-//! runs items. What it has claimed stays where it is, in the segment, and is described by one
+//! runs items. A claimed item stays where it is, in the segment, and the claim is described by one
 //! word that the worker takes from with a fetch-and-add, and thieves with a compare-exchange: an
 //! item that waits behind a long or blocked one is never out of reach of an idle worker.
 //!
@@ -84,7 +84,7 @@ impl<P: Platform, T, const LEN: usize> Range<P, T, LEN> {
         None
     }
 
-    /// True if somebody could take an item here. A hint.
+    /// True if a thief could take an item here. A hint.
     #[inline]
     pub(crate) fn has_items(&self) -> bool {
         let word = self.word.load(Relaxed);

@@ -3,7 +3,7 @@
 //!
 //! - `P:` written by producers (any CPU of the pod), atomically.
 //! - `T:` touched by the taker alone (the holder of the pool's lock).
-//! - `C:` written by whoever took items out of a segment, atomically.
+//! - `C:` written by takers and thieves that took items out of a segment, atomically.
 //! - `I:` written by the segment's installer before it is linked; stable until it is recycled.
 #![allow(unsafe_code)]
 
@@ -17,9 +17,9 @@ use coreshard_platform::{
 };
 use coreshard_topology::NodeId;
 
-/// A slot's state while it is armed: whoever fills it tells the designated waiter.
+/// A slot's state while it is armed: its producer wakes the designated waiter.
 const ARMED: u64 = 1 << 63;
-/// A slot's state while it is armed for a burst: whoever fills it tells a runner-up.
+/// A slot's state while it is armed for a burst: its producer wakes a runner-up.
 const ARMED_FOR_BURST: u64 = ARMED | 1;
 /// The taker has gone past this slot: its producer takes the item back and pushes it again.
 const SKIPPED: u64 = ARMED | 2;
@@ -32,7 +32,7 @@ const MAX_SKIPPED: usize = if cfg!(loom) { 1 } else { 4 };
 const SLOTS_TO_A_BURST: u64 = if cfg!(loom) { 1 } else { 4 };
 const BEHIND_HEAD: u64 = if cfg!(loom) { 1 } else { 2 };
 
-/// Whom the producer of an item tells of it.
+/// Which sleeper the producer of an item wakes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tells {
     Nobody,
@@ -89,7 +89,7 @@ fields!(Slot<P: Platform, T> { state, value });
 struct SegmentLinks<P: Platform, T, const LEN: usize> {
     /// I: one more than (ticket / LEN); 0 while it is in the store.
     number: P::AtomicU64,
-    /// P: the segment after this one, once somebody needed it.
+    /// P: the segment after this one, once one was needed.
     next: P::AtomicPtr<Segment<P, T, LEN>>,
     /// I: the segment before this one, null for the first.
     previous: P::AtomicPtr<Segment<P, T, LEN>>,
@@ -165,7 +165,7 @@ struct Tail<P: Platform, T, const LEN: usize> {
     ticket: P::AtomicU64,
     /// P: a recent segment, to start looking from; may be stale.
     last: P::AtomicPtr<Segment<P, T, LEN>>,
-    /// P: counters for whoever counts what is pushed. They fill the line that every producer
+    /// P: counters of the queues that push here. They fill the line that every producer
     /// fetches anyway.
     counters: [P::AtomicU64; TAIL_COUNTERS],
 }
@@ -248,7 +248,7 @@ const FIRST_CHUNK_SEGMENTS: usize = 2;
 const LARGEST_CHUNK_SEGMENTS: usize = 256;
 
 /// A queue of any length: producers never wait for one another, and takers agree by a lock that
-/// is not here (whoever has the [`Taker`] is the one).
+/// is not here (the holder of the [`Taker`] is the one).
 pub(crate) struct SegmentQueue<P: Platform, T, const LEN: usize> {
     tail: Padded<Tail<P, T, LEN>>,
     /// T writes, P reads: a segment that is not behind any ticket still to be written.
@@ -306,7 +306,7 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
         (ticket % LEN as u64) as usize
     }
 
-    /// The segment behind a pointer that was once in this queue. What is read there may be stale,
+    /// The segment behind a pointer that was once in this queue. Its words may be stale,
     /// if the segment was recycled meanwhile; its number tells.
     #[inline(always)]
     fn segment(&self, segment: *mut Segment<P, T, LEN>) -> &Segment<P, T, LEN> {
@@ -401,7 +401,7 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
         // for now, so that a burst finds them.
         P::prefetch_write(slots.as_ptr().wrapping_add(at + PREFETCH_SLOTS));
         slot.value.with_mut(|place| {
-            // SAFETY: the ticket is this call's alone, so nobody else writes here; the last lap's
+            // SAFETY: the ticket is this call's alone, so no other thread writes here; the last lap's
             // reader is done, since the segment was recycled after it (the Acquire of `number`
             // pairs with the Release of the installer, which had it from the store's lock).
             unsafe { (*place).write(value) };
@@ -462,7 +462,7 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
         let value = self.segment(segment).slots[at]
             .value
             .with(|place| unsafe { (*place).assume_init_read() });
-        // SAFETY: nobody else takes this item out, which was done just now.
+        // SAFETY: no other thread takes this item out, which was done just now.
         unsafe { self.release(segment, 1) };
         value
     }
@@ -521,7 +521,7 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
     }
 
     /// Gives `segment`, which is linked after number − 1, its number. Its installer does the same;
-    /// whoever needs it does not wait for that.
+    /// a thread that needs it does not wait for that.
     fn name(&self, segment: *mut Segment<P, T, LEN>, number: u64) -> *mut Segment<P, T, LEN> {
         // It is not recycled meanwhile: the caller has a ticket in it that is not written yet, or
         // is the taker whose head is in it.
@@ -533,8 +533,8 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
         segment
     }
 
-    /// A segment out of the store. Memory is mapped without the lock: a producer that is preempted meanwhile keeps nobody from
-    /// a segment.
+    /// A segment out of the store. Memory is mapped without the lock: a producer that is preempted meanwhile keeps no other
+    /// from a segment.
     fn fresh(&self) -> *mut Segment<P, T, LEN> {
         loop {
             let wanted = {
@@ -549,20 +549,20 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
         }
     }
 
-    /// Links a segment after `previous`, or finds that somebody did. The caller holds a ticket in
+    /// Links a segment after `previous`, or finds that another thread did. The caller holds a ticket in
     /// the segment to come, or is the taker whose head is there: so `previous` is not recycled,
     /// and its empty link means what it says (there is no ABA).
     #[cold]
     fn install(&self, previous: *mut Segment<P, T, LEN>, number: u64) -> *mut Segment<P, T, LEN> {
         let fresh = self.fresh();
-        // Out of the store, so nobody else changes it; stale readers see number 0.
+        // Out of the store, so no other thread changes it; stale readers see number 0.
         let segment = self.segment(fresh);
         segment.links.next.store(ptr::null_mut(), Relaxed);
         segment.links.previous.store(previous, Relaxed);
         segment.holds.taken.store(0, Relaxed);
         segment.holds.holds.store(2, Relaxed);
         let link = &self.segment(previous).links.next;
-        // Release publishes the words above to whoever loads the link. The number comes after the
+        // Release publishes the words above to each thread that loads the link. The number comes after the
         // link: a segment that lost this race must never have had a number that a stale hint
         // could take for its own.
         match link.compare_exchange(ptr::null_mut(), fresh, AcqRel, Acquire) {
@@ -737,8 +737,8 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
         let state = self.head_state(taker);
         let mut seen = state.load(Acquire);
         while !is_filled(seen, number) {
-            // Release pairs with the swap in `push`: what was done before the slot was armed is
-            // seen by whoever hears it.
+            // Release pairs with the swap in `fill`: the producer that finds the slot armed sees what was done
+            // before.
             // SeqCst: see `look_back`.
             match state.compare_exchange(seen, ARMED, SeqCst, Acquire) {
                 Ok(_) => return !self.skip_unfilled(taker),
@@ -760,7 +760,7 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
             let state = &self.segment(taker.segment).slots[Self::slot_of(ticket)].state;
             let seen = state.load(Acquire);
             if !is_filled(seen, number) && seen < ARMED {
-                // A hint: where somebody is quicker, the slot is filled. Release as in `arm`.
+                // A hint: if a producer is quicker, the slot is filled. Release as in `arm`.
                 let _ = state.compare_exchange(seen, ARMED_FOR_BURST, AcqRel, Relaxed);
             }
         }
@@ -775,9 +775,9 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
         })
     }
 
-    /// True once the item that is watched for is there, or was there and is gone.
+    /// True once the item that is watched for came, even if it was taken since.
     pub(crate) fn seen(&self, watch: &Watch<P, T, LEN>) -> bool {
-        // If the segment was recycled meanwhile, its number is another: somebody took the item.
+        // If the segment was recycled meanwhile, its number is another: the item was taken.
         let segment = self.segment(watch.segment);
         is_filled(segment.slots[watch.at].state.load(Relaxed), watch.number)
             || segment.links.number.load(Relaxed) != watch.number
@@ -787,7 +787,7 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
     ///
     /// # Safety
     /// `at` was claimed from `segment`, each place is taken once, and [`Self::release`] was not
-    /// yet told of it.
+    /// yet called for it.
     pub(crate) unsafe fn take(segment: *mut Segment<P, T, LEN>, at: usize) -> (T, u16) {
         // SAFETY: the segment is not recycled before this item is released; the claim read the
         // slot's state with Acquire, so the item is seen, and the caller takes it once.
@@ -803,7 +803,7 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
     /// Tells that `items` items of `segment` were copied out.
     ///
     /// # Safety
-    /// They were claimed and taken, and are told of once.
+    /// They were claimed and taken, and are counted once.
     pub(crate) unsafe fn release(&self, segment: *mut Segment<P, T, LEN>, items: u32) {
         let holds = &self.segment(segment).holds;
         // AcqRel: the last releaser sees what all others did with their items, and passes it on.
@@ -851,7 +851,7 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
         store.chunks.iter().filter(|chunk| !chunk.cold).map(|chunk| chunk.memory.len()).sum()
     }
 
-    /// Gives memory back to the system that a burst needed and nobody has needed since.
+    /// Gives memory back to the system that was not needed since a burst.
     pub(crate) fn trim(&self) {
         self.store.lock().trim();
     }
@@ -867,7 +867,7 @@ impl<P: Platform, T, const LEN: usize> Store<P, T, LEN> {
             self.free.extend(cold.segments().rev());
         }
         let segment = self.free.pop()?;
-        // SAFETY: segments of the store are live and in nobody's use; stale readers may look at
+        // SAFETY: segments of the store are live and unused; stale readers may look at
         // their atomics.
         let words = unsafe { &*segment };
         words.links.injector.store(self.injector, Relaxed);

@@ -1,7 +1,7 @@
 //! Whose the CPU time of a pool's workers is.
 //!
 //! The kernel counts each thread's CPU time anyway. The monitor asks for it now and then, and
-//! charges what was added since; whoever asks for statistics has the books brought up to date
+//! charges what was added since; a request for statistics brings the books up to date
 //! first. So the pool's total is exact.
 //!
 //! To whom: a worker that is inside the same item as the last time has used it for that item's
@@ -9,7 +9,7 @@
 //! queue (as many of that queue's items as it runs in a row) by the clock: see [`WeighedVisits`]. So
 //! a queue's figure is an estimate where it shares its pools, and exact where it does not.
 //!
-//! The book has a lock of its own, below the pool's: whoever has the book's takes no other.
+//! The book has a lock of its own, below the pool's: its holder takes no other.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -105,7 +105,7 @@ impl<P: Platform> Accounts<P> {
         let thread = slot.thread_id();
         let Some(counted) = P::cpu_time_of(thread) else { return false };
         let mut book = self.book.lock();
-        // What it took to get here is the pool's, not a queue's.
+        // The time to get here is the pool's, not a queue's.
         book.total += counted;
         book.workers.push(Account { thread, worker, counted, items_begun: slot.begun() });
         true

@@ -106,7 +106,7 @@ impl<P: Platform> StandIn<P> {
         state.roster.declare_blocked(worker, hand_over);
         let (kick, spare) = state.find_stand_in(&pool);
         pool.unlock_and_kick(state, kick);
-        // Perhaps nobody is left to do what comes.
+        // Perhaps no worker is left to do what comes.
         pool.monitor.notice_work();
         pool.accounts.count_hand_over(pool.slots.get(worker));
         if let Some(spare) = spare {
@@ -119,7 +119,7 @@ impl<P: Platform> StandIn<P> {
 impl<P: Platform> Drop for StandIn<P> {
     fn drop(&mut self) {
         if P::process_generation() != self.process_generation {
-            // The wait forked: whoever holds the pool's lock may not be here.
+            // The wait forked: the holder of the pool's lock may not be here.
             return;
         }
         // The pool may now run one more than its limit; the next that looks for work lies down.
@@ -133,13 +133,13 @@ impl<P: Platform> Drop for StandIn<P> {
 /// An item cannot be put back into its queue, and no other one is run on top of it, which might need what this one
 /// holds. So the worker's *place* is given away: if an item or a forked job waits in its pool, the worker counts as
 /// blocked, another one of the pool is woken or started in its place, and this thread yields its CPU to it
-/// (sched_yield(2)). From then on both run, and the kernel shares the CPUs out between them, until this item is over:
+/// (sched_yield(2)). From then on both run, and the kernel shares the CPUs out between them, until this item has finished:
 /// then its worker lies down, if the pool has more than it may run. However often an item yields, it has one
 /// stand-in. This is what the pool's monitor does for an item that computes for 10 ms, sooner and without its being
 /// told as a CPU hog.
 ///
 /// Not while it holds a lock that other items take: they come at once then, and wait for it, and each that is found to
-/// wait gets a stand-in, too.
+/// wait gets a stand-in as well.
 ///
 /// Where nothing waits it costs the pool's lock once. On a thread that is no worker it yields the CPU, and is false.
 /// Inside a future, [`yield_now`](crate::yield_now) is better: a future can be put back.
@@ -185,7 +185,7 @@ pub(crate) fn wait_for_workers<P: Platform>(done: &Latch<P>) -> bool {
     }
 }
 
-/// As [`wait_for_workers`], until `deadline` and for something that others wait for, too: `wait` waits until a time, or for ever, and
+/// As [`wait_for_workers`], until `deadline` and for something that others wait for as well: `wait` waits until a time, or for ever, and
 /// says whether it is there. False if it is not.
 pub(crate) fn wait_in_turns<P: Platform>(
     deadline: Option<Time>,

@@ -29,7 +29,7 @@ pub(super) struct Context<P: Platform> {
     pub(super) index: usize,
     pub(super) slot: NonNull<WorkerSlot<P>>,
     pub(super) forks: Forks<P>,
-    /// What this thread has spawned that nobody waits for, and that is to begin in its order.
+    /// Detached jobs that this thread has spawned, and that are to begin in its order.
     pub(super) in_order: Fifo<P>,
     /// The injector that its items came from last.
     pub(super) producer: Cell<Option<usize>>,
@@ -82,7 +82,7 @@ impl<P: Platform> Deref for OwnPool<P> {
 }
 
 /// The context of the worker on this thread, if there is one. It is not `Sync`, so the reference
-/// stays on this thread; what it is used for must be over before the worker's item is.
+/// stays on this thread; its use must end before the worker's item does.
 #[inline]
 pub(super) fn context_here<'item, P: Platform>() -> Option<&'item Context<P>> {
     let context = P::local(LocalKey::Worker).cast::<Context<P>>();
@@ -209,7 +209,7 @@ pub(crate) fn inside_work<P: Platform, R>(
     context.inside(Frame { work, behind, ..Frame::of_worker() }, run)
 }
 
-/// Calls `run` as an item of `link`, inside what this thread is inside of. `whole` is what opens when that is over; it may be
+/// Calls `run` as an item of `link`, inside what this thread is inside of. `whole` opens when that has finished; it may be
 /// null.
 pub(crate) fn inside_item<P: Platform, R>(
     link: NonNull<LinkHead<P>>,
@@ -221,14 +221,14 @@ pub(crate) fn inside_item<P: Platform, R>(
     // SAFETY: the item goes on, so its link is there.
     let is_serial = unsafe { LinkHead::is_serial(link) };
     let was_serial = owner.set_serial(is_serial);
-    // What the outer item keeps to itself would be shared with what this one shares.
+    // Jobs that the outer item keeps to itself would be shared with those of this one.
     owner.set_serial(is_serial || was_serial);
     let _restore = RestoreSerial { context, was_serial };
     let (link, whole) = (Cell::new(link.as_ptr().cast_const()), Cell::new(whole));
     context.inside(Frame { link, whole, ..Frame::of_worker() }, run)
 }
 
-/// True if this thread is inside the item that is over when `whole` opens.
+/// True if this thread is inside the item that has finished when `whole` opens.
 pub(crate) fn is_inside<P: Platform>(whole: *const ()) -> bool {
     // SAFETY: it is the innermost one.
     unsafe {
@@ -261,7 +261,7 @@ pub(crate) fn runs_work<P: Platform>(work: *const ()) -> bool {
 /// that this thread is inside of.
 pub(crate) fn is_waited_for_by<P: Platform>(queue: u64) -> bool {
     let is = |frame: &Frame<P>| {
-        // SAFETY: what a frame leads to is there while this thread is inside of it.
+        // SAFETY: a frame's pointers are valid while this thread is inside of it.
         unsafe { frame.behind.as_ref() }.is_some_and(|behind| behind.load(Relaxed) == queue)
     };
     // SAFETY: it is the innermost one.
@@ -277,7 +277,7 @@ pub(crate) fn inside<P: Platform>(mut of: impl FnMut(NonNull<LinkHead<P>>) -> bo
     unsafe { Frame::find(innermost::<P>(), is) }
 }
 
-/// Tells the queue whose item this worker is inside of of a panic that no handle will tell of.
+/// Reports a panic that no handle will report to the queue whose item this worker is inside of.
 #[cold]
 pub(crate) fn report_here<P: Platform>(thrown: Thrown) {
     let mut innermost = None;

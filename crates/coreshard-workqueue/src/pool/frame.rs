@@ -1,4 +1,4 @@
-//! What the worker on this thread is inside of: a wait for one of these would never end.
+//! Items and jobs that the worker on this thread is inside of: a wait for one of these would never end.
 //!
 //! A thread is inside the item that its worker runs, inside the reusable items whose functions were
 //! called in it, and, while it runs a job that another thread has forked or sent, inside all
@@ -22,7 +22,7 @@ use super::link::LinkHead;
 pub(crate) struct Frame<P: Platform> {
     /// The link of the worker's item. Changed by the worker between items, where no job is left.
     pub(super) link: Cell<*const LinkHead<P>>,
-    /// What is open once the item is over that somebody may wait for, if it is one. Changed as `link`.
+    /// The latch of the item, if it may be waited for. Changed as `link`.
     pub(super) whole: Cell<*const ()>,
     /// The reusable item whose function was called.
     pub(super) work: *const (),
@@ -30,7 +30,7 @@ pub(crate) struct Frame<P: Platform> {
     pub(super) behind: *const P::AtomicU64,
     /// What this thread was inside of before.
     pub(super) outer: *const Frame<P>,
-    /// What the thread was inside of whose job is run.
+    /// The innermost frame of the thread whose job is run.
     pub(super) forker: *const Frame<P>,
 }
 

@@ -1,4 +1,4 @@
-//! Who waits runs parts of what it waits for, and nothing else; `FORKS.md` beside this file tells why.
+//! A waiter runs subtasks of what it waits for, and nothing else; `jobs/README.md` says why.
 #![allow(unsafe_code)]
 
 use std::cell::Cell;
@@ -156,12 +156,12 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
         let Some(root) = (unsafe { forks.root.get().as_ref() }) else { return false };
         let Spawner { root: scope, place, .. } = forks.spawner.get();
         if ptr::eq(scope, root) && place != SpawnPlace::NONE {
-            // Others do parts of a scope, too, and its caller can take what one of them has.
+            // Others run subtasks of a scope as well, and its caller can take a job of one of them.
             root.nudge();
             return false;
         }
         if !self.deque().is_named() {
-            // An item: what is shared already was forked in it, too.
+            // An item: jobs that are shared already were forked in it as well.
             forks.owner.name_whole(self.deque(), JobId::at(root).address());
         }
         self.deque().reserve(true);
@@ -189,11 +189,11 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
         };
         self.begin_inside();
         let place = SpawnPlace { queue, is_here: false };
-        // SAFETY: the root is not over before the job is, and its parts are; nobody else has the job.
+        // SAFETY: the root is not finished before the job and its subtasks are; no other thread has the job.
         unsafe { self.run_part(root, place, || execute(job)) };
     }
 
-    /// Calls `run` as a part of `root`, and then the parts that it has spawned and that nobody has taken.
+    /// Calls `run` as a subtask of `root`, and then the subtasks that it has spawned and that were not taken.
     ///
     /// # Safety
     /// `root` is there until `run` has done its part, and while there are parts that it has spawned.
@@ -210,7 +210,7 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
         let result = run();
         // Not as it is dropped: where a simulation is ended, threads unwind wherever they are.
         while let Some(part) = scope.pop() {
-            // SAFETY: popped just now, so nobody else has it. What the scope was opened in is another thread's.
+            // SAFETY: popped just now, so no other thread has it. The scope was opened by another thread.
             unsafe { execute(part) };
         }
         result
@@ -230,7 +230,7 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
 
     /// On a worker that has forked nothing: until what this returns is dropped, it is inside an item that is
     /// over when `root` opens. `None` where it is inside of something else, as when an item that was handed back is
-    /// called inside another: what is forked there is a part of that one.
+    /// called inside another: its forks are subtasks of that one.
     ///
     /// # Safety
     /// `root` is there until then.
@@ -245,7 +245,7 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
         Some(DoingItem { worker: self })
     }
 
-    /// Tells those who take what is forked here of what it is a part.
+    /// Names the job of which what is forked here is a subtask, for thieves.
     #[inline]
     fn set_item(self, root: *const ()) {
         // SAFETY: the innermost frame is there until this thread leaves it.
@@ -254,8 +254,8 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
 
     /// Calls `run`, what is forked in which is a part of the loop of this id.
     ///
-    /// Who waits for a part of a loop, inside of it, has no user's code on its thread above the loop's own call: so it
-    /// may run any other part of the loop, where who waits for a job may run parts of that alone.
+    /// A worker that waits for a piece, inside of the loop, has no user's code on its thread above the loop's own call: so it
+    /// may run any other piece of the loop, while a worker that waits for a job may run subtasks of that alone.
     ///
     /// Where the loop is inside of something that has a id already, what its caller forks keeps that, for those who wait
     /// for it; a thief's has the loop's.
@@ -339,18 +339,18 @@ impl<P: Platform> Drop for StolenParts<'_, P> {
 }
 
 impl<P: Platform> OpenScope<'_, P> {
-    /// For who has opened the scope: runs the part that was spawned last, of those that nobody has taken. False
+    /// For the opener of the scope: runs the subtask that was spawned last, of those that were not taken. False
     /// if there is none.
     pub(crate) fn run_one(&self) -> bool {
         let part = self.pop();
         if let Some(part) = part {
-            // SAFETY: popped just now, so nobody else has it. This worker is inside of what the scope was opened in.
+            // SAFETY: popped just now, so no other thread has it. This worker is inside of what the scope was opened in.
             unsafe { execute_here(part) };
         }
         part.is_some()
     }
 
-    /// Takes off the part that was spawned last, of those that nobody has taken; who has it runs it next.
+    /// Takes off the subtask that was spawned last, of those that were not taken; the caller runs it next.
     fn pop(&self) -> Option<NonNull<Header<P>>> {
         let forks = &self.worker.context.forks;
         if forks.spawner.get().depth != forks.owner.depth() {
@@ -371,7 +371,7 @@ impl<P: Platform> OpenScope<'_, P> {
 impl<P: Platform> Drop for OpenScope<'_, P> {
     fn drop(&mut self) {
         let forks = &self.worker.context.forks;
-        // What is left, where this thread unwinds, has lost its frame: it is taken off, and not run.
+        // A job that is left while this thread unwinds has lost its frame: it is taken off, and not run.
         while forks.owner.depth() > self.floor {
             let _ = forks.owner.pop_above(self.worker.deque(), self.floor);
         }
@@ -408,8 +408,8 @@ impl<P: Platform> Drop for InLoop<'_, P> {
     }
 }
 
-/// While it lives, this worker does an item that somebody may wait for. That what it forks is a part of that is
-/// said when it first forks something.
+/// While it lives, this worker runs an item that may be waited for. Its forks are named as subtasks of that when it first forks
+/// something.
 pub(crate) struct DoingItem<'thread, P: Platform> {
     worker: CurrentWorker<'thread, P>,
 }

@@ -37,7 +37,7 @@ impl<P: Platform, F: FnOnce(bool) -> R, R> Job<P, F, R> {
         }
     }
 
-    /// What is given to thieves. The job must stay where it is until it is popped, or done.
+    /// The part that is given to thieves. The job must stay where it is until it is popped, or done.
     #[inline]
     pub(crate) fn header(&self) -> NonNull<Header<P>> {
         // From the root job's address, not the field's: `run` reaches what lies behind it.
@@ -58,14 +58,14 @@ impl<P: Platform, F: FnOnce(bool) -> R, R> Job<P, F, R> {
         unsafe { ManuallyDrop::take(&mut *self.work.get()) }
     }
 
-    /// What the thief left; the latch was seen to be open.
+    /// The thief's result; the latch was seen to be open.
     pub(crate) fn into_result(self) -> Result<R, Thrown> {
         assert!(self.done.is_open(), "it was waited for");
         // SAFETY: executed, the latch is open, and this is the one reader.
         unsafe { self.take_result() }
     }
 
-    /// What the thief left.
+    /// The thief's result.
     ///
     /// # Safety
     /// The job was run by [`execute`], its latch was seen to be open, and this is called once.
@@ -131,7 +131,7 @@ impl<P: Platform, F: FnOnce() + Send> Spawned<P, F> {
         queue: queue_of_spawned::<P, F>,
     };
 
-    /// A job that whoever takes it runs with [`execute`](super::execute), else it is lost.
+    /// A job that its taker runs with [`execute`](super::execute), else it is lost.
     ///
     /// It is a part of an item of `queue`. Until `work` has returned, `root` stays closed and where it is, the frame of `forker` is not left, and
     /// what `work` borrows is there.
@@ -149,7 +149,7 @@ impl<P: Platform, F: FnOnce() + Send> Spawned<P, F> {
 /// # Safety
 /// `header` is that of a `Spawned<P, F>` of [`Spawned::job`]; this is its one execution.
 unsafe fn run_spawned<P: Platform, F: FnOnce() + Send>(header: *const Header<P>) {
-    // SAFETY: by this function's contract it is a box that nobody else has.
+    // SAFETY: by this function's contract it is a box that no other thread has.
     let job = unsafe { Box::from_raw(header.cast_mut().cast::<Spawned<P, F>>()) };
     if let Err(thrown) = user::call(job.work) {
         report_here::<P>(thrown);

@@ -1,5 +1,5 @@
 //! A pool's side of its link with a queue, as `struct pool_workqueue` is the kernel's: the pool counts items
-//! that are over there, and tells the queue what it needs to know. What a queue is, it does not know.
+//! that have finished there, and calls the queue when it needs to know. It does not know what a queue is.
 #![allow(unsafe_code)]
 
 use std::ptr::{self, NonNull};
@@ -10,12 +10,12 @@ use coreshard_platform::{AtomicInt, AtomicPointer, Lock, Padded, Platform, field
 
 use crate::base::returned::Returned;
 
-/// Somebody waits for the count of items that are over to change.
+/// A thread waits for the count of finished items to change.
 const WATCHED: u64 = 1 << 63;
 
-/// Flags: what a worker looks at after each item. The queue is told of each item that is over.
+/// Flags, which a worker reads after each item. The queue is called after each item.
 const TAKES_TURNS: u32 = 1;
-/// What has not begun is set aside; see [`LinkHead::stop`].
+/// Items that have not begun are set aside; see [`LinkHead::stop`].
 const STOPPED: u32 = 2;
 /// What an item forks stays on its worker.
 const SERIAL: u32 = 4;
@@ -23,7 +23,7 @@ const SERIAL: u32 = 4;
 /// It lies at the start of what the queue keeps for the pool, so that its address leads there.
 #[repr(C)]
 pub(crate) struct LinkHead<P: Platform> {
-    /// Items that are over, and refusals; and [`WATCHED`]. Written by workers of the pool.
+    /// Items that have finished, and refusals; and [`WATCHED`]. Written by workers of the pool.
     done: Padded<P::AtomicU64>,
     queue: &'static QueueSide<P>,
     /// [`TAKES_TURNS`] and [`SERIAL`] from the start or never, [`STOPPED`] once and for good.
@@ -31,12 +31,12 @@ pub(crate) struct LinkHead<P: Platform> {
 }
 fields!(LinkHead<P: Platform> { done, queue, flags });
 
-/// What a queue does about what a pool tells it. Each is called with a link of that queue's, which is
-/// there while an item of it is not counted as over.
+/// The calls of a pool to a queue. Each is made with a link of that queue, which lives
+/// while an item of it is not counted as finished.
 pub(crate) struct QueueSide<P: Platform> {
-    /// An item threw, and no handle will tell of it.
+    /// An item panicked, and no handle will report it.
     pub(crate) on_panic: unsafe fn(NonNull<LinkHead<P>>, Thrown),
-    /// An item is over, and not counted yet: one that waits for its turn goes on.
+    /// An item has finished, and is not counted yet: one that waits for its turn goes on.
     pub(crate) item_is_over: unsafe fn(NonNull<LinkHead<P>>),
     /// An item was set aside, and is to be handed back.
     pub(crate) hand_back: unsafe fn(NonNull<LinkHead<P>>, Returned),
@@ -55,7 +55,7 @@ impl<P: Platform> LinkHead<P> {
     /// From here on, workers set aside what they come to. One that has looked before it began its next item,
     /// as it does after each, may still run that one.
     pub(crate) fn stop(&self) {
-        // Relaxed: nothing is handed over by it. Whoever waits for the end of it all waits for the items.
+        // Relaxed: nothing is handed over by it. A thread that waits for the end waits for the items.
         self.flags.fetch_or(STOPPED, Relaxed);
     }
 
@@ -127,7 +127,7 @@ impl<P: Platform> LinkHead<P> {
         unsafe { (link.as_ref().queue.rescued)(link, items) };
     }
 
-    /// Counts items that are over. True if somebody waits to hear of it. The link may be gone
+    /// Counts items that have finished. True if a thread waits for that. The link may be freed
     /// when this returns, and even before: so it is given by its address, and nothing but the one
     /// word is borrowed.
     ///
@@ -137,7 +137,7 @@ impl<P: Platform> LinkHead<P> {
     pub(crate) unsafe fn finish(link: NonNull<Self>, items: u64) -> bool {
         // SAFETY: alive until the addition, by this function's contract.
         let done: &P::AtomicU64 = unsafe { &(*link.as_ptr()).done };
-        // AcqRel: whoever sees all items over sees all that they did.
+        // AcqRel: a thread that sees all items finished sees all that they did.
         done.fetch_add(items, AcqRel) & WATCHED != 0
     }
 
@@ -149,7 +149,7 @@ impl<P: Platform> LinkHead<P> {
         self.done.fetch_and(!WATCHED, AcqRel);
     }
 
-    /// Items that are over.
+    /// Items that have finished.
     pub(crate) fn done(&self) -> u64 {
         self.done.load(Acquire) & !WATCHED
     }

@@ -1,4 +1,4 @@
-//! What a pool knows of the monitor: that it is to be woken, where it reports trouble, and how many workers the runtime has.
+//! A pool's view of the monitor: how to wake it, where to report trouble, and how many workers the runtime has.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
@@ -12,13 +12,12 @@ use crate::insight::trouble::{Trouble, Watchdog};
 const ASLEEP: u32 = 0;
 const AWAKE: u32 = 1;
 
-/// Who tells of trouble: a handler that never returns is waited for by those that come after it.
+/// The thread that reports trouble: reports after a handler that never returns wait for it.
 const TELLERS: Threads = Threads { name: "cs-trouble", most: 1 };
-/// What is told and not yet heard, at most: a handler that never returns must not fill the memory.
+/// Reports that wait, at most: a handler that never returns must not fill the memory.
 const MAX_TOLD: usize = 64;
 
-/// What a pool knows of the monitor: that it is to be woken, where it reports trouble, and how many workers the runtime
-/// has.
+/// A pool's view of the monitor.
 pub(crate) struct MonitorHandle<P: Platform> {
     /// Whether the monitor looks, or sleeps and is to be woken. Read at every claim, written when
     /// the process falls asleep or wakes up.
@@ -78,7 +77,7 @@ impl<P: Platform> MonitorHandle<P> {
         self.later(move || watch.tell(&trouble));
     }
 
-    /// The monitor is about to sleep: from here on whoever has work wakes it.
+    /// The monitor is about to sleep: from here on a worker that has work wakes it.
     pub(super) fn announce_sleep(&self) {
         self.state.swap(ASLEEP, AcqRel);
     }

@@ -3,11 +3,11 @@
 //! A worker that is woken should run beside the one that woke it, not instead of it. The kernel
 //! sees to that where it finds an idle CPU. In a virtual machine it may not: an idle virtual CPU
 //! that its host has put to sleep counts as taken, so a woken thread stays on the CPU where it
-//! slept, though somebody runs there, and the two take turns while the other CPU idles; and since
-//! both fall asleep on that CPU again, it happens the next time, too.
+//! slept, though another thread runs there, and the two take turns while the other CPU idles. Since
+//! both fall asleep on that CPU again, it happens the next time as well.
 //!
-//! So whoever wakes a worker for further work, and goes on itself, has it placed on a CPU where no
-//! worker of the pool runs, if the sleeper's own is one where somebody does. Producers do not know;
+//! So a worker that wakes another one for further work, and goes on itself, places it on a CPU where no
+//! worker of the pool runs, if one runs on the sleeper's own. Producers do not know;
 //! so a worker that wakes up in place of another, which then waits for its CPU, has that one placed
 //! elsewhere. Affinities are narrow for that moment only: where what is recorded here is old, a
 //! worker is placed badly, and the kernel can move it.

@@ -1,8 +1,8 @@
 //! The pools of one set of attributes, one a pod, and who uses them.
 //!
-//! A set's memory lives as long as somebody may still look at it: a producer may hold on to the
-//! links of a queue's past for a moment, and finds them closed. Its *workers* live while somebody
-//! has a [`Lease`]: they go with the last one, and come back with the next.
+//! A set's memory lives as long as a thread may still look at it: a producer may hold on to the
+//! links of a queue's past for a moment, and finds them closed. Its *workers* live while there is
+//! a [`Lease`]: they exit with the last one, and start again with the next.
 
 use std::sync::Arc;
 
@@ -31,13 +31,13 @@ pub(crate) struct Route {
     pub(crate) injector: u32,
 }
 
-/// Who has a lease.
+/// The users of a set.
 enum Users {
     None,
     Some(usize),
     /// The last lease has ended: workers are going.
     Leaving {
-        /// Somebody waits for them, who says when they are gone.
+        /// A caller waits for them, and says when they have exited.
         awaited: bool,
     },
 }
@@ -102,7 +102,7 @@ impl<P: Platform> PoolSet<P> {
         true
     }
 
-    /// After [`Lease::end`]: waits until the workers are gone, unless somebody needs them again. Not to be
+    /// After [`Lease::end`]: waits until the workers have exited, unless they are needed again. Not to be
     /// called under a lock: an item may be waiting for it, and is waited for here. A worker that calls this
     /// does not wait for itself.
     pub(crate) fn wait_until_gone(&self) {
@@ -151,7 +151,7 @@ impl<P: Platform> PoolSet<P> {
 
     /// Tells each pool of the others, the nearest first, so that its workers can help those of
     /// the others with forked work. At equal distance they begin with the next after themselves.
-    /// What is strict stays in its pod.
+    /// The pools of a strict set stay apart.
     pub(crate) fn introduce(&self, topology: &Topology) {
         let place = |pool: &Arc<Pool<P>>| {
             let first = pool.place.cpus.iter().next();
@@ -237,7 +237,7 @@ impl<P: Platform> Drop for Lease<P> {
 
 impl<P: Platform> Drop for PoolSet<P> {
     fn drop(&mut self) {
-        // They hold one another. A team's do until it ends, which nobody waits for.
+        // They hold one another. A team's do until it ends, which is not waited for.
         let pools = self.pools.iter().filter(|pool| !pool.is_team());
         pools.for_each(|pool| drop(pool.set_neighbours(None)));
     }

@@ -1,4 +1,4 @@
-//! What a pool has besides its lock: all of it is set when the pool is made, or atomic.
+//! The part of a pool that is not under its lock: all of it is set when the pool is made, or atomic.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -50,7 +50,7 @@ impl PoolSettings {
     }
 }
 
-/// What a team's pool has that other pools have not. All are atomic.
+/// The words of a team's pool that other pools have not. All are atomic.
 pub(super) struct TeamBoard<P: Platform> {
     /// 1 once the team is to end, and none watches for what comes: a hint.
     is_ending: P::AtomicU32,
@@ -80,7 +80,7 @@ impl<P: Platform> TeamBoard<P> {
     }
 }
 
-/// What the holders of a pool's lock and all others may look at.
+/// The part of a pool that is not under its lock.
 pub(crate) struct PoolShared<P: Platform> {
     /// Names the pool in the process.
     pub(crate) id: PoolId,
@@ -142,7 +142,7 @@ impl<P: Platform> PoolShared<P> {
         }
     }
 
-    /// What the team is, if this is a team's pool.
+    /// The team's description, if this is a team's pool.
     #[inline]
     pub(crate) fn team(&self) -> Option<&TeamSpec> {
         self.attributes.team.as_ref().map(|team| &*team.0)

@@ -85,13 +85,13 @@ impl<P: Platform> State<P> {
         }
     }
 
-    /// What is seldom needed, to read.
+    /// The part that is seldom needed, to read.
     pub(super) fn cold(&self) -> &Cold {
         P::touch_read(&raw const *self.cold);
         &self.cold
     }
 
-    /// What is seldom needed, to change.
+    /// The part that is seldom needed, to change.
     pub(super) fn cold_mut(&mut self) -> &mut Cold {
         P::touch_write(&raw const *self.cold);
         &mut self.cold
@@ -123,7 +123,7 @@ impl<P: Platform> State<P> {
     }
 
     /// The worker comes by: it is neither idle nor blocked, though it may have seemed so while it waited for the lock, or an
-    /// item that is over has kept its `Blocking` guard.
+    /// item that has finished kept its `Blocking` guard.
     #[inline]
     pub(super) fn rejoin(&mut self, worker: usize) {
         if self.roster.blocked_as(worker) != Blocked::No {
@@ -186,7 +186,7 @@ impl<P: Platform> State<P> {
         self.items_wait(pool) || self.may_steal(pool, more) && pool.thieves.has_forks(&pool.slots)
     }
 
-    /// Whether forked jobs are for so many more workers, too. A hog still has its CPU, and its stand-in is there for
+    /// Whether this many more workers may steal forked jobs. A hog still has its CPU, and its stand-in is there for
     /// items. (A stand-in that stole would be inside a loop for as long as that lasts, and the next item would wait for the
     /// next stand-in.)
     pub(super) fn may_steal(&self, pool: &PoolShared<P>, more: usize) -> bool {

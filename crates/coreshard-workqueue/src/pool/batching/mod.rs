@@ -23,7 +23,7 @@
 //! brings it more items.
 //!
 //! If the producers wait for their items, more do not come, or they come later. So a longer wait that brings hardly more is given
-//! up at once; and one that was kept for a while must have brought more items in a second than none, or it is given up, too. After
+//! up at once; and one that was kept for a while must have brought more items in a second than none, or it is given up as well. After
 //! each that is given up it takes longer until the next trial. The wait delays an item by [`MAX_DELAY_NS`] at most, and that where
 //! millions come in a second.
 
@@ -49,7 +49,7 @@ impl Batching {
         }
     }
 
-    /// What was claimed last is done.
+    /// The items of the last claim have run.
     #[inline]
     pub(super) fn before_claim<P: Platform>(&mut self) {
         self.estimator.look(P::rough_ns(), P::own_usage);
@@ -84,7 +84,7 @@ impl Batching {
 /// About what it takes from a wake-up to the woken worker's claim.
 const WAKE_UP_NS: u64 = 20_000;
 
-/// What is believed of items that nobody has seen the like of.
+/// The assumed time of items before any has run.
 const UNKNOWN_NS: u64 = 16 * WAKE_UP_NS;
 
 /// Sleepers that the producer of a burst of items wakes beside the first, one for each four items, where each of these takes an eighth of a
@@ -118,7 +118,7 @@ pub(super) struct ServiceTimeEstimator {
     had_long: bool,
     /// How many items to claim next: doubled while claims come back full.
     most: usize,
-    /// For how long items have waited behind others of their claim, all together, since nobody was woken.
+    /// For how long items have waited behind others of their claim, all together, since the last wake-up.
     waited_ns: u64,
     /// Claims until a long one is not believed again.
     doubted: u32,
@@ -141,7 +141,7 @@ impl ServiceTimeEstimator {
         }
     }
 
-    /// What was claimed is done; called before each look for more. `usage` tells how the worker has used its time.
+    /// The items of the last claim have run; called before each look for more. `usage` tells how the worker has used its time.
     #[inline]
     pub(super) fn look(&mut self, now_ns: u64, usage: impl Fn() -> Option<ThreadUsage>) {
         if self.claimed > 0 {
@@ -238,7 +238,7 @@ impl ServiceTimeEstimator {
         self.most = if items >= self.most { (items * 2).min(MAX_CLAIMED) } else { items };
     }
 
-    /// True if no worker of the pool has had long items of late: else the next may be long, too. The pool counts claims `since_long`.
+    /// True if no worker of the pool has had long items of late: else the next may be long as well. The pool counts claims `since_long`.
     #[inline]
     pub(super) fn has_no_long_ones_beside(&mut self, since_long: &mut u32) -> bool {
         if std::mem::take(&mut self.had_long) {
@@ -366,7 +366,7 @@ impl BatchDelay {
         if self.claims > 0 { self.ns } else { 0 }
     }
 
-    /// What is claimed now is none of that: long, or from this worker's own CPU.
+    /// The items that are claimed now do not count: they are long, or from this worker's own CPU.
     #[inline]
     fn interrupt(&mut self) {
         self.claims = 0;

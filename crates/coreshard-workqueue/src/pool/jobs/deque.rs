@@ -2,7 +2,7 @@
 //!
 //! | part | places | who takes from it |
 //! |---|---|---|
-//! | stolen | below `top` | nobody: a thief runs them |
+//! | stolen | below `top` | none: a thief runs them |
 //! | shared | `top` to `split` | thieves the oldest, by moving `top`; the owner the youngest, by moving `split` back |
 //! | private | `split` to `bottom` | the owner alone, with plain loads and stores |
 //!
@@ -23,15 +23,15 @@ pub(crate) const CAPACITY: usize = 3;
 /// Private jobs that an owner may keep, at most.
 const MAX_PRIVATE: u32 = 16;
 
-/// For how long who waits for a whole leaves a lone part of it to whoever forked that, who takes it back sooner where it has nothing
-/// else to do: a chain of jobs, each of which forks the next, would otherwise go from CPU to CPU with each.
+/// How long a waiter leaves a lone subtask to its forker, which takes it back sooner if it has nothing else to do. Otherwise a chain
+/// of jobs, each of which forks the next, would go from CPU to CPU with each.
 #[cfg(not(loom))]
 const LONE_SPINS: u32 = 16;
 #[cfg(loom)]
 const LONE_SPINS: u32 = 0;
 
 /// The shared word: `top` in the lowest bits, `split` above it, and above that how often places that were
-/// shared became the owner's again. So no two jobs in one place are ever told of by the same word.
+/// shared became the owner's again. So the word is never the same for two jobs in one place.
 const SPLIT: u32 = 16;
 const REUSES: u32 = 26;
 const MAX_SPLIT: u64 = (1 << (REUSES - SPLIT)) - 1;
@@ -59,8 +59,8 @@ fn reused(before: u64, top: u32, split: u32) -> u64 {
 /// What thieves see of a worker's stack.
 pub(crate) struct Deque<P: Platform, T> {
     shared: Padded<ThievesWords<P>>,
-    /// See [`PartOf`]. On a line of its own: whoever waits for a part looks here at all workers, again and again, and at the words
-    /// above, which their owners write with every few forks, only where it may find one.
+    /// See [`PartOf`]. On a line of its own: a waiter reads this of all workers, again and again, and the words
+    /// above, which their owners write with every few forks, only if it may find a subtask there.
     part_of: Padded<P::AtomicU64>,
     places: [P::AtomicPtr<T>; CAPACITY],
 }
@@ -71,10 +71,9 @@ struct ThievesWords<P: Platform> {
     is_reserved: P::AtomicU32,
 }
 
-/// What the owner does a part of, and from which place on its jobs are parts of that, where the word has `top`.
+/// The job of which the owner runs a subtask, and the place from which on its jobs are subtasks of that, where the word has `top`.
 ///
-/// That there is a part of it is never wrong, though it may not be told: who waits for the whole may run
-/// what is told, and nothing else.
+/// A subtask named here is one, though not each is named: a waiter may run those that are named, and nothing else.
 #[derive(Clone, Copy)]
 pub(crate) struct PartOf(u64);
 
@@ -85,14 +84,13 @@ impl PartOf {
 /// The owner's side.
 ///
 /// It keeps jobs private as far as experience allows: each time it takes back what it shared, and
-/// nobody has stolen since the last time, it may keep twice as many. A theft, which says that
-/// somebody has nothing to do, ends that: then all is shared at once. So few and long jobs are
-/// open to all from the start, and many short ones cost no locked instruction.
+/// no thief came since the last time, it may keep twice as many. A theft, which means that a worker is idle, ends that: then
+/// all is shared at once. So few and long jobs are open to all from the start, and many short ones cost no locked instruction.
 #[derive(Debug, Default)]
 pub(crate) struct Owner {
     /// The first free place.
     bottom: Cell<u32>,
-    /// What the shared word says: nobody else moves it.
+    /// As in the shared word: only the owner moves it.
     split: Cell<u32>,
     /// How many jobs may be private.
     allowed: Cell<u32>,
@@ -113,12 +111,12 @@ pub(crate) enum Pushed {
     Shared,
 }
 
-/// Who has the youngest job. It is off the stack either way.
+/// Which thread has the youngest job. It is off the stack either way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Popped {
     /// The owner.
     Own,
-    /// A thief; and thieves have all that are older, too.
+    /// A thief; and thieves have all that are older.
     Stolen,
 }
 
@@ -174,7 +172,7 @@ impl<P: Platform, T> Deque<P, T> {
         top_of(word) < split_of(word) && self.begins_with_part_of(whole, word)
     }
 
-    /// True if the oldest job that `word` tells of is a part of `whole`; if `word` is still there, that is.
+    /// True if the oldest job in `word` is a part of `whole`, provided that `word` is still the current one.
     ///
     /// Relaxed, after the word, which was read by acquire: what was said before that job was shared is seen. What
     /// was said later was said when the job was off the stack, and then the word is another, for good.
@@ -312,7 +310,7 @@ impl Owner {
     }
 
     /// Takes the youngest job off, if there are more than `floor`, and gives it: `None` if a thief has it. Then
-    /// all down to `floor` are taken off: they are stolen, too.
+    /// all down to `floor` are taken off: they are stolen as well.
     pub(crate) fn pop_above<P: Platform, T>(
         &self,
         deque: &Deque<P, T>,
@@ -338,7 +336,7 @@ impl Owner {
             }
             let taken = self.allowed.get().div_ceil(2).max(1);
             let kept = top.max(split.saturating_sub(taken));
-            // Acquire: what a thief did to `top` comes before what is put into these places.
+            // Acquire: a thief's change of `top` comes before anything is put into these places.
             let after = reused(word, top, kept);
             match deque.shared.word.compare_exchange(word, after, AcqRel, Relaxed) {
                 Ok(_) => {
@@ -357,8 +355,8 @@ impl Owner {
         self.split.set(floor);
         self.seen_top.set(floor);
         self.allowed.set(0);
-        // A store: nothing is shared, so no thief's exchange can succeed at this moment. Relaxed: nobody
-        // else changes the word then.
+        // A store: nothing is shared, so no thief's exchange can succeed at this moment. Relaxed: no other
+        // thread changes the word then.
         let word = deque.shared.word.load(Relaxed);
         deque.shared.word.store(reused(word, floor, floor), Release);
     }

@@ -1,4 +1,4 @@
-//! What a thief needs to know of a forked job.
+//! The part of a forked job that a thief reads.
 
 use coreshard_platform::Platform;
 
@@ -20,10 +20,10 @@ impl JobId {
     }
 }
 
-/// What a thief needs to know of a job.
+/// The part of a job that a thief reads.
 pub(crate) struct Header<P: Platform> {
     pub(in crate::pool) kind: &'static JobKind<P>,
-    /// What the forker is inside of: the thief runs it as part of that.
+    /// The innermost frame of the forker: the thief runs the job inside of that.
     pub(in crate::pool) forker: *const Frame<P>,
 }
 
@@ -31,7 +31,7 @@ pub(crate) struct Header<P: Platform> {
 pub(crate) struct JobKind<P: Platform> {
     /// Runs it, once.
     pub(in crate::pool) run: unsafe fn(*const Header<P>),
-    /// What it is a part of: opens, by what `run` does or later, when that is over.
+    /// The job of which it is a subtask: opens when that has finished, in `run` or later.
     pub(in crate::pool) root: unsafe fn(*const Header<P>) -> *const Latch<P>,
     /// In which queue's item that is, if more parts of it may be spawned; 0 for none.
     pub(in crate::pool) queue: unsafe fn(*const Header<P>) -> u64,

@@ -1,4 +1,4 @@
-//! Jobs that lie on the heap, in lists, for whoever of the pool comes first: what was spawned by one of its workers,
+//! Lists of jobs on the heap, for the first worker of the pool that comes: jobs that were spawned by one of its workers,
 //! or from outside; and what only one worker may run.
 //!
 //! A list is behind a lock that is held for a few instructions, and most of the time by its owner alone. So who waits for
@@ -30,10 +30,10 @@ pub(crate) fn fifo<P: Platform>() -> Fifo<P> {
     Arc::new(Lock::new(VecDeque::new()))
 }
 
-/// What a listed job is.
+/// The kinds of listed jobs.
 pub(crate) enum JobBody<P: Platform> {
     Call(Closure),
-    /// A job in the frame of somebody who waits for it.
+    /// A job in the frame of the thread that waits for it.
     Awaited(NonNull<Header<P>>),
     /// The oldest of these.
     Next(Fifo<P>),
@@ -44,12 +44,12 @@ pub(crate) enum JobBody<P: Platform> {
 /// A job in a list.
 pub(crate) struct ListedJob<P: Platform> {
     pub(crate) body: JobBody<P>,
-    /// What it is a part of, if that is something that somebody waits for; else null. It is there until `body` has
-    /// done that part.
+    /// The job of which it is a subtask, if that is waited for; else null. It lives until `body` has
+    /// finished.
     pub(crate) root: *const Latch<P>,
-    /// By what such parts are counted, if they are: who runs it says there that it is over.
+    /// The count of such subtasks, if they are counted: its runner counts it there as finished.
     pub(crate) parts: *const Parts<P>,
-    /// What whoever made it did a part of then; by its address alone.
+    /// The job of which its maker ran a subtask then; by its address alone.
     pub(crate) within: *const Latch<P>,
 }
 
@@ -83,7 +83,7 @@ impl JobNumber {
 
 /// A list of jobs.
 pub(in crate::pool) struct JobList<P: Platform> {
-    /// How many there are, for those who look without the lock.
+    /// How many there are, for a look without the lock.
     len: P::AtomicU32,
     jobs: Lock<P, Numbered<P>>,
 }
@@ -216,7 +216,7 @@ impl<P: Platform> JobList<P> {
         let at = which(&list.jobs)?;
         let is_latest = at + 1 == list.jobs.len();
         let job = if is_latest { list.jobs.pop_back() } else { list.jobs.remove(at) };
-        // Relaxed: fewer than somebody may think.
+        // Relaxed: fewer than another thread may think.
         self.len.store(list.jobs.len() as u32, Relaxed);
         job.map(|(_, job)| job)
     }

@@ -1,9 +1,9 @@
-//! Many parts of one thing that somebody waits for, counted.
+//! Subtasks of one job that is waited for, counted.
 //!
-//! All threads that spawn parts, or end them, would write to one word for each. So whoever opened the thing, while its body
-//! runs, and a worker that runs its parts one after the other have *tickets*: parts that are counted, and that nobody has spawned. What is
-//! spawned takes one of them, what is over gives one back, and the word is written when there are none left and when that worker goes on to
-//! something else. Tickets only make the count higher, and never for longer than a part runs, or the body.
+//! All threads that spawn or finish subtasks would write to one word for each. So the opener of the job, while its body
+//! runs, and a worker that runs its subtasks one after the other hold *tickets*: subtasks that are counted, and not spawned. Spawning
+//! takes one of them, finishing gives one back, and the word is written when there are none left and when that worker goes on to
+//! something else. Tickets only make the count higher, and never for longer than a subtask or the body runs.
 #![allow(unsafe_code)]
 
 use std::cell::Cell;
@@ -17,7 +17,7 @@ use crate::base::latch::Latch;
 /// Tickets that are got at once.
 const TICKETS: u64 = 16;
 
-/// Parts that a worker runs in a row before it writes that they are over, at most.
+/// Subtasks that a worker runs in a row before it writes that they have finished, at most.
 pub(in crate::pool) const MAX_IN_A_ROW: u64 = 64;
 
 /// A value on one cache line of 64 bytes, not a pair of them as [`Padded`](coreshard_platform::Padded): parts are counted in a frame, and scopes
@@ -49,7 +49,7 @@ impl<P: Platform> Parts<P> {
 
     /// Counts a part that is about to be spawned, by a thread with these tickets if it is a worker.
     pub(crate) fn begin(&self, here: Option<&Tickets<P>>) {
-        // Relaxed: whoever spawns is counted itself, or is who waits.
+        // Relaxed: the spawner is counted itself, or is the waiter.
         match here.filter(|tickets| tickets.are_of(self)) {
             None => {
                 self.pending.0.fetch_add(1, Relaxed);
@@ -67,14 +67,14 @@ impl<P: Platform> Parts<P> {
         let outer = here.map(|tickets| tickets.replace(self));
         let result = body();
         let left = here.zip(outer).map_or(0, |(tickets, outer)| tickets.put_back(outer));
-        // Acquire: what was spawned is seen to be done. Nobody opens the latch if this is the last.
+        // Acquire: the waiter sees what the subtasks did. No thread opens the latch if this is the last.
         (result, self.pending.0.fetch_sub(1 + left, AcqRel) != 1 + left)
     }
 
-    /// So many are over.
+    /// This many have finished.
     ///
     /// # Safety
-    /// They were counted, and not yet ended; `parts` is there until the last is over.
+    /// They were counted, and not yet ended; `parts` lives until the last has finished.
     pub(in crate::pool) unsafe fn end(parts: *const Self, count: u64) {
         // SAFETY: it is there; the latch's address is computed before.
         let (pending, done) = unsafe { (&raw const (*parts).pending.0, &raw const (*parts).done) };
@@ -88,7 +88,7 @@ impl<P: Platform> Parts<P> {
     }
 }
 
-/// What a thread has counted and not spawned: of one thing at a time, that which it is at.
+/// Subtasks that a thread has counted and not spawned: of one job at a time, the one that it works on.
 pub(crate) struct Tickets<P: Platform> {
     of: Cell<*const Parts<P>>,
     left: Cell<u64>,
@@ -104,7 +104,7 @@ impl<P: Platform> Tickets<P> {
         ptr::eq(self.of.get(), parts)
     }
 
-    /// This thread begins something of `parts`; what it was at before.
+    /// This thread begins to work on `parts`; returns what it worked on before.
     pub(in crate::pool) fn replace(&self, parts: *const Parts<P>) -> (*const Parts<P>, u64) {
         (self.of.replace(parts), self.left.replace(0))
     }

@@ -34,18 +34,18 @@ use crate::insight::trouble::{Bug, CpuHog, NoWorker, Stall, Trouble, Watchdog};
 /// Scans that find all pools asleep before the monitor sleeps too.
 const QUIET_SCANS: u32 = 16;
 
-/// Who does what else the monitor must not: for each thing one thread may be stuck.
+/// Threads that make the calls that the monitor must not make: for each, one thread may be stuck.
 const HELPERS: Threads = Threads { name: "cs-background", most: 4 };
 
-/// How long somebody who needs a worker waits for those that go.
+/// How long a caller that needs a worker waits for workers that exit.
 const LEAVE_PATIENCE: Duration = Duration::from_secs(1);
 
-/// How often whoever follows the machine looks at it, at most.
+/// How often the follower looks at the machine, at most.
 const FOLLOW_EVERY: Duration = Duration::from_secs(1);
 
 /// What keeps up with a machine whose CPUs come and go.
 pub(crate) trait Follower: Send + Sync {
-    /// Called now and then, while there is work, on a thread that nobody waits for.
+    /// Called now and then, while there is work, on a thread that is not waited for.
     fn follow(&self);
 }
 
@@ -63,13 +63,13 @@ pub(crate) struct Monitor<P: Platform> {
     hogs: Lock<P, BTreeMap<&'static str, u64>>,
     follower: OnceLock<Weak<dyn Follower>>,
 }
-/// What has something to let go of when its last item is over.
+/// An object that releases something when its last item has finished.
 pub(crate) trait Retiring: Send + Sync {
     /// Lets go of what it can; true if something is left.
     fn reap(&self) -> bool;
 }
 
-/// What is remembered of a pool from one scan to the next.
+/// The memory of a pool from one scan to the next.
 type Seen<P> = Arc<Lock<P, Observations>>;
 
 struct Watched<P: Platform> {
@@ -127,7 +127,7 @@ impl<P: Platform> Monitor<P> {
         Ok(())
     }
 
-    /// Whoever follows the machine, from here on.
+    /// Sets the follower of the machine.
     pub(crate) fn set_follower(&self, follower: Weak<dyn Follower>) {
         let _ = self.follower.set(follower);
     }
@@ -142,8 +142,8 @@ impl<P: Platform> Monitor<P> {
         self.handle.wake();
     }
 
-    /// Waits for workers that were told to go, but not for long: what a user does on them may never be over.
-    /// False if there is nobody to wait for.
+    /// Waits for workers that were told to exit, but not for long: a user's code on them may never return.
+    /// False if there are none.
     pub(crate) fn wait_for_leavers(&self, event: &Event<P>) -> bool {
         let pools: Vec<_> = {
             let watched = self.watched.lock();
@@ -205,7 +205,7 @@ impl<P: Platform> Monitor<P> {
         let monitor = Arc::clone(self);
         self.help(move || {
             let over = Over { monitor, flag: |monitor| &monitor.follows };
-            // Perhaps the last that holds it: it ends here, too.
+            // Perhaps the last that holds it: it ends here as well.
             let follower = over.monitor.follower.get().and_then(Weak::upgrade);
             follower.iter().for_each(|follower| follower.follow());
         });
