@@ -23,7 +23,7 @@ fn simulate<A>(atomic: &SimAtomic<A>, kind: Access) {
     access(address, size_of::<A>(), kind, std::panic::Location::caller());
 }
 
-/// A read-modify-write of any value, or of one that `is_wanted`. False where it is another, and nothing is to be written.
+/// A read-modify-write of any value, or of one that `is_wanted`. False if it is another, and nothing is to be written.
 #[inline(always)]
 #[track_caller]
 fn update<A>(atomic: &SimAtomic<A>, kind: Access, is_wanted: impl Fn(&A) -> bool) -> bool {
@@ -40,7 +40,7 @@ fn is_buffered<A>(atomic: &SimAtomic<A>, value: u64, order: Ordering) -> bool {
     buffer_store(word, size_of::<A>(), value, order, std::panic::Location::caller())
 }
 
-/// A read-modify-write that needs no value of the caller's. Relaxed, it is taken for one whose result nobody waits for.
+/// A read-modify-write that needs no value of the caller's. Relaxed, it is taken for one whose result the CPU does not wait for.
 const fn add(order: Ordering) -> Access {
     match order {
         Relaxed => AddAndForget,

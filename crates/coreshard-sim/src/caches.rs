@@ -5,7 +5,7 @@ use coreshard_topology::CpuId;
 use crate::machine::Machine;
 use crate::memory::{Access, LineSource, Memory};
 
-/// The caches and memory of a machine: what an access costs, whoever makes it.
+/// The caches and memory of a machine: what an access costs, whatever makes it.
 ///
 /// The caller sees to it that accesses come in the order of time. Addresses are its own, below
 /// [`MOST_BYTES`](Self::MOST_BYTES). Times are picoseconds.
@@ -67,7 +67,7 @@ pub struct StepCosts {
     pub create_ps: u64,
     /// How long a thread runs while others wait for its CPU.
     pub slice_ps: u64,
-    /// Plain stores to lines that are elsewhere past which a CPU goes on; 0 where the machine's file does not say.
+    /// Plain stores to lines that are elsewhere past which a CPU goes on; 0 if the machine's file does not say.
     pub stores_ahead: u64,
 }
 
@@ -98,7 +98,7 @@ impl Caches {
             stores_ahead: costs.arbitration.map_or(0, |its| its.stores_ahead),
         };
         let mut memory = Memory::new(machine, 0, 0);
-        // Who waits for a line is the caller's to say: here they come in their order.
+        // The caller decides which CPU waits for a line: here requests come in their order.
         memory.serve_in_order();
         Self { memory, costs }
     }
@@ -199,7 +199,7 @@ fn next<K: Eq + std::hash::Hash>(counts: &mut std::collections::HashMap<K, u32>,
 mod tests {
     use super::*;
 
-    /// What two CPUs wait that add to words of one line in turns, as fast as they can, in nanoseconds for each add.
+    /// How long two CPUs wait for each add, in nanoseconds, if they add to words of one line in turns, as fast as they can.
     fn adds(machine: &Machine) -> f64 {
         const ADDS: u32 = 10_000;
         let mut caches = Caches::new(machine);
@@ -225,7 +225,7 @@ mod tests {
         let machine = Machine::pocket();
         let cpus = machine.topology().cpus();
         let way = machine.latency_ns(cpus[0].id, cpus[1].id).unwrap();
-        // One way for each add where nobody keeps anything; else two ways and twice the time for what fits into it.
+        // One way for each add if no CPU keeps the line; else two ways and twice the time for what fits into it.
         assert!((at_once / (2.0 * way) - 1.0).abs() < 0.1, "{at_once} of {way}");
         let expected = 2.0 * (way + 50.0) / (1.0 + 50.0 / atomic);
         assert!((kept / expected - 1.0).abs() < 0.2, "{kept} of {expected}");

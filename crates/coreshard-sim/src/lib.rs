@@ -33,7 +33,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! What is where:
+//! Modules:
 //!
 //! 1. `machine`: topology and costs, read from a preset or a file that cites each number.
 //! 2. `space`: the addresses of a simulated program, so that load addresses change nothing.
@@ -46,7 +46,7 @@
 //!
 //! What the model leaves out: capacity of caches, memory bandwidth, instructions that touch no
 //! simulated memory (let code say what it computes with [`Sim::compute`]), and memory orders weaker than
-//! x86's. The first simulation of a process wraps its panic hook, so that what tells of a
+//! x86's. The first simulation of a process wraps its panic hook, so that reporting a
 //! panic takes no memory of the simulated program. While a simulated thread unwinds from a panic, `std::thread::panicking` says
 //! true in the others too.
 

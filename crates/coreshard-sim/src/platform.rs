@@ -62,7 +62,7 @@ impl Sim {
         engine::switch_point();
     }
 
-    /// Where a simulation is [by hand](crate::Simulation::by_hand), on its first thread: lets up to `items` work items
+    /// If a simulation is [by hand](crate::Simulation::by_hand), on its first thread: lets up to `items` work items
     /// begin, and virtual time pass for `duration`; returns how many began when nothing can go on before that moment.
     ///
     /// # Panics
@@ -113,7 +113,7 @@ impl Sim {
         engine::with_current(|sim| in_host(|| sim.items.note_panic(queue, panic)));
     }
 
-    /// What items threw since this was asked last, with the queue's name, that nobody asked to hear of. What is taken is
+    /// Panics of items since the last call that no caller asked for, with the queue's name. They are then
     /// not in the run's [`Summary`](crate::Summary).
     #[must_use]
     pub fn take_unheard_panics() -> Vec<String> {
@@ -298,7 +298,7 @@ impl Platform for Sim {
                 ),
             },
         };
-        // SAFETY: the block is zeroed, as long as is said, nobody else's, and `release_memory`
+        // SAFETY: the block is zeroed, as long as is said, has no other owner, and `release_memory`
         // gives back just such a block.
         Ok(unsafe { NodeMemory::adopt(start, layout.size(), placement, release_memory) })
     }
@@ -332,7 +332,7 @@ impl Platform for Sim {
         touch(data.addr(), size_of::<T>(), Access::Store);
     }
 
-    /// Where stores are waited for one after the other, the holder has what it reads by then. Elsewhere it waits for what it reads: of
+    /// If stores are waited for one after the other, the holder has what it reads by then. Otherwise it waits for what it reads: of
     /// several lines at once, which takes as long as one.
     fn touch_locked<T>(data: *const T) {
         const LINE_BYTES: usize = 64;

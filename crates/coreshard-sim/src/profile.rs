@@ -16,7 +16,7 @@ pub enum Profile {
     Futex,
     /// Code of a kernel: sleeping and waking are function calls, and a thread is preempted only
     /// where it reads the clock, sleeps, waits or yields, and never while it holds a
-    /// [`Lock`](coreshard_platform::Lock): those who want it spin. One that sleeps with a lock held
+    /// [`Lock`](coreshard_platform::Lock): threads that want it spin. One that sleeps with a lock held
     /// breaks a rule, which ends the run ([`SimError::Broken`](crate::SimError::Broken)).
     InKernel,
 }

@@ -12,7 +12,7 @@ use coreshard_topology::CpuSet;
 use super::faults::Call;
 use super::hardware::BufferedStore;
 use super::state::{
-    Pause, SimState, current, expect_sim, in_kernel, in_turn, in_turn_for, suspend, with,
+    Pause, SimState, current, expect_sim, in_kernel, in_turn, in_turn_ahead, suspend, with,
 };
 use super::threads::{FIRST, Wait};
 use crate::machine::{Costs, NS, Ps, ps};
@@ -25,7 +25,7 @@ use crate::space::STACK_BYTES;
 pub(crate) fn access(address: usize, bytes: usize, access: Access, site: Site) {
     let Some(sim) = current() else { return };
     with(sim, |sim| sim.hw.wait_for_loaded_unless(address, access));
-    in_turn_for(sim, address);
+    in_turn_ahead(sim);
     if with(sim, |sim| sim.hw.awaits_line(address, access)) {
         suspend(sim, Pause::AwaitsLine);
     }

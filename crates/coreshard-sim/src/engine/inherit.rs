@@ -8,7 +8,7 @@ use coreshard_platform::{InheritError, ThreadId, WaitOutcome};
 
 use super::calls::{access, enter_kernel, finish_wait, might_sleep, preemption_point};
 use super::state::{SimState, expect_sim, in_kernel, in_turn, with};
-use super::threads::Wait;
+use super::threads::{ThreadState, Wait};
 use crate::memory::Access;
 use crate::report::Site;
 
@@ -16,8 +16,22 @@ use crate::report::Site;
 const WAITERS: u32 = 1 << 31;
 const HOLDER: u32 = (1 << 30) - 1;
 
-fn settle(sim: &mut SimState, thread: usize) {
-    sim.inheritance.settle(thread, &mut sim.sched, &mut sim.hw, &sim.threads);
+fn change_priority(sim: &mut SimState, thread: usize, priority: u8) {
+    let is_runnable = sim.threads[thread].state() == ThreadState::Runnable;
+    sim.sched.set_priority(&mut sim.hw, thread, priority, is_runnable);
+}
+
+/// Gives a thread the highest of its own priority and those of the threads that wait for it, and
+/// so on along what it waits for itself.
+fn settle(sim: &mut SimState, mut thread: usize) {
+    // A chain is at most as long as there are threads; a circle is one that deadlocks.
+    for _ in 0..sim.threads.len() {
+        let priority_of = |thread| sim.sched.priority_of(thread);
+        let (priority, holder) = sim.inheritance.settle(thread, priority_of);
+        change_priority(sim, thread, priority);
+        let Some(holder) = holder else { return };
+        thread = holder;
+    }
 }
 
 /// Gives a thread another SCHED_FIFO priority, or 0 for none. False if there is no such thread.
@@ -28,8 +42,11 @@ pub(crate) fn set_priority(thread: ThreadId, priority: u8) -> bool {
     in_turn(sim);
     in_kernel(sim, |sim| {
         let Some(number) = sim.threads.number_of(thread) else { return false };
-        let (sched, hw, threads) = (&mut sim.sched, &mut sim.hw, &sim.threads);
-        sim.inheritance.set_own_priority(number, priority, sched, hw, threads);
+        match sim.inheritance.own_of_lent(number) {
+            Some(own) => *own = priority,
+            None => change_priority(sim, number, priority),
+        }
+        settle(sim, number);
         true
     })
 }
@@ -38,7 +55,10 @@ pub(crate) fn set_priority(thread: ThreadId, priority: u8) -> bool {
 pub(crate) fn priority() -> u8 {
     let sim = expect_sim("a priority is asked for");
     enter_kernel(sim, |costs| costs.syscall);
-    with(sim, |sim| sim.inheritance.own_priority(sim.hw.thread, &sim.sched))
+    with(sim, |sim| match sim.inheritance.own_of_lent(sim.hw.thread) {
+        Some(own) => *own,
+        None => sim.sched.priority_of(sim.hw.thread),
+    })
 }
 
 /// Takes a lock for the running thread, lending its priority to the holder while it waits.
@@ -96,7 +116,9 @@ pub(crate) fn unlock_inheriting(word: &AtomicU32, site: Site) {
     access(address, size_of::<u32>(), Access::ReadModifyWrite, site);
     in_kernel(sim, |sim| {
         let (me, place) = (sim.hw.thread, sim.hw.place(address));
-        let next = sim.inheritance.hand_over(place, &sim.sched, &sim.threads);
+        let next = sim.inheritance.hand_over(place, |waiter| {
+            sim.threads[waiter].waits_for().map(|_| sim.sched.priority_of(waiter))
+        });
         let held = |(next, has_others)| (next as u32 + 1) | if has_others { WAITERS } else { 0 };
         word.store(next.map_or(0, held), Relaxed);
         settle(sim, me);

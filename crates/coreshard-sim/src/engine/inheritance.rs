@@ -2,9 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use super::hardware::Hardware;
-use super::scheduler::Scheduler;
-use super::threads::{ThreadState, Threads};
 use crate::memory::Place;
 
 /// A lock that threads wait for.
@@ -23,9 +20,9 @@ pub(super) struct Inheritance {
 }
 
 impl Inheritance {
-    /// A thread's priority without what it was lent.
-    pub(super) fn own_priority(&self, thread: usize, sched: &Scheduler) -> u8 {
-        self.own.get(&thread).copied().unwrap_or_else(|| sched.priority_of(thread))
+    /// The own priority of a thread that was lent one.
+    pub(super) fn own_of_lent(&mut self, thread: usize) -> Option<&mut u8> {
+        self.own.get_mut(&thread)
     }
 
     /// A thread waits for a lock.
@@ -47,76 +44,42 @@ impl Inheritance {
         Some((holder, has_others))
     }
 
-    /// A lock is freed: the sleeping waiter of the highest priority is its next holder. Returns it, and whether others
-    /// still wait.
+    /// A lock is freed: its next holder is the waiter of the highest priority, which `asleep` tells of those that sleep.
+    /// Returns it, and whether others still wait.
     pub(super) fn hand_over(
         &mut self,
         place: Place,
-        sched: &Scheduler,
-        threads: &Threads,
+        asleep: impl Fn(usize) -> Option<u8>,
     ) -> Option<(usize, bool)> {
-        let next = self.locks.get(&place).and_then(|lock| {
-            // A waiter whose time has run out is on its way, and gives up by itself.
-            let asleep = lock.waiters.iter().filter(|it| threads[**it].waits_for().is_some());
-            asleep.rev().max_by_key(|waiter| sched.priority_of(**waiter)).copied()
-        });
-        let Some(next) = next else {
+        let lock = self.locks.get_mut(&place)?;
+        // A waiter whose time has run out is on its way, and gives up by itself.
+        let waiting = lock.waiters.iter().rev().filter_map(|it| Some((asleep(*it)?, *it)));
+        let Some((_, next)) = waiting.max_by_key(|(priority, _)| *priority) else {
             // Those whose time has run out find the lock free, or another's.
             self.locks.remove(&place);
             return None;
         };
-        let (_, has_others) = self.give_up(place, next)?;
-        if let Some(lock) = self.locks.get_mut(&place) {
-            lock.holder = next;
-        }
-        Some((next, has_others))
+        lock.holder = next;
+        self.give_up(place, next)
     }
 
-    /// Gives a thread another own priority, whatever it is lent.
-    pub(super) fn set_own_priority(
-        &mut self,
-        thread: usize,
-        priority: u8,
-        sched: &mut Scheduler,
-        hw: &mut Hardware,
-        threads: &Threads,
-    ) {
-        match self.own.get_mut(&thread) {
-            Some(own) => *own = priority,
-            None => sched.set_priority(hw, thread, priority, is_runnable(threads, thread)),
-        }
-        self.settle(thread, sched, hw, threads);
-    }
-
-    /// Gives a thread the highest of its own priority and those of the threads that wait for it, and
-    /// so on along what it waits for itself.
+    /// Settles what a thread is lent: the highest priority of the threads that wait for it. Returns its priority, and the holder
+    /// of the lock that it waits for itself.
     pub(super) fn settle(
         &mut self,
-        mut thread: usize,
-        sched: &mut Scheduler,
-        hw: &mut Hardware,
-        threads: &Threads,
-    ) {
-        // A chain is at most as long as there are threads; a circle is one that deadlocks.
-        for _ in 0..threads.len() {
-            let own = self.own_priority(thread, sched);
-            let held = self.locks.values().filter(|lock| lock.holder == thread);
-            let lent = held.flat_map(|lock| &lock.waiters).map(|it| sched.priority_of(*it));
-            let lent = lent.max().unwrap_or(0);
-            if lent > own {
-                self.own.insert(thread, own);
-            } else {
-                self.own.remove(&thread);
-            }
-            sched.set_priority(hw, thread, own.max(lent), is_runnable(threads, thread));
-            match self.locks.values().find(|lock| lock.waiters.contains(&thread)) {
-                Some(lock) => thread = lock.holder,
-                None => return,
-            }
+        thread: usize,
+        priority_of: impl Fn(usize) -> u8,
+    ) -> (u8, Option<usize>) {
+        let own = self.own.get(&thread).copied().unwrap_or_else(|| priority_of(thread));
+        let held = self.locks.values().filter(|lock| lock.holder == thread);
+        let lent = held.flat_map(|lock| &lock.waiters).map(|waiter| priority_of(*waiter));
+        let lent = lent.max().unwrap_or(0);
+        if lent > own {
+            self.own.insert(thread, own);
+        } else {
+            self.own.remove(&thread);
         }
+        let waits_for = self.locks.values().find(|lock| lock.waiters.contains(&thread));
+        (own.max(lent), waits_for.map(|lock| lock.holder))
     }
-}
-
-fn is_runnable(threads: &Threads, thread: usize) -> bool {
-    threads[thread].state() == ThreadState::Runnable
 }

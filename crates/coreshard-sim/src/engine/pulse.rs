@@ -1,4 +1,4 @@
-//! Whether a run goes on, for somebody on another host thread who would else wait for it for ever.
+//! Whether a run goes on, for another host thread that would else wait for it for ever.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};

@@ -224,7 +224,6 @@ fn begin_turn(sim: &mut SimState, cpu: usize, time: Ps) -> Option<usize> {
         sim.hw.agenda.step_on(cpu, later);
         return None;
     }
-    sim.hw.prefetch_next();
     let preemptible = sim.settings.profile == Profile::Futex;
     let stays = sim.sched.current(cpu).is_some()
         && !(preemptible && sim.must_leave() && !sim.sched.goes_on(cpu, time));

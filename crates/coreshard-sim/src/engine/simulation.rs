@@ -42,8 +42,8 @@ pub struct Run<R> {
 
 impl<R> Run<R> {
     /// With another value, which is made of it when the simulation is over. While there is anything in a simulation's memory,
-    /// all of its addresses stay, and no more than 256 simulations can have some: who keeps what many of them returned
-    /// copies it.
+    /// all of its addresses stay, and no more than 256 simulations can have some: copy values to keep those of many
+    /// simulations.
     ///
     /// ```
     /// use coreshard_sim::{Machine, Simulation};
@@ -91,11 +91,11 @@ pub struct Summary {
     pub lines: u64,
     /// Calls that can fail.
     pub calls: CallCounts,
-    /// Work items that have begun, where the runtime tells of them; those that were accepted and never began.
+    /// Work items that have begun, if the runtime reports them.
     pub items_begun: u64,
-    /// See [`Self::items_begun`].
+    /// Work items that were accepted and never began.
     pub items_left: u64,
-    /// What items threw that nobody asked to hear of, with the queue's name.
+    /// Panics of items that no caller asked for, with the queue's name.
     pub unheard_panics: Vec<String>,
 }
 
@@ -117,7 +117,7 @@ setters! {
     seed: u64;
     /// Whose code the program is taken for.
     profile: Profile;
-    /// Whether to record who used which line; takes about twice the time.
+    /// Whether to record which code used which line; takes about twice the time.
     record_lines: bool;
     /// Whether to record what each CPU ran when.
     record_timeline: bool;
@@ -131,7 +131,7 @@ setters! {
     /// now and then whether it is still needed. What they hold is given back then; of those that are forgotten it keeps the
     /// simulation's addresses, of which a process has some hundreds. It is no part of the program's time. Default: not at all.
     settle: Duration;
-    /// Whether each access costs the same, wherever the data are and whoever used them: the run does not depend on
+    /// Whether each access costs the same, wherever the data are and whichever CPU used them: the run does not depend on
     /// addresses, so it is the same again without [`SimAlloc`](crate::SimAlloc). Default: no.
     uniform_memory: bool;
     /// Whether [`Stuck`](super::Stuck) tells where in the source the first thread, and those inside items, wait. Takes some
@@ -189,8 +189,8 @@ impl<'machine> Simulation<'machine> {
     /// starts, until it has returned and nothing but waiting is left.
     ///
     /// # Errors
-    /// Where the simulation cannot be set up, the program deadlocks, or its time is over. Threads
-    /// that are left then are forgotten where they stand: what they hold is leaked.
+    /// If the simulation cannot be set up, the program deadlocks, or its time limit passes. Threads
+    /// that are left then are forgotten as they are: what they hold is leaked.
     ///
     /// # Panics
     /// With what the program's first thread threw. Inside another simulation.
@@ -200,7 +200,7 @@ impl<'machine> Simulation<'machine> {
 
     /// As [`run`](Self::run), with `look` called for every `every` of virtual time, between two
     /// events. It is no part of the program: the run is the same without it. The run ends at once
-    /// where it returns an error, which says what rule is broken.
+    /// if it returns an error, which says what rule is broken.
     ///
     /// # Errors
     /// As there, and [`SimError::Broken`].

@@ -89,8 +89,6 @@ pub(super) fn suspend(sim: NonNull<SimState>, pause: Pause) {
     // SAFETY: the simulation lives while simulated code runs, and no reference into it is held here: the
     // engine changes it meanwhile. The suspender belongs to the running coroutine.
     unsafe {
-        let on_stack = 0_u8;
-        (*sim.as_ptr()).hw.needs.stack = (&raw const on_stack).addr();
         (*sim.as_ptr()).pause = pause;
         let suspender = (*sim.as_ptr()).suspender;
         (*suspender).suspend(());
@@ -101,18 +99,12 @@ pub(super) fn suspend(sim: NonNull<SimState>, pause: Pause) {
 #[inline]
 pub(super) fn in_turn(sim: NonNull<SimState>) {
     with(sim, |sim| sim.hw.wait_for_loaded());
-    turn(sim);
+    in_turn_ahead(sim);
 }
 
-/// Returns when it is the running CPU's turn to access a word.
+/// As [`in_turn`], for a thread that does not need what it loaded last.
 #[inline]
-pub(super) fn in_turn_for(sim: NonNull<SimState>, address: usize) {
-    with(sim, |sim| sim.hw.needs.word = address);
-    turn(sim);
-}
-
-#[inline]
-fn turn(sim: NonNull<SimState>) {
+pub(super) fn in_turn_ahead(sim: NonNull<SimState>) {
     if with(sim, |sim| sim.hw.now >= sim.hw.agenda.horizon()) {
         suspend(sim, Pause::NotNext);
     }
@@ -144,8 +136,7 @@ pub(super) enum Pause {
 
 /// All that a simulation consists of.
 ///
-/// The parts do not know this root. It hands each the parts below it: the hardware knows none, the scheduler knows the
-/// hardware, and locks that lend priority know both.
+/// The parts do not know this root. They return what happened; the scheduler alone is handed another part, the hardware.
 pub(crate) struct SimState {
     pub(super) settings: Settings,
     pub(crate) hw: Hardware,

@@ -58,11 +58,11 @@ pub(super) struct HeldLock {
 
 pub(super) struct Thread {
     pub(super) name: String,
-    /// Gone when the thread is over.
+    /// `None` once the thread has ended.
     pub(super) body: Option<Box<Body>>,
     pub(super) suspender: Suspender,
     state: ThreadState,
-    /// When its wait is over at the latest.
+    /// When its wait ends at the latest.
     deadline: Option<Ps>,
     /// When its timer's event comes; any other is stale.
     timer_at: Option<Ps>,

@@ -66,7 +66,7 @@ pub enum SimError {
     Setup(io::Error),
     /// Every thread waits for something that cannot come any more.
     Deadlock(Stuck),
-    /// The time limit is over.
+    /// The time limit has passed.
     TimeLimit(Stuck),
     /// A rule is broken: one of the engine's, or of the closure that watches the run.
     Broken {
@@ -75,11 +75,11 @@ pub enum SimError {
         /// What each thread did then.
         stuck: Stuck,
     },
-    /// It was told to stop.
+    /// It was stopped from outside.
     Stopped,
 }
 
-/// Who waits for what.
+/// What each thread waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stuck {
     /// The seed, to run it again.

@@ -43,15 +43,15 @@ macro_rules! costs {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Need {
     Always,
-    /// 0 where it is not said.
+    /// 0 if it is not given.
     Never,
-    /// Where cores have several CPUs.
+    /// If cores have several CPUs.
     Smt,
-    /// Where a package has several LLCs.
+    /// If a package has several LLCs.
     SeveralLlcs,
-    /// Where there are several packages.
+    /// If there are several packages.
     SeveralPackages,
-    /// Where there are several nodes.
+    /// If there are several nodes.
     SeveralNodes,
 }
 
@@ -75,7 +75,7 @@ costs! {
     latency_package = SeveralLlcs,
     /// The same between packages.
     latency_remote = SeveralPackages,
-    /// What is added where the line's home is on neither end's package.
+    /// What is added if the line's home is on neither end's package.
     home_far = Never,
     /// A line out of the CPU's own node's memory.
     memory_local = Always,
@@ -91,9 +91,9 @@ costs! {
     futex = Always,
     /// Setting and taking back the timer of a wait that has a timeout.
     timer = Never,
-    /// Making a thread runnable: the target's run queue is locked for so long.
+    /// Making a thread runnable: the target's run queue is locked for that time.
     wake = Always,
-    /// What is added to that where the CPU is not the waker's.
+    /// What is added to that if the CPU is not the waker's.
     wake_remote = Never,
     /// Sending an interrupt to an idle CPU.
     ipi_send = Always,
@@ -114,9 +114,9 @@ pub(crate) struct Arbitration {
     pub(crate) hold: Ps,
     /// How long a line's home is busy with a request that takes the line, beyond its way.
     pub(crate) locked: Ps,
-    /// What of a latency the request is on its way: who has waited so long has spent it.
+    /// What of a latency the request is on its way: a CPU that has waited that long has spent it.
     pub(crate) request: Ps,
-    /// What a request takes beyond the latency where it was not there before the line was.
+    /// What a request takes beyond the latency if it was not there before the line was.
     pub(crate) fresh_request: Ps,
     /// What it costs to leave a loop of loads, whose guesses the new value refutes.
     pub(crate) spin_exit: Ps,
@@ -128,7 +128,7 @@ pub(crate) struct Arbitration {
     pub(crate) loads_take: bool,
     /// The other line of a pair comes along with one that a CPU asks for.
     pub(crate) pair_prefetch: bool,
-    /// A read-modify-write is a load and a store that fails where the line was taken meanwhile.
+    /// A read-modify-write is a load and a store that fails if the line was taken meanwhile.
     pub(crate) exclusives: bool,
     /// Lines that a CPU has on their way at once; 0: one, for which it waits, and one store's.
     pub(crate) misses_at_once: u64,
@@ -174,12 +174,12 @@ pub(crate) struct IdleState {
     pub(crate) after: Ps,
     /// From an interrupt, or from what it polls, to the first instruction of the scheduler.
     pub(crate) exit: Ps,
-    /// The CPU looks for work by itself: nobody sends it an interrupt.
+    /// The CPU looks for work by itself, and is sent no interrupt.
     pub(crate) polls: bool,
 }
 
 impl Costs {
-    /// What the scheduler takes to find that nobody else wants the CPU. Of the 215 ns of a `sched_yield` on a Xeon (family 6,
+    /// What the scheduler takes to find that no other thread wants the CPU. Of the 215 ns of a `sched_yield` on a Xeon (family 6,
     /// model 207) 72 are no system call's, where a switch takes 373.
     pub(crate) const fn look_for_others(&self) -> Ps {
         self.context_switch / 5

@@ -42,7 +42,7 @@ impl Machine {
     /// The machine of a preset's name.
     ///
     /// # Errors
-    /// Where there is no such preset, or its file says nothing of costs.
+    /// If there is no such preset, or its file says nothing of costs.
     pub fn named(name: &str) -> Result<Self, MachineError> {
         let wrong = |error| MachineError::of_topology(name, error);
         let preset = Preset::named(name).map_err(wrong)?;
@@ -52,7 +52,7 @@ impl Machine {
 
     /// A small machine that has all that large ones have: two packages of two LLCs of two cores of
     /// two CPUs, with the costs of a server in round figures. To search for bugs on; its figures
-    /// are nobody's.
+    /// are of no real machine.
     #[must_use]
     pub fn pocket() -> Self {
         Self::from_toml("pocket", POCKET).expect("its file is right")
@@ -61,7 +61,7 @@ impl Machine {
     /// A machine of which no costs are known, with those of [`pocket`](Self::pocket).
     ///
     /// # Errors
-    /// Where it has more CPUs than can be simulated.
+    /// If it has more CPUs than can be simulated.
     pub fn with_round_costs(topology: Topology) -> Result<Self, MachineError> {
         let name = topology.name().to_owned();
         Self::read(&name, POCKET, Some(topology))
@@ -70,7 +70,7 @@ impl Machine {
     /// The machine that a file describes.
     ///
     /// # Errors
-    /// Where it cannot be read or is wrong; the text names line and key.
+    /// If it cannot be read or is wrong; the text names line and key.
     pub fn from_file(path: &Path) -> Result<Self, MachineError> {
         let name = path.display().to_string();
         let text = input::text(path, input::MACHINE_BYTES)
@@ -81,7 +81,7 @@ impl Machine {
     /// The machine that the text of a file describes; `name` is for messages.
     ///
     /// # Errors
-    /// Where it is wrong; the text names line and key.
+    /// If it is wrong; the text names line and key.
     pub fn from_toml(name: &str, text: &str) -> Result<Self, MachineError> {
         Self::read(name, text, None)
     }
@@ -131,7 +131,7 @@ impl Machine {
     }
 
     /// How long a line takes from one CPU's cache to another's, in nanoseconds: half a round trip
-    /// of a compare-exchange ping-pong. `None` where one of them is not a CPU of this machine, or
+    /// of a compare-exchange ping-pong. `None` if one of them is not a CPU of this machine, or
     /// both are the same.
     #[must_use]
     pub fn latency_ns(&self, requester: CpuId, owner: CpuId) -> Option<f64> {

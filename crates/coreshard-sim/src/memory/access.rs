@@ -6,11 +6,11 @@ pub(crate) enum Access {
     Load,
     Store,
     ReadModifyWrite,
-    /// A store that fails where the CPU has lost the line since it loaded from it.
+    /// A store that fails if the CPU has lost the line since it loaded from it.
     StoreExclusive,
-    /// A read-modify-write that the line's home can do, for one who waits for the result.
+    /// A read-modify-write that the line's home can do, for a CPU that waits for the result.
     Add,
-    /// The same, for one who does not.
+    /// The same, for a CPU that does not.
     AddAndForget,
 }
 

@@ -1,22 +1,22 @@
-//! Who gets a contended line next.
+//! Which CPU gets a contended line next.
 //!
-//! Where a machine's file says `[costs.arbitration]`, requests for a line that is on its way, or kept, are not served in
+//! If a machine's file has `[costs.arbitration]`, requests for a line that is on its way, or kept, are not served in
 //! the order in which they were made:
 //!
-//! 1. Whoever got a line keeps it for up to twice `hold`, on average for `hold`, so that its next accesses hit: the second half
+//! 1. A CPU that got a line keeps it for up to twice `hold`, on average for `hold`, so that its next accesses hit: the second half
 //!    of a compare-exchange loop, or a retry. A ping-pong's published latency holds that time, so the transfer itself takes so
-//!    much less. Where `hold` is 0, a locked instruction that waits for its CPU's own stores to the line asks for it with the
-//!    others, but mostly (`FOLLOWS`) follows the last one of them at once: who gives a lock back and takes it again is seldom
-//!    overtaken, and others find it taken. A line that nobody waits for stays with its owner until a locked instruction's request has come (`request`).
+//!    much less. If `hold` is 0, a locked instruction that waits for its CPU's own stores to the line asks for it with the
+//!    others, but mostly (`FOLLOWS`) follows the last one of them at once: a CPU that gives a lock back and takes it again is seldom
+//!    overtaken, and others find it taken. A line that no CPU waits for stays with its owner until a locked instruction's request has come (`request`).
 //!    A load has the line at once, as its CPU goes on meanwhile. A transfer takes up to `JITTER` longer by chance: else two
 //!    loops of one length could miss each other for ever.
-//! 2. Then one of those who wait is drawn. The weight of each falls with the fourth power of its distance from the owner
+//! 2. Then one of the waiting CPUs is drawn. The weight of each falls with the fourth power of its distance from the owner
 //!    (beyond `reach`): neighbours win more often, and a line seldom leaves its package. Another CPU of the owner's core counts
-//!    as one of the same last-level cache: the core gives the line to whoever asked from outside first. Whoever was passed over
+//!    as one of the same last-level cache: the core gives the line to the CPU that asked from outside first. A CPU that was passed over
 //!    eight times as often as there are CPUs waiting is served first. What `request` of the latency is, was spent in waiting.
 //! 3. Loads are drawn among the others, and the home answers one after the other: a write that is drawn first is not held up
 //!    by them, and those that it overtakes see what it wrote.
-//! 4. Where a load finds a line that its owner has written, it takes the line for itself (`loads_take`), as protocols do
+//! 4. If a load finds a line that its owner has written, it takes the line for itself (`loads_take`), as protocols do
 //!    that expect a write to follow; a second load shares it.
 //!
 //! A line's waiters are kept here and not in the table of lines: few lines have any.
@@ -29,7 +29,7 @@ use crate::random::Random;
 /// No two requests take the same way in the same time.
 const JITTER: Ps = NS;
 
-/// How often a locked instruction follows its CPU's own store to the line before whoever waits gets it: 6 times in 7. On two
+/// How often a locked instruction follows its CPU's own store to the line before a waiting CPU gets it: 6 times in 7. On two
 /// CPUs of a Xeon (family 6, model 207) that push and pop under a test-and-set lock, 5.9 exchanges failed for each that took
 /// the lock from the other CPU.
 const FOLLOWS: (u64, u64) = (6, 7);
@@ -40,7 +40,7 @@ pub(crate) struct Request {
     pub(crate) cpu: usize,
     pub(crate) access: Access,
     pub(crate) since: Ps,
-    /// Nobody waits for it.
+    /// No CPU waits for it.
     pub(crate) is_prefetch: bool,
     passed_over: u32,
 }
@@ -55,7 +55,7 @@ impl Request {
     }
 }
 
-/// Those who wait for one line.
+/// The CPUs that wait for one line.
 #[derive(Debug, Default)]
 struct Waiting {
     line: Option<Place>,
@@ -82,7 +82,7 @@ impl Arbiter {
         if exclusive && hold > 0 { self.random.below(2 * hold) } else { 0 }
     }
 
-    /// Until when the owner of a line that a CPU asks for has it still, since the request is on its way; 0 where it has lost it at once.
+    /// Until when the owner of a line that a CPU asks for has it still, since the request is on its way; 0 if it has lost it at once.
     #[inline]
     pub(super) fn request_arrives(&self, access: Access, now: Ps, is_elsewhere: bool) -> Ps {
         let travels = is_elsewhere && access.is_locked() && self.costs.hold == 0;
@@ -102,7 +102,7 @@ impl Arbiter {
         self.by_line.contains_key(&line)
     }
 
-    /// Adds one who waits. Where it is the line's first: its slot, for which an event is to come.
+    /// Adds a CPU that waits. Returns, if it is the line's first, its slot, for which an event is to come.
     pub(super) fn push(&mut self, line: Place, request: Request) -> Option<usize> {
         if let Some(slot) = self.by_line.get(&line) {
             self.slots[*slot].requests.push(request);
@@ -122,7 +122,7 @@ impl Arbiter {
         self.slots[slot].line
     }
 
-    /// Takes whoever is served next. `distance` is how far a CPU is from the line's owner. The slot is free again where nobody
+    /// Takes the request that is served next. `distance` is how far a CPU is from the line's owner. The slot is free again if none
     /// is left.
     pub(super) fn draw(&mut self, slot: usize, distance: impl Fn(usize) -> Ps) -> Request {
         let waiting = &mut self.slots[slot].requests;

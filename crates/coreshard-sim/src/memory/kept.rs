@@ -1,8 +1,8 @@
-//! How long an owner has its line where requests are served in their order.
+//! How long an owner has its line if requests are served in their order.
 //!
-//! Whoever asks for a line is its owner at once in the table of lines, and has it when all before him have had it. Until it
+//! A CPU that asks for a line is its owner at once in the table of lines, and has it when all before it have had it. Until it
 //! leaves, the CPU that had it goes on with it: its stores to a line that is still on its way to it go out when it comes, and
-//! a CPU that fetched a line uses it for a while before it answers whoever asks next. Here stands who has a line until when.
+//! a CPU that fetched a line uses it for a while before it answers the next request. This file keeps which CPU has a line until when.
 //!
 //! Ways and these times vary by chance, as they do in a machine: two loops whose lengths stand in a fixed proportion would else
 //! meet at each turn, or never.
@@ -11,10 +11,10 @@ use super::lines::{ByPlace, Place};
 use crate::machine::{Arbitration, Ps};
 use crate::random::Random;
 
-/// A way takes so much of it more or less at most: between the tenth and the ninetieth percentile of published ways from core
+/// A way takes this share more or less at most: between the tenth and the ninetieth percentile of published ways from core
 /// to core lie 2 to 14 % of their medians to either side.
 const WAY_VARIES_BY: Ps = 16;
-/// Entries after which those that are over are looked for.
+/// Entries after which expired ones are removed.
 const MANY: usize = 1 << 12;
 
 pub(super) struct Kept {

@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-use super::prefetch::prefetch;
 use crate::cpu_mask;
 use crate::random::mix;
 use crate::space::{ARENA_BYTES, PAGE_BYTES, in_host, without_colour};
@@ -19,7 +18,7 @@ impl Place {
         Self(ARENA_BYTES as u64 + number)
     }
 
-    /// True where the address is in the arena.
+    /// True if the address is in the arena.
     pub(crate) const fn in_arena(self) -> bool {
         self.0 < ARENA_BYTES as u64
     }
@@ -46,7 +45,7 @@ pub(super) enum LineState {
 pub(super) struct Line {
     /// Until when requests before this one keep the line.
     pub(super) busy_until: u64,
-    /// Who had it exclusively last.
+    /// The CPU that had it exclusively last.
     pub(super) owner: u16,
     pub(super) state: LineState,
     /// The owner has written it.
@@ -60,7 +59,7 @@ pub(super) struct Line {
 /// The lines of 64 KiB.
 struct Chunk {
     lines: Box<[Line]>,
-    /// `words` a line; they count where the line is shared.
+    /// `words` a line; they count if the line is shared.
     sharers: Box<[u64]>,
     homes: [u16; PAGES],
 }
@@ -105,12 +104,12 @@ impl LineEntry<'_> {
         cpu_mask::insert(self.sharers, cpu);
     }
 
-    /// The line's home node, where it has one.
+    /// The line's home node, if it has one.
     pub(super) fn home(&self) -> Option<u16> {
         (*self.home != NO_HOME).then_some(*self.home)
     }
 
-    /// The line's home node; `toucher`'s, where it has none yet (first touch, by page).
+    /// The line's home node; `toucher`'s, if it has none yet (first touch, by page).
     pub(super) fn home_or(&mut self, toucher: u16) -> u16 {
         if *self.home == NO_HOME {
             *self.home = toucher;
@@ -123,7 +122,7 @@ pub(super) struct Lines {
     arena_start: usize,
     line_shift: u32,
     words: usize,
-    /// By 64 KiB: one more than the index in `chunks`, 0 where nothing was touched.
+    /// By 64 KiB: one more than the index in `chunks`, 0 if nothing was touched.
     index: Vec<u32>,
     chunks: Vec<Chunk>,
     /// By number of the line at large: its number among those outside.
@@ -200,21 +199,6 @@ impl Lines {
         }
     }
 
-    /// The host fetches what it knows of a line, which is about to be accessed.
-    #[inline]
-    pub(super) fn prefetch(&self, address: usize) {
-        let distance = address.wrapping_sub(self.arena_start);
-        if distance >= ARENA_BYTES {
-            return;
-        }
-        let distance = without_colour(distance);
-        let within = (distance % CHUNK_BYTES) >> self.line_shift;
-        let chunk = (self.index[distance / CHUNK_BYTES] as usize).checked_sub(1);
-        if let Some(chunk) = chunk.and_then(|chunk| self.chunks.get(chunk)) {
-            prefetch(&raw const chunk.lines[within]);
-        }
-    }
-
     #[cold]
     fn new_chunk(&mut self, place: Place) -> usize {
         let lines = CHUNK_BYTES >> self.line_shift;
@@ -231,7 +215,7 @@ impl Lines {
         count - 1
     }
 
-    /// Fresh pages, of which no cache has a line yet, on a node where one is given.
+    /// Fresh pages, of which no cache has a line yet, on a node if one is given.
     pub(super) fn renew(&mut self, start: Place, bytes: usize, node: Option<u16>) {
         for line in (0..bytes).step_by(self.line_bytes()) {
             let entry = self.entry(Place(start.0 + line as u64));

@@ -1,4 +1,4 @@
-//! Caches and memory: what an access costs, and who has the line afterwards.
+//! Caches and memory: what an access costs, and which CPU has the line afterwards.
 //!
 //! A line is *untouched* (in memory alone), *exclusive* (one CPU has it, and may write it), or
 //! *shared* (some CPUs have it, to read). Caches are as large as need be: a line leaves one only
@@ -7,7 +7,7 @@
 //! | access | line is | costs |
 //! |---|---|---|
 //! | load | here | a hit |
-//! | load | at another CPU of the same core, where lines are arbitrated | a hit: they share their first cache |
+//! | load | at another CPU of the same core, if lines are arbitrated | a hit: they share their first cache |
 //! | load | exclusive elsewhere | the latency from its owner; shared from then on |
 //! | load | shared elsewhere | the latency from the nearest sharer; the holder answers several readers one after the other, `shared_read` each |
 //! | load, store, read-modify-write | untouched | memory, near or far |
@@ -18,13 +18,13 @@
 //! | add, swap, and, or | not here, on a machine with far atomics | `far_atomic` at the line's home, which gets it back first |
 //!
 //! Requests for a line are served in the order in which they are made: each begins when the one
-//! before it is done (`busy_until`), and the wait is part of what the access costs. Where a machine's file
-//! has a model of arbitration, those who want a line that is taken wait, and [`Arbiter`] says who is next. Where it says so, a line
+//! before it is done (`busy_until`), and the wait is part of what the access costs. If a machine's file
+//! has a model of arbitration, CPUs that want a line that is taken wait, and [`Arbiter`] says which is next. If it says so, a line
 //! brings the other one of its pair along (`pair_prefetch`).
 //!
 //! A store does not wait for its line: it is on its way while the CPU goes on, and what the CPU
 //! waits for is only the store before it, and, in a read-modify-write, all of them. This is a
-//! store buffer in which one miss at a time is served. Where a machine's file says how many lines a core has on their way at
+//! store buffer in which one miss at a time is served. If a machine's file says how many lines a core has on their way at
 //! once (`misses_at_once`), the lines of stores are asked for as the stores come, and others see them in their order, as x86
 //! and its memory order have it (T. Downs, "What has your microcode done for you lately?", measures 5 cycles for a store that
 //! misses to a cache 35 cycles away). Then a CPU does not wait either for a word that it loads and stores to next: what is
@@ -34,14 +34,13 @@
 //!
 //! The value is read or written when the access begins, in the order of virtual time, so all
 //! simulated code sees one order of all accesses: stronger than any of the orderings that it asks
-//! for. Where that hides bugs, stores wait in store buffers (`engine/hardware/store_buffers.rs`), as x86's memory order
+//! for. If that would hide bugs, stores wait in store buffers (`engine/hardware/store_buffers.rs`), as x86's memory order
 //! allows. Weaker orders are left to a model checker.
 
 mod access;
 mod arbiter;
 mod kept;
 mod lines;
-mod prefetch;
 mod requests;
 mod sharers;
 
@@ -51,7 +50,6 @@ use arbiter::Arbiter;
 use kept::Kept;
 pub(crate) use lines::{ByPlace, Place};
 use lines::{LineState, Lines};
-pub(crate) use prefetch::prefetch;
 use sharers::Neighbours;
 
 /// Atomics that a line's home does for one CPU alone before that CPU takes the line.
@@ -112,9 +110,9 @@ pub(crate) struct Memory {
     kept: Option<Kept>,
     /// How long the request that is served has waited for its turn.
     waited: Ps,
-    /// By CPU: the others of its core; nothing where cores have one CPU each.
+    /// By CPU: the others of its core; nothing if cores have one CPU each.
     siblings: Box<[Box<[usize]>]>,
-    /// By CPU: when its last misses are done, as many as it has at once; nothing where it has one.
+    /// By CPU: when its last misses are done, as many as it has at once; nothing if it has one.
     at_once: Box<[Ps]>,
     misses_at_once: usize,
     /// Each core has a prefetcher of pairs.
@@ -176,7 +174,7 @@ impl Memory {
         self.arbiter = None;
     }
 
-    /// True if who wants a taken line waits for it.
+    /// True if a CPU that wants a taken line waits for it.
     #[inline]
     pub(crate) fn arbitrates(&self) -> bool {
         self.arbiter.is_some()
@@ -229,13 +227,6 @@ impl Memory {
     #[inline]
     pub(crate) fn place(&mut self, address: usize) -> Place {
         self.lines.place(address)
-    }
-
-    /// The host fetches a word that is about to be accessed, and what is known of its line.
-    #[inline]
-    pub(crate) fn prefetch(&self, address: usize) {
-        prefetch(std::ptr::without_provenance::<u8>(address));
-        self.lines.prefetch(address);
     }
 
     /// From one CPU's cache to another's.
@@ -302,7 +293,7 @@ impl Memory {
                 entry.line.busy_until = entry.line.busy_until.max(self.ports[cpu].stores_done);
                 Outcome::hit(now + self.costs.l1_hit)
             }
-            // Whoever took the line ended the reservation; nobody is asked.
+            // The CPU that took the line ended the reservation; no CPU is asked.
             Access::StoreExclusive if !here => {
                 Outcome { fails: true, ..Outcome::hit(now + self.costs.l1_hit) }
             }
@@ -407,7 +398,7 @@ impl Memory {
                 (self.latency(cpu, nearest), LineSource::Clean)
             }
             (LineState::Shared, _) => {
-                let farthest = self.neighbours.farthest(cpu, entry.sharers(), &self.latency);
+                let farthest = self.neighbours.farthest(cpu, entry.sharers());
                 // Alone, it still must ask whether it is.
                 (farthest.max(self.costs.atomic), LineSource::Clean)
             }

@@ -19,7 +19,7 @@ impl Memory {
         outcome
     }
 
-    /// Has a CPU wait for a line, if it is taken: then, who is to be called when, if nobody waits for it yet.
+    /// Has a CPU wait for a line, if it is taken: then, which slot is to be called when, if no CPU waits for it yet.
     #[inline]
     pub(crate) fn wait_for_line(
         &mut self,
@@ -123,7 +123,7 @@ impl Memory {
         }
     }
 
-    /// Who is to be called when, since a prefetcher waits for a line.
+    /// Which slot is to be called when, since a prefetcher waits for a line.
     #[inline]
     pub(crate) fn take_prefetch(&mut self) -> Option<(Ps, usize)> {
         self.prefetch.take()
@@ -134,8 +134,8 @@ impl Memory {
         self.arbiter.as_ref()?.line(slot)
     }
 
-    /// A contended line is free: gives it to whoever is next. Who is served, with what his access did; and when the line is
-    /// free again for those who still wait.
+    /// A contended line is free: gives it to the next CPU. Returns that CPU and what its access did, and when the line is
+    /// free again for those that still wait.
     pub(crate) fn hand_out(
         &mut self,
         slot: usize,
@@ -150,7 +150,7 @@ impl Memory {
         }
         let owner = usize::from(entry.line.owner);
         let latency = &self.latency;
-        // Who asked while the owner kept the line is served before the owner asks anew.
+        // A CPU that asked while the owner kept the line is served before the owner asks anew.
         let siblings = self.siblings.get(owner);
         let request = arbiter.draw(slot, |cpu| match cpu == owner {
             true => FARTHEST,

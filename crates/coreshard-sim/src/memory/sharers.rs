@@ -1,6 +1,6 @@
 //! Sets of CPUs that have a line, and the nearest and farthest of them.
 
-use crate::cpu_mask::{self, CpuMask};
+use crate::cpu_mask::CpuMask;
 use crate::machine::{Machine, Ps};
 
 /// For each CPU, the others in rings of growing latency.
@@ -18,10 +18,6 @@ struct Ring {
     latency: Ps,
     members: CpuMask,
 }
-
-/// With more distances than this the rings are coarsened no further, but the farthest sharer is
-/// looked for one by one: such machines were measured pair by pair, and are small.
-const MAX_RINGS: usize = 8;
 
 impl Neighbours {
     pub(super) fn new(machine: &Machine) -> Self {
@@ -51,12 +47,12 @@ impl Neighbours {
         &self.rings[self.first[cpu]..self.first[cpu + 1]]
     }
 
-    /// The latency to the nearest of the other CPUs; 0 where there is none.
+    /// The latency to the nearest of the other CPUs; 0 if there is none.
     pub(super) fn least(&self, cpu: usize) -> Ps {
         self.rings_of(cpu).first().map_or(0, |ring| ring.latency)
     }
 
-    /// The least latency to another CPU that is greater than this one; this one where there is none.
+    /// The least latency to another CPU that is greater than this one; this one if there is none.
     pub(super) fn beyond(&self, cpu: usize, latency: Ps) -> Ps {
         let farther = self.rings_of(cpu).iter().find(|ring| ring.latency > latency);
         farther.map_or(latency, |ring| ring.latency)
@@ -76,18 +72,9 @@ impl Neighbours {
     }
 
     /// The latency to the farthest of the sharers; 0 if there is none but `cpu` itself.
-    pub(super) fn farthest(&self, cpu: usize, sharers: &[u64], latency: &[Ps]) -> Ps {
-        let rings = self.rings_of(cpu);
-        if rings.len() <= MAX_RINGS {
-            let meets =
-                |ring: &&Ring| ring.members.words().iter().zip(sharers).any(|(a, b)| a & b != 0);
-            return rings.iter().rev().find(meets).map_or(0, |ring| ring.latency);
-        }
-        let row = &latency[cpu * self.cpus..][..self.cpus];
-        (0..self.cpus)
-            .filter(|other| cpu_mask::has(sharers, *other))
-            .map(|other| row[other])
-            .max()
-            .unwrap_or(0)
+    pub(super) fn farthest(&self, cpu: usize, sharers: &[u64]) -> Ps {
+        let meets =
+            |ring: &&Ring| ring.members.words().iter().zip(sharers).any(|(a, b)| a & b != 0);
+        self.rings_of(cpu).iter().rev().find(meets).map_or(0, |ring| ring.latency)
     }
 }

@@ -78,7 +78,7 @@ impl FieldNames {
     }
 }
 
-/// What to call memory that nobody has described.
+/// What to call memory that the program has not described.
 pub(crate) fn bare_name(place: Place) -> String {
     if place.in_arena() {
         format!("arena+{:#x}", place.0)

@@ -48,8 +48,8 @@ impl Chains {
     }
 }
 
-/// The function is the place in its source where the program has no debug information, and where it is not on the stack any
-/// more, as it ended with the access, and the compiler made a jump of that.
+/// The function is named by its place in the source if the program has no debug information, or if the function is no longer
+/// on the stack: it ended with the access, and the compiler made a jump of that.
 fn chain_of(site: Site) -> Chain {
     let mut chain = Chain::default();
     backtrace::trace(|frame| {

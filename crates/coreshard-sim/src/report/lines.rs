@@ -1,8 +1,8 @@
-//! Which lines cost time, and who used what of them: after the report of `perf c2c`.
+//! Which lines cost time, and which code used what of them: after the report of `perf c2c`.
 //!
-//! Loads are recorded where they missed, stores always, and a read-modify-write as both. *HITM*
+//! Loads are recorded if they missed, stores always, and a read-modify-write as both. *HITM*
 //! is perf's word for a load that found the line modified in another CPU's cache: local within a
-//! package, remote between packages. Where the program says which part of it is measured
+//! package, remote between packages. If the program says which part of it is measured
 //! ([`Platform::measured`](coreshard_platform::Platform::measured)), nothing else counts.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -50,7 +50,7 @@ struct Row {
     site: usize,
     /// How the first of these accesses was come to.
     chain: usize,
-    /// What lay here, where that is over: the memory has another use now.
+    /// What lay here before the memory had another use, if it has.
     was: Option<String>,
     counts: Counts,
     cpus: CpuMask,
@@ -71,6 +71,7 @@ pub(crate) struct Recorded<'a> {
 const CHUNK_BYTES: u64 = 64;
 
 /// What was seen of each address, from each place in the source.
+#[derive(Default)]
 pub(super) struct LineCounts {
     /// CPUs of the machine.
     cpus: usize,
@@ -110,18 +111,11 @@ impl Window {
 
 impl LineCounts {
     pub(super) fn new(cpus: usize) -> Self {
-        Self {
-            cpus,
-            rows: HashMap::new(),
-            sites: HashMap::new(),
-            sources: Vec::new(),
-            chains: Chains::default(),
-            window: Window::default(),
-        }
+        Self { cpus, ..Self::default() }
     }
 
     /// From now on accesses count, and those before the first time do not; or those of this thread do not any more; or,
-    /// where this thread said that they do, none.
+    /// if this thread said that they do, none.
     pub(super) fn measure(&mut self, thread: usize, measured: bool) {
         match &mut self.window {
             window if measured => {

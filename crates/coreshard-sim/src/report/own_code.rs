@@ -16,7 +16,7 @@ pub(crate) fn is_programs_own(
     Some(!BELOW.iter().chain(also_below).any(|below| *below == found))
 }
 
-/// Names are paths where debug information is whole. Where there are lines alone (`debug = "line-tables-only"`), they are
+/// Names are paths if debug information is whole. If there are lines alone (`debug = "line-tables-only"`), they are
 /// bare words, and the file tells: `corosensei-0.3.2/src/coroutine.rs` is of `corosensei`, and a file that stands in no
 /// `src` is of a program's tests or examples, whose crate has no name here. `None` for what is no Rust.
 fn crate_of(name: &str, file: Option<&Path>) -> Option<String> {

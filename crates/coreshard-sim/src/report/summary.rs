@@ -24,7 +24,7 @@ pub struct LineReport {
 pub struct LineSummary {
     /// Its address, counted from the start of the simulation's memory.
     pub line: u64,
-    /// The node of its memory, where that is known.
+    /// The node of its memory, if that is known.
     pub node: Option<u32>,
     /// The fields on it that were used, in the order of their addresses.
     pub fields: Vec<String>,
@@ -34,7 +34,7 @@ pub struct LineSummary {
     pub hitm_local: u64,
     /// Stores.
     pub stores: u64,
-    /// Stores that found the line where they needed it.
+    /// Stores that hit.
     pub store_hits: u64,
     /// How many CPUs used it.
     pub cpus: usize,
@@ -51,17 +51,17 @@ pub struct LineSummary {
 pub struct LineRow {
     /// The line's address, counted from the start of the simulation's memory.
     pub line: u64,
-    /// The node of its memory, where that is known.
+    /// The node of its memory, if that is known.
     pub node: Option<u32>,
     /// The offset in the line, in bytes.
     pub offset: u64,
-    /// The field there, as `Struct.field`; the address where nobody has described it.
+    /// The field there, as `Struct.field`; the address if the program has not described it.
     pub field: String,
     /// The function, without type arguments: of functions with equal instructions the compiler keeps one.
     pub function: String,
     /// File and line.
     pub source: String,
-    /// The functions that called it where it was first seen to, the nearest first.
+    /// The functions that called it the first time, the nearest first.
     pub callers: Vec<String>,
     /// Its share of the line's remote HITM, in percent.
     pub hitm_remote: f64,
@@ -69,9 +69,9 @@ pub struct LineRow {
     pub hitm_local: f64,
     /// Its share of the line's stores, in percent.
     pub stores: f64,
-    /// Its share of those that found the line where they needed it, in percent.
+    /// Its share of the stores that hit, in percent.
     pub store_hits: f64,
-    /// Its share of those that did not, in percent.
+    /// Its share of the stores that missed, in percent.
     pub store_misses: f64,
     /// What a load that missed took, in cycles, on average.
     pub load_cycles_mean: f64,

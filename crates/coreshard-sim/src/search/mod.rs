@@ -61,7 +61,7 @@ impl std::error::Error for Failure {}
 /// Runs `subject` on `machine` by `plan`.
 ///
 /// # Errors
-/// Where it fails.
+/// If it fails.
 pub fn attempt(
     machine: &Machine,
     plan: Plan,

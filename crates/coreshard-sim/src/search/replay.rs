@@ -6,13 +6,13 @@ use std::str::FromStr;
 use coreshard_topology::input::quoted;
 
 /// Of this search. One more whenever the meaning of a seed changes: how plans and trials are drawn,
-/// or how the engine takes its chances. (A change of the runtime or of a machine changes runs, too;
+/// or how the engine takes its chances. (A change of the runtime or of a machine also changes runs;
 /// that is seen by the trace.)
 const VERSION: u32 = 3;
 
 /// Names a run of a search: `VERSION-SEED-TRACE`, as in `3-42-9f3a6c01d2e4b587`.
 ///
-/// The last part is the run's trace hash, where it is known. A replay that ends with another one is
+/// The last part is the run's trace hash, if it is known. A replay that ends with another one is
 /// not the same run: code or machine are others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplaySeed {

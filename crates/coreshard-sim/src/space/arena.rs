@@ -54,7 +54,7 @@ static OWNERS: [AtomicU64; ARENAS] = [const { AtomicU64::new(0) }; ARENAS];
 /// Arenas made so far.
 static ARENAS_MADE: AtomicU64 = AtomicU64::new(0);
 
-/// Names an arena, also when it is gone.
+/// Names an arena, also after its end.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ArenaId {
     number: usize,
@@ -168,7 +168,7 @@ impl Arena {
     /// Takes a block back, from the simulation's own thread.
     ///
     /// # Safety
-    /// The block is from `allocate` of this arena with this layout, and nobody uses it any more.
+    /// The block is from `allocate` of this arena with this layout, and nothing uses it any more.
     pub(super) unsafe fn release(&mut self, block: *mut u8, layout: Layout) {
         if let Some(before_change) = self.before_change {
             before_change();
@@ -198,7 +198,7 @@ impl Arena {
         if references.fetch_sub(1, Ordering::AcqRel) != 1 {
             return;
         }
-        // SAFETY: nobody uses anything of this range, which `reserve` mapped.
+        // SAFETY: nothing uses this range, which `reserve` mapped.
         unsafe { libc::munmap(start as *mut libc::c_void, ARENA_BYTES) };
         // SAFETY: made by `reserve`; the last reference is gone.
         drop(unsafe { Box::from_raw(arena) });
@@ -269,7 +269,7 @@ fn map(start: usize) -> io::Result<()> {
     }
     if found as usize != start {
         // A kernel before 4.17 takes the address for a hint.
-        // SAFETY: the mapping was just made, and nobody knows it.
+        // SAFETY: the mapping was just made, and nothing refers to it.
         unsafe { libc::munmap(found, ARENA_BYTES) };
         return Err(io::Error::other("the kernel does not map memory at a chosen address"));
     }

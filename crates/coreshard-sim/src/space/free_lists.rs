@@ -26,7 +26,7 @@ pub(super) struct SizeClass {
 }
 
 impl SizeClass {
-    /// `None` where it is larger than any arena.
+    /// `None` if it is larger than any arena.
     pub(super) fn of(layout: Layout) -> Option<Self> {
         let align = layout.align().max(STEP);
         let wanted =

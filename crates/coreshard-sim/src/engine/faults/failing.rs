@@ -23,7 +23,7 @@ pub enum Call {
     Memory,
     /// A wait on a futex returns at once, as after a signal (EINTR) or since the word has changed (EAGAIN).
     Wait,
-    /// A wait on a futex returns after 30 µs, though nobody woke it.
+    /// A wait on a futex returns after 30 µs, though no thread woke it.
     Interrupt,
     /// A wake-up comes 300 µs late.
     Wake,
@@ -81,7 +81,7 @@ impl FromStr for Call {
 pub enum Lasts {
     /// So many in a row, of their kind.
     Calls(u32),
-    /// All, until so much time is over: as a limit that is reached stays for a while. A start that
+    /// All, for this time: as a limit that is reached stays for a while. A start that
     /// fails takes 100 µs longer than one that does not.
     For(Duration),
 }

@@ -49,7 +49,7 @@ pub struct Faults {
     /// A CPU stalls when it is its turn, as when a hypervisor takes it away: any thread may
     /// be overtaken between any two accesses.
     pub stalls_per_million: u32,
-    /// As a stall, where a thread comes by a [point of preemption](crate::Sim::preemption_point), or an item begins or is over.
+    /// As a stall, when a thread comes by a [point of preemption](crate::Sim::preemption_point), or an item begins or is over.
     pub stalls_at_points_per_million: u32,
     /// How long a stall is at the most.
     pub longest_stall: Duration,
@@ -58,7 +58,7 @@ pub struct Faults {
     pub held_stores_per_million: u32,
     /// How long a store is held back at the most.
     pub longest_hold: Duration,
-    /// A wait on a futex returns though nobody woke it: at once, or later.
+    /// A wait on a futex returns though no thread woke it: at once, or later.
     pub spurious_wakeups_per_million: u32,
     /// A thread that was woken becomes runnable later.
     pub delayed_wakeups_per_million: u32,
@@ -70,8 +70,8 @@ pub struct Faults {
     pub failed_starts: FailedStarts,
     /// These calls fail by their number.
     pub failing: Option<Failing>,
-    /// How long it is, on average, until a CPU goes offline; never where zero. Its threads move to
-    /// the CPUs they may still use, or to any where there is none, as on Linux. One stays online.
+    /// How long it is, on average, until a CPU goes offline; never if zero. Its threads move to
+    /// the CPUs they may still use, or to any if there is none, as on Linux. One stays online.
     pub offline_every: Duration,
     /// How long a CPU is offline at the most.
     pub longest_offline: Duration,

@@ -159,15 +159,6 @@ impl Agenda {
         self.below_first().map_or(Ps::MAX, time_of)
     }
 
-    /// The CPU that goes on after this event, if that is what comes next.
-    #[inline]
-    pub(crate) fn next_cpu(&self) -> Option<usize> {
-        match event_of(self.below_first()?) {
-            Event::Cpu(cpu) => Some(cpu),
-            _ => None,
-        }
-    }
-
     pub(crate) fn push(&mut self, time: Ps, what: Event) {
         let key = self.key(time, what);
         self.heap.push(Reverse(key));

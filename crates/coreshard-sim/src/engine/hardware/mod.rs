@@ -25,24 +25,15 @@ use store_buffers::StoreBuffers;
 use super::faults::Faults;
 use super::settings::Settings;
 use crate::machine::{Costs, Machine, Ps};
-use crate::memory::{Access, LineSource, Memory, Outcome, Place, prefetch};
+use crate::memory::{Access, LineSource, Memory, Outcome, Place};
 use crate::random::mix;
 use crate::report::{Recorded, Recorder, Site};
 use crate::space::in_host;
 
 /// Loads in a row after which a thread is taken for one that spins, if threads are switched at waits alone.
 pub(crate) const LOOKS: u32 = 2_000;
-/// Accesses of any kind after which it is, too: it may try something again and again.
+/// Accesses of any kind after which it also is: it may try something again and again.
 const MOST_ACCESSES_IN_TURN: u32 = 500_000;
-
-/// What the host needs for a CPU's next turn.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Needs {
-    /// Near the end of its thread's stack.
-    pub(crate) stack: usize,
-    /// A word that is accessed.
-    pub(crate) word: usize,
-}
 
 /// The accesses of a run.
 #[derive(Clone, Copy, Debug)]
@@ -73,16 +64,12 @@ pub(crate) struct Hardware {
     pub(crate) cpu: usize,
     /// The thread that runs.
     pub(crate) thread: usize,
-    /// What the thread that was suspended last needs when it goes on.
-    pub(crate) needs: Needs,
     pub(crate) agenda: Agenda,
     pub(crate) costs: Costs,
     pub(crate) noise: Noise,
     pub(crate) memory: Memory,
     pub(crate) recorder: Option<Box<Recorder>>,
     pub(crate) trace: Trace,
-    /// By CPU.
-    needs_of_cpu: Vec<Needs>,
     /// By CPU: since when it waits for a contended line.
     awaits_since: Vec<Ps>,
     pub(crate) spinning: Spinning,
@@ -117,14 +104,12 @@ impl Hardware {
             now: 0,
             cpu: 0,
             thread: 0,
-            needs: Needs::default(),
             agenda: Agenda::new(cpus, seed, settings.at_waits),
             costs,
             noise: Noise::new(machine.costs().variation, seed),
             memory,
             recorder: records.then(recorder),
             trace: Trace { hash: mix(seed), accesses: 0, misses: 0 },
-            needs_of_cpu: vec![Needs::default(); cpus],
             awaits_since: vec![0; cpus],
             spinning: Spinning::new(cpus),
             stores: StoreBuffers::new(cpus),
@@ -158,21 +143,8 @@ impl Hardware {
     }
 
     pub(crate) fn end_turn(&mut self) {
-        let cpu = self.cpu;
-        self.spinning.end_turn(cpu);
-        self.agenda.set_clock(cpu, self.now);
-        self.needs_of_cpu[cpu] = self.needs;
-    }
-
-    /// The host fetches what the turn after this one needs, while this one runs: with many CPUs it is in no near cache.
-    #[inline]
-    pub(crate) fn prefetch_next(&self) {
-        let Some(cpu) = self.agenda.next_cpu() else { return };
-        let needs = self.needs_of_cpu[cpu];
-        for line in 0..4 {
-            prefetch(std::ptr::without_provenance::<u8>(needs.stack.wrapping_add(64 * line)));
-        }
-        self.memory.prefetch(needs.word);
+        self.spinning.end_turn(self.cpu);
+        self.agenda.set_clock(self.cpu, self.now);
     }
 
     /// The running thread runs for `time`.

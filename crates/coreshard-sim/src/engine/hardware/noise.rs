@@ -1,6 +1,6 @@
-//! What makes one time differ from the next where a program does the same: costs vary, and CPUs are interrupted.
+//! What makes one time differ from the next if a program does the same: costs vary, and CPUs are interrupted.
 //!
-//! Without it two loops whose lengths stand in some fixed proportion meet at each turn, or never, for ever; a machine is
+//! Without it two loops whose lengths stand in a fixed proportion meet at each turn, or never, for ever; a machine is
 //! out of that after some thousand turns. Only a machine whose file says by how much (`[costs.variation]`) has it.
 
 use crate::machine::{Ps, VARIATION_AT_PERCENT, Variation};

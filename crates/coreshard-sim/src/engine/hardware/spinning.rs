@@ -4,7 +4,7 @@
 //! Its first turns take what they take, so that code which gives up after some number of them
 //! takes the right time; from [`EXACT_TURNS`] on the CPU sleeps on the line and goes on when the
 //! line is written, or after a time that grows with the number of turns. A loop of N turns on a
-//! line that nobody writes takes exactly its time up to twice [`EXACT_TURNS`], and at most (N /
+//! line that no CPU writes takes exactly its time up to twice [`EXACT_TURNS`], and at most (N /
 //! EXACT_TURNS) times that beyond.
 //!
 //! If the program says how often it will look (`Platform::watch`), no turn need be simulated. A turn whose looks all hit its

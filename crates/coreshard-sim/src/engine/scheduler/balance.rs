@@ -4,7 +4,7 @@
 //! it has in that CPU's caches is held to be worth more (`sched_migration_cost`, `task_hot`). So threads that sleep and
 //! are woken all the time, beside others, stay where they are. CPUs that are idle already are sent for what waits by the ticks
 //! of a CPU that has more than one thread (`nohz_balancer_kick`), each as many milliseconds as their LLC has CPUs; from the third time
-//! in vain on, they take what is hot, too (`cache_nice_tries`).
+//! in vain on, they also take hot threads (`cache_nice_tries`).
 
 use super::Scheduler;
 use crate::cpu_mask::CpuMask;
@@ -17,7 +17,7 @@ const MIGRATION_COST: Ps = 500_000 * NS;
 /// The interval of an LLC's balancing, for each of its CPUs (`sd_init` in kernel/sched/topology.c).
 const INTERVAL_FOR_EACH_CPU: Ps = 1_000_000 * NS;
 
-/// Balancing in vain after which hot threads are taken, too (`cache_nice_tries` within an LLC).
+/// Balancing in vain after which hot threads are also taken (`cache_nice_tries` within an LLC).
 const NICE_TRIES: u32 = 1;
 
 impl Scheduler {

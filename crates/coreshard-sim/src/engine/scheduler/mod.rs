@@ -41,8 +41,8 @@ pub(crate) enum Leaves {
     Over,
 }
 
+#[derive(Default)]
 struct Cpu {
-    id: CpuId,
     queue: RunQueue,
     /// Since when its current thread runs.
     on_since: Ps,
@@ -78,6 +78,8 @@ impl Cpu {
 
 pub(crate) struct Scheduler {
     cpus: Vec<Cpu>,
+    /// The CPUs' numbers, by their places in the machine's list.
+    ids: Vec<CpuId>,
     /// By the thread's number.
     tasks: Vec<Task>,
     all: CpuMask,
@@ -113,22 +115,14 @@ impl Scheduler {
             place_of_cpu[cpu.id.index()] = Some(place);
         }
         let new_cpu = |cpu: &coreshard_topology::Cpu| Cpu {
-            id: cpu.id,
             queue: RunQueue::new(slice),
-            on_since: 0,
-            slice_end: 0,
-            resched: false,
-            idle_since: 0,
-            idle_from: 0,
-            locked_until: 0,
-            balances_at: 0,
-            balances_in_vain: 0,
-            tick_is_expected: false,
             llc: set(&|other| other.llc == cpu.llc),
             node: set(&|other| other.node == cpu.node),
+            ..Cpu::default()
         };
         Self {
             cpus: known.iter().map(new_cpu).collect(),
+            ids: known.iter().map(|cpu| cpu.id).collect(),
             tasks: Vec::new(),
             all: set(&|_| true),
             idle: set(&|_| true),
@@ -146,12 +140,12 @@ impl Scheduler {
     }
 
     pub(crate) fn id_of(&self, cpu: usize) -> CpuId {
-        self.cpus[cpu].id
+        self.ids[cpu]
     }
 
     /// The CPUs' numbers, by their places in the machine's list.
     pub(crate) fn ids(&self) -> Vec<CpuId> {
-        self.cpus.iter().map(|cpu| cpu.id).collect()
+        self.ids.clone()
     }
 
     pub(crate) fn place_of(&self, cpu: CpuId) -> Option<usize> {

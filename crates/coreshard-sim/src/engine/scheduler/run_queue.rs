@@ -17,6 +17,7 @@ use std::collections::VecDeque;
 use super::task::{Share, Task};
 use crate::machine::{NS, Ps};
 
+#[derive(Default)]
 pub(super) struct RunQueue {
     /// From tick to tick.
     slice: Ps,
@@ -34,16 +35,8 @@ pub(super) struct RunQueue {
 }
 
 impl RunQueue {
-    pub(super) const fn new(slice: Ps) -> Self {
-        Self {
-            slice,
-            current: None,
-            fifo: Vec::new(),
-            fair: VecDeque::new(),
-            delayed: Vec::new(),
-            virtual_time: 0,
-            charged_until: 0,
-        }
+    pub(super) fn new(slice: Ps) -> Self {
+        Self { slice, ..Self::default() }
     }
 
     pub(super) const fn current(&self) -> Option<usize> {
