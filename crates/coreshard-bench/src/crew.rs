@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 
 use coreshard_platform::{
-    AtomicInt, Padded, Parker, Platform, SpawnError, ThreadHandle, ThreadSpec, Time, fields,
+    AtomicInt, Lock, Padded, Parker, Platform, SpawnError, ThreadHandle, ThreadSpec, Time, fields,
 };
 use coreshard_topology::CpuId;
 
@@ -13,18 +13,30 @@ pub(crate) fn pinned(name: String, cpu: CpuId) -> ThreadSpec {
     ThreadSpec { name, affinity: Some([cpu].into_iter().collect()), ..ThreadSpec::default() }
 }
 
-/// Threads behind a gate. A crew that is dropped before it ran sends its threads home and joins them.
-pub(crate) struct Crew<P: Platform> {
+/// Threads behind a gate, each of which may leave a result. A crew that is dropped before it ran sends its threads home and
+/// joins them.
+pub(crate) struct Crew<P: Platform, R = ()> {
     gate: Arc<Gate<P>>,
     threads: Vec<P::Thread>,
+    /// Of those that [`spawn_on`](Self::spawn_on) started, in that order.
+    results: Arc<Lock<P, Vec<Option<R>>>>,
 }
 
-impl<P: Platform> Crew<P> {
+/// What came of a crew.
+pub(crate) struct Ran<R> {
+    pub(crate) released_at: Time,
+    /// From the release until the last member left.
+    pub(crate) elapsed_ns: u64,
+    pub(crate) results: Vec<R>,
+}
+
+impl<P: Platform, R: Send + 'static> Crew<P, R> {
     /// A crew that will have `members` threads.
     pub(crate) fn new(members: usize) -> Self {
         let gate = Arc::new(Gate::new(members));
         P::describe(Arc::as_ptr(&gate));
-        Self { gate, threads: Vec::with_capacity(members) }
+        let results = Arc::new(Lock::new(Vec::new()));
+        Self { gate, threads: Vec::with_capacity(members), results }
     }
 
     /// Starts a thread that prepares itself, passes the gate, and leaves it when its work is done.
@@ -36,17 +48,21 @@ impl<P: Platform> Crew<P> {
         self.spawn_by(|body| P::spawn(spec, body), body)
     }
 
-    /// Starts a thread on a CPU that does `work` once the gate is open.
+    /// Starts a thread on a CPU that does `work` once the gate is open, and leaves what that returns.
     pub(crate) fn spawn_on(
         &mut self,
         cpu: CpuId,
         name: String,
-        work: impl FnOnce() + Send + 'static,
+        work: impl FnOnce() -> R + Send + 'static,
     ) -> Result<(), SpawnError> {
-        self.spawn(pinned(name, cpu), |gate| {
+        let results = Arc::clone(&self.results);
+        let at = results.lock().len();
+        results.lock().push(None);
+        self.spawn(pinned(name, cpu), move |gate| {
             if gate.pass() {
-                work();
+                let result = work();
                 gate.leave();
+                results.lock()[at] = Some(result);
             }
         })
     }
@@ -75,21 +91,16 @@ impl<P: Platform> Crew<P> {
         released_at
     }
 
-    /// Lets all members do their work at once, and joins them. Returns when they began.
-    pub(crate) fn run(self) -> Time {
-        self.assemble();
-        let released_at = self.release();
-        self.join();
-        released_at
-    }
-
-    /// As [`run`](Self::run). Returns the nanoseconds from the release until the last member left.
-    pub(crate) fn run_ns(self) -> u64 {
+    /// Lets all members do their work at once, and joins them.
+    pub(crate) fn run(self) -> Ran<R> {
         self.assemble();
         let released_at = self.release();
         let elapsed_ns = P::now().ns_since(released_at).max(1);
+        let results = Arc::clone(&self.results);
         self.join();
-        elapsed_ns
+        let results = std::mem::take(&mut *results.lock()).into_iter();
+        let results = results.map(|result| result.expect("a thread that has ended has left it"));
+        Ran { released_at, elapsed_ns, results: results.collect() }
     }
 
     /// Joins the members of a crew that was released.
@@ -98,7 +109,7 @@ impl<P: Platform> Crew<P> {
     }
 }
 
-impl<P: Platform> Drop for Crew<P> {
+impl<P: Platform, R> Drop for Crew<P, R> {
     fn drop(&mut self) {
         if !self.threads.is_empty() {
             self.gate.set(GIVEN_UP);

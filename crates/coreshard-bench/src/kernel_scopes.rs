@@ -115,8 +115,9 @@ impl ScopeComparison {
     #[must_use]
     pub fn ratios(&self, found: &[QueueResults]) -> ScopeRatios {
         assert_eq!(found.len(), self.benches.len(), "there is one for each");
-        let rate =
-            |found: &QueueResults| found.results.first().map_or(0.0, |cell| cell.items_per_sec);
+        let rate = |found: &QueueResults| {
+            found.results.first().map_or(0.0, |measurement| measurement.items_per_sec)
+        };
         let ratio = |pair: &[QueueResults]| rate(&pair[1]) / rate(&pair[0]).max(f64::MIN_POSITIVE);
         let ratios: Vec<f64> = found.chunks(2).map(ratio).collect();
         ScopeRatios { even: ratios[0], lopsided: ratios[1], seen: ratios.get(2).copied() }

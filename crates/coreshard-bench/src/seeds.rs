@@ -195,17 +195,17 @@ pub fn index_over_seeds(variants: &[Vec<IndexResults>]) -> Option<IndexResults> 
     let mut merged = variants.first()?.first()?.clone();
     let seeds = variants.iter().map(Vec::len).min().unwrap_or(0);
     merged.runs = variants[0].iter().map(|it| it.runs).sum();
-    let cells: Vec<Vec<IndexMeasurement>> = variants
+    let measurements: Vec<Vec<IndexMeasurement>> = variants
         .iter()
         .map(|all| all[..seeds].iter().flat_map(|it| it.results.first().cloned()).collect())
         .collect();
-    merged.results = over_each_variants_seeds(&cells);
+    merged.results = over_each_variants_seeds(&measurements);
     let first = merged.results.first()?.each_run.clone();
-    for cell in &mut merged.results {
-        let ratios = cell.each_run.iter().zip(&first).map(|(own, its)| own / its);
+    for measurement in &mut merged.results {
+        let ratios = measurement.each_run.iter().zip(&first).map(|(own, its)| own / its);
         let spread = crate::spread::Spread::of(ratios).unwrap_or_default();
-        cell.over_first = spread.median;
-        (cell.over_first_min, cell.over_first_max) = (spread.min, spread.max);
+        measurement.over_first = spread.median;
+        (measurement.over_first_min, measurement.over_first_max) = (spread.min, spread.max);
     }
     Some(merged)
 }

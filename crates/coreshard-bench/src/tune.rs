@@ -268,10 +268,10 @@ fn spread(rates: impl Iterator<Item = f64>) -> Load {
     }
 }
 
-fn one_run(cell: &QueueMeasurement) -> Load {
+fn one_run(measurement: &QueueMeasurement) -> Load {
     Load {
-        end_to_end_p99_ns: cell.end_to_end_p99_ns,
-        ..spread(std::iter::once(cell.items_per_sec))
+        end_to_end_p99_ns: measurement.end_to_end_p99_ns,
+        ..spread(std::iter::once(measurement.items_per_sec))
     }
 }
 

@@ -9,16 +9,16 @@ use std::io::{self, Write};
 use coreshard_results::column::{Column, Row, Value};
 use coreshard_results::{QueueMeasurement, QueueResults};
 
-/// Writes a header and one row for each cell of `results`; the header alone where there is no cell.
+/// Writes a header and one row for each measurement of `results`; the header alone where there is no measurement.
 ///
 /// # Errors
 /// What the writer reports.
 pub fn write_queue<W: Write>(results: &QueueResults, writer: W) -> io::Result<()> {
     let mut csv = csv::Writer::from_writer(writer);
-    csv.write_record(in_each_row().map(key).chain(of_cells().map(key)))?;
-    for cell in &results.results {
+    csv.write_record(in_each_row().map(key).chain(of_measurements().map(key)))?;
+    for measurement in &results.results {
         let asked = in_each_row().map(|column| field((column.value)(results, results)));
-        let found = of_cells().map(|column| field((column.value)(cell, cell)));
+        let found = of_measurements().map(|column| field((column.value)(measurement, measurement)));
         csv.write_record(asked.chain(found))?;
     }
     csv.flush()
@@ -39,7 +39,7 @@ fn in_each_row() -> impl Iterator<Item = &'static Column<QueueResults>> {
     QueueResults::IN_EACH_ROW.iter().filter_map(of)
 }
 
-fn of_cells() -> impl Iterator<Item = &'static Column<QueueMeasurement>> {
+fn of_measurements() -> impl Iterator<Item = &'static Column<QueueMeasurement>> {
     QueueMeasurement::COLUMNS.iter().filter(|column| !column.key.is_empty())
 }
 

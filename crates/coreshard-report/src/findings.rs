@@ -23,26 +23,26 @@ impl Comparison {
         }
     }
 
-    pub(crate) fn variant(self, cell: &QueueMeasurement) -> &str {
+    pub(crate) fn variant(self, measurement: &QueueMeasurement) -> &str {
         match self {
-            Comparison::Scope => &cell.scope,
-            Comparison::Wake => &cell.wake,
-            Comparison::Intake => &cell.intake,
+            Comparison::Scope => &measurement.scope,
+            Comparison::Wake => &measurement.wake,
+            Comparison::Intake => &measurement.intake,
         }
     }
 
     /// The names of this comparison's variants in `results`, each once, in order of appearance.
     pub(crate) fn variants(self, results: &QueueResults) -> Vec<&str> {
         let mut names: Vec<&str> = Vec::new();
-        for cell in &results.results {
-            if !names.contains(&self.variant(cell)) {
-                names.push(self.variant(cell));
+        for measurement in &results.results {
+            if !names.contains(&self.variant(measurement)) {
+                names.push(self.variant(measurement));
             }
         }
         names
     }
 
-    /// The variant that the others are compared with: the oldest. Cells run from fine to coarse scopes, and
+    /// The variant that the others are compared with: the oldest. Measurements run from fine to coarse scopes, and
     /// the coarsest is the oldest; the other comparisons begin with their oldest.
     fn baseline<'a>(self, variants: &[&'a str]) -> Option<&'a str> {
         match self {
@@ -53,22 +53,22 @@ impl Comparison {
 }
 
 /// `scope · wake · intake`: the name of a combination.
-pub(crate) fn combination(cell: &QueueMeasurement) -> String {
-    format!("{} · {} · {}", cell.scope, cell.wake, cell.intake)
+pub(crate) fn combination(measurement: &QueueMeasurement) -> String {
+    format!("{} · {} · {}", measurement.scope, measurement.wake, measurement.intake)
 }
 
-/// Whether the run-to-run range of `cell` reaches that of `best`, or over seeds its quartiles: the two cannot be told apart by
-/// it. A cell without a figure ties with none.
-pub(crate) fn ties_with(cell: &QueueMeasurement, best: &QueueMeasurement) -> bool {
-    cell.items_per_sec.is_finite() && cell.range().1 >= best.range().0
+/// Whether the run-to-run range of `measurement` reaches that of `best`, or over seeds its quartiles: the two cannot be told apart by
+/// it. A measurement without a figure ties with none.
+pub(crate) fn ties_with(measurement: &QueueMeasurement, best: &QueueMeasurement) -> bool {
+    measurement.items_per_sec.is_finite() && measurement.range().1 >= best.range().0
 }
 
-/// What a cell's range is of.
-pub(crate) fn range_of(cell: &QueueMeasurement) -> &'static str {
-    if cell.items_per_sec_q1.is_some() { QUARTILES } else { "runs" }
+/// What a measurement's range is of.
+pub(crate) fn range_of(measurement: &QueueMeasurement) -> &'static str {
+    if measurement.items_per_sec_q1.is_some() { QUARTILES } else { "runs" }
 }
 
-/// Of a cell that was simulated with several seeds.
+/// Of a measurement that was simulated with several seeds.
 pub(crate) const QUARTILES: &str = "quartiles";
 
 /// The fastest and the slowest combination, where at least two were measured.
@@ -88,7 +88,7 @@ impl<'a> Contest<'a> {
         let ties = results
             .results
             .iter()
-            .filter(|cell| !std::ptr::eq(*cell, best) && ties_with(cell, best))
+            .filter(|measurement| !std::ptr::eq(*measurement, best) && ties_with(measurement, best))
             .count();
         Some(Self { best, worst, ties })
     }
@@ -110,7 +110,7 @@ pub(crate) struct Gain<'a> {
     pub(crate) variant: &'a str,
     /// Whether this is the variant that the others are compared with.
     pub(crate) is_baseline: bool,
-    /// Geometric mean of the throughput ratios over all pairs of cells that differ in this comparison alone.
+    /// Geometric mean of the throughput ratios over all pairs of measurements that differ in this comparison alone.
     pub(crate) mean: f64,
     /// The smallest ratio of one pair.
     pub(crate) min: f64,
@@ -153,22 +153,24 @@ fn ratios(
             .iter()
             .all(|other| *other == comparison || other.variant(a) == other.variant(b))
     };
-    let comparable =
-        |cell: &&QueueMeasurement| cell.items_per_sec.is_finite() && cell.items_per_sec > 0.0;
-    let cells_of = |name: &str| {
+    let comparable = |measurement: &&QueueMeasurement| {
+        measurement.items_per_sec.is_finite() && measurement.items_per_sec > 0.0
+    };
+    let measurements_of = |name: &str| {
         let name = name.to_owned();
         results
             .results
             .iter()
             .filter(comparable)
-            .filter(move |cell| comparison.variant(cell) == name.as_str())
+            .filter(move |measurement| comparison.variant(measurement) == name.as_str())
     };
-    cells_of(variant)
-        .filter_map(|cell| {
-            let partner = cells_of(baseline).find(|other| same_elsewhere(cell, other))?;
-            let of_runs =
-                wake_ratio(results, cell, partner).filter(|_| comparison == Comparison::Wake);
-            Some(of_runs.unwrap_or(cell.items_per_sec / partner.items_per_sec))
+    measurements_of(variant)
+        .filter_map(|measurement| {
+            let partner =
+                measurements_of(baseline).find(|other| same_elsewhere(measurement, other))?;
+            let of_runs = wake_ratio(results, measurement, partner)
+                .filter(|_| comparison == Comparison::Wake);
+            Some(of_runs.unwrap_or(measurement.items_per_sec / partner.items_per_sec))
         })
         .collect()
 }
@@ -176,12 +178,12 @@ fn ratios(
 /// What was taken run by run, which tables tell, too: how far the two medians are apart is another matter.
 fn wake_ratio(
     results: &QueueResults,
-    cell: &QueueMeasurement,
+    measurement: &QueueMeasurement,
     over: &QueueMeasurement,
 ) -> Option<f64> {
     let is_it = |ratio: &&WakeRatio| {
-        (&ratio.scope, &ratio.intake) == (&cell.scope, &cell.intake)
-            && (&ratio.wake, &ratio.over) == (&cell.wake, &over.wake)
+        (&ratio.scope, &ratio.intake) == (&measurement.scope, &measurement.intake)
+            && (&ratio.wake, &ratio.over) == (&measurement.wake, &over.wake)
     };
     let ratio = results.wake_ratios.iter().find(is_it)?.items_per_sec_ratio;
     (ratio.is_finite() && ratio > 0.0).then_some(ratio)
@@ -191,7 +193,7 @@ fn wake_ratio(
 mod tests {
     use super::*;
 
-    fn cell(scope: &str, wake: &str, low: f64, median: f64, high: f64) -> QueueMeasurement {
+    fn measurement(scope: &str, wake: &str, low: f64, median: f64, high: f64) -> QueueMeasurement {
         QueueMeasurement {
             scope: scope.into(),
             wake: wake.into(),
@@ -203,17 +205,17 @@ mod tests {
         }
     }
 
-    fn results(cells: Vec<QueueMeasurement>) -> QueueResults {
-        QueueResults { results: cells, ..QueueResults::default() }
+    fn results(measurements: Vec<QueueMeasurement>) -> QueueResults {
+        QueueResults { results: measurements, ..QueueResults::default() }
     }
 
     #[test]
     fn a_gain_is_the_geometric_mean_over_pairs_that_differ_in_one_comparison() {
         let results = results(vec![
-            cell("cpu", "under-lock", 1.0, 8.0, 9.0),
-            cell("cpu", "coalesced", 1.0, 18.0, 19.0),
-            cell("system", "under-lock", 1.0, 2.0, 3.0),
-            cell("system", "coalesced", 1.0, 1.0, 2.0),
+            measurement("cpu", "under-lock", 1.0, 8.0, 9.0),
+            measurement("cpu", "coalesced", 1.0, 18.0, 19.0),
+            measurement("system", "under-lock", 1.0, 2.0, 3.0),
+            measurement("system", "coalesced", 1.0, 1.0, 2.0),
         ]);
         let scope = gains(&results, Comparison::Scope);
         assert_eq!(scope.iter().map(|gain| gain.variant).collect::<Vec<_>>(), ["cpu", "system"]);
@@ -229,10 +231,10 @@ mod tests {
     #[test]
     fn wake_ups_are_compared_as_the_table_does_it() {
         let mut results = results(vec![
-            cell("cpu", "under-lock", 1.0, 8.0, 9.0),
-            cell("cpu", "coalesced", 1.0, 18.0, 19.0),
-            cell("system", "under-lock", 1.0, 2.0, 3.0),
-            cell("system", "coalesced", 1.0, 1.0, 2.0),
+            measurement("cpu", "under-lock", 1.0, 8.0, 9.0),
+            measurement("cpu", "coalesced", 1.0, 18.0, 19.0),
+            measurement("system", "under-lock", 1.0, 2.0, 3.0),
+            measurement("system", "coalesced", 1.0, 1.0, 2.0),
         ]);
         results.wake_ratios = vec![WakeRatio {
             scope: "system".into(),
@@ -248,11 +250,11 @@ mod tests {
     }
 
     #[test]
-    fn cells_without_a_figure_are_not_compared() {
+    fn measurements_without_a_figure_are_not_compared() {
         let results = results(vec![
-            cell("cpu", "under-lock", 1.0, f64::NAN, 9.0),
-            cell("smt", "under-lock", 0.0, 0.0, 0.0),
-            cell("system", "under-lock", 1.0, 2.0, 3.0),
+            measurement("cpu", "under-lock", 1.0, f64::NAN, 9.0),
+            measurement("smt", "under-lock", 0.0, 0.0, 0.0),
+            measurement("system", "under-lock", 1.0, 2.0, 3.0),
         ]);
         assert!(gains(&results, Comparison::Scope).is_empty());
         let contest = Contest::of(&results).unwrap();
@@ -263,9 +265,9 @@ mod tests {
     #[test]
     fn overlapping_ranges_are_a_tie() {
         let clear = results(vec![
-            cell("cpu", "coalesced", 90.0, 100.0, 110.0),
-            cell("smt", "coalesced", 80.0, 85.0, 90.0),
-            cell("system", "coalesced", 10.0, 20.0, 30.0),
+            measurement("cpu", "coalesced", 90.0, 100.0, 110.0),
+            measurement("smt", "coalesced", 80.0, 85.0, 90.0),
+            measurement("system", "coalesced", 10.0, 20.0, 30.0),
         ]);
         let contest = Contest::of(&clear).unwrap();
         assert!(contest.is_decided());
@@ -273,6 +275,6 @@ mod tests {
         let close = results(clear.results[..2].to_vec());
         assert!(!Contest::of(&close).unwrap().is_decided());
         assert!(Contest::of(&results(clear.results[..1].to_vec())).is_none());
-        assert!(!ties_with(&cell("cpu", "", 90.0, f64::NAN, 200.0), contest.best));
+        assert!(!ties_with(&measurement("cpu", "", 90.0, f64::NAN, 200.0), contest.best));
     }
 }

@@ -101,10 +101,10 @@ pub(crate) fn printable_results(results: &QueueResults) -> QueueResults {
     let mut results = results.clone();
     let texts = [&mut results.machine, &mut results.platform];
     let optional = [results.cpu_model.as_mut(), results.kernel.as_mut()].into_iter().flatten();
-    let of_cells = results.results.iter_mut().flat_map(|cell| {
-        [&mut cell.scope, &mut cell.wake, &mut cell.intake]
+    let of_measurements = results.results.iter_mut().flat_map(|measurement| {
+        [&mut measurement.scope, &mut measurement.wake, &mut measurement.intake]
             .into_iter()
-            .chain(&mut cell.same_pods_as)
+            .chain(&mut measurement.same_pods_as)
     });
     let of_curves = results.curves.iter_mut();
     let of_curves =
@@ -115,7 +115,7 @@ pub(crate) fn printable_results(results: &QueueResults) -> QueueResults {
         .flat_map(|ratio| [&mut ratio.scope, &mut ratio.intake, &mut ratio.wake, &mut ratio.over]);
     let of_all =
         texts.into_iter().chain(optional).chain(&mut results.notes).chain(&mut results.wakes);
-    for text in of_all.chain(of_cells).chain(of_curves).chain(of_ratios) {
+    for text in of_all.chain(of_measurements).chain(of_curves).chain(of_ratios) {
         *text = printable(text);
     }
     results

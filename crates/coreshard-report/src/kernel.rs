@@ -13,8 +13,8 @@ use crate::rt::{dots, per_sec};
 /// ```
 /// use coreshard_results::{KernelMeasurement, KernelResults};
 ///
-/// let cell = KernelMeasurement { setting: "cache".into(), variant: "kernel".into(), ..KernelMeasurement::default() };
-/// let results = KernelResults { results: vec![cell], ..KernelResults::default() };
+/// let measurement = KernelMeasurement { setting: "cache".into(), variant: "kernel".into(), ..KernelMeasurement::default() };
+/// let results = KernelResults { results: vec![measurement], ..KernelResults::default() };
 /// assert!(coreshard_report::kernel::text(&results, 80).contains("cache"));
 /// ```
 pub fn text(results: &KernelResults, width: usize) -> String {
@@ -38,12 +38,13 @@ pub fn text(results: &KernelResults, width: usize) -> String {
 /// assert!(page.contains("The kernel's own algorithms"));
 /// ```
 pub fn page(results: &KernelResults) -> String {
-    let mut settings: Vec<&str> = results.results.iter().map(|cell| &*cell.setting).collect();
+    let mut settings: Vec<&str> =
+        results.results.iter().map(|measurement| &*measurement.setting).collect();
     settings.dedup();
     let pictures = html! {
         @for setting in settings {
-            @let cells = results.results.iter().filter(|cell| cell.setting == setting);
-            @let rows: Vec<_> = cells.map(|cell| (&*cell.variant, &cell.each_seed[..])).collect();
+            @let measurements = results.results.iter().filter(|measurement| measurement.setting == setting);
+            @let rows: Vec<_> = measurements.map(|measurement| (&*measurement.variant, &measurement.each_seed[..])).collect();
             figure {
                 figcaption { (setting) ": operations per second, a dot for each seed" }
                 (dots(&rows, "Operations per second", per_sec))

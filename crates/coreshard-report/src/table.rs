@@ -114,19 +114,19 @@ fn render(results: &QueueResults, columns: &[Shown<QueueMeasurement>]) -> String
     table.add_row(vec![""]);
     let best = results.best();
     let mut scope = None;
-    for cell in &results.results {
-        if scope.is_some_and(|scope| scope != &cell.scope) {
+    for measurement in &results.results {
+        if scope.is_some_and(|scope| scope != &measurement.scope) {
             table.add_row(vec![""]);
         }
-        scope = Some(&cell.scope);
+        scope = Some(&measurement.scope);
         let mark = match best {
-            Some(best) if std::ptr::eq(cell, best) => "*",
-            Some(best) if findings::ties_with(cell, best) => "~",
+            Some(best) if std::ptr::eq(measurement, best) => "*",
+            Some(best) if findings::ties_with(measurement, best) => "~",
             _ => "",
         };
-        let texts = columns
-            .iter()
-            .map(|(column, _)| format::value(column.unit, (column.value)(cell, cell)));
+        let texts = columns.iter().map(|(column, _)| {
+            format::value(column.unit, (column.value)(measurement, measurement))
+        });
         table.add_row([mark.to_owned()].into_iter().chain(texts));
     }
     for (index, column) in table.column_iter_mut().enumerate() {

@@ -20,7 +20,7 @@ pub struct KernelResults {
     pub operations_per_thread: u64,
     /// One run for each.
     pub seeds: Vec<u64>,
-    /// One cell for each setting and variant.
+    /// One measurement for each setting and variant.
     pub results: Vec<KernelMeasurement>,
     /// What a reader must know, one sentence each.
     pub notes: Vec<String>,

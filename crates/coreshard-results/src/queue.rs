@@ -42,7 +42,7 @@ impl Mode {
 }
 
 rows! {
-    /// The result of one `bench queue`: which machine, how it was asked, and a cell for each combination of
+    /// The result of one `bench queue`: which machine, how it was asked, and a measurement for each combination of
     /// variants.
     pub struct QueueResults {
         /// The machine in one line, as a person would name it, or the name or synthetic string of a virtual
@@ -54,9 +54,9 @@ rows! {
         threads: usize = Count;
         /// Items that each producer queued in each run.
         items_per_thread: u64 = Count;
-        /// Runs of each cell; the runs of different cells are interleaved.
+        /// Runs of each measurement; the runs of different measurements are interleaved.
         runs: usize = Count;
-        /// One cell for each combination of variants, in the order they are to be shown: scopes from fine to
+        /// One measurement for each combination of variants, in the order they are to be shown: scopes from fine to
         /// coarse, then wake policies and intakes from the oldest to the newest.
         results: Vec<QueueMeasurement> = Text;
 
@@ -200,7 +200,7 @@ rows! {
         /// Items per second of the fastest run.
         #[serde(deserialize_with = "null_is_nan")]
         items_per_sec_max: f64 = PerSecond [of(RATE, "fastest run", PAGE)]
-            { Column::derived(Unit::Part, of(RATE, "spread", 4), |cell, _| Value::Figure(cell.spread())) };
+            { Column::derived(Unit::Part, of(RATE, "spread", 4), |measurement, _| Value::Figure(measurement.spread())) };
         /// Median time of the queueing call alone, in nanoseconds.
         p50_ns: u64 = Nanoseconds [of(CALL, "p50", 1)];
         /// 90th percentile of the queueing call, in nanoseconds.
@@ -229,7 +229,7 @@ rows! {
         /// Pods (pools) that this scope divides the CPUs into.
         #[serde(default)]
         pods: usize = Count
-            { Column::derived(Unit::Count, of(PODS, "pods", PAGE), |cell, _| match cell.pods {
+            { Column::derived(Unit::Count, of(PODS, "pods", PAGE), |measurement, _| match measurement.pods {
                 0 => Value::Absent,
                 pods => Value::Whole(pods as u64),
             }) };
@@ -243,8 +243,8 @@ rows! {
         /// The third quartile of items per second over the seeds; `None` where it is not simulated.
         #[serde(default)]
         items_per_sec_q3: Option<f64> = PerSecond [of(RATE, "third quartile", PAGE)]
-            { Column::derived(Unit::PerSecondRounded, of(RATE, "quartiles", 3), |cell, _| {
-                match (cell.items_per_sec_q1, cell.items_per_sec_q3) {
+            { Column::derived(Unit::PerSecondRounded, of(RATE, "quartiles", 3), |measurement, _| {
+                match (measurement.items_per_sec_q1, measurement.items_per_sec_q3) {
                     (Some(q1), Some(q3)) => Value::Range(q1, q3),
                     _ => Value::Absent,
                 }
@@ -285,19 +285,19 @@ impl QueueResults {
         "runs",
     ];
 
-    /// The cell of the highest throughput; the first of them on a tie, `None` where no cell has a figure.
+    /// The measurement of the highest throughput; the first of them on a tie, `None` where no measurement has a figure.
     pub fn best(&self) -> Option<&QueueMeasurement> {
         self.measured().reduce(|a, b| if b.items_per_sec > a.items_per_sec { b } else { a })
     }
 
-    /// The cell of the lowest throughput; the first of them on a tie, `None` where no cell has a figure.
+    /// The measurement of the lowest throughput; the first of them on a tie, `None` where no measurement has a figure.
     pub fn worst(&self) -> Option<&QueueMeasurement> {
         self.measured().reduce(|a, b| if b.items_per_sec < a.items_per_sec { b } else { a })
     }
 
-    /// The cells whose throughput is a finite number.
+    /// The measurements whose throughput is a finite number.
     fn measured(&self) -> impl Iterator<Item = &QueueMeasurement> {
-        self.results.iter().filter(|cell| cell.items_per_sec.is_finite())
+        self.results.iter().filter(|measurement| measurement.items_per_sec.is_finite())
     }
 }
 
@@ -318,7 +318,7 @@ fn null_is_nan<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Err
 mod tests {
     use super::*;
 
-    fn cell(scope: &str, items_per_sec: f64) -> QueueMeasurement {
+    fn measurement(scope: &str, items_per_sec: f64) -> QueueMeasurement {
         QueueMeasurement { scope: scope.into(), items_per_sec, ..QueueMeasurement::default() }
     }
 
@@ -341,8 +341,10 @@ mod tests {
 
     #[test]
     fn a_figure_that_is_not_finite_survives_as_null() {
-        let written =
-            QueueMeasurement { lock_hold_ns_per_item: Some(f64::NAN), ..cell("cpu", f64::NAN) };
+        let written = QueueMeasurement {
+            lock_hold_ns_per_item: Some(f64::NAN),
+            ..measurement("cpu", f64::NAN)
+        };
         let json = serde_json::to_string(&written).unwrap();
         assert!(json.contains(r#""items_per_sec":null"#), "{json}");
         let read: QueueMeasurement = serde_json::from_str(&json).unwrap();
@@ -354,21 +356,25 @@ mod tests {
     fn best_and_worst_pass_over_what_was_not_measured() {
         let mut results = QueueResults::default();
         assert_eq!((results.best(), results.worst()), (None, None));
-        results.results.push(cell("cpu", f64::NAN));
+        results.results.push(measurement("cpu", f64::NAN));
         assert_eq!((results.best(), results.worst()), (None, None));
-        results.results.extend([cell("smt", 2.0), cell("cache", 3.0), cell("numa", 3.0)]);
+        results.results.extend([
+            measurement("smt", 2.0),
+            measurement("cache", 3.0),
+            measurement("numa", 3.0),
+        ]);
         assert_eq!(results.best().unwrap().scope, "cache");
         assert_eq!(results.worst().unwrap().scope, "smt");
     }
 
     #[test]
     fn spread_is_relative_to_the_fastest_run() {
-        let cell = |low, high| QueueMeasurement {
+        let measurement = |low, high| QueueMeasurement {
             items_per_sec_min: low,
             items_per_sec_max: high,
-            ..cell("cpu", 1.0)
+            ..measurement("cpu", 1.0)
         };
-        assert_eq!(cell(80.0, 100.0).spread(), 0.2);
-        assert!(cell(0.0, 0.0).spread().is_nan());
+        assert_eq!(measurement(80.0, 100.0).spread(), 0.2);
+        assert!(measurement(0.0, 0.0).spread().is_nan());
     }
 }

@@ -22,7 +22,7 @@ pub struct IndexResults {
     pub rounds_per_thread: u64,
     /// Runs of each variant, interleaved.
     pub runs: usize,
-    /// One cell for each variant, from the oldest.
+    /// One measurement for each variant, from the oldest.
     pub results: Vec<IndexMeasurement>,
     /// What a reader must know, one sentence each.
     pub notes: Vec<String>,

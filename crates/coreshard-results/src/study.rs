@@ -31,5 +31,5 @@ pub struct StudyRow {
     pub run: StudyRun,
     /// Its variants, and its figures.
     #[serde(flatten)]
-    pub cell: QueueMeasurement,
+    pub measurement: QueueMeasurement,
 }

@@ -2,14 +2,13 @@
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use coreshard_block::{
     Buffer, CounterLayout, DeviceCounters, FaultPlan, Faulty, HostAdapter, HostOptions, Null,
     Outcome, Queue, QueueOptions, Request, TagPolicy, TagSet, TagSetSpec,
 };
-use coreshard_platform::{AtomicInt, Lock, Padded, Platform};
+use coreshard_platform::Platform;
 use coreshard_results::{ComparisonResults, FairnessRow, OperationRow};
 use coreshard_topology::CpuId;
 use hdrhistogram::Histogram;
@@ -150,18 +149,18 @@ impl ComparisonBench {
         body: impl Fn(usize, u64) + Send + Sync + 'static,
     ) -> Result<f64, BenchError> {
         let operations = self.operations;
-        let shared = Arc::new((body, Padded::new(P::AtomicU64::new(0))));
-        let mut crew = Crew::<P>::new(cpus.len());
+        let body = Arc::new(body);
+        let mut crew = Crew::<P, u64>::new(cpus.len());
         for (thread, cpu) in cpus.iter().enumerate() {
-            let of_thread = Arc::clone(&shared);
+            let body = Arc::clone(&body);
             crew.spawn_on(*cpu, format!("compare-{thread}"), move || {
                 let start = P::now();
-                of_thread.0(thread, operations);
-                of_thread.1.fetch_add(P::now().ns_since(start), Relaxed);
+                body(thread, operations);
+                P::now().ns_since(start)
             })?;
         }
-        crew.run();
-        Ok(shared.1.load(Relaxed) as f64 / cpus.len() as f64 / operations as f64)
+        let spent_ns: u64 = crew.run().results.into_iter().sum();
+        Ok(spent_ns as f64 / cpus.len() as f64 / operations as f64)
     }
 
     fn fairness<P: Platform>(
@@ -208,8 +207,7 @@ impl ComparisonBench {
         let host = HostAdapter::<P>::new(options)?;
         let target = host.target("fairness");
         let time = self.fairness_time;
-        let served = Arc::new(Lock::<P, Vec<(usize, Served)>>::new(Vec::new()));
-        let mut crew = Crew::<P>::new(wanted.len());
+        let mut crew = Crew::<P, Served>::new(wanted.len());
         for (place, (in_flight, cpu)) in wanted.iter().copied().enumerate() {
             let plan = FaultPlan {
                 seed: place as u64,
@@ -219,19 +217,14 @@ impl ComparisonBench {
             };
             let medium = Faulty::<P>::new(Arc::new(Null::new(1 << 30)), plan);
             let device = target.device(Arc::new(medium))?;
-            let served = Arc::clone(&served);
             crew.spawn_on(cpus[cpu % cpus.len()], format!("device-{place}"), move || {
                 let options = QueueOptions { depth: in_flight, ..QueueOptions::default() };
                 let queue = device.queue(0, options);
                 let mut queue = queue.expect("a null device always has a queue");
-                let one = keep_in_flight(&mut queue, in_flight, time);
-                served.lock().push((place, one));
+                keep_in_flight(&mut queue, in_flight, time)
             })?;
         }
-        crew.run();
-        let mut served = std::mem::take(&mut *served.lock());
-        served.sort_by_key(|(place, _)| *place);
-        Ok(served.into_iter().map(|(_, one)| one).collect())
+        Ok(crew.run().results)
     }
 }
 

@@ -240,7 +240,7 @@ impl HbaBench {
             let submit = move || bench.submit_all::<P>(&mailbox, port, &counters);
             crew.spawn_on(cpu, format!("cpu-{cpu}"), submit)?;
         }
-        let elapsed_ns = crew.run_ns();
+        let elapsed_ns = crew.run().elapsed_ns;
         let all = self.requests * self.jobs as u64;
         let counts = devices.iter().map(|(_, counters)| counters.read());
         let sums = counts.fold((0, 0), |sum, one| (sum.0 + one.issued, sum.1 + one.done));

@@ -64,9 +64,7 @@ pub(super) fn beside<P: Platform, R: Send + 'static>(
     cpu: CpuId,
     body: impl FnOnce() -> R + Send + 'static,
 ) -> Result<R, SpawnError> {
-    let result = Arc::new(Lock::<P, Option<R>>::new(None));
-    let theirs = Arc::clone(&result);
-    let mut crew = Crew::<P>::new(2);
+    let mut crew = Crew::<P, R>::new(2);
     let name = format!("calibrate-{companions_cpu}");
     crew.spawn(ThreadSpec { nice, ..pinned(name, companions_cpu) }, |gate| {
         if gate.pass() {
@@ -74,13 +72,8 @@ pub(super) fn beside<P: Platform, R: Send + 'static>(
             gate.leave();
         }
     })?;
-    crew.spawn_on(cpu, format!("calibrate-{cpu}"), move || {
-        let value = body();
-        *theirs.lock() = Some(value);
-    })?;
-    crew.run();
-    let value = result.lock().take();
-    Ok(value.expect("a thread that has ended has left its result"))
+    crew.spawn_on(cpu, format!("calibrate-{cpu}"), body)?;
+    Ok(crew.run().results.remove(0))
 }
 
 /// Nanoseconds that each of `times` calls takes.

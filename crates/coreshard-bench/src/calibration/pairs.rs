@@ -148,17 +148,12 @@ pub(super) fn contended_ns<P: Platform>(
     times: u64,
 ) -> Result<f64, SpawnError> {
     let words = Arc::new(Words::<P>::new(cpus.len()));
-    let sums = Arc::new(Lock::<P, (u64, u64)>::new((0, 0)));
-    let mut crew = Crew::<P>::new(cpus.len());
+    let mut crew = Crew::<P, (u64, u64)>::new(cpus.len());
     for cpu in cpus {
-        let (words, sums) = (Arc::clone(&words), Arc::clone(&sums));
-        crew.spawn_on(*cpu, format!("calibrate-{cpu}"), move || {
-            let (done, took_ns) = words.race(operation, times);
-            let mut sums = sums.lock();
-            *sums = (sums.0 + done, sums.1 + took_ns);
-        })?;
+        let words = Arc::clone(&words);
+        crew.spawn_on(*cpu, format!("calibrate-{cpu}"), move || words.race(operation, times))?;
     }
-    crew.run();
-    let (done, took_ns) = *sums.lock();
+    let each = crew.run().results.into_iter();
+    let (done, took_ns) = each.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
     Ok(took_ns as f64 / done.max(1) as f64)
 }

@@ -4,7 +4,7 @@
 //! They are written from documented behaviour, for a simulated machine with the costs of a kernel
 //! (`Profile::InKernel`), and run anywhere.
 
-mod cells;
+mod measurements;
 mod run;
 mod updates;
 mod workqueue;
@@ -22,7 +22,7 @@ use crate::machine::BenchMachine;
 use crate::progress::Unwatched;
 use crate::queue::QueueBench;
 use crate::rt::IndexBench;
-pub use cells::cells;
+pub use measurements::measurements;
 pub use run::KernelRun;
 use run::WorkqueueRun;
 use updates::{MaskLayout, ScsiLayout};
@@ -260,10 +260,10 @@ impl KernelBench {
             ..QueueBench::default()
         };
         let results = bench.run::<P>(machine, &mut Unwatched)?;
-        let cell = results.results.first().cloned().unwrap_or_default();
+        let measurement = results.results.first().cloned().unwrap_or_default();
         Ok(KernelRun {
-            ops_per_sec: cell.items_per_sec,
-            percentiles_ns: [cell.p50_ns, cell.p90_ns, cell.p95_ns],
+            ops_per_sec: measurement.items_per_sec,
+            percentiles_ns: [measurement.p50_ns, measurement.p90_ns, measurement.p95_ns],
         })
     }
 
@@ -287,8 +287,8 @@ impl KernelBench {
             ..IndexBench::default()
         };
         let results = bench.run::<P>(machine, &mut Unwatched)?;
-        let cell = results.results.first().cloned().unwrap_or_default();
-        let find_ns = cell.find_ns as u64;
-        Ok(KernelRun { ops_per_sec: cell.ops_per_sec, percentiles_ns: [find_ns; 3] })
+        let measurement = results.results.first().cloned().unwrap_or_default();
+        let find_ns = measurement.find_ns as u64;
+        Ok(KernelRun { ops_per_sec: measurement.ops_per_sec, percentiles_ns: [find_ns; 3] })
     }
 }

@@ -67,7 +67,7 @@ pub(super) fn on_each_cpu<P: Platform>(
             gate.leave();
         })?;
     }
-    let released_at = crew.run();
+    let released_at = crew.run().released_at;
     let (took_ns, ended_at) = &*found.lock();
     let elapsed_ns = ended_at.unwrap_or(released_at).ns_since(released_at);
     Ok(KernelRun::of(threads as u64 * operations, elapsed_ns, took_ns))

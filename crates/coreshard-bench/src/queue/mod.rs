@@ -163,7 +163,7 @@ impl QueueBench {
         let mut results = session.describe(self);
         for tally in &tallies {
             let layout = session.layouts.of(tally.combination.scope);
-            results.results.extend(tally.cell(layout.pods.len(), layout.same_as.clone()));
+            results.results.extend(tally.measurement(layout.pods.len(), layout.same_as.clone()));
         }
         let slots = &session.slots;
         results.wake_ratios = order::baselines(&combinations)

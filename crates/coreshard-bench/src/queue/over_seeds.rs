@@ -42,7 +42,7 @@ pub fn over_seeds(all: &[QueueResults]) -> Option<QueueResults> {
         results: merged(
             as_large().flat_map(|it| &it.results),
             |it| [&it.scope, &it.wake, &it.intake],
-            cell,
+            measurement,
         ),
         wake_ratios: merged(
             as_large().flat_map(|it| &it.wake_ratios),
@@ -80,12 +80,14 @@ fn merged<'all, T: 'all, K: PartialEq>(
     groups.into_iter().map(merge).collect()
 }
 
-fn cell(all: Vec<&QueueMeasurement>) -> QueueMeasurement {
-    let rates = Quartiles::of(all.iter().map(|cell| cell.items_per_sec)).unwrap_or_default();
+fn measurement(all: Vec<&QueueMeasurement>) -> QueueMeasurement {
+    let rates =
+        Quartiles::of(all.iter().map(|measurement| measurement.items_per_sec)).unwrap_or_default();
     let several = all.len() > 1;
-    let ns = |of: fn(&QueueMeasurement) -> u64| median_ns(all.iter().map(|cell| of(cell)));
+    let ns =
+        |of: fn(&QueueMeasurement) -> u64| median_ns(all.iter().map(|measurement| of(measurement)));
     let part = |of: fn(&QueueMeasurement) -> Option<f64>| {
-        Spread::of(all.iter().filter_map(|cell| of(cell))).map(|spread| spread.median)
+        Spread::of(all.iter().filter_map(|measurement| of(measurement))).map(|spread| spread.median)
     };
     QueueMeasurement {
         items_per_sec: rates.median,
@@ -93,16 +95,16 @@ fn cell(all: Vec<&QueueMeasurement>) -> QueueMeasurement {
         items_per_sec_max: all.iter().map(|it| it.items_per_sec_max).fold(0.0, f64::max),
         items_per_sec_q1: several.then_some(rates.q1),
         items_per_sec_q3: several.then_some(rates.q3),
-        p50_ns: ns(|cell| cell.p50_ns),
-        p90_ns: ns(|cell| cell.p90_ns),
-        p95_ns: ns(|cell| cell.p95_ns),
-        p99_ns: ns(|cell| cell.p99_ns),
-        max_ns: all.iter().map(|cell| cell.max_ns).max().unwrap_or(0),
-        end_to_end_p50_ns: ns(|cell| cell.end_to_end_p50_ns),
-        end_to_end_p99_ns: ns(|cell| cell.end_to_end_p99_ns),
-        lock_hold_ns_per_item: part(|cell| cell.lock_hold_ns_per_item),
-        lock_hold_max_ns: all.iter().filter_map(|cell| cell.lock_hold_max_ns).max(),
-        wakeups_per_item: part(|cell| cell.wakeups_per_item),
+        p50_ns: ns(|measurement| measurement.p50_ns),
+        p90_ns: ns(|measurement| measurement.p90_ns),
+        p95_ns: ns(|measurement| measurement.p95_ns),
+        p99_ns: ns(|measurement| measurement.p99_ns),
+        max_ns: all.iter().map(|measurement| measurement.max_ns).max().unwrap_or(0),
+        end_to_end_p50_ns: ns(|measurement| measurement.end_to_end_p50_ns),
+        end_to_end_p99_ns: ns(|measurement| measurement.end_to_end_p99_ns),
+        lock_hold_ns_per_item: part(|measurement| measurement.lock_hold_ns_per_item),
+        lock_hold_max_ns: all.iter().filter_map(|measurement| measurement.lock_hold_max_ns).max(),
+        wakeups_per_item: part(|measurement| measurement.wakeups_per_item),
         ..all[0].clone()
     }
 }
@@ -182,7 +184,7 @@ mod tests {
     /// Whichever combinations had their turn before it was ended.
     #[test]
     fn a_seed_that_was_ended_early_is_merged_by_what_was_measured() {
-        let cell = |scope: &str, items_per_sec| QueueMeasurement {
+        let measurement = |scope: &str, items_per_sec| QueueMeasurement {
             scope: scope.into(),
             items_per_sec,
             ..QueueMeasurement::default()
@@ -191,12 +193,12 @@ mod tests {
             |cpus, items_per_sec| ScalingPoint { cpus, items_per_sec, ..Default::default() };
         let curve = |points| vec![ScalingCurve { points, ..ScalingCurve::default() }];
         let whole = QueueResults {
-            results: vec![cell("cpu", 1.0), cell("numa", 20.0)],
+            results: vec![measurement("cpu", 1.0), measurement("numa", 20.0)],
             curves: curve(vec![point(1, 1.0), point(2, 2.0)]),
             ..QueueResults::default()
         };
         let ended = QueueResults {
-            results: vec![cell("numa", 30.0)],
+            results: vec![measurement("numa", 30.0)],
             curves: curve(vec![point(1, 3.0)]),
             notes: vec!["ended early: 1 of 2 turns were taken".into()],
             ..QueueResults::default()
@@ -204,8 +206,8 @@ mod tests {
         for all in [[whole.clone(), ended.clone()], [ended, whole]] {
             let merged = over_seeds(&all).unwrap();
             let of = |scope| {
-                let found = merged.results.iter().find(|cell| cell.scope == scope);
-                found.map(|cell| cell.items_per_sec)
+                let found = merged.results.iter().find(|measurement| measurement.scope == scope);
+                found.map(|measurement| measurement.items_per_sec)
             };
             assert_eq!((of("cpu"), of("numa")), (Some(1.0), Some(25.0)));
             let points = merged.curves[0].points.iter().map(|it| (it.cpus, it.items_per_sec));

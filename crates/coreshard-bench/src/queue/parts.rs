@@ -51,7 +51,7 @@ impl QueueBench {
         let layouts = self.layouts(machine, &combinations)?;
         let slots = self.slots(machine);
         // One that was ended before its first run has none.
-        let cells: Vec<Option<QueueMeasurement>> = combinations
+        let measurements: Vec<Option<QueueMeasurement>> = combinations
             .iter()
             .zip(parts)
             .map(|(combination, part)| {
@@ -62,7 +62,7 @@ impl QueueBench {
         let wake_ratios: Vec<WakeRatio> = order::baselines(&combinations)
             .filter_map(|(new, old)| {
                 let contended = layouts.of(combinations[new].scope).is_contended(&slots);
-                Some(ratio(cells[new].as_ref()?, cells[old].as_ref()?, contended))
+                Some(ratio(measurements[new].as_ref()?, measurements[old].as_ref()?, contended))
             })
             .collect();
         let mut joined = parts[0].clone();
@@ -71,7 +71,7 @@ impl QueueBench {
         joined.notes.extend(notes::wake_ratios(&wake_ratios));
         let whole = parts.iter().filter(|part| !notes::was_ended_early(part)).count();
         joined.notes.extend(notes::early_end(whole, parts.len(), "combinations were measured"));
-        joined.results = cells.into_iter().flatten().collect();
+        joined.results = measurements.into_iter().flatten().collect();
         joined.wake_ratios = wake_ratios;
         Ok(joined)
     }

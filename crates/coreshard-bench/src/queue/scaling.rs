@@ -86,18 +86,18 @@ impl QueueBench {
 pub fn with_curves(all: Vec<QueueResults>) -> Option<QueueResults> {
     let mut curves: Vec<ScalingCurve> = Vec::new();
     for results in &all {
-        for cell in &results.results {
+        for measurement in &results.results {
             let is_its = |curve: &&mut ScalingCurve| {
                 (&curve.scope, &curve.wake, &curve.intake)
-                    == (&cell.scope, &cell.wake, &cell.intake)
+                    == (&measurement.scope, &measurement.wake, &measurement.intake)
             };
-            let point = point(results.threads, cell);
+            let point = point(results.threads, measurement);
             match curves.iter_mut().find(is_its) {
                 Some(curve) => curve.points.push(point),
                 None => curves.push(ScalingCurve {
-                    scope: cell.scope.clone(),
-                    wake: cell.wake.clone(),
-                    intake: cell.intake.clone(),
+                    scope: measurement.scope.clone(),
+                    wake: measurement.wake.clone(),
+                    intake: measurement.intake.clone(),
                     points: vec![point],
                     usl: None,
                 }),
@@ -120,14 +120,14 @@ pub fn with_curves(all: Vec<QueueResults>) -> Option<QueueResults> {
     Some(results)
 }
 
-fn point(cpus: usize, cell: &QueueMeasurement) -> ScalingPoint {
+fn point(cpus: usize, measurement: &QueueMeasurement) -> ScalingPoint {
     ScalingPoint {
         cpus,
-        items_per_sec: cell.items_per_sec,
-        items_per_sec_min: cell.items_per_sec_min,
-        items_per_sec_max: cell.items_per_sec_max,
-        p50_ns: cell.p50_ns,
-        end_to_end_p99_ns: cell.end_to_end_p99_ns,
+        items_per_sec: measurement.items_per_sec,
+        items_per_sec_min: measurement.items_per_sec_min,
+        items_per_sec_max: measurement.items_per_sec_max,
+        p50_ns: measurement.p50_ns,
+        end_to_end_p99_ns: measurement.end_to_end_p99_ns,
         ..ScalingPoint::default()
     }
 }

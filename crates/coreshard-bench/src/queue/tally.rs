@@ -72,7 +72,7 @@ impl Tally {
     }
 
     /// `None` where no run was made.
-    pub(super) fn cell(
+    pub(super) fn measurement(
         &self,
         pods: usize,
         same_pods_as: Option<String>,

@@ -30,18 +30,27 @@ fn small() -> QueueBench {
     }
 }
 
-fn assert_plausible(cell: &QueueMeasurement) {
-    assert!(cell.items_per_sec_min > 0.0, "{cell:?}");
-    assert!(cell.items_per_sec_min <= cell.items_per_sec, "{cell:?}");
-    assert!(cell.items_per_sec <= cell.items_per_sec_max, "{cell:?}");
-    let percentiles = [cell.p50_ns, cell.p90_ns, cell.p95_ns, cell.p99_ns, cell.max_ns];
-    assert!(cell.p50_ns > 0 && percentiles.is_sorted(), "{cell:?}");
-    assert!(cell.end_to_end_p50_ns > 0, "{cell:?}");
-    assert!(cell.end_to_end_p50_ns <= cell.end_to_end_p99_ns, "{cell:?}");
-    assert!(cell.pods > 0, "{cell:?}");
-    assert!(cell.wakeups_per_item.is_some_and(|wakeups| wakeups >= 0.0), "{cell:?}");
-    assert!(cell.lock_hold_ns_per_item.is_some_and(|hold_ns| hold_ns > 0.0), "{cell:?}");
-    assert!(cell.lock_hold_max_ns.is_some_and(|hold_ns| hold_ns > 0), "{cell:?}");
+fn assert_plausible(measurement: &QueueMeasurement) {
+    assert!(measurement.items_per_sec_min > 0.0, "{measurement:?}");
+    assert!(measurement.items_per_sec_min <= measurement.items_per_sec, "{measurement:?}");
+    assert!(measurement.items_per_sec <= measurement.items_per_sec_max, "{measurement:?}");
+    let percentiles = [
+        measurement.p50_ns,
+        measurement.p90_ns,
+        measurement.p95_ns,
+        measurement.p99_ns,
+        measurement.max_ns,
+    ];
+    assert!(measurement.p50_ns > 0 && percentiles.is_sorted(), "{measurement:?}");
+    assert!(measurement.end_to_end_p50_ns > 0, "{measurement:?}");
+    assert!(measurement.end_to_end_p50_ns <= measurement.end_to_end_p99_ns, "{measurement:?}");
+    assert!(measurement.pods > 0, "{measurement:?}");
+    assert!(measurement.wakeups_per_item.is_some_and(|wakeups| wakeups >= 0.0), "{measurement:?}");
+    assert!(
+        measurement.lock_hold_ns_per_item.is_some_and(|hold_ns| hold_ns > 0.0),
+        "{measurement:?}"
+    );
+    assert!(measurement.lock_hold_max_ns.is_some_and(|hold_ns| hold_ns > 0), "{measurement:?}");
 }
 
 #[test]
@@ -86,9 +95,11 @@ fn a_virtual_topology_runs_all_its_pods_and_is_called_virtual() {
         "{:?}",
         results.notes
     );
-    let pods: Vec<usize> = results.results.iter().map(|cell| cell.pods).step_by(6).collect();
+    let pods: Vec<usize> =
+        results.results.iter().map(|measurement| measurement.pods).step_by(6).collect();
     assert_eq!(pods, [32, 32, 4, 2, 1, 1]);
-    let same = results.results.iter().map(|cell| cell.same_pods_as.as_deref()).step_by(6);
+    let same =
+        results.results.iter().map(|measurement| measurement.same_pods_as.as_deref()).step_by(6);
     assert!(same.eq([None, Some("cpu"), None, None, None, Some("numa")]));
     results.results.iter().for_each(assert_plausible);
 }
@@ -138,11 +149,11 @@ fn steps_are_announced_and_all_taken() {
 #[test]
 fn an_early_end_keeps_what_was_measured() {
     let bench = QueueBench { scopes: vec![Scope::Cpu, Scope::System], ..small() };
-    for (after, cells) in [(0, 0), (5, 5), (12, 12), (30, 12)] {
+    for (after, measurements) in [(0, 0), (5, 5), (12, 12), (30, 12)] {
         let mut progress = Ends { announced: 0, seen: 0, after };
         let results = bench.run::<Host>(&BenchMachine::host(), &mut progress).unwrap();
-        assert_eq!(results.results.len(), cells);
-        assert!(results.results.iter().all(|cell| cell.items_per_sec > 0.0));
+        assert_eq!(results.results.len(), measurements);
+        assert!(results.results.iter().all(|measurement| measurement.items_per_sec > 0.0));
         let note = format!("ended early: {after} of 48 turns were taken");
         assert!(results.notes.contains(&note), "{:?}", results.notes);
     }
@@ -200,13 +211,13 @@ fn parts_are_joined_to_what_the_whole_would_say() {
     let of_part = |part: QueueBench| part.run::<Host>(&machine, &mut Unwatched).unwrap();
     let mut parts: Vec<_> = bench.parts().unwrap().into_iter().map(of_part).collect();
     let joined = bench.join(&machine, &parts).unwrap();
-    let cells = |results: &QueueResults| {
+    let measurements = |results: &QueueResults| {
         let said = |it: &QueueMeasurement| {
             (it.scope.clone(), it.wake.clone(), it.pods, it.same_pods_as.clone())
         };
         results.results.iter().map(said).collect::<Vec<_>>()
     };
-    assert_eq!(cells(&joined), cells(&whole));
+    assert_eq!(measurements(&joined), measurements(&whole));
     let ratios = |results: &QueueResults| {
         let said = |it: &WakeRatio| (it.scope.clone(), it.wake.clone(), it.contended);
         results.wake_ratios.iter().map(said).collect::<Vec<_>>()
@@ -232,7 +243,7 @@ fn parts_are_joined_to_what_the_whole_would_say() {
     let mut never = Ends { announced: 0, seen: 0, after: 0 };
     parts[0] = bench.parts().unwrap()[0].run::<Host>(&machine, &mut never).unwrap();
     let ended = bench.join(&machine, &parts).unwrap();
-    assert_eq!(cells(&ended), cells(&whole)[1..]);
+    assert_eq!(measurements(&ended), measurements(&whole)[1..]);
     assert_eq!(ended.wake_ratios.len(), whole.wake_ratios.len() - 2, "cpu has no oldest one");
     let note =
         format!("ended early: {} of {} combinations were measured", parts.len() - 1, parts.len());

@@ -120,14 +120,14 @@ impl IndexBench {
         let rate = |run: &[StormTimes; 2]| {
             2.0 * rounds as f64 * threads as f64 * 1e9 / run[0].elapsed_ns.max(1) as f64
         };
-        let cell = |(at, variant): (usize, &Rung)| -> Result<IndexMeasurement, BenchError> {
+        let measurement = |(at, variant): (usize, &Rung)| -> Result<IndexMeasurement, BenchError> {
             let index = PriorityIndex::<P>::new(*variant, &machine.topology, cpus)?.0;
-            let found = cell(&measured[at], &measured[0], rate);
+            let found = measurement(&measured[at], &measured[0], rate);
             Ok(IndexMeasurement { variant: variant.to_string(), bytes: index.bytes(), ..found })
         };
         let results: Result<Vec<_>, _> = match whole {
             0 => Ok(Vec::new()),
-            _ => variants.iter().enumerate().map(cell).collect(),
+            _ => variants.iter().enumerate().map(measurement).collect(),
         };
         Ok(IndexResults {
             machine: machine.name.clone(),
@@ -143,7 +143,7 @@ impl IndexBench {
 }
 
 /// The figures of one of the variants, held against the first one's run by run.
-fn cell(
+fn measurement(
     own: &[[StormTimes; 2]],
     first: &[[StormTimes; 2]],
     rate: impl Fn(&[StormTimes; 2]) -> f64,

@@ -10,14 +10,14 @@ use std::num::{NonZeroU64, NonZeroUsize};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Release};
 
-use coreshard_platform::{AtomicInt, Lock, Platform, RealTime};
+use coreshard_platform::{AtomicInt, Platform, RealTime};
 use coreshard_results::{PiResults, SeedSpreads};
 use coreshard_rt::{CpuMask, Executor, InheritMutex, Priority};
 use coreshard_topology::CpuSet;
 
 use super::durations::{durations, recorder};
 use super::executor::{self, ExecutorSettings, executor};
-use crate::crew::{Crew, pinned};
+use crate::crew::Crew;
 use crate::error::BenchError;
 use crate::machine::BenchMachine;
 
@@ -136,36 +136,23 @@ impl PiBench {
         let executor = Arc::new(executor);
         let groups = self.groups.map_or(machine.usable.len(), NonZeroUsize::get);
         let rounds = self.rounds.get();
-        let failed = Arc::new(Lock::<P, Option<BenchError>>::new(None));
-        let waits = Arc::new(Lock::<P, _>::new(recorder()));
-        let mut crew = Crew::<P>::new(groups);
+        let mut crew = Crew::<P, Result<_, BenchError>>::new(groups);
         for (number, cpu) in machine.usable.iter().cycle().take(groups).enumerate() {
             let mask = executor.index().mask(&CpuSet::from_iter([cpu]))?;
             let group = Group { executor: Arc::clone(&executor), priorities, cpu: mask };
-            let (failed, waits) = (Arc::clone(&failed), Arc::clone(&waits));
-            crew.spawn(pinned(format!("group-{number}"), cpu), move |gate| {
-                if !gate.pass() {
-                    return;
-                }
+            crew.spawn_on(cpu, format!("group-{number}"), move || {
                 let mut waited = recorder();
                 for _ in 0..rounds {
-                    match group.round() {
-                        Ok(waited_ns) => waited.saturating_record(waited_ns),
-                        Err(error) => {
-                            *failed.lock() = Some(error);
-                            break;
-                        }
-                    }
+                    waited.saturating_record(group.round()?);
                 }
-                drop(group);
-                gate.leave();
-                waits.lock().add(&waited).expect("it grows as it must");
+                Ok(waited)
             })?;
         }
-        let elapsed_ns = crew.run_ns();
+        let ran = crew.run();
         executor::released::<P, _>(&executor);
-        if let Some(error) = failed.lock().take() {
-            return Err(error);
+        let mut waits = recorder();
+        for waited in ran.results {
+            waits.add(&waited?).expect("it grows as it must");
         }
         Ok(PiResults {
             machine: machine.name.clone(),
@@ -173,8 +160,8 @@ impl PiBench {
             variant: self.executor.variant.to_string(),
             groups,
             rounds_per_group: rounds,
-            waits: durations(&waits.lock()),
-            inversions_per_sec: (groups as u64 * rounds) as f64 * 1e9 / elapsed_ns as f64,
+            waits: durations(&waits),
+            inversions_per_sec: (groups as u64 * rounds) as f64 * 1e9 / ran.elapsed_ns as f64,
             notes,
             seeds: SeedSpreads::default(),
         })

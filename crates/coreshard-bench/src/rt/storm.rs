@@ -72,7 +72,7 @@ pub(super) fn storm<P: RealTime>(
         let body = move |gate: &Gate<P>| theirs.run(at, writer, allowed, random, gate);
         crew.spawn_by(|body| P::spawn_as(spec, policy, body), body)?;
     }
-    let released = crew.run();
+    let released = crew.run().released_at;
     drop(spare);
     let mut ends = std::mem::take(&mut *shared.ends.lock());
     ends.sort_by_key(|end| end.0);

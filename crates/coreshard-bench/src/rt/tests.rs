@@ -19,13 +19,15 @@ fn every_variant_of_the_index_is_measured_in_every_run() {
         ..IndexBench::default()
     };
     let results = bench.run::<Host>(&BenchMachine::host(), &mut Unwatched).unwrap();
-    let names: Vec<_> = results.results.iter().map(|cell| cell.variant.as_str()).collect();
+    let names: Vec<_> =
+        results.results.iter().map(|measurement| measurement.variant.as_str()).collect();
     assert_eq!((names, results.runs), (vec!["packed", "per-llc"], 3));
-    for cell in &results.results {
-        let range = [cell.ops_per_sec_min, cell.ops_per_sec, cell.ops_per_sec_max];
-        assert!(range[0] > 0.0 && range.is_sorted(), "{cell:?}");
-        assert!(cell.find_ns > 0.0 && cell.bytes > 0, "{cell:?}");
-        assert_eq!(cell.each_run.len(), 3);
+    for measurement in &results.results {
+        let range =
+            [measurement.ops_per_sec_min, measurement.ops_per_sec, measurement.ops_per_sec_max];
+        assert!(range[0] > 0.0 && range.is_sorted(), "{measurement:?}");
+        assert!(measurement.find_ns > 0.0 && measurement.bytes > 0, "{measurement:?}");
+        assert_eq!(measurement.each_run.len(), 3);
     }
     assert_eq!(results.results[0].over_first, 1.0);
     let none = IndexBench { variants: Vec::new(), ..bench };

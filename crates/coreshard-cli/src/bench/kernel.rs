@@ -3,7 +3,7 @@
 use std::num::{NonZeroU64, NonZeroUsize};
 
 use anyhow::Context;
-use coreshard_bench::kernel::{KernelBench, KernelCase, KernelProgram, KernelRun, cells};
+use coreshard_bench::kernel::{KernelBench, KernelCase, KernelProgram, KernelRun, measurements};
 use coreshard_report::kernel as report;
 use coreshard_results::KernelResults;
 use coreshard_sim::{Profile, Sim, Simulation};
@@ -135,7 +135,7 @@ pub(super) fn run(args: &KernelArgs) -> anyhow::Result<()> {
         operations_per_thread: bench.operations,
         notes,
         seeds,
-        results: cells(&by_case),
+        results: measurements(&by_case),
     };
     output.write(&results, report::text(&results, output::columns()), || report::page(&results))
 }

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use coreshard_topology::input;
 use coreshard_trace::{Field, LatentSharing, Layout, Mixed, Role, TypeProposals, Wasted};
 
+use crate::common::counted;
 use crate::replay::time;
 
 /// Columns of a field's name and of a type's name before they are cut.
@@ -19,7 +20,7 @@ pub(super) fn layout(layout: &Layout) -> String {
         input::plain(&layout.name),
         layout.size_bytes,
         layout.alignment_bytes,
-        counted(layout.lines, "line"),
+        counted(layout.lines as usize, "line"),
         layout.line_bytes,
     );
     let wasted = layout.wasted_bytes();
@@ -28,7 +29,7 @@ pub(super) fn layout(layout: &Layout) -> String {
             text,
             "; {wasted} bytes unused: {} in {}, {} at the end",
             wasted - layout.padding_bytes,
-            counted(layout.holes.len() as u64, "hole"),
+            counted(layout.holes.len(), "hole"),
             layout.padding_bytes,
         );
     }
@@ -88,7 +89,7 @@ fn row(field: &Field, layout: &Layout) -> String {
 
 /// What all of a program's types have to tell.
 pub(super) fn lists(name: &str, records: usize, wasted: &[Wasted], mixed: &[Mixed]) -> String {
-    let mut text = format!("{}: {}\n", input::quoted(name), counted(records as u64, "type"));
+    let mut text = format!("{}: {}\n", input::quoted(name), counted(records, "type"));
     if records == 0 {
         return text;
     }
@@ -138,7 +139,7 @@ pub(super) fn proposals(types: &[TypeProposals]) -> String {
             text,
             "{}: {} of {} bytes, {:.0} % of the time it costs is false sharing\n  now                 {:>10}, of which threads lose {}",
             input::plain(&of.name),
-            counted(of.objects as u64, "object"),
+            counted(of.objects, "object"),
             of.size_bytes,
             of.false_share * 100.0,
             time(of.before_ns),
@@ -196,10 +197,6 @@ fn few(names: &[String]) -> String {
         let _ = write!(text, " and {} more", names.len() - MOST);
     }
     if text.is_empty() { "nothing else".to_owned() } else { text }
-}
-
-fn counted(count: u64, of: &str) -> String {
-    if count == 1 { format!("1 {of}") } else { format!("{count} {of}s") }
 }
 
 fn cut(text: &str, columns: usize) -> String {

@@ -85,7 +85,7 @@ impl Folder {
         {
             return Err(error);
         }
-        Ok(format!("{:.0} items/s", row.cell.items_per_sec))
+        Ok(format!("{:.0} items/s", row.measurement.items_per_sec))
     }
 
     /// A run's line of results.

@@ -226,8 +226,8 @@ impl PlannedRun {
         let results = simulation.run(|| bench.run::<Sim>(&bench_machine, &mut Unwatched))?;
         let results = results.value?;
         let run = StudyRun { threads: results.threads, ..self.options() };
-        let cell = results.results.into_iter().next().context("nothing was measured")?;
-        Ok(StudyRow { run, cell })
+        let measurement = results.results.into_iter().next().context("nothing was measured")?;
+        Ok(StudyRow { run, measurement })
     }
 
     fn options(&self) -> StudyRun {
@@ -243,8 +243,8 @@ impl PlannedRun {
 
     /// Whether a line of results is this run's.
     pub(super) fn is_of(&self, row: &StudyRow) -> bool {
-        let StudyRow { run, cell } = row;
-        let variants = [&cell.scope, &cell.wake, &cell.intake];
+        let StudyRow { run, measurement } = row;
+        let variants = [&measurement.scope, &measurement.wake, &measurement.intake];
         let own = [self.scope.to_string(), self.wake.to_string(), self.intake.to_string()];
         StudyRun { threads: 0, ..run.clone() } == self.options() && variants.into_iter().eq(&own)
     }

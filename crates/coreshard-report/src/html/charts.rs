@@ -38,8 +38,8 @@ impl<'a> Palette<'a> {
         }
     }
 
-    pub(crate) fn series(&self, cell: &QueueMeasurement) -> Series {
-        Series { hue: self.hue(&cell.wake), fill: fill(&cell.intake) }
+    pub(crate) fn series(&self, measurement: &QueueMeasurement) -> Series {
+        Series { hue: self.hue(&measurement.wake), fill: fill(&measurement.intake) }
     }
 
     /// A variant keeps its colour whichever others were measured, so that pages can be laid side by side.
@@ -76,24 +76,24 @@ fn fill(intake: &str) -> Fill {
 
 /// Items per second of every combination, as bars.
 pub(crate) fn throughput(results: &QueueResults) -> Option<Chart> {
-    let reach = |cell: &QueueMeasurement| [cell.items_per_sec, cell.range().1];
+    let reach = |measurement: &QueueMeasurement| [measurement.items_per_sec, measurement.range().1];
     let scale = Scale::linear(results.results.iter().flat_map(reach))?;
     let best = results.best();
-    let groups = grouped(results, |cell| {
-        let (low, high) = cell.range();
+    let groups = grouped(results, |measurement| {
+        let (low, high) = measurement.range();
         let whole = finite_range(low, high);
-        let of = range_of(cell);
-        let is_best = best.is_some_and(|best| std::ptr::eq(best, cell));
-        let figure = format::si(cell.items_per_sec);
+        let of = range_of(measurement);
+        let is_best = best.is_some_and(|best| std::ptr::eq(best, measurement));
+        let figure = format::si(measurement.items_per_sec);
         Some(Row {
-            mark: match cell.items_per_sec.is_finite() {
-                true => Mark::Bar { value: cell.items_per_sec, range: whole },
+            mark: match measurement.items_per_sec.is_finite() {
+                true => Mark::Bar { value: measurement.items_per_sec, range: whole },
                 false => Mark::Absent,
             },
             after: if is_best { format!("{figure} ★") } else { figure },
             tooltip: format!(
                 "{} items/s, {of} from {} to {}",
-                format::count(cell.items_per_sec),
+                format::count(measurement.items_per_sec),
                 format::count(low),
                 format::count(high),
             ),
@@ -104,8 +104,8 @@ pub(crate) fn throughput(results: &QueueResults) -> Option<Chart> {
     Some(Chart {
         id: "throughput",
         title: "Items per second in each affinity scope".into(),
-        description: describe(results, "median items per second", |cell| {
-            format::si(cell.items_per_sec)
+        description: describe(results, "median items per second", |measurement| {
+            format::si(measurement.items_per_sec)
         }),
         tick: format::si_tick,
         ..dense(scale, BARS, groups)
@@ -114,16 +114,18 @@ pub(crate) fn throughput(results: &QueueResults) -> Option<Chart> {
 
 /// Percentiles of the queueing call alone.
 pub(crate) fn call_latency(results: &QueueResults) -> Option<Chart> {
-    let percentiles = |cell: &QueueMeasurement| {
-        [cell.p50_ns, cell.p90_ns, cell.p95_ns, cell.p99_ns].map(|ns| ns as f64)
+    let percentiles = |measurement: &QueueMeasurement| {
+        [measurement.p50_ns, measurement.p90_ns, measurement.p95_ns, measurement.p99_ns]
+            .map(|ns| ns as f64)
     };
     latency(results, "call", "Time of the queueing call", percentiles)
 }
 
 /// Percentiles from before the queueing call until the item ran.
 pub(crate) fn end_to_end(results: &QueueResults) -> Option<Chart> {
-    let percentiles = |cell: &QueueMeasurement| {
-        let [p50, p99] = [cell.end_to_end_p50_ns, cell.end_to_end_p99_ns].map(|ns| ns as f64);
+    let percentiles = |measurement: &QueueMeasurement| {
+        let [p50, p99] =
+            [measurement.end_to_end_p50_ns, measurement.end_to_end_p99_ns].map(|ns| ns as f64);
         [p50, p50, p99, p99]
     };
     latency(results, "end-to-end", "Time until the item ran", percentiles)
@@ -136,8 +138,8 @@ fn latency(
     percentiles: impl Fn(&QueueMeasurement) -> [f64; 4],
 ) -> Option<Chart> {
     let scale = Scale::log(results.results.iter().flat_map(&percentiles))?;
-    let groups = grouped(results, |cell| {
-        let [p50, p90, p95, p99] = percentiles(cell);
+    let groups = grouped(results, |measurement| {
+        let [p50, p90, p95, p99] = percentiles(measurement);
         let strokes: Vec<f64> = if p90 > p50 || p95 < p99 { vec![p90, p95] } else { Vec::new() };
         let between = strokes
             .iter()
@@ -159,8 +161,8 @@ fn latency(
     Some(Chart {
         id,
         title: title.to_owned(),
-        description: describe(results, "median and 99th percentile", |cell| {
-            let [p50, _, _, p99] = percentiles(cell);
+        description: describe(results, "median and 99th percentile", |measurement| {
+            let [p50, _, _, p99] = percentiles(measurement);
             format!("{} and {}", format::time_ns(p50), format::time_ns(p99))
         }),
         ..dense(scale, SPANS, groups)
@@ -169,11 +171,13 @@ fn latency(
 
 /// Time that a pool's lock is held for each item, where it was measured.
 pub(crate) fn lock_hold(results: &QueueResults) -> Option<Chart> {
-    let held = |cell: &QueueMeasurement| cell.lock_hold_ns_per_item.filter(|ns| ns.is_finite());
+    let held = |measurement: &QueueMeasurement| {
+        measurement.lock_hold_ns_per_item.filter(|ns| ns.is_finite())
+    };
     let scale = Scale::linear(results.results.iter().filter_map(held))?;
-    let groups = grouped(results, |cell| {
-        let ns = held(cell)?;
-        let longest = cell.lock_hold_max_ns.map_or_else(String::new, |ns| {
+    let groups = grouped(results, |measurement| {
+        let ns = held(measurement)?;
+        let longest = measurement.lock_hold_max_ns.map_or_else(String::new, |ns| {
             format!(", at most {} at a stretch", format::time_ns(ns as f64))
         });
         Some(Row {
@@ -186,8 +190,8 @@ pub(crate) fn lock_hold(results: &QueueResults) -> Option<Chart> {
     Some(Chart {
         id: "lock-hold",
         title: "Time a pool's lock is held for each item".into(),
-        description: describe(results, "lock held per item", |cell| {
-            held(cell).map_or_else(|| "not measured".to_owned(), format::time_ns)
+        description: describe(results, "lock held per item", |measurement| {
+            held(measurement).map_or_else(|| "not measured".to_owned(), format::time_ns)
         }),
         ..dense(scale, BARS, groups)
     })
@@ -263,38 +267,39 @@ fn dense(scale: Scale, margins: Margins, groups: Vec<Group>) -> Chart {
     }
 }
 
-/// One group for each scope with one row for each cell that `draw` has something for; scopes without any
+/// One group for each scope with one row for each measurement that `draw` has something for; scopes without any
 /// row are left out. `draw` leaves the combination's name and colour to this.
 fn grouped(results: &QueueResults, draw: impl Fn(&QueueMeasurement) -> Option<Row>) -> Vec<Group> {
     let palette = Palette::of(results);
-    let row = |cell: &QueueMeasurement| {
-        let drawn = draw(cell)?;
-        let tooltip = format!("{}: {}", combination(cell), drawn.tooltip);
-        Some(Row { series: palette.series(cell), tooltip, ..drawn })
+    let row = |measurement: &QueueMeasurement| {
+        let drawn = draw(measurement)?;
+        let tooltip = format!("{}: {}", combination(measurement), drawn.tooltip);
+        Some(Row { series: palette.series(measurement), tooltip, ..drawn })
     };
     let group = |scope: &str| {
-        let cells = || results.results.iter().filter(|cell| cell.scope == scope);
-        let rows: Vec<Row> = cells().filter_map(row).collect();
-        let remark = cells().next().map_or_else(String::new, pods);
+        let measurements =
+            || results.results.iter().filter(|measurement| measurement.scope == scope);
+        let rows: Vec<Row> = measurements().filter_map(row).collect();
+        let remark = measurements().next().map_or_else(String::new, pods);
         (!rows.is_empty()).then(|| Group { name: scope.to_owned(), remark, rows })
     };
     Comparison::Scope.variants(results).into_iter().filter_map(group).collect()
 }
 
-/// The pods of a cell's scope, in words: `1 pod, the same as cache`.
-fn pods(cell: &QueueMeasurement) -> String {
-    let pods = match cell.pods {
+/// The pods of a measurement's scope, in words: `1 pod, the same as cache`.
+fn pods(measurement: &QueueMeasurement) -> String {
+    let pods = match measurement.pods {
         0 => String::new(),
         pods => format::counted(pods, "pod"),
     };
-    match &cell.same_pods_as {
+    match &measurement.same_pods_as {
         Some(scope) if pods.is_empty() => format!("the same as {scope}"),
         Some(scope) => format!("{pods}, the same as {scope}"),
         None => pods,
     }
 }
 
-/// The figures of all cells in one sentence, for who cannot see the chart.
+/// The figures of all measurements in one sentence, for who cannot see the chart.
 fn describe(
     results: &QueueResults,
     what: &str,
@@ -303,7 +308,7 @@ fn describe(
     let figures: Vec<String> = results
         .results
         .iter()
-        .map(|cell| format!("{}: {}", combination(cell), figure(cell)))
+        .map(|measurement| format!("{}: {}", combination(measurement), figure(measurement)))
         .collect();
     format!("For each combination, {what}. {}.", figures.join("; "))
 }

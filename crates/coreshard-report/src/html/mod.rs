@@ -93,7 +93,7 @@ fn load(results: &QueueResults) -> String {
 
 /// The finding, in one or two sentences that claim no more than the ranges allow.
 fn headline(results: &QueueResults) -> Markup {
-    let rate = |cell: &QueueMeasurement| html! { span.figure { (format::si(cell.items_per_sec)) } };
+    let rate = |measurement: &QueueMeasurement| html! { span.figure { (format::si(measurement.items_per_sec)) } };
     let Some(contest) = Contest::of(results) else {
         return match results.best() {
             Some(only) => html! { (variants(only)) " ran " (rate(only)) " items per second." },
@@ -126,12 +126,12 @@ fn headline(results: &QueueResults) -> Markup {
 }
 
 /// The name of a combination, in which a line may end after a dot and nowhere else.
-fn variants(cell: &QueueMeasurement) -> Markup {
-    let parts = [format!("{}\u{a0}·", cell.scope), format!("{}\u{a0}·", cell.wake)];
+fn variants(measurement: &QueueMeasurement) -> Markup {
+    let parts = [format!("{}\u{a0}·", measurement.scope), format!("{}\u{a0}·", measurement.wake)];
     html! {
         span.variants {
             @for part in &parts { span { (part) } " " }
-            span { (cell.intake) }
+            span { (measurement.intake) }
         }
     }
 }
@@ -139,19 +139,23 @@ fn variants(cell: &QueueMeasurement) -> Markup {
 /// The few figures that one would quote.
 fn tiles(results: &QueueResults) -> Markup {
     let least = |key: fn(&QueueMeasurement) -> Option<f64>| {
-        let measured = results.results.iter().filter_map(|cell| Some((key(cell)?, cell)));
+        let measured =
+            results.results.iter().filter_map(|measurement| Some((key(measurement)?, measurement)));
         measured.filter(|(ns, _)| ns.is_finite()).min_by(|a, b| a.0.total_cmp(&b.0))
     };
-    let time = |(ns, cell): (f64, &QueueMeasurement)| (format::time_ns(ns), variants(cell));
+    let time =
+        |(ns, measurement): (f64, &QueueMeasurement)| (format::time_ns(ns), variants(measurement));
     let tiles = [
         (
             "Most items per second",
-            results.best().map(|cell| (format::si(cell.items_per_sec), variants(cell))),
+            results
+                .best()
+                .map(|measurement| (format::si(measurement.items_per_sec), variants(measurement))),
         ),
-        ("Shortest call, median", least(|cell| Some(cell.p50_ns as f64)).map(time)),
+        ("Shortest call, median", least(|measurement| Some(measurement.p50_ns as f64)).map(time)),
         (
             "Shortest time until run, p99",
-            least(|cell| Some(cell.end_to_end_p99_ns as f64)).map(time),
+            least(|measurement| Some(measurement.end_to_end_p99_ns as f64)).map(time),
         ),
         ("Least lock time per item", least(|c| c.lock_hold_ns_per_item).map(time)),
     ];

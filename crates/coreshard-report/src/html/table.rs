@@ -27,7 +27,7 @@ fn groups() -> Vec<(Group, Vec<Figure>)> {
     groups
 }
 
-/// The table of all cells, inside a box that scrolls where the page is narrower.
+/// The table of all measurements, inside a box that scrolls where the page is narrower.
 pub(super) fn draw(results: &QueueResults) -> Markup {
     let palette = Palette::of(results);
     let best = results.best();
@@ -55,8 +55,8 @@ pub(super) fn draw(results: &QueueResults) -> Markup {
                 }
                 @for scope in scopes {
                     tbody {
-                        @for cell in scope {
-                            (row(cell, &groups, &palette, best))
+                        @for measurement in scope {
+                            (row(measurement, &groups, &palette, best))
                         }
                     }
                 }
@@ -71,25 +71,25 @@ fn meaning(column: &Column<QueueMeasurement>) -> Option<&'static str> {
 }
 
 fn row(
-    cell: &QueueMeasurement,
+    measurement: &QueueMeasurement,
     groups: &[(Group, Vec<Figure>)],
     palette: &Palette<'_>,
     best: Option<&QueueMeasurement>,
 ) -> Markup {
-    let is_best = best.is_some_and(|best| std::ptr::eq(best, cell));
-    let is_tie = best.is_some_and(|best| findings::ties_with(cell, best)) && !is_best;
+    let is_best = best.is_some_and(|best| std::ptr::eq(best, measurement));
+    let is_tie = best.is_some_and(|best| findings::ties_with(measurement, best)) && !is_best;
     html! {
         tr.best[is_best] {
             th scope="row" {
-                (swatch(palette.series(cell)))
-                b { (cell.scope) } " " span.variant { (cell.wake) " · " (cell.intake) }
+                (swatch(palette.series(measurement)))
+                b { (measurement.scope) } " " span.variant { (measurement.wake) " · " (measurement.intake) }
                 @if is_best { " " span.badge { "best" } }
                 @if is_tie { " " span.tie title="its range reaches that of the best" { "≈ best" } }
             }
             @for (_, columns) in groups {
                 @for (index, (column, _)) in columns.iter().enumerate() {
                     td.first[index == 0] {
-                        (format::value(column.unit, (column.value)(cell, cell)))
+                        (format::value(column.unit, (column.value)(measurement, measurement)))
                     }
                 }
             }

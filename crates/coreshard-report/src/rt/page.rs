@@ -80,7 +80,8 @@ pub fn transcode_page(runs: &[TranscodeResults]) -> String {
 /// How the runs of each variant of the index are spread.
 pub fn index_page(results: &IndexResults) -> String {
     let runs = results.results.iter();
-    let variants: Vec<_> = runs.map(|cell| (cell.variant.as_str(), &cell.each_run[..])).collect();
+    let variants: Vec<_> =
+        runs.map(|measurement| (measurement.variant.as_str(), &measurement.each_run[..])).collect();
     let pictures = html! {
         figure {
             figcaption { "Operations per second, a dot for each run" }
@@ -311,13 +312,16 @@ mod tests {
 
     #[test]
     fn the_index_has_a_dot_for_each_run() {
-        let cell = |variant: &str, each_run: &[f64]| coreshard_results::IndexMeasurement {
+        let measurement = |variant: &str, each_run: &[f64]| coreshard_results::IndexMeasurement {
             variant: variant.into(),
             each_run: each_run.to_vec(),
             ..Default::default()
         };
         let results = IndexResults {
-            results: vec![cell("packed", &[6e6, 7e6]), cell("per-llc", &[4e7, 5e7, 6e7])],
+            results: vec![
+                measurement("packed", &[6e6, 7e6]),
+                measurement("per-llc", &[4e7, 5e7, 6e7]),
+            ],
             ..IndexResults::default()
         };
         let page = index_page(&results);

@@ -23,12 +23,13 @@ fn json_is_read_back_as_it_was() {
 }
 
 #[test]
-fn csv_rows_are_read_back_as_the_cells_they_were() {
+fn csv_rows_are_read_back_as_the_measurements_they_were() {
     for results in [crate::sample::many_cpus(), crate::sample::two_cpus()] {
         let text = csv_of(&results);
         let mut reader = csv::Reader::from_reader(text.as_bytes());
-        let cells: Vec<QueueMeasurement> = reader.deserialize().map(Result::unwrap).collect();
-        assert_eq!(cells, results.results);
+        let measurements: Vec<QueueMeasurement> =
+            reader.deserialize().map(Result::unwrap).collect();
+        assert_eq!(measurements, results.results);
         let mut reader = csv::Reader::from_reader(text.as_bytes());
         assert!(reader.records().all(|row| row.unwrap().get(0) == Some(results.machine.as_str())));
     }
@@ -45,7 +46,7 @@ fn csv_quotes_what_would_break_a_row() {
 }
 
 #[test]
-fn csv_without_cells_is_a_header() {
+fn csv_without_measurements_is_a_header() {
     let text = csv_of(&QueueResults::default());
     assert_eq!(text.lines().count(), 1);
     assert!(text.starts_with("machine,platform,"), "{text}");

@@ -23,7 +23,7 @@ fn headline(results: &QueueResults) -> String {
     text(select(&parse(&html::queue_page(results)), "h1")[0])
 }
 
-fn one_cell(items_per_sec: f64) -> QueueResults {
+fn one_measurement(items_per_sec: f64) -> QueueResults {
     QueueResults {
         results: vec![QueueMeasurement {
             scope: "cpu".into(),
@@ -39,14 +39,15 @@ fn one_cell(items_per_sec: f64) -> QueueResults {
 }
 
 #[test]
-fn every_cell_is_in_the_table_and_in_the_charts() {
+fn every_measurement_is_in_the_table_and_in_the_charts() {
     for results in [crate::sample::many_cpus(), crate::sample::two_cpus()] {
         let page = html::queue_page(&results);
         let document = parse(&page);
         let rows: Vec<String> = select(&document, "tbody tr").into_iter().map(text).collect();
         assert_eq!(rows.len(), results.results.len());
-        for (row, cell) in rows.iter().zip(&results.results) {
-            let name = format!("{} {} · {}", cell.scope, cell.wake, cell.intake);
+        for (row, measurement) in rows.iter().zip(&results.results) {
+            let name =
+                format!("{} {} · {}", measurement.scope, measurement.wake, measurement.intake);
             assert!(row.starts_with(&name), "{row} is not {name}");
         }
         let marks_of = |id: &str| {
@@ -56,7 +57,10 @@ fn every_cell_is_in_the_table_and_in_the_charts() {
         assert_eq!(marks_of("throughput"), results.results.len());
         assert_eq!(marks_of("call"), results.results.len());
         assert_eq!(marks_of("end-to-end"), results.results.len());
-        let with_lock = results.results.iter().filter(|cell| cell.lock_hold_ns_per_item.is_some());
+        let with_lock = results
+            .results
+            .iter()
+            .filter(|measurement| measurement.lock_hold_ns_per_item.is_some());
         assert_eq!(marks_of("lock-hold"), with_lock.count());
         assert_eq!(marks_of("gains"), 6 + 3 + 2);
         assert_eq!(select(&document, "tr.best").len(), 1);
@@ -122,7 +126,8 @@ fn a_variant_looks_the_same_whichever_others_were_measured() {
     };
     let all = crate::sample::many_cpus();
     let mut some = all.clone();
-    some.results.retain(|cell| cell.wake == "coalesced" && cell.intake == "lock-free");
+    some.results
+        .retain(|measurement| measurement.wake == "coalesced" && measurement.intake == "lock-free");
     assert_eq!(class_of_last_bar(&all), class_of_last_bar(&some));
 }
 
@@ -136,11 +141,11 @@ fn texts_are_escaped_wherever_they_stand() {
     results.cpu_model = Some(HOSTILE.into());
     results.kernel = Some(HOSTILE.into());
     results.notes = vec![HOSTILE.into()];
-    for cell in &mut results.results {
-        for text in [&mut cell.scope, &mut cell.wake, &mut cell.intake] {
+    for measurement in &mut results.results {
+        for text in [&mut measurement.scope, &mut measurement.wake, &mut measurement.intake] {
             text.push_str(HOSTILE);
         }
-        cell.same_pods_as = Some(HOSTILE.into());
+        measurement.same_pods_as = Some(HOSTILE.into());
     }
     let document = parse(&html::queue_page(&results));
     assert!(select(&document, "#x").is_empty());
@@ -162,16 +167,16 @@ fn the_headline_names_the_best_the_worst_and_the_ratio() {
     );
     assert!(line.contains("586 k of cache · under-lock · locked"), "{line}");
     assert!(line.contains("runs of 7 other combinations reach the range of the best"), "{line}");
-    for cell in &mut results.results {
-        cell.items_per_sec_max = 1e9;
+    for measurement in &mut results.results {
+        measurement.items_per_sec_max = 1e9;
     }
     let line = headline(&results);
     assert!(line.starts_with("No combination stands out"), "{line}");
 }
 
 #[test]
-fn a_headline_compares_nothing_with_a_cell_that_ran_nothing() {
-    let mut results = one_cell(1000.0);
+fn a_headline_compares_nothing_with_a_measurement_that_ran_nothing() {
+    let mut results = one_measurement(1000.0);
     results.results.push(QueueMeasurement { scope: "smt".into(), ..QueueMeasurement::default() });
     let line = headline(&results);
     assert!(
@@ -189,8 +194,8 @@ fn nothing_measured_is_said_and_not_drawn() {
 }
 
 #[test]
-fn a_single_cell_is_drawn_without_a_contest() {
-    let results = one_cell(1234.0);
+fn a_single_measurement_is_drawn_without_a_contest() {
+    let results = one_measurement(1234.0);
     let document = parse(&html::queue_page(&results));
     assert_eq!(
         text(select(&document, "h1")[0]),
@@ -223,7 +228,7 @@ fn figures_that_are_missing_are_dashes_and_never_numbers() {
             assert!((0.0..=1000.0).contains(&number), "{attribute}={value}");
         }
     }
-    let all_absent = one_cell(f64::NAN);
+    let all_absent = one_measurement(f64::NAN);
     assert_eq!(headline(&all_absent), "Nothing was measured.");
 }
 
@@ -246,7 +251,7 @@ fn the_same_results_make_the_same_bytes() {
 
 #[test]
 fn a_variant_has_the_colour_of_its_place_whichever_others_were_measured() {
-    let mut results = one_cell(1e6);
+    let mut results = one_measurement(1e6);
     results.wakes = ["oldest", "older", "old", "coalesced", "newest"].map(String::from).into();
     let page = html::queue_page(&results);
     let document = parse(&page);

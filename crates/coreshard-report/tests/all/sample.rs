@@ -29,7 +29,7 @@ pub(crate) fn many_cpus() -> QueueResults {
                 let wake_gain = if contended { [1.0, 1.32, 1.55] } else { [1.0, 0.98, 1.04] }[wake];
                 let intake_gain = if contended { [1.0, 2.6] } else { [1.0, 1.11] }[intake];
                 let gain = wake_gain * intake_gain;
-                results.results.push(cell(
+                results.results.push(measurement(
                     [scope, wake, intake],
                     throughput * gain,
                     call_ns / gain,
@@ -54,7 +54,12 @@ pub(crate) fn two_cpus() -> QueueResults {
             for intake in 0..INTAKES.len() {
                 let gain = [1.0, 1.05, 1.6][wake] * [1.0, 1.9][intake];
                 let pods = if scope < 2 { 2 } else { 1 };
-                results.results.push(cell([scope, wake, intake], 2.1e6 * gain, 310.0 / gain, pods));
+                results.results.push(measurement(
+                    [scope, wake, intake],
+                    2.1e6 * gain,
+                    310.0 / gain,
+                    pods,
+                ));
             }
         }
     }
@@ -85,9 +90,14 @@ fn base(machine: &str, threads: usize) -> QueueResults {
     }
 }
 
-fn cell(variants: [usize; 3], throughput: f64, call_ns: f64, pods: usize) -> QueueMeasurement {
+fn measurement(
+    variants: [usize; 3],
+    throughput: f64,
+    call_ns: f64,
+    pods: usize,
+) -> QueueMeasurement {
     let [scope, wake, intake] = variants;
-    // A ripple that differs from cell to cell, between -1 and 1, without chance.
+    // A ripple that differs from measurement to measurement, between -1 and 1, without chance.
     let ripple = |salt: usize| ((scope * 37 + wake * 17 + intake * 7 + salt * 29) as f64).sin();
     let throughput = throughput * (1.0 + 0.03 * ripple(0));
     let ns = |factor: f64, salt: usize| (call_ns * factor * (1.0 + 0.06 * ripple(salt))) as u64;
@@ -117,10 +127,10 @@ fn cell(variants: [usize; 3], throughput: f64, call_ns: f64, pods: usize) -> Que
 }
 
 fn collapse(results: &mut QueueResults, same: &[(&str, &str)]) {
-    for cell in &mut results.results {
-        cell.same_pods_as = same
+    for measurement in &mut results.results {
+        measurement.same_pods_as = same
             .iter()
-            .find(|(scope, _)| *scope == cell.scope)
+            .find(|(scope, _)| *scope == measurement.scope)
             .map(|(_, finer)| (*finer).to_owned());
     }
 }

@@ -14,13 +14,16 @@ fn fits_the_width_it_is_given() {
             let text = table::queue(&results, width);
             let widest = text.lines().map(|line| line.chars().count()).max().unwrap();
             assert!(widest <= width, "{widest} > {width}\n{text}");
-            for cell in &results.results {
+            for measurement in &results.results {
                 let row = |line: &&str| {
-                    [&cell.scope, &cell.wake, &cell.intake]
+                    [&measurement.scope, &measurement.wake, &measurement.intake]
                         .into_iter()
                         .all(|variant| line.split_whitespace().any(|word| word == variant))
                 };
-                assert!(text.lines().any(|line| row(&line)), "no row for {cell:?} in\n{text}");
+                assert!(
+                    text.lines().any(|line| row(&line)),
+                    "no row for {measurement:?} in\n{text}"
+                );
             }
         }
     }
@@ -41,10 +44,11 @@ fn shows_more_columns_where_there_is_room() {
 fn marks_the_best_once_and_its_ties() {
     let mut results = crate::sample::many_cpus();
     results.results.truncate(3);
-    for (cell, [low, median, high]) in
+    for (measurement, [low, median, high]) in
         results.results.iter_mut().zip([[8.0, 9.0, 10.0], [9.5, 10.0, 11.0], [1.0, 2.0, 3.0]])
     {
-        (cell.items_per_sec_min, cell.items_per_sec, cell.items_per_sec_max) = (low, median, high);
+        (measurement.items_per_sec_min, measurement.items_per_sec, measurement.items_per_sec_max) =
+            (low, median, high);
     }
     let text = table::queue(&results, 100);
     let marks: Vec<_> = rows(&text)[..3].iter().map(|row| row.chars().next().unwrap()).collect();
@@ -62,7 +66,7 @@ fn says_so_when_nothing_was_measured() {
 }
 
 #[test]
-fn a_single_cell_is_best_without_a_contest() {
+fn a_single_measurement_is_best_without_a_contest() {
     let mut results = crate::sample::two_cpus();
     results.results.truncate(1);
     let text = table::queue(&results, 100);

@@ -5,21 +5,21 @@ use coreshard_results::KernelMeasurement;
 use super::{KernelCase, KernelRun};
 use crate::spread::Quartiles;
 
-/// The cells of cases that were run once with each seed, in the same order of seeds; ratios are taken seed by seed, over the
+/// The measurements of cases that were run once with each seed, in the same order of seeds; ratios are taken seed by seed, over the
 /// first case of each setting.
 ///
 /// ```
-/// use coreshard_bench::kernel::{KernelBench, KernelProgram, KernelRun, cells};
+/// use coreshard_bench::kernel::{KernelBench, KernelProgram, KernelRun, measurements};
 ///
 /// let cases = KernelBench::cases(KernelProgram::Nfs);
 /// let runs = [KernelRun { ops_per_sec: 2.0, percentiles_ns: [1, 2, 3] }];
-/// assert_eq!(cells(&[(&cases[0], &runs[..])])[0].ops_per_sec, 2.0);
+/// assert_eq!(measurements(&[(&cases[0], &runs[..])])[0].ops_per_sec, 2.0);
 /// ```
-pub fn cells(runs: &[(&KernelCase, &[KernelRun])]) -> Vec<KernelMeasurement> {
+pub fn measurements(runs: &[(&KernelCase, &[KernelRun])]) -> Vec<KernelMeasurement> {
     let first_of = |setting: &str| {
         runs.iter().find(|(case, _)| case.setting == setting).map_or(&[][..], |(_, runs)| runs)
     };
-    let cell = |(case, runs): &(&KernelCase, &[KernelRun])| {
+    let measurement = |(case, runs): &(&KernelCase, &[KernelRun])| {
         let each: Vec<f64> = runs.iter().map(|run| run.ops_per_sec).collect();
         let first = first_of(&case.setting);
         let ratios = each.iter().zip(first).map(|(own, its)| own / its.ops_per_sec);
@@ -46,7 +46,7 @@ pub fn cells(runs: &[(&KernelCase, &[KernelRun])]) -> Vec<KernelMeasurement> {
             each_seed: each,
         }
     };
-    runs.iter().map(cell).collect()
+    runs.iter().map(measurement).collect()
 }
 
 #[cfg(test)]
@@ -62,13 +62,13 @@ mod tests {
         };
         let (before, same, faster) =
             (runs([1.0, 2.0, 3.0]), runs([1.1, 1.9, 3.1]), runs([2.0, 4.0, 6.0]));
-        let found = cells(&[(&cases[0], &before), (&cases[1], &same)]);
+        let found = measurements(&[(&cases[0], &before), (&cases[1], &same)]);
         assert_eq!(found[1].differs_by, "noise alone");
         assert_eq!(
             (found[0].ops_per_sec_q1, found[0].ops_per_sec, found[0].ops_per_sec_q3),
             (1.5, 2.0, 2.5)
         );
-        let found = cells(&[(&cases[0], &before), (&cases[1], &faster)]);
+        let found = measurements(&[(&cases[0], &before), (&cases[1], &faster)]);
         assert_eq!((found[1].over_first, found[1].differs_by.as_str()), (2.0, ""));
     }
 }
