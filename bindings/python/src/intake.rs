@@ -14,8 +14,6 @@
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::ptr;
-use std::sync::atomic::AtomicU32;
-use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::{Arc, Mutex, Weak};
 
 use coreshard::ProcessGeneration;
@@ -29,7 +27,7 @@ use crate::future::{Executes, FutureCore, Sleepers};
 use crate::pools::{Calls, Pool};
 use crate::process::{self, Ends, classes, lock, raised};
 use crate::threads;
-use crate::waiting::{self, Deadline};
+use crate::waiting::Changes;
 
 /// How an executor's calls are run.
 pub(crate) struct Settings {
@@ -47,7 +45,7 @@ pub(crate) struct Intake {
     made_in: ProcessGeneration,
     state: Mutex<State>,
     /// Changes when the last runner leaves, and when a place is free for a call that takes its own back.
-    changes: AtomicU32,
+    changes: Changes,
 }
 
 #[derive(Default)]
@@ -103,7 +101,7 @@ impl Intake {
             pool: Pool::of(calls, stack_bytes)?,
             made_in: ProcessGeneration::current(),
             state: Mutex::new(State::default()),
-            changes: AtomicU32::new(0),
+            changes: Changes::default(),
         });
         process::ends_before_interpreter(&intake);
         Ok(intake)
@@ -210,13 +208,8 @@ impl Intake {
     fn leave(&self, state: &mut State) {
         state.runners -= 1;
         if state.runners == 0 || state.reclaiming > 0 {
-            self.tell();
+            self.changes.tell();
         }
-    }
-
-    fn tell(&self) {
-        self.changes.fetch_add(1, Release);
-        waiting::wake_all(&self.changes);
     }
 
     /// A runner, on a worker.
@@ -262,7 +255,7 @@ impl Intake {
             if is_new {
                 state.lent += usize::from(!future.is_lending());
                 if state.reclaiming > 0 {
-                    self.tell();
+                    self.changes.tell();
                 }
             }
             ((), is_new)
@@ -276,7 +269,7 @@ impl Intake {
         }
     }
 
-    /// The next call; nothing where this runner has left.
+    /// The next call; nothing if this runner has left.
     fn next(self: &Arc<Self>, py: Python<'_>) -> Option<Py<FutureCore>> {
         self.change(py, |state| {
             // One of the places is kept for a call that wants its own back.
@@ -291,7 +284,7 @@ impl Intake {
         })
     }
 
-    /// What a thread needs before its first call. False where the executor is broken by it; then the runner has left.
+    /// What a thread needs before its first call. False if the executor is broken by it; then the runner has left.
     fn prepare_thread(self: &Arc<Self>, py: Python<'_>) -> bool {
         let is_named = NAMED.with_borrow(|named| ptr::eq(named.as_ptr(), Arc::as_ptr(self)));
         if !is_named {
@@ -373,11 +366,11 @@ impl Intake {
             ));
         }
         loop {
-            let seen = self.changes.load(Acquire);
+            let seen = self.changes.seen();
             if lock(&self.state).runners == 0 {
                 return Ok(());
             }
-            waiting::wait(py, &self.changes, seen, Deadline::NEVER)?;
+            self.changes.wait(py, seen)?;
         }
     }
 
@@ -398,9 +391,9 @@ impl Intake {
     pub(crate) fn reclaim(&self, py: Python<'_>) -> PyResult<()> {
         let Some(call) = call_here(py) else { return Ok(()) };
         let mut is_waiting = false;
-        let mut waited = Ok(true);
+        let mut waited = Ok(());
         loop {
-            let seen = self.changes.load(Acquire);
+            let seen = self.changes.seen();
             {
                 let mut state = lock(&self.state);
                 let is_lent = call.get().is_lent();
@@ -408,12 +401,12 @@ impl Intake {
                     call.get().set_lending(false);
                     state.lent -= usize::from(!is_lent);
                     state.reclaiming -= usize::from(is_waiting);
-                    return waited.map(drop);
+                    return waited;
                 }
                 state.reclaiming += usize::from(!is_waiting);
                 is_waiting = true;
             }
-            waited = waiting::wait(py, &self.changes, seen, Deadline::NEVER);
+            waited = self.changes.wait(py, seen);
         }
     }
 

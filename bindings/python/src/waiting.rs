@@ -3,6 +3,7 @@
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::{Arc, Mutex};
+use std::task::Wake;
 use std::time::{Duration, Instant};
 
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -94,7 +95,7 @@ pub(crate) fn or_never<R>(inside: impl FnOnce() -> R) -> R {
     result.expect("`call` has called it")
 }
 
-/// Sleeps until `word` may hold something else than `expected`. False where the time is over. Fails with what a signal's
+/// Sleeps until `word` may hold something else than `expected`. False if the time is over. Fails with what a signal's
 /// handler raised.
 pub(crate) fn wait(
     py: Python<'_>,
@@ -113,6 +114,36 @@ pub(crate) fn wake_all(word: *const AtomicU32) {
     futex::wake_all(word);
 }
 
+/// A count that threads wait for to change.
+#[derive(Default)]
+pub(crate) struct Changes {
+    count: AtomicU32,
+}
+
+impl Changes {
+    /// The count so far. What was done before a change is seen by a thread that sees the change.
+    pub(crate) fn seen(&self) -> u32 {
+        // Its partner is the release in `tell`.
+        self.count.load(Acquire)
+    }
+
+    pub(crate) fn tell(&self) {
+        self.count.fetch_add(1, Release);
+        wake_all(&self.count);
+    }
+
+    /// Sleeps until the count may be another than `seen`. Fails with what a signal's handler raised.
+    pub(crate) fn wait(&self, py: Python<'_>, seen: u32) -> PyResult<()> {
+        wait(py, &self.count, seen, Deadline::NEVER).map(drop)
+    }
+}
+
+impl Wake for Changes {
+    fn wake(self: Arc<Self>) {
+        self.tell();
+    }
+}
+
 /// Calls `work`, which waits for something of the library's, without Python's lock; a signal's handler may end the wait by
 /// raising, and then `work` goes on alone.
 pub(crate) fn interruptible<R: Send + 'static>(
@@ -120,24 +151,22 @@ pub(crate) fn interruptible<R: Send + 'static>(
     work: impl FnOnce() -> R + Send + 'static,
 ) -> PyResult<R> {
     if coreshard::current().is_some() {
-        // Signals are handled on the main thread alone; and the library has to know who waits, to refuse what would never end.
+        // Signals are handled on the main thread alone; and the library has to know which worker waits, to refuse what would never
+        // end.
         return Ok(without_lock(py, work));
     }
-    let done = Arc::new((AtomicU32::new(0), Mutex::new(None)));
+    let done = Arc::new((Changes::default(), Mutex::new(None)));
     let doing = Arc::clone(&done);
     without_lock(py, || {
         std::thread::spawn(move || {
             let result = work();
             *lock(&doing.1) = Some(result);
-            doing.0.store(1, Release);
-            wake_all(&doing.0);
+            doing.0.tell();
         })
     });
     loop {
-        wait(py, &done.0, 0, Deadline::NEVER)?;
-        if done.0.load(Acquire) == 1
-            && let Some(result) = lock(&done.1).take()
-        {
+        done.0.wait(py, 0)?;
+        if let Some(result) = lock(&done.1).take() {
             return Ok(result);
         }
     }

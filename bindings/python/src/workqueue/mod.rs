@@ -141,7 +141,7 @@ impl Workqueue {
         self.put(py, None, item(Call::new(r#fn, args, kwargs)))
     }
 
-    /// As `queue`, but False where the queue is full.
+    /// As `queue`, but False if the queue is full.
     #[pyo3(signature = (r#fn, /, *args, **kwargs))]
     fn try_queue(
         &self,
@@ -272,7 +272,7 @@ impl Workqueue {
         waiting::without_lock(py, || self.handle().thaw()).map_err(runtime_error)
     }
 
-    /// Takes no more, and waits until all that was taken is over, at most `timeout` seconds: False where it is not.
+    /// Takes no more, and waits until all that was taken is over, at most `timeout` seconds: False if it is not.
     #[pyo3(signature = (timeout=None))]
     fn shutdown(&self, py: Python<'_>, timeout: Option<&Bound<'_, PyAny>>) -> PyResult<bool> {
         self.queue.shut_down(py, Deadline::of(timeout)?)

@@ -4,16 +4,14 @@
 use std::mem::ManuallyDrop;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
-use std::sync::atomic::Ordering::{Acquire, Release};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use coreshard::{ProcessGeneration, Reservation};
 use pyo3::prelude::*;
 
 use crate::process::{self, Ends, runtime_error};
-use crate::waiting::{self, Deadline, interruptible};
+use crate::waiting::{self, Changes, Deadline, interruptible};
 
 /// A queue's last handle but for those inside of the library. It is not dropped while Python's lock is held: that waits for
 /// items, which need it.
@@ -48,14 +46,15 @@ impl Queue {
         if let Poll::Ready(room) = waits.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             return room.map(Room::Reserved).map_err(runtime_error);
         }
-        let comes = Arc::new(Comes { count: AtomicU32::new(0) });
+        // Tells this thread that there may be room now.
+        let comes = Arc::new(Changes::default());
         let waker = Waker::from(Arc::clone(&comes));
         let mut context = Context::from_waker(&waker);
         loop {
-            let seen = comes.count.load(Acquire);
+            let seen = comes.seen();
             match waits.as_mut().poll(&mut context) {
                 Poll::Ready(room) => return room.map(Room::Reserved).map_err(runtime_error),
-                Poll::Pending => waiting::wait(py, &comes.count, seen, Deadline::NEVER)?,
+                Poll::Pending => comes.wait(py, seen)?,
             };
         }
     }
@@ -104,7 +103,7 @@ impl Drop for Queue {
         }
         // SAFETY: this is the only place that takes it, and is reached once.
         let last = unsafe { ManuallyDrop::take(&mut self.handle) };
-        let dropped = Arc::new(Dropped { is_over: AtomicU32::new(0) });
+        let dropped = Arc::new(Dropped { ends: Changes::default() });
         Python::try_attach(|py| {
             // Before Python's lock is let go of, under which the interpreter may come to its end.
             process::ends_before_interpreter(&dropped);
@@ -113,9 +112,7 @@ impl Drop for Queue {
                 // If no thread can be had, it waits here.
                 let _ = thread.spawn(move || {
                     drop(last);
-                    // Its partner is the load in `Dropped::end`.
-                    dropped.is_over.store(1, Release);
-                    waiting::wake_all(&dropped.is_over);
+                    dropped.ends.tell();
                 });
             };
             waiting::without_lock(py, elsewhere);
@@ -125,13 +122,13 @@ impl Drop for Queue {
 
 /// A queue that was dropped, and whose items still run.
 struct Dropped {
-    is_over: AtomicU32,
+    ends: Changes,
 }
 
 impl Ends for Dropped {
     fn end(&self, py: Python<'_>) -> PyResult<()> {
-        while self.is_over.load(Acquire) == 0 {
-            waiting::wait(py, &self.is_over, 0, Deadline::NEVER)?;
+        while self.ends.seen() == 0 {
+            self.ends.wait(py, 0)?;
         }
         Ok(())
     }
@@ -144,19 +141,6 @@ pub(super) enum Room {
     /// The caller is a worker: the library has to know that it waits, to refuse what would never end.
     OnWorker,
     Reserved(Reservation),
-}
-
-/// Tells a thread that there may be room now.
-struct Comes {
-    count: AtomicU32,
-}
-
-impl Wake for Comes {
-    fn wake(self: Arc<Self>) {
-        // Its partner is the load before each look.
-        self.count.fetch_add(1, Release);
-        waiting::wake_all(&self.count);
-    }
 }
 
 /// Waits by the library's means; a signal's handler may end the wait by raising.

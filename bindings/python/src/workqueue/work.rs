@@ -51,7 +51,7 @@ impl Work {
 
 #[pymethods]
 impl Work {
-    /// False where it is pending already.
+    /// False if it is pending already.
     fn queue(&self) -> PyResult<bool> {
         self.inner().queue(self.queue.handle()).map_err(runtime_error)
     }
@@ -62,13 +62,13 @@ impl Work {
         self.inner().queue_after(self.queue.handle(), delay).map_err(runtime_error)
     }
 
-    /// Pending or not: it is due `delay` seconds from now. True where it was pending.
+    /// Pending or not: it is due `delay` seconds from now. True if it was pending.
     fn modify_delay(&self, delay: f64) -> PyResult<bool> {
         let delay = seconds("delay", delay)?;
         self.inner().modify_delay(self.queue.handle(), delay).map_err(runtime_error)
     }
 
-    /// True where it was pending, and is not any more. A run goes on.
+    /// True if it was pending, and is not any more. A run goes on.
     fn cancel(&self) -> bool {
         self.inner().cancel()
     }
@@ -90,7 +90,7 @@ impl Work {
         self.inner().disable().map_err(runtime_error)
     }
 
-    /// Ends one `disable`; true where it was the last.
+    /// Ends one `disable`; true if it was the last.
     fn enable(&self) -> PyResult<bool> {
         self.inner().enable().map_err(runtime_error)
     }

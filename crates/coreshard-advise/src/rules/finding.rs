@@ -45,11 +45,11 @@ pub struct Finding {
     pub subject: String,
     /// What was found, and what follows, in a sentence or two.
     pub statement: String,
-    /// What to set; empty where there is nothing to be set, or nothing that a file holds.
+    /// What to set; empty if there is nothing to be set, or nothing that a file holds.
     pub settings: Vec<Setting>,
     /// The gain, if it has been measured.
     pub expected: Option<Expected>,
-    /// What may go wrong with the change; empty where nothing is to be changed.
+    /// What may go wrong with the change; empty if nothing is to be changed.
     pub risk: String,
     /// What a simulated machine of this topology says, where it was asked.
     pub simulated: Option<Simulated>,

@@ -32,7 +32,7 @@ pub(crate) struct Access {
     pub(crate) is_atomic: bool,
     /// How many bytes, 1 at least.
     pub(crate) size_bytes: u32,
-    /// How many instructions went before it that access nothing, 31 for as many or more; 0 where the recording does not
+    /// How many instructions went before it that access nothing, 31 for as many or more; 0 if the recording does not
     /// tell.
     pub(crate) before: u8,
 }
@@ -51,7 +51,7 @@ pub(crate) enum Event<'a> {
     },
     /// It has begun.
     Start {
-        /// When it was created; 0 where that was not seen.
+        /// When it was created; 0 if that was not seen.
         created: u64,
         /// Now.
         ticket: u64,
@@ -95,7 +95,7 @@ pub(crate) enum Event<'a> {
     Waited {
         /// What it waited for.
         object: u64,
-        /// Since when; 0 where an earlier wake counts as well.
+        /// Since when; 0 if an earlier wake counts as well.
         since: u64,
         /// Now.
         ticket: u64,
@@ -188,7 +188,7 @@ struct Site {
     last: u64,
     kind: AccessKind,
     is_atomic: bool,
-    /// 0 where the chunk has not said it.
+    /// 0 if the chunk has not said it.
     size_bytes: u8,
     before: u8,
 }

@@ -38,7 +38,7 @@ pub struct Spool {
 /// What the recorder has counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SpoolCounts {
-    /// The process that is recorded; 0 where there is none.
+    /// The process that is recorded; 0 if there is none.
     pub process: u32,
     /// Further processes, which are not recorded.
     pub others: u32,

@@ -34,6 +34,21 @@ pub(crate) struct Thing {
 }
 
 impl Thing {
+    /// One whose place and length are not known: those of the line that `address` lies on stand for them.
+    fn unknown(kind: ThingKind, name: String, address: u64) -> Self {
+        Self {
+            name,
+            kind,
+            file: String::new(),
+            start: address & !63,
+            bytes: 64,
+            of: None,
+            element_bytes: 0,
+            is_whole: false,
+            allocated: None,
+        }
+    }
+
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         self.start == other.start && self.name == other.name && self.file == other.file
     }
@@ -73,22 +88,14 @@ struct Loaded {
     by_name: HashMap<String, Vec<TypeId>>,
 }
 
-/// A variable of a file.
-struct GlobalPlace {
-    name: String,
-    address: u64,
-    bytes: u64,
-    of: Option<TypeId>,
-    element_bytes: u64,
-}
-
 impl Loaded {
     fn symbols(&self) -> &[Symbol] {
         self.binary.as_ref().map_or(&[], Binary::symbols)
     }
 
     /// The variable at an address of the file: by its types, or else by its symbols.
-    fn global_at(&self, within: u64) -> Option<GlobalPlace> {
+    /// Its addresses are those of the file, and its types those of the module `number`.
+    fn global_at(&self, number: usize, within: u64) -> Option<Thing> {
         let symbols = self.symbols();
         if let Some(types) = &self.types {
             let after = types.globals().partition_point(|global| global.address <= within);
@@ -101,14 +108,20 @@ impl Loaded {
                 }
                 if within < global.address.saturating_add(bytes.max(1)) {
                     let (of, element_bytes) = element_of(types, global.of, bytes);
-                    let name = input::plain(&global.name);
-                    let address = global.address;
-                    return Some(GlobalPlace { name, address, bytes, of, element_bytes });
+                    return Some(Thing {
+                        start: global.address,
+                        bytes,
+                        of: of.map(|of| (number, of)),
+                        element_bytes,
+                        is_whole: true,
+                        ..Thing::unknown(ThingKind::Global, input::plain(&global.name), 0)
+                    });
                 }
             }
         }
-        let (name, address, bytes) = data_at(symbols, within)?;
-        Some(GlobalPlace { name, address, bytes, of: None, element_bytes: 0 })
+        let (name, start, bytes) = data_at(symbols, within)?;
+        let unknown = Thing::unknown(ThingKind::Global, name, 0);
+        Some(Thing { start, bytes, is_whole: true, ..unknown })
     }
 }
 
@@ -229,19 +242,9 @@ impl<'p> Names<'p> {
 
     /// What lay at an address as an access saw it; `seen_from` are instructions that access it.
     pub(crate) fn thing(&mut self, address: u64, seen: Seen, seen_from: &[u64]) -> Thing {
-        let nothing = |kind, name: String| Thing {
-            name,
-            kind,
-            file: String::new(),
-            start: address & !63,
-            bytes: 64,
-            of: None,
-            element_bytes: 0,
-            is_whole: false,
-            allocated: None,
+        let of_thread = |stack: &Piece| {
+            Thing::unknown(ThingKind::Stack, format!("stack of thread {}", stack.thread), address)
         };
-        let of_thread =
-            |stack: &Piece| nothing(ThingKind::Stack, format!("stack of thread {}", stack.thread));
         if let Some(stack) = self.plan.stack_of(seen.owner) {
             return of_thread(stack);
         }
@@ -252,45 +255,35 @@ impl<'p> Names<'p> {
             // Data of a module is shifted, its code is not.
             let base = module.base.wrapping_add(self.plan.shift);
             let file = input::plain(&module.path);
-            let loaded = self.loaded(number);
-            return match loaded.global_at(address.wrapping_sub(base)) {
-                Some(its) => Thing {
-                    file,
-                    start: base.wrapping_add(its.address),
-                    bytes: its.bytes,
-                    of: its.of.map(|of| (number, of)),
-                    element_bytes: its.element_bytes,
-                    is_whole: true,
-                    ..nothing(ThingKind::Global, its.name)
-                },
+            let global = self.loaded(number).global_at(number, address.wrapping_sub(base));
+            return match global {
+                Some(its) => Thing { file, start: base.wrapping_add(its.start), ..its },
                 None => {
                     let name = format!("data of {}", file_name(&module.path));
-                    Thing { file, ..nothing(ThingKind::Global, name) }
+                    Thing { file, ..Thing::unknown(ThingKind::Global, name, address) }
                 }
             };
         }
         if let Some(stack) = self.plan.stack_at(address, seen.ticket) {
             return of_thread(stack);
         }
-        nothing(ThingKind::Unknown, "memory that nobody told of".to_owned())
+        Thing::unknown(ThingKind::Unknown, "memory that nobody told of".to_owned(), address)
     }
 
-    /// The field of a thing at an address: its path, and where it begins within one element.
-    pub(crate) fn field(&mut self, thing: &Thing, address: u64) -> (String, u64) {
+    /// The path of the field of a thing at an address.
+    pub(crate) fn field(&mut self, thing: &Thing, address: u64) -> String {
         let within = address.saturating_sub(thing.start);
-        let Some((module, of)) = thing.of else { return (format!("+{within}"), within) };
+        let types = thing.of.and_then(|(module, of)| Some((self.types(module)?, of)));
+        let Some((types, of)) = types else { return format!("+{within}") };
         let element = thing.element_bytes.max(1);
         let (index, inside) = (within / element, within % element);
         let is_array = thing.bytes > element;
-        let Some(types) = self.types(module) else { return (format!("+{within}"), within) };
-        let path = FieldPath::at(types, of, inside);
-        let text = match (is_array, path.text.is_empty()) {
-            (false, true) => String::new(),
-            (false, false) => path.text,
+        let path = FieldPath::at(types, of, inside).text;
+        match (is_array, path.is_empty()) {
+            (false, _) => path,
             (true, true) => format!("[{index}]"),
-            (true, false) => format!("[{index}].{}", path.text),
-        };
-        (text, path.offset_bytes)
+            (true, false) => format!("[{index}].{path}"),
+        }
     }
 }
 

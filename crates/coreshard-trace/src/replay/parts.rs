@@ -251,6 +251,7 @@ fn fields(types: &TypeTable, id: TypeId, longest_bytes: u64, line_bytes: u64) ->
     if !record.variants.is_empty() || layout.keyword == "union" {
         return None;
     }
+    let is_cpp = types.language(id) == Language::Cpp;
     let mut members: Vec<_> = record.members.iter().zip(layout.fields).collect();
     members.sort_by_key(|(_, field)| field.offset_bytes);
     let own = members.iter().filter(|(member, _)| !member.is_virtual_base);
@@ -258,12 +259,15 @@ fn fields(types: &TypeTable, id: TypeId, longest_bytes: u64, line_bytes: u64) ->
     let mut parts: Vec<Part> = Vec::new();
     for (member, field) in members {
         let end = field.end_bytes();
-        let freedom = match () {
-            () if field.is_flexible => Freedom::Last,
-            // One that is an address of a table alone may lie at the beginning.
-            () if member.is_virtual_base && field.offset_bytes >= own_end.max(1) => Freedom::Behind,
-            () if types.is_base(member) || member.is_table_pointer() => Freedom::Fixed,
-            () => Freedom::Anywhere,
+        let freedom = if field.is_flexible {
+            Freedom::Last
+        } else if member.is_virtual_base && field.offset_bytes >= own_end.max(1) {
+            Freedom::Behind
+        } else if is_cpp && (types.is_base(member) || member.is_table_pointer()) {
+            // Also a virtual base that is only an address of a table, and lies at the beginning.
+            Freedom::Fixed
+        } else {
+            Freedom::Anywhere
         };
         let bytes = match freedom {
             Freedom::Last => longest_bytes.saturating_sub(field.offset_bytes),

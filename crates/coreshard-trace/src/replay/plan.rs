@@ -42,6 +42,11 @@ pub(crate) struct Allocation {
 pub(crate) type AllocationKind = (u32, u64, u64);
 
 impl Allocation {
+    /// The bytes of one element, as far as the allocation tells, or of all.
+    pub(crate) const fn wanted_bytes(&self) -> u64 {
+        if self.element_bytes > 1 { self.element_bytes } else { self.bytes }
+    }
+
     pub(crate) const fn kind(&self) -> AllocationKind {
         (self.calls, self.bytes, self.element_bytes)
     }
@@ -54,6 +59,14 @@ pub(crate) struct Module {
     pub(crate) start: u64,
     pub(crate) end: u64,
     pub(crate) path: String,
+}
+
+impl Module {
+    /// Whether it is the C library, or the dynamic linker.
+    pub(crate) fn is_c_library(&self) -> bool {
+        let name = self.path.rsplit('/').next().unwrap_or_default();
+        ["libc.so", "libc-", "libpthread", "ld-"].iter().any(|its| name.starts_with(its))
+    }
 }
 
 /// What was found out.
@@ -146,11 +159,7 @@ impl Plan {
     pub(crate) fn is_c_library(&self, instruction: u64) -> bool {
         let after = self.modules.partition_point(|module| module.start < instruction);
         let module = after.checked_sub(1).map(|at| &self.modules[at]);
-        module.is_some_and(|module| {
-            let name = module.path.rsplit('/').next().unwrap_or_default();
-            instruction <= module.end
-                && ["libc.so", "libc-", "libpthread", "ld-"].iter().any(|its| name.starts_with(its))
-        })
+        module.is_some_and(|module| instruction <= module.end && module.is_c_library())
     }
 
     /// Whether the recorder of the engine tsan was in the program.

@@ -53,7 +53,7 @@ pub struct Proposal {
     pub what: &'static str,
     /// Size of one object or element then, in bytes.
     pub size_bytes: u64,
-    /// How much memory all objects take more, in bytes; less than 0 where they take less.
+    /// How much memory all objects take more, in bytes; less than 0 if they take less.
     pub spent_bytes: i64,
     /// How long the program would run, in nanoseconds.
     pub after_ns: f64,

@@ -298,10 +298,10 @@ fn word(line: &Line, row: &Row, thing: &Thing, names: &mut Names<'_>) -> WordVie
         false => Some(names.thing(address, row.seen(), &[row.instruction])),
     };
     let field = match other.filter(|other| !other.is_same(thing)) {
-        None => names.field(thing, address).0,
+        None => names.field(thing, address),
         // Its neighbour is another object, or another object was there at another time.
         Some(other) => {
-            let field = names.field(&other, address).0;
+            let field = names.field(&other, address);
             if field.is_empty() { other.name } else { format!("{}: {field}", other.name) }
         }
     };

@@ -122,7 +122,7 @@ impl Slots {
         }
     }
 
-    /// The slot that a thread means which accesses `address` after `ticket`; 0 where the memory had one thread alone. `lately` is the
+    /// The slot that a thread means which accesses `address` after `ticket`; 0 if the memory had one thread alone. `lately` is the
     /// piece that the thread accessed last.
     #[inline]
     pub(super) fn slot(

@@ -33,7 +33,7 @@ pub enum DebugSource {
 pub(crate) struct Symbol {
     /// Its address in the file.
     pub(crate) address: u64,
-    /// Its size in bytes; 0 where the file does not say it.
+    /// Its size in bytes; 0 if the file does not say it.
     pub(crate) size_bytes: u64,
     /// Its name, as the source has it where that can be told.
     pub(crate) name: String,

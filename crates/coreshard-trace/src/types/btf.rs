@@ -113,6 +113,21 @@ fn name_at(names: &[u8], at: u32, offset: usize) -> Result<Option<String>, Types
     Ok((end > 0).then(|| coreshard_topology::input::plain(&String::from_utf8_lossy(&name[..end]))))
 }
 
+fn member(reader: &mut Reader<'_>, names: &[u8], has_bits: bool) -> Result<Member, TypesError> {
+    let at = reader.at;
+    let (name, of, offset) = (reader.u32()?, reader.u32()?, reader.u32()?);
+    let (field_bits, offset) =
+        if has_bits { (offset >> 24, offset & 0xff_ffff) } else { (0, offset) };
+    Ok(Member {
+        name: name_at(names, name, at)?,
+        offset_bits: u64::from(offset),
+        field_bits: (field_bits > 0).then_some(u64::from(field_bits)),
+        of: (of != 0).then_some(TypeId(of)),
+        alignment_bytes: None,
+        is_virtual_base: false,
+    })
+}
+
 fn one(reader: &mut Reader<'_>, names: &[u8]) -> Result<Type, TypesError> {
     let start = reader.at;
     let (name, info, value) = (reader.u32()?, reader.u32()?, reader.u32()?);
@@ -121,11 +136,16 @@ fn one(reader: &mut Reader<'_>, names: &[u8]) -> Result<Type, TypesError> {
     // 0 is void, which nothing is a member of.
     let to = (value != 0).then_some(TypeId(value));
     let sized = u64::from(value);
+    // Words of a kind that say nothing of its layout.
+    reader.skip(match kind {
+        1 | 14 | 17 => 1,
+        6 | 13 => 2 * count,
+        15 | 19 => 3 * count,
+        _ => 0,
+    })?;
     let (size_bytes, shape) = match kind {
-        1 => {
-            reader.skip(1)?;
-            (Some(sized), Shape::Scalar)
-        }
+        // Integers, enums, floating-point numbers.
+        1 | 6 | 16 | 19 => (Some(sized), Shape::Scalar),
         2 => (Some(8), Shape::Pointer { to }),
         3 => {
             let (of, _index, count) = (reader.u32()?, reader.u32()?, reader.u32()?);
@@ -133,48 +153,17 @@ fn one(reader: &mut Reader<'_>, names: &[u8]) -> Result<Type, TypesError> {
             (None, Shape::Array { of, count: Some(u64::from(count)) })
         }
         4 | 5 => {
-            let mut record = Record::new(if kind == 4 { Keyword::Struct } else { Keyword::Union });
+            let keyword = if kind == 4 { Keyword::Struct } else { Keyword::Union };
+            let mut record = Record::new(keyword);
             for _ in 0..count {
-                let at = reader.at;
-                let (name, of, offset) = (reader.u32()?, reader.u32()?, reader.u32()?);
-                let (field_bits, offset) =
-                    if flag { (offset >> 24, offset & 0xff_ffff) } else { (0, offset) };
-                record.members.push(Member {
-                    name: name_at(names, name, at)?,
-                    offset_bits: u64::from(offset),
-                    field_bits: (field_bits > 0).then_some(u64::from(field_bits)),
-                    of: (of != 0).then_some(TypeId(of)),
-                    alignment_bytes: None,
-                    is_virtual_base: false,
-                });
+                record.members.push(member(reader, names, flag)?);
             }
             (Some(sized), Shape::Record(record))
         }
-        6 => {
-            reader.skip(2 * count)?;
-            (Some(sized), Shape::Scalar)
-        }
-        // Typedef, volatile, const, restrict; a tag of a type.
+        // A declaration without a body, a function and its type, a variable, a section of data, a tag.
+        7 | 12 | 13 | 14 | 15 | 17 => (None, Shape::Other),
+        // Typedef, volatile, const, restrict, a tag of a type.
         8 | 9 | 10 | 11 | 18 => (None, Shape::Alias { to, is_atomic: false }),
-        // A declaration without a body, a function, its type, a variable, a tag, a section of data.
-        7 | 12 => (None, Shape::Other),
-        13 => {
-            reader.skip(2 * count)?;
-            (None, Shape::Other)
-        }
-        14 | 17 => {
-            reader.skip(1)?;
-            (None, Shape::Other)
-        }
-        15 => {
-            reader.skip(3 * count)?;
-            (None, Shape::Other)
-        }
-        16 => (Some(sized), Shape::Scalar),
-        19 => {
-            reader.skip(3 * count)?;
-            (Some(sized), Shape::Scalar)
-        }
         other => return Err(TypesError::btf(start + 4, format!("kind {other} is not known"))),
     };
     let name = name.filter(|_| !matches!(kind, 9 | 10 | 11 | 18));

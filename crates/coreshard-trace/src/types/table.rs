@@ -453,7 +453,7 @@ impl TypeTable {
         false
     }
 
-    /// What alignment a type needs in bytes, as its members tell: DWARF says it only where the source does.
+    /// What alignment a type needs in bytes, as its members tell: DWARF says it only if the source does.
     #[must_use]
     pub fn alignment_bytes(&self, id: TypeId) -> u64 {
         let mut visits = MOST_VISITS;

@@ -62,7 +62,7 @@ fn picture(number: u32, side: u32) -> Vec<u8> {
             noise ^= noise << 13;
             noise ^= noise >> 17;
             noise ^= noise << 5;
-            let grain = if number % 3 == 0 { (noise % 8) as u8 } else { 0 };
+            let grain = if number.is_multiple_of(3) { (noise % 8) as u8 } else { 0 };
             let wave = ((x * (number + 1) / 7) ^ (y / 5)) as u8;
             let gray = number % 4 == 1;
             let red = (x as u8).wrapping_add(grain);

@@ -25,7 +25,7 @@ impl Names<'_> {
         let guess = match self.guesses.get(&key) {
             Some(known) => known.clone(),
             None => {
-                let guess = self.guess(its.calls, its.bytes, its.element_bytes, seen_from);
+                let guess = self.guess(&its, seen_from);
                 self.guesses.insert(key, guess.clone());
                 guess
             }
@@ -94,30 +94,25 @@ impl Names<'_> {
         site
     }
 
-    fn guess(
-        &mut self,
-        calls: u32,
-        bytes: u64,
-        element_bytes: u64,
-        seen_from: &[u64],
-    ) -> Option<Guess> {
-        let (site, _) = self.taken_at(calls);
-        let calls = self.plan.calls[calls as usize].clone();
+    fn guess(&mut self, its: &Allocation, seen_from: &[u64]) -> Option<Guess> {
+        let (site, _) = self.taken_at(its.calls);
+        let calls = self.plan.calls[its.calls as usize].clone();
         let callers = calls.into_iter().take(MOST_CALLS);
         let others = seen_from.iter().copied().take(MOST_CALLS);
         for (depth, caller) in callers.chain(others).enumerate() {
-            let found = self.pointed_to_at(caller, bytes, element_bytes);
-            // Of which type an array is, only who takes it can know: to others, a buffer's length is a multiple of many.
-            let wanted = if element_bytes > 1 { element_bytes } else { bytes };
-            if found.as_ref().is_some_and(|its| depth <= site || its.element_bytes == wanted) {
+            let found = self.pointed_to_at(caller, its);
+            // Only the allocating function knows the type of an array: to others, a buffer's length is a multiple of many.
+            let is_known =
+                |found: &Guess| depth <= site || found.element_bytes == its.wanted_bytes();
+            if found.as_ref().is_some_and(is_known) {
                 return found;
             }
         }
-        self.pointed_to_by_global(bytes, element_bytes)
+        self.pointed_to_by_global(its)
     }
 
     /// What a global of the program points to that has this size, where that is one type alone.
-    fn pointed_to_by_global(&mut self, bytes: u64, element_bytes: u64) -> Option<Guess> {
+    fn pointed_to_by_global(&mut self, its: &Allocation) -> Option<Guess> {
         let mut modules = self.plan.modules.iter();
         let number = modules.position(|module| is_program(Path::new(&module.path)))?;
         let types = self.types(number)?;
@@ -127,9 +122,9 @@ impl Names<'_> {
                 continue;
             };
             let of = types.stripped(to);
-            let Some(size) = taken_as(types, of, bytes, element_bytes) else { continue };
+            let Some(size) = taken_as(types, of, its) else { continue };
             match found {
-                Some((its, _)) if types.get(its).name != types.get(of).name => return None,
+                Some((other, _)) if types.get(other).name != types.get(of).name => return None,
                 _ => found = Some((of, size)),
             }
         }
@@ -137,20 +132,17 @@ impl Names<'_> {
     }
 
     /// What the function at an address points to that has this size; the largest such type.
-    fn pointed_to_at(&mut self, instruction: u64, bytes: u64, element_bytes: u64) -> Option<Guess> {
+    fn pointed_to_at(&mut self, instruction: u64, its: &Allocation) -> Option<Guess> {
         let address = instruction.wrapping_sub(1);
         let (number, module) = self.module_at(address)?;
-        // What starts threads knows nothing of what they take.
-        let file = module.path.rsplit('/').next().unwrap_or_default();
-        if ["libc.so", "libc-", "ld-linux", "libpthread"].iter().any(|name| file.starts_with(name))
-        {
+        // The code that starts threads does not know what they allocate.
+        if module.is_c_library() {
             return None;
         }
         let within = address.wrapping_sub(module.base);
         let loaded = self.loaded(number);
         let types = loaded.types.as_ref()?;
         let variables = loaded.binary.as_ref()?.variables_at(types, within)?;
-        let wanted = if element_bytes > 1 { element_bytes } else { bytes };
         let by_name = variables.iter().filter_map(|named| {
             let all = loaded.by_name.get(&named.name)?;
             // A name that an empty type has as well, such as the standard library's `Global` of allocators, tells nothing.
@@ -159,10 +151,8 @@ impl Names<'_> {
             }
             let mut found = all.iter();
             // A variable that is none, and points to none, says nothing of an array.
-            let fits = |size: &u64| named.is_pointer || *size == wanted;
-            found.find_map(|id| {
-                Some((*id, taken_as(types, *id, bytes, element_bytes).filter(fits)?))
-            })
+            let fits = |size: &u64| named.is_pointer || *size == its.wanted_bytes();
+            found.find_map(|id| Some((*id, taken_as(types, *id, its).filter(fits)?)))
         });
         let sizes: HashMap<TypeId, u64> = by_name.collect();
         let (of, size) = sizes
@@ -172,27 +162,23 @@ impl Names<'_> {
     }
 }
 
-/// How long one element is where a record's type fits memory of so many bytes: one with a flexible tail takes all of it.
-fn taken_as(types: &TypeTable, of: TypeId, bytes: u64, element_bytes: u64) -> Option<u64> {
+/// The bytes of one element if a record's type fits an allocation; a record with a flexible tail takes all of it.
+fn taken_as(types: &TypeTable, of: TypeId, its: &Allocation) -> Option<u64> {
+    let Allocation { bytes, element_bytes, .. } = *its;
     let Shape::Record(record) = &types.get(of).shape else { return None };
-    let size = types.size_bytes(of).unwrap_or(0);
+    let size = types.size_bytes(of).filter(|size| *size > 0)?;
     let has_tail = record.members.last().is_some_and(|last| {
         types.is_flexible(last) && last.of.and_then(|of| types.size_bytes(of)).unwrap_or(0) == 0
     });
-    if has_tail && element_bytes <= 1 && bytes > size && size > 0 {
+    if has_tail && element_bytes <= 1 && bytes > size {
         return Some(bytes);
     }
-    // Memory that is to begin a line is taken in whole lines, and what lies there is one, and no array.
+    // Memory that is to begin a line is allocated in whole lines, and holds one object, no array.
     let is_rounded = element_bytes == bytes && size.next_multiple_of(LINE_BYTES) == bytes;
     if is_rounded && size >= 8 {
         return Some(bytes);
     }
-    fits(size, bytes, element_bytes).then_some(size)
-}
-
-/// Whether memory of so many bytes may be one or several of a type of `size` bytes.
-fn fits(size: u64, bytes: u64, element_bytes: u64) -> bool {
-    let wanted = if element_bytes > 1 { element_bytes } else { bytes };
     // Small ones fit anything.
-    size > 0 && (size == wanted || (size >= 8 && wanted.is_multiple_of(size)))
+    let wanted = its.wanted_bytes();
+    (size == wanted || (size >= 8 && wanted.is_multiple_of(size))).then_some(size)
 }

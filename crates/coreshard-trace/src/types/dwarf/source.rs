@@ -13,9 +13,9 @@ use super::split::{Reference, SplitFiles};
 pub struct SourcePlace {
     /// The function, or the file of code where that is not known.
     pub function: String,
-    /// The source's file; empty where that is not known.
+    /// The source's file; empty if that is not known.
     pub file: String,
-    /// The line in it; 0 where that is not known.
+    /// The line in it; 0 if that is not known.
     pub line: u32,
 }
 

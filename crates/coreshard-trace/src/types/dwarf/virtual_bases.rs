@@ -359,16 +359,21 @@ impl Classes {
         types.push(Type { name, size_bytes: Some(size_bytes), shape }, language)
     }
 
-    /// All virtual bases of a class with these bases, in the order of a walk through them; none if there are too many.
-    fn virtual_bases(&mut self, bases: &[(TypeId, Kind)]) -> Option<Vec<TypeId>> {
-        let mut found = Vec::new();
+    /// All virtual bases of a class with these bases, in the order of a walk through them, and those that share their table's
+    /// address with another base. None if there are too many.
+    fn virtual_bases(
+        &mut self,
+        bases: &[(TypeId, Kind)],
+    ) -> Option<(Vec<TypeId>, HashSet<TypeId>)> {
+        let (mut found, mut shared) = (Vec::new(), HashSet::new());
         let mut seen = HashSet::new();
-        self.walk(bases, MOST_STEPS, &mut |base, kind, _| {
+        self.walk(bases, MOST_STEPS, &mut |base, kind, class| {
+            shared.extend(class.primary);
             if kind == Kind::Virtual && seen.insert(base) {
                 found.push(base);
             }
         })?;
-        Some(found)
+        Some((found, shared))
     }
 
     /// Calls `visit` for all bases, each before its own; none if there are too many.
@@ -390,31 +395,18 @@ impl Classes {
         Some(())
     }
 
-    /// The virtual bases that share their table's address with another base of the class.
-    fn primaries_of(&mut self, bases: &[(TypeId, Kind)]) -> Option<HashSet<TypeId>> {
-        let mut found = HashSet::new();
-        self.walk(bases, MOST_STEPS, &mut |_, _, class| found.extend(class.primary))?;
-        Some(found)
-    }
-
     /// The virtual base that a class shares its table's address with: the first that shares it with no other, or the first.
     fn primary(&mut self, bases: &[(TypeId, Kind)]) -> Option<TypeId> {
-        let all = self.virtual_bases(bases)?;
-        let nearly_empty: Vec<_> = all
-            .into_iter()
-            .filter(|base| self.get(*base).is_some_and(|class| class.is_nearly_empty))
-            .collect();
-        let shared = self.primaries_of(bases)?;
-        let first = nearly_empty.iter().find(|base| !shared.contains(base));
-        first.or(nearly_empty.first()).copied()
+        let (mut all, shared) = self.virtual_bases(bases)?;
+        all.retain(|base| self.get(*base).is_some_and(|class| class.is_nearly_empty));
+        all.iter().find(|base| !shared.contains(base)).or(all.first()).copied()
     }
 
     /// The virtual bases of a class with their offsets; if `own`, alignments that may be a base's are the class's own.
     fn placed(&mut self, class: &Class, own: bool) -> Option<Way> {
         let align =
             |its: &Class| if own { its.align_bytes.max(its.asked_bytes) } else { its.align_bytes };
-        let all = self.virtual_bases(&class.bases)?;
-        let shared = self.primaries_of(&class.bases)?;
+        let (all, shared) = self.virtual_bases(&class.bases)?;
         let mut placed = HashMap::new();
         self.share(class, 0, &mut placed, MOST_STEPS)?;
         let mut end_bytes = class.size_bytes;
