@@ -206,6 +206,7 @@ impl<P: RealTime> Cpu<P> {
         None
     }
 
+    #[inline(always)]
     fn begin(mut state: InheritGuard<'_, P, CpuState<P>>, task: Task) {
         let thread = state.assign(task, None);
         state.publish();
@@ -328,8 +329,10 @@ impl<P: RealTime> Cpu<P> {
     ) -> Option<Arc<PriorityThread<P>>> {
         let floor = state.floor();
         let CpuState { online, waiting, writer, .. } = state;
-        let next = online.then(|| waiting.take(floor, |task| writer.is_in(&task.allowed)));
-        let thread = next.flatten().map(|task| state.assign(task, own));
+        // No `then`: that would move the task once more.
+        let next =
+            if *online { waiting.take(floor, |task| writer.is_in(&task.allowed)) } else { None };
+        let thread = next.map(|task| state.assign(task, own));
         if thread.is_some() {
             self.publish_waiting(state);
         }
