@@ -33,9 +33,9 @@
 //!
 //! 1. [`HostAdapter`], [`Target`], [`Device`]: shared by all threads; their state is allocated on the
 //!    host's node ([`DeviceMemory`]). A target may limit what its devices have in flight.
-//! 2. [`TagSet`]: the right to have requests in flight, shared by a host's devices; a ladder of how
+//! 2. [`TagSet`]: the right to have requests in flight, shared by a host's devices; its policies are how
 //!    it is accounted ([`TagPolicy`]). `tags/README.md` tells the protocol.
-//! 3. [`DeviceCounters`]: issued, done, errors, timeouts; a ladder of how they lie
+//! 3. [`DeviceCounters`]: issued, done, errors, timeouts; in several layouts
 //!    ([`CounterLayout`]).
 //! 4. [`Queue`]: one thread's; [`RemoteQueue`] reaches it from others.
 //! 5. [`Backend`] and [`Channel`]: what does a device's work, and the contract that memory safety rests on.

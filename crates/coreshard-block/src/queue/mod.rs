@@ -185,18 +185,18 @@ impl<P: Platform> Queue<P> {
     // Always: who submits has most of the request in registers.
     #[inline(always)]
     pub fn submit(&mut self, request: Request, cookie: u64) -> Result<RequestId, Refused> {
-        self.try_accept(request, OnComplete::Cookie(cookie))
+        self.try_accept(request, || OnComplete::Cookie(cookie))
     }
 
     #[inline(always)]
     fn try_accept(
         &mut self,
         request: Request,
-        on_complete: OnComplete<P>,
+        on_complete: impl FnOnce() -> OnComplete<P>,
     ) -> Result<RequestId, Refused> {
         match check(self.device(), &request) {
             Ok(()) => {
-                let key = self.requests.accept(request, on_complete);
+                let key = self.requests.accept(request, on_complete());
                 Ok(RequestId { queue: self.number, key })
             }
             Err(unfit) => Err(Refused::new(self.device().name(), request, unfit)),
@@ -214,7 +214,7 @@ impl<P: Platform> Queue<P> {
         request: Request,
         then: impl FnOnce(Completed) + 'static,
     ) -> Result<RequestId, Refused> {
-        self.try_accept(request, OnComplete::Callback(Box::new(then)))
+        self.try_accept(request, || OnComplete::Callback(Box::new(then)))
     }
 
     /// As [`submit`](Self::submit), with a future; a refusal comes through it too. Something must

@@ -108,28 +108,28 @@ impl Request {
         Self { op, offset, bytes, payload, priority: Priority::default(), timeout: None }
     }
 
-    fn moving(op: Op, offset: u64, payload: Payload) -> Self {
-        Self::new(op, offset, payload.bytes(), payload)
-    }
-
     /// Reads as many bytes as `buffer` has, from `offset` on.
     pub fn read(offset: u64, buffer: impl Into<Buffer>) -> Self {
-        Self::moving(Op::Read, offset, Payload::One(buffer.into()))
+        let buffer = buffer.into();
+        Self::new(Op::Read, offset, buffer.len(), Payload::One(buffer))
     }
 
     /// Writes `buffer` from `offset` on.
     pub fn write(offset: u64, buffer: impl Into<Buffer>) -> Self {
-        Self::moving(Op::Write, offset, Payload::One(buffer.into()))
+        let buffer = buffer.into();
+        Self::new(Op::Write, offset, buffer.len(), Payload::One(buffer))
     }
 
     /// Reads into several buffers, one after another.
     pub fn read_vectored(offset: u64, buffers: Vec<Buffer>) -> Self {
-        Self::moving(Op::Read, offset, Payload::Many(buffers))
+        let payload = Payload::Many(buffers);
+        Self::new(Op::Read, offset, payload.bytes(), payload)
     }
 
     /// Writes several buffers, one after another.
     pub fn write_vectored(offset: u64, buffers: Vec<Buffer>) -> Self {
-        Self::moving(Op::Write, offset, Payload::Many(buffers))
+        let payload = Payload::Many(buffers);
+        Self::new(Op::Write, offset, payload.bytes(), payload)
     }
 
     /// Makes sure that everything completed before stays after power is lost.

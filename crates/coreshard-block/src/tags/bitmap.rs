@@ -63,22 +63,10 @@ impl<P: Platform> Bitmap<P> {
     /// Takes a free bit of `mask`, from `first_bit` on and then around, unless a port waits for one of the word.
     #[inline]
     fn take_in(&self, word: usize, mask: u64, first_bit: u32) -> Option<u32> {
-        let seen = self.words[word].load(Relaxed);
-        self.claim(word, seen, |seen| if seen & WAITED != 0 { 0 } else { !seen & mask }, first_bit)
-    }
-
-    /// Takes one of the bits that `free` leaves of a word that was `seen`.
-    #[inline(always)]
-    fn claim(
-        &self,
-        word: usize,
-        mut seen: u64,
-        free: impl Fn(u64) -> u64,
-        first_bit: u32,
-    ) -> Option<u32> {
+        let mut seen = self.words[word].load(Relaxed);
         loop {
-            let free = free(seen);
-            if free == 0 {
+            let free = !seen & mask;
+            if seen & WAITED != 0 || free == 0 {
                 return None;
             }
             let above = free >> first_bit << first_bit;
@@ -131,11 +119,19 @@ impl<P: Platform> Bitmap<P> {
         if range.is_empty() {
             return None;
         }
-        self.words_of(&range).find_map(|word| {
+        for word in self.words_of(&range) {
             let mask = self.mask(word, &range);
-            let seen = self.words[word].fetch_or(WAITED, AcqRel);
-            self.claim(word, seen, |seen| !seen & mask, 0)
-        })
+            let mut seen = self.words[word].fetch_or(WAITED, AcqRel);
+            while !seen & mask != 0 {
+                let bit = (!seen & mask).trailing_zeros();
+                // Acquire as in `take_in`.
+                seen = self.words[word].fetch_or(1 << bit, Acquire);
+                if seen & (1 << bit) == 0 {
+                    return Some(((word as u32) << self.shift) + bit);
+                }
+            }
+        }
+        None
     }
 
     /// Gives `tag` back. True if a port waits for a tag of its word.

@@ -399,8 +399,8 @@ impl From<NodeMemoryError> for TagSetError {
 /// Set in a user's count while a port of that user waits for the count to fall.
 pub(super) const COUNT_WAITED: u32 = 1 << 31;
 
-/// What every port of a user reads for each tag. The packed rung's count lies here, beside what is
-/// read, as that rung wants it.
+/// What every port of a user reads for each tag. The packed variant's count lies here, beside what is
+/// read, as that variant wants it.
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct UserLine<P: Platform> {
@@ -410,7 +410,7 @@ pub(super) struct UserLine<P: Platform> {
     pub(super) limit: P::AtomicU32,
     /// Its slice, see `Window` in `policy.rs`.
     pub(super) window: P::AtomicU64,
-    /// The packed rung's count of tags in use.
+    /// The packed variant's count of tags in use.
     pub(super) count: P::AtomicU32,
 }
 fields!(UserLine<P: Platform> { active, limit, window, count });
@@ -418,7 +418,7 @@ fields!(UserLine<P: Platform> { active, limit, window, count });
 #[derive(Debug)]
 pub(super) struct UserState<P: Platform> {
     pub(super) line: Padded<UserLine<P>>,
-    /// The padded rung's count.
+    /// The padded variant's count.
     pub(super) own_count: Padded<P::AtomicU32>,
 }
 

@@ -85,14 +85,6 @@ pub(super) struct HighestTask {
     pub(super) level: Level,
 }
 
-/// A task that has used more than its budget.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Overuse {
-    pub(super) level: Level,
-    pub(super) budget: Duration,
-    pub(super) used: Duration,
-}
-
 /// The next step of a thread whose task has finished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AfterTask {
@@ -206,6 +198,7 @@ impl<P: RealTime> Cpu<P> {
         None
     }
 
+    #[inline(always)]
     fn begin(mut state: InheritGuard<'_, P, CpuState<P>>, task: Task) {
         let thread = state.assign(task, None);
         state.publish();
@@ -328,8 +321,10 @@ impl<P: RealTime> Cpu<P> {
     ) -> Option<Arc<PriorityThread<P>>> {
         let floor = state.floor();
         let CpuState { online, waiting, writer, .. } = state;
-        let next = online.then(|| waiting.take(floor, |task| writer.is_in(&task.allowed)));
-        let thread = next.flatten().map(|task| state.assign(task, own));
+        // No `then`: that would move the task once more.
+        let next =
+            if *online { waiting.take(floor, |task| writer.is_in(&task.allowed)) } else { None };
+        let thread = next.map(|task| state.assign(task, own));
         if thread.is_some() {
             self.publish_waiting(state);
         }
@@ -348,12 +343,12 @@ impl<P: RealTime> Cpu<P> {
     }
 
     /// Demotes the tasks that have used more than their budgets: those for which `overused`, given the thread, its CPU time at
-    /// the beginning and the budget, returns the time used. Returns whether the supervisor has to be called.
+    /// the beginning and the budget, returns the time used. `report` gets the level, the budget and that time. Returns whether the supervisor has to be called.
     pub(super) fn demote_overused(
         &self,
         state: &mut CpuState<P>,
         overused: impl Fn(ThreadId, Duration, Duration) -> Option<Duration>,
-        mut report: impl FnMut(Overuse),
+        mut report: impl FnMut(Level, Duration, Duration),
     ) -> bool {
         let mut has_demoted = false;
         for (level, slots) in state.threads.iter_mut().enumerate().skip(1) {
@@ -364,7 +359,7 @@ impl<P: RealTime> Cpu<P> {
                 if let Some(used) = overused(id, began, budget) {
                     running.demoted = true;
                     has_demoted = true;
-                    report(Overuse { level: Level::from_index(level), budget, used });
+                    report(Level::from_index(level), budget, used);
                 }
             }
         }
@@ -377,7 +372,7 @@ impl<P: RealTime> Cpu<P> {
             job.demoted = true;
             state.leave(level);
             is_lower = true;
-            report(Overuse { level, budget, used });
+            report(level, budget, used);
         }
         if is_lower {
             state.publish();

@@ -158,7 +158,8 @@ impl<P: RealTime> Executor<P> {
         self.index().check(&allowed)?;
         self.shared.prepare(priority)?;
         let (run, handle) = handle::with_handle(body);
-        self.shared.accept(self.shared.new_task(priority, allowed, budget, run));
+        let task = self.shared.new_task(priority, allowed, budget, run);
+        self.shared.accept(task);
         Ok(handle)
     }
 

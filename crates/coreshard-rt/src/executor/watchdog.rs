@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use coreshard_platform::{AtomicInt, Policy, RealTime, ThreadId, Throttle, Time};
 
-use super::cpu::{CpuState, HighestTask, Overuse};
+use super::cpu::{CpuState, HighestTask};
 use super::incident::{Incident, MAX_KEPT};
 use super::shared::Shared;
 use crate::error::RtError;
@@ -137,8 +137,7 @@ impl<'a, P: RealTime> Watchdog<'a, P> {
         let shared = self.shared;
         let cpu = &shared.dispatcher.cpus()[position];
         let overused = |thread, began, budget| overused(shared, thread, began, budget);
-        self.has_demoted |= cpu.demote_overused(&mut state, overused, |found| {
-            let Overuse { level, budget, used } = found;
+        self.has_demoted |= cpu.demote_overused(&mut state, overused, |level, budget, used| {
             self.report(Incident::Demoted { cpu: cpu.id, priority: level.get(), budget, used });
         });
         self.watched[position].highest = state.highest_task();

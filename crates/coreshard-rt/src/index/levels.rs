@@ -1,4 +1,4 @@
-//! The three rungs that keep, for each level, a count of its CPUs and the set of them. They differ in
+//! The three variants that keep, for each level, a count of its CPUs and the set of them. They differ in
 //! where these lie; what is done with them is the same.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};

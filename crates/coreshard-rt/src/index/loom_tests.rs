@@ -1,4 +1,4 @@
-//! Models of set against find, on every rung. `README.md`, "Models", says which of them was seen to
+//! Models of set against find, on every variant. `README.md`, "Models", says which of them was seen to
 //! fail for which weakening of an ordering, and for which step left out.
 
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! The priority index: which level each CPU runs at, and the CPU that runs the least important work.
 //!
-//! `README.md` tells the protocol of each rung: what is written in which order, which order of whose
+//! `README.md` tells the protocol of each variant: what is written in which order, which order of whose
 //! it pairs with, and why a CPU that is there is never missed.
 
 mod cpu_mask;
@@ -28,9 +28,9 @@ use levels::{LevelMask, Levels, Packed, PaddedLevels, Split};
 use occupied::Occupied;
 use per_llc::PerLlc;
 
-/// How a priority index is laid out: the ladder *priority index*, the oldest first.
+/// How a priority index is laid out: the oldest variant first.
 ///
-/// | rung | layout | own bytes on 480 CPUs | lines written by `set` | lines read by `find` |
+/// | variant | layout | own bytes on 480 CPUs | lines written by `set` | lines read by `find` |
 /// |---|---|---|---|---|
 /// | packed | count and mask pointer of a level side by side, four levels a line | 1,664 + masks | 4: 2 counts, 2 masks | 3 for each level it looks at, that with the count and pointer among them |
 /// | padded | a level's count and mask pointer on lines of their own | 12,928 + masks | 4 | 4 |
@@ -53,7 +53,7 @@ pub enum Rung {
 }
 
 impl Rung {
-    /// All rungs, the oldest first.
+    /// All variants, the oldest first.
     pub const ALL: [Self; 4] = [Self::Packed, Self::Padded, Self::Split, Self::PerLlc];
 }
 
@@ -190,13 +190,13 @@ impl<P: ByteAtomics> PriorityIndex<P> {
         if cpus.is_empty() {
             return Err(RtError::no_cpu());
         }
-        let given = cpus - self.cpus();
-        if !given.is_empty() {
-            return Err(RtError::outside_cpus(&given, self.cpus()));
-        }
         let mut mask = CpuMask::EMPTY;
-        let positions = cpus.iter().filter_map(|cpu| self.order.position_of(cpu));
-        positions.for_each(|position| mask.add(position));
+        for cpu in cpus {
+            match self.order.position_of(cpu) {
+                Some(position) => mask.add(position),
+                None => return Err(RtError::outside_cpus(&(cpus - self.cpus()), self.cpus())),
+            }
+        }
         Ok(mask)
     }
 
@@ -232,7 +232,7 @@ impl<P: ByteAtomics> PriorityIndex<P> {
     ///
     /// A CPU that was at such a level before the call, and is at most raised to another one meanwhile,
     /// is never missed. One that comes down meanwhile may be: the levels it passes have been looked
-    /// at. (The rung per-llc misses it only if it was not below `below` before.)
+    /// at. (The variant per-llc misses it only if it was not below `below` before.)
     #[inline]
     pub fn find(&self, below: Level, allowed: &CpuMask, near: CpuId) -> Option<(CpuId, Level)> {
         let near = self.order.position_of(near).unwrap_or(0);

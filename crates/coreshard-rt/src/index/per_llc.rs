@@ -1,4 +1,4 @@
-//! The rung per-llc: one byte for each CPU, which its level writer alone writes, with a plain store; and for
+//! The variant per-llc: one byte for each CPU, which its level writer alone writes, with a plain store; and for
 //! each last-level cache a summary that says which levels a search may skip. See `README.md`.
 
 use std::ops::Range;

@@ -1,4 +1,4 @@
-//! Every rung against a sequential oracle.
+//! Every variant against a sequential oracle.
 
 use coreshard_platform::Host;
 
