@@ -20,11 +20,10 @@
 mod notes;
 mod order;
 mod over_seeds;
-mod parts;
 mod producer;
 mod producer_state;
-mod scaling;
 mod slots;
+mod split;
 mod tally;
 #[cfg(test)]
 mod tests;
@@ -47,7 +46,7 @@ pub use order::Combination;
 pub use over_seeds::over_seeds;
 use producer::{FLOOD_SAMPLED_EVERY, Findings, Producer, ProducerSlot, QueueRun};
 use producer_state::{ProducerState, producer_states};
-pub use scaling::with_curves;
+pub use split::with_curves;
 use tally::{MeasuredRun, Tally};
 
 /// Items that are timed in a flood, a producer and run, at most.
