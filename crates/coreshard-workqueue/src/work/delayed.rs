@@ -12,7 +12,7 @@ use crate::base::item::ItemBody;
 use crate::base::target::Target;
 use crate::callbacks::Callback;
 use crate::insight::trouble::say;
-use crate::queue::{Entry, Workqueue};
+use crate::queue::{SubmitPermit, Workqueue};
 use crate::timers::{Due, Key, Owed, Timed, TimerError};
 
 /// How long a delayed item waits if its queue is being drained when its time has come.
@@ -23,7 +23,7 @@ pub(super) type Added<P> = Result<Key, (TimerError, Due<P>)>;
 /// One queueing of an item, wherever that lives. As an [`ItemBody`] it is what a pool holds.
 pub(super) trait Queueing<P: Platform>: ItemBody + Clone + 'static {
     /// Its time has come: sends it, unless it is void. Returns it if it was not sent.
-    fn fire(self, entry: Entry<'_, P>) -> Option<Self>;
+    fn fire(self, entry: SubmitPermit<'_, P>) -> Option<Self>;
 
     /// Makes it void; false if it was.
     fn give_up(&self) -> bool;

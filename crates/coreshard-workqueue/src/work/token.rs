@@ -22,7 +22,7 @@ use crate::base::item::ItemBody;
 use crate::base::returned::Returned;
 use crate::insight::Label;
 use crate::pool::{blocking, inside_work, report_here};
-use crate::queue::Entry;
+use crate::queue::SubmitPermit;
 use crate::timers::Due;
 
 /// What a pool holds of a queueing: 16 bytes, so that it travels inside an item's slot.
@@ -62,7 +62,7 @@ impl<P: Platform> ItemBody for Token<P> {
 }
 
 impl<P: Platform> Queueing<P> for Token<P> {
-    fn fire(self, entry: Entry<'_, P>) -> Option<Self> {
+    fn fire(self, entry: SubmitPermit<'_, P>) -> Option<Self> {
         match self.core.state.fire(self.number) {
             Some(claimed) => {
                 Self::dispatch(self.core, claimed, entry);
@@ -99,7 +99,7 @@ impl<P: Platform> Queueing<P> for Token<P> {
 impl<P: Platform> Token<P> {
     /// Brings a claimed queueing to its place in a queue.
     #[inline(always)]
-    pub(super) fn dispatch(core: Arc<WorkCore<P>>, claimed: Claimed, entry: Entry<'_, P>) {
+    pub(super) fn dispatch(core: Arc<WorkCore<P>>, claimed: Claimed, entry: SubmitPermit<'_, P>) {
         core.limiter.store(entry.limiter_id(), Relaxed);
         let token = Self { core, number: claimed.number };
         if claimed.running {
@@ -111,14 +111,14 @@ impl<P: Platform> Token<P> {
     }
 
     #[inline(always)]
-    fn send(self, entry: Entry<'_, P>) {
+    fn send(self, entry: SubmitPermit<'_, P>) {
         let (function, made_at) = (self.core.function, self.core.made_at);
         entry.send_as(|| Label::Work(function, made_at), self);
     }
 
     /// Where the item runs at this moment: the place is kept until that run is over, so that no
     /// other worker comes upon it. But a place in a queue with a limit is taken in turn.
-    fn send_while_running(self, entry: Entry<'_, P>) {
+    fn send_while_running(self, entry: SubmitPermit<'_, P>) {
         if entry.waits_for_turn() {
             return self.send(entry);
         }

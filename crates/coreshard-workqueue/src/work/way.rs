@@ -9,13 +9,13 @@ use coreshard_platform::{Platform, Time};
 use super::error::WorkErrorKind;
 use crate::base::error::RefusedReason;
 use crate::base::target::Target;
-use crate::queue::{Entry, PoolLink, Workqueue, runs_item_of};
+use crate::queue::{PoolLink, SubmitPermit, Workqueue, runs_item_of};
 use crate::timers::{TimerError, Timers};
 
 /// Where a queueing is to go. It is found *before* the queueing is claimed: others who find that pending rely on
 /// the run to come, so nothing may refuse it any more.
 pub(super) enum Way<'queue, P: Platform> {
-    Queue(Entry<'queue, P>),
+    Queue(SubmitPermit<'queue, P>),
     Timers(Time),
 }
 
@@ -82,15 +82,15 @@ pub(super) struct KeptPlace<P: Platform, N> {
 unsafe impl<P: Platform, N: Send> Send for KeptPlace<P, N> {}
 
 impl<P: Platform, N> KeptPlace<P, N> {
-    pub(super) fn new(entry: Entry<'_, P>, number: N) -> Self {
+    pub(super) fn new(entry: SubmitPermit<'_, P>, number: N) -> Self {
         let (link, injector) = entry.keep();
         Self { link, injector, number }
     }
 
     /// Sends the queueing to its place, or gives the place up.
-    pub(super) fn resume(self, then: impl FnOnce(N, Entry<'_, P>)) {
+    pub(super) fn resume(self, then: impl FnOnce(N, SubmitPermit<'_, P>)) {
         // SAFETY: the pool link counted this queueing in, and lives until it is over.
-        let entry = unsafe { Entry::resume(self.link, self.injector) };
+        let entry = unsafe { SubmitPermit::resume(self.link, self.injector) };
         // It may be over, and its queue and pools freed, while this thread is still inside the pool.
         let _pool = entry.pool();
         then(self.number, entry);

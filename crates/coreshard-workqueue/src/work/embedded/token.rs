@@ -13,7 +13,7 @@ use crate::base::item::{ItemBody, Name};
 use crate::base::returned::Returned;
 use crate::insight::Label;
 use crate::pool::{blocking, inside_work};
-use crate::queue::Entry;
+use crate::queue::SubmitPermit;
 use crate::timers::Due;
 use crate::work::delayed::{Added, Queueing};
 use crate::work::way::KeptPlace;
@@ -40,7 +40,7 @@ pub(super) fn dispatch<P: Platform>(
     state: LockGuard<'_, P, StripeState<P>>,
     place: NonNull<EmbeddedWork>,
     work: &mut Fields,
-    entry: Entry<'_, P>,
+    entry: SubmitPermit<'_, P>,
 ) {
     let ticket = work.ticket;
     let token = EmbeddedToken { stripe, ticket };
@@ -58,7 +58,7 @@ fn dispatch_in_turn<P: Platform>(
     mut state: LockGuard<'_, P, StripeState<P>>,
     place: NonNull<EmbeddedWork>,
     work: &mut Fields,
-    entry: Entry<'_, P>,
+    entry: SubmitPermit<'_, P>,
     token: EmbeddedToken<P>,
 ) {
     work.limiter = entry.limiter_id();
@@ -110,7 +110,7 @@ pub(super) fn begin<P: Platform>(
 
 impl<P: Platform> EmbeddedToken<P> {
     #[inline(always)]
-    fn send(self, entry: Entry<'_, P>) {
+    fn send(self, entry: SubmitPermit<'_, P>) {
         entry.send_as(|| Label::Work("an embedded work item", Location::caller()), self);
     }
 
@@ -171,7 +171,7 @@ impl<P: Platform> ItemBody for EmbeddedToken<P> {
 }
 
 impl<P: Platform> Queueing<P> for EmbeddedToken<P> {
-    fn fire(self, entry: Entry<'_, P>) -> Option<Self> {
+    fn fire(self, entry: SubmitPermit<'_, P>) -> Option<Self> {
         let Self { stripe, ticket } = self;
         let mut state = stripe.lock();
         if state.take_void(ticket) {

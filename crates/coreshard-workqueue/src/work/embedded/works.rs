@@ -16,7 +16,7 @@ use super::token::{EmbeddedToken, dispatch};
 use crate::base::error::RefusedReason;
 use crate::base::target::Target;
 use crate::pool::{runs_work, wait_in_turns};
-use crate::queue::{Entry, Workqueue};
+use crate::queue::{SubmitPermit, Workqueue};
 use crate::timers::Due;
 use crate::work::delayed::Delayed;
 use crate::work::error::{MAX_DISABLES, WorkError, WorkErrorKind};
@@ -505,7 +505,7 @@ impl<P: Platform> EmbeddedWorks<P> {
         state: LockGuard<'_, P, StripeState<P>>,
         work: Place,
         item: &mut Fields,
-        entry: Entry<'_, P>,
+        entry: SubmitPermit<'_, P>,
         ticket: QueueingTicket,
     ) {
         item.flags = self.queued;
