@@ -205,7 +205,7 @@ collector cannot clear them meanwhile"
 }
 
 # Modules of the workqueue, from the bottom up: each uses those before it alone.
-readonly WORKQUEUE_MODULES='base intake insight spec callbacks pool fork timers queue task work runtime team'
+readonly WORKQUEUE_MODULES='base intake insight config callbacks pool fork timers queue task work runtime team'
 
 check_modules() {
   local folder=crates/coreshard-workqueue/src module above file found

@@ -25,7 +25,7 @@ use coreshard_platform::user::{self, Thrown};
 use coreshard_platform::{Lock, Platform, ThreadSpec, Time};
 
 use crate::base::event::Event;
-use crate::insight::trouble::say;
+use crate::insight::trouble::{say, say_panic};
 
 /// Between two looks, while something waits to be called.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(2);
@@ -54,10 +54,7 @@ impl Callback {
     }
 
     fn call_and_report(self) {
-        if let Err(thrown) = self.call() {
-            let panic = thrown.message().unwrap_or("(something that is not a text)");
-            say(|| tracing::error!(panic, "a handler, waker or destructor panicked"));
-        }
+        say_panic(self.call(), "a handler, waker or destructor panicked");
     }
 }
 

@@ -22,13 +22,13 @@
 
 mod base;
 mod callbacks;
+mod config;
 mod fork;
 mod insight;
 mod intake;
 mod pool;
 mod queue;
 mod runtime;
-mod spec;
 mod task;
 mod team;
 mod timers;
@@ -43,6 +43,9 @@ pub use base::error::{
 };
 pub use base::rungs::{Intake, Wake};
 pub use base::target::Target;
+pub use config::attributes::{Hooks, Priority};
+pub use config::reactor::{Reactor, SharedReactor};
+pub use config::request::PanicPolicy;
 pub use fork::{Elements, join, join_or_else};
 pub use insight::stats::{PoolId, PoolStats, QueueStats, RuntimeStats};
 pub use insight::trouble::{Bug, CpuHog, NoWorker, PoolReport, RunningItem, Stall, Trouble};
@@ -53,9 +56,6 @@ pub use queue::{
     Reservation, ReserveAsync, ScopePanics, ScopedJoinHandle, WorkScope, Workqueue,
 };
 pub use runtime::{Builder, Current, Runtime, RuntimeBuilder, current};
-pub use spec::attributes::{Hooks, Priority};
-pub use spec::reactor::{Reactor, SharedReactor};
-pub use spec::request::PanicPolicy;
 pub use task::{
     AbortHandle, CancellationToken, ConsumeBudget, JoinSet, Task, TaskError, TaskResult,
     WaitForCancellation, YieldNow, consume_budget, yield_now,
@@ -68,6 +68,8 @@ pub use work::{
     EmbeddedFunction, EmbeddedWork, EmbeddedWorks, FunctionName, MissedTick, Periodic, Work,
     WorkError, WorkErrorReason,
 };
+
+// The pools and teams still use the module's former name.
 
 #[cfg(test)]
 testing::watch!();

@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use coreshard_platform::user::{self, User};
+use coreshard_platform::user::{self, Thrown, User};
 use coreshard_topology::{PodId, Scope};
 
 use crate::insight::stats::PoolStats;
@@ -182,6 +182,14 @@ impl fmt::Display for Stall {
 #[cold]
 pub(crate) fn say(event: impl FnOnce()) {
     drop(user::call(event));
+}
+
+/// Tells `tracing` of a panic that nothing else reports.
+pub(crate) fn say_panic(outcome: Result<(), Thrown>, what: &str) {
+    if let Err(thrown) = outcome {
+        let panic = thrown.message().unwrap_or("(something that is not a text)");
+        say(|| tracing::error!(panic, "{what}"));
+    }
 }
 
 pub(crate) type TroubleHandler = Arc<User<dyn Fn(&Trouble) + Send + Sync>>;

@@ -10,11 +10,11 @@ use super::{JobBody, ListedJob, MAX_WORKERS, Monitor, Pool, PoolSettings, blocki
 use crate::base::event::Event;
 use crate::base::rungs::Intake;
 use crate::base::rungs::Wake;
+use crate::config::attributes::{Attributes, Hooks, Place, Priority};
+use crate::config::reactor::{Reactor, SharedReactor};
+use crate::config::team::{OfTeam, TeamSpec};
 use crate::insight::trouble::Watchdog;
 use crate::queue::PoolLink;
-use crate::spec::attributes::{Attributes, Hooks, Place, Priority};
-use crate::spec::reactor::{Reactor, SharedReactor};
-use crate::spec::team::{OfTeam, TeamSpec};
 use coreshard_platform::Loom;
 
 fn pool(intake: Intake, wake: Wake, limit: usize) -> Arc<Pool<Loom>> {

@@ -14,8 +14,8 @@
 
 use coreshard_topology::CpuId;
 
+use crate::config::attributes::Place;
 use crate::intake::MAX_INJECTORS;
-use crate::spec::attributes::Place;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Placed {

@@ -19,11 +19,11 @@ use crate::base::event::Event;
 use crate::base::item::{Item, ItemParts};
 use crate::base::latch::Latch;
 use crate::base::rungs::{Intake, Wake};
+use crate::config::attributes::{Attributes, Place};
 use crate::insight::Tally;
 use crate::insight::stats::PoolStats;
 use crate::insight::trouble::say;
 use crate::intake;
-use crate::spec::attributes::{Attributes, Place};
 
 /// The other pools of a set, the nearest first.
 pub(crate) type Neighbours<P> = Arc<[Arc<Pool<P>>]>;

@@ -11,7 +11,7 @@ use coreshard_topology::{CpuId, NodeId, Pods, Topology};
 
 use super::current::CurrentWorker;
 use super::pool::Pool;
-use crate::spec::attributes::Attributes;
+use crate::config::attributes::Attributes;
 
 pub(crate) struct PoolSet<P: Platform> {
     pub(crate) attributes: Arc<Attributes>,

@@ -14,9 +14,9 @@ use super::slots::{Injectors, Slots};
 use super::thieves::Thieves;
 use crate::base::event::Event;
 use crate::base::rungs::Wake;
+use crate::config::attributes::{Attributes, Place};
+use crate::config::team::TeamSpec;
 use crate::insight::stats::PoolId;
-use crate::spec::attributes::{Attributes, Place};
-use crate::spec::team::TeamSpec;
 
 /// CPUs of a team whose jobs from outside come into one list.
 const CPUS_TO_A_LIST: usize = 16;

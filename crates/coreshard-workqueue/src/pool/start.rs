@@ -13,8 +13,8 @@ use super::roster::ThreadSlot;
 use super::shared::PoolSettings;
 use super::{team, worker};
 use crate::base::event::Event;
+use crate::config::attributes::{Attributes, Place};
 use crate::insight::trouble::{NoWorker, Trouble};
-use crate::spec::attributes::{Attributes, Place};
 
 /// The kernel shows at most 15 bytes: the prefix, the scope in short, the pod, the worker.
 fn thread_name(prefix: &str, scope: Scope, pod: PodId, index: usize) -> String {

@@ -8,8 +8,8 @@ use coreshard_topology::{CpuSet, Scope, ShardSize};
 
 use super::shared::Shared;
 use crate::base::error::BuildError;
-use crate::spec::attributes::Priority;
-use crate::spec::request::{MaxActive, Request};
+use crate::config::attributes::Priority;
+use crate::config::request::{MaxActive, Request};
 
 /// A change of a live queue, see [`Workqueue::change`](crate::Workqueue::change). What is not
 /// named stays as it is.

@@ -6,12 +6,9 @@ use std::mem::MaybeUninit;
 
 use coreshard_platform::Platform;
 
-use super::pool_link::Entry;
-use super::workqueue::Workqueue;
-use crate::base::error::RefusedReason;
+use super::link::SubmitPermit;
 use crate::base::item::{Item, ItemBody, ItemKind, Name, Payload};
 use crate::base::returned::Returned;
-use crate::base::target::Target;
 use crate::insight::Label;
 
 /// A function of another language that queues call, each time with 16 bytes of the caller's:
@@ -52,53 +49,19 @@ impl fmt::Debug for ForeignFunction {
     }
 }
 
-impl<P: Platform> Workqueue<P> {
-    /// Queues a call of a function of another language, with 16 bytes, for `target`. Allocates nothing, but in a queue that
-    /// looks at its items.
-    ///
-    /// It is run in any case, also where the queue is shut down at once: what the bytes hold has no other end.
-    ///
-    /// # Errors
-    /// As [`queue`](Self::queue), without a wait for room; the bytes are the caller's, then.
-    ///
-    /// # Safety
-    /// The function may be called with these bytes, on any thread.
-    ///
-    /// # Examples
-    /// ```
-    /// use std::mem::MaybeUninit;
-    /// use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-    /// use coreshard::{ForeignFunction, Target};
-    ///
-    /// static SUM: AtomicU64 = AtomicU64::new(0);
-    /// unsafe extern "C-unwind" fn add(words: *mut [MaybeUninit<u64>; 2]) {
-    ///     let [one, other] = unsafe { (*words).map(|word| word.assume_init()) };
-    ///     SUM.fetch_add(one + other, Relaxed);
-    /// }
-    ///
-    /// let add = ForeignFunction::leak(add, "add");
-    /// let queue = coreshard::workqueue()?.name("sums").build()?;
-    /// unsafe { queue.queue_foreign(Target::Here, add, [20, 22].map(MaybeUninit::new))? };
-    /// queue.flush()?;
-    /// assert_eq!((SUM.load(Relaxed), add.name()), (42, "add"));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    #[inline(always)]
-    #[track_caller]
-    pub unsafe fn queue_foreign(
-        &self,
-        target: Target,
-        function: &'static ForeignFunction,
-        words: [MaybeUninit<u64>; 2],
-    ) -> Result<(), RefusedReason> {
-        let entry = self.enter_beyond(target)?;
-        if entry.is_direct() {
-            entry.send_directly(ForeignCall { function, words });
-        } else {
-            let [first, second] = words;
-            send_indirectly(entry, function, first, second);
-        }
-        Ok(())
+/// Sends a call, whose words stay in registers.
+#[inline(always)]
+#[track_caller]
+pub(super) fn send<P: Platform>(
+    entry: SubmitPermit<'_, P>,
+    function: &'static ForeignFunction,
+    words: Payload,
+) {
+    if entry.is_direct() {
+        entry.send_directly(ForeignCall { function, words });
+    } else {
+        let [first, second] = words;
+        send_indirectly(entry, function, first, second);
     }
 }
 
@@ -106,7 +69,7 @@ impl<P: Platform> Workqueue<P> {
 #[inline(never)]
 #[track_caller]
 fn send_indirectly<P: Platform>(
-    entry: Entry<'_, P>,
+    entry: SubmitPermit<'_, P>,
     function: &'static ForeignFunction,
     first: MaybeUninit<u64>,
     second: MaybeUninit<u64>,

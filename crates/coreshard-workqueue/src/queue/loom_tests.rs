@@ -7,20 +7,18 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use coreshard_platform::{AtomicInt, Platform};
 use coreshard_topology::{CpuSet, Pods, Scope, ShardSize, Topology};
 
-use super::capacity::Capacity;
-use super::claimable::Claimable;
 use super::generations::{Closed, Generations, Origin};
-use super::limiter::GateAnswer;
-use super::queue_core::QueueCore;
-use super::{Entry, PoolLink};
+use super::link::{Capacity, GateAnswer, QueueCore};
+use super::results::Claimable;
+use super::{PoolLink, SubmitPermit};
 use crate::base::error::RefusedReason;
 use crate::base::event::Event;
 use crate::base::rungs::{Intake, Wake};
 use crate::base::target::Target;
+use crate::config::attributes::{Attributes, Hooks, Place, Priority};
+use crate::config::request::MaxActive;
 use crate::insight::trouble::Watchdog;
 use crate::pool::{Lease, Monitor, Pool, PoolSet, PoolSettings, Route};
-use crate::spec::attributes::{Attributes, Hooks, Place, Priority};
-use crate::spec::request::MaxActive;
 use coreshard_platform::Loom;
 
 /// A set of one pool without workers: what enters is counted, and never sent.
@@ -70,7 +68,6 @@ type Word = <Loom as Platform>::AtomicU32;
 
 struct Model {
     generations: Generations<Loom>,
-    core: Arc<QueueCore<Loom>>,
     /// What was accepted, in all.
     accepted: Word,
     over: Word,
@@ -83,7 +80,7 @@ impl Model {
 
     fn of(core: Arc<QueueCore<Loom>>) -> Arc<Self> {
         let generations = Generations::new(unmanned(1), &core, MaxActive::Unlimited).unwrap();
-        Arc::new(Self { generations, core, accepted: Word::new(0), over: Word::new(0) })
+        Arc::new(Self { generations, accepted: Word::new(0), over: Word::new(0) })
     }
 
     /// An item that is over as soon as it is counted in.
@@ -112,7 +109,7 @@ fn loom_a_change_loses_nothing_and_leaves_nothing_without_workers() {
             assert!(entry.has_workers(), "what is counted in finds its workers there");
             entry.abandon();
         });
-        model.generations.change(unmanned(2), &model.core, |_| ()).unwrap();
+        model.generations.change(unmanned(2), |_| ()).unwrap();
         model.generations.reap();
         producer.join().unwrap();
         assert!(!model.generations.reap(), "nothing is left in the past");
@@ -139,9 +136,7 @@ fn loom_a_flush_sees_what_came_before_it() {
             entry.abandon();
         });
         let was_accepted = model.accepted.load(Acquire) == 1;
-        if let Some(awaited) = model.generations.cut(&model.core).unwrap() {
-            model.generations.wait_for(&awaited, None, &Event::new());
-        }
+        assert!(model.generations.flush(None, &Event::new()));
         assert!(!was_accepted || model.over.load(Acquire) == 1);
         producer.join().unwrap();
         assert_eq!(model.generations.in_flight(), 0);
@@ -250,7 +245,7 @@ fn loom_a_cancel_in_two_steps_is_found() {
 }
 
 /// How whoever has room brings its item.
-type Bring = fn(&Generations<Loom>) -> Result<Entry<'_, Loom>, RefusedReason>;
+type Bring = fn(&Generations<Loom>) -> Result<SubmitPermit<'_, Loom>, RefusedReason>;
 
 /// Room that is kept for an item, against the queue's end and a producer that waits for room: the item is counted in or
 /// comes back, the producer hears of it, and the room is free once in the end.
@@ -304,11 +299,11 @@ unsafe impl Send for Kept {}
 
 impl Kept {
     /// # Safety
-    /// It comes from [`Entry::keep`], and is resumed once.
+    /// It comes from [`SubmitPermit::keep`], and is resumed once.
     #[allow(unsafe_code)]
-    unsafe fn resume<'link>(self) -> Entry<'link, Loom> {
+    unsafe fn resume<'link>(self) -> SubmitPermit<'link, Loom> {
         // SAFETY: by this function's contract.
-        unsafe { Entry::resume(self.0, self.1) }
+        unsafe { SubmitPermit::resume(self.0, self.1) }
     }
 }
 

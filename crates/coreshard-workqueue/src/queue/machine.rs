@@ -11,15 +11,15 @@ use crate::base::canary::{Canary, planted};
 use crate::base::error::{BuildError, BuildErrorKind, ShutdownTimeout};
 use crate::base::event::Event;
 use crate::base::returned::Returned;
+use crate::config::attributes::{Attributes, Hooks, Place, Priority};
+use crate::config::request::Request;
+use crate::config::team::{OfTeam, TeamSpec};
 use crate::insight::Wanted;
 use crate::insight::stats::QueueStats;
 use crate::pool::{
     Follower, Lease, MAX_INJECTORS, Monitor, NameMember, Pool, PoolSet, PoolSettings, Route,
     StartMember,
 };
-use crate::spec::attributes::{Attributes, Hooks, Place, Priority};
-use crate::spec::request::Request;
-use crate::spec::team::{OfTeam, TeamSpec};
 use crate::timers::Timers;
 
 /// Tells which CPUs may be used now.
@@ -66,6 +66,8 @@ pub(crate) trait Queue: Send + Sync {
     fn follow_cpus(self: Arc<Self>) -> Result<(), BuildError>;
     /// It takes nothing more.
     fn shut_down(&self);
+    /// It takes nothing more, since an item of it panicked.
+    fn close_after_panic(&self) {}
     /// It takes nothing more, and begins nothing more; [`Self::collect`] is to follow.
     fn stop(&self);
     /// Waits for what has begun, or until `deadline`, and has what had not.
@@ -79,6 +81,20 @@ pub(crate) struct Registry<P: Platform> {
     pub(crate) sets: Vec<Weak<PoolSet<P>>>,
     pub(crate) queues: Vec<Weak<dyn Queue>>,
     pub(crate) closed: bool,
+}
+
+impl<P: Platform> Registry<P> {
+    /// Adds a queue, and forgets those that have ended.
+    pub(crate) fn list(&mut self, queue: Weak<dyn Queue>) {
+        self.queues.retain(|queue| queue.strong_count() > 0);
+        self.queues.push(queue);
+    }
+}
+
+/// Those that have not ended. They are dropped without the registry's lock: the last holder of a queue or a set waits for
+/// threads, and hooks go with it, which are a user's.
+pub(crate) fn alive<T: ?Sized>(all: &[Weak<T>]) -> Vec<Arc<T>> {
+    all.iter().filter_map(Weak::upgrade).collect()
 }
 
 impl<P: Platform> Machine<P> {
@@ -103,24 +119,25 @@ impl<P: Platform> Machine<P> {
 
     /// Goes on with these CPUs; see [`Runtime::set_usable`].
     pub(crate) fn set_usable(&self, cpus: CpuSet) -> Result<(), BuildError> {
-        let what = || format!("runtime on {}", self.topology.name());
-        if self.is_forked() {
-            return Err(BuildError::new(what(), BuildErrorKind::Forked));
-        }
-        if cpus.is_empty() {
-            return Err(BuildError::new(what(), BuildErrorKind::EmptyMask));
-        }
         let online = self.topology.online();
-        if !cpus.is_subset(online) {
-            let unknown = cpus.difference(online);
-            let kind = BuildErrorKind::CpusNotUsable { cpus: unknown, usable: online.clone() };
-            return Err(BuildError::new(what(), kind));
+        let broken = if self.is_forked() {
+            Some(BuildErrorKind::Forked)
+        } else if cpus.is_empty() {
+            Some(BuildErrorKind::EmptyMask)
+        } else if !cpus.is_subset(online) {
+            let cpus = cpus.difference(online);
+            Some(BuildErrorKind::CpusNotUsable { cpus, usable: online.clone() })
+        } else {
+            None
+        };
+        if let Some(kind) = broken {
+            return Err(BuildError::new(format!("runtime on {}", self.topology.name()), kind));
         }
         let before = std::mem::replace(&mut *self.usable.lock(), cpus.clone());
         if before != cpus {
             tracing::info!(%before, now = %cpus, "the usable CPUs have changed");
         }
-        let queues: Vec<_> = self.registry.lock().queues.iter().filter_map(Weak::upgrade).collect();
+        let queues = alive(&self.registry.lock().queues);
         let results: Vec<_> = queues.into_iter().map(Queue::follow_cpus).collect();
         results.into_iter().collect()
     }
@@ -194,14 +211,13 @@ impl<P: Platform> Machine<P> {
         attributes: Attributes,
         request: &Request,
     ) -> Result<Lease<P>, BuildErrorKind> {
-        // Dropped without the lock: with the last one go hooks, which are a user's.
         let known: Vec<_>;
         let mut registry = self.registry.lock();
         if registry.closed {
             return Err(BuildErrorKind::ShutDown);
         }
         registry.sets.retain(|set| set.strong_count() > 0);
-        known = registry.sets.iter().filter_map(Weak::upgrade).collect();
+        known = alive(&registry.sets);
         for set in known.iter().filter(|set| *set.attributes == attributes) {
             if let Some(lease) = set.lease().map_err(BuildErrorKind::Worker)? {
                 return Ok(lease);
@@ -255,7 +271,7 @@ impl<P: Platform> Machine<P> {
         let roam = self.platform_cpus(mask);
         let injectors = injectors(&pods, self.highest_cpu());
         let attributes = Arc::new(attributes);
-        let routes = self.routes(&pods, &injectors);
+        let routes = self.route_of_each_cpu(&pods, &injectors);
         let injector_by_cpu: Arc<[u8]> = routes.iter().map(|route| route.injector as u8).collect();
         let limits = self.worker_limits(&pods);
         let mut pools: Vec<Arc<Pool<P>>> = Vec::with_capacity(pods.len());
@@ -326,7 +342,7 @@ impl<P: Platform> Machine<P> {
         }
     }
 
-    fn routes(&self, pods: &Pods, injectors: &[u8]) -> Arc<[Route]> {
+    fn route_of_each_cpu(&self, pods: &Pods, injectors: &[u8]) -> Arc<[Route]> {
         let mut routes = vec![None; 1 + self.highest_cpu()];
         for cpu in self.topology.cpus() {
             let Some(pod) = pods.pod_of(cpu.id) else { continue };

@@ -2,58 +2,724 @@
 //! it changes while it is used.
 
 mod backlog;
-mod backpressure;
-mod cancel;
-mod capacity;
 mod change;
-mod claimable;
-mod each_pod;
 mod foreign;
-mod generation;
 mod generations;
-mod handle;
-mod here;
-mod install;
-mod join_future;
-mod limiter;
+mod last_handle;
+mod link;
 #[cfg(all(test, loom))]
 mod loom_tests;
-mod loops;
 pub(crate) mod machine;
-mod observed;
-mod panics;
-mod pool_link;
-mod queue_core;
+mod parallel;
 mod reservation;
-mod scope;
-mod scope_panics;
-mod scoped;
-mod set_aside;
+mod results;
 mod shared;
-mod task_counts;
 mod task_ref;
 mod waiting_tasks;
-mod watched;
-mod workqueue;
+
+use std::fmt;
+use std::mem::MaybeUninit;
+use std::sync::Arc;
+use std::time::Duration;
+
+use coreshard_platform::user::Thrown;
+use coreshard_platform::{Host, Platform};
+use coreshard_topology::{CpuId, NodeId};
+
+use self::last_handle::LastHandle;
+use self::machine::Queue;
+use self::results::submit;
+use crate::base::error::{
+    BuildError, Refused, RefusedReason, ShutdownTimeout, WaitError, WouldDeadlock,
+};
+use crate::base::target::Target;
+use crate::insight::stats::QueueStats;
+use crate::timers::{self, Sleep, SleepError, Timers};
 
 pub use backlog::{Backlog, BacklogItem};
-pub use backpressure::QueueAsync;
-pub use cancel::CancelledItem;
-pub(crate) use capacity::WhenFull;
 pub use change::Change;
 pub use foreign::ForeignFunction;
-pub use handle::JoinHandle;
-pub(crate) use here::{machine_here, queue_name_here};
-pub use panics::Panic;
-pub(crate) use panics::Unclaimed;
-pub(crate) use pool_link::{Entry, PoolLink, runs_item_of};
-pub use reservation::{Reservation, ReserveAsync};
-pub use scope::WorkScope;
-pub use scope_panics::ScopePanics;
-pub use scoped::ScopedJoinHandle;
+pub(crate) use link::{PoolLink, SubmitPermit, WhenFull, core_here, runs_item_of};
+pub use reservation::{QueueAsync, Reservation, ReserveAsync};
+pub(crate) use results::Unclaimed;
+pub use results::{CancelledItem, JoinHandle, Panic, ScopePanics, ScopedJoinHandle, WorkScope};
 pub(crate) use shared::{Origin, Shared};
 pub(crate) use task_ref::TaskRef;
 #[cfg(all(test, loom))]
 pub(crate) use waiting_tasks::{ListedAt, WaitingTasks};
 pub(crate) use waiting_tasks::{WaitingTable, WaitingTask};
-pub use workqueue::Workqueue;
+
+/// A queue of work items, run by the pools of its affinity scope.
+///
+/// Clones are handles to the same queue. When the last one is dropped, everything that was
+/// accepted is run to its end first; the drop waits for that, and for the end of the workers that no
+/// other queue needs (but for a drop inside one of the queue's own items, which leaves the waiting to a
+/// thread of its own).
+pub struct Workqueue<P: Platform = Host> {
+    handle: Arc<LastHandle<P>>,
+}
+
+impl<P: Platform> Workqueue<P> {
+    pub(crate) fn from_shared(shared: Arc<Shared<P>>) -> Self {
+        Self { handle: LastHandle::new(shared) }
+    }
+
+    /// A handle to the queue whose item this thread is inside of, if there is one.
+    pub(crate) fn here() -> Option<Self> {
+        let handle = core_here::<P>()?.handle.get()?.upgrade()?;
+        handle.downcast().ok().map(|handle| Self { handle })
+    }
+
+    #[inline]
+    pub(crate) fn shared(&self) -> &Arc<Shared<P>> {
+        &self.handle.shared
+    }
+
+    /// A name for the queue while it lives.
+    pub(crate) fn id(&self) -> u64 {
+        self.shared().core.queue_id()
+    }
+
+    /// The queue's name.
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = coreshard::workqueue()?.name("mail").build()?;
+    /// assert_eq!(queue.name(), "mail");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn name(&self) -> &str {
+        self.shared().name()
+    }
+
+    /// How many items may wait to begin ([`Builder::capacity`](crate::Builder::capacity)); `None` without a bound.
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = coreshard::workqueue()?.name("requests").capacity(64).build()?;
+    /// assert_eq!(queue.capacity(), Some(64));
+    /// queue.change().capacity(128).apply()?;
+    /// assert_eq!(queue.capacity(), Some(128));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn capacity(&self) -> Option<usize> {
+        self.shared().core.capacity.as_ref()?.permits(self.is_forked())
+    }
+
+    /// A future that ends after `duration`, by the timers of the queue's runtime; see
+    /// [`Runtime::sleep`](crate::Runtime::sleep).
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Examples
+    /// ```
+    /// # use futures_lite::future::block_on;
+    /// let queue = coreshard::workqueue()?.name("polite").build()?;
+    /// block_on(queue.sleep(std::time::Duration::from_millis(1))?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn sleep(&self, duration: Duration) -> Result<Sleep<P>, SleepError> {
+        timers::sleep(self.timers(), duration)
+    }
+
+    /// Queues `work` in the pod of the CPU that the caller runs on. Allocates nothing if `work`
+    /// holds at most 16 bytes (8 in a queue with a capacity).
+    ///
+    /// Never waits, but for room in a full queue that has a [`capacity`](crate::Builder::capacity);
+    /// [`try_queue`](Self::try_queue) does not, and [`queue_async`](Self::queue_async) is a future.
+    ///
+    /// # Errors
+    /// Hands `work` back if the queue takes none: it is shut down, or being drained, also while the caller
+    /// waits for room. Or if the caller would wait for ever for that
+    /// ([`WouldDeadlock`](RefusedReason::WouldDeadlock)).
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = coreshard::workqueue()?.name("mail").build()?;
+    /// queue.queue(|| println!("sent by a worker near this CPU"))?;
+    /// // What is refused comes back, and can be run here.
+    /// queue.shutdown(std::time::Duration::from_secs(60))?;
+    /// let refused = queue.queue(|| println!("sent by the caller")).unwrap_err();
+    /// assert_eq!(refused.reason(), coreshard::RefusedReason::ShutDown);
+    /// refused.into_item()();
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias("spawn_fifo", "schedule_work"))]
+    #[inline]
+    #[track_caller]
+    pub fn queue<F>(&self, work: F) -> Result<(), Refused<F>>
+    where
+        F: FnOnce() + Send + 'static,
+    {
+        SubmitPermit::send_entered(self.shared().generations.enter_here(WhenFull::Wait), work)
+    }
+
+    /// Queues `work` in the pod that `cpu` belongs to.
+    ///
+    /// # Errors
+    /// Hands `work` back if `cpu` is none of the queue's, or the queue takes none.
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = coreshard::workqueue()?.name("counters").build()?;
+    /// for cpu in &coreshard::runtime()?.usable() {
+    ///     queue.queue_on(cpu, move || println!("in the pod of CPU {cpu}"))?;
+    /// }
+    /// assert!(queue.queue_on(coreshard::CpuId(60_000), || ()).is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[track_caller]
+    pub fn queue_on<F>(&self, cpu: CpuId, work: F) -> Result<(), Refused<F>>
+    where
+        F: FnOnce() + Send + 'static,
+    {
+        self.queue_to(Target::Cpu(cpu), work)
+    }
+
+    /// Queues `work` in a pod on `node`: the caller's own pod if it lies there, else the node's
+    /// pods take turns by the caller's CPU.
+    ///
+    /// # Errors
+    /// Hands `work` back if none of the queue's pods lies on `node`, or the queue takes none.
+    ///
+    /// # Examples
+    /// ```
+    /// use coreshard::{NodeId, RefusedReason};
+    ///
+    /// let queue = coreshard::workqueue()?.name("index").scope(coreshard::Scope::Numa).build()?;
+    /// // The item finds its data where it was allocated.
+    /// match queue.queue_on_node(NodeId(0), || println!("on the first node")) {
+    ///     Ok(()) => {}
+    ///     Err(refused) if refused.reason() != RefusedReason::ShutDown => refused.into_item()(),
+    ///     Err(refused) => return Err(refused.into()),
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[track_caller]
+    pub fn queue_on_node<F>(&self, node: NodeId, work: F) -> Result<(), Refused<F>>
+    where
+        F: FnOnce() + Send + 'static,
+    {
+        self.queue_to(Target::Node(node), work)
+    }
+
+    fn queue_to<F>(&self, target: Target, work: F) -> Result<(), Refused<F>>
+    where
+        F: FnOnce() + Send + 'static,
+    {
+        SubmitPermit::send_entered(self.shared().generations.enter(target, WhenFull::Wait), work)
+    }
+
+    /// Queues `work` and returns a handle to its result. One allocation, for the result.
+    ///
+    /// # Errors
+    /// Hands `work` back if the queue takes none, as [`queue`](Self::queue) does.
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = coreshard::workqueue()?.name("sums").build()?;
+    /// let sum = queue.submit(|| (1..=10).sum::<u32>())?;
+    /// assert_eq!(sum.join()?, 55);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias = "spawn_blocking")]
+    #[track_caller]
+    #[inline]
+    pub fn submit<F, T>(&self, work: F) -> Result<JoinHandle<T, P>, Refused<F>>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        submit(self.shared().generations.enter_here(WhenFull::Wait), work)
+    }
+
+    /// As [`queue`](Self::queue), but never waits: where as many items wait as the queue's
+    /// [`capacity`](crate::Builder::capacity) is, or producers wait for room, `work` comes back. In a queue without a capacity it
+    /// is the same as `queue`.
+    ///
+    /// # Errors
+    /// Hands `work` back, by the reason [`Full`](RefusedReason::Full) if the queue is full; else as `queue`.
+    ///
+    /// # Examples
+    /// ```
+    /// # use coreshard_platform::Host;
+    /// # use coreshard_workqueue::{RefusedReason, Runtime};
+    /// # let topology = coreshard_topology::Topology::of_cpus(&coreshard_platform::affinity()?, "here".to_owned())?;
+    /// # let runtime = Runtime::<Host>::builder(topology).build()?;
+    /// let queue = runtime.workqueue().name("requests").capacity(2).build()?;
+    /// queue.freeze()?; // nothing begins
+    /// queue.try_queue(|| ())?;
+    /// queue.try_queue(|| ())?;
+    /// let refused = queue.try_queue(|| ()).unwrap_err();
+    /// assert_eq!(refused.reason(), RefusedReason::Full);
+    /// queue.thaw()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias("try_send", "load shedding"))]
+    #[track_caller]
+    pub fn try_queue<F>(&self, work: F) -> Result<(), Refused<F>>
+    where
+        F: FnOnce() + Send + 'static,
+    {
+        SubmitPermit::send_entered(self.shared().generations.enter_here(WhenFull::Refuse), work)
+    }
+
+    /// As [`submit`](Self::submit), but never waits for room; see [`try_queue`](Self::try_queue).
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Examples
+    /// ```
+    /// # use coreshard_platform::Host;
+    /// # use coreshard_workqueue::Runtime;
+    /// # let topology = coreshard_topology::Topology::of_cpus(&coreshard_platform::affinity()?, "here".to_owned())?;
+    /// # let runtime = Runtime::<Host>::builder(topology).build()?;
+    /// let queue = runtime.workqueue().capacity(8).build()?;
+    /// assert_eq!(queue.try_submit(|| 6 * 7)?.join()?, 42);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[track_caller]
+    pub fn try_submit<F, T>(&self, work: F) -> Result<JoinHandle<T, P>, Refused<F>>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        submit(self.shared().generations.enter_here(WhenFull::Refuse), work)
+    }
+
+    /// A future that queues `work` as soon as there is room, and ends then. It waits among the producers that
+    /// wait, threads and futures alike, first come, first served; its place there is that of its first poll.
+    ///
+    /// Until it has ended nothing is queued: a future that is dropped before leaves the queue as it was, and
+    /// drops `work`. [`QueueAsync::into_item`] has it back instead.
+    ///
+    /// # Errors
+    /// It ends with `work` where the queue takes none: it is shut down, or being drained, before there was room.
+    ///
+    /// # Examples
+    /// ```
+    /// # use coreshard_platform::Host;
+    /// # use coreshard_workqueue::Runtime;
+    /// # let topology = coreshard_topology::Topology::of_cpus(&coreshard_platform::affinity()?, "here".to_owned())?;
+    /// # let runtime = Runtime::<Host>::builder(topology).build()?;
+    /// let queue = runtime.workqueue().name("pages").capacity(16).build()?;
+    /// let reader = runtime.workqueue().name("reader").build()?;
+    /// let pages = queue.clone();
+    /// let task = reader.spawn(async move {
+    ///     for page in 0..100 {
+    ///         // Never more than 16 pages wait to be rendered.
+    ///         pages.queue_async(move || drop(page)).await.expect("the queue is open");
+    ///     }
+    /// })?;
+    /// while !task.is_finished() {
+    ///     std::thread::yield_now();
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias = "backpressure")]
+    pub fn queue_async<F>(&self, work: F) -> QueueAsync<'_, F, P>
+    where
+        F: FnOnce() + Send + 'static,
+    {
+        QueueAsync::new(self.shared(), work)
+    }
+
+    /// Room for one item, if there is some now.
+    ///
+    /// # Errors
+    /// [`Full`](RefusedReason::Full), if as many items wait as the queue's [`capacity`](crate::Builder::capacity) is, or
+    /// producers wait for room.
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = coreshard::workqueue()?.name("pictures").capacity(1).build()?;
+    /// let room = queue.try_reserve()?;
+    /// assert!(queue.try_reserve().is_err());       // and `try_queue` hands its item back
+    /// let picture = vec![0_u8; 1 << 20];            // made when it is known that there is room for it
+    /// assert_eq!(room.submit(move || picture.len())?.join()?, 1 << 20);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn try_reserve(&self) -> Result<Reservation<P>, RefusedReason> {
+        let capacity = &self.shared().core.capacity;
+        if let Some(capacity) = capacity
+            && !capacity.try_take()
+        {
+            return Err(capacity.refuse_one(WhenFull::Refuse));
+        }
+        Ok(Reservation::new(Arc::clone(&self.handle)))
+    }
+
+    /// A future that ends as soon as there is room for one item, with that room. It waits among the producers that
+    /// wait, first come, first served; dropping it gives its place up.
+    ///
+    /// # Errors
+    /// It ends with the reason where the queue takes none: it is shut down, or being drained, before there was room.
+    ///
+    /// # Examples
+    /// ```
+    /// # use futures_lite::future::block_on;
+    /// let queue = coreshard::workqueue()?.name("requests").capacity(64).build()?;
+    /// let room = block_on(queue.reserve_async())?;
+    /// room.queue(|| println!("the queue was not full"))?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn reserve_async(&self) -> ReserveAsync<P> {
+        ReserveAsync::new(Arc::clone(&self.handle))
+    }
+
+    /// Queues a call of a function of another language, with 16 bytes, for `target`. Allocates nothing, but in a queue that
+    /// looks at its items.
+    ///
+    /// It is run in any case, also where the queue is shut down at once: what the bytes hold has no other end.
+    ///
+    /// # Errors
+    /// As [`queue`](Self::queue), without a wait for room; the bytes are the caller's, then.
+    ///
+    /// # Safety
+    /// The function may be called with these bytes, on any thread.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::mem::MaybeUninit;
+    /// use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+    /// use coreshard::{ForeignFunction, Target};
+    ///
+    /// static SUM: AtomicU64 = AtomicU64::new(0);
+    /// unsafe extern "C-unwind" fn add(words: *mut [MaybeUninit<u64>; 2]) {
+    ///     let [one, other] = unsafe { (*words).map(|word| word.assume_init()) };
+    ///     SUM.fetch_add(one + other, Relaxed);
+    /// }
+    ///
+    /// let add = ForeignFunction::leak(add, "add");
+    /// let queue = coreshard::workqueue()?.name("sums").build()?;
+    /// unsafe { queue.queue_foreign(Target::Here, add, [20, 22].map(MaybeUninit::new))? };
+    /// queue.flush()?;
+    /// assert_eq!((SUM.load(Relaxed), add.name()), (42, "add"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[inline(always)]
+    #[track_caller]
+    #[allow(unsafe_code)]
+    pub unsafe fn queue_foreign(
+        &self,
+        target: Target,
+        function: &'static ForeignFunction,
+        words: [MaybeUninit<u64>; 2],
+    ) -> Result<(), RefusedReason> {
+        let entry = self.enter_beyond(target)?;
+        foreign::send(entry, function, words);
+        Ok(())
+    }
+
+    /// Counts an item in; whoever sends it answers for what it borrows.
+    #[inline(always)]
+    pub(crate) fn enter(&self, target: Target) -> Result<SubmitPermit<'_, P>, RefusedReason> {
+        self.shared().generations.enter(target, WhenFull::Wait)
+    }
+
+    /// As [`Self::enter`], without a wait, and though the queue may be full.
+    #[inline(always)]
+    pub(crate) fn enter_beyond(
+        &self,
+        target: Target,
+    ) -> Result<SubmitPermit<'_, P>, RefusedReason> {
+        self.shared().generations.enter(target, WhenFull::Exceed)
+    }
+
+    /// As [`Self::enter_beyond`], for what was accepted before: where the queue has left its target meanwhile, it goes to another.
+    pub(crate) fn enter_accepted(
+        &self,
+        target: Target,
+    ) -> Result<SubmitPermit<'_, P>, RefusedReason> {
+        match self.enter_beyond(target) {
+            Err(RefusedReason::NoSuchCpu(_) | RefusedReason::NoSuchNode(_)) => {
+                self.enter_beyond(Target::Here)
+            }
+            entered => entered,
+        }
+    }
+
+    /// For what is to come later: an error where the queue has no such target now.
+    pub(crate) fn check_target(&self, target: Target) -> Result<(), RefusedReason> {
+        if target == Target::Here {
+            return Ok(());
+        }
+        match self.enter_beyond(target) {
+            Ok(entry) => {
+                entry.abandon();
+                Ok(())
+            }
+            Err(reason @ (RefusedReason::NoSuchCpu(_) | RefusedReason::NoSuchNode(_))) => {
+                Err(reason)
+            }
+            // It may take it then.
+            Err(_) => Ok(()),
+        }
+    }
+
+    pub(crate) fn is_forked(&self) -> bool {
+        self.shared().is_forked()
+    }
+
+    /// A panic that no handle will tell of.
+    pub(crate) fn on_panic(&self, thrown: Thrown) {
+        self.shared().core.on_panic(thrown);
+    }
+
+    pub(crate) fn timers(&self) -> &Arc<Timers<P>> {
+        self.shared().timers()
+    }
+
+    /// Lets go of this handle, without waiting; gives it back if it is the last, whose drop waits.
+    pub(crate) fn release(self) -> Option<Self> {
+        Arc::into_inner(self.handle).map(|last| Self { handle: Arc::new(last) })
+    }
+
+    /// Waits until nothing that was accepted is left, including what items of this queue queue
+    /// meanwhile: nobody else can, until it returns.
+    ///
+    /// # Errors
+    /// Where an item of this queue calls it: it would wait for itself.
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = coreshard::workqueue()?.name("mail").build()?;
+    /// let again = queue.clone();
+    /// queue.queue(move || again.queue(|| println!("its own items may queue more")).unwrap())?;
+    /// queue.drain()?;
+    /// assert_eq!(queue.stats().in_flight(), 0);
+    /// queue.queue(|| println!("it is open again"))?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias = "drain_workqueue")]
+    pub fn drain(&self) -> Result<(), WouldDeadlock> {
+        self.shared().drain(None).map(|_drained| ())
+    }
+
+    /// As [`drain`](Self::drain), but for no longer than `timeout`. The queue is open again in any case.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let queue = coreshard::workqueue()?.name("mail").build()?;
+    /// let (open, opened) = std::sync::mpsc::channel::<()>();
+    /// queue.queue(move || _ = opened.recv())?;
+    /// let error = queue.drain_timeout(Duration::from_millis(5)).unwrap_err();
+    /// assert!(error.is_timeout() && error.in_flight() == 1);
+    /// drop(open);
+    /// queue.drain_timeout(Duration::from_secs(60))?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When the time is over; or where an item of this queue calls it.
+    pub fn drain_timeout(&self, timeout: Duration) -> Result<(), WaitError> {
+        let drained = self.shared().drain(Some(P::now() + timeout))?;
+        self.unless_time_is_over(drained)
+    }
+
+    fn unless_time_is_over(&self, reached: bool) -> Result<(), WaitError> {
+        if reached {
+            Ok(())
+        } else {
+            Err(WaitError::time_over(self.shared().generations.in_flight()))
+        }
+    }
+
+    /// Waits until all that was queued before the call is over. What is queued meanwhile is not
+    /// waited for; neither is a delayed item whose time has not come.
+    ///
+    /// # Errors
+    /// Where an item of this queue calls it: it would wait for itself.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+    /// static SENT: AtomicBool = AtomicBool::new(false);
+    ///
+    /// let queue = coreshard::workqueue()?.name("mail").build()?;
+    /// queue.queue(|| SENT.store(true, SeqCst))?;
+    /// queue.flush()?;
+    /// assert!(SENT.load(SeqCst));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias("flush_workqueue", "barrier"))]
+    pub fn flush(&self) -> Result<(), WouldDeadlock> {
+        self.shared().flush(None).map(|_flushed| ())
+    }
+
+    /// As [`flush`](Self::flush), but for no longer than `timeout`. Nothing is refused meanwhile, nor after.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let queue = coreshard::workqueue()?.name("mail").build()?;
+    /// queue.queue(|| println!("sent"))?;
+    /// queue.flush_timeout(Duration::from_secs(60))?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When the time is over; or where an item of this queue calls it.
+    pub fn flush_timeout(&self, timeout: Duration) -> Result<(), WaitError> {
+        let flushed = self.shared().flush(Some(P::now() + timeout))?;
+        self.unless_time_is_over(flushed)
+    }
+
+    /// Lets no further item begin, until [`thaw`](Self::thaw). Items that the pools have already
+    /// go on; what is queued meanwhile waits, in order. A frozen queue whose last handle is
+    /// dropped is thawed, so that nothing is lost.
+    ///
+    /// # Errors
+    /// Where the queue's pools serve as many queues as they can.
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = coreshard::workqueue()?.name("journal").build()?;
+    /// queue.freeze()?;
+    /// let entry = queue.submit(|| "written")?;
+    /// assert!(queue.stats().is_frozen && !entry.is_finished());
+    /// queue.thaw()?;
+    /// assert_eq!(entry.join()?, "written");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias("freeze_workqueues_begin", "pause"))]
+    pub fn freeze(&self) -> Result<(), BuildError> {
+        self.shared().set_frozen(true)
+    }
+
+    /// Lets the items go that waited since [`freeze`](Self::freeze), and all that come.
+    ///
+    /// # Errors
+    /// As there; then the queue is still frozen.
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = coreshard::workqueue()?.name("journal").build()?;
+    /// queue.freeze()?;
+    /// queue.queue(|| println!("after the snapshot"))?;
+    /// queue.thaw()?;
+    /// queue.flush()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias("thaw_workqueues", "resume"))]
+    pub fn thaw(&self) -> Result<(), BuildError> {
+        self.shared().set_frozen(false)
+    }
+
+    /// Changes what the queue is while it is used: name what is to change, then
+    /// [`apply`](Change::apply).
+    ///
+    /// # Examples
+    /// ```
+    /// use coreshard::Scope;
+    ///
+    /// let queue = coreshard::workqueue()?.name("mail").max_active(4).build()?;
+    /// queue.change().scope(Scope::Numa).max_active(16).apply()?;
+    /// assert_eq!(queue.stats().scope, Scope::Numa);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias("apply_workqueue_attrs", "workqueue_set_max_active"))]
+    pub fn change(&self) -> Change<P> {
+        Change::new(Arc::clone(self.shared()))
+    }
+
+    /// Takes no more work, and waits until all that was accepted is over, or for `timeout`.
+    ///
+    /// # Errors
+    /// Where work is left when the time is over, as it is if the queue is frozen. It goes on, and
+    /// the call may be made again. In a process that was forked from the queue's, at once
+    /// ([`ShutdownTimeout::is_forked`]): nothing ends there.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let queue = coreshard::workqueue()?.name("mail").build()?;
+    /// queue.queue(|| println!("sent, since it was accepted"))?;
+    /// queue.shutdown(Duration::from_secs(60))?;
+    /// assert!(queue.queue(|| ()).is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias("destroy_workqueue", "graceful shutdown"))]
+    pub fn shutdown(&self, timeout: Duration) -> Result<(), ShutdownTimeout> {
+        self.shared().shut_down();
+        self.shared().wait_empty(Some(P::now() + timeout))
+    }
+
+    /// Shuts the queue down at once: takes no more work, begins nothing more, drops its futures, and waits until the
+    /// items that have begun are over, or for `timeout`. What had not begun comes back.
+    ///
+    /// | what has not begun | what becomes of it |
+    /// |---|---|
+    /// | of [`queue`](Self::queue), [`submit`](Self::submit) | it comes back, to be run here, or dropped. Whoever joins a submitted one hears of what comes of that: the result, or [`Dropped`](crate::Dropped) |
+    /// | a [`Work`](crate::Work), also one that waits for its time | its queueing is cancelled |
+    /// | a future, also one that waits or sleeps | it is dropped. Its [`Task`](crate::Task) says that the queue is gone ([`TaskError::is_queue_gone`](crate::TaskError::is_queue_gone)) |
+    /// | of a scope, `install` or a loop whose caller waits for it | it is run: a part of what has begun |
+    ///
+    /// What is still inside when the time is over goes on, and what waits behind that is set aside as before. Submitted
+    /// items are dropped then, since their handles tell: [`Dropped`](crate::Dropped). The others are kept for another call, which has
+    /// what was set aside since; what nobody asks for is dropped when the last handle of the queue is. Inside one of
+    /// the queue's own items this does not wait.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let queue = coreshard::workqueue()?.name("mails").ordered().build()?;
+    /// let (open, opened) = std::sync::mpsc::channel::<()>();
+    /// # let (begun, begins) = std::sync::mpsc::channel();
+    /// queue.queue(move || {
+    ///     # begun.send(()).unwrap();
+    ///     _ = opened.recv()
+    /// })?;
+    /// # begins.recv()?;
+    /// for mail in 0..3 {
+    ///     queue.queue(move || println!("mail {mail} is sent"))?;
+    /// }
+    /// let backlog = queue.shutdown_now(Duration::from_millis(5));
+    /// assert_eq!((backlog.len(), backlog.in_flight()), (3, 1));
+    /// drop(open);
+    /// // Sent here after all; dropping one would be to give it up.
+    /// backlog.for_each(|mail| mail.run());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias("shutdownNow", "SIGTERM"))]
+    pub fn shutdown_now(&self, timeout: Duration) -> Backlog {
+        let shared = self.shared();
+        shared.stop();
+        Backlog::of(shared.collect(P::now() + timeout))
+    }
+
+    /// What the queue and its pools have done so far.
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = coreshard::workqueue()?.name("mail").build()?;
+    /// queue.queue(|| println!("sent"))?;
+    /// queue.flush()?;
+    /// let stats = queue.stats();
+    /// assert_eq!((stats.queued, stats.run, stats.in_flight()), (1, 1, 0));
+    /// println!("{} workers in {} pools", stats.total().workers, stats.pools.len());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn stats(&self) -> QueueStats {
+        self.shared().stats()
+    }
+}
+
+impl<P: Platform> Clone for Workqueue<P> {
+    fn clone(&self) -> Self {
+        Self { handle: Arc::clone(&self.handle) }
+    }
+}
+
+impl<P: Platform> fmt::Debug for Workqueue<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Workqueue")
+            .field("name", &self.name())
+            .field("in_flight", &self.shared().generations.in_flight())
+            .finish_non_exhaustive()
+    }
+}

@@ -14,8 +14,7 @@ use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 use coreshard_platform::{AtomicInt, Platform};
 
 use super::shared::Shared;
-use super::task_counts::LEFT;
-use super::waiting_tasks::{ListedAt, WaitingTask};
+use super::waiting_tasks::{LEFT, ListedAt, WaitingTask};
 
 /// The right to use a queue, for as long as a task exists.
 pub(crate) struct TaskRef<P: Platform> {

@@ -13,10 +13,10 @@ use super::Runtime;
 use crate::base::error::BuildError;
 use crate::base::rungs::Intake;
 use crate::base::rungs::Wake;
+use crate::config::attributes::{Hooks, Priority};
+use crate::config::request::{MaxActive, PanicPolicy, Request};
 use crate::insight::Sampling;
 use crate::queue::Workqueue;
-use crate::spec::attributes::{Hooks, Priority};
-use crate::spec::request::{MaxActive, PanicPolicy, Request};
 
 /// What a worker needs for itself, with room for small items: a debug build's overflows 24 KiB.
 pub(crate) const MIN_STACK_BYTES: usize = 64 << 10;
@@ -74,12 +74,12 @@ impl<P: Platform> Runtime<P> {
             is_contradictory: false,
             wake: Wake::default(),
             intake: Intake::default(),
-            hooks: self.default_hooks(),
+            hooks: self.machine.hooks.clone(),
             stack_bytes: None,
             rescuer: None,
             panic_handler: None,
             panic_policy: PanicPolicy::default(),
-            insight: self.wanted_insight(),
+            insight: self.machine.insight,
         }
     }
 }

@@ -9,7 +9,7 @@ use coreshard_topology::PodId;
 use super::Runtime;
 use crate::insight::stats::PoolId;
 use crate::pool::{WorkerPlace, worker_here};
-use crate::queue::{Workqueue, machine_here, queue_name_here};
+use crate::queue::{Workqueue, core_here};
 
 /// The worker that the calling code runs on; see [`current`].
 ///
@@ -74,7 +74,7 @@ impl<P: Platform> Current<P> {
 
     /// The name of the queue whose item this is; `None` inside none.
     pub fn queue_name(&self) -> Option<String> {
-        queue_name_here::<P>()
+        core_here::<P>().map(|core| core.name.clone())
     }
 
     /// A handle to that queue, to queue more on it. `None` inside no item, and where the queue's last handle is
@@ -85,7 +85,7 @@ impl<P: Platform> Current<P> {
 
     /// The runtime of that queue; `None` inside no item.
     pub fn runtime(&self) -> Option<Runtime<P>> {
-        machine_here::<P>().map(|machine| Runtime { machine })
+        core_here::<P>()?.machine.upgrade().map(|machine| Runtime { machine })
     }
 }
 

@@ -16,44 +16,29 @@ impl<P: Platform> rt::Sleep for Sleep<P> {}
 
 /// With the feature `hyper`. hyper has no way to hear of an error: a sleep that the clock ends before never ends, one
 /// without a timekeeper asks for it at each poll, and a poll in a process that was forked meanwhile panics.
-impl<P: Platform> rt::Timer for Runtime<P> {
-    fn sleep(&self, duration: Duration) -> Pin<Box<dyn rt::Sleep>> {
-        Box::pin(sleep_clamped(&self.machine.timers, duration))
-    }
+macro_rules! timer {
+    ($timers:ident) => {
+        impl<P: Platform> rt::Timer for $timers<P> {
+            fn sleep(&self, duration: Duration) -> Pin<Box<dyn rt::Sleep>> {
+                Box::pin(sleep_clamped(self.timers(), duration))
+            }
 
-    /// At once where `deadline` is past.
-    fn sleep_until(&self, deadline: Instant) -> Pin<Box<dyn rt::Sleep>> {
-        rt::Timer::sleep(self, deadline.saturating_duration_since(self.now()))
-    }
+            fn sleep_until(&self, deadline: Instant) -> Pin<Box<dyn rt::Sleep>> {
+                rt::Timer::sleep(self, deadline.saturating_duration_since(self.now()))
+            }
 
-    /// Keeps the memory of a sleep of this runtime's.
-    fn reset(&self, sleep: &mut Pin<Box<dyn rt::Sleep>>, new_deadline: Instant) {
-        let left = new_deadline.saturating_duration_since(self.now());
-        if !reset(&self.machine.timers, sleep, left) {
-            *sleep = rt::Timer::sleep(self, left);
+            fn reset(&self, sleep: &mut Pin<Box<dyn rt::Sleep>>, new_deadline: Instant) {
+                let left = new_deadline.saturating_duration_since(self.now());
+                if !reset(self.timers(), sleep, left) {
+                    *sleep = rt::Timer::sleep(self, left);
+                }
+            }
         }
-    }
+    };
 }
 
-/// With the feature `hyper`: the timer of the queue's runtime, so that a queue is all that a server needs.
-impl<P: Platform> rt::Timer for Workqueue<P> {
-    fn sleep(&self, duration: Duration) -> Pin<Box<dyn rt::Sleep>> {
-        Box::pin(sleep_clamped(self.timers(), duration))
-    }
-
-    /// At once where `deadline` is past.
-    fn sleep_until(&self, deadline: Instant) -> Pin<Box<dyn rt::Sleep>> {
-        rt::Timer::sleep(self, deadline.saturating_duration_since(self.now()))
-    }
-
-    /// Keeps the memory of a sleep of this runtime's.
-    fn reset(&self, sleep: &mut Pin<Box<dyn rt::Sleep>>, new_deadline: Instant) {
-        let left = new_deadline.saturating_duration_since(self.now());
-        if !reset(self.timers(), sleep, left) {
-            *sleep = rt::Timer::sleep(self, left);
-        }
-    }
-}
+timer!(Runtime);
+timer!(Workqueue);
 
 /// Lets `sleep` end after `left`; false if it is none of `timers`.
 fn reset<P: Platform>(

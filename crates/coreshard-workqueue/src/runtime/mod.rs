@@ -15,15 +15,15 @@ use coreshard_topology::{CpuId, CpuSet, Topology};
 
 use crate::base::error::{BuildError, BuildErrorKind, ShutdownTimeout};
 use crate::base::event::Event;
+use crate::config::attributes::Hooks;
+use crate::config::request::Request;
+use crate::config::team::TeamSpec;
 use crate::insight::stats::RuntimeStats;
 use crate::insight::trouble::{Trouble, Watchdog};
 use crate::insight::{Sampling, Wanted};
 use crate::pool::{Lease, MAX_WORKERS, Monitor, NameMember, PoolSettings, StartMember};
-use crate::queue::machine::{Machine, Probe, Queue, Registry};
+use crate::queue::machine::{Machine, Probe, Queue, Registry, alive};
 use crate::queue::{Backlog, Shared, Workqueue};
-use crate::spec::attributes::Hooks;
-use crate::spec::request::Request;
-use crate::spec::team::TeamSpec;
 use crate::task;
 use crate::timers::{self, Sleep, SleepError, Timeout, Timers};
 pub use builder::Builder;
@@ -398,7 +398,11 @@ impl<P: Platform> RuntimeBuilder<P> {
     /// ```
     #[inline(never)]
     pub fn build(self) -> Result<Runtime<P>, BuildError> {
-        let what = || format!("runtime on {}", self.topology.name());
+        let what = format!("runtime on {}", self.topology.name());
+        self.try_build().map_err(|kind| BuildError::new(what, kind))
+    }
+
+    fn try_build(self) -> Result<Runtime<P>, BuildErrorKind> {
         let online = self.topology.online();
         let usable = match self.usable {
             Some(named) => named,
@@ -408,7 +412,7 @@ impl<P: Platform> RuntimeBuilder<P> {
                 Some(allowed) if online.is_disjoint(&allowed) => {
                     let kind =
                         BuildErrorKind::CpusNotUsable { cpus: online.clone(), usable: allowed };
-                    return Err(BuildError::new(what(), kind));
+                    return Err(kind);
                 }
                 Some(allowed) => online.intersection(&allowed),
                 None => online.clone(),
@@ -416,15 +420,15 @@ impl<P: Platform> RuntimeBuilder<P> {
         };
         let laid_over: Option<Vec<CpuId>> = self.laid_over.map(|cpus| cpus.iter().collect());
         if usable.is_empty() || laid_over.as_ref().is_some_and(Vec::is_empty) {
-            return Err(BuildError::new(what(), BuildErrorKind::EmptyMask));
+            return Err(BuildErrorKind::EmptyMask);
         }
         if !usable.is_subset(online) {
             let cpus = usable.difference(online);
             let kind = BuildErrorKind::CpusNotUsable { cpus, usable: online.clone() };
-            return Err(BuildError::new(what(), kind));
+            return Err(kind);
         }
         if let Some(cpus) = self.cpu_quota.filter(|cpus| cpus.is_nan() || *cpus <= 0.0) {
-            return Err(BuildError::new(what(), BuildErrorKind::Quota(cpus)));
+            return Err(BuildErrorKind::Quota(cpus));
         }
         let numbers = [
             ("workers", self.workers.unwrap_or(usize::MAX)),
@@ -432,7 +436,7 @@ impl<P: Platform> RuntimeBuilder<P> {
             ("max_workers_per_pool", self.most_workers_per_pool),
         ];
         if let Some((which, _)) = numbers.into_iter().find(|(_, number)| *number == 0) {
-            return Err(BuildError::new(what(), BuildErrorKind::WorkersZero(which)));
+            return Err(BuildErrorKind::WorkersZero(which));
         }
         let real_cpus = laid_over.as_ref().map_or(usable.len(), Vec::len);
         let settings = PoolSettings {
@@ -537,14 +541,6 @@ impl<P: Platform> Runtime<P> {
         self.machine.usable.lock().clone()
     }
 
-    pub(crate) fn default_hooks(&self) -> Hooks {
-        self.machine.hooks.clone()
-    }
-
-    pub(crate) fn wanted_insight(&self) -> Wanted {
-        self.machine.insight
-    }
-
     /// What all queues and pools of the runtime have done so far.
     ///
     /// # Examples
@@ -558,15 +554,13 @@ impl<P: Platform> Runtime<P> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn stats(&self) -> RuntimeStats {
-        if P::process_generation() != self.machine.process_generation {
+        if self.machine.is_forked() {
             // The workers are not here, and nor is whoever held a lock when the process forked.
             return RuntimeStats { queues: Vec::new(), pools: Vec::new() };
         }
         let (queues, sets) = {
             let registry = self.machine.registry.lock();
-            let queues: Vec<_> = registry.queues.iter().filter_map(Weak::upgrade).collect();
-            let sets: Vec<_> = registry.sets.iter().filter_map(Weak::upgrade).collect();
-            (queues, sets)
+            (alive(&registry.queues), alive(&registry.sets))
         };
         // Not under the lock: the last holder of a queue or a set waits for threads.
         RuntimeStats {
@@ -700,7 +694,7 @@ impl<P: Platform> Runtime<P> {
     fn close(&self) -> Vec<Arc<dyn Queue>> {
         let mut registry = self.machine.registry.lock();
         registry.closed = true;
-        registry.queues.iter().filter_map(Weak::upgrade).collect()
+        alive(&registry.queues)
     }
 
     /// A future that ends after `duration`, under any executor.
@@ -718,7 +712,7 @@ impl<P: Platform> Runtime<P> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn sleep(&self, duration: Duration) -> Result<Sleep<P>, SleepError> {
-        timers::sleep(&self.machine.timers, duration)
+        timers::sleep(self.timers(), duration)
     }
 
     /// Gives `future` so long, under any executor: what it yields, or [`Elapsed`](crate::Elapsed), with `future`
@@ -744,7 +738,7 @@ impl<P: Platform> Runtime<P> {
         duration: Duration,
         future: F,
     ) -> Result<Timeout<F, P>, SleepError> {
-        timers::timeout(&self.machine.timers, duration, future)
+        timers::timeout(self.timers(), duration, future)
     }
 
     /// Items and futures that wait for their time.
@@ -766,6 +760,10 @@ impl<P: Platform> Runtime<P> {
         if self.machine.is_forked() { 0 } else { self.machine.timers.len() }
     }
 
+    pub(crate) fn timers(&self) -> &Arc<Timers<P>> {
+        &self.machine.timers
+    }
+
     /// How many workers are to run at once on all CPUs that may be used.
     pub(crate) fn workers(&self) -> usize {
         let machine = &self.machine;
@@ -777,9 +775,7 @@ impl<P: Platform> Runtime<P> {
 
     /// Tells of `queue` among the others, as long as it is there.
     pub(crate) fn list(&self, queue: Weak<dyn Queue>) {
-        let mut registry = self.machine.registry.lock();
-        registry.queues.retain(|queue| queue.strong_count() > 0);
-        registry.queues.push(queue);
+        self.machine.registry.lock().list(queue);
     }
 
     pub(crate) fn start_team(
@@ -799,28 +795,29 @@ impl<P: Platform> Runtime<P> {
     // With its own code in the crate that names the platform, and not once more in each that uses that one.
     #[inline(never)]
     pub(crate) fn make_queue(&self, request: Request) -> Result<Workqueue<P>, BuildError> {
-        let name = request.name.clone();
-        let fail = |kind| BuildError::new(format!("workqueue {name:?}"), kind);
-        if self.machine.is_forked() {
-            return Err(fail(BuildErrorKind::Forked));
+        let what = format!("workqueue {:?}", request.name);
+        self.try_make_queue(request).map_err(|kind| BuildError::new(what, kind))
+    }
+
+    fn try_make_queue(&self, request: Request) -> Result<Workqueue<P>, BuildErrorKind> {
+        let machine = &self.machine;
+        if machine.is_forked() {
+            return Err(BuildErrorKind::Forked);
         }
         if request.is_contradictory {
-            return Err(fail(BuildErrorKind::OrderedLimit));
+            return Err(BuildErrorKind::OrderedLimit);
         }
-        let machine = &self.machine;
-        machine.check_mask(request.mask.as_ref()).map_err(fail)?;
-        let attributes = machine.attributes(&request).map_err(fail)?;
-        let lease = machine.lease(attributes, &request).map_err(fail)?;
+        machine.check_mask(request.mask.as_ref())?;
+        let attributes = machine.attributes(&request)?;
+        let lease = machine.lease(attributes, &request)?;
         let shared = Shared::new(request, lease, Arc::clone(machine));
-        let shared = shared.ok_or_else(|| fail(BuildErrorKind::TooManyQueues))?;
+        let shared = shared.ok_or(BuildErrorKind::TooManyQueues)?;
         let mut registry = machine.registry.lock();
         if registry.closed {
             drop(registry);
-            return Err(fail(BuildErrorKind::ShutDown));
+            return Err(BuildErrorKind::ShutDown);
         }
-        registry.queues.retain(|queue| queue.strong_count() > 0);
-        let queue: Weak<dyn Queue> = Arc::downgrade(&shared) as _;
-        registry.queues.push(queue);
+        registry.list(Arc::downgrade(&shared) as _);
         drop(registry);
         Ok(Workqueue::from_shared(shared))
     }

@@ -18,10 +18,10 @@ pub struct AbortHandle {
     table: &'static AbortTable,
 }
 
-struct AbortTable {
-    hold: unsafe fn(NonNull<()>),
-    abort: unsafe fn(NonNull<()>),
-    is_done: unsafe fn(NonNull<()>) -> bool,
+pub(super) struct AbortTable {
+    pub(super) hold: unsafe fn(NonNull<()>),
+    pub(super) abort: unsafe fn(NonNull<()>),
+    pub(super) is_done: unsafe fn(NonNull<()>) -> bool,
     let_go: unsafe fn(NonNull<()>),
 }
 
@@ -33,10 +33,10 @@ unsafe impl Sync for AbortHandle {}
 impl UnwindSafe for AbortHandle {}
 impl RefUnwindSafe for AbortHandle {}
 
-struct Aborts<P>(std::marker::PhantomData<P>);
+pub(super) struct Aborts<P>(std::marker::PhantomData<P>);
 
 impl<P: Platform> Aborts<P> {
-    const TABLE: AbortTable = AbortTable {
+    pub(super) const TABLE: AbortTable = AbortTable {
         // SAFETY: each is called with a task's head, of which the caller has a reference; `let_go` gives it up.
         hold: |task| unsafe { task.cast::<Head<P>>().as_ref() }.state.add_reference(),
         // SAFETY: as above.
@@ -54,11 +54,10 @@ impl<P: Platform> Aborts<P> {
 impl AbortHandle {
     /// # Safety
     /// The caller has a reference to the task.
-    pub(super) unsafe fn new<P: Platform>(task: NonNull<Head<P>>) -> Self {
-        let table: &'static AbortTable = const { &Aborts::<P>::TABLE };
+    pub(super) unsafe fn new(task: NonNull<()>, table: &'static AbortTable) -> Self {
         // SAFETY: by this function's contract.
-        unsafe { (table.hold)(task.cast()) };
-        Self { task: task.cast(), table }
+        unsafe { (table.hold)(task) };
+        Self { task, table }
     }
 
     /// Asks that the future be polled no more: it is dropped soon, by a worker, and whoever awaits it hears that it
@@ -90,8 +89,7 @@ impl AbortHandle {
 impl Clone for AbortHandle {
     fn clone(&self) -> Self {
         // SAFETY: this is a reference.
-        unsafe { (self.table.hold)(self.task) };
-        Self { task: self.task, table: self.table }
+        unsafe { Self::new(self.task, self.table) }
     }
 }
 

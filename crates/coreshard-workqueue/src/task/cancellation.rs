@@ -18,11 +18,13 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 
-use coreshard_platform::user::{self, Thrown};
+use coreshard_platform::user;
 use coreshard_platform::{AtomicInt, Host, Lock, Platform};
 
 use crate::base::budget;
-use crate::insight::trouble::say;
+use crate::insight::trouble::say_panic;
+
+const PANICKED: &str = "a waker panicked";
 
 /// Children that are gone are forgotten when there are so many, and each time that there are twice as many as were
 /// left then.
@@ -162,11 +164,9 @@ impl<P: Platform> CancellationToken<P> {
                 (std::mem::take(&mut links.children), std::mem::take(&mut links.wakers))
             };
             // Its own waker may be a user's that panics: the others are woken all the same.
-            wakers
-                .into_iter()
-                .flatten()
-                .filter_map(|waker| user::wake(waker).err())
-                .for_each(report);
+            for waker in wakers.into_iter().flatten() {
+                say_panic(user::wake(waker), PANICKED);
+            }
             nodes.extend(children.iter().filter_map(Weak::upgrade));
         }
     }
@@ -234,11 +234,6 @@ impl<P: Platform> CancellationToken<P> {
     }
 }
 
-fn report(thrown: Thrown) {
-    let panic = thrown.message().unwrap_or("(something that is not a text)");
-    say(|| tracing::error!(panic, "a waker panicked"));
-}
-
 impl<P: Platform> Clone for CancellationToken<P> {
     fn clone(&self) -> Self {
         Self { node: Arc::clone(&self.node) }
@@ -277,9 +272,7 @@ impl<P: Platform> WaitForCancellation<P> {
         let waker = links.wakers[place].take();
         links.free.push(place);
         drop(links);
-        if let Err(thrown) = user::discard(waker) {
-            report(thrown);
-        }
+        say_panic(user::discard(waker), PANICKED);
     }
 }
 

@@ -11,7 +11,7 @@ pub struct TaskError {
 }
 
 #[derive(Debug)]
-enum TaskErrorKind {
+pub(super) enum TaskErrorKind {
     Cancelled,
     Panicked(Panic),
     QueueGone,
@@ -19,22 +19,6 @@ enum TaskErrorKind {
 }
 
 impl TaskError {
-    pub(super) fn cancelled() -> Self {
-        Self { kind: TaskErrorKind::Cancelled }
-    }
-
-    pub(super) fn panicked(panic: Panic) -> Self {
-        Self { kind: TaskErrorKind::Panicked(panic) }
-    }
-
-    pub(super) fn queue_gone() -> Self {
-        Self { kind: TaskErrorKind::QueueGone }
-    }
-
-    pub(super) fn forked() -> Self {
-        Self { kind: TaskErrorKind::Forked }
-    }
-
     /// Throws what the future threw, or why there is no value.
     pub(super) fn throw(self) -> ! {
         match self.kind {
@@ -87,6 +71,12 @@ impl TaskError {
             TaskErrorKind::Panicked(panic) => Ok(panic),
             kind => Err(Self { kind }),
         }
+    }
+}
+
+impl From<TaskErrorKind> for TaskError {
+    fn from(kind: TaskErrorKind) -> Self {
+        Self { kind }
     }
 }
 

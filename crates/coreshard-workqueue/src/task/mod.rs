@@ -41,18 +41,21 @@ use tracing::span::Id;
 
 use crate::base::budget;
 use crate::base::error::Refused;
-use crate::insight::trouble::say;
+use crate::insight::trouble::{say, say_panic};
 use crate::insight::{self, Label};
 use crate::queue::{
-    Entry, Origin, Panic, Reservation, Shared, TaskRef, Unclaimed, WaitingTask, WhenFull, Workqueue,
+    Origin, Panic, Reservation, Shared, SubmitPermit, TaskRef, Unclaimed, WaitingTask, WhenFull,
+    Workqueue,
 };
 use crate::timers::Timers;
 use cell::{Runnable, Schedule};
 
 pub use abort::AbortHandle;
+use abort::{AbortTable, Aborts};
 pub use cancellation::{CancellationToken, WaitForCancellation};
 pub(crate) use cell::wake_own;
 pub use error::TaskError;
+use error::TaskErrorKind;
 pub use join_set::JoinSet;
 pub use task_result::TaskResult;
 pub use yield_now::{ConsumeBudget, YieldNow, consume_budget, yield_now};
@@ -100,9 +103,7 @@ type Ended<T> = Result<T, TaskError>;
 
 struct TaskTable<T> {
     poll: unsafe fn(NonNull<()>, &Context<'_>) -> Poll<Ended<T>>,
-    cancel: unsafe fn(NonNull<()>),
-    abort_handle: unsafe fn(NonNull<()>) -> AbortHandle,
-    is_done: unsafe fn(NonNull<()>) -> bool,
+    aborts: &'static AbortTable,
     /// Gives the handle's reference up; true cancels the task. A value that nobody took comes back.
     let_go: unsafe fn(NonNull<()>, bool) -> Option<T>,
 }
@@ -179,7 +180,7 @@ impl<T> Task<T> {
     pub fn abort(&self) {
         if let Some(raw) = &self.raw {
             // SAFETY: this is the handle.
-            unsafe { (raw.table().cancel)(raw.task) };
+            unsafe { (raw.table().aborts.abort)(raw.task) };
         }
     }
 
@@ -203,7 +204,7 @@ impl<T> Task<T> {
     pub fn abort_handle(&self) -> AbortHandle {
         let raw = self.raw.as_ref().expect("a task that was awaited to its end has no handle");
         // SAFETY: this is the handle.
-        unsafe { (raw.table().abort_handle)(raw.task) }
+        unsafe { AbortHandle::new(raw.task, raw.table().aborts) }
     }
 
     /// True once the future has ended, or was dropped: then awaiting it does not wait.
@@ -223,7 +224,7 @@ impl<T> Task<T> {
     /// ```
     pub fn is_finished(&self) -> bool {
         // SAFETY: this is the handle.
-        self.raw.as_ref().is_none_or(|raw| unsafe { (raw.table().is_done)(raw.task) })
+        self.raw.as_ref().is_none_or(|raw| unsafe { (raw.table().aborts.is_done)(raw.task) })
     }
 
     pub(super) fn poll_result(&mut self, context: &Context<'_>) -> Poll<Ended<T>> {
@@ -241,10 +242,8 @@ impl<T> Task<T> {
         let Some(raw) = self.raw.take() else { return };
         // SAFETY: this was the handle.
         let value = unsafe { (raw.table().let_go)(raw.task, cancels) };
-        if let Err(thrown) = user::resume_unless_unwinding(user::discard(value)) {
-            let panic = thrown.message().unwrap_or_default();
-            say(|| tracing::error!(panic, "a task's result panicked as it was dropped"));
-        }
+        let outcome = user::resume_unless_unwinding(user::discard(value));
+        say_panic(outcome, "a task's result panicked as it was dropped");
     }
 }
 
@@ -281,13 +280,8 @@ where
     F::Output: Send,
     S: Schedule<P>,
 {
-    const TABLE: TaskTable<F::Output> = TaskTable {
-        poll: Self::poll,
-        cancel: Self::cancel,
-        abort_handle: Self::abort_handle,
-        is_done: Self::is_done,
-        let_go: Self::let_go,
-    };
+    const TABLE: TaskTable<F::Output> =
+        TaskTable { poll: Self::poll, aborts: &Aborts::<P>::TABLE, let_go: Self::let_go };
 
     /// The handle of a task.
     ///
@@ -300,8 +294,9 @@ where
 
     unsafe fn poll(task: NonNull<()>, context: &Context<'_>) -> Poll<Ended<F::Output>> {
         // SAFETY: called by the handle, which is a reference.
-        if unsafe { task.cast::<cell::Head<P>>().as_ref() }.never_ends() {
-            return Poll::Ready(Err(TaskError::forked()));
+        let head = unsafe { task.cast::<cell::Head<P>>().as_ref() };
+        if head.never_ends() {
+            return Poll::Ready(Err(TaskErrorKind::Forked.into()));
         }
         if budget::proceed::<P>(context).is_pending() {
             return Poll::Pending;
@@ -313,35 +308,10 @@ where
         }
         outcome.map(|outcome| match outcome {
             Some(Ok(value)) => Ok(value),
-            Some(Err(thrown)) => Err(TaskError::panicked(Panic::thrown(thrown.claim()))),
-            // SAFETY: called by the handle, which is a reference.
-            None if unsafe { Self::state(task) } & state::REFUSED != 0 => {
-                Err(TaskError::queue_gone())
-            }
-            None => Err(TaskError::cancelled()),
+            Some(Err(thrown)) => Err(TaskErrorKind::Panicked(Panic::thrown(thrown.claim())).into()),
+            None if head.state.load() & state::REFUSED != 0 => Err(TaskErrorKind::QueueGone.into()),
+            None => Err(TaskErrorKind::Cancelled.into()),
         })
-    }
-
-    /// # Safety
-    /// The caller has a reference.
-    unsafe fn state(task: NonNull<()>) -> u64 {
-        // SAFETY: by this function's contract.
-        unsafe { task.cast::<cell::Head<P>>().as_ref() }.state.load()
-    }
-
-    unsafe fn abort_handle(task: NonNull<()>) -> AbortHandle {
-        // SAFETY: called by the handle, which is a reference.
-        unsafe { AbortHandle::new(task.cast::<cell::Head<P>>()) }
-    }
-
-    unsafe fn cancel(task: NonNull<()>) {
-        // SAFETY: called by the handle.
-        unsafe { cell::cancel::<P>(task.cast()) };
-    }
-
-    unsafe fn is_done(task: NonNull<()>) -> bool {
-        // SAFETY: called by the handle, which is a reference.
-        unsafe { Self::state(task) & state::DONE != 0 }
     }
 
     unsafe fn let_go(task: NonNull<()>, cancels: bool) -> Option<F::Output> {
@@ -387,7 +357,7 @@ impl<P: Platform> Schedule<P> for Home<P> {
     }
 
     fn unclaimed(&self, thrown: Thrown) -> Unclaimed<P> {
-        self.task_ref.queue().unclaimed(thrown)
+        Unclaimed::of(&self.task_ref.queue().core, thrown)
     }
 
     unsafe fn list(&self, task: WaitingTask) -> bool {
@@ -511,7 +481,7 @@ where
 fn spawn_entered<P, F>(
     shared: &Arc<Shared<P>>,
     cpu: CpuId,
-    entry: Entry<'_, P>,
+    entry: SubmitPermit<'_, P>,
     future: F,
 ) -> Task<F::Output>
 where

@@ -14,11 +14,11 @@ use super::handle::{Team, TeamLease};
 use super::listing::Listing;
 use super::member_thread::MemberThread;
 use crate::base::rungs::{Intake, Wake};
+use crate::config::attributes::Hooks;
+use crate::config::request::Request;
+use crate::config::team::TeamSpec;
 use crate::pool::{NameMember, OwnPool, StartMember, is_taken};
 use crate::runtime::Runtime;
-use crate::spec::attributes::Hooks;
-use crate::spec::request::Request;
-use crate::spec::team::TeamSpec;
 
 /// Makes a [`Team`].
 #[must_use = "a builder does nothing until `build` is called"]

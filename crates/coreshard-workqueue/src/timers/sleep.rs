@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use coreshard_platform::user::{self, Thrown};
+use coreshard_platform::user;
 use coreshard_platform::{Host, Platform, SpawnError, Time};
 
 use super::due::{Due, Timed};
@@ -14,7 +14,7 @@ use super::heap::Key;
 use super::keeper::{TimerError, Timers};
 use super::owed::Owed;
 use crate::base::budget;
-use crate::insight::trouble::say;
+use crate::insight::trouble::say_panic;
 
 /// Ends when its time has come; see [`Runtime::sleep`](crate::Runtime::sleep). It wakes under any
 /// executor. Dropping it takes it out of the timers.
@@ -123,11 +123,9 @@ impl<P: Platform> Sleep<P> {
                 std::mem::forget(waker);
                 return;
             }
-            let dropped = [user::discard(self.timers.remove(key)), user::discard(waker)];
-            dropped.into_iter().filter_map(Result::err).for_each(|thrown: Thrown| {
-                let panic = thrown.message().unwrap_or_default();
-                say(|| tracing::error!(panic, "a waker panicked as it was dropped"));
-            });
+            for dropped in [user::discard(self.timers.remove(key)), user::discard(waker)] {
+                say_panic(dropped, "a waker panicked as it was dropped");
+            }
         }
     }
 }

@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use coreshard_platform::SpawnError;
 
-use super::state::MAX_DISABLES;
 use crate::base::error::RefusedReason;
 use crate::timers::TimerError;
+
+/// How deep `disable` nests at most.
+pub(super) const MAX_DISABLES: u32 = (1 << 24) - 1;
 
 /// Why an operation on a [`Work`](crate::Work) was refused. Nothing was changed by it.
 pub struct WorkError {

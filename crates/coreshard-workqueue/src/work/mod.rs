@@ -7,20 +7,22 @@
 //! 3. The function is touched by the worker that has set `RUNNING`, until it clears it.
 //! 4. The slot (a place that is kept, an entry with the timers) is under its own lock.
 
+mod delayed;
 mod embedded;
 mod error;
+mod handle;
 #[cfg(all(test, not(loom)))]
 mod number_tests;
-mod operations;
 mod periodic;
 mod state;
 mod token;
+mod way;
 mod work_core;
 
 #[cfg(all(test, loom))]
 mod loom_tests;
 
-pub use self::work_core::Work;
 pub use embedded::{EmbeddedFunction, EmbeddedWork, EmbeddedWorks, FunctionName};
 pub use error::{WorkError, WorkErrorReason};
 pub use periodic::{MissedTick, Periodic};
+pub use work_core::Work;

@@ -14,6 +14,8 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
 use coreshard_platform::{AtomicInt, Platform};
 
+use super::error::WorkErrorKind;
+
 const PENDING: u64 = 1 << 0;
 const RUNNING: u64 = 1 << 1;
 const DELAYED: u64 = 1 << 2;
@@ -26,11 +28,8 @@ const NUMBER_BITS: u32 = if cfg!(any(test, loom)) { 3 } else { 32 };
 const NUMBER_SHIFT: u32 = u64::BITS - NUMBER_BITS;
 const NUMBERS: Number = Number::MAX >> (Number::BITS - NUMBER_BITS);
 
-/// How deep `disable` nests at most.
-pub(crate) const MAX_DISABLES: u32 = (1 << 24) - 1;
-
 /// The number of a queueing. Numbers wrap; two are compared by the sign of their distance.
-pub(crate) type Number = u32;
+pub(super) type Number = u32;
 
 fn number_of(word: u64) -> Number {
     (word >> NUMBER_SHIFT) as Number
@@ -43,34 +42,34 @@ fn is_after(one: Number, other: Number) -> bool {
 
 /// A queueing: its number is its owner's proof.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Claimed {
-    pub(crate) number: Number,
+pub(super) struct Claimed {
+    pub(super) number: Number,
     /// It was running at that moment.
-    pub(crate) running: bool,
+    pub(super) running: bool,
     /// It was pending before, and that queueing is void now.
-    pub(crate) replaced: Option<Voided>,
+    pub(super) replaced: Option<Voided>,
 }
 
 /// A queueing that will not run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Voided {
-    pub(crate) number: Number,
+pub(super) struct Voided {
+    pub(super) number: Number,
     /// It was still waiting for its time.
-    pub(crate) delayed: bool,
+    pub(super) delayed: bool,
     /// Somebody waits for it, and must be woken.
-    pub(crate) awaited: bool,
+    pub(super) awaited: bool,
 }
 
 /// Why a queueing was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NotClaimed {
+pub(super) enum NotClaimed {
     Pending,
     Disabled,
 }
 
 /// What a worker that holds a queueing is to do with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Begin {
+pub(super) enum Begin {
     /// Run it: the worker is the one that runs it until it calls [`WorkState::end`].
     Run,
     /// Nothing: it was cancelled, or queued anew since.
@@ -81,18 +80,18 @@ pub(crate) enum Begin {
 
 /// What whoever ends a run must see to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct EndOfRun {
-    pub(crate) parked: bool,
-    pub(crate) awaited: bool,
+pub(super) struct EndOfRun {
+    pub(super) parked: bool,
+    pub(super) awaited: bool,
 }
 
 #[derive(Debug)]
-pub(crate) struct WorkState<P: Platform> {
+pub(super) struct WorkState<P: Platform> {
     word: P::AtomicU64,
 }
 
 impl<P: Platform> WorkState<P> {
-    pub(crate) fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self { word: P::AtomicU64::new(0) }
     }
 
@@ -117,7 +116,7 @@ impl<P: Platform> WorkState<P> {
     ///
     /// A refusal *writes* too, as there.
     #[inline]
-    pub(crate) fn can_be_claimed(&self) -> Result<(), NotClaimed> {
+    pub(super) fn can_be_claimed(&self) -> Result<(), NotClaimed> {
         if self.word.load(Relaxed) & (PENDING | DISABLES) == 0 {
             return Ok(());
         }
@@ -136,7 +135,7 @@ impl<P: Platform> WorkState<P> {
     /// A refusal *writes* too, the word as it was: the run to come changes the word after that,
     /// and so sees what the refused caller wrote before.
     #[inline]
-    pub(crate) fn claim(&self, delayed: bool) -> Result<Claimed, NotClaimed> {
+    pub(super) fn claim(&self, delayed: bool) -> Result<Claimed, NotClaimed> {
         let claimed = self.change(|seen| {
             if seen & PENDING != 0 {
                 return Ok((seen, None));
@@ -151,7 +150,7 @@ impl<P: Platform> WorkState<P> {
     }
 
     /// Queues it in any case; a queueing that is pending is void.
-    pub(crate) fn reclaim(&self, delayed: bool) -> Result<Claimed, NotClaimed> {
+    pub(super) fn reclaim(&self, delayed: bool) -> Result<Claimed, NotClaimed> {
         self.change(|seen| {
             if seen & DISABLES != 0 {
                 return Err(NotClaimed::Disabled);
@@ -161,7 +160,7 @@ impl<P: Platform> WorkState<P> {
     }
 
     /// The time of queueing `number` has come: it is the caller's to send, if it is not void.
-    pub(crate) fn fire(&self, number: Number) -> Option<Claimed> {
+    pub(super) fn fire(&self, number: Number) -> Option<Claimed> {
         let fired = self.change(|seen| {
             if seen & DELAYED == 0 || number_of(seen) != number {
                 return Err(());
@@ -174,7 +173,7 @@ impl<P: Platform> WorkState<P> {
 
     /// Keeps a place for the queueing that the caller holds until the run that goes on is over.
     /// False if none goes on, or a place is kept already. The caller holds the lock of the place.
-    pub(crate) fn park(&self) -> bool {
+    pub(super) fn park(&self) -> bool {
         let parked = self.change(|seen| {
             if seen & RUNNING == 0 || seen & PARKED != 0 {
                 Err(())
@@ -188,7 +187,7 @@ impl<P: Platform> WorkState<P> {
     /// A worker has come to queueing `number`. Clears `PENDING` as it sets `RUNNING`: who queues
     /// it from here on gets a further run.
     #[inline]
-    pub(crate) fn begin(&self, number: Number) -> Begin {
+    pub(super) fn begin(&self, number: Number) -> Begin {
         let begun = self.change(|seen| {
             if seen & (PENDING | DELAYED) != PENDING || number_of(seen) != number {
                 Err(Begin::Void)
@@ -202,31 +201,23 @@ impl<P: Platform> WorkState<P> {
     }
 
     /// False where [`Self::begin`] would find this queueing void.
-    pub(crate) fn is_to_run(&self, number: Number) -> bool {
+    pub(super) fn is_to_run(&self, number: Number) -> bool {
         let seen = self.word.load(Acquire);
         seen & (PENDING | DELAYED) == PENDING && number_of(seen) == number
     }
 
     /// The run is over.
     #[inline]
-    pub(crate) fn end(&self) -> EndOfRun {
+    pub(super) fn end(&self) -> EndOfRun {
         // Release passes on what the run did; Acquire shows the place that is kept.
         let seen = self.word.fetch_and(!(RUNNING | PARKED | AWAITED), AcqRel);
         EndOfRun { parked: seen & PARKED != 0, awaited: seen & AWAITED != 0 }
     }
 
-    /// Makes a pending queueing void.
-    pub(crate) fn cancel(&self) -> Option<Voided> {
+    /// Makes a pending queueing void, if it is this one.
+    pub(super) fn cancel(&self, only: Option<Number>) -> Option<Voided> {
         let cancelled = self.change(|seen| {
-            if seen & PENDING == 0 { Err(()) } else { Ok((without_queueing(seen), voided(seen))) }
-        });
-        cancelled.ok()
-    }
-
-    /// As [`Self::cancel`], if the pending queueing is still `number`.
-    pub(crate) fn cancel_number(&self, number: Number) -> Option<Voided> {
-        let cancelled = self.change(|seen| {
-            if seen & PENDING == 0 || number_of(seen) != number {
+            if seen & PENDING == 0 || only.is_some_and(|number| number != number_of(seen)) {
                 Err(())
             } else {
                 Ok((without_queueing(seen), voided(seen)))
@@ -236,10 +227,10 @@ impl<P: Platform> WorkState<P> {
     }
 
     /// One more disable, which makes a pending queueing void; `Err` at the deepest nesting.
-    pub(crate) fn disable(&self) -> Result<Option<Voided>, TooDeep> {
+    pub(super) fn disable(&self) -> Result<Option<Voided>, WorkErrorKind> {
         self.change(|seen| {
             if seen & DISABLES == DISABLES {
-                return Err(TooDeep);
+                return Err(WorkErrorKind::TooManyDisables);
             }
             let voided = (seen & PENDING != 0).then(|| voided(seen));
             let next = if voided.is_some() { without_queueing(seen) } else { seen };
@@ -248,47 +239,47 @@ impl<P: Platform> WorkState<P> {
     }
 
     /// One disable less; true if that was the last. `Err` if it is not disabled.
-    pub(crate) fn enable(&self) -> Result<bool, NotDisabled> {
+    pub(super) fn enable(&self) -> Result<bool, WorkErrorKind> {
         self.change(|seen| {
             if seen & DISABLES == 0 {
-                return Err(NotDisabled);
+                return Err(WorkErrorKind::NotDisabled);
             }
             let next = seen - ONE_DISABLE;
             Ok((next, next & DISABLES == 0))
         })
     }
 
-    pub(crate) fn is_pending(&self) -> bool {
+    pub(super) fn is_pending(&self) -> bool {
         self.word.load(Acquire) & PENDING != 0
     }
 
-    pub(crate) fn is_running(&self) -> bool {
+    pub(super) fn is_running(&self) -> bool {
         self.word.load(Acquire) & RUNNING != 0
     }
 
     /// True if it is pending as `number`, and waits for its time.
-    pub(crate) fn is_delayed_as(&self, number: Number) -> bool {
+    pub(super) fn is_delayed_as(&self, number: Number) -> bool {
         let seen = self.word.load(Acquire);
         seen & DELAYED != 0 && number_of(seen) == number
     }
 
-    pub(crate) fn is_delayed(&self) -> bool {
+    pub(super) fn is_delayed(&self) -> bool {
         self.word.load(Acquire) & DELAYED != 0
     }
 
     /// How often it is disabled.
-    pub(crate) fn disables(&self) -> u32 {
+    pub(super) fn disables(&self) -> u32 {
         ((self.word.load(Acquire) & DISABLES) / ONE_DISABLE) as u32
     }
 
     /// The number of the latest queueing, if that is not over.
-    pub(crate) fn unfinished(&self) -> Option<Number> {
+    pub(super) fn unfinished(&self) -> Option<Number> {
         let seen = self.word.load(Acquire);
         (seen & (PENDING | RUNNING) != 0).then(|| number_of(seen))
     }
 
     /// Asks to be woken, and tells whether queueing `number` is over, or void.
-    pub(crate) fn await_number(&self, number: Number) -> bool {
+    pub(super) fn await_number(&self, number: Number) -> bool {
         let seen = self.word.fetch_or(AWAITED, AcqRel);
         let pending = seen & PENDING != 0;
         if pending && !is_after(number_of(seen), number) {
@@ -301,24 +292,16 @@ impl<P: Platform> WorkState<P> {
     }
 
     /// Asks to be woken, and tells whether no worker is inside its function.
-    pub(crate) fn await_idle(&self) -> bool {
+    pub(super) fn await_idle(&self) -> bool {
         self.word.fetch_or(AWAITED, AcqRel) & RUNNING == 0
     }
 
     /// As [`Self::await_idle`]; true also once queueing `number` is void.
-    pub(crate) fn await_turn(&self, number: Number) -> bool {
+    pub(super) fn await_turn(&self, number: Number) -> bool {
         let seen = self.word.fetch_or(AWAITED, AcqRel);
         seen & RUNNING == 0 || seen & PENDING == 0 || number_of(seen) != number
     }
 }
-
-/// `disable` was nested too deep.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct TooDeep;
-
-/// `enable` without a `disable`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct NotDisabled;
 
 fn queued(seen: u64, delayed: bool) -> (u64, Claimed) {
     let base = if seen & PENDING != 0 { without_queueing(seen) } else { seen };

@@ -1,18 +1,18 @@
 //! The item itself: its words, its function, and what a queueing may have besides its token.
 
 use std::panic::Location;
-use std::ptr::NonNull;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use coreshard_platform::user;
-use coreshard_platform::{DataCell, Host, Lock, Platform};
+use coreshard_platform::{AtomicInt, DataCell, Host, Lock, Platform};
 
-use super::state::{Number, WorkState};
+use super::state::{Number, Voided, WorkState};
+use super::way::KeptPlace;
 use crate::base::event::Event;
 use crate::base::item::Name;
 use crate::insight::trouble::say;
-use crate::queue::PoolLink;
-use crate::timers::{Key, Timers};
+use crate::timers::{Due, Key, Timers};
 
 /// Called in front of the net, by `Token::run`, and dropped there; or by whoever drops the last handle.
 pub(super) type Function<P> = Box<dyn FnMut(&Work<P>) + Send>;
@@ -60,7 +60,7 @@ pub(super) struct WorkCore<P: Platform> {
 
 /// What a queueing may have besides its token.
 pub(super) struct Held<P: Platform> {
-    pub(super) parked: Option<Parked<P>>,
+    pub(super) parked: Option<KeptPlace<P, Number>>,
     pub(super) armed: Option<Armed<P>>,
 }
 
@@ -73,6 +73,53 @@ unsafe impl<P: Platform> Sync for WorkCore<P> {}
 unsafe impl<P: Platform> Send for WorkCore<P> {}
 
 impl<P: Platform> WorkCore<P> {
+    #[track_caller]
+    pub(super) fn new<F: FnMut(&Work<P>) + Send + 'static>(function: F) -> Self {
+        let call: Function<P> = Box::new(function);
+        Self {
+            state: WorkState::new(),
+            limiter: P::AtomicU64::new(0),
+            behind: P::AtomicU64::new(0),
+            call: P::Cell::new(Some(call)),
+            name: Name::of::<F>(),
+            over: Event::new(),
+            process_generation: P::process_generation(),
+            slot: Lock::new(Held { parked: None, armed: None }),
+            function: std::any::type_name::<F>(),
+            made_at: Location::caller(),
+        }
+    }
+
+    /// The limiter that it was to pass last, by its address; 0 for none.
+    pub(super) fn limiter(&self) -> u64 {
+        self.limiter.load(Relaxed)
+    }
+
+    /// After a queueing was made void: nothing fires it, and its waiters are woken. False if there was none.
+    pub(super) fn void(&self, voided: Option<Voided>) -> bool {
+        let Some(voided) = voided else { return false };
+        self.behind.store(0, Relaxed);
+        if !voided.delayed {
+            P::item_is_taken();
+        }
+        // In a forked process the timers' lock may be held by nobody who is here.
+        if voided.delayed && P::process_generation() == self.process_generation {
+            // The caller has a handle as well, so the entry's is not the last one.
+            drop(self.disarm(voided.number));
+        }
+        if voided.awaited {
+            self.over.notify();
+        }
+        true
+    }
+
+    /// Takes the entry of queueing `number` back from the timers, if it is there.
+    pub(super) fn disarm(&self, number: Number) -> Option<Due<P>> {
+        let mut slot = self.slot.lock();
+        let armed = slot.armed.take_if(|armed| armed.number == number)?;
+        armed.timers.remove(armed.key)
+    }
+
     /// Calls the function.
     ///
     /// # Safety
@@ -107,18 +154,6 @@ impl<P: Platform> Drop for WorkCore<P> {
         }
     }
 }
-
-/// A place in a queue, kept until the run that goes on is over.
-pub(super) struct Parked<P: Platform> {
-    /// It counted the queueing in, and so lives until that is over.
-    pub(super) link: NonNull<PoolLink<P>>,
-    pub(super) injector: usize,
-    pub(super) number: Number,
-}
-
-// SAFETY: a pool link is shared between threads as it is.
-#[allow(unsafe_code)]
-unsafe impl<P: Platform> Send for Parked<P> {}
 
 /// An entry with the timers.
 pub(super) struct Armed<P: Platform> {

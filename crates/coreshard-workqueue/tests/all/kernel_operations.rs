@@ -8,13 +8,14 @@ use std::path::Path;
 fn every_test_that_the_table_of_the_kernels_operations_names_exists() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let table = fs::read_to_string(root.join("docs/KERNEL-OPERATIONS.md")).unwrap();
-    let sources = |folder: &str| {
+    let sources = |folder: String| {
         let files = fs::read_dir(root.join("crates").join(folder)).unwrap();
         files.filter_map(|file| fs::read_to_string(file.unwrap().path()).ok()).collect::<String>()
     };
     let folders = ["coreshard-workqueue/tests/all", "coreshard-cli/tests/all"];
-    let models = ["coreshard-workqueue/src/work", "coreshard-workqueue/src/queue"];
-    let all: String = folders.into_iter().chain(models).map(sources).collect();
+    let models =
+        ["work", "queue", "queue/link"].map(|folder| format!("coreshard-workqueue/src/{folder}"));
+    let all: String = folders.map(str::to_owned).into_iter().chain(models).map(sources).collect();
     let rows = table.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| kernel"));
     let mut named = BTreeSet::new();
     for row in rows.clone() {

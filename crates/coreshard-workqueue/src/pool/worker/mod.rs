@@ -28,9 +28,9 @@ use super::spin::SpinWait;
 use super::waiting::TaggedItem;
 use crate::base::error::message_of;
 use crate::base::item::Item;
+use crate::config::attributes::{Hook, Place};
+use crate::config::reactor::InReactor;
 use crate::insight::trouble::say;
-use crate::spec::attributes::{Hook, Place};
-use crate::spec::reactor::InReactor;
 
 /// After how many items a busy worker looks into the reactor.
 const ITEMS_BEFORE_LOOK: usize = 64;

@@ -10,9 +10,10 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use coreshard_platform::{AtomicInt, DataCell, Lock, Loom, Platform};
 
 use super::item::{EmbeddedWork, PENDING, QueueingTicket, READY};
-use super::stripe::{KeptPlace, Run};
+use super::stripe::Run;
 use super::token::begin;
 use super::works::EmbeddedWorks;
+use crate::work::way::KeptPlace;
 
 type Word = <Loom as Platform>::AtomicU32;
 
@@ -73,8 +74,9 @@ impl Model {
         if let Some(run) = state.run_of(place)
             && !has_limit
         {
-            let void = run.park(KeptPlace { link: NonNull::dangling(), injector: 0, ticket });
-            void.into_iter().for_each(|void| assert!(state.take_void(void.ticket)));
+            let void =
+                run.park(KeptPlace { link: NonNull::dangling(), injector: 0, number: ticket });
+            void.into_iter().for_each(|void| assert!(state.take_void(void.number)));
             return true;
         }
         drop(state);
@@ -96,7 +98,7 @@ impl Model {
         self.runs.fetch_add(1, Relaxed);
         let (parked, afterwards) = stripe.lock().end(&run);
         if let Some(parked) = parked {
-            self.tokens.lock().push(parked.ticket);
+            self.tokens.lock().push(parked.number);
         }
         afterwards.see_to_it();
         true

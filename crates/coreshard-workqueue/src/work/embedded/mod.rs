@@ -11,11 +11,9 @@
 //! 3. A run is a record on its worker's stack, in a list of the stripe's. Nothing of the item is touched from the
 //!    call of its function on.
 
-mod delayed;
 mod item;
 #[cfg(all(test, loom))]
 mod loom_tests;
-mod operations;
 mod stripe;
 mod token;
 mod works;

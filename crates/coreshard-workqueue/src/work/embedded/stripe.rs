@@ -11,8 +11,8 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use coreshard_platform::{AtomicInt, Lock, LockGuard, Platform, Time};
 
 use super::item::{DELAYED, EmbeddedWork, Fields, MAX_VOIDS, PENDING, QueueingTicket};
-use crate::queue::PoolLink;
 use crate::timers::{Due, Timers};
+use crate::work::way::KeptPlace;
 
 pub(super) struct Stripe<P: Platform> {
     state: Lock<P, StripeState<P>>,
@@ -38,19 +38,10 @@ pub(super) struct Run<P: Platform> {
     pub(super) ticket: QueueingTicket,
     next: Cell<*const Self>,
     /// A place that is kept for a queueing until the run is over.
-    parked: Cell<Option<KeptPlace<P>>>,
+    parked: Cell<Option<KeptPlace<P, QueueingTicket>>>,
     /// The queue, by its name, of a queueing that waits for this run; 0 for none. Its own thread reads it
     /// without the lock.
     pub(super) behind: P::AtomicU64,
-}
-
-/// A place in a queue, kept until the run that goes on is over.
-#[derive(Clone, Copy)]
-pub(super) struct KeptPlace<P: Platform> {
-    /// It counted the queueing in, and so lives until that is over.
-    pub(super) link: NonNull<PoolLink<P>>,
-    pub(super) injector: usize,
-    pub(super) ticket: QueueingTicket,
 }
 
 impl<P: Platform> Run<P> {
@@ -64,7 +55,10 @@ impl<P: Platform> Run<P> {
     }
 
     /// Keeps a place. Returns the one that was kept before, whose queueing is void by now.
-    pub(super) fn park(&self, parked: KeptPlace<P>) -> Option<KeptPlace<P>> {
+    pub(super) fn park(
+        &self,
+        parked: KeptPlace<P, QueueingTicket>,
+    ) -> Option<KeptPlace<P, QueueingTicket>> {
         self.parked.replace(Some(parked))
     }
 }
@@ -111,7 +105,7 @@ impl<P: Platform> RunWaiter<P> {
 #[must_use]
 pub(super) struct Afterwards<P: Platform> {
     over: *const RunWaiter<P>,
-    /// A value that lets go of what it has when it is dropped.
+    /// Lets go of what it has when it is dropped.
     due: Option<Due<P>>,
     timers: Option<Arc<Timers<P>>>,
 }
@@ -224,7 +218,10 @@ impl<P: Platform> StripeState<P> {
 
     /// Takes a run off the list: the place that was kept, and who is to be woken.
     #[inline(always)]
-    pub(super) fn end(&mut self, run: &Run<P>) -> (Option<KeptPlace<P>>, Afterwards<P>) {
+    pub(super) fn end(
+        &mut self,
+        run: &Run<P>,
+    ) -> (Option<KeptPlace<P, QueueingTicket>>, Afterwards<P>) {
         if ptr::eq(self.runs, run) {
             self.runs = run.next.get();
         } else {

@@ -8,17 +8,27 @@ use std::sync::atomic::Ordering::Relaxed;
 use coreshard_platform::{AtomicInt, LockGuard, Platform, user};
 
 use super::item::{EmbeddedFunction, EmbeddedWork, Fields, QueueingTicket};
-use super::stripe::{KeptPlace, Run, RunWaiter, Stripe, StripeState};
+use super::stripe::{Run, RunWaiter, Stripe, StripeState};
 use crate::base::item::{ItemBody, Name};
 use crate::base::returned::Returned;
 use crate::insight::Label;
 use crate::pool::{blocking, inside_work};
-use crate::queue::Entry;
+use crate::queue::SubmitPermit;
+use crate::timers::Due;
+use crate::work::delayed::{Added, Queueing};
+use crate::work::way::KeptPlace;
+use crate::work::work_core::Function;
 
 /// What a pool holds: 16 bytes, so that it travels inside an item's slot.
 pub(super) struct EmbeddedToken<P: Platform> {
     pub(super) stripe: &'static Stripe<P>,
     pub(super) ticket: QueueingTicket,
+}
+
+impl<P: Platform> Clone for EmbeddedToken<P> {
+    fn clone(&self) -> Self {
+        Self { stripe: self.stripe, ticket: self.ticket }
+    }
 }
 
 /// Brings a queueing that has its ticket to its place in a queue. Where the item runs at this moment, the place is
@@ -30,7 +40,7 @@ pub(super) fn dispatch<P: Platform>(
     state: LockGuard<'_, P, StripeState<P>>,
     place: NonNull<EmbeddedWork>,
     work: &mut Fields,
-    entry: Entry<'_, P>,
+    entry: SubmitPermit<'_, P>,
 ) {
     let ticket = work.ticket;
     let token = EmbeddedToken { stripe, ticket };
@@ -48,17 +58,15 @@ fn dispatch_in_turn<P: Platform>(
     mut state: LockGuard<'_, P, StripeState<P>>,
     place: NonNull<EmbeddedWork>,
     work: &mut Fields,
-    entry: Entry<'_, P>,
+    entry: SubmitPermit<'_, P>,
     token: EmbeddedToken<P>,
 ) {
     work.limiter = entry.limiter_id();
     if let Some(run) = state.run_of(place) {
         run.behind.store(entry.queue_id(), Relaxed);
         if !entry.waits_for_turn() {
-            let (link, injector) = entry.keep();
-            let void = run.park(KeptPlace { link, injector, ticket: token.ticket });
-            if let Some(void) = void {
-                let is_void = state.take_void(void.ticket);
+            if let Some(void) = run.park(KeptPlace::new(entry, token.ticket)) {
+                let is_void = state.take_void(void.number);
                 debug_assert!(is_void, "this queueing is the one that is pending");
                 drop(state);
                 void.abandon();
@@ -102,7 +110,7 @@ pub(super) fn begin<P: Platform>(
 
 impl<P: Platform> EmbeddedToken<P> {
     #[inline(always)]
-    fn send(self, entry: Entry<'_, P>) {
+    fn send(self, entry: SubmitPermit<'_, P>) {
         entry.send_as(|| Label::Work("an embedded work item", Location::caller()), self);
     }
 
@@ -123,33 +131,13 @@ impl<P: Platform> EmbeddedToken<P> {
         // The item may be gone from here on.
         let (parked, afterwards) = stripe.lock().end(&run);
         if let Some(parked) = parked {
-            send_parked(stripe, parked);
+            parked.resume(|ticket, entry| Self { stripe, ticket }.send(entry));
         }
         afterwards.see_to_it();
         if let Err(thrown) = called {
             thrown.resume();
         }
     }
-}
-
-impl<P: Platform> KeptPlace<P> {
-    /// Gives the place of a queueing up that is void.
-    fn abandon(self) {
-        // SAFETY: as in `send_parked`.
-        let entry = unsafe { Entry::resume(self.link, self.injector) };
-        let _pool = entry.pool();
-        entry.abandon();
-    }
-}
-
-/// Brings the queueing to its place, now that the run is over.
-#[cold]
-fn send_parked<P: Platform>(stripe: &'static Stripe<P>, parked: KeptPlace<P>) {
-    // SAFETY: the pool link counted this queueing in, and lives until it is over.
-    let entry = unsafe { Entry::resume(parked.link, parked.injector) };
-    // It may be over, and its queue and pools freed, while this thread is still inside the pool.
-    let _pool = entry.pool();
-    EmbeddedToken { stripe, ticket: parked.ticket }.send(entry);
 }
 
 impl<P: Platform> ItemBody for EmbeddedToken<P> {
@@ -177,13 +165,55 @@ impl<P: Platform> ItemBody for EmbeddedToken<P> {
 
     /// As if it was cancelled.
     fn set_aside(self) -> Option<Returned> {
-        let mut state = self.stripe.lock();
-        if !state.take_void(self.ticket) {
-            // SAFETY: as in `name`.
-            let afterwards = state.give_up(unsafe { EmbeddedWork::fields(self.ticket.work()) });
+        self.give_up();
+        None
+    }
+}
+
+impl<P: Platform> Queueing<P> for EmbeddedToken<P> {
+    fn fire(self, entry: SubmitPermit<'_, P>) -> Option<Self> {
+        let Self { stripe, ticket } = self;
+        let mut state = stripe.lock();
+        if state.take_void(ticket) {
             drop(state);
-            afterwards.see_to_it();
+            entry.abandon();
+            return None;
         }
+        // SAFETY: neither void nor begun: the item is there, and under the lock.
+        let work = unsafe { EmbeddedWork::fields(ticket.work()) };
+        let armed = work.take_armed::<P>();
+        dispatch(stripe, state, ticket.work(), work, entry);
+        drop(armed);
+        None
+    }
+
+    fn give_up(&self) -> bool {
+        let mut state = self.stripe.lock();
+        if state.take_void(self.ticket) {
+            return false;
+        }
+        // SAFETY: as in `fire`.
+        let afterwards = state.give_up(unsafe { EmbeddedWork::fields(self.ticket.work()) });
+        drop(state);
+        afterwards.see_to_it();
+        true
+    }
+
+    fn rearm(&self, add: impl FnOnce() -> Added<P>) -> Option<Due<P>> {
+        let state = self.stripe.lock();
+        match add() {
+            Ok(key) => {
+                if !state.is_void(self.ticket) {
+                    // SAFETY: as in `fire`.
+                    unsafe { EmbeddedWork::fields(self.ticket.work()) }.key = key;
+                }
+                None
+            }
+            Err((_, due)) => Some(due),
+        }
+    }
+
+    fn into_function(self) -> Option<Function<P>> {
         None
     }
 }

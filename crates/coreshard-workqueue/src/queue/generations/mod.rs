@@ -1,24 +1,25 @@
 //! Which of a queue's generations takes what is queued. `README.md` beside this file tells the
 //! protocol.
 
-use std::ptr::{self, NonNull};
+mod enter;
+mod generation;
+
+use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Release};
 
 use coreshard_platform::{AtomicInt, AtomicPointer, Lock, Platform, Reading, Time, fields};
-use coreshard_topology::CpuId;
 
-use super::capacity::{Capacity, WaitingProducer, WhenFull};
-use super::generation::{Admission, Generation};
-use super::limiter::{CountedIn, Limits};
-use super::pool_link::{CLOSED, Entry, GATED, PoolLink, runs_item_of};
-use super::queue_core::QueueCore;
-use crate::base::error::RefusedReason;
+use self::generation::Generation;
+use super::link::{Capacity, CountedIn, Limits, PoolLink, QueueCore};
+use crate::base::error::{BuildErrorKind, RefusedReason};
 use crate::base::event::Event;
 use crate::base::item::Item;
-use crate::base::target::Target;
-use crate::pool::{CurrentWorker, Lease, PoolSet, blocking_if_relieved, wait_in_turns};
-use crate::spec::request::MaxActive;
+use crate::config::request::MaxActive;
+use crate::pool::{Lease, PoolSet, wait_in_turns};
+
+pub(crate) use self::enter::Origin;
+pub(crate) use self::generation::Admission;
 
 /// Why a queue takes nothing more, for good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,26 +27,6 @@ pub(crate) enum Closed {
     ShutDown,
     Panicked,
 }
-
-/// Who brings an item in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Origin {
-    /// Anybody: refused while the queue is drained, unless it is one of its own items.
-    Outside,
-    /// A task of the queue that was woken: refused by a closed queue alone.
-    WokenTask,
-}
-
-/// Where an item is to go, and on what terms.
-#[derive(Clone, Copy, Debug)]
-struct Entrance {
-    target: Target,
-    origin: Origin,
-    when_full: WhenFull,
-}
-
-/// Looks whether a permit has come before its waiter sleeps.
-const LOOKS: u32 = 200;
 
 impl From<Closed> for RefusedReason {
     fn from(closed: Closed) -> Self {
@@ -66,7 +47,7 @@ const KEPT_EMPTY: usize = 4;
 /// What producers hold on to, they only ever see through shared references: a generation is not
 /// written to once it is made, but for its links' atomics. What changes of it is in [`Kept`], under the
 /// lock.
-pub(super) struct Generations<P: Platform> {
+pub(crate) struct Generations<P: Platform> {
     /// Read by every producer; written under the lock. It leads to one of `all`.
     current: P::AtomicPtr<Generation<P>>,
     /// 1 in the child of a fork: the lock may be held there by a thread that is no more.
@@ -115,17 +96,8 @@ struct Kept<P: Platform> {
     waiters: usize,
 }
 
-/// A pool of the set serves as many queues as it can.
-#[derive(Debug)]
-pub(super) struct NoRoom;
-
-/// What waits for the last item of some generations; see [`Generations::wait_for`].
-pub(super) struct Awaited<P: Platform> {
-    generations: Vec<Arc<Generation<P>>>,
-}
-
 impl<P: Platform> Generations<P> {
-    pub(super) fn new(lease: Lease<P>, core: &Arc<QueueCore<P>>, asked: MaxActive) -> Option<Self> {
+    pub(crate) fn new(lease: Lease<P>, core: &Arc<QueueCore<P>>, asked: MaxActive) -> Option<Self> {
         let mut limits = Limits::new(asked, PoolLink::SEND);
         let generation = Generation::new(lease.set(), core, &mut limits)?;
         share_among_nodes(&mut limits, &generation.set);
@@ -150,7 +122,7 @@ impl<P: Platform> Generations<P> {
     /// The current generation, which stays while `reading` goes on.
     #[inline]
     #[allow(unsafe_code)]
-    pub(super) fn current<'a>(&'a self, _reading: &'a Reading<P>) -> &'a Generation<P> {
+    pub(crate) fn current<'a>(&'a self, _reading: &'a Reading<P>) -> &'a Generation<P> {
         // Acquire pairs with the Release in `publish`. SAFETY: it is one of `all`, or was when the section
         // had begun: it is let go of with the generations, or after a grace period from then on. Nobody ever
         // has an exclusive reference to one.
@@ -165,229 +137,25 @@ impl<P: Platform> Generations<P> {
     }
 
     /// Names the fields, where they have come to their final place.
-    pub(super) fn describe(&self) {
+    pub(crate) fn describe(&self) {
         P::describe(&raw const *self);
         self.inner.describe();
     }
 
     /// The pools of the current generation.
-    pub(super) fn set(&self) -> Arc<PoolSet<P>> {
+    pub(crate) fn set(&self) -> Arc<PoolSet<P>> {
         Arc::clone(&self.current(&Reading::begin()).set)
-    }
-
-    /// Counts an item in at the caller's pod, where the queue takes any.
-    #[inline(always)]
-    #[allow(unsafe_code)]
-    pub(super) fn enter_here(&self, when_full: WhenFull) -> Result<Entry<'_, P>, RefusedReason> {
-        let reading = Reading::begin();
-        let current = self.current(&reading);
-        let (pod, injector) = current.route_here();
-        let link = &current.links[pod];
-        let before = link.count_in(injector);
-        let link = NonNull::from(link);
-        if before & CLOSED != 0 {
-            let wanted = Entrance { target: Target::Here, origin: Origin::Outside, when_full };
-            return self.enter_closed(link, injector, reading, before, wanted);
-        }
-        // SAFETY: what is found in a section stays while it goes on.
-        Ok(unsafe { Entry::new(link, injector, reading) })
-    }
-
-    /// Counts an item in at the pod of `cpu`, by the caller's own injector if it is there, too.
-    #[inline]
-    #[allow(unsafe_code)]
-    pub(super) fn enter_near(
-        &self,
-        cpu: CpuId,
-        origin: Origin,
-        when_full: WhenFull,
-    ) -> Result<Entry<'_, P>, RefusedReason> {
-        let reading = Reading::begin();
-        let current = self.current(&reading);
-        let here = current.route_here();
-        let (pod, injector) = match current.set.route_to(cpu) {
-            Some(there) if there.0 != here.0 => there,
-            _ => here,
-        };
-        let link = &current.links[pod];
-        let before = link.count_in(injector);
-        let link = NonNull::from(link);
-        if before & CLOSED != 0 {
-            let wanted = Entrance { target: Target::Here, origin, when_full };
-            return self.enter_closed(link, injector, reading, before, wanted);
-        }
-        // SAFETY: as in `enter_here`.
-        Ok(unsafe { Entry::new(link, injector, reading) })
-    }
-
-    /// Counts an item in, where the queue takes any.
-    #[allow(unsafe_code)]
-    pub(super) fn enter(
-        &self,
-        target: Target,
-        when_full: WhenFull,
-    ) -> Result<Entry<'_, P>, RefusedReason> {
-        let reading = Reading::begin();
-        let (link, injector) = self.current(&reading).way_to(target)?;
-        let before = link.count_in(injector);
-        let link = NonNull::from(link);
-        if before & CLOSED != 0 {
-            let wanted = Entrance { target, origin: Origin::Outside, when_full };
-            return self.enter_closed(link, injector, reading, before, wanted);
-        }
-        // SAFETY: as in `enter_here`.
-        Ok(unsafe { Entry::new(link, injector, reading) })
-    }
-
-    /// The pool link was closed, and has counted the item: it takes those that have a permit, or none at
-    /// all.
-    #[cold]
-    #[inline(never)]
-    #[allow(unsafe_code)]
-    fn enter_closed<'queue>(
-        &'queue self,
-        link: NonNull<PoolLink<P>>,
-        injector: usize,
-        reading: Reading<P>,
-        before: u64,
-        wanted: Entrance,
-    ) -> Result<Entry<'queue, P>, RefusedReason> {
-        let capacity = self.capacity.as_ref().filter(|_| before & GATED != 0);
-        if capacity.is_some_and(|capacity| capacity.let_in(wanted.when_full)) {
-            // SAFETY: found in the section that goes on.
-            return Ok(unsafe { Entry::new(link, injector, reading) });
-        }
-        // SAFETY: as above.
-        unsafe { link.as_ref() }.take_count_back(injector);
-        drop(reading);
-        match capacity {
-            Some(capacity) if wanted.when_full != WhenFull::Wait => {
-                Err(capacity.refuse_one(wanted.when_full))
-            }
-            _ => self.enter_slowly(wanted),
-        }
-    }
-
-    /// The generation is past, or the queue takes nothing at the moment, or it is full.
-    #[cold]
-    #[inline(never)]
-    fn enter_slowly(&self, wanted: Entrance) -> Result<Entry<'_, P>, RefusedReason> {
-        if self.is_forked() {
-            return Err(RefusedReason::Forked);
-        }
-        let Entrance { target, origin, when_full } = wanted;
-        let Some(capacity) = &self.capacity else { return self.enter_locked(target, origin) };
-        if !capacity.let_in(when_full) {
-            if when_full != WhenFull::Wait {
-                self.takes(&self.inner.lock(), origin)?;
-                return Err(capacity.refuse_one(when_full));
-            }
-            self.wait_for_permit(capacity)?;
-        }
-        self.enter_permitted(target, origin)
-    }
-
-    /// Counts an item in that has a permit, or gives that back.
-    pub(super) fn enter_permitted(
-        &self,
-        target: Target,
-        origin: Origin,
-    ) -> Result<Entry<'_, P>, RefusedReason> {
-        let entered = self.enter_locked(target, origin);
-        if entered.is_err()
-            && let Some(capacity) = &self.capacity
-        {
-            capacity.give_back();
-        }
-        entered
-    }
-
-    /// Joins those that wait for a permit.
-    pub(super) fn wait_in_line(
-        &self,
-        capacity: &Arc<Capacity<P>>,
-    ) -> Result<WaitingProducer<P>, RefusedReason> {
-        if self.is_forked() {
-            return Err(RefusedReason::Forked);
-        }
-        let queue = self.queue_id();
-        capacity.wait_in_line(runs_item_of::<P>(|link| link.queue_id() == queue))
-    }
-
-    /// Sleeps until the caller has a permit. Its worker gives its place away meanwhile; where nobody would
-    /// take that, or the caller holds a turn that what is before it may need, it would wait for itself.
-    fn wait_for_permit(&self, capacity: &Arc<Capacity<P>>) -> Result<(), RefusedReason> {
-        let waiting = self.wait_in_line(capacity)?;
-        let _seen = P::watch(LOOKS, || waiting.is_over());
-        if let Some(outcome) = waiting.outcome() {
-            return outcome;
-        }
-        let queue = self.queue_id();
-        let holds_turn = |link: &PoolLink<P>| {
-            link.queue_id() == queue && link.takes_turns() && !link.only_freezes()
-        };
-        let is_relieved = !runs_item_of::<P>(holds_turn) && {
-            let is_own = |worker| self.current(&Reading::begin()).set.has(worker);
-            if CurrentWorker::<P>::here().is_some_and(is_own) {
-                blocking_if_relieved::<P, _>(|| waiting.sleep_here()).is_some()
-            } else {
-                waiting.sleep();
-                true
-            }
-        };
-        match waiting.outcome() {
-            Some(outcome) => outcome,
-            None if is_relieved => unreachable!("it has slept until it was over"),
-            None => Err(RefusedReason::WouldDeadlock),
-        }
-    }
-
-    fn queue_id(&self) -> u64 {
-        self.current(&Reading::begin()).links[0].queue_id()
-    }
-
-    /// Whether the queue takes an item at all.
-    fn takes(&self, inner: &Inner<P>, origin: Origin) -> Result<(), RefusedReason> {
-        if let Some(closed) = inner.closed {
-            return Err(closed.into());
-        }
-        if inner.drainers > 0 && origin == Origin::Outside {
-            let queue = self.current_of(inner).links[0].queue_id();
-            if !runs_item_of::<P>(|link| link.queue_id() == queue) {
-                return Err(RefusedReason::Draining);
-            }
-        }
-        Ok(())
-    }
-
-    /// Counts an item in, where the queue takes any.
-    #[allow(unsafe_code)]
-    pub(super) fn enter_locked(
-        &self,
-        target: Target,
-        origin: Origin,
-    ) -> Result<Entry<'_, P>, RefusedReason> {
-        let reading = Reading::begin();
-        let inner = self.inner.lock();
-        self.takes(&inner, origin)?;
-        let current = self.current_of(&inner);
-        // Under the lock it stays current, so its workers are there.
-        let (link, injector) = current.way_to(target)?;
-        link.count_in_closed(injector);
-        // SAFETY: as in `enter_here`; it is not taken away before the lock is freed.
-        Ok(unsafe { Entry::new(NonNull::from(link), injector, reading) })
     }
 
     /// Changes the limits, and makes a generation on the lease's pools current. Items that came
     /// before stay where they are.
-    pub(super) fn change(
+    pub(crate) fn change(
         &self,
         lease: Lease<P>,
-        core: &Arc<QueueCore<P>>,
         limits: impl FnOnce(&mut Limits<P>),
-    ) -> Result<(), NoRoom> {
+    ) -> Result<(), BuildErrorKind> {
         let mut lease = Some(lease);
-        let changed = self.change_to(&mut lease, core, limits);
+        let changed = self.change_to(&mut lease, limits);
         if let Some(lease) = lease {
             self.give_back(lease);
         }
@@ -398,30 +166,25 @@ impl<P: Platform> Generations<P> {
     fn change_to(
         &self,
         lease: &mut Option<Lease<P>>,
-        core: &Arc<QueueCore<P>>,
         limits: impl FnOnce(&mut Limits<P>),
-    ) -> Result<(), NoRoom> {
+    ) -> Result<(), BuildErrorKind> {
         let mut inner = self.inner.lock();
         if inner.gone {
             return Ok(());
         }
         let before = (inner.limits.asked(), inner.limits.is_frozen());
         limits(&mut inner.limits);
-        match inner.prepare(lease, core, None) {
-            Ok(next) => {
-                inner.publish(self, &next);
-                Ok(())
-            }
-            Err(no_room) => {
-                inner.limits.set_asked(before.0);
-                inner.limits.set_frozen(before.1);
-                Err(no_room)
-            }
-        }
+        let Some(next) = inner.prepare(lease, None) else {
+            inner.limits.set_asked(before.0);
+            inner.limits.set_frozen(before.1);
+            return Err(BuildErrorKind::TooManyQueues);
+        };
+        inner.publish(self, &next);
+        Ok(())
     }
 
     /// Ends a lease that may be the last: then the queue's end waits for those who go, as for all that the queue has had.
-    pub(super) fn give_back(&self, lease: Lease<P>) {
+    pub(crate) fn give_back(&self, lease: Lease<P>) {
         let mut inner = self.inner.lock();
         let leaving = lease.end();
         if !inner.gone {
@@ -433,14 +196,14 @@ impl<P: Platform> Generations<P> {
     }
 
     /// The lease of the current generation's pools, to be [given back](Self::give_back); `None` once the queue is gone.
-    pub(super) fn lease(&self) -> Option<Lease<P>> {
+    pub(crate) fn lease(&self) -> Option<Lease<P>> {
         let inner = self.inner.lock();
         inner.kept(self.current_of(&inner)).lease.clone()
     }
 
     /// Lets all workers go, and waits for them: the queue is closed, and nothing is in flight. Nothing comes any more,
     /// though tasks that it has had may be there for long, and with them its memory.
-    pub(super) fn let_go(&self) {
+    pub(crate) fn let_go(&self) {
         let (leases, mut leaving): (Vec<_>, _) = {
             let mut inner = self.inner.lock();
             debug_assert!(inner.closed.is_some(), "nobody can queue");
@@ -453,7 +216,7 @@ impl<P: Platform> Generations<P> {
         leaving.iter().for_each(|set| set.wait_until_gone());
     }
 
-    pub(super) fn close(&self, closed: Closed) {
+    pub(crate) fn close(&self, closed: Closed) {
         if self.is_forked() {
             // It was closed when the process was; the lock may be held by nobody who is here.
             return;
@@ -469,7 +232,7 @@ impl<P: Platform> Generations<P> {
 
     /// Closes it; what has not begun is set aside from here on. What waits for its turn comes back: each is one to
     /// be counted as over. What is frozen and runs in any case goes.
-    pub(super) fn stop(&self) -> Vec<(Item, CountedIn<P>)> {
+    pub(crate) fn stop(&self) -> Vec<(Item, CountedIn<P>)> {
         let mut inner = self.inner.lock();
         let closed = *inner.closed.get_or_insert(Closed::ShutDown);
         self.current_of(&inner).close();
@@ -485,18 +248,18 @@ impl<P: Platform> Generations<P> {
     }
 
     /// In the child of a fork: without the lock.
-    pub(super) fn close_in_fork(&self) {
+    pub(crate) fn close_in_fork(&self) {
         self.forked.store(1, Release);
         self.current(&Reading::begin()).close();
     }
 
     /// True in the child of a fork: nobody is there to run anything.
-    pub(super) fn is_forked(&self) -> bool {
+    pub(crate) fn is_forked(&self) -> bool {
         self.forked.load(Acquire) != 0
     }
 
     /// Until [`Self::end_drain`], items of the queue itself alone can queue further ones.
-    pub(super) fn begin_drain(&self) {
+    pub(crate) fn begin_drain(&self) {
         let mut inner = self.inner.lock();
         inner.drainers += 1;
         self.current_of(&inner).close();
@@ -506,7 +269,7 @@ impl<P: Platform> Generations<P> {
         }
     }
 
-    pub(super) fn end_drain(&self) {
+    pub(crate) fn end_drain(&self) {
         if let Some(capacity) = &self.capacity {
             capacity.end_drain();
         }
@@ -517,45 +280,40 @@ impl<P: Platform> Generations<P> {
         }
     }
 
-    /// All that was queued so far: what comes from here on goes to another generation. `None`
-    /// where nothing is left to wait for.
-    pub(super) fn cut(&self, core: &Arc<QueueCore<P>>) -> Result<Option<Awaited<P>>, NoRoom> {
+    /// Waits until all that was accepted before is over, or the deadline has come: then false. What comes later is
+    /// counted elsewhere.
+    pub(crate) fn flush(&self, deadline: Option<Time>, event: &Event<P>) -> bool {
+        // Without room for further links, the new items cannot be told from the old ones: it waits for both.
+        let Some(left) = self.cut() else { return self.wait_for_all(deadline, event) };
+        let reached = left.is_empty() || wait_empty(event, deadline, &left);
         let mut inner = self.inner.lock();
-        let left: Vec<_> =
-            inner.generations().filter(|generation| generation.in_flight() > 0).cloned().collect();
-        if left.is_empty() {
-            return Ok(None);
-        }
-        // Asked once: what is waited for takes nothing from here on, though it may be empty by now.
-        let current = ptr::from_ref(self.current_of(&inner));
-        if left.iter().any(|generation| ptr::eq(&**generation, current)) {
-            let mut lease = inner.kept(current).lease.clone();
-            let next = inner.prepare(&mut lease, core, Some(current))?;
-            inner.publish(self, &next);
-        }
         for generation in &left {
-            inner.kept_mut(Arc::as_ptr(generation)).waiters += 1;
-        }
-        Ok(Some(Awaited { generations: left }))
-    }
-
-    /// Waits until the last item of these generations is over, or until `deadline`. False if that came first.
-    pub(super) fn wait_for(
-        &self,
-        awaited: &Awaited<P>,
-        deadline: Option<Time>,
-        event: &Event<P>,
-    ) -> bool {
-        let reached = wait_empty(event, deadline, &awaited.generations);
-        let mut inner = self.inner.lock();
-        for generation in &awaited.generations {
             inner.kept_mut(Arc::as_ptr(generation)).waiters -= 1;
         }
         reached
     }
 
+    /// Closes the generations that have items for good, and returns them. They stay until the caller is counted out of
+    /// their waiters.
+    fn cut(&self) -> Option<Vec<Arc<Generation<P>>>> {
+        let mut inner = self.inner.lock();
+        let left: Vec<_> =
+            inner.generations().filter(|generation| generation.in_flight() > 0).cloned().collect();
+        // Asked once: what is waited for takes nothing from here on, though it may be empty by now.
+        let current = ptr::from_ref(self.current_of(&inner));
+        if left.iter().any(|generation| ptr::eq(&**generation, current)) {
+            let mut lease = inner.kept(current).lease.clone();
+            let next = inner.prepare(&mut lease, Some(current))?;
+            inner.publish(self, &next);
+        }
+        for generation in &left {
+            inner.kept_mut(Arc::as_ptr(generation)).waiters += 1;
+        }
+        Some(left)
+    }
+
     /// Waits until nothing is in flight, or until `deadline`. True if nothing is.
-    pub(super) fn wait_for_all(&self, deadline: Option<Time>, event: &Event<P>) -> bool {
+    pub(crate) fn wait_for_all(&self, deadline: Option<Time>, event: &Event<P>) -> bool {
         // A generation that is made meanwhile is empty, or looked at in the next round.
         loop {
             let (all, made): (Vec<_>, _) = {
@@ -572,19 +330,19 @@ impl<P: Platform> Generations<P> {
     }
 
     /// Lets what waits frozen go.
-    pub(super) fn thaw_limits(&self) {
+    pub(crate) fn thaw_limits(&self) {
         self.inner.lock().limits.set_frozen(false);
     }
 
     /// Items that were queued and that are over, of all generations.
-    pub(super) fn counts(&self) -> (u64, u64) {
+    pub(crate) fn counts(&self) -> (u64, u64) {
         let inner = self.inner.lock();
         let mut counts = inner.past;
         inner.generations().for_each(|generation| counts.add(generation));
         (counts.queued.saturating_sub(counts.relayed), counts.done.saturating_sub(counts.relayed))
     }
 
-    pub(super) fn in_flight(&self) -> u64 {
+    pub(crate) fn in_flight(&self) -> u64 {
         if self.is_forked() {
             return self.current(&Reading::begin()).in_flight();
         }
@@ -592,7 +350,7 @@ impl<P: Platform> Generations<P> {
     }
 
     /// Items with a turn and without, where the queue has a limit; and whether it is frozen.
-    pub(super) fn turns(&self) -> (usize, usize, bool) {
+    pub(crate) fn turns(&self) -> (usize, usize, bool) {
         let inner = self.inner.lock();
         let (active, waiting) = inner.limits.counts();
         (active, waiting, inner.limits.is_frozen())
@@ -601,7 +359,7 @@ impl<P: Platform> Generations<P> {
     /// Lets the workers of past generations go whose last item is over, and what nobody needs any more.
     /// True if some workers are still needed. Nobody waits for those that go: what a user does on them may
     /// never end.
-    pub(super) fn reap(&self) -> bool {
+    pub(crate) fn reap(&self) -> bool {
         let (left, removed, _gone) = {
             let mut inner = self.inner.lock();
             let current = ptr::from_ref(self.current_of(&inner));
@@ -654,9 +412,8 @@ impl<P: Platform> Inner<P> {
     fn prepare(
         &mut self,
         lease: &mut Option<Lease<P>>,
-        core: &Arc<QueueCore<P>>,
         but: Option<*const Generation<P>>,
-    ) -> Result<Arc<Generation<P>>, NoRoom> {
+    ) -> Option<Arc<Generation<P>>> {
         let set = Arc::clone(lease.as_ref().expect("a queue that goes on has workers").set());
         let admission = Admission::of(&self.limits);
         let known = self.all.iter_mut().find(|kept| {
@@ -674,7 +431,8 @@ impl<P: Platform> Inner<P> {
                 Arc::clone(&kept.generation)
             }
             None => {
-                let made = Generation::new(&set, core, &mut self.limits).ok_or(NoRoom)?;
+                let core = &self.all[0].generation.links[0].core;
+                let made = Generation::new(&set, core, &mut self.limits)?;
                 let (generation, lease) = (Arc::clone(&made), lease.take());
                 self.all.push(Kept { generation, lease, waiters: 0 });
                 self.made += 1;
@@ -682,7 +440,7 @@ impl<P: Platform> Inner<P> {
             }
         };
         share_among_nodes(&mut self.limits, &set);
-        Ok(next)
+        Some(next)
     }
 
     /// Makes `next` current and closes the one before it.

@@ -25,12 +25,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::task::{Context, Poll, Waker};
 
-use coreshard_platform::user::{self, Thrown};
+use coreshard_platform::user;
 use coreshard_platform::{AtomicInt, Lock, LockGuard, Padded, Platform};
 
 use crate::base::error::RefusedReason;
 use crate::base::latch::Latch;
-use crate::insight::trouble::say;
+use crate::insight::trouble::say_panic;
 use crate::pool::wait_for_workers;
 
 const WAITED: u64 = 1;
@@ -116,21 +116,14 @@ impl<P: Platform> Woken<P> {
             // SAFETY: this Arc keeps it.
             unsafe { Latch::open(&raw const producer.over) };
             if let Some(waker) = waker {
-                report(user::wake(waker));
+                say_panic(user::wake(waker), "a waker panicked");
             }
         }
     }
 }
 
-fn report(outcome: Result<(), Thrown>) {
-    if let Err(thrown) = outcome {
-        let panic = thrown.message().unwrap_or_default();
-        say(|| tracing::error!(panic, "a waker panicked"));
-    }
-}
-
 impl<P: Platform> Capacity<P> {
-    pub(super) fn new(permits: usize) -> Arc<Self> {
+    pub(crate) fn new(permits: usize) -> Arc<Self> {
         Arc::new(Self {
             word: Padded::new(P::AtomicU64::new(permits as u64 * ONE)),
             refused: P::AtomicU64::new(0),
@@ -148,7 +141,7 @@ impl<P: Platform> Capacity<P> {
     ///
     /// A compare-exchange, and no subtraction that is taken back: that would have others find the queue full
     /// which is not.
-    pub(super) fn try_take(&self) -> bool {
+    pub(crate) fn try_take(&self) -> bool {
         let mut seen = self.word.load(Relaxed);
         while seen & WAITED == 0 && free(seen) > 0 {
             // Acquire: the item whose permit it was has begun.
@@ -161,7 +154,7 @@ impl<P: Platform> Capacity<P> {
     }
 
     /// Takes a permit where one is free, or none has to be.
-    pub(super) fn let_in(&self, when_full: WhenFull) -> bool {
+    pub(crate) fn let_in(&self, when_full: WhenFull) -> bool {
         if when_full == WhenFull::Exceed {
             self.word.fetch_sub(ONE, Relaxed);
             return true;
@@ -170,7 +163,7 @@ impl<P: Platform> Capacity<P> {
     }
 
     /// Gives a permit back, or on to who waits longest. May wake a user's future.
-    pub(super) fn give_back(&self) {
+    pub(crate) fn give_back(&self) {
         // Release: who takes it next comes after. The bit: see the file's head.
         if self.word.fetch_add(ONE, AcqRel) & WAITED != 0 {
             self.serve();
@@ -205,7 +198,7 @@ impl<P: Platform> Capacity<P> {
     ///
     /// # Errors
     /// Where nobody is let in.
-    pub(super) fn wait_in_line(
+    pub(crate) fn wait_in_line(
         self: &Arc<Self>,
         is_inside: bool,
     ) -> Result<WaitingProducer<P>, RefusedReason> {
@@ -240,7 +233,7 @@ impl<P: Platform> Capacity<P> {
     }
 
     /// Nobody is let in any more; who waits hears of it.
-    pub(super) fn close(&self, reason: RefusedReason) {
+    pub(crate) fn close(&self, reason: RefusedReason) {
         let mut producers = self.producers.lock();
         producers.closed.get_or_insert(reason);
         let woken = self.refuse(&mut producers, reason, |_| true);
@@ -249,7 +242,7 @@ impl<P: Platform> Capacity<P> {
     }
 
     /// Until [`Self::end_drain`], the queue's own items alone are let in; who else waits hears of it.
-    pub(super) fn begin_drain(&self) {
+    pub(crate) fn begin_drain(&self) {
         let mut producers = self.producers.lock();
         producers.drainers += 1;
         let woken =
@@ -258,7 +251,7 @@ impl<P: Platform> Capacity<P> {
         woken.wake();
     }
 
-    pub(super) fn end_drain(&self) {
+    pub(crate) fn end_drain(&self) {
         self.producers.lock().drainers -= 1;
     }
 
@@ -283,7 +276,7 @@ impl<P: Platform> Capacity<P> {
     }
 
     /// Changes how many permits there are. Items that hold one keep it, also where they are more.
-    pub(super) fn set(&self, permits: usize) {
+    pub(crate) fn set(&self, permits: usize) {
         let mut producers = self.producers.lock();
         let before = std::mem::replace(&mut producers.permits, permits);
         // Wraps, and so subtracts where there are fewer.
@@ -295,7 +288,7 @@ impl<P: Platform> Capacity<P> {
     }
 
     /// There is no permit for an item, which does not wait for one.
-    pub(super) fn refuse_one(&self, when_full: WhenFull) -> RefusedReason {
+    pub(crate) fn refuse_one(&self, when_full: WhenFull) -> RefusedReason {
         if when_full == WhenFull::Refuse {
             self.refused.fetch_add(1, Relaxed);
         }
@@ -303,7 +296,7 @@ impl<P: Platform> Capacity<P> {
     }
 
     /// Permits in all; `None` in a forked process where somebody holds the lock who is not there.
-    pub(super) fn permits(&self, is_forked: bool) -> Option<usize> {
+    pub(crate) fn permits(&self, is_forked: bool) -> Option<usize> {
         if is_forked {
             return self.producers.try_lock().map(|producers| producers.permits);
         }
@@ -311,7 +304,7 @@ impl<P: Platform> Capacity<P> {
     }
 
     /// Permits in all, items that hold one, producers that wait, and items that were refused.
-    pub(super) fn counts(&self) -> CapacityCounts {
+    pub(crate) fn counts(&self) -> CapacityCounts {
         let producers = self.producers.lock();
         let taken = producers.permits as i64 - free(self.word.load(Relaxed));
         CapacityCounts {
@@ -324,11 +317,11 @@ impl<P: Platform> Capacity<P> {
 }
 
 /// See [`Capacity::counts`].
-pub(super) struct CapacityCounts {
-    pub(super) permits: u64,
-    pub(super) taken: u64,
-    pub(super) waiting: u64,
-    pub(super) refused: u64,
+pub(crate) struct CapacityCounts {
+    pub(crate) permits: u64,
+    pub(crate) taken: u64,
+    pub(crate) waiting: u64,
+    pub(crate) refused: u64,
 }
 
 /// A place among those that wait; dropping it leaves that, and gives on a permit that was handed over.
@@ -340,23 +333,23 @@ pub(crate) struct WaitingProducer<P: Platform> {
 }
 
 impl<P: Platform> WaitingProducer<P> {
-    pub(super) fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.producer.over.is_open()
     }
 
     /// Sleeps until it is over; false, at once, in a process that was forked meanwhile.
-    pub(super) fn sleep(&self) -> bool {
+    pub(crate) fn sleep(&self) -> bool {
         wait_for_workers(&self.producer.over)
     }
 
     /// As [`Self::sleep`], on a worker that has given its place away.
-    pub(super) fn sleep_here(&self) -> bool {
+    pub(crate) fn sleep_here(&self) -> bool {
         self.producer.over.wait()
     }
 
     /// What came of it, if it is over: a permit, which is the caller's from here on, or the reason why none
     /// comes.
-    pub(super) fn outcome(&self) -> Option<Result<(), RefusedReason>> {
+    pub(crate) fn outcome(&self) -> Option<Result<(), RefusedReason>> {
         if self.is_forked() {
             return Some(Err(RefusedReason::Forked));
         }
@@ -372,7 +365,7 @@ impl<P: Platform> WaitingProducer<P> {
     }
 
     /// As [`Self::outcome`], for a future, which is woken when it is over.
-    pub(super) fn poll(&self, context: &Context<'_>) -> Poll<Result<(), RefusedReason>> {
+    pub(crate) fn poll(&self, context: &Context<'_>) -> Poll<Result<(), RefusedReason>> {
         if let Some(outcome) = self.outcome() {
             return Poll::Ready(outcome);
         }
@@ -381,7 +374,7 @@ impl<P: Platform> WaitingProducer<P> {
         if let Outcome::None(known) = &mut *self.producer.outcome.lock() {
             std::mem::swap(known, &mut waker);
         }
-        report(user::discard(waker));
+        say_panic(user::discard(waker), "a waker panicked");
         self.outcome().map_or(Poll::Pending, Poll::Ready)
     }
 
@@ -404,14 +397,14 @@ impl<P: Platform> Drop for WaitingProducer<P> {
         drop(producers);
         match outcome {
             Outcome::Granted => self.capacity.give_back(),
-            Outcome::None(waker) => report(user::discard(waker)),
+            Outcome::None(waker) => say_panic(user::discard(waker), "a waker panicked"),
             Outcome::Refused(_) | Outcome::Taken => {}
         }
     }
 }
 
 /// An item's permit, given back when it begins; or when it is dropped, if it never does.
-pub(super) struct Permit<P: Platform>(NonNull<Capacity<P>>);
+pub(crate) struct Permit<P: Platform>(NonNull<Capacity<P>>);
 
 // SAFETY: what it leads to is shared between threads as it is.
 unsafe impl<P: Platform> Send for Permit<P> {}
@@ -421,7 +414,7 @@ impl<P: Platform> Permit<P> {
     ///
     /// # Safety
     /// The capacity is there until the permit is dropped.
-    pub(super) unsafe fn of(capacity: &Capacity<P>) -> Self {
+    pub(crate) unsafe fn of(capacity: &Capacity<P>) -> Self {
         Self(NonNull::from(capacity))
     }
 }

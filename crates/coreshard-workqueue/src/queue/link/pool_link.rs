@@ -17,24 +17,25 @@ use std::marker::PhantomData;
 use std::panic::Location;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{AcqRel, Acquire};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
 use coreshard_platform::user::Thrown;
 use coreshard_platform::{AtomicInt, Padded, Platform, Reading, fields};
 
 use super::capacity::Permit;
 use super::limiter::{GateAnswer, Limiter, SendItem};
+use super::observed::{WatchedItem, pack};
 use super::queue_core::QueueCore;
-use super::watched::WatchedItem;
+use crate::base::error::{Refused, RefusedReason};
 use crate::base::item::{Item, ItemBody, Plain};
 use crate::base::returned::Returned;
 use crate::insight::{Label, TaskSpan};
 use crate::pool::{self, Inside, LinkHead, LinkTag, Pool, QueueSide};
 
-pub(super) const CLOSED: u64 = 1 << 63;
-pub(super) const GATED: u64 = 1 << 62;
+pub(crate) const CLOSED: u64 = 1 << 63;
+pub(crate) const GATED: u64 = 1 << 62;
 /// What is counted.
-pub(super) const COUNT: u64 = GATED - 1;
+pub(crate) const COUNT: u64 = GATED - 1;
 
 /// Beyond all counters: one comparison tells both that there is none and that one is there.
 const NO_INJECTOR_COUNTER: usize = usize::MAX;
@@ -69,21 +70,21 @@ fields!(PoolLink<P: Platform> {
 /// The item may be over, and its queue changed, while this thread is still inside the pool that it sends
 /// the item to. So the pool link and its pool are read within a section, which ends when the sending does.
 #[must_use]
-pub(crate) struct Entry<'queue, P: Platform> {
+pub(crate) struct SubmitPermit<'queue, P: Platform> {
     link: NonNull<PoolLink<P>>,
     injector: usize,
     _reading: Reading<P>,
     _queue: PhantomData<&'queue PoolLink<P>>,
 }
 
-impl<P: Platform> Entry<'_, P> {
+impl<P: Platform> SubmitPermit<'_, P> {
     /// For an item that was counted in.
     ///
     /// # Safety
     /// The pool link is there for as long as `reading` goes on.
     #[allow(unsafe_code)]
     #[inline(always)]
-    pub(super) unsafe fn new(
+    pub(crate) unsafe fn new(
         link: NonNull<PoolLink<P>>,
         injector: usize,
         reading: Reading<P>,
@@ -103,6 +104,22 @@ impl<P: Platform> Entry<'_, P> {
     #[track_caller]
     pub(crate) fn send<F: FnOnce() + Send + 'static>(self, work: F) {
         self.send_as(Label::item::<F>, Plain(work));
+    }
+
+    /// Sends `work` if it was counted in; else gives it back with the reason.
+    #[inline(always)]
+    #[track_caller]
+    pub(crate) fn send_entered<F: FnOnce() + Send + 'static>(
+        entered: Result<Self, RefusedReason>,
+        work: F,
+    ) -> Result<(), Refused<F>> {
+        match entered {
+            Ok(entry) => {
+                entry.send(work);
+                Ok(())
+            }
+            Err(reason) => Err(Refused::new(work, reason)),
+        }
     }
 
     /// Sends an item; `label` is asked only where the queue wants to know.
@@ -225,7 +242,7 @@ impl<P: Platform> Entry<'_, P> {
 impl<P: Platform> PoolLink<P> {
     /// A pool link for a queue; `None` where the pool serves as many queues as it can. It takes items
     /// once [`Self::settle`] was called at the place where it stays.
-    pub(super) fn new(
+    pub(crate) fn new(
         pool: Arc<Pool<P>>,
         core: Arc<QueueCore<P>>,
         limiter: Option<Arc<Limiter<P>>>,
@@ -261,7 +278,7 @@ impl<P: Platform> PoolLink<P> {
         }
         // SAFETY: the item keeps the pool link, and so the queue's core, until it is over.
         let permit = self.core.capacity.as_ref().map(|capacity| unsafe { Permit::of(capacity) });
-        let item = self.pack(drawn, label, permit, work);
+        let item = pack(&self.core, drawn, label, permit, work);
         match &self.limiter {
             None => self.pool.push_indirectly(injector, item, self.tag),
             Some(limiter) => {
@@ -271,6 +288,17 @@ impl<P: Platform> PoolLink<P> {
                 }
             }
         }
+    }
+
+    /// True if the item that was counted in last at this injector is to be measured.
+    #[inline(never)]
+    pub(crate) fn draws(&self, injector: usize) -> bool {
+        self.core.insight.times.as_ref().is_some_and(|times| {
+            // The caller has just counted its item there; whoever else did since makes the draw
+            // no worse.
+            let count = self.queued_word(injector).load(Relaxed) & COUNT;
+            times.sampling.draws(count.saturating_sub(1))
+        })
     }
 
     /// Tells the pool where the pool link is. It does not move from here on.
@@ -292,7 +320,7 @@ impl<P: Platform> PoolLink<P> {
 
     /// As [`Self::send`], for a limiter that has the link's head.
     #[allow(unsafe_code)]
-    pub(super) const SEND: SendItem<P> = |link, item| {
+    pub(crate) const SEND: SendItem<P> = |link, item| {
         // SAFETY: a link's head is the start of a pool link, which lives while its items are not counted.
         unsafe { link.cast::<Self>().as_ref() }.send(item);
     };
@@ -339,9 +367,9 @@ impl<P: Platform> PoolLink<P> {
         self.limiter.is_some()
     }
 
-    /// True if its queue has no limit, and was frozen when this pool link was made.
-    pub(crate) fn only_freezes(&self) -> bool {
-        self.limiter.as_ref().is_some_and(|limiter| limiter.only_freezes())
+    /// True if its limiter does more than to freeze an unlimited queue.
+    pub(crate) fn is_limited(&self) -> bool {
+        self.limiter.as_ref().is_some_and(|limiter| !limiter.only_freezes())
     }
 
     /// The gate for an item that its waiter is to run in place of a worker: takes it by `claim`, which says whether it had not
@@ -349,7 +377,7 @@ impl<P: Platform> PoolLink<P> {
     ///
     /// If the link has a limiter, its lock serializes a freeze and this call, so none of these items begins after the freeze has
     /// returned. Without one, the item was in its pool before any freeze, and goes on.
-    pub(super) fn begin_beside_pool(
+    pub(crate) fn begin_beside_pool(
         &self,
         is_part: bool,
         claim: impl FnOnce() -> bool,
@@ -394,20 +422,15 @@ impl<P: Platform> PoolLink<P> {
             return Err(work);
         }
         // SAFETY: the model keeps the pool link.
-        unsafe { Entry::new(NonNull::from(self), injector, reading) }.send(work);
+        unsafe { SubmitPermit::new(NonNull::from(self), injector, reading) }.send(work);
         Ok(())
     }
 
     /// Counts an item in. What comes back says by [`CLOSED`] that the pool link takes none: then the caller
     /// takes the count back, unless it is [`GATED`] and the item has a permit.
     #[inline]
-    pub(super) fn count_in(&self, injector: usize) -> u64 {
+    pub(crate) fn count_in(&self, injector: usize) -> u64 {
         self.queued_word(injector).fetch_add(1, AcqRel)
-    }
-
-    /// Counts an item in, closed or not; the caller knows that the pool's workers are there.
-    pub(super) fn count_in_closed(&self, injector: usize) {
-        self.queued_word(injector).fetch_add(1, AcqRel);
     }
 
     /// Counts an item in once more: its place in the intake is gone before it is over, see
@@ -425,7 +448,7 @@ impl<P: Platform> PoolLink<P> {
 
     #[cold]
     #[allow(unsafe_code)]
-    pub(super) fn take_count_back(&self, injector: usize) {
+    pub(crate) fn take_count_back(&self, injector: usize) {
         self.queued_word(injector).fetch_sub(1, AcqRel);
         // An exchange, though nothing is added: either whoever waits for the pool link to be empty has
         // set its flag before, and is told to look again; or sets it after, and sees the count
@@ -485,7 +508,7 @@ impl<P: Platform> PoolLink<P> {
         self.core.on_panic(thrown.into());
     }
 
-    pub(super) fn close(&self) {
+    pub(crate) fn close(&self) {
         let gated = self.core.capacity.is_some();
         for word in self.queued_words() {
             word.fetch_or(CLOSED, AcqRel);
@@ -495,7 +518,7 @@ impl<P: Platform> PoolLink<P> {
         }
     }
 
-    pub(super) fn open(&self) {
+    pub(crate) fn open(&self) {
         let gated = self.core.capacity.is_some();
         for word in self.queued_words() {
             if gated {
@@ -507,28 +530,28 @@ impl<P: Platform> PoolLink<P> {
     }
 
     /// See [`LinkHead::stop`].
-    pub(super) fn stop(&self) {
+    pub(crate) fn stop(&self) {
         self.head.stop();
     }
 
-    pub(super) fn watch(&self) {
+    pub(crate) fn watch(&self) {
         self.head.watch();
     }
 
-    pub(super) fn unwatch(&self) {
+    pub(crate) fn unwatch(&self) {
         self.head.unwatch();
     }
 
-    pub(super) fn queued(&self) -> u64 {
+    pub(crate) fn queued(&self) -> u64 {
         self.queued_words().map(|word| word.load(Acquire) & COUNT).sum()
     }
 
-    pub(super) fn done(&self) -> u64 {
+    pub(crate) fn done(&self) -> u64 {
         self.head.done()
     }
 
     /// Items that both counts have once more than there are, or will have.
-    pub(super) fn relayed(&self) -> u64 {
+    pub(crate) fn relayed(&self) -> u64 {
         self.relayed.load(Acquire)
     }
 }
@@ -553,4 +576,19 @@ pub(crate) fn inside<P: Platform>(mut of: impl FnMut(&PoolLink<P>) -> bool) -> I
 /// True if this thread is inside an item whose pool link satisfies `of`.
 pub(crate) fn runs_item_of<P: Platform>(of: impl FnMut(&PoolLink<P>) -> bool) -> bool {
     inside::<P>(of) != Inside::No
+}
+
+/// What all links of the queue share whose item this thread is inside of.
+pub(crate) fn core_here<P: Platform>() -> Option<Arc<QueueCore<P>>> {
+    let mut core = None;
+    inside::<P>(|link| {
+        core = Some(Arc::clone(&link.core));
+        true
+    });
+    core
+}
+
+/// True if this thread is inside an item of this queue that has one of its turns.
+pub(crate) fn holds_turn_of<P: Platform>(queue: u64) -> bool {
+    runs_item_of::<P>(|link| link.queue_id() == queue && link.is_limited())
 }

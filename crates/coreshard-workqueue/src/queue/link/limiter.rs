@@ -8,8 +8,8 @@ use coreshard_platform::{Lock, Platform, Reading, fields};
 use coreshard_topology::{CpuSet, NodeId, Pod};
 
 use crate::base::item::Item;
+use crate::config::request::MaxActive;
 use crate::pool::LinkHead;
-use crate::spec::request::MaxActive;
 
 /// Items that may wait for one another get a worker each, up to so many, wherever a limit is
 /// split (the kernel's `WQ_DFL_MIN_ACTIVE`).
@@ -25,14 +25,14 @@ fn share_of(limit: usize, node_cpus: usize, all_cpus: usize) -> usize {
 }
 
 /// The pool link that counted a waiting item in, and so lives until that item is over.
-pub(super) struct CountedIn<P: Platform>(pub(super) NonNull<LinkHead<P>>);
+pub(crate) struct CountedIn<P: Platform>(pub(crate) NonNull<LinkHead<P>>);
 
 // SAFETY: a pool link is shared between threads as it is.
 #[allow(unsafe_code)]
 unsafe impl<P: Platform> Send for CountedIn<P> {}
 
 /// Sends an item that has its turn now, by the pool link that counted it in.
-pub(super) type SendItem<P> = unsafe fn(NonNull<LinkHead<P>>, Item);
+pub(crate) type SendItem<P> = unsafe fn(NonNull<LinkHead<P>>, Item);
 
 /// Whose items a limiter counts.
 #[derive(Clone, PartialEq, Eq)]
@@ -44,7 +44,7 @@ enum Share {
 }
 
 /// A queue's limiters: one, or one a node, or one a pod.
-pub(super) struct Limits<P: Platform> {
+pub(crate) struct Limits<P: Platform> {
     send: SendItem<P>,
     asked: MaxActive,
     is_frozen: bool,
@@ -54,26 +54,26 @@ pub(super) struct Limits<P: Platform> {
 }
 
 impl<P: Platform> Limits<P> {
-    pub(super) fn new(asked: MaxActive, send: SendItem<P>) -> Self {
+    pub(crate) fn new(asked: MaxActive, send: SendItem<P>) -> Self {
         Self { send, asked, is_frozen: false, limiters: Vec::new() }
     }
 
     /// True if items must pass a limiter.
-    pub(super) fn limits(&self) -> bool {
+    pub(crate) fn limits(&self) -> bool {
         self.is_frozen || self.asked != MaxActive::Unlimited
     }
 
-    pub(super) fn asked(&self) -> MaxActive {
+    pub(crate) fn asked(&self) -> MaxActive {
         self.asked
     }
 
-    pub(super) fn is_frozen(&self) -> bool {
+    pub(crate) fn is_frozen(&self) -> bool {
         self.is_frozen
     }
 
     /// The limiter of a pod. It stays the same while the queue lives, so that the count
     /// of what is active does, whatever pods come and go.
-    pub(super) fn limiter(&mut self, pod: &Pod) -> Arc<Limiter<P>> {
+    pub(crate) fn limiter(&mut self, pod: &Pod) -> Arc<Limiter<P>> {
         let name = match self.asked {
             MaxActive::EachPod(_) => Share::OfPod(pod.cpus.clone()),
             MaxActive::ByNode(_) => pod.node.map_or(Share::All, Share::OfNode),
@@ -88,24 +88,24 @@ impl<P: Platform> Limits<P> {
     }
 
     /// Sets the limit, and sends what it lets go.
-    pub(super) fn set_asked(&mut self, asked: MaxActive) {
+    pub(crate) fn set_asked(&mut self, asked: MaxActive) {
         self.asked = asked;
         self.apply();
     }
 
     /// Nothing begins while frozen; thawing sends what may go.
-    pub(super) fn set_frozen(&mut self, is_frozen: bool) {
+    pub(crate) fn set_frozen(&mut self, is_frozen: bool) {
         self.is_frozen = is_frozen;
         self.apply();
     }
 
     /// Takes out what waits for its turn, but for what is run in any case.
-    pub(super) fn take_waiting(&self) -> Vec<(Item, CountedIn<P>)> {
+    pub(crate) fn take_waiting(&self) -> Vec<(Item, CountedIn<P>)> {
         self.limiters.iter().flat_map(|(.., limiter)| limiter.take_waiting()).collect()
     }
 
     /// Says how many CPUs of each node the queue uses, and splits anew.
-    pub(super) fn set_cpus(&mut self, cpus_of: impl Fn(NodeId) -> usize) {
+    pub(crate) fn set_cpus(&mut self, cpus_of: impl Fn(NodeId) -> usize) {
         for (share, cpus, _) in &mut self.limiters {
             *cpus = if let Share::OfNode(node) = share { cpus_of(*node) } else { 0 };
         }
@@ -130,7 +130,7 @@ impl<P: Platform> Limits<P> {
     }
 
     /// Items that are in the pools, and that wait for their turn.
-    pub(super) fn counts(&self) -> (usize, usize) {
+    pub(crate) fn counts(&self) -> (usize, usize) {
         self.limiters.iter().map(|(.., limiter)| limiter.counts()).fold(
             (0, 0),
             |(active, waiting), (more_active, more_waiting)| {
@@ -196,14 +196,14 @@ impl<P: Platform> Limiter<P> {
     }
 
     /// Names its fields, where it has come to its final place.
-    pub(super) fn describe(&self) {
+    pub(crate) fn describe(&self) {
         P::describe(&raw const *self);
         self.turns.describe();
     }
 
     /// Gives the item back if it has its turn; else it waits for that.
     #[must_use]
-    pub(super) fn push(&self, item: Item, link: NonNull<LinkHead<P>>) -> Option<Item> {
+    pub(crate) fn push(&self, item: Item, link: NonNull<LinkHead<P>>) -> Option<Item> {
         let mut turns = self.turns.lock();
         if turns.active < turns.most && turns.waiting.is_empty() {
             turns.active += 1;
@@ -227,7 +227,7 @@ impl<P: Platform> Limiter<P> {
         unsafe { (self.send)(link, item) };
     }
 
-    pub(super) fn one_is_over(&self) {
+    pub(crate) fn one_is_over(&self) {
         let mut turns = self.turns.lock();
         turns.active -= 1;
         // One went, so one may go: more only where the limit was raised, which sends them.
@@ -247,7 +247,7 @@ impl<P: Platform> Limiter<P> {
         taken.into()
     }
 
-    pub(super) fn most(&self) -> usize {
+    pub(crate) fn most(&self) -> usize {
         self.turns.lock().most
     }
 
@@ -257,7 +257,7 @@ impl<P: Platform> Limiter<P> {
     }
 
     /// See [`PoolLink::begin_beside_pool`](super::pool_link::PoolLink::begin_beside_pool).
-    pub(super) fn begin_beside_pool(&self, claim: impl FnOnce() -> bool) -> GateAnswer {
+    pub(crate) fn begin_beside_pool(&self, claim: impl FnOnce() -> bool) -> GateAnswer {
         let turns = self.turns.lock();
         // Only a freeze sets it to 0.
         match turns.most {

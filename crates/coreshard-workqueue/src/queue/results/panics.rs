@@ -3,19 +3,15 @@
 //! is to tell waits in an [`Unclaimed`].
 
 use std::any::Any;
-use std::cell::Cell;
 use std::fmt;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use coreshard_platform::Platform;
 use coreshard_platform::user::Thrown;
 
-use super::pool_link::runs_item_of;
-use super::queue_core::QueueCore;
 use crate::base::by_value::ByValue;
 use crate::base::error::{Dropped, Forked, WouldDeadlock, message_of};
-use crate::insight::trouble::say;
-use crate::spec::request::PanicPolicy;
+use crate::queue::link::{QueueCore, core_here};
 
 /// What an item, or a future, threw.
 ///
@@ -88,27 +84,6 @@ coreshard_topology::readable_debug!(Panic);
 
 impl std::error::Error for Panic {}
 
-impl<P: Platform> QueueCore<P> {
-    /// A panic that no handle will tell of. The caller holds no lock.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn on_panic(&self, thrown: Thrown) {
-        if self.panic_policy == PanicPolicy::CloseQueue
-            && let Some(queue) = self.queue.get().and_then(Weak::upgrade)
-        {
-            queue.close_after_panic();
-        }
-        let Some(handler) = &self.panic_handler else {
-            let panic = message_of(thrown.payload());
-            P::item_panicked(&self.name, panic);
-            say(|| tracing::error!(queue = %self.name, panic, "a work item panicked"));
-            return;
-        };
-        // A handler that panics must not end the worker; its panic was printed.
-        drop(handler.call(|handler| handler(thrown.into_payload())));
-    }
-}
-
 /// What an item threw, for the owner of its handle; if nobody claims it, the queue's panic handler is
 /// told.
 pub(crate) struct Unclaimed<P: Platform> {
@@ -120,12 +95,7 @@ impl<P: Platform> Unclaimed<P> {
     /// Thrown by the item that this worker runs.
     #[cold]
     pub(crate) fn here(thrown: Thrown) -> Self {
-        let core = Cell::new(None);
-        let _ = runs_item_of::<P>(|link| {
-            core.set(Some(Arc::clone(&link.core)));
-            true
-        });
-        Self { thrown: Some(thrown), core: core.into_inner() }
+        Self { thrown: Some(thrown), core: core_here() }
     }
 
     /// Thrown by something of this queue.

@@ -4,17 +4,15 @@ use std::sync::Arc;
 
 use coreshard_platform::Platform;
 
-use super::limiter::Limits;
-use super::pool_link::PoolLink;
-use super::queue_core::QueueCore;
 use crate::base::error::RefusedReason;
 use crate::base::target::Target;
+use crate::config::request::MaxActive;
 use crate::pool::{PoolSet, Route};
-use crate::spec::request::MaxActive;
+use crate::queue::link::{Limits, PoolLink, QueueCore};
 
 /// Which limiter the links of a generation lead through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Admission {
+pub(crate) enum Admission {
     Free,
     One,
     OnePerNode,
@@ -22,7 +20,7 @@ pub(super) enum Admission {
 }
 
 impl Admission {
-    pub(super) fn of<P: Platform>(limits: &Limits<P>) -> Self {
+    pub(crate) fn of<P: Platform>(limits: &Limits<P>) -> Self {
         match limits.asked() {
             MaxActive::ByNode(_) => Self::OnePerNode,
             MaxActive::EachPod(_) => Self::OnePerPod,
@@ -34,18 +32,18 @@ impl Admission {
 
 /// It is made once, behind an `Arc`, and then only read: producers and workers look at it at any time.
 /// What of a generation changes is kept under the lock of the generations.
-pub(super) struct Generation<P: Platform> {
+pub(crate) struct Generation<P: Platform> {
     /// A copy of the set's, one step nearer.
     routes: Arc<[Route]>,
     /// By pod. A pool link's own words are shared by producers and workers.
-    pub(super) links: Box<[PoolLink<P>]>,
-    pub(super) set: Arc<PoolSet<P>>,
-    pub(super) admission: Admission,
+    pub(crate) links: Box<[PoolLink<P>]>,
+    pub(crate) set: Arc<PoolSet<P>>,
+    pub(crate) admission: Admission,
 }
 
 impl<P: Platform> Generation<P> {
     /// Closed, until it is published. `None` where a pool serves as many queues as it can.
-    pub(super) fn new(
+    pub(crate) fn new(
         set: &Arc<PoolSet<P>>,
         core: &Arc<QueueCore<P>>,
         limits: &mut Limits<P>,
@@ -71,14 +69,14 @@ impl<P: Platform> Generation<P> {
     /// The pod and the injector of the CPU that the caller runs on. CPUs that the set does not serve
     /// have a pod near them.
     #[inline]
-    pub(super) fn route_here(&self) -> (usize, usize) {
+    pub(crate) fn route_here(&self) -> (usize, usize) {
         // CPUs beyond those known when the set was made (hotplug) go to the first pod.
         self.routes
             .get(P::current_cpu().index())
             .map_or((0, 0), |route| (route.pod as usize, route.injector as usize))
     }
 
-    fn route(&self, target: Target) -> Result<(usize, usize), RefusedReason> {
+    pub(crate) fn route(&self, target: Target) -> Result<(usize, usize), RefusedReason> {
         match target {
             Target::Here => Ok(self.route_here()),
             Target::Cpu(cpu) => self.set.route_to(cpu).ok_or(RefusedReason::NoSuchCpu(cpu)),
@@ -88,43 +86,37 @@ impl<P: Platform> Generation<P> {
         }
     }
 
-    /// The pool link and the injector that lead to `target`.
-    pub(super) fn way_to(&self, target: Target) -> Result<(&PoolLink<P>, usize), RefusedReason> {
-        let (pod, injector) = self.route(target)?;
-        Ok((&self.links[pod], injector))
-    }
-
-    pub(super) fn close(&self) {
+    pub(crate) fn close(&self) {
         self.links.iter().for_each(PoolLink::close);
     }
 
-    pub(super) fn open(&self) {
+    pub(crate) fn open(&self) {
         self.links.iter().for_each(PoolLink::open);
     }
 
-    pub(super) fn watch(&self) {
+    pub(crate) fn watch(&self) {
         self.links.iter().for_each(PoolLink::watch);
     }
 
-    pub(super) fn unwatch(&self) {
+    pub(crate) fn unwatch(&self) {
         self.links.iter().for_each(PoolLink::unwatch);
     }
 
-    pub(super) fn done(&self) -> u64 {
+    pub(crate) fn done(&self) -> u64 {
         self.links.iter().map(PoolLink::done).sum()
     }
 
-    pub(super) fn queued(&self) -> u64 {
+    pub(crate) fn queued(&self) -> u64 {
         self.links.iter().map(PoolLink::queued).sum()
     }
 
-    pub(super) fn relayed(&self) -> u64 {
+    pub(crate) fn relayed(&self) -> u64 {
         self.links.iter().map(PoolLink::relayed).sum()
     }
 
     /// Items that were accepted and are not over. Exact at some moment during the call: `done` is
     /// read first, so an item that moves meanwhile can only make the answer larger.
-    pub(super) fn in_flight(&self) -> u64 {
+    pub(crate) fn in_flight(&self) -> u64 {
         let done = self.done();
         self.queued().saturating_sub(done)
     }

@@ -11,7 +11,6 @@
 //! scope's own, which workers that run the items do not take.
 #![allow(unsafe_code)]
 
-use std::cell::UnsafeCell;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
@@ -22,9 +21,8 @@ use coreshard_platform::user::{self, Thrown};
 use coreshard_platform::{AtomicInt, Host, Lock, Platform};
 
 use super::claimable::{Claimable, PATIENCE, Wait, Waiter};
-use super::limiter::GateAnswer;
-use super::pool_link::Entry;
-use super::workqueue::Workqueue;
+use super::item_cell::ItemCell;
+use super::panics::Panic;
 use crate::base::error::{Forked, Refused, RefusedReason};
 use crate::base::latch::Latch;
 use crate::base::target::Target;
@@ -33,6 +31,8 @@ use crate::pool::{
     CurrentWorker, Frame, Header, JobId, OpenScope, Spawned, blocking, blocking_if_relieved,
     innermost, wait_for_workers,
 };
+use crate::queue::link::{GateAnswer, SubmitPermit, WhenFull};
+use crate::queue::shared::Shared;
 
 /// What the items and the waiting caller share. It lies in the caller's frame.
 pub(super) struct ScopeState<P: Platform> {
@@ -116,21 +116,11 @@ pub(super) trait Offer<P: Platform>: Send + Sync {
 
 struct Offered<P: Platform, F> {
     claimable: Claimable<P>,
-    work: UnsafeCell<Option<F>>,
+    work: ItemCell<F, ()>,
 }
 
 // SAFETY: the work is taken by who has claimed it, once, on whatever thread: it is `Send`.
 unsafe impl<P: Platform, F: Send> Sync for Offered<P, F> {}
-
-impl<P: Platform, F: FnOnce() + Send> Offered<P, F> {
-    /// # Safety
-    /// The caller has claimed it, just now.
-    unsafe fn take(&self) -> F {
-        // SAFETY: by this function's contract nobody else is here.
-        let work = unsafe { (*self.work.get()).take() };
-        work.expect("an item that nobody has begun is there")
-    }
-}
 
 impl<P: Platform, F: FnOnce() + Send> Offer<P> for Offered<P, F> {
     fn claimable(&self) -> &Claimable<P> {
@@ -139,7 +129,7 @@ impl<P: Platform, F: FnOnce() + Send> Offer<P> for Offered<P, F> {
 
     unsafe fn run(&self) {
         // SAFETY: by this function's contract.
-        let work = unsafe { self.take() };
+        let work = unsafe { self.work.take_work() };
         self.claimable.run(ptr::null(), work);
     }
 }
@@ -174,13 +164,13 @@ impl<P: Platform> ScopeState<P> {
     #[track_caller]
     fn send_offered<'scope>(
         &self,
-        entry: Entry<'_, P>,
+        entry: SubmitPermit<'_, P>,
         label: Label,
         work: impl FnOnce() + Send + 'scope,
     ) {
         let item = Arc::new(Offered {
             claimable: Claimable::new(&entry, true),
-            work: UnsafeCell::new(Some(work)),
+            work: ItemCell::new(work),
         });
         let offer: Arc<dyn Offer<P> + 'scope> = Arc::clone(&item) as _;
         self.offer(offer);
@@ -189,7 +179,7 @@ impl<P: Platform> ScopeState<P> {
             move || {
                 if item.claimable.begin() {
                     // SAFETY: claimed just now.
-                    let work = unsafe { item.take() };
+                    let work = unsafe { item.work.take_work() };
                     work();
                 }
             },
@@ -277,56 +267,9 @@ impl<P: Platform> ScopeState<P> {
     }
 }
 
-impl<P: Platform> Workqueue<P> {
-    /// Calls `body` with a scope through which it can queue work that borrows from outside, and
-    /// waits until all of it is over.
-    ///
-    /// On a worker that may run them ([`JoinHandle::join`](crate::JoinHandle::join) tells which), the caller runs those of the
-    /// scope's items that nobody has begun: scopes may nest as deep as there is stack. An item that it
-    /// runs so finds what the caller has on its thread: locks that are held, cells that are borrowed.
-    ///
-    /// `body` runs on the caller's thread, as in rayon's `in_place_scope`. [`WorkScope::submit`] gives handles to
-    /// results; [`try_scope`](Self::try_scope) tells all that was thrown.
-    ///
-    /// # Panics
-    /// With what `body` threw, or else with what the first of the scope's items threw, after all
-    /// of them are over; what others throw goes to the queue's panic handler. With [`Forked`](crate::Forked) in a process that `body` forked, where the
-    /// scope's items never end.
-    ///
-    /// # Examples
-    /// ```
-    /// let queue = coreshard::workqueue()?.name("pixels").build()?;
-    /// let mut picture = vec![1_u8; 64 * 1024];
-    /// queue.scope(|scope| {
-    ///     for part in picture.chunks_mut(4096) {
-    ///         scope.queue(|| part.iter_mut().for_each(|pixel| *pixel *= 2)).expect("the queue is open");
-    ///     }
-    /// });
-    /// assert!(picture.iter().all(|pixel| *pixel == 2));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    #[doc(alias = "in_place_scope")]
-    pub fn scope<'env, R>(
-        &'env self,
-        body: impl for<'scope> FnOnce(&'scope WorkScope<'scope, 'env, P>) -> R,
-    ) -> R {
-        let (result, mut items) = run_to_end(self, false, body);
-        // One goes on to the caller; of another the queue's panic handler is told.
-        let (thrown, other) = match (result, items.pop()) {
-            (Ok(value), None) => return value,
-            (Ok(value), Some(items)) => (items, user::discard(value).err()),
-            (Err(bodys), items) => (bodys, items),
-        };
-        if let Some(other) = other {
-            self.on_panic(other);
-        }
-        thrown.resume()
-    }
-}
-
 /// A scope in which work may borrow what lives outside it; see [`Workqueue::scope`].
 pub struct WorkScope<'scope, 'env: 'scope, P: Platform = Host> {
-    queue: &'env Workqueue<P>,
+    queue: &'env Shared<P>,
     state: &'scope ScopeState<P>,
     /// Invariant in both lifetimes, as in [`std::thread::Scope`].
     scope: PhantomData<&'scope mut &'scope ()>,
@@ -366,11 +309,57 @@ impl<'scope, P: Platform> WorkScope<'scope, '_, P> {
         Ok(())
     }
 
+    /// As [`queue`](Self::queue), for a closure that is called with the scope, to queue more through it.
+    ///
+    /// # Errors
+    /// As [`queue`](Self::queue).
+    ///
+    /// # Examples
+    /// ```
+    /// # use coreshard_platform::Host;
+    /// # use coreshard_workqueue::{Runtime, WorkScope};
+    /// # use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+    /// # let topology = coreshard_topology::Topology::of_cpus(&coreshard_platform::affinity()?, "here".to_owned())?;
+    /// # let runtime = Runtime::<Host>::builder(topology).build()?;
+    /// # let queue = runtime.workqueue().build()?;
+    /// struct Folder(Vec<Folder>);
+    ///
+    /// fn walk<'scope>(
+    ///     scope: &'scope WorkScope<'scope, '_, Host>,
+    ///     folder: &'scope Folder,
+    ///     count: &'scope AtomicUsize,
+    /// ) {
+    ///     count.fetch_add(1, Relaxed);
+    ///     for inner in &folder.0 {
+    ///         scope.queue_with(move |scope| walk(scope, inner, count)).expect("the queue is open");
+    ///     }
+    /// }
+    ///
+    /// let tree = Folder(vec![Folder(vec![Folder(vec![])]), Folder(vec![])]);
+    /// let count = AtomicUsize::new(0);
+    /// queue.scope(|scope| walk(scope, &tree, &count));
+    /// assert_eq!(count.into_inner(), 4);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[track_caller]
+    pub fn queue_with<F>(&'scope self, work: F) -> Result<(), Refused>
+    where
+        F: FnOnce(&'scope Self) + Send + 'scope,
+    {
+        if let Some(worker) = self.spawns_here() {
+            worker.spawn(self.spawned(worker, move || work(self)));
+            return Ok(());
+        }
+        let (entry, wait) = self.enter(Target::Here)?;
+        self.send(entry, wait, Label::item::<F>(), self.item(move || work(self)));
+        Ok(())
+    }
+
     /// Sends an item that was counted in, as its scope's caller may wait for it.
     #[track_caller]
     pub(super) fn send(
         &self,
-        entry: Entry<'_, P>,
+        entry: SubmitPermit<'_, P>,
         wait: Option<Wait>,
         label: Label,
         item: impl FnOnce() + Send + 'scope,
@@ -394,7 +383,7 @@ impl<'scope, P: Platform> WorkScope<'scope, '_, P> {
 
     /// Queues `work` in a pod, for its workers alone.
     #[track_caller]
-    pub(super) fn queue_there(
+    pub(crate) fn queue_there(
         &'scope self,
         target: Target,
         label: Label,
@@ -432,7 +421,7 @@ impl<'scope, P: Platform> WorkScope<'scope, '_, P> {
         Spawned::job(self.item(work), state.opener, &raw const state.over, queue)
     }
 
-    pub(super) fn workqueue(&self) -> &'scope Workqueue<P> {
+    pub(super) fn shared(&self) -> &'scope Shared<P> {
         self.queue
     }
 
@@ -440,11 +429,11 @@ impl<'scope, P: Platform> WorkScope<'scope, '_, P> {
     pub(super) fn enter(
         &self,
         target: Target,
-    ) -> Result<(Entry<'_, P>, Option<Wait>), RefusedReason> {
+    ) -> Result<(SubmitPermit<'_, P>, Option<Wait>), RefusedReason> {
         // Relaxed: the caller's own count keeps the sum above zero until the body is over, and an
         // item's until it is.
         self.state.open.fetch_add(1, Relaxed);
-        let entry = match self.queue.enter(target) {
+        let entry = match self.queue.generations.enter(target, WhenFull::Wait) {
             Ok(entry) => entry,
             Err(reason) => {
                 self.ticket().end();
@@ -468,8 +457,8 @@ impl<P: Platform> fmt::Debug for WorkScope<'_, '_, P> {
 }
 
 /// What `body` returned or threw, and what items threw, when all of them are over.
-pub(super) fn run_to_end<'env, P: Platform, R>(
-    queue: &'env Workqueue<P>,
+pub(crate) fn run_to_end<'env, P: Platform, R>(
+    queue: &'env Shared<P>,
     keeps_all: bool,
     body: impl for<'scope> FnOnce(&'scope WorkScope<'scope, 'env, P>) -> R,
 ) -> (Result<R, Thrown>, Vec<Thrown>) {
@@ -478,12 +467,12 @@ pub(super) fn run_to_end<'env, P: Platform, R>(
         over: Latch::new(),
         thrown: Lock::new(Vec::new()),
         keeps_all,
-        waiter: queue.waiter(),
+        waiter: Waiter::here::<P>(queue.core.queue_id()),
         opener: innermost::<P>(),
         offers: Lock::new(Offers { items: Vec::new(), full: MIN_OFFERS, lent: false }),
     };
     let scope = WorkScope { queue, state: &state, scope: PhantomData, env: PhantomData };
-    let place = state.waiter.as_ref().and_then(|waiter| queue.spawn_place(waiter));
+    let place = state.waiter.as_ref().and_then(|waiter| waiter.spawn_place(queue));
     let spawns = CurrentWorker::<P>::here().zip(place);
     let spawns = spawns.map(|(worker, place)| worker.begin_scope(&raw const state.over, place));
     let result = user::call(|| body(&scope));
@@ -494,3 +483,51 @@ pub(super) fn run_to_end<'env, P: Platform, R>(
     let thrown = std::mem::take(&mut *state.thrown.lock());
     (result, thrown)
 }
+
+/// What the body of a scope and its items threw; see [`Workqueue::try_scope`].
+pub struct ScopePanics {
+    body: Option<Panic>,
+    items: Vec<Panic>,
+}
+
+impl ScopePanics {
+    /// Returns what the body returned, unless it or an item threw.
+    pub(crate) fn unless_none<R>(result: Result<R, Thrown>, items: Vec<Thrown>) -> Result<R, Self> {
+        let mut items: Vec<_> = items.into_iter().map(Panic::thrown).collect();
+        match result {
+            Ok(value) if items.is_empty() => Ok(value),
+            Ok(value) => {
+                items.extend(user::discard(value).err().map(Panic::thrown));
+                Err(Self { body: None, items })
+            }
+            Err(thrown) => Err(Self { body: Some(Panic::thrown(thrown)), items }),
+        }
+    }
+
+    /// What the body threw.
+    pub fn body(&self) -> Option<&Panic> {
+        self.body.as_ref()
+    }
+
+    /// What items threw, in the order in which they ended; without those whose handle has told it.
+    pub fn items(&self) -> &[Panic] {
+        &self.items
+    }
+
+    /// All of it, the body's first.
+    pub fn into_panics(self) -> impl Iterator<Item = Panic> {
+        self.body.into_iter().chain(self.items)
+    }
+}
+
+impl fmt::Display for ScopePanics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let count = usize::from(self.body.is_some()) + self.items.len();
+        let first = self.body.iter().chain(&self.items).next().map_or("", Panic::message);
+        write!(f, "{count} panics in a scope, the first: {first}")
+    }
+}
+
+coreshard_topology::readable_debug!(ScopePanics);
+
+impl std::error::Error for ScopePanics {}

@@ -6,7 +6,6 @@
 //! swap each, who came last: that one sees to the value.
 #![allow(unsafe_code)]
 
-use std::cell::UnsafeCell;
 use std::fmt;
 use std::ptr;
 use std::sync::Arc;
@@ -16,14 +15,15 @@ use coreshard_platform::user::{self, Thrown};
 use coreshard_platform::{AtomicInt, Host, Platform};
 
 use super::claimable::{Claimable, Wait};
-use super::handle::{AwaitedItem, wait_for};
+use super::item_cell::ItemCell;
 use super::panics::Panic;
 use super::scope::{Offer, Ticket, WorkScope};
-use super::workqueue::Workqueue;
-use crate::base::error::{Forked, Refused, WouldDeadlock};
+use super::submitted::{AwaitedItem, ended, wait_for};
+use crate::base::error::{Refused, WouldDeadlock};
 use crate::base::latch::Latch;
 use crate::base::target::Target;
 use crate::insight::Label;
+use crate::queue::shared::Shared;
 
 /// Neither has come to the end.
 const BOTH: u32 = 0;
@@ -37,14 +37,8 @@ struct ScopedItem<P: Platform, F, T> {
     over: Latch<P>,
     /// [`BOTH`], [`LEFT`] or [`GONE`].
     value: P::AtomicU32,
-    slot: UnsafeCell<ScopedSlot<F, T>>,
+    slot: ItemCell<F, Result<T, Thrown>>,
     ticket: Ticket<P>,
-}
-
-enum ScopedSlot<F, T> {
-    Work(F),
-    Value(Result<T, Thrown>),
-    Empty,
 }
 
 // SAFETY: the work is taken by who has claimed the item, once; the value is written by that one before `value`
@@ -61,47 +55,27 @@ trait ScopedOutcome<P: Platform, T>: AwaitedItem<P, T> {
 }
 
 impl<P: Platform, F, T> ScopedItem<P, F, T> {
-    /// # Safety
-    /// Nobody else looks at it: see the rules at `Sync`.
-    unsafe fn replace(&self, by: ScopedSlot<F, T>) -> ScopedSlot<F, T> {
-        // SAFETY: by this function's contract.
-        unsafe { self.slot.get().replace(by) }
-    }
-
     /// Drops a value that nobody takes; a panic is the scope's, and comes back where that has one already.
     ///
     /// # Safety
     /// The value is there, and nobody else takes it.
     unsafe fn drop_value(&self) -> Option<Thrown> {
         // SAFETY: by this function's contract.
-        let outcome = match unsafe { self.replace(ScopedSlot::Empty) } {
-            ScopedSlot::Value(outcome) => outcome.and_then(user::discard),
-            _ => unreachable!("the value is there"),
-        };
-        self.ticket.keep(outcome.err()?)
+        let value = unsafe { self.slot.take() }.expect("the value is there");
+        self.ticket.keep(value.and_then(user::discard).err()?)
     }
 }
 
 impl<P: Platform, F: FnOnce() -> T, T> ScopedItem<P, F, T> {
-    /// # Safety
-    /// The caller has claimed it, just now.
-    unsafe fn call(&self) -> Result<T, Thrown> {
-        // SAFETY: by this function's contract, and the value is left later.
-        match unsafe { self.replace(ScopedSlot::Empty) } {
-            ScopedSlot::Work(work) => user::call(work),
-            _ => unreachable!("an item that nobody has begun is there"),
-        }
-    }
-
     /// Calls it, and leaves the value for the handle.
     ///
     /// # Safety
     /// The caller has claimed it, just now.
     unsafe fn call_and_leave(&self) {
         // SAFETY: by this function's contract.
-        let value = unsafe { self.call() };
+        let value = unsafe { self.slot.call() };
         // SAFETY: nobody looks at it before it is told.
-        unsafe { self.replace(ScopedSlot::Value(value)) };
+        unsafe { self.slot.leave(value) };
         // Release: the value. Acquire: what the handle's owner did before it went.
         let is_gone = self.value.swap(LEFT, AcqRel) == GONE;
         // SAFETY: the handle came first, and leaves it.
@@ -139,7 +113,7 @@ impl<P: Platform, F: FnOnce() -> T, T> AwaitedItem<P, T> for ScopedItem<P, F, T>
     unsafe fn run(&self) -> Result<T, Thrown> {
         let mut result = None;
         // SAFETY: by this function's contract.
-        self.claimable.run(ptr::null(), || result = Some(unsafe { self.call() }));
+        self.claimable.run(ptr::null(), || result = Some(unsafe { self.slot.call() }));
         // Who joins is inside the scope itself, which does not end before that is over.
         self.ticket.end();
         result.expect("it was run")
@@ -147,10 +121,7 @@ impl<P: Platform, F: FnOnce() -> T, T> AwaitedItem<P, T> for ScopedItem<P, F, T>
 
     unsafe fn take(&self) -> Result<T, Thrown> {
         // SAFETY: by this function's contract.
-        match unsafe { self.replace(ScopedSlot::Empty) } {
-            ScopedSlot::Value(value) => value,
-            _ => unreachable!("an item that is over has left its value"),
-        }
+        unsafe { self.slot.take() }.expect("an item that is over has left its value")
     }
 }
 
@@ -171,7 +142,7 @@ impl<P: Platform, F: FnOnce() -> T, T> ScopedOutcome<P, T> for ScopedItem<P, F, 
 pub struct ScopedJoinHandle<'scope, T, P: Platform = Host> {
     /// `None` once it was joined.
     item: Option<Arc<dyn ScopedOutcome<P, T> + Send + Sync + 'scope>>,
-    queue: &'scope Workqueue<P>,
+    queue: &'scope Shared<P>,
 }
 
 impl<P: Platform, T> ScopedJoinHandle<'_, T, P> {
@@ -193,17 +164,14 @@ impl<P: Platform, T> ScopedJoinHandle<'_, T, P> {
             self.item = Some(item);
             return Err(Panic::of(deadlock));
         }
-        match wait_for(&*item, wait) {
-            Some(result) => result.map_err(Panic::thrown),
-            None => Err(Panic::of(Forked)),
-        }
+        ended(wait_for(&*item, wait))
     }
 }
 
 impl<P: Platform, T> Drop for ScopedJoinHandle<'_, T, P> {
     fn drop(&mut self) {
         if let Some(more) = self.item.take().and_then(|item| item.let_go()) {
-            self.queue.on_panic(more);
+            self.queue.core.on_panic(more);
         }
     }
 }
@@ -249,7 +217,7 @@ impl<'scope, P: Platform> WorkScope<'scope, '_, P> {
             claimable: Claimable::new(&entry, true),
             over: Latch::new(),
             value: P::AtomicU32::new(BOTH),
-            slot: UnsafeCell::new(ScopedSlot::Work(work)),
+            slot: ItemCell::new(work),
             ticket: self.ticket(),
         });
         if wait == Some(Wait::Help) {
@@ -262,52 +230,6 @@ impl<'scope, P: Platform> WorkScope<'scope, '_, P> {
                 unsafe { placed.call_and_leave() };
             }
         });
-        Ok(ScopedJoinHandle { item: Some(item), queue: self.workqueue() })
-    }
-
-    /// As [`queue`](Self::queue), for a closure that is called with the scope, to queue more through it.
-    ///
-    /// # Errors
-    /// As [`queue`](Self::queue).
-    ///
-    /// # Examples
-    /// ```
-    /// # use coreshard_platform::Host;
-    /// # use coreshard_workqueue::{Runtime, WorkScope};
-    /// # use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-    /// # let topology = coreshard_topology::Topology::of_cpus(&coreshard_platform::affinity()?, "here".to_owned())?;
-    /// # let runtime = Runtime::<Host>::builder(topology).build()?;
-    /// # let queue = runtime.workqueue().build()?;
-    /// struct Folder(Vec<Folder>);
-    ///
-    /// fn walk<'scope>(
-    ///     scope: &'scope WorkScope<'scope, '_, Host>,
-    ///     folder: &'scope Folder,
-    ///     count: &'scope AtomicUsize,
-    /// ) {
-    ///     count.fetch_add(1, Relaxed);
-    ///     for inner in &folder.0 {
-    ///         scope.queue_with(move |scope| walk(scope, inner, count)).expect("the queue is open");
-    ///     }
-    /// }
-    ///
-    /// let tree = Folder(vec![Folder(vec![Folder(vec![])]), Folder(vec![])]);
-    /// let count = AtomicUsize::new(0);
-    /// queue.scope(|scope| walk(scope, &tree, &count));
-    /// assert_eq!(count.into_inner(), 4);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    #[track_caller]
-    pub fn queue_with<F>(&'scope self, work: F) -> Result<(), Refused>
-    where
-        F: FnOnce(&'scope Self) + Send + 'scope,
-    {
-        if let Some(worker) = self.spawns_here() {
-            worker.spawn(self.spawned(worker, move || work(self)));
-            return Ok(());
-        }
-        let (entry, wait) = self.enter(Target::Here)?;
-        self.send(entry, wait, Label::item::<F>(), self.item(move || work(self)));
-        Ok(())
+        Ok(ScopedJoinHandle { item: Some(item), queue: self.shared() })
     }
 }

@@ -25,9 +25,10 @@ use std::time::Duration;
 
 use coreshard_platform::{AtomicInt, Platform, Reading, user};
 
-use super::limiter::GateAnswer;
-use super::pool_link::{Entry, PoolLink, inside};
 use crate::pool::{CurrentWorker, Inside, SpawnPlace, inside_item, is_waited_for_by};
+use crate::queue::generations::Admission;
+use crate::queue::link::{GateAnswer, PoolLink, SubmitPermit, inside};
+use crate::queue::shared::Shared;
 
 const QUEUED: u32 = 0;
 const WORKER: u32 = 1;
@@ -50,20 +51,36 @@ pub(crate) struct Claimable<P: Platform> {
     injector: u16,
     /// Counted the item in; good while the item is not over.
     link: NonNull<PoolLink<P>>,
+    /// See [`PoolLink::queue_id`].
+    queue: u64,
+    needs: Needs,
+    /// Its waiter is inside a scope, an install or a loop, which has begun: a queue that is shut down at once runs it.
+    is_part: bool,
+}
+
+/// What an item needs to begin.
+#[derive(Clone, Copy)]
+struct Needs {
     /// Whose workers may run it, see [`CurrentWorker::crew`].
     crew: usize,
     /// See [`CurrentWorker::set`].
     set: usize,
-    /// See [`PoolLink::queue_id`].
-    queue: u64,
-    /// It waits for a turn before it goes to its pool, and there are not turns for all.
-    takes_turns: bool,
+    /// Whether it waits for a turn before it goes to its pool, since there are not turns for all; and if so, whether
+    /// nothing of its queue may go before what came before it.
+    takes_turns: Option<bool>,
     /// Which gives that turn, see [`PoolLink::limiter_id`].
     limiter: u64,
-    /// Its waiter is inside a scope, an install or a loop, which has begun: a queue that is shut down at once runs it.
-    is_part: bool,
-    /// Nothing of its queue may go before anything else.
-    is_ordered: bool,
+}
+
+impl Needs {
+    fn of<P: Platform>(link: &PoolLink<P>) -> Self {
+        Self {
+            crew: link.pool.crew(),
+            set: link.pool.set(),
+            takes_turns: link.is_limited().then_some(link.core.is_ordered),
+            limiter: link.limiter_id(),
+        }
+    }
 }
 
 // SAFETY: a pool link is shared between threads as it is; the rest is plain, or atomic.
@@ -106,32 +123,29 @@ impl Waiter {
     /// [`PoolLink::queue_id`].
     pub(crate) fn here<P: Platform>(queue: u64) -> Option<Self> {
         let worker = CurrentWorker::<P>::here()?;
-        let (crew, set) = (worker.crew(), worker.set());
         let at = worker.spawn_place();
+        let mut waiter = Self {
+            queue,
+            crew: worker.crew(),
+            set: worker.set(),
+            place: if at.is_here { Inside::Here } else { Inside::Elsewhere },
+            turn: Turn::None,
+            limiter: 0,
+            is_alone: false,
+            may_spawn: true,
+            is_waited_for: false,
+        };
         if at.queue == queue {
             // What that looks at nothing of is known: so it is quicker.
-            let place = if at.is_here { Inside::Here } else { Inside::Elsewhere };
-            let (turn, limiter, is_alone, is_waited_for) = (Turn::None, 0, false, false);
-            let may_spawn = true;
-            return Some(Self {
-                queue,
-                crew,
-                set,
-                place,
-                turn,
-                limiter,
-                is_alone,
-                may_spawn,
-                is_waited_for,
-            });
+            return Some(waiter);
         }
-        let (mut turn, mut limiter, mut may_spawn) = (Turn::None, 0, false);
-        let place = inside::<P>(|link| {
+        waiter.may_spawn = false;
+        waiter.place = inside::<P>(|link| {
             let of_queue = link.queue_id() == queue;
             if of_queue {
-                may_spawn = link.is_direct();
-                limiter = link.limiter_id();
-                turn = match (link.takes_turns(), link.has_only_turn()) {
+                waiter.may_spawn = link.is_direct();
+                waiter.limiter = link.limiter_id();
+                waiter.turn = match (link.takes_turns(), link.has_only_turn()) {
                     (false, _) => Turn::None,
                     (true, false) => Turn::One,
                     (true, true) => Turn::Only,
@@ -139,28 +153,40 @@ impl Waiter {
             }
             of_queue
         });
-        let is_alone = place == Inside::Here && !worker.has_forked();
-        let is_waited_for = is_waited_for_by::<P>(queue);
-        Some(Self { queue, crew, set, place, turn, limiter, is_alone, may_spawn, is_waited_for })
+        waiter.is_alone = waiter.place == Inside::Here && !worker.has_forked();
+        waiter.is_waited_for = is_waited_for_by::<P>(queue);
+        Some(waiter)
     }
 
-    /// Where it is, if items for the queue may be parts of what it is inside of.
-    pub(crate) fn spawns(&self) -> Option<SpawnPlace> {
+    /// Where items can be spawned that are parts of an item of its queue: inside one, if nothing holds back what the
+    /// queue is given now.
+    pub(crate) fn spawn_place<P: Platform>(&self, shared: &Shared<P>) -> Option<SpawnPlace> {
+        if !self.may_spawn {
+            return None;
+        }
+        let reading = Reading::begin();
+        let now = shared.generations.current(&reading);
+        let worker = CurrentWorker::<P>::here()?;
         let place = SpawnPlace { queue: self.queue, is_here: self.place == Inside::Here };
-        self.may_spawn.then_some(place)
+        (now.admission == Admission::Free && now.set.has(worker)).then_some(place)
+    }
+
+    /// True if what it does is a part of an item of its queue, on one of that queue's workers.
+    pub(crate) fn is_part_of_item<P: Platform>(&self, shared: &Shared<P>) -> bool {
+        match self.place {
+            Inside::Here => true,
+            Inside::Elsewhere => CurrentWorker::<P>::here().is_some_and(|worker| {
+                shared.generations.current(&Reading::begin()).set.has(worker)
+            }),
+            Inside::No => false,
+        }
     }
 
     /// How it may wait for an item that was counted in.
-    pub(crate) fn wait_for<P: Platform>(&self, entry: &Entry<'_, P>) -> Wait {
-        let (link, _) = entry.place();
-        let takes_turns = link.takes_turns() && !link.only_freezes();
-        let takes_turns = takes_turns.then_some(link.core.is_ordered);
-        self.wait(link.pool.crew(), link.pool.set(), takes_turns, link.limiter_id())
+    pub(crate) fn wait_for<P: Platform>(&self, entry: &SubmitPermit<'_, P>) -> Wait {
+        self.wait(Needs::of(entry.place().0))
     }
 
-    /// `takes_turns` says whether the item waits for its turn, and if so, whether nothing may go before
-    /// what came before it.
-    ///
     /// Who has a turn and does nothing but wait lends it to what it waits for, so there are never more
     /// inside than may be. Where others do parts of the same item, what one of them waits for is a part, too:
     /// all of them together have the one turn. But where that is the only one, the queue's items exclude one
@@ -169,7 +195,8 @@ impl Waiter {
     /// Where the queue has moved to other pools since the waiter's item began, the item may run with that
     /// one, which is still where the queue was: items of the past and of the present could else wait for one
     /// another until no worker is left on either side.
-    fn wait(&self, crew: usize, set: usize, takes_turns: Option<bool>, limiter: u64) -> Wait {
+    fn wait(&self, needs: Needs) -> Wait {
+        let Needs { crew, set, takes_turns, limiter } = needs;
         let has_moved = self.place == Inside::Here && set != self.set;
         let runs_here = crew == self.crew || has_moved;
         match takes_turns {
@@ -198,25 +225,21 @@ pub(crate) enum Wait {
 
 impl<P: Platform> Claimable<P> {
     /// For the item that was counted in, and is sent next.
-    pub(crate) fn new(entry: &Entry<'_, P>, is_part: bool) -> Self {
+    pub(crate) fn new(entry: &SubmitPermit<'_, P>, is_part: bool) -> Self {
         let (link, injector) = entry.place();
         Self {
             state: P::AtomicU32::new(QUEUED),
             injector: injector as u16,
             link: NonNull::from(link),
-            crew: link.pool.crew(),
-            set: link.pool.set(),
             queue: link.queue_id(),
-            takes_turns: link.takes_turns() && !link.only_freezes(),
-            limiter: link.limiter_id(),
+            needs: Needs::of(link),
             is_part,
-            is_ordered: link.core.is_ordered,
         }
     }
 
     /// True if only another item's waiter can run it, while that one waits.
     pub(crate) fn needs_lent_turn(&self) -> bool {
-        self.takes_turns
+        self.needs.takes_turns.is_some()
     }
 
     /// True if nobody has it.
@@ -230,8 +253,7 @@ impl<P: Platform> Claimable<P> {
             return Wait::Sleep;
         }
         let Some(waiter) = Waiter::here::<P>(self.queue) else { return Wait::Sleep };
-        let takes_turns = self.takes_turns.then_some(self.is_ordered);
-        let wait = waiter.wait(self.crew, self.set, takes_turns, self.limiter);
+        let wait = waiter.wait(self.needs);
         // If it has not begun by now, the addresses have been right.
         if self.is_queued() { wait } else { Wait::Sleep }
     }

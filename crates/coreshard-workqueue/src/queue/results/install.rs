@@ -7,11 +7,11 @@ use coreshard_platform::Platform;
 use coreshard_platform::user::Thrown;
 
 use super::claimable::Wait;
-use super::handle;
-use super::pool_link::Entry;
+use super::submitted;
 use crate::base::error::Forked;
 use crate::insight::Label;
 use crate::pool::{Frame, Header, Job, execute, innermost, inside_forker, wait_for_workers};
+use crate::queue::link::SubmitPermit;
 
 /// Looks at a result that is not there before its waiter sleeps.
 const LOOKS: u32 = 200;
@@ -44,15 +44,15 @@ impl<P: Platform> Caller<P> {
 /// As [`install`], on a worker that may run the item itself, if no other has begun it. One allocation:
 /// the item's place is in the queue when this has returned, and must lead somewhere.
 #[track_caller]
-pub(crate) fn install_helping<P, F, R>(entry: Entry<'_, P>, work: F) -> R
+pub(crate) fn install_helping<P, F, R>(entry: SubmitPermit<'_, P>, work: F) -> R
 where
     P: Platform,
     F: FnOnce() -> R + Send,
     R: Send,
 {
     let caller = Caller(innermost::<P>());
-    let item = handle::send(entry, move || caller.call(work));
-    match handle::wait_for(&*item, Wait::Help) {
+    let item = submitted::send(entry, move || caller.call(work));
+    match submitted::wait_for(&*item, Wait::Help) {
         Some(Ok(value)) => value,
         Some(Err(thrown)) => thrown.resume(),
         // Forked since: whoever has the item is in another process.
@@ -62,7 +62,7 @@ where
 
 /// Sends `work` as the item that was counted in, and waits for its result.
 #[track_caller]
-pub(crate) fn install<P, F, R>(entry: Entry<'_, P>, work: F) -> R
+pub(crate) fn install<P, F, R>(entry: SubmitPermit<'_, P>, work: F) -> R
 where
     P: Platform,
     F: FnOnce() -> R + Send,

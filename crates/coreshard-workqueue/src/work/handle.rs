@@ -1,52 +1,23 @@
-//! What one does with an item: queue it, wait for it, cancel it.
+//! What a program does with a [`Work`]: it queues it, waits for it, and cancels it.
 
 use std::fmt;
-use std::panic::Location;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use coreshard_platform::{AtomicInt, DataCell, Lock, Platform, Time};
+use coreshard_platform::{Platform, Time};
 use coreshard_topology::{CpuId, NodeId};
 
+use super::delayed::Delayed;
 use super::error::{WorkError, WorkErrorKind};
-use super::state::{Claimed, NotClaimed, Number, Voided, WorkState};
-use super::token::{Delayed, Token};
-use super::work_core::{Armed, Function, Held, Work, WorkCore};
+use super::state::{Claimed, NotClaimed, Number};
+use super::token::Token;
+use super::way::{self, Way};
+use super::work_core::{Armed, Work, WorkCore};
 use crate::base::error::RefusedReason;
-use crate::base::event::Event;
-use crate::base::item::Name;
 use crate::base::target::Target;
 use crate::pool::{runs_work, wait_in_turns};
-use crate::queue::{Entry, Workqueue, runs_item_of};
-use crate::timers::{Due, TimerError, Timers};
-
-impl<P: Platform> WorkCore<P> {
-    /// After a queueing was made void: nobody fires it, and who waits for it is told.
-    pub(super) fn see_off(&self, voided: Voided) {
-        self.behind.store(0, Relaxed);
-        if !voided.delayed {
-            P::item_is_taken();
-        }
-        // In a forked process the timers' lock may be held by nobody who is here.
-        if voided.delayed
-            && P::process_generation() == self.process_generation
-            && let Some(delayed) = self.disarm(voided.number)
-        {
-            delayed.discard();
-        }
-        if voided.awaited {
-            self.over.notify();
-        }
-    }
-
-    /// Takes the entry of queueing `number` back from the timers, if it is there.
-    fn disarm(&self, number: Number) -> Option<Delayed<P>> {
-        let mut slot = self.slot.lock();
-        let armed = slot.armed.take_if(|armed| armed.number == number)?;
-        armed.timers.remove(armed.key)?.take()
-    }
-}
+use crate::queue::Workqueue;
+use crate::timers::Due;
 
 impl<P: Platform> Work<P> {
     /// An item that calls `function` with a handle to itself. Queued nowhere.
@@ -66,20 +37,7 @@ impl<P: Platform> Work<P> {
     where
         F: FnMut(&Self) + Send + 'static,
     {
-        let call: Function<P> = Box::new(function);
-        let core = WorkCore {
-            state: WorkState::new(),
-            over: Event::new(),
-            slot: Lock::new(Held { parked: None, armed: None }),
-            limiter: P::AtomicU64::new(0),
-            behind: P::AtomicU64::new(0),
-            function: std::any::type_name::<F>(),
-            made_at: Location::caller(),
-            name: Name::of::<F>(),
-            process_generation: P::process_generation(),
-            call: P::Cell::new(Some(call)),
-        };
-        Self { core: Arc::new(core) }
+        Self { core: Arc::new(WorkCore::new(function)) }
     }
 
     /// Queues it in the pod of the CPU that the caller runs on. False if it was pending already:
@@ -193,7 +151,7 @@ impl<P: Platform> Work<P> {
         target: Target,
         delay: Duration,
     ) -> Result<bool, WorkError> {
-        let deadline = self.deadline(queue, delay)?;
+        let deadline = way::deadline(queue, delay).map_err(|kind| self.error(kind))?;
         self.queue_at(queue, target, deadline)
     }
 
@@ -243,14 +201,13 @@ impl<P: Platform> Work<P> {
         target: Target,
         delay: Duration,
     ) -> Result<bool, WorkError> {
-        let deadline = self.deadline(queue, delay)?;
-        let way = self.way(queue, target, deadline)?;
+        let named = |kind| self.error(kind);
+        let deadline = way::deadline(queue, delay).map_err(named)?;
+        let way = Way::find(queue, target, deadline).map_err(named)?;
         match self.core.state.reclaim(deadline.is_some()) {
             Ok(claimed) => {
-                if let Some(voided) = claimed.replaced {
-                    self.core.see_off(voided);
-                }
-                self.bring_in(claimed, queue, target, way).map(|()| claimed.replaced.is_some())
+                let was_pending = self.core.void(claimed.replaced);
+                self.bring_in(claimed, queue, target, way).map(|()| was_pending)
             }
             Err(not) => {
                 way.abandon();
@@ -283,11 +240,11 @@ impl<P: Platform> Work<P> {
         self.refuse_forked()?;
         self.refuse_inside_itself()?;
         if self.core.state.is_delayed()
-            && let Some(delayed) = self.core.disarm(number)
+            && let Some(due) = self.core.disarm(number)
         {
-            delayed.queue_now();
+            due.take().map(Delayed::<P, Token<P>>::queue_now);
         }
-        if self.core.state.is_pending() && self.waits_behind_caller() {
+        if self.core.state.is_pending() && way::is_behind_caller::<P>(self.core.limiter()) {
             return Err(self.error(WorkErrorKind::BehindCaller));
         }
         let core = &*self.core;
@@ -318,11 +275,7 @@ impl<P: Platform> Work<P> {
     /// ```
     #[doc(alias = "cancel_work")]
     pub fn cancel(&self) -> bool {
-        let voided = self.core.state.cancel();
-        if let Some(voided) = voided {
-            self.core.see_off(voided);
-        }
-        voided.is_some()
+        self.core.void(self.core.state.cancel(None))
     }
 
     /// As [`cancel`](Self::cancel), and waits until it does not run. It cannot be queued
@@ -367,12 +320,8 @@ impl<P: Platform> Work<P> {
     /// ```
     #[doc(alias = "disable_work")]
     pub fn disable(&self) -> Result<bool, WorkError> {
-        let disabled = self.core.state.disable();
-        let voided = disabled.map_err(|_| self.error(WorkErrorKind::TooManyDisables))?;
-        if let Some(voided) = voided {
-            self.core.see_off(voided);
-        }
-        Ok(voided.is_some())
+        let voided = self.core.state.disable();
+        voided.map(|voided| self.core.void(voided)).map_err(|kind| self.error(kind))
     }
 
     /// As [`disable`](Self::disable), and waits until it does not run.
@@ -423,7 +372,7 @@ impl<P: Platform> Work<P> {
     /// ```
     #[doc(alias = "enable_work")]
     pub fn enable(&self) -> Result<bool, WorkError> {
-        self.core.state.enable().map_err(|_| self.error(WorkErrorKind::NotDisabled))
+        self.core.state.enable().map_err(|kind| self.error(kind))
     }
 
     /// True if it is queued, or waits for its time, and has not begun.
@@ -503,25 +452,6 @@ impl<P: Platform> Work<P> {
         Ok(())
     }
 
-    /// True if this thread runs the item whose end the item waits for, one at a time.
-    fn waits_behind_caller(&self) -> bool {
-        let limiter = self.core.limiter.load(Relaxed);
-        limiter != 0 && runs_item_of::<P>(|link| link.has_only_turn_of(limiter))
-    }
-
-    #[inline]
-    fn deadline(&self, queue: &Workqueue<P>, delay: Duration) -> Result<Option<Time>, WorkError> {
-        if delay.is_zero() {
-            return Ok(None);
-        }
-        let deadline = Timers::<P>::deadline(delay)
-            .map_err(|longest| self.error(WorkErrorKind::BeyondClock { delay, longest }))?;
-        // Before the queueing is claimed: others who find it pending rely on it.
-        let keeper = |error| self.error(WorkErrorKind::Timer(TimerError::Keeper(error)));
-        queue.timers().start_keeper().map_err(keeper)?;
-        Ok(Some(deadline))
-    }
-
     /// Queues it for `target` at `deadline`, or at once; false if it was pending.
     #[inline]
     pub(super) fn queue_at(
@@ -533,7 +463,7 @@ impl<P: Platform> Work<P> {
         if let Err(not) = self.core.state.can_be_claimed() {
             return self.not_claimed(not);
         }
-        let way = self.way(queue, target, deadline)?;
+        let way = Way::find(queue, target, deadline).map_err(|kind| self.error(kind))?;
         match self.core.state.claim(deadline.is_some()) {
             Ok(claimed) => self.bring_in(claimed, queue, target, way).map(|()| true),
             Err(not) => {
@@ -550,26 +480,6 @@ impl<P: Platform> Work<P> {
         }
     }
 
-    /// Where a queueing is to go. It is found *before* the queueing is claimed: whoever finds that pending
-    /// relies on the run to come, so nothing may refuse it any more.
-    #[inline]
-    fn way<'queue>(
-        &self,
-        queue: &'queue Workqueue<P>,
-        target: Target,
-        deadline: Option<Time>,
-    ) -> Result<Way<'queue, P>, WorkError> {
-        let refused = |reason| self.error(WorkErrorKind::Refused(reason));
-        match deadline {
-            None => queue.enter_beyond(target).map(Way::Queue).map_err(refused),
-            Some(_) if queue.is_forked() => Err(refused(RefusedReason::Forked)),
-            Some(deadline) => {
-                queue.check_target(target).map_err(refused)?;
-                Ok(Way::Timers(deadline))
-            }
-        }
-    }
-
     /// Brings a claimed queueing to the timers, or to its queue.
     #[inline]
     fn bring_in(
@@ -581,35 +491,10 @@ impl<P: Platform> Work<P> {
     ) -> Result<(), WorkError> {
         match way {
             Way::Queue(entry) => {
-                self.clone().dispatch(claimed, entry);
+                Token::dispatch(Arc::clone(&self.core), claimed, entry);
                 Ok(())
             }
             Way::Timers(deadline) => self.arm(claimed.number, queue, target, deadline),
-        }
-    }
-
-    /// Makes the caller's own queueing void, if nobody else did.
-    pub(super) fn give_up(&self, number: Number) {
-        if let Some(voided) = self.core.state.cancel_number(number) {
-            self.core.see_off(voided);
-        }
-    }
-
-    /// Lets go of this handle; if it was the last, the function is left.
-    pub(super) fn into_function(self) -> Option<Function<P>> {
-        Arc::into_inner(self.core)?.take_function()
-    }
-
-    /// Brings a claimed queueing to its place in a queue.
-    #[inline(always)]
-    pub(super) fn dispatch(self, claimed: Claimed, entry: Entry<'_, P>) {
-        self.core.limiter.store(entry.limiter_id(), Relaxed);
-        let token = Token { core: self.core, number: claimed.number };
-        if claimed.running {
-            token.core.behind.store(entry.queue_id(), Relaxed);
-            token.send_while_running(entry);
-        } else {
-            token.send(entry);
         }
     }
 
@@ -622,47 +507,28 @@ impl<P: Platform> Work<P> {
         target: Target,
         deadline: Time,
     ) -> Result<(), WorkError> {
-        let delayed = Delayed { work: self.clone(), number, queue: queue.clone(), target };
+        let queueing = Token { core: Arc::clone(&self.core), number };
+        let delayed = Delayed::new(queueing, queue.clone(), target);
         let mut slot = self.core.slot.lock();
         if !self.core.state.is_delayed_as(number) {
             // Cancelled, or replaced, since it was claimed; whoever did it found nothing here.
-            drop(slot);
-            delayed.discard();
             return Ok(());
         }
-        let added = queue.timers().add(deadline, Due::new(delayed));
-        match added {
+        match queue.timers().add(deadline, Due::new(delayed)) {
             Ok(key) => {
                 let armed = Armed { timers: Arc::clone(queue.timers()), key, number };
                 let before = slot.armed.replace(armed);
-                // An entry of an earlier queueing, void by now: its canceller is on the way.
-                let stale = before.and_then(|armed| armed.timers.remove(armed.key)?.take());
                 drop(slot);
-                stale.into_iter().for_each(Delayed::discard);
+                // An entry of an earlier queueing, void by now: its canceller is on the way.
+                drop(before.and_then(|armed| armed.timers.remove(armed.key)));
                 Ok(())
             }
             Err((error, due)) => {
                 drop(slot);
-                self.give_up(number);
-                due.take().into_iter().for_each(Delayed::discard);
+                self.core.void(self.core.state.cancel(Some(number)));
+                drop(due);
                 Err(self.error(WorkErrorKind::Timer(error)))
             }
-        }
-    }
-}
-
-/// Where a queueing is to go.
-enum Way<'queue, P: Platform> {
-    Queue(Entry<'queue, P>),
-    Timers(Time),
-}
-
-impl<P: Platform> Way<'_, P> {
-    /// It is not to go there after all.
-    #[cold]
-    fn abandon(self) {
-        if let Self::Queue(entry) = self {
-            entry.abandon();
         }
     }
 }

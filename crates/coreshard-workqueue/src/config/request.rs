@@ -8,8 +8,8 @@ use coreshard_topology::{CpuSet, Scope, ShardSize};
 
 use crate::base::rungs::Intake;
 use crate::base::rungs::Wake;
+use crate::config::attributes::{Hooks, Priority};
 use crate::insight::Wanted;
-use crate::spec::attributes::{Hooks, Priority};
 
 /// What was asked of a queue, before it is held against the machine.
 #[derive(Clone)]

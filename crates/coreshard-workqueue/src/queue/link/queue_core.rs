@@ -1,0 +1,123 @@
+//! What all pool links of a queue share.
+
+use std::any::Any;
+use std::sync::{Arc, OnceLock, Weak};
+
+use coreshard_platform::user::Thrown;
+use coreshard_platform::{Lock, Platform};
+
+use super::capacity::Capacity;
+use crate::base::error::message_of;
+use crate::base::returned::Returned;
+use crate::config::request::{PanicHandler, PanicPolicy};
+use crate::insight::Insight;
+use crate::insight::trouble::say;
+use crate::queue::machine::{Machine, Queue};
+use crate::timers::Timers;
+
+/// What all links of a queue share, and only read.
+pub(crate) struct QueueCore<P: Platform> {
+    pub(crate) name: String,
+    pub(crate) panic_handler: Option<PanicHandler>,
+    pub(crate) panic_policy: PanicPolicy,
+    pub(crate) is_ordered: bool,
+    /// What an item forks stays on its worker.
+    pub(crate) is_serial: bool,
+    /// Items of the queue need a permit, until they begin.
+    pub(crate) capacity: Option<Arc<Capacity<P>>>,
+    pub(crate) timers: Arc<Timers<P>>,
+    pub(crate) insight: Insight<P>,
+    /// What was set aside and not handed back yet; see `../backlog.rs`.
+    pub(crate) backlog: Lock<P, SetAside>,
+    /// The queue, for an item that closes it; set once it has its place.
+    pub(crate) queue: OnceLock<Weak<dyn Queue>>,
+    /// What the queue's handles share; set with the first of them.
+    pub(crate) handle: OnceLock<Weak<dyn Any + Send + Sync>>,
+    /// The runtime's.
+    pub(crate) machine: Weak<Machine<P>>,
+}
+
+impl<P: Platform> QueueCore<P> {
+    /// That of no queue, for models.
+    #[cfg(all(test, loom))]
+    pub(crate) fn of_no_queue() -> Arc<Self> {
+        Self::of_no_queue_with(None)
+    }
+
+    /// The same, with so much room.
+    #[cfg(all(test, loom))]
+    pub(crate) fn of_no_queue_with(capacity: Option<Arc<Capacity<P>>>) -> Arc<Self> {
+        Arc::new(Self {
+            name: "model".to_owned(),
+            panic_handler: None,
+            panic_policy: PanicPolicy::default(),
+            is_ordered: false,
+            is_serial: false,
+            capacity,
+            timers: Arc::new(Timers::new(Err)),
+            queue: OnceLock::new(),
+            backlog: Lock::new(SetAside::default()),
+            handle: OnceLock::new(),
+            machine: Weak::new(),
+            insight: Insight::new(crate::insight::Wanted::default(), 1),
+        })
+    }
+
+    /// A name for the queue while it lives.
+    pub(crate) fn queue_id(self: &Arc<Self>) -> u64 {
+        Arc::as_ptr(self).addr() as u64
+    }
+
+    /// A panic that no handle will tell of. The caller holds no lock.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn on_panic(&self, thrown: Thrown) {
+        if self.panic_policy == PanicPolicy::CloseQueue
+            && let Some(queue) = self.queue.get().and_then(Weak::upgrade)
+        {
+            queue.close_after_panic();
+        }
+        let Some(handler) = &self.panic_handler else {
+            let panic = message_of(thrown.payload());
+            P::item_panicked(&self.name, panic);
+            say(|| tracing::error!(queue = %self.name, panic, "a work item panicked"));
+            return;
+        };
+        // A handler that panics must not end the worker; its panic was printed.
+        drop(handler.call(|handler| handler(thrown.into_payload())));
+    }
+
+    /// Drops what was set aside, and never collected.
+    pub(crate) fn discard_backlog(&self) {
+        let left = std::mem::take(&mut self.backlog.lock().items);
+        left.into_iter()
+            .filter_map(|returned| returned.discard().err())
+            .for_each(|thrown| self.on_panic(thrown));
+    }
+}
+
+/// Where the items of a queue lie that was shut down at once; see `../backlog.rs`.
+#[derive(Default)]
+pub(crate) struct SetAside {
+    pub(crate) items: Vec<Returned>,
+    /// Callers who wait for more.
+    pub(crate) collectors: usize,
+}
+
+impl SetAside {
+    /// Keeps it. Gives it back, to be discarded, where its handle tells what became of it and nobody is there to be
+    /// handed it: who joins it may hold the queue, and so nothing else would end that wait.
+    pub(crate) fn put(&mut self, returned: Returned) -> Option<Returned> {
+        if self.collectors == 0 && returned.has_handle() {
+            return Some(returned);
+        }
+        self.items.push(returned);
+        None
+    }
+
+    /// All that is there, for a caller who waits no more.
+    pub(crate) fn collect(&mut self) -> Vec<Returned> {
+        self.collectors -= 1;
+        std::mem::take(&mut self.items)
+    }
+}
