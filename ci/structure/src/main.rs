@@ -5,7 +5,7 @@
 //!   can be understood, tested and changed only together.
 //! - *No circle of folders.* The same for modules beside one another, where all that lies in a folder is the folder's.
 //! - *Few neighbours.* A module directly below a crate's root imports at most seven of the others there.
-//! - *One owner.* A type's own methods lie in at most two files, files of one folder do not call one another's methods in a
+//! - *One owner.* A type's own methods lie in at most two files of a folder, files of one folder do not call one another's methods in a
 //!   circle of more than three, and a folder has at most thirty files.
 //! - *A type's name is unique within its crate*, so that whoever reads it knows which one is meant.
 //! - *An example for every method* of the types that a user writes against, and for every free function: in its

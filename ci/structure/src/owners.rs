@@ -9,7 +9,7 @@ use syn::{ExprMethodCall, ExprPath, ImplItem, Item, ItemFn, ItemImpl, Type};
 use crate::circles::{Graph, circles_of};
 use crate::krate::{Crate, Module};
 
-/// Files that may hold a type's own methods.
+/// Files of a folder that may hold a type's own methods. (A folder above may add some: what it brings to the type.)
 const MOST_FILES_OF_A_TYPE: usize = 2;
 
 /// Files that may call one another's methods in a circle: a name says which file is meant, but not which type.
@@ -50,16 +50,18 @@ const STANDARD: [&str; 25] = [
 /// What is broken, in words.
 pub(crate) fn find(read: &Crate) -> Vec<String> {
     let mut breaches = Vec::new();
-    let mut owners: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    let mut owners: BTreeMap<(&Path, String), BTreeSet<String>> = BTreeMap::new();
     let mut folders: BTreeMap<&Path, Vec<&Module>> = BTreeMap::new();
     for module in read.modules.values() {
-        for owned in types_of(&module.items) {
-            owners.entry(owned).or_default().insert(module.file.display().to_string());
-        }
         let folder = module.file.parent().unwrap_or(Path::new(""));
+        for owned in types_of(&module.items) {
+            let files = owners.entry((folder, owned)).or_default();
+            files.insert(module.file.display().to_string());
+        }
         folders.entry(folder).or_default().push(module);
     }
-    for (owned, files) in owners.iter().filter(|(_, files)| files.len() > MOST_FILES_OF_A_TYPE) {
+    for ((_, owned), files) in owners.iter().filter(|(_, files)| files.len() > MOST_FILES_OF_A_TYPE)
+    {
         breaches.push(format!(
             "{owned} of {} has methods in {} files\n    {}\n  to mend it: give a part of its state, with the methods that need \
              only that, to a type of its own",
