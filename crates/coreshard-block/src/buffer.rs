@@ -70,7 +70,7 @@ impl Buffer {
         unsafe { Vec::from_raw_parts(this.start.as_ptr(), this.length, capacity) }
     }
 
-    /// Where its bytes are, for a backend.
+    /// Its first byte, for a backend.
     pub(crate) fn start(&self) -> *mut u8 {
         self.start.as_ptr()
     }

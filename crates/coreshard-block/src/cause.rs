@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
-/// What of this process and its kernel decides whether an io_uring can be had. `None` is for what could not be read.
+/// Facts of this process and its kernel that decide whether it can have an io_uring. `None` is for a fact that could not be read.
 #[derive(Clone, Debug, Default)]
 struct RingFacts {
     /// kernel.io_uring_disabled: 1 means for all without CAP_SYS_ADMIN or the group, 2 for all.

@@ -78,7 +78,7 @@ fn taken_for(order: Ordering, weaker: Ordering) -> Ordering {
 #[derive(Debug)]
 pub struct LoomAtomic<A>(A);
 
-/// What integers and pointers have in common, by loom's type; `$order` is what an order is taken for, given it and a weaker one.
+/// The methods that integers and pointers share, by loom's type; `$order` is what an order is taken for, given it and a weaker one.
 macro_rules! loom_value {
     ($atomic:ty, $value:ty, $order:expr) => {
         fn new(value: $value) -> Self {

@@ -28,7 +28,7 @@ use std::task::Waker;
 
 /// Calls a user's code; what it throws comes back as an error.
 ///
-/// What the closure owns is dropped inside, too.
+/// The closure's captures are dropped inside as well.
 #[inline]
 pub fn call<T>(code: impl FnOnce() -> T) -> Result<T, Thrown> {
     panic::catch_unwind(AssertUnwindSafe(code)).map_err(Thrown::new)
@@ -114,7 +114,7 @@ impl<F: ?Sized> fmt::Debug for User<F> {
     }
 }
 
-/// What a user's code threw.
+/// The payload of a panic in a user's code.
 ///
 /// Dropping it is safe anywhere: its destructor is called in front of the net as well, and what that
 /// throws, if it throws, is kept for good.
@@ -129,7 +129,7 @@ impl Thrown {
         Self { payload: ManuallyDrop::new(payload) }
     }
 
-    /// What was thrown, as [`std::panic::resume_unwind`] takes it.
+    /// Returns the payload, as [`std::panic::resume_unwind`] takes it.
     #[allow(unsafe_code)]
     pub fn into_payload(self) -> Box<dyn Any + Send> {
         let mut this = ManuallyDrop::new(self);
@@ -137,7 +137,7 @@ impl Thrown {
         unsafe { ManuallyDrop::take(&mut this.payload) }
     }
 
-    /// What was thrown, to look into.
+    /// The payload.
     pub fn payload(&self) -> &(dyn Any + Send) {
         &**self.payload
     }

@@ -1,4 +1,4 @@
-//! What the control groups of this process allow it: a set of CPUs, and a share of their time.
+//! The limits of this process's control groups: a set of CPUs, and a share of their time.
 //!
 //! Version 1 and version 2 of cgroups are both read, and both count where both are mounted (a
 //! *hybrid* hierarchy). Files are those of the kernel's `Documentation/admin-guide/cgroup-v2.rst`,
@@ -45,7 +45,7 @@ pub struct CgroupCpuset {
     pub file: PathBuf,
 }
 
-/// What all control groups of the process allow together.
+/// The limits of all control groups of the process together.
 #[derive(Debug, Default)]
 pub(crate) struct Limits {
     pub(crate) cpusets: Vec<CgroupCpuset>,

@@ -1,4 +1,4 @@
-//! What comes from outside: read within bounds, and shown so that it does nothing but be read.
+//! Input from outside: read within bounds, and escaped before it is shown.
 //!
 //! Every file that Coreshard reads is read by [`text`], [`lossy`], [`bytes`] or [`head`], or part by part from what
 //! [`regular`] opened: regular files alone, since a pipe or a device may never end, and no longer than is said, since whoever reads a file must know what it

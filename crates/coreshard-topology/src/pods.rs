@@ -178,7 +178,7 @@ impl Group {
         self.clusters[place].push(cpu.core);
     }
 
-    /// What no shard cuts: clusters, and the cores of a cluster that is larger than a shard.
+    /// The units that no shard cuts: clusters, and the cores of a cluster that is larger than a shard.
     fn units(self, size: ShardSize) -> Vec<Vec<CoreId>> {
         let mut units = Vec::new();
         for cluster in self.clusters {

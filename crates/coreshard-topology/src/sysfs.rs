@@ -1,6 +1,6 @@
 //! Reads a machine from `/sys`, the one this runs on or a recorded one.
 //!
-//! What is read, all of it documented in the kernel's `Documentation/ABI/stable/sysfs-devices-system-cpu`,
+//! It reads these files, all of them documented in the kernel's `Documentation/ABI/stable/sysfs-devices-system-cpu`,
 //! `Documentation/admin-guide/cputopology.rst` and `Documentation/ABI/testing/sysfs-devices-system-cpu`:
 //!
 //! | what | from `sys/devices/system/` | if that is missing |

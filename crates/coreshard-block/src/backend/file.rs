@@ -175,7 +175,7 @@ fn device_bytes(file: &std::fs::File) -> Option<u64> {
     u64::try_from(unsafe { libc::lseek(file.as_raw_fd(), 0, libc::SEEK_END) }).ok()
 }
 
-/// What direct I/O on this file wants of offsets and of addresses: as statx(2) says, else 512 bytes
+/// The alignment of offsets and of addresses that direct I/O on this file needs: as statx(2) says, else 512 bytes
 /// for both, which a kernel that cannot tell (before 6.1) usually wants.
 fn direct_alignment(file: &std::fs::File) -> (u32, u32) {
     const STATX_DIOALIGN: u32 = 0x2000;
@@ -198,7 +198,7 @@ fn direct_alignment(file: &std::fs::File) -> (u32, u32) {
     }
 }
 
-/// What was opened, for whoever wants to know more of it than its path.
+/// The file that was opened.
 impl AsFd for File {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.descriptor.as_fd()

@@ -50,7 +50,7 @@ impl<F: Fn(Job) -> Result<(), Job> + Send + Sync> Executor for F {
     }
 }
 
-/// What the jobs of a channel share with it.
+/// State that the jobs of a channel share with it.
 struct CompletionList<P: Platform> {
     done: Lock<P, Vec<Completion>>,
     parker: Arc<Parker<P>>,
@@ -63,7 +63,7 @@ impl<P: Platform> CompletionList<P> {
     }
 }
 
-/// Who owns a command: nobody, until somebody takes it.
+/// The ownership of a command, until a thread takes it.
 struct Ownership<P: Platform> {
     /// 1 once it is taken.
     word: P::AtomicU32,

@@ -136,7 +136,7 @@ pub(super) enum FutureState {
     Abandoned,
 }
 
-/// What a future shares with the queue.
+/// State that a future shares with the queue.
 pub(super) struct FutureCell<P: Platform> {
     pub(super) state: Lock<P, FutureState>,
 }

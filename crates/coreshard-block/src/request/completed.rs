@@ -14,7 +14,7 @@ pub struct Completed {
     pub result: Result<usize, IoError>,
     /// The request's buffers, each just as it was handed over but for what was read into it.
     pub payload: Payload,
-    /// What was asked for.
+    /// The operation.
     pub op: Op,
     /// Where.
     pub offset: u64,

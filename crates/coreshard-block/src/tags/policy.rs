@@ -93,7 +93,7 @@ impl FromStr for TagPolicy {
 const BITS: u32 = 21;
 const MASK: u64 = (1 << BITS) - 1;
 
-/// Where a device may look for tags, packed into one word so that it is read and changed in one
+/// The tags that a device may take, packed into one word so that it is read and changed in one
 /// piece: its slice's first tag, the slice's end, and where the common part begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Window(u64);

@@ -73,12 +73,12 @@ impl<P: Platform> TagSet<P> {
         })
     }
 
-    /// What the set is.
+    /// Its options.
     pub fn spec(&self) -> &TagSetSpec {
         &self.spec
     }
 
-    /// Where its bitmap came to lie.
+    /// The placement of its bitmap.
     pub fn placement(&self) -> &Placement {
         self.bitmap.placement()
     }
@@ -320,7 +320,7 @@ pub const MAX_TAGS: u32 = 1 << 20;
 /// The most reserved tags of a set.
 pub const MAX_RESERVED_TAGS: u32 = 63;
 
-/// What a [`TagSet`](crate::TagSet) is to be.
+/// Options of a [`TagSet`](crate::TagSet).
 ///
 /// Write `..TagSetSpec::default()` after the fields that differ: there may be more of them in a later version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -399,7 +399,7 @@ impl From<NodeMemoryError> for TagSetError {
 /// Set in a user's count while a port of that user waits for the count to fall.
 pub(super) const COUNT_WAITED: u32 = 1 << 31;
 
-/// What every port of a user reads for each tag. The packed variant's count lies here, beside what is
+/// The words that every port of a user reads for each tag. The packed variant's count lies here, beside what is
 /// read, as that variant wants it.
 #[derive(Debug)]
 #[repr(C)]
@@ -444,7 +444,7 @@ impl<P: Platform> std::ops::Deref for SharedUserState<P> {
     }
 }
 
-/// What others may see of a port.
+/// The part of a port that other threads may see.
 #[repr(align(128))]
 pub(super) struct PortLine<P: Platform> {
     /// Tags that the port has. Written by its thread alone, without a locked instruction.

@@ -40,7 +40,7 @@ pub(super) fn prefetch_write(place: *const u8) {
     let _ = place;
 }
 
-/// Where the calling thread's stack ends now.
+/// Returns the end of the calling thread's stack at this moment.
 ///
 /// No local's address tells that: under an address sanitizer locals may lie elsewhere.
 ///

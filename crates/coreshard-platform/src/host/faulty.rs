@@ -30,7 +30,7 @@ static TURN: Mutex<()> = Mutex::new(());
 pub struct Start<'spec> {
     /// How many starts there were since the faults began, with this one.
     pub number: u64,
-    /// What is to be started.
+    /// Its options.
     pub spec: &'spec ThreadSpec,
 }
 
@@ -63,7 +63,7 @@ impl Faulty {
         Self::decide(move |start| if which(start.number) { Err(Self::refusal()) } else { Ok(()) })
     }
 
-    /// What the kernel says where there are too many threads.
+    /// Returns the kernel's error for too many threads.
     #[must_use]
     pub fn refusal() -> io::Error {
         io::ErrorKind::WouldBlock.into()

@@ -7,7 +7,7 @@ use std::path::Path;
 pub(super) const CAP_IPC_LOCK: u32 = 14;
 pub(super) const CAP_SYS_NICE: u32 = 23;
 
-/// What names a limit: glibc has an unsigned type of its own for it, musl takes an int.
+/// The type that names a limit: glibc has an unsigned type of its own for it, musl takes an int.
 #[cfg(target_env = "gnu")]
 type Resource = libc::__rlimit_resource_t;
 #[cfg(not(target_env = "gnu"))]

@@ -90,7 +90,7 @@ pub(super) fn spawn_prepared(
 /// The standard library's default, where `RUST_MIN_STACK` does not say otherwise.
 const STACK_BYTES: usize = 2 << 20;
 
-/// What a thread takes beside its stack at its start, with room to spare: guard pages, its name, and a stack for
+/// The memory that a thread takes beside its stack at its start, with room to spare: guard pages, its name, and a stack for
 /// signals, without which the standard library ends the process.
 const BESIDE_STACK_BYTES: usize = 256 << 10;
 

@@ -90,7 +90,7 @@ pub trait DataCell<T> {
     fn with_mut<R>(&self, write: impl FnOnce(*mut T) -> R) -> R;
 }
 
-/// What integers and pointers have in common, by the standard library's type.
+/// The methods that integers and pointers share, by the standard library's type.
 macro_rules! native_value {
     ($atomic:ty, $value:ty) => {
         #[inline(always)]

@@ -119,7 +119,7 @@ pub struct SpawnError {
     inner: Box<(String, SpawnFailure)>,
 }
 
-/// What went wrong at the start of a thread.
+/// A failure at the start of a thread.
 pub(crate) struct SpawnFailure {
     text: String,
     source: Option<Box<dyn Error + Send + Sync>>,

@@ -42,7 +42,7 @@ pub trait ThreadHandle: Send + fmt::Debug {
     fn join(self);
 }
 
-/// What a thread is to be. Of the rest it has what the process has (on the host: what the main thread
+/// Options of a thread. Of the rest it has what the process has (on the host: what the main thread
 /// has), as far as that is allowed, and nothing of whoever happens to make it: scheduling policy, signal
 /// mask and timer slack, too.
 #[derive(Clone, Debug, Default)]

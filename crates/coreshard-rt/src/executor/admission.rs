@@ -1,6 +1,6 @@
 //! Which periodic tasks a CPU has room for.
 
-/// Admission control: what was promised of each CPU to tasks with budgets.
+/// Admission control: the part of each CPU that is promised to tasks with budgets.
 ///
 /// Earliest deadline first meets all deadlines of a CPU as long as the sum of budget over deadline is at
 /// most 1 (Liu and Layland, 1973, with densities where deadlines are shorter than periods), or the part

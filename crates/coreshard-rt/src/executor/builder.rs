@@ -1,4 +1,4 @@
-//! Describing an executor, and what it lacks.
+//! The executor's builder, and its degradations.
 
 use std::fmt;
 use std::num::NonZeroUsize;

@@ -126,7 +126,7 @@ const CEILINGS: usize = Priority::MAX.get() as usize + 1;
 
 struct Ceilings {
     base: Policy,
-    /// What was set here last, or found.
+    /// The policy that was set here last, or found.
     set: Policy,
     /// By ceiling: how many guards of it there are.
     held: [u32; CEILINGS],

@@ -6,7 +6,7 @@
 
 use crate::input::{XML_ATTRIBUTES, XML_BYTES, XML_ELEMENTS};
 
-/// What was seen.
+/// The findings of a look.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     /// Whether there is a `<!DOCTYPE …>`, which declares nothing.
@@ -66,7 +66,7 @@ fn past(rest: &str, from: usize, end: &str) -> usize {
     rest[from..].find(end).map_or(rest.len(), |found| from + found + end.len())
 }
 
-/// What stands between `<` and `>`.
+/// The text between `<` and `>`.
 struct Tag {
     length: usize,
     attributes: usize,

@@ -76,7 +76,7 @@ enum WakeMethod {
     EventFd(OwnedFd),
 }
 
-/// What wakes a ring's thread.
+/// Wakes a ring's thread.
 pub(super) struct Doorbell<P: Platform> {
     state: WakeState<P>,
     /// Held while a message is sent, so that the ring's descriptor is not another file's by then. Few

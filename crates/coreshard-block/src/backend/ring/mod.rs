@@ -78,9 +78,9 @@ pub(super) struct RingChannel<P: Platform> {
     /// Keeps what is registered alive.
     buffers: Option<BufferPool>,
     doorbell: Arc<Doorbell<P>>,
-    /// What the ring reads to be woken, where it gets no messages.
+    /// The event that the ring reads to be woken, if it gets no messages.
     event: Option<RawFd>,
-    /// Where the kernel leaves that event's count.
+    /// The kernel writes that event's count here.
     event_count: Box<u64>,
     event_is_read: bool,
     in_flight: u32,
@@ -98,7 +98,7 @@ impl<P: Platform> RingChannel<P> {
     /// The best ring that works here.
     ///
     /// # Errors
-    /// What each setup said, where none works.
+    /// If none works; the error has the refusal of each.
     pub(super) fn new(
         file: Arc<OwnedFd>,
         depth: u32,
