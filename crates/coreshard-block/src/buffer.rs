@@ -62,7 +62,7 @@ impl Buffer {
         Some(Self { start, length, owner: Owner::Heap(layout) })
     }
 
-    /// The bytes as a Vec: without copying where the buffer was made of one.
+    /// The bytes as a Vec: without copying if the buffer was made of one.
     pub fn into_vec(self) -> Vec<u8> {
         let Owner::Vec { capacity } = self.owner else { return self.to_vec() };
         let this = ManuallyDrop::new(self);

@@ -13,7 +13,7 @@ struct RingFacts {
     disabled: Option<u32>,
     is_admin: bool,
     is_filtered: bool,
-    /// Soft limits: bytes of locked memory, where rings are charged as such, and open files, with how many are open.
+    /// Soft limits: bytes of locked memory, if rings are charged as such, and open files, with how many are open.
     locked_bytes: Option<u64>,
     files: Option<(u64, u64)>,
 }
@@ -143,7 +143,7 @@ pub(crate) fn of_opening(path: &Path, error: &io::Error, opening: Opening) -> Op
     }
 }
 
-/// Whose it is, where its mode does not allow this user to open it.
+/// Whose it is, if its mode does not allow this user to open it.
 fn rights(found: &Metadata, writing: bool) -> Option<String> {
     let status = read("/proc/thread-self/status")?;
     let user = word(&status, "Uid:")?;

@@ -49,7 +49,7 @@ impl Loom {
     }
 
     /// Checks a model in which sequentially consistent accesses to integers are acquiring and releasing
-    /// ones. loom lets no sequentially consistent load see an old value, and so hides it where such a
+    /// ones. loom lets no sequentially consistent load see an old value, and so hides it if such a
     /// load, or one after it, also relies on an acquire; a model that needs no sequential consistency
     /// shows that here.
     pub fn weakened<R>(check: impl FnOnce() -> R) -> R {

@@ -18,7 +18,7 @@
 //!
 //! The process's panic hook is a user's too, and is out of reach: it runs wherever something panics. It may
 //! neither panic, which ends the process, nor wait for this runtime. A `tracing` subscriber that panics
-//! is caught where others depend on the thread; it may not wait for this runtime, either.
+//! is caught if others depend on the thread; it may not wait for this runtime, either.
 
 use std::any::Any;
 use std::fmt;
@@ -46,7 +46,7 @@ pub fn wake(waker: Waker) -> Result<(), Thrown> {
     call(|| waker.wake())
 }
 
-/// Hands a panic on to the caller of a destructor: goes on with it, or, where this thread unwinds
+/// Hands a panic on to the caller of a destructor: goes on with it, or, if this thread unwinds
 /// already and one more would end the process, gives it back to be told of elsewhere.
 #[inline]
 pub fn resume_unless_unwinding(outcome: Result<(), Thrown>) -> Result<(), Thrown> {
@@ -69,7 +69,7 @@ impl<F> User<F> {
         Self { code: ManuallyDrop::new(code) }
     }
 
-    /// Gives it up to be called where what it throws goes on to the caller by itself.
+    /// Gives it up to be called if what it throws goes on to the caller by itself.
     #[allow(unsafe_code)]
     #[inline]
     pub fn into_code(self) -> F {

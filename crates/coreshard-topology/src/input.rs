@@ -277,7 +277,7 @@ pub fn quoted(text: &str) -> impl fmt::Display + '_ {
     Shown { text: text.into(), most: SHOWN_CHARS, is_quoted: true }
 }
 
-/// A path, for a message: escaped, and cut at its beginning where it is very long.
+/// A path, for a message: escaped, and cut at its beginning if it is very long.
 pub fn path(path: &Path) -> impl fmt::Display + '_ {
     Shown { text: path.to_string_lossy(), most: SHOWN_PATH_CHARS, is_quoted: false }
 }

@@ -34,11 +34,11 @@ pub struct Cpu {
     pub core: CoreId,
     /// Its last-level cache.
     pub llc: LlcId,
-    /// Its NUMA node, where known.
+    /// Its NUMA node, if known.
     pub node: Option<NodeId>,
     /// Its package.
     pub package: PackageId,
-    /// Performance or efficiency, where known.
+    /// Performance or efficiency, if known.
     pub kind: CpuKind,
     /// Equal for the cores that share an L2 cache, as the efficiency cores of some machines do; else its core's own.
     pub(crate) cluster: u32,
@@ -56,7 +56,7 @@ pub struct Llc {
     pub id: LlcId,
     /// 3 for an L3. `None` if the source tells of no cache, and the package stands in for it.
     pub level: Option<u32>,
-    /// Its size, where known.
+    /// Its size, if known.
     pub size_bytes: Option<u64>,
     /// The CPUs online that share it.
     pub cpus: CpuSet,
@@ -104,7 +104,7 @@ impl Topology {
         self.is_described
     }
 
-    /// The processor's model, or a preset's title, where known.
+    /// The processor's model, or a preset's title, if known.
     pub fn model(&self) -> Option<&str> {
         self.model.as_deref()
     }
@@ -145,7 +145,7 @@ impl Topology {
         self.llcs.get(id.index())
     }
 
-    /// The number of NUMA nodes that have CPUs online; 0 where no node is known.
+    /// The number of NUMA nodes that have CPUs online; 0 if no node is known.
     pub fn nodes(&self) -> usize {
         self.nodes.len()
     }

@@ -1,4 +1,4 @@
-//! Commands done by other threads: where io_uring is forbidden.
+//! Commands done by other threads: if io_uring is forbidden.
 //!
 //! A [`PoolCommand`] is shared by the channel and the executor's job. One of them takes its ownership, once,
 //! and with it the command's memory, and completes it when done: the job that was run or dropped, or the
@@ -103,7 +103,7 @@ impl<P: Platform> PoolCommand<P> {
         }
     }
 
-    /// Completes it as cancelled, where nobody owns it.
+    /// Completes it as cancelled, if nobody owns it.
     fn withdraw(&self) {
         if self.ownership.take() {
             self.complete(-libc::ECANCELED);
@@ -257,7 +257,7 @@ mod loom_tests {
     }
 
     /// A job beside the channel, which cancels it, and whose user has the buffer as soon as the completion
-    /// was seen. Fails (a race on the buffer) where `take` is a load and a store, and where a cancelled
+    /// was seen. Fails (a race on the buffer) if `take` is a load and a store, and if a cancelled
     /// command is completed without being taken.
     #[test]
     fn loom_a_buffer_comes_back_from_who_had_it() {

@@ -117,7 +117,7 @@ impl fmt::Display for Unfit {
 
 /// How a request failed. Its text names the device, the request, the kernel's reason, and what became of the device.
 pub struct IoError {
-    // Small where all goes well.
+    // Small if all goes well.
     inner: Box<Inner>,
 }
 

@@ -82,7 +82,7 @@ impl Payload {
         }
     }
 
-    /// The buffer, where there is just one.
+    /// The buffer, if there is just one.
     pub fn into_one(self) -> Option<Buffer> {
         match self {
             Self::One(buffer) => Some(buffer),

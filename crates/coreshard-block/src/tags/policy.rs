@@ -36,8 +36,8 @@ impl TagPolicy {
     pub const ALL: [Self; 4] =
         [Self::Packed, Self::Padded, Self::Windowed { shared_pct: 50 }, Self::None];
 
-    /// Tags common to all, where slices of the rest are `slices`, and a slice's length. Slices are
-    /// whole words of `word_tags` where they are longer than a word, so that no two share lines.
+    /// Tags common to all, if slices of the rest are `slices`, and a slice's length. Slices are
+    /// whole words of `word_tags` if they are longer than a word, so that no two share lines.
     pub(super) fn split(self, depth: u32, slices: u32, word_tags: u32) -> (u32, u32) {
         let Self::Windowed { shared_pct } = self else { return (depth, 0) };
         if slices <= 1 {

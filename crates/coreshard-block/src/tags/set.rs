@@ -406,7 +406,7 @@ pub(super) const COUNT_WAITED: u32 = 1 << 31;
 pub(super) struct UserLine<P: Platform> {
     /// 1 while the user has a share of the tags.
     pub(super) active: P::AtomicU32,
-    /// The most tags it may have, where they are counted.
+    /// The most tags it may have, if they are counted.
     pub(super) limit: P::AtomicU32,
     /// Its slice, see `Window` in `policy.rs`.
     pub(super) window: P::AtomicU64,
@@ -454,7 +454,7 @@ pub(super) struct PortLine<P: Platform> {
     /// A tag that was handed to the port while it waited, plus 1; else 0.
     pub(super) grant: P::AtomicU32,
     pub(super) parker: Parker<P>,
-    /// Called instead of the parker, where the port's thread waits for other things too.
+    /// Called instead of the parker, if the port's thread waits for other things too.
     pub(super) waker: Lock<P, Option<Arc<dyn Fn() + Send + Sync>>>,
 }
 

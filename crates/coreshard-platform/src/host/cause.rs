@@ -53,7 +53,7 @@ fn online() -> Option<CpuSet> {
     fs::read_to_string("/sys/devices/system/cpu/online").ok()?.trim().parse().ok()
 }
 
-/// The real-time runtime of the process's control group, where the kernel has it (CONFIG_RT_GROUP_SCHED).
+/// The real-time runtime of the process's control group, if the kernel has it (CONFIG_RT_GROUP_SCHED).
 fn group_runtime() -> Option<(String, i64)> {
     let has_cpu = |list: &str| list.split(',').any(|name| name == "cpu");
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;

@@ -58,7 +58,7 @@ impl Faulty {
         Faults { script, _turn: turn }
     }
 
-    /// Lets these starts fail, counted from 1 from here on, as where too many threads are there already.
+    /// Lets these starts fail, counted from 1 from here on, as if too many threads are there already.
     pub fn fail_starts(which: impl Fn(u64) -> bool + Send + Sync + 'static) -> Faults {
         Self::decide(move |start| if which(start.number) { Err(Self::refusal()) } else { Ok(()) })
     }

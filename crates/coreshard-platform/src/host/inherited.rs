@@ -207,7 +207,7 @@ fn affinity_words(thread: libc::pid_t) -> Option<Vec<u64>> {
 
 fn blocked_here() -> Option<libc::sigset_t> {
     let mut blocked = MaybeUninit::uninit();
-    // SAFETY: no set is given, and the place for the answer is live; it is written where 0 is returned.
+    // SAFETY: no set is given, and the place for the answer is live; it is written if 0 is returned.
     unsafe {
         let rc = libc::pthread_sigmask(libc::SIG_BLOCK, ptr::null(), blocked.as_mut_ptr());
         (rc == 0).then(|| blocked.assume_init())

@@ -115,7 +115,7 @@ fn behind_colon(cause: Option<String>) -> String {
 
 /// Why a thread could not be had as asked for.
 pub struct SpawnError {
-    // Small where all goes well.
+    // Small if all goes well.
     inner: Box<(String, SpawnFailure)>,
 }
 

@@ -49,11 +49,11 @@ pub trait ThreadHandle: Send + fmt::Debug {
 pub struct ThreadSpec {
     /// Its name; the kernel keeps the first 15 bytes, and bytes that are zero are left out.
     pub name: String,
-    /// The CPUs it may run on; the process's where `None`.
+    /// The CPUs it may run on; the process's if `None`.
     pub affinity: Option<CpuSet>,
-    /// Its nice value, −20 (most) to 19 (least); the process's where `None`.
+    /// Its nice value, −20 (most) to 19 (least); the process's if `None`.
     pub nice: Option<i8>,
-    /// The size of its stack; the platform's default where `None`.
+    /// The size of its stack; the platform's default if `None`.
     pub stack_bytes: Option<usize>,
 }
 

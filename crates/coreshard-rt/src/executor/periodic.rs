@@ -19,7 +19,7 @@ pub enum Urgency {
     Fixed(Priority),
     /// By the nearest deadline: the task runs above all fixed priorities up to 95 (those from 96 on
     /// come before it), and before tasks of later deadlines on its CPU. It must have a budget, and is
-    /// admitted only where its CPU has room.
+    /// admitted only if its CPU has room.
     Deadline,
 }
 
@@ -54,12 +54,12 @@ pub struct Periodic {
     pub period: Duration,
     /// From its start to its first activation.
     pub phase: Duration,
-    /// From an activation until it must be done; the period where `None`.
+    /// From an activation until it must be done; the period if `None`.
     pub deadline: Option<Duration>,
-    /// The CPU time that an activation may use. With it the task is admitted only where there is room,
+    /// The CPU time that an activation may use. With it the task is admitted only if there is room,
     /// and demoted for the rest of an activation that uses more.
     pub budget: Option<Duration>,
-    /// The CPUs that it may be put on; all of the executor's where `None`.
+    /// The CPUs that it may be put on; all of the executor's if `None`.
     pub cpus: Option<CpuSet>,
     /// Handling of missed activations.
     pub overrun: Overrun,

@@ -61,7 +61,7 @@ pub(super) fn look(text: &str) -> Result<Seen, (usize, String)> {
     Ok(seen)
 }
 
-/// The length up to the end of `end`, which is looked for from byte `from` on; all where it is missing.
+/// The length up to the end of `end`, which is looked for from byte `from` on; all if it is missing.
 fn past(rest: &str, from: usize, end: &str) -> usize {
     rest[from..].find(end).map_or(rest.len(), |found| from + found + end.len())
 }

@@ -68,7 +68,7 @@ impl RingSetup {
 pub(in crate::backend) struct Refusals {
     /// What, and why.
     refused: Vec<(String, String)>,
-    /// The last one's number, where the kernel gave one.
+    /// The last one's number, if the kernel gave one.
     errno: Option<i32>,
 }
 
