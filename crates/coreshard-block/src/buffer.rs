@@ -62,7 +62,7 @@ impl Buffer {
         Some(Self { start, length, owner: Owner::Heap(layout) })
     }
 
-    /// The bytes as a Vec: without copying where the buffer was made of one.
+    /// The bytes as a Vec: without copying if the buffer was made of one.
     pub fn into_vec(self) -> Vec<u8> {
         let Owner::Vec { capacity } = self.owner else { return self.to_vec() };
         let this = ManuallyDrop::new(self);
@@ -70,7 +70,7 @@ impl Buffer {
         unsafe { Vec::from_raw_parts(this.start.as_ptr(), this.length, capacity) }
     }
 
-    /// Where its bytes are, for a backend.
+    /// Its first byte, for a backend.
     pub(crate) fn start(&self) -> *mut u8 {
         self.start.as_ptr()
     }

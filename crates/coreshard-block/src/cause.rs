@@ -6,14 +6,14 @@ use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
-/// What of this process and its kernel decides whether an io_uring can be had. `None` is for what could not be read.
+/// Facts of this process and its kernel that decide whether it can have an io_uring. `None` is for a fact that could not be read.
 #[derive(Clone, Debug, Default)]
 struct RingFacts {
     /// kernel.io_uring_disabled: 1 means for all without CAP_SYS_ADMIN or the group, 2 for all.
     disabled: Option<u32>,
     is_admin: bool,
     is_filtered: bool,
-    /// Soft limits: bytes of locked memory, where rings are charged as such, and open files, with how many are open.
+    /// Soft limits: bytes of locked memory, if rings are charged as such, and open files, with how many are open.
     locked_bytes: Option<u64>,
     files: Option<(u64, u64)>,
 }
@@ -143,7 +143,7 @@ pub(crate) fn of_opening(path: &Path, error: &io::Error, opening: Opening) -> Op
     }
 }
 
-/// Whose it is, where its mode does not allow this user to open it.
+/// Whose it is, if its mode does not allow this user to open it.
 fn rights(found: &Metadata, writing: bool) -> Option<String> {
     let status = read("/proc/thread-self/status")?;
     let user = word(&status, "Uid:")?;

@@ -21,7 +21,7 @@ use crate::tags::{TagPolicy, TagSet, TagSetSpec, TagUser};
 /// Threads of a host that may have queues: each device has counters and a flag for each.
 pub const MAX_THREADS: usize = 1 << 16;
 
-/// What a [`HostAdapter`] is to be.
+/// Options of a [`HostAdapter`].
 ///
 /// Write `..HostOptions::default()` after the fields that differ: there may be more of them in a later version.
 #[derive(Clone, Debug)]
@@ -30,7 +30,7 @@ pub struct HostOptions {
     pub name: String,
     /// The node of the adapter, see [`node_of_file`](crate::node_of_file); often unknown. Default: unknown.
     pub node: Option<NodeId>,
-    /// Where state is allocated. Default: [`DeviceMemory::default`].
+    /// The memory of its state. Default: [`DeviceMemory::default`].
     pub memory: DeviceMemory,
     /// Tags that all of its devices share. Default: 128.
     pub depth: u32,
@@ -98,7 +98,7 @@ impl<P: Platform> HostAdapter<P> {
         Ok(Arc::new(Self { tags: Arc::new(TagSet::new(spec)?), options }))
     }
 
-    /// What it is.
+    /// Its options.
     pub fn options(&self) -> &HostOptions {
         &self.options
     }
@@ -134,12 +134,12 @@ impl<P: Platform> HostAdapter<P> {
     }
 }
 
-/// What devices have in common that come and go together, such as an enclosure or a controller.
+/// A group of devices that come and go together, such as an enclosure or a controller.
 pub struct Target<P: Platform> {
     host: Arc<HostAdapter<P>>,
     name: String,
     online: Padded<P::AtomicU32>,
-    /// What its devices share of its own. `None` if it has no limit; then its requests touch no line
+    /// The tags that its devices share. `None` if it has no limit; then its requests touch no line
     /// of the target's but `online`, which they only read.
     pub(crate) limit: Option<Arc<TagSet<P>>>,
 }
@@ -219,17 +219,17 @@ pub struct Device<P: Platform> {
     state: NodeSlice<Padded<DeviceState<P>>>,
     pub(crate) counters: Arc<DeviceCounters<P>>,
     pub(crate) user: TagUser<P>,
-    /// Where its target has a limit.
+    /// `None` if its target has no limit.
     pub(crate) target_user: Option<TagUser<P>>,
 }
 
 impl<P: Platform> Device<P> {
-    /// What it is called in messages.
+    /// Its name in messages.
     pub fn name(&self) -> &str {
         self.backend.name()
     }
 
-    /// What it is.
+    /// Its size and alignments.
     pub fn geometry(&self) -> Geometry {
         self.geometry
     }
@@ -239,12 +239,12 @@ impl<P: Platform> Device<P> {
         &self.target
     }
 
-    /// Where its state came to lie.
+    /// The placement of its state.
     pub fn placement(&self) -> &Placement {
         self.state.placement()
     }
 
-    /// What happened to its requests so far.
+    /// Counts of its requests so far.
     pub fn counts(&self) -> Counts {
         self.counters.read()
     }
@@ -284,8 +284,7 @@ impl<P: Platform> fmt::Debug for Device<P> {
     }
 }
 
-/// Where the state of hosts, targets, devices and queues is allocated, the oldest variant
-/// first.
+/// The memory of the state of hosts, targets, devices and queues, the oldest variant first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum DeviceMemory {
     /// On whichever node the thread runs that makes it, as Linux' SCSI scan had it.

@@ -29,7 +29,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! What is where, and who may touch it:
+//! Types, and which thread may touch them:
 //!
 //! 1. [`HostAdapter`], [`Target`], [`Device`]: shared by all threads; their state is allocated on the
 //!    host's node ([`DeviceMemory`]). A target may limit what its devices have in flight.

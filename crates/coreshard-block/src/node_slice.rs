@@ -40,7 +40,7 @@ impl<T> NodeSlice<T> {
         Ok(Self { memory, length, owns: PhantomData })
     }
 
-    /// Where it came to lie.
+    /// Its placement.
     pub(crate) fn placement(&self) -> &Placement {
         self.memory.placement()
     }

@@ -54,7 +54,7 @@ macro_rules! fields {
         impl $(<$($param $(: $bound)?),+ $(, const $constant: $type)?>)?
             $name $(<$($param),+ $(, $constant)?>)?
         {
-            /// Compiles only where the list above names every field of the struct.
+            /// Compiles only if the list above names every field of the struct.
             #[allow(dead_code)]
             fn names_every_field(&self) {
                 let Self { $($field: _),+ } = self;

@@ -6,7 +6,7 @@
 //! `Host`'s atomics *are* the standard library's. The same runtime code runs, unchanged, on other
 //! platforms: a model checker's in tests, a simulated machine's in the lab.
 //!
-//! What is here, and who may rely on what:
+//! Parts, and what they rely on:
 //!
 //! 1. [`Platform`] and what its signatures are made of, such as the two traits of its atomics
 //!    ([`AtomicInt`], [`AtomicPointer`]): the folder `platform/`, which knows no implementation.

@@ -14,7 +14,7 @@ const HELD: u32 = 1;
 const CONTENDED: u32 = 2;
 
 /// How often a thread looks at a held lock before it sleeps. Pools hold their lock for tens of
-/// nanoseconds, a sleep costs microseconds: worth a short wait, but not a scheduler's slice. (Not at all, where
+/// nanoseconds, a sleep costs microseconds: worth a short wait, but not a scheduler's slice. (Not at all, if
 /// a model checker tries every interleaving.)
 const SPINS: u32 = if cfg!(loom) { 0 } else { 100 };
 
@@ -141,7 +141,7 @@ impl<P: Platform, T: fmt::Debug> fmt::Debug for Lock<P, T> {
 
 /// Proof that the lock is held; gives it back when dropped, on whatever thread.
 ///
-/// It is shared among threads only where `T` may be, though the lock itself is for any `T: Send`:
+/// It is shared among threads only if `T` may be, though the lock itself is for any `T: Send`:
 ///
 /// ```compile_fail
 /// use coreshard_platform::{Host, Lock};

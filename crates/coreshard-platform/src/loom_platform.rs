@@ -49,7 +49,7 @@ impl Loom {
     }
 
     /// Checks a model in which sequentially consistent accesses to integers are acquiring and releasing
-    /// ones. loom lets no sequentially consistent load see an old value, and so hides it where such a
+    /// ones. loom lets no sequentially consistent load see an old value, and so hides it if such a
     /// load, or one after it, also relies on an acquire; a model that needs no sequential consistency
     /// shows that here.
     pub fn weakened<R>(check: impl FnOnce() -> R) -> R {
@@ -78,7 +78,7 @@ fn taken_for(order: Ordering, weaker: Ordering) -> Ordering {
 #[derive(Debug)]
 pub struct LoomAtomic<A>(A);
 
-/// What integers and pointers have in common, by loom's type; `$order` is what an order is taken for, given it and a weaker one.
+/// The methods that integers and pointers share, by loom's type; `$order` is what an order is taken for, given it and a weaker one.
 macro_rules! loom_value {
     ($atomic:ty, $value:ty, $order:expr) => {
         fn new(value: $value) -> Self {

@@ -33,7 +33,7 @@ fn loom_a_permit_is_taken_together_with_what_was_written_before_it() {
     });
 }
 
-/// As above, where the sleeper gives up (the model's timeouts are over at once) and tries again.
+/// As above, if the sleeper gives up (the model's timeouts are over at once) and tries again.
 /// Fails if a park that times out wipes the permit out.
 #[test]
 fn loom_a_permit_that_comes_with_the_timeout_is_taken() {
@@ -113,7 +113,7 @@ fn loom_what_is_read_is_not_taken_away_meanwhile() {
     Loom::check(3, model_of_reading(|| loom::sync::atomic::fence(SeqCst)));
 }
 
-/// The model sees it where the barriers are left out.
+/// The model sees it if the barriers are left out.
 #[test]
 #[should_panic(expected = "it was freed while it was read")]
 fn loom_what_is_read_is_taken_away_without_the_barriers() {

@@ -94,7 +94,7 @@ impl<P: Platform> Parker<P> {
     /// Says that the caller is about to sleep elsewhere: from here on an unpark wakes it there. False, with the
     /// permit taken, if there was one.
     ///
-    /// What wakes it there must end a sleep that begins after the wake-up, too.
+    /// The wake-up there must also end a sleep that begins after it.
     pub fn begin_elsewhere(&self) -> bool {
         if self.word.compare_exchange(EMPTY, ELSEWHERE, Relaxed, Relaxed).is_ok() {
             return true;

@@ -1,6 +1,6 @@
 //! Reading what others may take away: read-side sections and their grace periods, as in RCU.
 //!
-//! Whoever reads a pointer and follows it does so inside a [`Reading`]. Whoever replaces that pointer may
+//! A thread reads a pointer and follows it inside a [`Reading`]. A thread that replaces that pointer may
 //! free what it led to once a *grace period* is over: every section that may have seen the old pointer has
 //! ended. A reader writes one word that is its thread's own, and waits for nobody; all the cost is with
 //! whoever frees.
@@ -49,7 +49,7 @@ impl<A: AtomicInt<u32>> Sections<A> {
 
 /// A read-side section of the calling thread; it ends when this is dropped.
 ///
-/// What was published through a pointer and is reached from here stays until then, if whoever takes it away
+/// A value that was published through a pointer and is reached from here stays until then, if the thread that removes it
 /// frees it after [`Platform::try_grace_period`] alone. Sections may lie within one another, and may be
 /// long: nobody waits for them.
 ///

@@ -18,7 +18,7 @@
 //!
 //! The process's panic hook is a user's too, and is out of reach: it runs wherever something panics. It may
 //! neither panic, which ends the process, nor wait for this runtime. A `tracing` subscriber that panics
-//! is caught where others depend on the thread; it may not wait for this runtime, either.
+//! is caught if others depend on the thread; it may not wait for this runtime, either.
 
 use std::any::Any;
 use std::fmt;
@@ -28,7 +28,7 @@ use std::task::Waker;
 
 /// Calls a user's code; what it throws comes back as an error.
 ///
-/// What the closure owns is dropped inside, too.
+/// The closure's captures are dropped inside as well.
 #[inline]
 pub fn call<T>(code: impl FnOnce() -> T) -> Result<T, Thrown> {
     panic::catch_unwind(AssertUnwindSafe(code)).map_err(Thrown::new)
@@ -46,7 +46,7 @@ pub fn wake(waker: Waker) -> Result<(), Thrown> {
     call(|| waker.wake())
 }
 
-/// Hands a panic on to the caller of a destructor: goes on with it, or, where this thread unwinds
+/// Hands a panic on to the caller of a destructor: goes on with it, or, if this thread unwinds
 /// already and one more would end the process, gives it back to be told of elsewhere.
 #[inline]
 pub fn resume_unless_unwinding(outcome: Result<(), Thrown>) -> Result<(), Thrown> {
@@ -69,7 +69,7 @@ impl<F> User<F> {
         Self { code: ManuallyDrop::new(code) }
     }
 
-    /// Gives it up to be called where what it throws goes on to the caller by itself.
+    /// Gives it up to be called if what it throws goes on to the caller by itself.
     #[allow(unsafe_code)]
     #[inline]
     pub fn into_code(self) -> F {
@@ -114,7 +114,7 @@ impl<F: ?Sized> fmt::Debug for User<F> {
     }
 }
 
-/// What a user's code threw.
+/// The payload of a panic in a user's code.
 ///
 /// Dropping it is safe anywhere: its destructor is called in front of the net as well, and what that
 /// throws, if it throws, is kept for good.
@@ -129,7 +129,7 @@ impl Thrown {
         Self { payload: ManuallyDrop::new(payload) }
     }
 
-    /// What was thrown, as [`std::panic::resume_unwind`] takes it.
+    /// Returns the payload, as [`std::panic::resume_unwind`] takes it.
     #[allow(unsafe_code)]
     pub fn into_payload(self) -> Box<dyn Any + Send> {
         let mut this = ManuallyDrop::new(self);
@@ -137,7 +137,7 @@ impl Thrown {
         unsafe { ManuallyDrop::take(&mut this.payload) }
     }
 
-    /// What was thrown, to look into.
+    /// The payload.
     pub fn payload(&self) -> &(dyn Any + Send) {
         &**self.payload
     }

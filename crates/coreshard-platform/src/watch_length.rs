@@ -30,13 +30,13 @@ enum WatchPhase {
 /// How many looks to take at what is waited for before one sleeps, learned from what watching has brought, and what it
 /// might have.
 ///
-/// Watches that fail make the next one shorter, and where each thing that is waited for wakes somebody, it comes later than
+/// Watches that fail make the next one shorter, and if each thing that is waited for wakes somebody, it comes later than
 /// a short watch takes: two who wait for one another would fall asleep between any two things for ever. So after a short
 /// sleep, the longest watch is tried.
 ///
-/// But where the thread that is to bring it needs the CPU that the watch holds, it comes after a sleep alone, and then soon: the
+/// But if the thread that is to bring it needs the CPU that the watch holds, it comes after a sleep alone, and then soon: the
 /// longer the watch, the later. So if a trial fails, and a short sleep follows, there are twice as many short sleeps before the
-/// next trial. (Where each of them brought one on, there were two states that kept themselves up: 2,000 loops of 5 µs from
+/// next trial. (If each of them brought one on, there were two states that kept themselves up: 2,000 loops of 5 µs from
 /// a thread outside took 10 ms, or 90 ms, as its members came to lie, 2026-11.)
 ///
 /// ```

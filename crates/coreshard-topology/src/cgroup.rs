@@ -1,6 +1,6 @@
-//! What the control groups of this process allow it: a set of CPUs, and a share of their time.
+//! The limits of this process's control groups: a set of CPUs, and a share of their time.
 //!
-//! Version 1 and version 2 of cgroups are both read, and both count where both are mounted (a
+//! Version 1 and version 2 of cgroups are both read, and both count if both are mounted (a
 //! *hybrid* hierarchy). Files are those of the kernel's `Documentation/admin-guide/cgroup-v2.rst`,
 //! `cgroup-v1/cpusets.rst` and `Documentation/scheduler/sched-bwc.rst`:
 //!
@@ -12,7 +12,7 @@
 //! **Where the group's folder is.** `/proc/self/cgroup` names the group, `/proc/self/mountinfo` the
 //! mount and which group stands at the root of it. In a container these may not fit together: the
 //! name may be the host's while the mount shows the container's own group as its root. The part of
-//! the name below the mount's root is tried first; where that folder is not visible, the mount's root
+//! the name below the mount's root is tried first; if that folder is not visible, the mount's root
 //! is this process's group or an ancestor of it, and is the best that can be seen.
 //! Quotas of ancestors that are not visible cannot be known.
 
@@ -45,7 +45,7 @@ pub struct CgroupCpuset {
     pub file: PathBuf,
 }
 
-/// What all control groups of the process allow together.
+/// The limits of all control groups of the process together.
 #[derive(Debug, Default)]
 pub(crate) struct Limits {
     pub(crate) cpusets: Vec<CgroupCpuset>,
@@ -243,7 +243,7 @@ fn quota_v2(folder: &Folder) -> Result<Option<CpuQuota>, TopologyError> {
     }
 }
 
-/// `cpu.cfs_quota_us`, where -1 is no limit, and `cpu.cfs_period_us`.
+/// `cpu.cfs_quota_us`, if -1 is no limit, and `cpu.cfs_period_us`.
 fn quota_v1(folder: &Folder) -> Result<Option<CpuQuota>, TopologyError> {
     let Some(quota) = folder.number("cpu.cfs_quota_us")?.filter(|quota| *quota > 0) else {
         return Ok(None);

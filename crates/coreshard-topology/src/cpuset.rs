@@ -158,7 +158,7 @@ impl CpuSet {
         Self { words }
     }
 
-    /// Where a word is, or would have to be put in.
+    /// The index of a word, or the index at which to insert it.
     fn find(&self, place: u32) -> Result<usize, usize> {
         match self.words.last() {
             // CPUs mostly come in ascending order.

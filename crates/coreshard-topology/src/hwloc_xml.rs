@@ -20,7 +20,7 @@ use crate::{CpuId, CpuSet, MAX_CPU, NodeId, Topology, TopologyError};
 /// Elements, and the texts between them.
 const MAX_NODES: u32 = 3 * XML_ELEMENTS as u32;
 
-/// What tells kinds of CPUs apart, as an attribute of the kind or one of its infos: the higher, the faster.
+/// Figures that tell kinds of CPUs apart, as an attribute of the kind or one of its infos: the higher, the faster.
 const FIGURES: [&str; 5] =
     ["efficiency", "forced_efficiency", "LinuxCapacity", "FrequencyBaseMHz", "FrequencyMaxMHz"];
 
@@ -55,7 +55,7 @@ pub(crate) fn topology(path: &Path, text: &str) -> Result<Topology, TopologyErro
     XmlReader { path, document: &document }.topology()
 }
 
-/// What an element says under a name.
+/// The value of an element's info.
 fn info<'a>(element: Node<'a, '_>, name: &str) -> Option<&'a str> {
     let mut infos = element.children().filter(|node| node.has_tag_name("info"));
     infos.find(|info| info.attribute("name") == Some(name))?.attribute("value")
@@ -70,7 +70,7 @@ struct XmlReader<'a, 'input> {
     document: &'a Document<'input>,
 }
 
-/// What an object is inside of.
+/// The objects that an object is inside of.
 #[derive(Clone, Copy, Default)]
 struct Inside {
     /// Each by the key of the object itself; with its number by the OS.

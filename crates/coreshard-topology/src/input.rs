@@ -1,4 +1,4 @@
-//! What comes from outside: read within bounds, and shown so that it does nothing but be read.
+//! Input from outside: read within bounds, and escaped before it is shown.
 //!
 //! Every file that Coreshard reads is read by [`text`], [`lossy`], [`bytes`] or [`head`], or part by part from what
 //! [`regular`] opened: regular files alone, since a pipe or a device may never end, and no longer than is said, since whoever reads a file must know what it
@@ -277,7 +277,7 @@ pub fn quoted(text: &str) -> impl fmt::Display + '_ {
     Shown { text: text.into(), most: SHOWN_CHARS, is_quoted: true }
 }
 
-/// A path, for a message: escaped, and cut at its beginning where it is very long.
+/// A path, for a message: escaped, and cut at its beginning if it is very long.
 pub fn path(path: &Path) -> impl fmt::Display + '_ {
     Shown { text: path.to_string_lossy(), most: SHOWN_PATH_CHARS, is_quoted: false }
 }

@@ -1,7 +1,7 @@
 //! Pods: the CPUs of a machine, divided by a scope.
 //!
 //! **What a pod is, and why pods nest.** A *cell* is the part of one last-level cache (LLC) that lies
-//! on one NUMA node. On most machines every LLC lies on one node, and a cell is simply the LLC. Where
+//! on one NUMA node. On most machines every LLC lies on one node, and a cell is simply the LLC. If
 //! an LLC spans nodes, as an Intel L3 does under sub-NUMA clustering, the cell is cut at the node's
 //! border; so does the Linux scheduler when it decides which CPUs share a cache (`match_llc` in
 //! `arch/x86/kernel/smpboot.c`, `cpu_coregroup_mask` in `drivers/base/arch_topology.c`). Then
@@ -178,7 +178,7 @@ impl Group {
         self.clusters[place].push(cpu.core);
     }
 
-    /// What no shard cuts: clusters, and the cores of a cluster that is larger than a shard.
+    /// The units that no shard cuts: clusters, and the cores of a cluster that is larger than a shard.
     fn units(self, size: ShardSize) -> Vec<Vec<CoreId>> {
         let mut units = Vec::new();
         for cluster in self.clusters {

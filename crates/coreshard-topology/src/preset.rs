@@ -95,7 +95,7 @@ impl Preset {
         self.name
     }
 
-    /// What it is, in words.
+    /// Its description in words.
     pub fn title(&self) -> &str {
         &self.title
     }

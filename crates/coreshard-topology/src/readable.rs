@@ -1,4 +1,4 @@
-//! What an error of ours shows as `Debug`: its readable text. A program whose `main` returns an error shows it so, and `unwrap` too.
+//! `Debug` of this workspace's errors: their readable text, which a program shows whose `main` returns an error, and `unwrap`.
 
 use std::error::Error;
 use std::fmt;

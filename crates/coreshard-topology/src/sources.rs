@@ -1,4 +1,4 @@
-//! Where a machine comes from: this one, files, descriptions, names.
+//! Sources of machines: this one, files, descriptions, names.
 
 use std::path::Path;
 
@@ -11,9 +11,9 @@ use crate::{Topology, TopologyError, synthetic, sysfs, usable};
 impl Topology {
     /// The machine this runs on, all of its CPUs that are online.
     ///
-    /// What this process may use of it is told by [`Usable`](crate::Usable).
+    /// [`Usable`](crate::Usable) tells which part of it this process may use.
     ///
-    /// Where `/sys` is not there, or cannot be read, it is the CPUs that affinity and control groups
+    /// If `/sys` does not exist, or cannot be read, it is the CPUs that affinity and control groups
     /// leave to this process, with one last-level cache for all; [`is_described`](Self::is_described)
     /// is false then, and a note says why.
     ///

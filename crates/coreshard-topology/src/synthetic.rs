@@ -13,13 +13,13 @@
 //!   `memory=` for the rest, and `indexes=` as a full list (`0,2,1,3`), as loops (`2*2:1*2`) or as
 //!   types (`numa:core`).
 //!
-//! The last level is always `pu`. Where there is no NUMA node, one is added for the whole machine.
+//! The last level is always `pu`. If there is no NUMA node, one is added for the whole machine.
 //!
 //! **CPU numbers.** Unless `indexes=` says otherwise, CPUs are numbered in the order of the tree, so
 //! that the siblings of a core are neighbours (`core:2 pu:2`: 0-1 and 2-3). Real x86 machines often
 //! number one thread of every core first: `core:2 pu:2(indexes=core)` says this (0, 2 and 1, 3).
 //!
-//! **Stricter than hwloc** where hwloc drops what it cannot read, or makes a machine that cannot be: a
+//! **Stricter than hwloc** if hwloc drops what it cannot read, or makes a machine that cannot be: a
 //! wrong `indexes=`, anything between a type and its colon, the same cache level twice, several
 //! packages, NUMA nodes or last-level caches inside one core, and more CPUs or higher numbers than
 //! [`MAX_CPU`](crate::MAX_CPU) allows are errors here.

@@ -1,6 +1,6 @@
 //! Reads a machine from `/sys`, the one this runs on or a recorded one.
 //!
-//! What is read, all of it documented in the kernel's `Documentation/ABI/stable/sysfs-devices-system-cpu`,
+//! It reads these files, all of them documented in the kernel's `Documentation/ABI/stable/sysfs-devices-system-cpu`,
 //! `Documentation/admin-guide/cputopology.rst` and `Documentation/ABI/testing/sysfs-devices-system-cpu`:
 //!
 //! | what | from `sys/devices/system/` | if that is missing |
@@ -54,7 +54,7 @@ pub(crate) fn topology(root: &Path) -> Result<Topology, TopologyError> {
     parts.assemble()
 }
 
-/// The processor's or the machine's name, where one is told.
+/// The processor's or the machine's name, if one is told.
 fn model(root: &Path) -> Result<Option<String>, TopologyError> {
     // The first processors tell it; the whole file takes the kernel a second on some machines.
     let info = file::present(input::head(&root.join("proc/cpuinfo"), HEAD_BYTES))?;
@@ -102,7 +102,7 @@ fn read_nodes(folder: &Folder, online: &CpuSet, parts: &mut Parts) -> Result<(),
     Ok(())
 }
 
-/// Gives each CPU in `parts` its kind, where the machine has two.
+/// Gives each CPU in `parts` its kind, if the machine has two.
 fn read_kinds(devices: &Folder, online: &CpuSet, parts: &mut Parts) -> Result<(), TopologyError> {
     // Hybrid x86: each kind of core has a performance-counter device of its own.
     let fast = devices.list("cpu_core/cpus")?.unwrap_or_default();

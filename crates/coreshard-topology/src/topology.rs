@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use crate::input::plain;
 use crate::{CoreId, CpuId, CpuSet, LlcId, NodeId, PackageId, TopologyError};
 
-/// What a CPU was built for, where the source says.
+/// The kind of a CPU, if the source says it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CpuKind {
     /// All CPUs are alike, or the source does not tell.
@@ -34,11 +34,11 @@ pub struct Cpu {
     pub core: CoreId,
     /// Its last-level cache.
     pub llc: LlcId,
-    /// Its NUMA node, where known.
+    /// Its NUMA node, if known.
     pub node: Option<NodeId>,
     /// Its package.
     pub package: PackageId,
-    /// Performance or efficiency, where known.
+    /// Performance or efficiency, if known.
     pub kind: CpuKind,
     /// Equal for the cores that share an L2 cache, as the efficiency cores of some machines do; else its core's own.
     pub(crate) cluster: u32,
@@ -56,7 +56,7 @@ pub struct Llc {
     pub id: LlcId,
     /// 3 for an L3. `None` if the source tells of no cache, and the package stands in for it.
     pub level: Option<u32>,
-    /// Its size, where known.
+    /// Its size, if known.
     pub size_bytes: Option<u64>,
     /// The CPUs online that share it.
     pub cpus: CpuSet,
@@ -94,7 +94,7 @@ pub struct Topology {
 }
 
 impl Topology {
-    /// What it was made from: `host`, a preset's name, a synthetic string, a file's or folder's name.
+    /// Its source: `host`, a preset's name, a synthetic string, a file's or folder's name.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -104,7 +104,7 @@ impl Topology {
         self.is_described
     }
 
-    /// The processor's model, or a preset's title, where known.
+    /// The processor's model, or a preset's title, if known.
     pub fn model(&self) -> Option<&str> {
         self.model.as_deref()
     }
@@ -145,7 +145,7 @@ impl Topology {
         self.llcs.get(id.index())
     }
 
-    /// The number of NUMA nodes that have CPUs online; 0 where no node is known.
+    /// The number of NUMA nodes that have CPUs online; 0 if no node is known.
     pub fn nodes(&self) -> usize {
         self.nodes.len()
     }
@@ -165,7 +165,7 @@ impl Topology {
         self.packages
     }
 
-    /// What was missing or contradictory in the source, and what was assumed instead; one sentence
+    /// Gaps and contradictions of the source, and the assumptions made instead; one sentence
     /// each, to be shown to people.
     pub fn notes(&self) -> &[String] {
         &self.notes
@@ -245,7 +245,7 @@ impl Topology {
 /// CPUs that contradict the others of their core, each told in a note of its own.
 const MAX_CORE_NOTES: usize = 16;
 
-/// What a source says about one CPU. `core`, `llc` and `package` are any numbers that are equal for
+/// One CPU, as a source describes it. `core`, `llc` and `package` are any numbers that are equal for
 /// the CPUs that share the thing, over the whole machine.
 #[derive(Clone, Debug)]
 pub(crate) struct RawCpu {
@@ -278,7 +278,7 @@ impl RawCpu {
     }
 }
 
-/// What a source says about a machine.
+/// A machine, as a source describes it.
 #[derive(Debug)]
 pub(crate) struct Parts {
     pub(crate) name: String,

@@ -7,7 +7,7 @@ use crate::input::{LIST_BYTES, plain};
 use crate::sysfs::file::Folder;
 use crate::{CpuSet, Topology, TopologyError};
 
-/// What a process may use of a machine: the CPUs that are online, in its affinity mask, and in the
+/// The part of a machine that a process may use: the CPUs that are online, in its affinity mask, and in the
 /// cpusets of its control groups; and the quota of CPU time of those groups.
 ///
 /// A program that ignores these starts too many workers in a container, or undoes the user's `taskset`.
@@ -30,7 +30,7 @@ pub struct Usable {
 }
 
 impl Usable {
-    /// What this process may use of the machine it runs on.
+    /// Finds what this process may use of the machine it runs on.
     ///
     /// The affinity is that of the process's first thread, which is what `taskset` and container
     /// runtimes set; a thread that pinned itself does not narrow it for the others.
@@ -41,7 +41,7 @@ impl Usable {
         Self::from_root("/", topology)
     }
 
-    /// What the recorded process of `root/proc/self` may use; a part that was not recorded limits
+    /// Finds what the recorded process of `root/proc/self` may use; a part that was not recorded limits
     /// nothing.
     ///
     /// # Errors

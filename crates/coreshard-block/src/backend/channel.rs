@@ -13,7 +13,7 @@ use crate::buffer::BufferPool;
 use crate::open_error::OpenError;
 use crate::request::Op;
 
-/// What a device is.
+/// The size and the alignments of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
     /// Its size in bytes.
@@ -78,12 +78,12 @@ pub unsafe trait Channel {
     fn describe(&self) -> String;
 }
 
-/// What does a device's work.
+/// A backend does the work of a device.
 pub trait Backend<P: Platform>: fmt::Debug + Send + Sync {
-    /// What it is called in messages.
+    /// Its name in messages.
     fn name(&self) -> &str;
 
-    /// What it is.
+    /// Its size and alignments.
     fn geometry(&self) -> Geometry;
 
     /// A channel for the calling thread, with at most `depth` commands at a time.
@@ -121,7 +121,7 @@ pub enum Data {
 pub struct Command {
     /// Identifies it in its completion, and to cancel it. Below 2⁶³.
     pub id: u64,
-    /// What to do.
+    /// The operation.
     pub op: Op,
     /// Where.
     pub offset: u64,

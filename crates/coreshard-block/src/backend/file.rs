@@ -24,7 +24,7 @@ use crate::open_error::OpenError;
 pub enum Engine {
     /// By system calls on the calling thread for files in memory (tmpfs), whose reads and writes
     /// never wait: there, each request of a ring would go through another thread. Else by
-    /// io_uring if that can be had, else by the thread pool where one was given, else by system
+    /// io_uring if that can be had, else by the thread pool if one was given, else by system
     /// calls on the calling thread. [`Channel::describe`] says which, and why.
     #[default]
     Auto,
@@ -45,14 +45,14 @@ pub struct FileOptions {
     pub write: bool,
     /// Past the page cache (O_DIRECT). Default: no.
     pub direct: bool,
-    /// As a block device's only exclusive user (O_EXCL): it is not opened where it is mounted or in use
+    /// As a block device's only exclusive user (O_EXCL): it is not opened if it is mounted or in use
     /// otherwise, and not mounted while it is open. Of no meaning for files. Default: no.
     pub exclusive: bool,
     /// How its requests are done. Default: [`Engine::Auto`].
     pub engine: Engine,
     /// How its rings are to be. Default: [`RingOptions::default`].
     pub ring: RingOptions,
-    /// Other threads for [`Engine::Threads`], and for [`Engine::Auto`] where io_uring is forbidden.
+    /// Other threads for [`Engine::Threads`], and for [`Engine::Auto`] if io_uring is forbidden.
     /// Default: none.
     pub executor: Option<Arc<dyn Executor>>,
 }
@@ -175,7 +175,7 @@ fn device_bytes(file: &std::fs::File) -> Option<u64> {
     u64::try_from(unsafe { libc::lseek(file.as_raw_fd(), 0, libc::SEEK_END) }).ok()
 }
 
-/// What direct I/O on this file wants of offsets and of addresses: as statx(2) says, else 512 bytes
+/// The alignment of offsets and of addresses that direct I/O on this file needs: as statx(2) says, else 512 bytes
 /// for both, which a kernel that cannot tell (before 6.1) usually wants.
 fn direct_alignment(file: &std::fs::File) -> (u32, u32) {
     const STATX_DIOALIGN: u32 = 0x2000;
@@ -198,7 +198,7 @@ fn direct_alignment(file: &std::fs::File) -> (u32, u32) {
     }
 }
 
-/// What was opened, for whoever wants to know more of it than its path.
+/// The file that was opened.
 impl AsFd for File {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.descriptor.as_fd()

@@ -1,4 +1,4 @@
-//! What does the work of a device: a backend, and one channel to it for each thread.
+//! Backends do the work of devices; each thread has a channel to a backend.
 //!
 //! The contract that memory safety rests on: a channel may use a command's memory from `start` until
 //! it has reported the command's completion, and not after its own drop. So a channel whose commands are

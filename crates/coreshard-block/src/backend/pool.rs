@@ -1,4 +1,4 @@
-//! Commands done by other threads: where io_uring is forbidden.
+//! Commands done by other threads: if io_uring is forbidden.
 //!
 //! A [`PoolCommand`] is shared by the channel and the executor's job. One of them takes its ownership, once,
 //! and with it the command's memory, and completes it when done: the job that was run or dropped, or the
@@ -50,7 +50,7 @@ impl<F: Fn(Job) -> Result<(), Job> + Send + Sync> Executor for F {
     }
 }
 
-/// What the jobs of a channel share with it.
+/// State that the jobs of a channel share with it.
 struct CompletionList<P: Platform> {
     done: Lock<P, Vec<Completion>>,
     parker: Arc<Parker<P>>,
@@ -63,7 +63,7 @@ impl<P: Platform> CompletionList<P> {
     }
 }
 
-/// Who owns a command: nobody, until somebody takes it.
+/// The ownership of a command, until a thread takes it.
 struct Ownership<P: Platform> {
     /// 1 once it is taken.
     word: P::AtomicU32,
@@ -103,7 +103,7 @@ impl<P: Platform> PoolCommand<P> {
         }
     }
 
-    /// Completes it as cancelled, where nobody owns it.
+    /// Completes it as cancelled, if nobody owns it.
     fn withdraw(&self) {
         if self.ownership.take() {
             self.complete(-libc::ECANCELED);
@@ -257,7 +257,7 @@ mod loom_tests {
     }
 
     /// A job beside the channel, which cancels it, and whose user has the buffer as soon as the completion
-    /// was seen. Fails (a race on the buffer) where `take` is a load and a store, and where a cancelled
+    /// was seen. Fails (a race on the buffer) if `take` is a load and a store, and if a cancelled
     /// command is completed without being taken.
     #[test]
     fn loom_a_buffer_comes_back_from_who_had_it() {

@@ -15,7 +15,7 @@ pub(super) struct Permit {
     target: Option<Tag>,
 }
 
-/// Where a queue gets its permits.
+/// The source of a queue's permits.
 pub(super) struct Admission<P: Platform> {
     host: TagPort<P>,
     /// `None` if the target has no limit: then nothing of the target's is touched.

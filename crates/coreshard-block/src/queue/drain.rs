@@ -35,7 +35,7 @@ impl<P: Platform> Queue<P> {
 }
 
 /// Everything that was accepted ends: what waits as cancelled, what the device has when it is done
-/// with it. The drop waits for the device. Where that takes more than a minute, the memory that
+/// with it. The drop waits for the device. If that takes more than a minute, the memory that
 /// the device may still touch is leaked, and the requests fail without it.
 ///
 /// In a process that was forked from the queue's, all of it is leaked instead, and nothing is called.

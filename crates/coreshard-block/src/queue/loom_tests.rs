@@ -20,10 +20,10 @@ fn completed() -> Completed {
     Completed { result: Ok(0), payload: Payload::None, op: Op::Read, offset: 0, cookie: 0 }
 }
 
-/// A future from another thread is dropped while the queue takes its request. Where the queue does not
-/// take it, the next request has the name that it would have had; nobody may cancel that one. Fails where
+/// A future from another thread is dropped while the queue takes its request. If the queue does not
+/// take it, the next request has the name that it would have had; nobody may cancel that one. Fails if
 /// the name is kept beside the state and read after the future was abandoned (another request is
-/// cancelled), and where `accepted` does not leave it (nothing is cancelled).
+/// cancelled), and if `accepted` does not leave it (nothing is cancelled).
 #[test]
 fn loom_a_dropped_future_cancels_its_own_request_alone() {
     Loom::check(3, || {
@@ -55,7 +55,7 @@ impl Wake for Sleeper {
 }
 
 /// A future is polled while its request is completed: it is ready, or its waker is woken. Fails (the
-/// poller sleeps for ever) where `poll` does not look again when it leaves its waker.
+/// poller sleeps for ever) if `poll` does not look again when it leaves its waker.
 #[test]
 fn loom_no_completion_is_missed() {
     Loom::check(3, || {

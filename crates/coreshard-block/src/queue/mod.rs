@@ -179,7 +179,7 @@ impl<P: Platform> Queue<P> {
     /// Requests are handed to the device in batches, at the latest when the queue is polled.
     ///
     /// # Errors
-    /// Hands the request back where the device is offline, or the request can never succeed: past the end that the device had
+    /// Hands the request back if the device is offline, or the request can never succeed: past the end that the device had
     /// when it was opened, not aligned, not writable, of more than [`MAX_BUFFERS`](crate::MAX_BUFFERS) buffers or
     /// [`MAX_BYTES`](crate::MAX_BYTES) bytes of data.
     // Always: who submits has most of the request in registers.

@@ -1,4 +1,4 @@
-//! What a queue is to be.
+//! Options of a queue.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ impl Default for RetryPolicy {
     }
 }
 
-/// What a [`Queue`](crate::Queue) is to be.
+/// Options of a [`Queue`](crate::Queue).
 ///
 /// Write `..QueueOptions::default()` after the fields that differ: there may be more of them in a later version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,9 +31,9 @@ pub struct QueueOptions {
     pub depth: u32,
     /// How often a request is tried again. Default: [`RetryPolicy::default`].
     pub retry: RetryPolicy,
-    /// Where both classes wait for tags: so many turns of the best-effort class (default: 8) ...
+    /// If both classes wait for tags: this many turns of the best-effort class (default: 8) ...
     pub best_effort_share: u32,
-    /// ... are followed by so many of the idle class (default: 1).
+    /// ... are followed by this many of the idle class (default: 1).
     pub idle_share: u32,
 }
 

@@ -10,7 +10,7 @@ use coreshard_platform::user::{self, Thrown};
 use super::remote::FutureCell;
 use crate::request::Completed;
 
-/// Who gets the completion.
+/// The receiver of a completion.
 pub(super) enum OnComplete<P: Platform> {
     /// The queue's list, with this cookie.
     Cookie(u64),

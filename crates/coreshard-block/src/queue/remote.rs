@@ -27,7 +27,7 @@ impl<P: Platform> RemoteQueue<P> {
         Self { mailbox, name: name.into() }
     }
 
-    /// Has the queue's thread submit `request`. Where it is refused, or the queue is gone, the
+    /// Has the queue's thread submit `request`. If it is refused, or the queue is gone, the
     /// future says so, with the payload.
     pub fn send(&self, request: Request) -> IoFuture<P> {
         let cell = FutureCell::new();
@@ -67,7 +67,7 @@ struct MailboxState<P: Platform> {
 /// Messages for a queue's thread.
 pub(super) struct Mailbox<P: Platform> {
     state: Lock<P, MailboxState<P>>,
-    /// 1 where there may be messages: read at each poll, written only when there are.
+    /// 1 if there may be messages: read at each poll, written only when there are.
     is_nonempty: P::AtomicU32,
     waker: Waker,
     /// In which process its queue is.
@@ -86,7 +86,7 @@ impl<P: Platform> Mailbox<P> {
         P::process_generation() != self.process_generation
     }
 
-    /// Hands the message back where the queue is gone, or another process's.
+    /// Hands the message back if the queue is gone, or another process's.
     pub(super) fn send(&self, message: Message<P>) -> Result<(), Message<P>> {
         if self.is_forked() {
             return Err(message);
@@ -136,7 +136,7 @@ pub(super) enum FutureState {
     Abandoned,
 }
 
-/// What a future shares with the queue.
+/// State that a future shares with the queue.
 pub(super) struct FutureCell<P: Platform> {
     pub(super) state: Lock<P, FutureState>,
 }
@@ -159,7 +159,7 @@ impl<P: Platform> FutureCell<P> {
         }
     }
 
-    /// Stores the completion, or drops it with its buffers where the future was dropped. Fails if the waker
+    /// Stores the completion, or drops it with its buffers if the future was dropped. Fails if the waker
     /// panicked.
     pub(super) fn complete(&self, completed: Completed) -> Result<(), Thrown> {
         let mut state = self.state.lock();
@@ -225,7 +225,7 @@ impl<P: Platform> Future for IoFuture<P> {
                         completed.expect("a future is not polled after it was ready"),
                     );
                 }
-                // Dropped before the completion is taken, which would be lost where that panics.
+                // Dropped before the completion is taken, which would be lost if that panics.
                 (FutureState::FinishedRequest(_), Some(own)) => {
                     drop(state);
                     self.waits = true;
@@ -246,7 +246,7 @@ impl<P: Platform> Drop for IoFuture<P> {
         let FutureState::Pending { waker, id } = was else { return };
         // Without an id it is still in the mailbox, where the queue sees that it is abandoned.
         if let Some(id) = id {
-            // Where the queue is gone, so is the request.
+            // If the queue is gone, so is the request.
             drop(self.mailbox.send(Message::Cancel(id)));
         }
         // A panic of the waker's destructor is dropped: this thread may be unwinding.

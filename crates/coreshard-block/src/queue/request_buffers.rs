@@ -31,7 +31,7 @@ impl RequestBuffers {
         self.lent
     }
 
-    /// What is left of them from byte `from` on, of `bytes` in all, for the device.
+    /// Lends them to the device, from byte `from` on, of `bytes` in all.
     #[inline]
     pub(super) fn lend(&mut self, from: usize, bytes: usize, pool: Option<&BufferPool>) -> Data {
         assert!(!self.lent, "a device has these buffers already");

@@ -167,7 +167,7 @@ impl<P: Platform> Slots<P> {
         (id, slot.request.as_mut().expect("the request has not ended"))
     }
 
-    /// The request of the command with this id, where the device has it, and its slot.
+    /// The request of the command with this id, if the device has it, and its slot.
     #[inline]
     pub(super) fn at_device(&mut self, id: u64) -> Option<(u32, &mut ActiveRequest<P>)> {
         let (generation, index) = ((id >> 32) as u32, id as u32);

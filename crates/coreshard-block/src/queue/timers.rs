@@ -10,7 +10,7 @@ use coreshard_platform::Time;
 
 use super::request_id::SlotKey;
 
-/// What happens when a timer expires.
+/// The effect of a timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Timer {
     Deadline,

@@ -9,16 +9,16 @@ use super::request::{Op, Payload, Request};
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Completed {
-    /// Bytes transferred, or why it failed. A read may be shorter than asked for where a file ends: within the last block, with
-    /// direct I/O, or where it was cut since it was opened. A write is whole or failed.
+    /// Bytes transferred, or why it failed. A read may be shorter than asked for if a file ends: within the last block, with
+    /// direct I/O, or if it was cut since it was opened. A write is whole or failed.
     pub result: Result<usize, IoError>,
     /// The request's buffers, each just as it was handed over but for what was read into it.
     pub payload: Payload,
-    /// What was asked for.
+    /// The operation.
     pub op: Op,
     /// Where.
     pub offset: u64,
-    /// The number that was given with it; 0 where a callback or a future takes the completion.
+    /// The number that was given with it; 0 if a callback or a future takes the completion.
     pub cookie: u64,
 }
 

@@ -5,7 +5,7 @@ use std::io;
 
 use super::request::Op;
 
-/// What a failure says of the next try.
+/// Whether another try may succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorClass {
@@ -58,7 +58,7 @@ pub const MAX_BUFFERS: usize = 1024;
 /// Bytes that one request moves, at most: what a completion of the kernel can tell.
 pub const MAX_BYTES: usize = i32::MAX as usize;
 
-/// What a request asks for that its device cannot do.
+/// Why a device cannot do a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unfit {
     Offline,
@@ -117,7 +117,7 @@ impl fmt::Display for Unfit {
 
 /// How a request failed. Its text names the device, the request, the kernel's reason, and what became of the device.
 pub struct IoError {
-    // Small where all goes well.
+    // Small if all goes well.
     inner: Box<Inner>,
 }
 
@@ -161,7 +161,7 @@ impl IoError {
         error
     }
 
-    /// What it says of the next try.
+    /// Whether another try may succeed.
     pub fn class(&self) -> ErrorClass {
         self.inner.class
     }

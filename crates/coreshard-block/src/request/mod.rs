@@ -1,4 +1,4 @@
-//! What a user asks of a device, and how it ends.
+//! Requests of users, and how they end.
 
 mod completed;
 mod io_error;

@@ -1,11 +1,11 @@
-//! What is asked of a device.
+//! Requests.
 
 use std::fmt;
 use std::time::Duration;
 
 use crate::buffer::Buffer;
 
-/// What is to be done.
+/// An operation of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Op {
@@ -36,7 +36,7 @@ impl fmt::Display for Op {
     }
 }
 
-/// Who goes first where tags are short, and what the device is told.
+/// The order of requests if tags are short; the device is told as well.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Priority {
     /// Before all others.
@@ -82,7 +82,7 @@ impl Payload {
         }
     }
 
-    /// The buffer, where there is just one.
+    /// The buffer, if there is just one.
     pub fn into_one(self) -> Option<Buffer> {
         match self {
             Self::One(buffer) => Some(buffer),
@@ -152,7 +152,7 @@ impl Request {
         Self::new(Op::WriteZeroes, offset, bytes, Payload::None)
     }
 
-    /// Who goes first.
+    /// Sets its priority.
     pub fn priority(mut self, priority: Priority) -> Self {
         self.priority = priority;
         self

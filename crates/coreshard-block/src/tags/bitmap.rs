@@ -25,7 +25,7 @@ pub(super) struct Bitmap<P: Platform> {
 }
 
 impl<P: Platform> Bitmap<P> {
-    /// `depth` free tags on `node`, spread over at least `spread` words where there are as many.
+    /// `depth` free tags on `node`, spread over at least `spread` words if there are as many.
     pub(super) fn new(
         depth: u32,
         spread: u32,

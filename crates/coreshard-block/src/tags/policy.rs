@@ -36,8 +36,8 @@ impl TagPolicy {
     pub const ALL: [Self; 4] =
         [Self::Packed, Self::Padded, Self::Windowed { shared_pct: 50 }, Self::None];
 
-    /// Tags common to all, where slices of the rest are `slices`, and a slice's length. Slices are
-    /// whole words of `word_tags` where they are longer than a word, so that no two share lines.
+    /// Tags common to all, if slices of the rest are `slices`, and a slice's length. Slices are
+    /// whole words of `word_tags` if they are longer than a word, so that no two share lines.
     pub(super) fn split(self, depth: u32, slices: u32, word_tags: u32) -> (u32, u32) {
         let Self::Windowed { shared_pct } = self else { return (depth, 0) };
         if slices <= 1 {
@@ -93,7 +93,7 @@ impl FromStr for TagPolicy {
 const BITS: u32 = 21;
 const MASK: u64 = (1 << BITS) - 1;
 
-/// Where a device may look for tags, packed into one word so that it is read and changed in one
+/// The tags that a device may take, packed into one word so that it is read and changed in one
 /// piece: its slice's first tag, the slice's end, and where the common part begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Window(u64);

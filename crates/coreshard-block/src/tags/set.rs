@@ -73,12 +73,12 @@ impl<P: Platform> TagSet<P> {
         })
     }
 
-    /// What the set is.
+    /// Its options.
     pub fn spec(&self) -> &TagSetSpec {
         &self.spec
     }
 
-    /// Where its bitmap came to lie.
+    /// The placement of its bitmap.
     pub fn placement(&self) -> &Placement {
         self.bitmap.placement()
     }
@@ -320,7 +320,7 @@ pub const MAX_TAGS: u32 = 1 << 20;
 /// The most reserved tags of a set.
 pub const MAX_RESERVED_TAGS: u32 = 63;
 
-/// What a [`TagSet`](crate::TagSet) is to be.
+/// Options of a [`TagSet`](crate::TagSet).
 ///
 /// Write `..TagSetSpec::default()` after the fields that differ: there may be more of them in a later version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -399,14 +399,14 @@ impl From<NodeMemoryError> for TagSetError {
 /// Set in a user's count while a port of that user waits for the count to fall.
 pub(super) const COUNT_WAITED: u32 = 1 << 31;
 
-/// What every port of a user reads for each tag. The packed variant's count lies here, beside what is
+/// The words that every port of a user reads for each tag. The packed variant's count lies here, beside what is
 /// read, as that variant wants it.
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct UserLine<P: Platform> {
     /// 1 while the user has a share of the tags.
     pub(super) active: P::AtomicU32,
-    /// The most tags it may have, where they are counted.
+    /// The most tags it may have, if they are counted.
     pub(super) limit: P::AtomicU32,
     /// Its slice, see `Window` in `policy.rs`.
     pub(super) window: P::AtomicU64,
@@ -444,7 +444,7 @@ impl<P: Platform> std::ops::Deref for SharedUserState<P> {
     }
 }
 
-/// What others may see of a port.
+/// The part of a port that other threads may see.
 #[repr(align(128))]
 pub(super) struct PortLine<P: Platform> {
     /// Tags that the port has. Written by its thread alone, without a locked instruction.
@@ -454,7 +454,7 @@ pub(super) struct PortLine<P: Platform> {
     /// A tag that was handed to the port while it waited, plus 1; else 0.
     pub(super) grant: P::AtomicU32,
     pub(super) parker: Parker<P>,
-    /// Called instead of the parker, where the port's thread waits for other things too.
+    /// Called instead of the parker, if the port's thread waits for other things too.
     pub(super) waker: Lock<P, Option<Arc<dyn Fn() + Send + Sync>>>,
 }
 

@@ -12,7 +12,7 @@ use super::cpu_mask::affinity_of;
 use super::limits::{CAP_SYS_NICE, has_capability, nice_of, number, rt_runtime, soft_limit};
 use crate::{Policy, ThreadId};
 
-/// What the kernel's rules for a thread's policy and nice value depend on. `None` is for what could not be read.
+/// Facts that the kernel's rules for a thread's policy and nice value depend on. `None` is for a fact that could not be read.
 #[derive(Clone, Debug, Default)]
 struct Facts {
     has_sys_nice: bool,
@@ -53,7 +53,7 @@ fn online() -> Option<CpuSet> {
     fs::read_to_string("/sys/devices/system/cpu/online").ok()?.trim().parse().ok()
 }
 
-/// The real-time runtime of the process's control group, where the kernel has it (CONFIG_RT_GROUP_SCHED).
+/// The real-time runtime of the process's control group, if the kernel has it (CONFIG_RT_GROUP_SCHED).
 fn group_runtime() -> Option<(String, i64)> {
     let has_cpu = |list: &str| list.split(',').any(|name| name == "cpu");
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
@@ -168,7 +168,7 @@ pub(super) fn of_affinity(asked: &CpuSet) -> Option<String> {
     Some(format!("the process's cpuset has CPUs {}", outside.cpus))
 }
 
-/// What must be locked, where the limit on that is lower and binds the calling thread.
+/// Why memory cannot be locked, if the limit is lower than that and binds the calling thread.
 pub(super) fn of_memory_lock(needed_bytes: u64, limit_bytes: Option<u64>) -> Option<String> {
     let limit = limit_bytes.filter(|limit| *limit < needed_bytes)?;
     Some(format!(

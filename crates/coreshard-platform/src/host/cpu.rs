@@ -40,7 +40,7 @@ pub(super) fn prefetch_write(place: *const u8) {
     let _ = place;
 }
 
-/// Where the calling thread's stack ends now.
+/// Returns the end of the calling thread's stack at this moment.
 ///
 /// No local's address tells that: under an address sanitizer locals may lie elsewhere.
 ///
@@ -120,7 +120,7 @@ pub(super) fn cpu_time_of(ThreadId(thread): ThreadId) -> Option<Duration> {
     try_clock(!thread << 3 | CPUCLOCK_PERTHREAD | CPUCLOCK_SCHED)
 }
 
-/// Two system calls: the kernel brings a thread's CPU time up to date where its clock is asked, and nowhere else.
+/// Two system calls: the kernel brings a thread's CPU time up to date if its clock is asked, and nowhere else.
 pub(super) fn own_usage() -> Option<ThreadUsage> {
     let mut usage = MaybeUninit::<libc::rusage>::uninit();
     // SAFETY: it is a rusage for the kernel to fill.
@@ -145,7 +145,7 @@ pub(super) fn rough_ns() -> u64 {
     #[cfg(target_arch = "x86_64")]
     {
         // The counter runs at 1 to 5 GHz.
-        // SAFETY: every x86-64 CPU has the instruction; where a process may not use it, it may not read the
+        // SAFETY: every x86-64 CPU has the instruction; if a process may not use it, it may not read the
         // clock from user space either.
         unsafe { std::arch::x86_64::_rdtsc() / 2 }
     }

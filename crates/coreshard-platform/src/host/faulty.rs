@@ -30,7 +30,7 @@ static TURN: Mutex<()> = Mutex::new(());
 pub struct Start<'spec> {
     /// How many starts there were since the faults began, with this one.
     pub number: u64,
-    /// What is to be started.
+    /// Its options.
     pub spec: &'spec ThreadSpec,
 }
 
@@ -58,12 +58,12 @@ impl Faulty {
         Faults { script, _turn: turn }
     }
 
-    /// Lets these starts fail, counted from 1 from here on, as where too many threads are there already.
+    /// Lets these starts fail, counted from 1 from here on, as if too many threads are there already.
     pub fn fail_starts(which: impl Fn(u64) -> bool + Send + Sync + 'static) -> Faults {
         Self::decide(move |start| if which(start.number) { Err(Self::refusal()) } else { Ok(()) })
     }
 
-    /// What the kernel says where there are too many threads.
+    /// Returns the kernel's error for too many threads.
     #[must_use]
     pub fn refusal() -> io::Error {
         io::ErrorKind::WouldBlock.into()

@@ -18,7 +18,7 @@ struct Hooks {
     prune_at: usize,
 }
 
-/// What the forking thread holds from before the fork until after it.
+/// Held by the forking thread from before the fork until after it.
 struct Forking {
     list: MutexGuard<'static, Hooks>,
     living: Vec<Arc<dyn ForkHook>>,

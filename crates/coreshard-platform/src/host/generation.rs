@@ -1,4 +1,4 @@
-//! What is called at this process's forks: around each of them, or in the child alone; and how many forks lie between the first
+//! Handlers of this process's forks, around each of them or in the child alone; and the number of forks between the first
 //! process and this one.
 #![allow(unsafe_code)]
 

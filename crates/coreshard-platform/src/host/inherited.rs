@@ -1,4 +1,4 @@
-//! What a thread inherits from the one that makes it, and gets from the process instead.
+//! Attributes that a thread inherits from its creator on Linux, and gets from the process instead.
 //!
 //! On Linux a new thread has its creator's CPUs, nice value, scheduling policy, signal mask and timer slack.
 //! Ours are made by whoever happens to need one: by a thread that builds a queue, by a worker, by the
@@ -32,10 +32,10 @@ const CALLER: libc::pid_t = 0;
 /// succession, and each look opens a file.
 const FRESH: Duration = Duration::from_millis(10);
 
-/// What the process had when a thread looked last: which process, when, what.
+/// The attributes that a thread found last: of which process, when, which.
 static LAST: Mutex<Option<(u32, Instant, Arc<Inherited>)>> = Mutex::new(None);
 
-/// What the process has.
+/// The attributes of the process.
 pub(super) struct Inherited {
     /// As sched_setaffinity(2) takes them.
     cpus: Option<Vec<u64>>,
@@ -47,7 +47,7 @@ pub(super) struct Inherited {
     is_passed_on: bool,
 }
 
-/// What a thread that is to be made gets from the process.
+/// The attributes that a new thread gets from the process.
 pub(super) struct Legacy {
     of_process: Arc<Inherited>,
     /// It has that from its creator.
@@ -70,7 +70,7 @@ impl Legacy {
 }
 
 impl Inherited {
-    /// What a child process gets.
+    /// The attributes that a child process gets.
     pub(super) fn for_child() -> Arc<Self> {
         Self::of_process().of_process
     }
@@ -207,7 +207,7 @@ fn affinity_words(thread: libc::pid_t) -> Option<Vec<u64>> {
 
 fn blocked_here() -> Option<libc::sigset_t> {
     let mut blocked = MaybeUninit::uninit();
-    // SAFETY: no set is given, and the place for the answer is live; it is written where 0 is returned.
+    // SAFETY: no set is given, and the place for the answer is live; it is written if 0 is returned.
     unsafe {
         let rc = libc::pthread_sigmask(libc::SIG_BLOCK, ptr::null(), blocked.as_mut_ptr());
         (rc == 0).then(|| blocked.assume_init())
@@ -220,7 +220,7 @@ const LIBRARYS_OWN: u64 = 0b11 << 31;
 /// How often to look again then.
 const LOOKS: u32 = 100;
 
-/// What another thread blocks is told by the file system alone.
+/// Only the file system tells which signals another thread blocks.
 fn blocked_by_main() -> Option<libc::sigset_t> {
     for _ in 0..LOOKS {
         let bits = blocked_in(&fs::read_to_string("/proc/self/status").ok()?)?;

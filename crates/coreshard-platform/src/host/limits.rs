@@ -7,7 +7,7 @@ use std::path::Path;
 pub(super) const CAP_IPC_LOCK: u32 = 14;
 pub(super) const CAP_SYS_NICE: u32 = 23;
 
-/// What names a limit: glibc has an unsigned type of its own for it, musl takes an int.
+/// The type that names a limit: glibc has an unsigned type of its own for it, musl takes an int.
 #[cfg(target_env = "gnu")]
 type Resource = libc::__rlimit_resource_t;
 #[cfg(not(target_env = "gnu"))]
@@ -55,7 +55,7 @@ pub(super) fn nice_of(thread: libc::pid_t) -> Option<i32> {
 
 /// Whether the process was started with rights that its caller does not have: set-user-id, set-group-id or
 /// file capabilities. Its environment is then the word of somebody with fewer rights, and is not to be
-/// believed where it names files; see `secure_getenv(3)`.
+/// believed if it names files; see `secure_getenv(3)`.
 #[must_use]
 pub fn is_privileged() -> bool {
     // SAFETY: the call reads what the kernel gave to the process at its start, and nothing else.

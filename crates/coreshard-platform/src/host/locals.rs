@@ -16,7 +16,7 @@ thread_local! {
     static ENDS: Ends = const { Ends(RefCell::new(Vec::new())) };
 }
 
-/// What is called when its thread ends, the latest first.
+/// Closures that are called when their thread ends, the latest first.
 struct Ends(RefCell<Vec<Box<dyn FnOnce()>>>);
 
 impl Drop for Ends {

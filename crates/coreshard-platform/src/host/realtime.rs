@@ -316,7 +316,7 @@ impl RealTime for Host {
     fn unlock_inheriting(word: &AtomicU32) {
         // Changes nothing: see `lock_inheriting`.
         word.fetch_or(0, Release);
-        // Refused only where the caller does not hold it, which its guard rules out.
+        // Refused only if the caller does not hold it, which its guard rules out.
         let _ = futex_inheriting(word, libc::FUTEX_UNLOCK_PI, None);
     }
 

@@ -87,17 +87,17 @@ pub(super) fn spawn_prepared(
     }
 }
 
-/// The standard library's default, where `RUST_MIN_STACK` does not say otherwise.
+/// The standard library's default, if `RUST_MIN_STACK` does not say otherwise.
 const STACK_BYTES: usize = 2 << 20;
 
-/// What a thread takes beside its stack at its start, with room to spare: guard pages, its name, and a stack for
+/// The memory that a thread takes beside its stack at its start, with room to spare: guard pages, its name, and a stack for
 /// signals, without which the standard library ends the process.
 const BESIDE_STACK_BYTES: usize = 256 << 10;
 
-/// An error where a thread could not be given its memory. The C library may have a used stack at hand, and start the
+/// An error if a thread could not be given its memory. The C library may have a used stack at hand, and start the
 /// thread all the same; what that needs then, and does not get, would end the process.
 ///
-/// It is tried where the address space has a limit. Where it has none, a try would find room, and hold up all other threads
+/// It is tried if the address space has a limit. If it has none, a try would find room, and hold up all other threads
 /// that touch new memory.
 fn has_room_for(stack_bytes: usize) -> io::Result<()> {
     if soft_limit(libc::RLIMIT_AS).is_none() {

@@ -9,7 +9,7 @@ use std::sync::atomic::{self, Ordering};
 /// that a struct's real padding and real false sharing are what is seen.
 ///
 /// Accesses know their caller's place in the source, for a platform that reports who used which
-/// line; where they are inlined, as on the host, that costs nothing.
+/// line; if they are inlined, as on the host, that costs nothing.
 pub trait AtomicInt<T: Copy>: Debug + Send + Sync {
     /// A new atomic that holds `value`.
     fn new(value: T) -> Self;
@@ -19,7 +19,7 @@ pub trait AtomicInt<T: Copy>: Debug + Send + Sync {
     /// Writes `value`.
     #[track_caller]
     fn store(&self, value: T, order: Ordering);
-    /// Writes `value` and returns what was there. Cannot fail: preferred where many CPUs meet.
+    /// Writes `value` and returns what was there. Cannot fail: preferred if many CPUs meet.
     #[track_caller]
     fn swap(&self, value: T, order: Ordering) -> T;
     /// Writes `new` if the value is `current`; returns what was there either way.
@@ -90,7 +90,7 @@ pub trait DataCell<T> {
     fn with_mut<R>(&self, write: impl FnOnce(*mut T) -> R) -> R;
 }
 
-/// What integers and pointers have in common, by the standard library's type.
+/// The methods that integers and pointers share, by the standard library's type.
 macro_rules! native_value {
     ($atomic:ty, $value:ty) => {
         #[inline(always)]

@@ -115,11 +115,11 @@ fn behind_colon(cause: Option<String>) -> String {
 
 /// Why a thread could not be had as asked for.
 pub struct SpawnError {
-    // Small where all goes well.
+    // Small if all goes well.
     inner: Box<(String, SpawnFailure)>,
 }
 
-/// What went wrong at the start of a thread.
+/// A failure at the start of a thread.
 pub(crate) struct SpawnFailure {
     text: String,
     source: Option<Box<dyn Error + Send + Sync>>,

@@ -15,7 +15,7 @@ const MPOL_PREFERRED: libc::c_int = 1;
 const MPOL_F_NODE: libc::c_ulong = 1;
 const MPOL_F_ADDR: libc::c_ulong = 2;
 
-/// Where memory came to lie.
+/// The node that memory lies on.
 #[derive(Debug)]
 pub enum Placement {
     /// On the node that was asked for; the kernel said so after the pages were touched.
@@ -34,7 +34,7 @@ pub enum Placement {
     Unverified {
         /// The node asked for.
         asked: NodeId,
-        /// What the kernel answered.
+        /// The kernel's answer.
         reason: io::Error,
     },
 }
@@ -161,7 +161,7 @@ impl NodeMemory {
         false
     }
 
-    /// Where it came to lie.
+    /// Its placement.
     pub fn placement(&self) -> &Placement {
         &self.placement
     }

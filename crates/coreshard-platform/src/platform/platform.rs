@@ -91,7 +91,7 @@ pub trait Platform: fmt::Debug + Sized + Send + Sync + 'static {
     /// If the machine refuses, or answers with other CPUs than were asked for.
     fn set_affinity(cpus: &CpuSet) -> Result<(), AffinityError>;
 
-    /// Asks that another thread of this process run on `cpus` only. Allocates nothing. False where
+    /// Asks that another thread of this process run on `cpus` only. Allocates nothing. False if
     /// the machine refuses, or the platform cannot.
     fn set_affinity_of(_thread: ThreadId, _cpus: impl Iterator<Item = CpuId>) -> bool {
         false
@@ -260,7 +260,7 @@ pub trait Platform: fmt::Debug + Sized + Send + Sync + 'static {
     fn describe<T: Fields>(_value: *const T) {}
 
     /// From here on the program is measured, for a platform that reports what memory was used for: what a benchmark
-    /// does before and after is no part of that. With false the calling thread is not any more; where it is the one that
+    /// does before and after is no part of that. With false the calling thread is not any more; if it is the one that
     /// said true, nobody is. Empty on the host.
     #[inline(always)]
     fn measured(_measured: bool) {}

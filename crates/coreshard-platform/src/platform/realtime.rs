@@ -1,4 +1,4 @@
-//! What a real-time runtime asks of a platform, beyond what every runtime does.
+//! The interface of real-time runtimes to a platform, beyond that of every runtime.
 
 use std::time::Duration;
 
@@ -57,7 +57,7 @@ pub trait RealTime: ByteAtomics {
     /// waiter of the highest priority, and returns what was borrowed.
     fn unlock_inheriting(word: &Self::AtomicU32);
 
-    /// What this process may have.
+    /// The limits of this process.
     fn real_time_limits() -> RealTimeLimits;
 
     /// Keeps all memory of the process, present and future, from being paged out, until the value
@@ -71,7 +71,7 @@ pub trait RealTime: ByteAtomics {
     fn page_faults() -> u64;
 }
 
-/// What a process may have of real time.
+/// A process's limits for real time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RealTimeLimits {
     /// The highest fixed priority; 0 for none.

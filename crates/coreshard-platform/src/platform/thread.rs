@@ -42,18 +42,18 @@ pub trait ThreadHandle: Send + fmt::Debug {
     fn join(self);
 }
 
-/// What a thread is to be. Of the rest it has what the process has (on the host: what the main thread
+/// Options of a thread. Of the rest it has what the process has (on the host: what the main thread
 /// has), as far as that is allowed, and nothing of whoever happens to make it: scheduling policy, signal
 /// mask and timer slack, too.
 #[derive(Clone, Debug, Default)]
 pub struct ThreadSpec {
     /// Its name; the kernel keeps the first 15 bytes, and bytes that are zero are left out.
     pub name: String,
-    /// The CPUs it may run on; the process's where `None`.
+    /// The CPUs it may run on; the process's if `None`.
     pub affinity: Option<CpuSet>,
-    /// Its nice value, −20 (most) to 19 (least); the process's where `None`.
+    /// Its nice value, −20 (most) to 19 (least); the process's if `None`.
     pub nice: Option<i8>,
-    /// The size of its stack; the platform's default where `None`.
+    /// The size of its stack; the platform's default if `None`.
     pub stack_bytes: Option<usize>,
 }
 

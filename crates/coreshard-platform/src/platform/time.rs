@@ -20,7 +20,7 @@ impl Time {
         self.since_start_ns
     }
 
-    /// Nanoseconds from `earlier` to this moment; 0 where `earlier` is later.
+    /// Nanoseconds from `earlier` to this moment; 0 if `earlier` is later.
     pub const fn ns_since(self, earlier: Self) -> u64 {
         self.since_start_ns.saturating_sub(earlier.since_start_ns)
     }
@@ -28,7 +28,7 @@ impl Time {
 
 impl Add<Duration> for Time {
     type Output = Self;
-    /// The moment `duration` later, or the clock's last where it would be beyond.
+    /// The moment `duration` later, or the clock's last if it would be beyond.
     fn add(self, duration: Duration) -> Self {
         let ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         Self { since_start_ns: self.since_start_ns.saturating_add(ns) }
@@ -37,7 +37,7 @@ impl Add<Duration> for Time {
 
 impl Sub for Time {
     type Output = Duration;
-    /// The time from `earlier` to this moment; zero where `earlier` is later.
+    /// The time from `earlier` to this moment; zero if `earlier` is later.
     fn sub(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.ns_since(earlier))
     }

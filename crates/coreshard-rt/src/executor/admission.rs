@@ -1,9 +1,9 @@
 //! Which periodic tasks a CPU has room for.
 
-/// Admission control: what was promised of each CPU to tasks with budgets.
+/// Admission control: the part of each CPU that is promised to tasks with budgets.
 ///
 /// Earliest deadline first meets all deadlines of a CPU as long as the sum of budget over deadline is at
-/// most 1 (Liu and Layland, 1973, with densities where deadlines are shorter than periods), or the part
+/// most 1 (Liu and Layland, 1973, with densities if deadlines are shorter than periods), or the part
 /// of the CPU that real-time threads may use. Tasks are put onto the CPU whose nearest deadline is the
 /// latest among those with room, as the kernel's `cpudl` has it.
 #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! Describing an executor, and what it lacks.
+//! The executor's builder, and its degradations.
 
 use std::fmt;
 use std::num::NonZeroUsize;
@@ -16,7 +16,7 @@ use crate::error::RtError;
 use crate::index::{PriorityIndex, Rung};
 use crate::level::Priority;
 
-/// The part of a CPU that real-time threads get where nothing else limits them: the Linux kernel's default.
+/// The part of a CPU that real-time threads get if nothing else limits them: the Linux kernel's default.
 const UTILISATION_LIMIT: f64 = 0.95;
 
 const STACK_BYTES: usize = 256 << 10;
@@ -176,7 +176,7 @@ impl<P: RealTime> ExecutorBuilder<P> {
     }
 
     /// Starts the executor with what the machine grants, and says what it lacks. Nothing is lacking
-    /// where the list is empty.
+    /// if the list is empty.
     ///
     /// # Errors
     /// If the CPUs cannot be used, a number is out of its bounds, or threads cannot be had even at normal

@@ -1,4 +1,4 @@
-//! One CPU of an executor: what runs there, what waits there, and its threads.
+//! One CPU of an executor: the tasks that run and wait there, and its threads.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -16,7 +16,7 @@ use crate::lock::{InheritGuard, InheritMutex};
 /// How many threads of a CPU's level run a task, for searches at that level. Written under the CPU's lock.
 type RrRunning<P> = Arc<Padded<<P as Platform>::AtomicU32>>;
 
-/// What has happened on a CPU.
+/// Counts of events on a CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CpuStats {
@@ -42,7 +42,7 @@ pub struct CpuSnapshot {
     pub level: Level,
     /// The tasks that wait there: priority, and the CPUs that each may use.
     pub waiting: Vec<(Priority, CpuSet)>,
-    /// What has happened there.
+    /// Counts of events there.
     pub stats: CpuStats,
 }
 
@@ -71,7 +71,7 @@ struct RunningTask {
     demoted: bool,
 }
 
-/// A CPU's thread of a level, and what it runs.
+/// A CPU's thread of a level, and the task that it runs.
 struct ThreadSlot<P: RealTime> {
     thread: Arc<PriorityThread<P>>,
     running: Option<RunningTask>,
@@ -95,7 +95,7 @@ pub(super) enum AfterTask {
     Exit,
 }
 
-/// What a CPU's lock protects.
+/// The state that a CPU's lock protects.
 pub(super) struct CpuState<P: RealTime> {
     writer: LevelWriter<P>,
     online: bool,

@@ -67,7 +67,7 @@ impl<P: RealTime, T> TaskHandle<P, T> {
     /// Waits until the task has finished.
     ///
     /// # Errors
-    /// What it threw. Where this process was forked from its own and it was not over then, it never is here, and
+    /// If it panicked. If this process was forked from its own and the task had not finished then, it never finishes here, and
     /// counts as one that panicked.
     pub fn join(self) -> Result<T, TaskPanic> {
         while !self.is_done() {

@@ -13,7 +13,7 @@ use crate::lock::InheritMutex;
 /// allocates nothing.
 pub(super) const MAX_KEPT: usize = if cfg!(loom) { 2 } else { 256 };
 
-/// What the watchdog has found.
+/// A finding of the watchdog.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Incident {
@@ -25,7 +25,7 @@ pub enum Incident {
         priority: u8,
         /// The budget.
         budget: Duration,
-        /// What it had used when it was found.
+        /// The CPU time that it had used when it was found.
         used: Duration,
     },
     /// The most important task of a CPU could run, and did not for a long time: the kernel has throttled

@@ -9,8 +9,8 @@ use super::task_counts::TaskCounts;
 /// A task begins another one and is over, while the executor's end asks whether all are. The second one
 /// is over only after the question.
 ///
-/// Fails if tasks are counted out by a relaxed addition, where the counts are summed relaxed, and
-/// where the accepted ones are summed first.
+/// Fails if tasks are counted out by a relaxed addition, if the counts are summed relaxed, and
+/// if the accepted ones are summed first.
 #[test]
 fn loom_all_is_over_only_when_what_tasks_have_begun_is_too() {
     Loom::check(None, || {

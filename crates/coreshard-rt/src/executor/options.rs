@@ -1,4 +1,4 @@
-//! What an executor was asked to be, and how its threads are scheduled.
+//! Options of an executor, and how its threads are scheduled.
 
 use std::num::NonZeroUsize;
 use std::time::Duration;

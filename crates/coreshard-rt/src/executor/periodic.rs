@@ -1,4 +1,4 @@
-//! Periodic tasks, as their users describe them.
+//! Periodic tasks: their description, their handle, and the list of all.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,11 +19,11 @@ pub enum Urgency {
     Fixed(Priority),
     /// By the nearest deadline: the task runs above all fixed priorities up to 95 (those from 96 on
     /// come before it), and before tasks of later deadlines on its CPU. It must have a budget, and is
-    /// admitted only where its CPU has room.
+    /// admitted only if its CPU has room.
     Deadline,
 }
 
-/// What becomes of a task that is not done when its next period begins.
+/// Handling of a task that is still running when its next period begins.
 #[derive(Default)]
 pub enum Overrun {
     /// The activations that were missed are left out.
@@ -54,14 +54,14 @@ pub struct Periodic {
     pub period: Duration,
     /// From its start to its first activation.
     pub phase: Duration,
-    /// From an activation until it must be done; the period where `None`.
+    /// From an activation until it must be done; the period if `None`.
     pub deadline: Option<Duration>,
-    /// The CPU time that an activation may use. With it the task is admitted only where there is room,
+    /// The CPU time that an activation may use. With it the task is admitted only if there is room,
     /// and demoted for the rest of an activation that uses more.
     pub budget: Option<Duration>,
-    /// The CPUs that it may be put on; all of the executor's where `None`.
+    /// The CPUs that it may be put on; all of the executor's if `None`.
     pub cpus: Option<CpuSet>,
-    /// What becomes of missed activations.
+    /// Handling of missed activations.
     pub overrun: Overrun,
 }
 
@@ -117,7 +117,7 @@ pub struct Activation {
     pub deadline: Time,
 }
 
-/// What a periodic task has come to so far.
+/// Counts of a periodic task's activations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PeriodicStats {
@@ -134,7 +134,7 @@ pub struct PeriodicStats {
 /// The last part of a long sleep: by a timer alone, not woken by a stop.
 const LAST_SLEEP: Duration = Duration::from_millis(20);
 
-/// What is counted of a periodic task.
+/// One of the counts of a periodic task.
 #[derive(Clone, Copy)]
 pub(super) enum Count {
     Activation,
@@ -143,7 +143,7 @@ pub(super) enum Count {
     Panic,
 }
 
-/// What a periodic task's handle and its thread share.
+/// State that a periodic task's handle and its thread share.
 pub(super) struct PeriodicControl<P: RealTime> {
     /// 1 once the task is to stop; its thread sleeps on this.
     stops: P::AtomicU32,
@@ -252,7 +252,7 @@ impl<P: RealTime> PeriodicHandle<P> {
         self.cpu
     }
 
-    /// Returns what it has come to so far.
+    /// Returns its counts so far.
     pub fn stats(&self) -> PeriodicStats {
         let [activations, late, skipped, panics] =
             self.control.counts.each_ref().map(|count| count.load(Relaxed));

@@ -53,7 +53,7 @@ pub(super) fn start<P: RealTime>(
     Ok(PeriodicHandle::new(control, cpu))
 }
 
-/// What a CPU was promised to: its position, and of a task with a budget the density and the deadline in nanoseconds.
+/// The position of a task's CPU; and for a task with a budget, its density and its deadline in nanoseconds.
 type Admitted = (usize, Option<(f64, u64)>);
 
 /// Chooses the CPU of a task.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::index::CpuMask;
 use crate::level::{Level, Priority};
 
-/// What is to be run once, and where.
+/// A closure that is run once, and the CPUs that may run it.
 pub(super) struct Task {
     pub(super) id: u64,
     pub(super) priority: Priority,

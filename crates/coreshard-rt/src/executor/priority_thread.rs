@@ -22,7 +22,7 @@ pub(super) struct PriorityThread<P: RealTime> {
 
 const NOT_BEGUN: u64 = u64::MAX;
 
-/// What a thread does when it wakes up.
+/// The next step of a thread that wakes up.
 pub(super) enum Assignment {
     None,
     Run(Task),

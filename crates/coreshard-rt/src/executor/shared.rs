@@ -1,4 +1,4 @@
-//! What the threads of an executor share, and the threads that run its tasks.
+//! State that the threads of an executor share, and the threads that run its tasks.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -140,7 +140,7 @@ impl<P: RealTime> Shared<P> {
         Ok(thread)
     }
 
-    /// What a thread does until it exits.
+    /// Runs tasks until the thread exits.
     fn work(&self, position: usize, priority: Priority, thread: &Arc<PriorityThread<P>>) {
         thread.started();
         loop {

@@ -1,4 +1,4 @@
-//! What the supervisor does: it replaces the threads of demoted tasks, joins threads that have ended, and
+//! The supervisor's work: it replaces the threads of demoted tasks, joins threads that have ended, and
 //! shuts the executor down. Others only call it, and do not wait:
 //!
 //! 1. *No thread joins itself.* The supervisor joins all threads but its own, and runs no user's code. Its own

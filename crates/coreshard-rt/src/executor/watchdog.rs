@@ -20,10 +20,10 @@ use super::shared::Shared;
 use crate::error::RtError;
 use crate::lock::InheritGuard;
 
-/// Of its period the watchdog may use so much: it is above all tasks, so this bounds what it takes from them.
+/// The watchdog may use one part in this many of its period: it is above all tasks, so this bounds what it takes from them.
 const RUNTIME_DIVISOR: u32 = 10;
 
-/// Where it scans more seldom, it may use that of this time: the kernel refuses periods of more than 4.2 s
+/// If it scans less often, its share is one of this time: the kernel refuses periods of more than 4.2 s
 /// (`sched_deadline_period_max_us`), or of whatever an administrator has set.
 const LONGEST_PERIOD: Duration = Duration::from_secs(1);
 

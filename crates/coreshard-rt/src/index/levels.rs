@@ -24,11 +24,11 @@ impl<P: ByteAtomics> LevelMask<P> {
     }
 }
 
-/// Where counts and masks lie.
+/// The places of counts and masks.
 pub(super) trait Layout<P: ByteAtomics> {
     /// How many CPUs run at a level.
     fn count(&self, level: usize) -> &P::AtomicU32;
-    /// Which these are.
+    /// The CPUs at a level.
     fn mask(&self, level: usize) -> &LevelMask<P>;
     /// Tells the platform the names of its fields.
     fn describe(&self);

@@ -62,7 +62,7 @@ fn loom_a_cpu_being_raised_is_never_missed() {
     }
 }
 
-/// The same by releases and acquires alone, where no level loses its last CPU but the first.
+/// The same by releases and acquires alone, if no level loses its last CPU but the first.
 #[test]
 fn loom_a_cpu_being_raised_is_never_missed_by_releases_and_acquires() {
     Loom::weakened(|| {

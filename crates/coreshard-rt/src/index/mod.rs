@@ -35,7 +35,7 @@ use per_llc::PerLlc;
 /// | packed | count and mask pointer of a level side by side, four levels a line | 1,664 + masks | 4: 2 counts, 2 masks | 3 for each level it looks at, that with the count and pointer among them |
 /// | padded | a level's count and mask pointer on lines of their own | 12,928 + masks | 4 | 4 |
 /// | split | all counts, then all masks, no pointers | 13,376 | 4 | 3 |
-/// | per-llc | a byte for each CPU, grouped by cache, and a summary for each cache | 768 | 1 (and the summary's, where a cache's lowest level falls) | 1 for each 64 allowed CPUs, after a summary |
+/// | per-llc | a byte for each CPU, grouped by cache, and a summary for each cache | 768 | 1 (and the summary's, if a cache's lowest level falls) | 1 for each 64 allowed CPUs, after a summary |
 ///
 /// The three with masks also read, and seldom write, the line of occupied levels. The masks take two
 /// lines for each level whatever the number of CPUs.
@@ -228,7 +228,7 @@ impl<P: ByteAtomics> PriorityIndex<P> {
     }
 
     /// The CPU of `allowed` that runs at the lowest level below `below`, and that level. Among
-    /// several it is `near` itself, or one of its cache, where they are among them.
+    /// several it is `near` itself, or one of its cache, if they are among them.
     ///
     /// A CPU that was at such a level before the call, and is at most raised to another one meanwhile,
     /// is never missed. One that comes down meanwhile may be: the levels it passes have been looked

@@ -12,10 +12,10 @@ use crate::level::Priority;
 
 /// A mutual-exclusion lock over `T` with a *ceiling*: whoever takes it is raised to that priority
 /// first, and lowered again afterwards. So nobody of a lower priority preempts a holder on its CPU,
-/// and where all takers run on one CPU, none ever waits (the immediate ceiling protocol;
+/// and if all takers run on one CPU, none ever waits (the immediate ceiling protocol;
 /// PTHREAD_PRIO_PROTECT).
 ///
-/// A thread that holds several runs at the highest of their ceilings, or at its own priority where that is
+/// A thread that holds several runs at the highest of their ceilings, or at its own priority if that is
 /// higher, and may give them back in any order. Its own priority is the one it had before the first of
 /// them; if it is set to another one meanwhile, by whomever, it runs at that until it next takes or gives
 /// back such a lock, which then counts its ceilings anew. (So it is no lock for tasks of
@@ -82,7 +82,7 @@ impl<P: RealTime, T> CeilingMutex<P, T> {
         let raise = Raise::<P>::to(self.ceiling)?;
         match lock(&self.inner) {
             Ok(guard) => Ok(CeilingGuard { guard, _raise: raise }),
-            // Where there is no guard, the caller is lowered again here.
+            // If there is no guard, the caller is lowered again here.
             Err(error) => Err(error.map(|guard| CeilingGuard { guard, _raise: raise })),
         }
     }
@@ -126,7 +126,7 @@ const CEILINGS: usize = Priority::MAX.get() as usize + 1;
 
 struct Ceilings {
     base: Policy,
-    /// What was set here last, or found.
+    /// The policy that was set here last, or found.
     set: Policy,
     /// By ceiling: how many guards of it there are.
     held: [u32; CEILINGS],

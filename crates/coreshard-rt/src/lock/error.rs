@@ -16,7 +16,7 @@ pub enum LockError<G> {
     /// The caller holds it already, or would wait for itself over other locks.
     WouldDeadlock,
     /// The thread that held it has ended without letting go of it, its guard forgotten: nobody will ever have
-    /// it. (Where the kernel has given that thread's id to another one since, that one is waited for.)
+    /// it. (If the kernel has given that thread's id to another one since, that one is waited for.)
     HolderGone,
     /// The platform has no locks with priority inheritance.
     Unsupported,

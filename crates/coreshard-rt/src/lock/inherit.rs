@@ -17,7 +17,7 @@ use super::error::{LockError, LockResult};
 
 const FREE: u32 = 0;
 
-/// How often a lock is asked for where waiters cannot sleep on it.
+/// How often a lock is asked for if waiters cannot sleep on it.
 const FORBIDDEN_RETRY: Duration = Duration::from_micros(50);
 
 /// A mutual-exclusion lock over `T` that lends the priority of its most important waiter to its
@@ -74,7 +74,7 @@ impl<P: RealTime, T> InheritMutex<P, T> {
     }
 
     /// Takes a lock of the executor's own: under those no code of a user's runs, so none is ever half
-    /// changed, and nobody takes one twice. Where the platform has no inheritance after all (it may be
+    /// changed, and nobody takes one twice. If the platform has no inheritance after all (it may be
     /// forbidden to a process), it is asked for until it is free.
     #[track_caller]
     pub(crate) fn lock_own(&self) -> InheritGuard<'_, P, T> {
@@ -166,7 +166,7 @@ impl<P: RealTime, T> fmt::Debug for InheritMutex<P, T> {
     }
 }
 
-/// Proof that its thread holds the lock; gives it back when dropped, and poisons it where a panic
+/// Proof that its thread holds the lock; gives it back when dropped, and poisons it if a panic
 /// began meanwhile. It stays on its thread: the lock names that one as its holder.
 pub struct InheritGuard<'lock, P: RealTime, T> {
     lock: &'lock InheritMutex<P, T>,

@@ -6,7 +6,7 @@
 
 use crate::input::{XML_ATTRIBUTES, XML_BYTES, XML_ELEMENTS};
 
-/// What was seen.
+/// The findings of a look.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     /// Whether there is a `<!DOCTYPE …>`, which declares nothing.
@@ -61,12 +61,12 @@ pub(super) fn look(text: &str) -> Result<Seen, (usize, String)> {
     Ok(seen)
 }
 
-/// The length up to the end of `end`, which is looked for from byte `from` on; all where it is missing.
+/// The length up to the end of `end`, which is looked for from byte `from` on; all if it is missing.
 fn past(rest: &str, from: usize, end: &str) -> usize {
     rest[from..].find(end).map_or(rest.len(), |found| from + found + end.len())
 }
 
-/// What stands between `<` and `>`.
+/// The text between `<` and `>`.
 struct Tag {
     length: usize,
     attributes: usize,

@@ -88,7 +88,7 @@ impl<'a> Nodes<'a> {
         Ok(Self { numbers, nearest: outer.pop(), outer })
     }
 
-    /// The node of the `place`-th of `total` CPUs. Where several nodes are attached to the same
+    /// The node of the `place`-th of `total` CPUs. If several nodes are attached to the same
     /// object, the first one is its CPUs' own, and the others have memory only.
     fn of_cpu(&self, place: usize, total: usize) -> Option<NodeId> {
         let level = self.nearest?;

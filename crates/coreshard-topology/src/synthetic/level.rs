@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// What a cache holds.
+/// The contents of a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CacheHolds {
     Unified,
@@ -10,7 +10,7 @@ pub(super) enum CacheHolds {
     Instructions,
 }
 
-/// What the objects of a level are.
+/// The type of a level's objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Type {
     Machine,
@@ -91,7 +91,7 @@ impl fmt::Display for Type {
     }
 }
 
-/// What stands in the parentheses behind a level.
+/// The attributes in the parentheses behind a level.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Attributes {
     pub(super) size_bytes: Option<u64>,
@@ -110,7 +110,7 @@ pub(super) struct Level {
     pub(super) attributes: Attributes,
     /// The number of NUMA nodes attached to each object.
     pub(super) attached: usize,
-    /// Where it stands in the text.
+    /// Its byte in the text.
     pub(super) at: usize,
 }
 

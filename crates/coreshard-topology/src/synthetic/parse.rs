@@ -9,7 +9,7 @@ use crate::{MAX_CPU, TopologyError};
 /// As many levels as hwloc allows.
 const MAX_LEVELS: usize = 128;
 
-/// What may stand at a level, for messages.
+/// The types of levels, for messages.
 const TYPES: &str = "package, die, group, numa, l1 to l5, l1i to l3i, core, pu";
 
 /// Reads a description and gives every level its type.
@@ -235,7 +235,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// What holds for all levels together.
+    /// Checks the rules that hold for all levels together.
     fn check(&self, machine: &Machine) -> Result<(), TopologyError> {
         for (place, level) in machine.levels.iter().enumerate() {
             let Level { kind, at, .. } = *level;

@@ -34,7 +34,7 @@ struct KnownCache {
     key: u64,
 }
 
-/// Who shares a cache: the CPUs themselves, or a number that is the same for all of them and for no other
+/// The sharers of a cache: the CPUs themselves, or a number that is the same for all of them and for no other
 /// cache of this level.
 enum Sharers {
     Cpus(CpuSet),

@@ -128,7 +128,7 @@ impl Folder {
     }
 }
 
-/// What was read, or `None` if there is nothing to read.
+/// The text that was read, or `None` if there is nothing to read.
 pub(crate) fn present(read: Result<String, InputError>) -> Result<Option<String>, TopologyError> {
     match read {
         Ok(text) => Ok(Some(text)),

@@ -1,4 +1,4 @@
-//! What is noted of CPUs that tell nothing, or contradict one another.
+//! Notes of CPUs that contradict one another.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};

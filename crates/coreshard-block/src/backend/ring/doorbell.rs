@@ -5,7 +5,7 @@
 //!
 //! | step | from | to | then |
 //! |---|---|---|---|
-//! | [`notify`](WakeState::notify), by any thread | any | `NOTIFIED` | wakes the thread where it was `ASLEEP` |
+//! | [`notify`](WakeState::notify), by any thread | any | `NOTIFIED` | wakes the thread if it was `ASLEEP` |
 //! | [`prepare_to_wait`](WakeState::prepare_to_wait), by the ring's thread | `AWAKE` | `ASLEEP` | sleeps |
 //! | | `NOTIFIED` | `AWAKE` | polls again |
 //! | [`finish_wait`](WakeState::finish_wait), by the ring's thread | any | `AWAKE` | polls |
@@ -76,7 +76,7 @@ enum WakeMethod {
     EventFd(OwnedFd),
 }
 
-/// What wakes a ring's thread.
+/// Wakes a ring's thread.
 pub(super) struct Doorbell<P: Platform> {
     state: WakeState<P>,
     /// Held while a message is sent, so that the ring's descriptor is not another file's by then. Few
@@ -123,7 +123,7 @@ impl<P: Platform> Doorbell<P> {
             WakeMethod::Ring(None) => {}
             WakeMethod::EventFd(event) => {
                 let one = 1_u64;
-                // SAFETY: writes eight bytes from a live integer. It fails only where the count would
+                // SAFETY: writes eight bytes from a live integer. It fails only if the count would
                 // overflow, and then the thread is being woken anyway.
                 unsafe { libc::write(event.as_raw_fd(), (&raw const one).cast(), 8) };
             }
@@ -186,8 +186,8 @@ mod loom_tests {
     }
 
     /// Two notifiers, and a thread that looks without order of its own (`Mailbox::take` looks so) and sleeps
-    /// until it has seen both messages. Fails (the thread sleeps for ever) where `finish_wait` is a plain store,
-    /// where its order is Relaxed, and where `prepare_to_wait` sleeps without reading the word.
+    /// until it has seen both messages. Fails (the thread sleeps for ever) if `finish_wait` is a plain store,
+    /// if its order is Relaxed, and if `prepare_to_wait` sleeps without reading the word.
     #[test]
     fn loom_no_notification_is_lost() {
         Loom::check(3, || {

@@ -78,9 +78,9 @@ pub(super) struct RingChannel<P: Platform> {
     /// Keeps what is registered alive.
     buffers: Option<BufferPool>,
     doorbell: Arc<Doorbell<P>>,
-    /// What the ring reads to be woken, where it gets no messages.
+    /// The event that the ring reads to be woken, if it gets no messages.
     event: Option<RawFd>,
-    /// Where the kernel leaves that event's count.
+    /// The kernel writes that event's count here.
     event_count: Box<u64>,
     event_is_read: bool,
     in_flight: u32,
@@ -98,7 +98,7 @@ impl<P: Platform> RingChannel<P> {
     /// The best ring that works here.
     ///
     /// # Errors
-    /// What each setup said, where none works.
+    /// If none works; the error has the refusal of each.
     pub(super) fn new(
         file: Arc<OwnedFd>,
         depth: u32,
@@ -146,7 +146,7 @@ impl<P: Platform> RingChannel<P> {
         };
         let file_is_registered =
             !lacks_nowait && ring.submitter().register_files(&[file.as_raw_fd()]).is_ok();
-        // Saves the look-up of the ring's descriptor in each call, where the kernel can.
+        // Saves the look-up of the ring's descriptor in each call, if the kernel can.
         let _ = ring.submitter().register_ring_fd();
         // A ring that polls for completions is not woken if it has no request to poll for.
         let message = match wake {
@@ -206,7 +206,7 @@ impl<P: Platform> RingChannel<P> {
         }
     }
 
-    /// Has the ring read its event, where it gets no messages.
+    /// Has the ring read its event, if it gets no messages.
     fn arm_event(&mut self) {
         let Some(event) = self.event else { return };
         if self.event_is_read || self.setup.iopoll {
@@ -240,14 +240,14 @@ impl<P: Platform> RingChannel<P> {
         }
     }
 
-    /// Sleeps on the event alone, where the ring cannot read it.
+    /// Sleeps on the event alone, if the ring cannot read it.
     fn sleep_on(event: RawFd, timeout: Option<Duration>) {
         let mut poll = libc::pollfd { fd: event, events: libc::POLLIN, revents: 0 };
         let ms = timeout.map_or(-1, |timeout| {
             i32::try_from(timeout.as_micros().div_ceil(1000)).unwrap_or(i32::MAX)
         });
         let mut count = 0_u64;
-        // SAFETY: one live pollfd, and eight bytes for the count; a read follows only where there
+        // SAFETY: one live pollfd, and eight bytes for the count; a read follows only if there
         // is something to be read.
         unsafe {
             if libc::poll(&raw mut poll, 1, ms) > 0 {

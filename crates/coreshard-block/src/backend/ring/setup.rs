@@ -1,4 +1,4 @@
-//! What a ring is made of, from the best down, and the proof that it works.
+//! Setups of a ring, the best first, and probes that show that they work.
 #![allow(unsafe_code)]
 
 use std::fs::OpenOptions;
@@ -11,7 +11,7 @@ use io_uring::{IoUring, opcode, types};
 use super::doorbell::{PROBED, send_message};
 use crate::buffer::{Buffer, PAGE_BYTES};
 
-/// What a ring is to be, beside what is always tried.
+/// Options of a ring, beside those that are always tried.
 ///
 /// Write `..RingOptions::default()` after the fields that differ: there may be more of them in a later version.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub enum RingWake {
     Event,
 }
 
-/// What a ring is made of.
+/// The flags that a ring is made with.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct RingSetup {
     pub(super) single_issuer: bool,
@@ -63,17 +63,17 @@ impl RingSetup {
     }
 }
 
-/// What the kernel refused, and why, for people.
+/// The setups that the kernel refused, and why, for people.
 #[derive(Debug, Default)]
 pub(in crate::backend) struct Refusals {
     /// What, and why.
     refused: Vec<(String, String)>,
-    /// The last one's number, where the kernel gave one.
+    /// The last one's number, if the kernel gave one.
     errno: Option<i32>,
 }
 
 impl Refusals {
-    /// What is refused for the same reason as the last is listed with it.
+    /// Lists a refusal; one with the same reason as the last is listed with it.
     pub(super) fn push(&mut self, what: String, why: &io::Error) {
         self.errno = why.raw_os_error();
         let why = why.to_string();
