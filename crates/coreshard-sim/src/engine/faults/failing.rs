@@ -126,13 +126,23 @@ coreshard_topology::readable_debug!(ParseFailingError);
 
 impl std::error::Error for ParseFailingError {}
 
-impl Lasts {
-    fn read(text: &str) -> Option<Self> {
-        if let Some(calls) = text.strip_prefix('x') {
-            return calls.parse().ok().map(Self::Calls);
-        }
-        let micros = text.strip_suffix("us")?.parse().ok()?;
-        Some(Self::For(Duration::from_micros(micros)))
+/// The error of a text that is no [`Failing`], or no [`Lasts`].
+fn no_failing(text: &str) -> ParseFailingError {
+    ParseFailingError(format!(
+        "{} does not say which calls fail; that looks like start:7:x3 (three from the \
+         seventh on) or start:7:20000us (all from the seventh on, for 20 ms)",
+        quoted(text)
+    ))
+}
+
+impl FromStr for Lasts {
+    type Err = ParseFailingError;
+
+    fn from_str(text: &str) -> Result<Self, ParseFailingError> {
+        let calls = text.strip_prefix('x').and_then(|calls| calls.parse().ok()).map(Self::Calls);
+        let micros = text.strip_suffix("us").and_then(|micros| micros.parse().ok());
+        let time = micros.map(|micros| Self::For(Duration::from_micros(micros)));
+        calls.or(time).ok_or_else(|| no_failing(text))
     }
 }
 
@@ -140,18 +150,12 @@ impl FromStr for Failing {
     type Err = ParseFailingError;
 
     fn from_str(text: &str) -> Result<Self, ParseFailingError> {
-        let wrong = || {
-            ParseFailingError(format!(
-                "{} does not say which calls fail; that looks like start:7:x3 (three from the \
-                 seventh on) or start:7:20000us (all from the seventh on, for 20 ms)",
-                quoted(text)
-            ))
-        };
+        let wrong = || no_failing(text);
         let parts: Vec<&str> = text.split(':').collect();
         let [call, from, lasts] = parts[..] else { return Err(wrong()) };
         let call = call.parse()?;
         let from = from.parse().ok().filter(|from| *from > 0).ok_or_else(wrong)?;
-        let lasts = Lasts::read(lasts).ok_or_else(wrong)?;
+        let lasts = lasts.parse().map_err(|_| wrong())?;
         Ok(Self { call, from, lasts })
     }
 }
