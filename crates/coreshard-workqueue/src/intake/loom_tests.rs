@@ -169,15 +169,13 @@ fn loom_a_claim_is_shared_with_a_thief() {
 fn loom_a_producer_that_stands_still_holds_nobody_up() {
     Loom::check_long(2, 1, || {
         let (model, mut takers) = Model::new(1);
-        let (segment, at, number) = model.injectors.queue(0).draw();
+        let place = model.injectors.queue(0).draw();
         let other = Arc::clone(&model);
         let other = loom::thread::spawn(move || other.push(0, 2));
         assert_eq!(model.work(&mut takers, 1), [2]);
         other.join().unwrap();
         let queue = model.injectors.queue(0);
-        let Err(value) = queue.fill(segment, at, number, Box::new(1), 7) else {
-            panic!("the taker is past it")
-        };
+        let Err(value) = queue.fill(place, Box::new(1), 7) else { panic!("the taker is past it") };
         model.push(0, *value);
         assert_eq!(model.work(&mut takers, 1), [1]);
     });

@@ -236,6 +236,21 @@ impl<P: Platform, T, const LEN: usize> Drop for Chunk<P, T, LEN> {
     }
 }
 
+/// A producer's place: a slot of a segment with this number.
+pub(super) struct DrawnSlot<P: Platform, T, const LEN: usize> {
+    pub(super) segment: *mut Segment<P, T, LEN>,
+    at: usize,
+    pub(super) number: u64,
+}
+
+impl<P: Platform, T, const LEN: usize> Clone for DrawnSlot<P, T, LEN> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<P: Platform, T, const LEN: usize> Copy for DrawnSlot<P, T, LEN> {}
+
 /// How many slots ahead a producer asks for lines.
 const PREFETCH_SLOTS: usize = 16;
 
@@ -343,31 +358,22 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
         self.store.describe();
     }
 
-    /// Adds an item. Returns whom the caller must tell.
+    /// Adds an item. Returns which sleeper the caller must wake.
     #[inline]
     #[must_use]
     pub(crate) fn push(&self, value: T, tag: u16) -> Tells {
-        let (segment, at, number) = self.draw();
-        match self.fill(segment, at, number, value, tag) {
-            Ok(tells) => tells,
-            Err(value) => self.push_again(value, tag),
+        let place = self.draw();
+        let before = self.put(place, value, tag);
+        if before < ARMED && self.is_behind_filled(place) {
+            Tells::Nobody
+        } else {
+            self.see_to(place, tag, before)
         }
     }
 
-    #[cold]
-    fn push_again(&self, mut value: T, tag: u16) -> Tells {
-        loop {
-            let (segment, at, number) = self.draw();
-            match self.fill(segment, at, number, value, tag) {
-                Ok(tells) => return tells,
-                Err(back) => value = back,
-            }
-        }
-    }
-
-    /// Draws a ticket: a place in a segment, and the segment's number.
+    /// Draws a ticket.
     #[inline]
-    pub(super) fn draw(&self) -> (*mut Segment<P, T, LEN>, usize, u64) {
+    pub(super) fn draw(&self) -> DrawnSlot<P, T, LEN> {
         let hint = self.tail.last.load(Acquire);
         // The ticket has to be unique, and what it leads to is published by the segment's number and the slot's state. SeqCst:
         // see `look_back`.
@@ -379,22 +385,17 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
             self.find(hint, number)
         };
         // This segment is not recycled before this slot is taken.
-        (segment, Self::slot_of(ticket), number)
+        DrawnSlot { segment, at: Self::slot_of(ticket), number }
     }
 
-    /// Puts an item at a place that [`draw`](Self::draw) gave. Returns whom the caller must tell.
-    ///
-    /// # Errors
-    /// Returns the item if the taker has skipped the place.
+    /// Puts an item at a drawn place. Returns the slot's state before.
     #[inline]
-    pub(super) fn fill(
+    fn put(
         &self,
-        segment: *mut Segment<P, T, LEN>,
-        at: usize,
-        number: u64,
+        DrawnSlot { segment, at, number }: DrawnSlot<P, T, LEN>,
         value: T,
         tag: u16,
-    ) -> Result<Tells, T> {
+    ) -> u64 {
         let slots = &self.segment(segment).slots;
         let slot = &slots[at];
         // The exchange below waits until this slot's line is here; those that follow are asked
@@ -409,16 +410,38 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
         // Release publishes the item to the taker's Acquire in `claim`. A swap, not a store: it
         // is the moment at which either the taker sees the item before it arms the slot, or this
         // call finds it armed. Acquire pairs with the Release of `arm`; SeqCst: see `look_back`.
-        let before = slot.state.swap(number << TAG_BITS | u64::from(tag), SeqCst);
-        if before < ARMED {
-            let is_behind_filled = at > 0 && is_filled(latest(&slots[at - 1].state), number);
-            return Ok(if is_behind_filled {
-                Tells::Nobody
-            } else {
-                self.look_back(segment, at, number)
-            });
+        slot.state.swap(number << TAG_BITS | u64::from(tag), SeqCst)
+    }
+
+    /// True if the slot before this one is in the same segment, and filled.
+    #[inline]
+    fn is_behind_filled(&self, DrawnSlot { segment, at, number }: DrawnSlot<P, T, LEN>) -> bool {
+        at > 0 && is_filled(latest(&self.segment(segment).slots[at - 1].state), number)
+    }
+
+    /// After an item was put where the state was `before`, unless that was not armed and the slot before is filled. Returns
+    /// which sleeper the caller must wake.
+    #[cold]
+    #[inline(never)]
+    fn see_to(&self, mut place: DrawnSlot<P, T, LEN>, tag: u16, mut before: u64) -> Tells {
+        while before == SKIPPED {
+            let value = self.take_back(place);
+            place = self.draw();
+            before = self.put(place, value, tag);
         }
-        if before == SKIPPED { Err(self.take_back(segment, at)) } else { Ok(Tells::by(before)) }
+        if before < ARMED { self.look_back(place) } else { Tells::by(before) }
+    }
+
+    /// As [`push`](Self::push), at a place that was drawn before.
+    ///
+    /// # Errors
+    /// Returns the item if the taker has skipped the place.
+    #[cfg(test)]
+    pub(super) fn fill(&self, place: DrawnSlot<P, T, LEN>, value: T, tag: u16) -> Result<Tells, T> {
+        match self.put(place, value, tag) {
+            SKIPPED => Err(self.take_back(place)),
+            before => Ok(self.see_to(place, tag, before)),
+        }
     }
 
     /// After a slot was filled behind one that is not: if that one, or one of a few before it, is armed, its producer was
@@ -427,8 +450,8 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
     /// SeqCst: of a producer that fills the slot behind and then looks here, and a taker that arms this slot and then looks at
     /// the next one, at least one sees what the other did.
     #[cold]
-    fn look_back(&self, segment: *mut Segment<P, T, LEN>, at: usize, number: u64) -> Tells {
-        let (mut segment, mut at, mut number) = (segment, at, number);
+    fn look_back(&self, place: DrawnSlot<P, T, LEN>) -> Tells {
+        let DrawnSlot { mut segment, mut at, mut number } = place;
         for _ in 0..MAX_SKIPPED {
             if at == 0 {
                 // It may be recycled meanwhile. Then this reads another use of it, and wakes a worker for nothing at worst.
@@ -452,7 +475,7 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
 
     /// Takes the item back that was put into a skipped slot just now.
     #[cold]
-    fn take_back(&self, segment: *mut Segment<P, T, LEN>, at: usize) -> T {
+    fn take_back(&self, DrawnSlot { segment, at, .. }: DrawnSlot<P, T, LEN>) -> T {
         {
             let skipped = &mut self.store.lock().skipped;
             let entry = skipped.iter().position(|(_, of)| ptr::eq(*of, segment));
@@ -609,8 +632,13 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
         most: usize,
     ) -> Option<Claim<P, T, LEN>> {
         let (start, ready) = self.ready_at_head(taker, most).or_else(|| {
-            let has_skipped = self.skip_unfilled(taker);
-            if has_skipped { self.ready_at_head(taker, most) } else { None }
+            // Only then: the slots behind the head are lines that their producer has asked for.
+            let is_signalled = self.is_armed(taker);
+            if is_signalled && self.skip_unfilled(taker) {
+                self.ready_at_head(taker, most)
+            } else {
+                None
+            }
         })?;
         taker.head += ready as u64;
         Some(Claim { segment: taker.segment, start, end: start + ready })
@@ -632,6 +660,11 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
             .take_while(|slot| is_filled(slot.state.load(Acquire), number))
             .count();
         (ready > 0).then_some((start, ready))
+    }
+
+    /// True if the head was armed and is unfilled: a taker that looks there was told of an item behind it.
+    fn is_armed(&self, taker: &mut Taker<P, T, LEN>) -> bool {
+        self.enter_segment(taker) && self.head_state(taker).load(Acquire) == ARMED
     }
 
     /// If the head is unfilled and a slot soon behind it is filled, moves the head to that one: its producer goes on though

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use coreshard_platform::Host;
 
-use super::segments::Tells;
+use super::segments::{Taker, Tells};
 use super::{Claim, Injectors, ItemWaits, Range, SegmentQueue, Takers};
 
 const LEN: usize = 4;
@@ -23,6 +23,15 @@ fn take(queue: &Queue, claim: &Claim<Host, Box<u64>, LEN>) -> Vec<u64> {
     // SAFETY: these items were taken above.
     unsafe { queue.release(claim.segment, items.len() as u32) };
     items
+}
+
+/// The next items, as a worker comes to them that arms the head if it finds nothing.
+fn next(queue: &Queue, taker: &mut Taker<Host, Box<u64>, LEN>) -> Vec<u64> {
+    let claim = queue.claim(taker, 8).or_else(|| {
+        assert!(!queue.arm(taker), "an item is there");
+        queue.claim(taker, 8)
+    });
+    take(queue, &claim.unwrap())
 }
 
 #[test]
@@ -227,15 +236,13 @@ fn a_preempted_producer_holds_nobody_up() {
             assert_eq!(take(&queue, &queue.claim(&mut taker, 1).unwrap()), [item]);
         }
         assert!(queue.arm(&mut taker), "nothing is there");
-        let (segment, at, number) = queue.draw();
+        let place = queue.draw();
         assert_eq!(queue.push(Box::new(100), 7), Tells::Designated, "in place of the other");
         assert_eq!(take(&queue, &queue.claim(&mut taker, 8).unwrap()), [100]);
         assert_eq!(queue.push(Box::new(101), 7), Tells::Nobody);
         assert_eq!(take(&queue, &queue.claim(&mut taker, 8).unwrap()), [101]);
         assert!(queue.arm(&mut taker), "nothing is there");
-        let Err(value) = queue.fill(segment, at, number, Box::new(99), 7) else {
-            panic!("the taker is past it")
-        };
+        let Err(value) = queue.fill(place, Box::new(99), 7) else { panic!("the taker is past it") };
         assert_eq!(queue.push(value, 7), Tells::Designated);
         assert_eq!(take(&queue, &queue.claim(&mut taker, 8).unwrap()), [99]);
         assert_eq!((queue.pushed(), taker.skipped()), (before + 4, 1));
@@ -250,10 +257,8 @@ fn several_preempted_producers_are_skipped_at_once_when_the_slot_is_armed() {
     assert_eq!(queue.push(Box::new(1), 7), Tells::Nobody, "nothing was armed");
     assert!(!queue.arm(&mut taker), "an item is there");
     assert_eq!(take(&queue, &queue.claim(&mut taker, 8).unwrap()), [1]);
-    for (segment, at, number) in drawn {
-        let Err(value) = queue.fill(segment, at, number, Box::new(2), 7) else {
-            panic!("the taker is past it")
-        };
+    for place in drawn {
+        let Err(value) = queue.fill(place, Box::new(2), 7) else { panic!("the taker is past it") };
         assert_eq!(queue.push(value, 7), Tells::Nobody);
     }
     assert_eq!(take(&queue, &queue.claim(&mut taker, 8).unwrap()), [2, 2, 2]);
@@ -263,19 +268,17 @@ fn several_preempted_producers_are_skipped_at_once_when_the_slot_is_armed() {
 #[test]
 fn a_producer_that_is_behind_all_segments_finds_its_own() {
     let (queue, mut taker) = Queue::new(None, 0);
-    let (segment, at, number) = queue.draw();
+    let place = queue.draw();
     for item in 0..1_000 {
         let _ = queue.push(Box::new(item), 7);
-        assert_eq!(take(&queue, &queue.claim(&mut taker, 8).unwrap()), [item]);
+        assert_eq!(next(&queue, &mut taker), [item]);
     }
     assert!(queue.held_bytes() < 64 << 10, "{} bytes", queue.held_bytes());
-    assert_eq!(queue.find(segment, number), segment);
-    assert_eq!(queue.find(queue.first(), number), segment, "from any hint");
-    let Err(value) = queue.fill(segment, at, number, Box::new(1_000), 7) else {
-        panic!("the taker is past it")
-    };
+    assert_eq!(queue.find(place.segment, place.number), place.segment);
+    assert_eq!(queue.find(queue.first(), place.number), place.segment, "from any hint");
+    let Err(value) = queue.fill(place, Box::new(1_000), 7) else { panic!("the taker is past it") };
     let _ = queue.push(value, 7);
-    assert_eq!(take(&queue, &queue.claim(&mut taker, 8).unwrap()), [1_000]);
+    assert_eq!(next(&queue, &mut taker), [1_000]);
 }
 
 /// Producers that stop in the middle of a push, and takers that skip them: each item arrives once.
@@ -295,13 +298,13 @@ fn items_of_producers_that_stop_in_the_middle_arrive_once() {
                         continue;
                     }
                     loop {
-                        let (segment, at, number) = queue.draw();
+                        let place = queue.draw();
                         // A yield may take a time slice of each thread on the machine.
                         if item % 100 == 0 {
                             std::thread::yield_now();
                         }
                         (0..item % 64).for_each(|_| std::hint::spin_loop());
-                        match queue.fill(segment, at, number, value, 7) {
+                        match queue.fill(place, value, 7) {
                             Ok(_) => break,
                             Err(back) => value = back,
                         }
@@ -313,6 +316,7 @@ fn items_of_producers_that_stop_in_the_middle_arrive_once() {
         let mut seen = 0;
         while seen < PRODUCERS * ITEMS {
             let Some(claim) = queue.claim(&mut taker, LEN) else {
+                let _ = queue.arm(&mut taker);
                 std::thread::yield_now();
                 continue;
             };
