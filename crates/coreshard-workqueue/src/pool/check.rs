@@ -166,7 +166,8 @@ mod tests {
         let usable = Usable::host(&topology).unwrap().cpus().clone();
         let one: CpuSet = usable.iter().take(1).collect();
         let builder = Runtime::<Host>::builder(topology).usable(one);
-        let runtime = builder.on_trouble(move |it| tell.send(it.clone()).unwrap()).build().unwrap();
+        let runtime =
+            builder.on_diagnostic(move |it| tell.send(it.clone()).unwrap()).build().unwrap();
         let queue = runtime.workqueue().scope(Scope::System).build().unwrap();
         let find = || Arc::clone(CurrentWorker::<Host>::here().unwrap().pool());
         let pool = queue.submit(find).unwrap().join().unwrap();
