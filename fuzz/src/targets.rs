@@ -201,6 +201,7 @@ pub fn words(data: &[u8]) {
     word::<coreshard_rt::Rung>(text);
     word::<coreshard_sim::Call>(text);
     word::<coreshard_sim::Failing>(text);
+    word::<coreshard_sim::Lasts>(text);
 }
 
 pub fn job_file(data: &[u8]) {

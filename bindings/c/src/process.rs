@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use coreshard::insight::InsightServer;
-use coreshard::{PerProcess, RuntimeBuilder, Trouble};
+use coreshard::{Diagnostic, PerProcess, RuntimeBuilder};
 
 use crate::error::{Failure, guard};
 use crate::given::sized;
@@ -77,18 +77,18 @@ impl CsConfig {
             builder = builder.idle_timeout(Duration::from_nanos(given.idle_timeout_ns));
         }
         if given.on_trouble.is_some() {
-            builder = builder.on_trouble(move |trouble| given.tell(trouble));
+            builder = builder.on_diagnostic(move |trouble| given.tell(trouble));
         }
         builder
     }
 
-    fn tell(&self, trouble: &Trouble) {
+    fn tell(&self, trouble: &Diagnostic) {
         let Some(function) = self.on_trouble else { return };
         let kind = match trouble {
-            Trouble::CpuHog(_) => CsTrouble::CpuHog,
-            Trouble::Stall(_) => CsTrouble::Stall,
-            Trouble::NoWorker(_) => CsTrouble::NoWorker,
-            Trouble::Bug(_) => CsTrouble::Bug,
+            Diagnostic::CpuHog(_) => CsTrouble::CpuHog,
+            Diagnostic::Stall(_) => CsTrouble::Stall,
+            Diagnostic::NoWorker(_) => CsTrouble::NoWorker,
+            Diagnostic::Bug(_) => CsTrouble::Bug,
             _ => CsTrouble::Other,
         };
         let sentence = CString::new(trouble.to_string().replace('\0', " ")).unwrap_or_default();

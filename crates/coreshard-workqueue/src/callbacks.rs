@@ -25,7 +25,7 @@ use coreshard_platform::user::{self, Thrown};
 use coreshard_platform::{Lock, Platform, ThreadSpec, Time};
 
 use crate::base::event::Event;
-use crate::insight::trouble::{say, say_panic};
+use crate::insight::diagnostic::{say, say_panic};
 
 /// Between two looks, while something waits to be called.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(2);

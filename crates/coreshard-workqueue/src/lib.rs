@@ -38,17 +38,18 @@ mod work;
 #[doc(hidden)]
 pub use base::canary;
 pub use base::error::{
-    BuildError, Dropped, Forked, ParseRungError, Refused, RefusedReason, ShutdownTimeout,
-    WaitError, WouldDeadlock,
+    BuildError, Dropped, Forked, Refused, RefusedReason, ShutdownTimeout, WaitError, WouldDeadlock,
 };
-pub use base::rungs::{Intake, Wake};
 pub use base::target::Target;
+pub use base::variants::{Intake, ParseVariantError, Wake};
 pub use config::attributes::{Hooks, Priority};
 pub use config::reactor::{Reactor, SharedReactor};
 pub use config::request::PanicPolicy;
 pub use fork::{Elements, join, join_or_else};
+pub use insight::diagnostic::{
+    Bug, CpuHog, Diagnostic, Diagnostic as Trouble, NoWorker, PoolReport, RunningItem, Stall,
+};
 pub use insight::stats::{PoolId, PoolStats, QueueStats, RuntimeStats};
-pub use insight::trouble::{Bug, CpuHog, NoWorker, PoolReport, RunningItem, Stall, Trouble};
 pub use insight::{QueueTally, QueueTimes, Sampling, TimeHistogram};
 pub use pool::{Blocking, blocking, yield_item};
 pub use queue::{

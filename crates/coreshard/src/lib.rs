@@ -108,13 +108,14 @@ pub use coreshard_platform::{ChildCommand, Host};
 pub use coreshard_topology as topology;
 pub use coreshard_topology::{CpuId, CpuSet, NodeId, PodId, Scope, Topology};
 pub use coreshard_workqueue::{
-    AbortHandle, Backlog, BacklogItem, Bug, BuildError, ConsumeBudget, CpuHog, Dropped, Elapsed,
-    Elements, EmbeddedFunction, EmbeddedWork, ForeignFunction, Forked, FunctionName, Hooks, Intake,
-    MemberThread, MissedTick, NoWorker, Panic, PanicPolicy, ParseRungError, PoolId, PoolReport,
-    PoolStats, Priority, QueueStats, QueueTally, QueueTimes, Reactor, Refused, RefusedReason,
-    RunningItem, RuntimeStats, Sampling, ScopePanics, SharedReactor, ShutdownTimeout, SleepError,
-    Stall, Target, Task, TaskError, TaskResult, TeamError, TimeHistogram, Trouble, WaitError, Wake,
-    WorkError, WorkErrorReason, WouldDeadlock, YieldNow, Yielded, yield_now,
+    AbortHandle, Backlog, BacklogItem, Bug, BuildError, ConsumeBudget, CpuHog, Diagnostic,
+    Diagnostic as Trouble, Dropped, Elapsed, Elements, EmbeddedFunction, EmbeddedWork,
+    ForeignFunction, Forked, FunctionName, Hooks, Intake, MemberThread, MissedTick, NoWorker,
+    Panic, PanicPolicy, ParseVariantError, PoolId, PoolReport, PoolStats, Priority, QueueStats,
+    QueueTally, QueueTimes, Reactor, Refused, RefusedReason, RunningItem, RuntimeStats, Sampling,
+    ScopePanics, SharedReactor, ShutdownTimeout, SleepError, Stall, Target, Task, TaskError,
+    TaskResult, TeamError, TimeHistogram, WaitError, Wake, WorkError, WorkErrorReason,
+    WouldDeadlock, YieldNow, Yielded, yield_now,
 };
 pub use types::{
     Blocking, Builder, CancellationToken, CancelledItem, Change, Current, EmbeddedWorks,

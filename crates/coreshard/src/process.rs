@@ -48,7 +48,7 @@ pub fn runtime() -> Result<&'static Runtime, RuntimeError> {
 ///         .max_workers(64)
 ///         .cpu_intensive_threshold(Duration::from_millis(50))
 ///         .thread_names("mail-")
-///         .on_trouble(|trouble| eprintln!("{trouble}"))
+///         .on_diagnostic(|diagnostic| eprintln!("{diagnostic}"))
 /// })?;
 /// let queue = coreshard::workqueue()?.scope(coreshard::Scope::System).build()?;
 /// assert_eq!(queue.stats().total().worker_limit, 8);

@@ -75,7 +75,7 @@ pub use coreshard_workqueue::Change;
 /// | panics | [`panic_handler`](Builder::panic_handler), [`panic_policy`](Builder::panic_policy) |
 /// | workers | [`hooks`](Builder::hooks), [`stack_bytes`](Builder::stack_bytes) |
 /// | what is measured and told | [`name`](Builder::name), [`times`](Builder::times), [`spans`](Builder::spans) |
-/// | rungs, to be measured | [`wake`](Builder::wake), [`intake`](Builder::intake) |
+/// | variants, to be measured | [`wake`](Builder::wake), [`intake`](Builder::intake) |
 ///
 /// # Details
 #[doc(inline)]
@@ -145,7 +145,7 @@ pub type Runtime = coreshard_workqueue::Runtime<Host>;
 ///
 /// ```
 /// let builder = coreshard::runtime_builder()?.workers(8).max_workers(64).thread_names("mail-");
-/// let runtime = builder.on_trouble(|trouble| eprintln!("{trouble}")).build()?;
+/// let runtime = builder.on_diagnostic(|diagnostic| eprintln!("{diagnostic}")).build()?;
 /// # drop(runtime);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -154,7 +154,7 @@ pub type Runtime = coreshard_workqueue::Runtime<Host>;
 /// |---|---|
 /// | CPUs | [`usable`](RuntimeBuilder::usable), [`cpu_quota`](RuntimeBuilder::cpu_quota), [`follow_cpus`](RuntimeBuilder::follow_cpus), [`laid_over`](RuntimeBuilder::laid_over) |
 /// | workers | [`workers`](RuntimeBuilder::workers), [`max_workers`](RuntimeBuilder::max_workers), [`max_workers_per_pool`](RuntimeBuilder::max_workers_per_pool), [`idle_timeout`](RuntimeBuilder::idle_timeout), [`hooks`](RuntimeBuilder::hooks), [`thread_names`](RuntimeBuilder::thread_names) |
-/// | trouble | [`on_trouble`](RuntimeBuilder::on_trouble), [`cpu_intensive_threshold`](RuntimeBuilder::cpu_intensive_threshold), [`stall_after`](RuntimeBuilder::stall_after) |
+/// | diagnostics | [`on_diagnostic`](RuntimeBuilder::on_diagnostic), [`cpu_intensive_threshold`](RuntimeBuilder::cpu_intensive_threshold), [`stall_after`](RuntimeBuilder::stall_after) |
 /// | what is measured | [`times`](RuntimeBuilder::times), [`spans`](RuntimeBuilder::spans), [`measure_lock_holds`](RuntimeBuilder::measure_lock_holds) |
 ///
 /// # Details

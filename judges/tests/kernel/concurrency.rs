@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Barrier, mpsc};
 use std::thread;
 
-use coreshard::{Priority, Trouble, Work};
+use coreshard::{Diagnostic, Priority, Work};
 use judges::{Counter, judge, machine, meet, ms, pool, queue, runtime, sleep_ms, wait_until};
 
 /// "As long as there are runnable work items, at least one worker runs": one that says that it sleeps is
@@ -59,12 +59,13 @@ fn workers_that_run_are_as_many_as_cpus() {
 fn a_cpu_hog_does_not_keep_others_from_starting() {
     judge(|| {
         let (tx, rx) = mpsc::channel();
-        let tell = move |trouble: &Trouble| {
-            if let Trouble::CpuHog(hog) = trouble {
+        let tell = move |trouble: &Diagnostic| {
+            if let Diagnostic::CpuHog(hog) = trouble {
                 let _ = tx.send(hog.function);
             }
         };
-        let runtime = machine(1).cpu_intensive_threshold(ms(5)).on_trouble(tell).build().unwrap();
+        let runtime =
+            machine(1).cpu_intensive_threshold(ms(5)).on_diagnostic(tell).build().unwrap();
         let queue = runtime.workqueue().build().unwrap();
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
@@ -160,12 +161,12 @@ fn idle_workers_are_culled_and_come_back() {
 fn a_stall_is_told_of() {
     judge(|| {
         let (tx, rx) = mpsc::channel();
-        let tell = move |trouble: &Trouble| {
-            if let Trouble::Stall(stall) = trouble {
+        let tell = move |trouble: &Diagnostic| {
+            if let Diagnostic::Stall(stall) = trouble {
                 let _ = tx.send(stall.to_string());
             }
         };
-        let builder = machine(1).max_workers_per_pool(1).stall_after(ms(30)).on_trouble(tell);
+        let builder = machine(1).max_workers_per_pool(1).stall_after(ms(30)).on_diagnostic(tell);
         let queue = builder.build().unwrap().workqueue().build().unwrap();
         let (go, wait) = mpsc::channel::<()>();
         let hold = move || {

@@ -5,7 +5,7 @@ use std::fmt;
 
 use coreshard_platform::SpawnError;
 use coreshard_platform::user::Thrown;
-use coreshard_topology::{CpuId, CpuSet, NodeId, PodsError, input::quoted};
+use coreshard_topology::{CpuId, CpuSet, NodeId, PodsError};
 
 use super::by_value::ByValue;
 
@@ -329,39 +329,6 @@ impl fmt::Display for ShutdownTimeout {
 coreshard_topology::readable_debug!(ShutdownTimeout);
 
 impl std::error::Error for ShutdownTimeout {}
-
-/// A word that names no rung of a ladder.
-#[derive(Clone, PartialEq, Eq)]
-pub struct ParseRungError {
-    ladder: &'static str,
-    /// As it is shown: in quotes, shortened.
-    given: String,
-    allowed: String,
-}
-
-impl ParseRungError {
-    pub(crate) fn parse<R: fmt::Display + Copy>(
-        ladder: &'static str,
-        rungs: &[R],
-        text: &str,
-    ) -> Result<R, Self> {
-        rungs.iter().copied().find(|rung| rung.to_string() == text).ok_or_else(|| Self {
-            ladder,
-            given: quoted(text).to_string(),
-            allowed: rungs.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
-        })
-    }
-}
-
-impl fmt::Display for ParseRungError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} is no {} rung; allowed are {}", self.given, self.ladder, self.allowed)
-    }
-}
-
-coreshard_topology::readable_debug!(ParseRungError);
-
-impl std::error::Error for ParseRungError {}
 
 /// A wait that could never end: an item waits for its own queue, or a forked process for workers
 /// that it does not have.

@@ -41,7 +41,7 @@ pub(crate) trait ItemBody: Send + Sized {
     }
 
     /// Nothing is left to do: it was cancelled, or whoever waits for it has run it.
-    fn is_void(&self) -> bool {
+    fn is_tombstone(&self) -> bool {
         false
     }
 

@@ -1,4 +1,4 @@
-//! What everything else is made of: items, what is waited on, errors, and the rungs of the ladders.
+//! What everything else is made of: items, what is waited on, errors, and the pools' variants.
 
 pub(crate) mod bits;
 pub(crate) mod budget;
@@ -17,6 +17,8 @@ pub(crate) mod latch;
 #[cfg(all(test, loom))]
 mod latch_loom_tests;
 pub(crate) mod returned;
-pub(crate) mod rungs;
 pub(crate) mod sizes;
 pub(crate) mod target;
+pub(crate) mod variants;
+
+// The pools and teams still use the module's former name.

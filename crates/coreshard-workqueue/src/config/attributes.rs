@@ -10,8 +10,8 @@ use coreshard_topology::{CpuId, CpuSet, NodeId, PodId, Scope};
 
 use super::reactor::SharedReactor;
 use super::team::OfTeam;
-use crate::base::rungs::Intake;
-use crate::base::rungs::Wake;
+use crate::base::variants::Intake;
+use crate::base::variants::Wake;
 
 /// Whose pools serve a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
@@ -87,7 +87,7 @@ impl Hooks {
     /// is run where it is seen.
     ///
     /// While all workers are busy, one of them looks into the reactor, without waiting, after every 64 items or so, and
-    /// at the latest when it is done with its item some 4 ms later. On each [`Wake`] rung the reactor's wake-up comes after the
+    /// at the latest when it is done with its item some 4 ms later. In each [`Wake`] variant the reactor's wake-up comes after the
     /// pool's lock is free. A reactor that panics is told of (`tracing`), and not used any more: what waits
     /// in it waits for ever then. So does the worker that is inside where [`Reactor::wake`](crate::Reactor::wake) panics instead of waking it.
     ///

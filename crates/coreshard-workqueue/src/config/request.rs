@@ -6,8 +6,8 @@ use std::sync::Arc;
 use coreshard_platform::user::User;
 use coreshard_topology::{CpuSet, Scope, ShardSize};
 
-use crate::base::rungs::Intake;
-use crate::base::rungs::Wake;
+use crate::base::variants::Intake;
+use crate::base::variants::Wake;
 use crate::config::attributes::{Hooks, Priority};
 use crate::insight::Wanted;
 

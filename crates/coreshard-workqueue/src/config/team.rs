@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use coreshard_platform::user::{self, Thrown, User};
 
-use crate::insight::trouble::say;
+use crate::insight::diagnostic::say;
 
 /// Is given the index of a member.
 pub(crate) type IndexHook = Box<User<dyn Fn(usize) + Send + Sync>>;

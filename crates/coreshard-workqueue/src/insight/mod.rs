@@ -12,12 +12,12 @@
 //! A queue that asks for neither times nor spans is *direct*: its links say so in one byte, which
 //! the producer looks at instead of looking for a limit; nothing else is on the way.
 
+pub(crate) mod diagnostic;
 mod sampling;
 mod spans;
 pub(crate) mod stats;
 mod tally;
 mod times;
-pub(crate) mod trouble;
 
 use std::sync::Arc;
 
@@ -26,6 +26,8 @@ use coreshard_platform::Platform;
 pub(crate) use spans::{Label, SpanKind, TaskSpan, span, task_woken};
 pub(crate) use tally::Tally;
 pub(crate) use times::Times;
+
+// The pools and teams still use the module's former name.
 
 pub use sampling::Sampling;
 pub use tally::QueueTally;

@@ -129,7 +129,7 @@ impl<P: Platform, T, const LEN: usize> Injectors<P, T, LEN> {
     }
 
     /// Adds an item at an injector. Returns the worker that the caller must wake.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn push(&self, injector: usize, value: T, tag: u16) -> Option<usize> {
         let tells = self.queues[injector].push(value, tag);
         if tells == Tells::Nobody { None } else { self.tell(tells, injector) }

@@ -359,7 +359,7 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
     }
 
     /// Adds an item. Returns which sleeper the caller must wake.
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub(crate) fn push(&self, value: T, tag: u16) -> Tells {
         let place = self.draw();
@@ -372,7 +372,7 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
     }
 
     /// Draws a ticket.
-    #[inline]
+    #[inline(always)]
     pub(super) fn draw(&self) -> DrawnSlot<P, T, LEN> {
         let hint = self.tail.last.load(Acquire);
         // The ticket has to be unique, and what it leads to is published by the segment's number and the slot's state. SeqCst:
@@ -389,7 +389,7 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
     }
 
     /// Puts an item at a drawn place. Returns the slot's state before.
-    #[inline]
+    #[inline(always)]
     fn put(
         &self,
         DrawnSlot { segment, at, number }: DrawnSlot<P, T, LEN>,
@@ -414,7 +414,7 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
     }
 
     /// True if the slot before this one is in the same segment, and filled.
-    #[inline]
+    #[inline(always)]
     fn is_behind_filled(&self, DrawnSlot { segment, at, number }: DrawnSlot<P, T, LEN>) -> bool {
         at > 0 && is_filled(latest(&self.segment(segment).slots[at - 1].state), number)
     }

@@ -8,12 +8,12 @@ use coreshard_topology::{CpuId, CpuSet, PodId, Scope};
 
 use super::{JobBody, ListedJob, MAX_WORKERS, Monitor, Pool, PoolSettings, blocking, inject, mail};
 use crate::base::event::Event;
-use crate::base::rungs::Intake;
-use crate::base::rungs::Wake;
+use crate::base::variants::Intake;
+use crate::base::variants::Wake;
 use crate::config::attributes::{Attributes, Hooks, Place, Priority};
 use crate::config::reactor::{Reactor, SharedReactor};
 use crate::config::team::{OfTeam, TeamSpec};
-use crate::insight::trouble::Watchdog;
+use crate::insight::diagnostic::Watchdog;
 use crate::queue::PoolLink;
 use coreshard_platform::Loom;
 

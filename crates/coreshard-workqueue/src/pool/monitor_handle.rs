@@ -7,7 +7,7 @@ use coreshard_platform::{AtomicInt, Padded, Parker, Platform, fields, user};
 
 use super::roster::WorkerCount;
 use crate::callbacks::{Callback, Callbacks, Threads};
-use crate::insight::trouble::{Trouble, Watchdog};
+use crate::insight::diagnostic::{Diagnostic, Watchdog};
 
 const ASLEEP: u32 = 0;
 const AWAKE: u32 = 1;
@@ -72,7 +72,7 @@ impl<P: Platform> MonitorHandle<P> {
     }
 
     /// Tells of trouble, soon.
-    pub(super) fn tell(&self, trouble: Trouble) {
+    pub(super) fn tell(&self, trouble: Diagnostic) {
         let watch = Arc::clone(&self.watch);
         self.later(move || watch.tell(&trouble));
     }

@@ -18,11 +18,11 @@ use crate::base::error::message_of;
 use crate::base::event::Event;
 use crate::base::item::{Item, ItemParts};
 use crate::base::latch::Latch;
-use crate::base::rungs::{Intake, Wake};
+use crate::base::variants::{Intake, Wake};
 use crate::config::attributes::{Attributes, Place};
 use crate::insight::Tally;
+use crate::insight::diagnostic::say;
 use crate::insight::stats::PoolStats;
-use crate::insight::trouble::say;
 use crate::intake;
 
 /// The other pools of a set, the nearest first.

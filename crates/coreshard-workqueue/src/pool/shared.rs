@@ -13,7 +13,7 @@ use super::roster::RESCUER;
 use super::slots::{Injectors, Slots};
 use super::thieves::Thieves;
 use crate::base::event::Event;
-use crate::base::rungs::Wake;
+use crate::base::variants::Wake;
 use crate::config::attributes::{Attributes, Place};
 use crate::config::team::TeamSpec;
 use crate::insight::stats::PoolId;

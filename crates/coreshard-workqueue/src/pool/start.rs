@@ -14,7 +14,7 @@ use super::shared::PoolSettings;
 use super::{team, worker};
 use crate::base::event::Event;
 use crate::config::attributes::{Attributes, Place};
-use crate::insight::trouble::{NoWorker, Trouble};
+use crate::insight::diagnostic::{Diagnostic, NoWorker};
 
 /// The kernel shows at most 15 bytes: the prefix, the scope in short, the pod, the worker.
 fn thread_name(prefix: &str, scope: Scope, pod: PodId, index: usize) -> String {
@@ -173,7 +173,7 @@ impl<P: Platform> Pool<P> {
         let failures = self.lock_state().cold().counters.failed_worker_starts;
         if failures.is_power_of_two() {
             let (pod, reason) = (self.place.pod, format!("{error} (failure {failures})"));
-            self.monitor.tell(Trouble::NoWorker(NoWorker { pod, reason }));
+            self.monitor.tell(Diagnostic::NoWorker(NoWorker { pod, reason }));
         }
     }
 

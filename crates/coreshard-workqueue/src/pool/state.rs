@@ -506,7 +506,7 @@ mod tests {
     use super::super::slots::Injectors;
     use super::super::{CurrentWorker, Pool};
     use super::*;
-    use crate::{Runtime, Trouble};
+    use crate::{Diagnostic, Runtime};
 
     /// What each item needs comes with the lock, in two lines and a word or two; the rest
     /// takes no more than as much again.
@@ -540,7 +540,8 @@ mod tests {
         let usable = Usable::host(&topology).unwrap().cpus().clone();
         let one: CpuSet = usable.iter().take(1).collect();
         let builder = Runtime::<Host>::builder(topology).usable(one);
-        let runtime = builder.on_trouble(move |it| tell.send(it.clone()).unwrap()).build().unwrap();
+        let runtime =
+            builder.on_diagnostic(move |it| tell.send(it.clone()).unwrap()).build().unwrap();
         let queue = runtime.workqueue().scope(Scope::System).build().unwrap();
         let find = || Arc::clone(CurrentWorker::<Host>::here().unwrap().pool());
         let pool = queue.submit(find).unwrap().join().unwrap();
@@ -552,8 +553,8 @@ mod tests {
         // As a worker that leaves a pool so has, since it had work.
         pool.monitor.notice_work();
         assert_eq!(queue.submit(|| 7).unwrap().join().unwrap(), 7);
-        let Ok(Trouble::Bug(bug)) = told.recv_timeout(NEVER) else { panic!("it is reported") };
+        let Ok(Diagnostic::Bug(bug)) = told.recv_timeout(NEVER) else { panic!("it is reported") };
         assert!(bug.rule.contains("told of what comes"), "{}", bug.rule);
-        assert!(Trouble::Bug(bug).to_string().contains("idle [0]"));
+        assert!(Diagnostic::Bug(bug).to_string().contains("idle [0]"));
     }
 }

@@ -20,7 +20,7 @@ use coreshard_platform::user;
 
 use super::machine::Collected;
 use crate::base::returned::Returned;
-use crate::insight::trouble::say_panic;
+use crate::insight::diagnostic::say_panic;
 
 const DROPPED: &str = "an item that came back panicked as it was dropped";
 

@@ -9,7 +9,7 @@ use coreshard_platform::user;
 use super::shared::Shared;
 use super::task_ref::TaskRef;
 use crate::callbacks::Callback;
-use crate::insight::trouble::say;
+use crate::insight::diagnostic::say;
 
 pub(super) struct LastHandle<P: Platform> {
     pub(super) shared: Arc<Shared<P>>,

@@ -7,17 +7,17 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use coreshard_platform::{AtomicInt, Platform};
 use coreshard_topology::{CpuSet, Pods, Scope, ShardSize, Topology};
 
-use super::generations::{Closed, Generations, Origin};
+use super::generations::{Generations, Origin};
 use super::link::{Capacity, GateAnswer, QueueCore};
 use super::results::Claimable;
 use super::{PoolLink, SubmitPermit};
 use crate::base::error::RefusedReason;
 use crate::base::event::Event;
-use crate::base::rungs::{Intake, Wake};
 use crate::base::target::Target;
+use crate::base::variants::{Intake, Wake};
 use crate::config::attributes::{Attributes, Hooks, Place, Priority};
 use crate::config::request::MaxActive;
-use crate::insight::trouble::Watchdog;
+use crate::insight::diagnostic::Watchdog;
 use crate::pool::{Lease, Monitor, Pool, PoolSet, PoolSettings, Route};
 use coreshard_platform::Loom;
 
@@ -151,7 +151,7 @@ fn loom_what_is_accepted_beside_a_close_is_counted() {
         let model = Model::new();
         let producer = Arc::clone(&model);
         let producer = loom::thread::spawn(move || producer.enter());
-        model.generations.close(Closed::ShutDown);
+        model.generations.close(RefusedReason::ShutDown);
         let accepted = producer.join().unwrap();
         let runs = model.accepted.load(Acquire);
         assert_eq!(accepted.is_ok(), runs == 1);
@@ -268,7 +268,7 @@ fn room_beside_the_end(bring: Bring) {
             })
         };
         let waiting = model.generations.wait_in_line(&capacity).expect("the queue is open");
-        model.generations.close(Closed::ShutDown);
+        model.generations.close(RefusedReason::ShutDown);
         let accepted = holder.join().unwrap();
         assert!(waiting.is_over(), "whoever waits hears of the end, or has room");
         drop(waiting);

@@ -8,10 +8,9 @@ use coreshard_platform::{ForkHook, Lock, Platform, Reading, Time, fields};
 use coreshard_topology::CpuId;
 
 use super::generations::Generations;
-pub(crate) use super::generations::{Closed, Origin};
+pub(crate) use super::generations::Origin;
 use super::link::{
-    Capacity, CapacityCounts, CountedIn, PoolLink, QueueCore, SetAside, SubmitPermit, WhenFull,
-    runs_item_of,
+    Capacity, CountedIn, PoolLink, QueueCore, SetAside, SubmitPermit, WhenFull, runs_item_of,
 };
 use super::machine::{Collected, Machine, Queue};
 use super::waiting_tasks::TaskCounts;
@@ -224,11 +223,11 @@ impl<P: Platform> Queue for Shared<P> {
     }
 
     fn shut_down(&self) {
-        self.generations.close(Closed::ShutDown);
+        self.generations.close(RefusedReason::ShutDown);
     }
 
     fn close_after_panic(&self) {
-        self.generations.close(Closed::Panicked);
+        self.generations.close(RefusedReason::Panicked);
     }
 
     fn stop(&self) {
@@ -278,37 +277,26 @@ impl<P: Platform> Queue for Shared<P> {
             let reading = Reading::begin();
             let current = self.generations.current(&reading);
             let counts = (current.queued(), current.done());
-            return QueueStats::plain(
-                self.name(),
-                current.set.attributes.scope,
-                counts,
-                Vec::new(),
-            );
+            let scope = current.set.attributes.scope;
+            return QueueStats::plain(self.name(), scope, counts, Vec::new());
         }
         // First, since it brings the queue's CPU time up to date.
         let set = self.generations.set();
         let pools = set.pools().map(|pool| pool.stats()).collect();
-        let insight = &self.core.insight;
-        let (queued, run) = self.generations.counts();
+        let counts = self.generations.counts();
+        let mut stats = QueueStats::plain(self.name(), set.attributes.scope, counts, pools);
         let (active, waiting, is_frozen) = self.generations.turns();
-        let counts = self.core.capacity.as_ref().map(|capacity| capacity.counts());
-        let of_capacity = |count: fn(&CapacityCounts) -> u64| counts.as_ref().map_or(0, count);
-        QueueStats {
-            name: self.name().to_owned(),
-            scope: set.attributes.scope,
-            queued,
-            run,
-            active: active as u64,
-            waiting: waiting as u64,
-            is_frozen,
-            capacity: counts.as_ref().map(|counts| counts.permits),
-            capacity_used: of_capacity(|counts| counts.taken),
-            waiting_producers: of_capacity(|counts| counts.waiting),
-            refused: of_capacity(|counts| counts.refused),
-            tally: insight.tally.read(),
-            times: insight.times.as_ref().map(Times::read),
-            pools,
+        (stats.active, stats.waiting, stats.is_frozen) = (active as u64, waiting as u64, is_frozen);
+        if let Some(capacity) = &self.core.capacity {
+            let counts = capacity.counts();
+            stats.capacity = Some(counts.permits);
+            stats.capacity_used = counts.taken;
+            stats.waiting_producers = counts.waiting;
+            stats.refused = counts.refused;
         }
+        stats.tally = self.core.insight.tally.read();
+        stats.times = self.core.insight.times.as_ref().map(Times::read);
+        stats
     }
 }
 

@@ -11,8 +11,8 @@ use coreshard_topology::{CpuSet, Scope, ShardSize};
 
 use super::Runtime;
 use crate::base::error::BuildError;
-use crate::base::rungs::Intake;
-use crate::base::rungs::Wake;
+use crate::base::variants::Intake;
+use crate::base::variants::Wake;
 use crate::config::attributes::{Hooks, Priority};
 use crate::config::request::{MaxActive, PanicPolicy, Request};
 use crate::insight::Sampling;
@@ -98,9 +98,8 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
     /// assert_eq!(queue.stats().name, "mail");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn name(mut self, name: impl Into<String>) -> Self {
-        self.request.name = name.into();
-        self
+    pub fn name(self, name: impl Into<String>) -> Self {
+        self.with(|request| request.name = name.into())
     }
 
     /// Which CPUs share a pool. Default: [`Scope::CacheShard`].
@@ -114,9 +113,8 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
     /// assert_eq!(queue.stats().pools.len(), 1);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn scope(mut self, scope: Scope) -> Self {
-        self.request.scope = scope;
-        self
+    pub fn scope(self, scope: Scope) -> Self {
+        self.with(|request| request.scope = scope)
     }
 
     /// The wanted size of a cache shard, in cores, at least 1. Default: 8.
@@ -127,9 +125,8 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
     /// println!("{} pools, of up to 4 cores each", queue.stats().pools.len());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn shard_size(mut self, cores: usize) -> Self {
-        self.request.shard_size = ShardSize::new(cores);
-        self
+    pub fn shard_size(self, cores: usize) -> Self {
+        self.with(|request| request.shard_size = ShardSize::new(cores))
     }
 
     /// Whether workers may never leave their pod. Default: no: a worker starts in its pod and is
@@ -146,9 +143,8 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[doc(alias("affn_strict", "pin"))]
-    pub fn strict(mut self, strict: bool) -> Self {
-        self.request.strict = strict;
-        self
+    pub fn strict(self, strict: bool) -> Self {
+        self.with(|request| request.strict = strict)
     }
 
     /// The CPUs whose pods serve this queue. Default: all that are usable.
@@ -162,9 +158,8 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[doc(alias("affinity", "taskset"))]
-    pub fn cpu_mask(mut self, cpus: CpuSet) -> Self {
-        self.request.mask = Some(cpus);
-        self
+    pub fn cpu_mask(self, cpus: CpuSet) -> Self {
+        self.with(|request| request.mask = Some(cpus))
     }
 
     /// The nice value of the workers, −20 to 19. Default: that of the process, which is its main
@@ -183,9 +178,8 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
     /// queue.queue(|| println!("when nobody else has anything to do"))?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn nice(mut self, nice: i8) -> Self {
-        self.request.nice = Some(nice);
-        self
+    pub fn nice(self, nice: i8) -> Self {
+        self.with(|request| request.nice = Some(nice))
     }
 
     /// Limits how many items of this queue are in the pools at once; further ones wait in the order
@@ -281,9 +275,8 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
     /// assert_eq!(first, second);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn serial_items(mut self, is_serial: bool) -> Self {
-        self.request.is_serial = is_serial;
-        self
+    pub fn serial_items(self, is_serial: bool) -> Self {
+        self.with(|request| request.is_serial = is_serial)
     }
 
     /// How many items may wait in the queue: were accepted, and have not begun. So the queue's memory is
@@ -315,8 +308,12 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[doc(alias("backpressure", "bounded"))]
-    pub fn capacity(mut self, items: usize) -> Self {
-        self.request.capacity = Some(items);
+    pub fn capacity(self, items: usize) -> Self {
+        self.with(|request| request.capacity = Some(items))
+    }
+
+    fn with(mut self, edit: impl FnOnce(&mut Request)) -> Self {
+        edit(&mut self.request);
         self
     }
 
@@ -347,9 +344,8 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[doc(alias = "WQ_HIGHPRI")]
-    pub fn priority(mut self, priority: Priority) -> Self {
-        self.request.priority = priority;
-        self
+    pub fn priority(self, priority: Priority) -> Self {
+        self.with(|request| request.priority = priority)
     }
 
     /// What becomes of the queue when an item panics and no handle tells of it. Default:
@@ -368,37 +364,34 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
     /// assert_ne!(queue.queue(|| ()).unwrap_err().reason(), RefusedReason::ShutDown);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn panic_policy(mut self, policy: PanicPolicy) -> Self {
-        self.request.panic_policy = policy;
-        self
+    pub fn panic_policy(self, policy: PanicPolicy) -> Self {
+        self.with(|request| request.panic_policy = policy)
     }
 
     /// When a chosen worker is woken. Default: [`Wake::Coalesced`].
     ///
     /// # Examples
     /// ```
-    /// // To measure what the oldest rung costs on this machine.
+    /// // To measure what the oldest variant costs on this machine.
     /// let queue = coreshard::workqueue()?.wake(coreshard::Wake::UnderLock).build()?;
     /// queue.queue(|| ())?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn wake(mut self, wake: Wake) -> Self {
-        self.request.wake = wake;
-        self
+    pub fn wake(self, wake: Wake) -> Self {
+        self.with(|request| request.wake = wake)
     }
 
     /// How items enter a pool. Default: [`Intake::LockFree`].
     ///
     /// # Examples
     /// ```
-    /// // To measure what the oldest rung costs on this machine.
+    /// // To measure what the oldest variant costs on this machine.
     /// let queue = coreshard::workqueue()?.intake(coreshard::Intake::Locked).build()?;
     /// queue.queue(|| ())?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn intake(mut self, intake: Intake) -> Self {
-        self.request.intake = intake;
-        self
+    pub fn intake(self, intake: Intake) -> Self {
+        self.with(|request| request.intake = intake)
     }
 
     /// Functions that run first and last on each worker's thread. The pools own them: one that owns a handle
@@ -415,9 +408,8 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
     /// queue.queue(|| println!("after the first hook"))?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn hooks(mut self, hooks: Hooks) -> Self {
-        self.request.hooks = hooks;
-        self
+    pub fn hooks(self, hooks: Hooks) -> Self {
+        self.with(|request| request.hooks = hooks)
     }
 
     /// `hooks` as well, inside of those that there are: the runtime's, or those of [`hooks`](Self::hooks). Where
@@ -448,9 +440,8 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[doc(alias = "stack_size")]
-    pub fn stack_bytes(mut self, bytes: usize) -> Self {
-        self.request.stack_bytes = Some(bytes.max(MIN_STACK_BYTES));
-        self
+    pub fn stack_bytes(self, bytes: usize) -> Self {
+        self.with(|request| request.stack_bytes = Some(bytes.max(MIN_STACK_BYTES)))
     }
 
     /// Whether the queue's pools have a worker in reserve, beyond all limits on workers, that helps
@@ -490,11 +481,10 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn panic_handler(
-        mut self,
+        self,
         handler: impl Fn(Box<dyn Any + Send>) + Send + Sync + 'static,
     ) -> Self {
-        self.request.panic_handler = Some(Arc::new(User::new(handler)));
-        self
+        self.with(|request| request.panic_handler = Some(Arc::new(User::new(handler))))
     }
 
     /// Measures how long the queue's items wait and run, for [`QueueStats::times`]. Default: as the
@@ -515,9 +505,8 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
     /// println!("p99: waited {:?}, ran {:?}", times.delay.quantile(0.99), times.run.quantile(0.99));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn times(mut self, sampling: Sampling) -> Self {
-        self.request.insight.times = Some(sampling);
-        self
+    pub fn times(self, sampling: Sampling) -> Self {
+        self.with(|request| request.insight.times = Some(sampling))
     }
 
     /// Whether each item of the queue, and each future, has a `tracing` span such as tokio-console
@@ -531,9 +520,8 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
     /// queue.queue(|| println!("inside a span"))?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn spans(mut self, spans: bool) -> Self {
-        self.request.insight.spans = spans;
-        self
+    pub fn spans(self, spans: bool) -> Self {
+        self.with(|request| request.insight.spans = spans)
     }
 
     /// Makes the queue; its pools' first workers run when this returns.

@@ -4,31 +4,27 @@ mod builder;
 mod current;
 #[cfg(feature = "hyper")]
 mod hyper_timer;
+mod runtime_builder;
 
 use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use coreshard_platform::user::User;
-use coreshard_platform::{Host, Lock, Platform, SleepingLock};
-use coreshard_topology::{CpuId, CpuSet, Topology};
+use coreshard_platform::{Host, Platform};
+use coreshard_topology::{CpuSet, Topology};
 
 use crate::base::error::{BuildError, BuildErrorKind, ShutdownTimeout};
-use crate::base::event::Event;
-use crate::config::attributes::Hooks;
 use crate::config::request::Request;
 use crate::config::team::TeamSpec;
 use crate::insight::stats::RuntimeStats;
-use crate::insight::trouble::{Trouble, Watchdog};
-use crate::insight::{Sampling, Wanted};
-use crate::pool::{Lease, MAX_WORKERS, Monitor, NameMember, PoolSettings, StartMember};
-use crate::queue::machine::{Machine, Probe, Queue, Registry, alive};
+use crate::pool::{Lease, NameMember, StartMember};
+use crate::queue::machine::{Machine, Queue, alive};
 use crate::queue::{Backlog, Shared, Workqueue};
-use crate::task;
 use crate::timers::{self, Sleep, SleepError, Timeout, Timers};
 pub use builder::Builder;
 pub(crate) use builder::MIN_STACK_BYTES;
 pub use current::{Current, current};
+pub use runtime_builder::RuntimeBuilder;
 
 /// A topology, limits and settings, and the pools that the queues made here share.
 ///
@@ -40,347 +36,7 @@ pub struct Runtime<P: Platform = Host> {
     machine: Arc<Machine<P>>,
 }
 
-/// Makes a [`Runtime`].
-#[must_use = "a builder does nothing until `build` is called"]
-pub struct RuntimeBuilder<P: Platform = Host> {
-    topology: Topology,
-    usable: Option<CpuSet>,
-    cpu_quota: Option<f64>,
-    workers: Option<usize>,
-    hooks: Hooks,
-    thread_names: String,
-    laid_over: Option<CpuSet>,
-    measure_lock: bool,
-    idle_timeout: Duration,
-    insight: Wanted,
-    most_workers: usize,
-    most_workers_per_pool: usize,
-    watch: Watchdog,
-    probe: Option<Probe>,
-    _platform: std::marker::PhantomData<P>,
-}
-
-impl<P: Platform> fmt::Debug for RuntimeBuilder<P> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RuntimeBuilder")
-            .field("topology", &self.topology.name())
-            .field("usable", &self.usable)
-            .field("cpu_quota", &self.cpu_quota)
-            .field("watch", &self.watch)
-            .finish_non_exhaustive()
-    }
-}
-
 impl<P: Platform> RuntimeBuilder<P> {
-    /// The CPUs of the topology that may be used. Default: those that the process may use, by its main
-    /// thread's affinity; all of them on a simulated machine, and on one that is [laid over](Self::laid_over) others.
-    ///
-    /// # Examples
-    /// ```
-    /// let cpus = coreshard::runtime()?.usable();
-    /// let one = cpus.iter().next().expect("there is one").to_string();
-    /// let runtime = coreshard::runtime_builder()?.usable(one.parse()?).build()?;
-    /// assert_eq!(runtime.usable().len(), 1);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn usable(mut self, cpus: CpuSet) -> Self {
-        self.usable = Some(cpus);
-        self
-    }
-
-    /// How many CPUs' worth of time the process may use, as a cgroup's quota says. Pools then
-    /// have their share of so many workers, at least one each. It must be above 0, else
-    /// [`build`](Self::build) fails. Default: no quota.
-    ///
-    /// # Examples
-    /// ```
-    /// let runtime = coreshard::runtime_builder()?.cpu_quota(1.5).build()?;
-    /// assert_eq!(runtime.cpu_quota(), Some(1.5));
-    /// assert!(coreshard::runtime_builder()?.cpu_quota(0.0).build().is_err());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    #[doc(alias = "cgroup")]
-    pub fn cpu_quota(mut self, cpus: f64) -> Self {
-        self.cpu_quota = Some(cpus);
-        self
-    }
-
-    /// How many workers run at once, in the pools of each set of attributes; also more than there are
-    /// CPUs, for items that block without saying so ([`blocking`](crate::blocking)), or fewer. Default: one for each CPU,
-    /// or as the [`cpu_quota`](Self::cpu_quota) says, which has no say in it where this is given.
-    ///
-    /// The pools of a set share them out by their CPUs: with 8 workers on pods of 4 and 12 CPUs, 2 and 6 run. A pool
-    /// has one at least, so there may be more where pods are many, and 512 at most. A queue on some of the
-    /// runtime's CPUs has its CPUs' share. Workers that are blocked do not count;
-    /// [`max_workers_per_pool`](Self::max_workers_per_pool) and [`max_workers`](Self::max_workers) are the bounds with them, and hold here as well.
-    ///
-    /// # Examples
-    /// ```
-    /// # use coreshard_platform::Host;
-    /// # use coreshard_topology::{Scope, Topology};
-    /// # use coreshard_workqueue::Runtime;
-    /// let topology = Topology::of_cpus(&coreshard_platform::affinity()?, "here".to_owned())?;
-    /// let runtime = Runtime::<Host>::builder(topology).workers(64).build()?;
-    /// let queue = runtime.workqueue().scope(Scope::System).build()?;
-    /// assert_eq!(queue.stats().total().worker_limit, 64);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    #[doc(alias("num_threads", "worker_threads"))]
-    pub fn workers(mut self, workers: usize) -> Self {
-        self.workers = Some(workers);
-        self
-    }
-
-    /// Hooks of all queues that have none of their own; see [`Builder::hooks`]. Default: none.
-    ///
-    /// # Examples
-    /// ```
-    /// use coreshard::Hooks;
-    ///
-    /// let hooks = Hooks::new().on_start(|pod| println!("a worker of pod {pod} begins"));
-    /// let runtime = coreshard::runtime_builder()?.hooks(hooks).build()?;
-    /// runtime.workqueue().build()?.queue(|| ())?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn hooks(mut self, hooks: Hooks) -> Self {
-        self.hooks = hooks;
-        self
-    }
-
-    /// `hooks` as well, inside of those that were given before.
-    ///
-    /// # Examples
-    /// ```
-    /// use coreshard::Hooks;
-    ///
-    /// let counts = Hooks::new().on_start(|_| println!("one more"));
-    /// let names = Hooks::new().on_start(|pod| println!("in pod {pod}"));
-    /// let runtime = coreshard::runtime_builder()?.add_hooks(counts).add_hooks(names).build()?;
-    /// runtime.workqueue().build()?.queue(|| println!("after both"))?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn add_hooks(mut self, hooks: Hooks) -> Self {
-        self.hooks = self.hooks.and(hooks);
-        self
-    }
-
-    /// What the names of workers' threads begin with, before scope, pod and number (`cs-shard0:1`). The
-    /// kernel shows 15 bytes of a name, so a long prefix leaves nothing of the rest; bytes that are
-    /// zero are left out. Default: `cs-`.
-    ///
-    /// # Examples
-    /// ```
-    /// # use coreshard_platform::Host;
-    /// # use coreshard_topology::{Scope, Topology};
-    /// # use coreshard_workqueue::Runtime;
-    /// # let topology = Topology::of_cpus(&coreshard_platform::affinity()?, "here".to_owned())?;
-    /// let runtime = Runtime::<Host>::builder(topology).thread_names("mail-").build()?;
-    /// let queue = runtime.workqueue().scope(Scope::System).build()?;
-    /// let name = queue.submit(|| std::fs::read_to_string("/proc/thread-self/comm"))?.join()?;
-    /// assert!(name?.starts_with("mail-sys0:"));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn thread_names(mut self, prefix: impl Into<String>) -> Self {
-        self.thread_names = prefix.into().replace('\0', "");
-        self
-    }
-
-    /// Lays the topology, which is another machine's, over these CPUs of this one: its pods have
-    /// pools of their own, whose workers are pinned to real CPUs in turn. Default: the topology
-    /// is this machine's.
-    ///
-    /// # Examples
-    /// ```
-    /// use coreshard::{Runtime, Scope, Topology};
-    ///
-    /// // A machine of two caches on the CPUs that are here: its pods, in a test.
-    /// let machine = Topology::from_synthetic("pack:1 l3:2 core:2 pu:1")?;
-    /// let here = coreshard::runtime()?.usable();
-    /// let runtime = Runtime::builder(machine).laid_over(here).build()?;
-    /// let queue = runtime.workqueue().scope(Scope::Cache).build()?;
-    /// assert_eq!(queue.stats().pools.len(), 2);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn laid_over(mut self, cpus: CpuSet) -> Self {
-        self.laid_over = Some(cpus);
-        self
-    }
-
-    /// Whether pools measure how long their lock is held, at the cost of reading the clock twice
-    /// each time. Default: no.
-    ///
-    /// # Examples
-    /// ```
-    /// let runtime = coreshard::runtime_builder()?.measure_lock_holds(true).build()?;
-    /// let queue = runtime.workqueue().intake(coreshard::Intake::Locked).build()?;
-    /// queue.queue(|| ())?;
-    /// queue.flush()?;
-    /// assert!(queue.stats().total().lock_holds > 0);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn measure_lock_holds(mut self, measure: bool) -> Self {
-        self.measure_lock = measure;
-        self
-    }
-
-    /// Measures how long items wait and run, in all queues that do not say otherwise; see
-    /// [`Builder::times`]. Default: no.
-    ///
-    /// # Examples
-    /// ```
-    /// use coreshard::Sampling;
-    ///
-    /// let runtime = coreshard::runtime_builder()?.times(Sampling::default()).build()?;
-    /// let queue = runtime.workqueue().build()?;
-    /// assert_eq!(queue.stats().times.expect("it measures").sampling, Sampling::default());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn times(mut self, sampling: Sampling) -> Self {
-        self.insight.times = Some(sampling);
-        self
-    }
-
-    /// Whether items and futures have `tracing` spans, in all queues that do not say otherwise;
-    /// see [`Builder::spans`]. Default: no.
-    ///
-    /// # Examples
-    /// ```
-    /// let runtime = coreshard::runtime_builder()?.spans(true).build()?;
-    /// runtime.workqueue().build()?.queue(|| println!("inside a span"))?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn spans(mut self, spans: bool) -> Self {
-        self.insight.spans = spans;
-        self
-    }
-
-    /// How long a worker sleeps without work before it ends; each pool keeps one. Default: 10 s.
-    ///
-    /// # Examples
-    /// ```
-    /// use std::time::Duration;
-    ///
-    /// let runtime = coreshard::runtime_builder()?.idle_timeout(Duration::from_secs(1)).build()?;
-    /// # drop(runtime);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn idle_timeout(mut self, timeout: Duration) -> Self {
-        self.idle_timeout = timeout;
-        self
-    }
-
-    /// How many workers the runtime may have in all; rescuers ([`Builder::rescuer`]) are not
-    /// counted. A queue whose first workers are too many is not made; a pool that needs one more
-    /// goes on with those it has, and tells of it. At least 1. Default: no limit.
-    ///
-    /// # Examples
-    /// ```
-    /// let runtime = coreshard::runtime_builder()?.max_workers(64).build()?;
-    /// let queue = runtime.workqueue().scope(coreshard::Scope::System).build()?;
-    /// assert!(queue.stats().total().workers <= 64);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn max_workers(mut self, workers: usize) -> Self {
-        self.most_workers = workers;
-        self
-    }
-
-    /// How many workers a pool may have where most of them are blocked, at least 1; more than 512, which is the
-    /// default, are 512.
-    ///
-    /// # Examples
-    /// ```
-    /// let runtime = coreshard::runtime_builder()?.max_workers_per_pool(16).build()?;
-    /// let queue = runtime.workqueue().build()?;
-    /// assert!(queue.stats().pools.iter().all(|pool| pool.workers <= 16));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn max_workers_per_pool(mut self, workers: usize) -> Self {
-        self.most_workers_per_pool = workers.min(MAX_WORKERS);
-        self
-    }
-
-    /// How much CPU time an item may use while others wait before its worker is taken out of the
-    /// count of those that run, so that another one takes over, and it is told of; zero for no
-    /// limit. Default: 10 ms.
-    ///
-    /// # Examples
-    /// ```
-    /// use std::time::Duration;
-    ///
-    /// // Items that compute for 50 ms are common here.
-    /// let runtime =
-    ///     coreshard::runtime_builder()?.cpu_intensive_threshold(Duration::from_millis(50)).build()?;
-    /// # drop(runtime);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn cpu_intensive_threshold(mut self, cpu_time: Duration) -> Self {
-        self.watch.cpu_intensive = (!cpu_time.is_zero()).then_some(cpu_time);
-        self
-    }
-
-    /// For how long a pool may have waiting items, and begin none, before it is told of, with a
-    /// report of all pools; zero for ever. Default: 30 s.
-    ///
-    /// # Examples
-    /// ```
-    /// use std::time::Duration;
-    ///
-    /// let runtime = coreshard::runtime_builder()?
-    ///     .stall_after(Duration::from_secs(5))
-    ///     .on_trouble(|trouble| eprintln!("{trouble}"))
-    ///     .build()?;
-    /// # drop(runtime);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn stall_after(mut self, time: Duration) -> Self {
-        self.watch.stall_after = (!time.is_zero()).then_some(time);
-        self
-    }
-
-    /// Called with every [`Trouble`], one after the other, on a thread of the runtime's that nothing else
-    /// depends on (`cs-trouble`). While it is at one, nobody is told of the next; more than 64 that wait are not told. The runtime owns it, so one that owns the runtime is never freed, and nor
-    /// is the runtime. Default: `tracing` alone is told.
-    ///
-    /// # Examples
-    /// ```
-    /// use coreshard::Trouble;
-    ///
-    /// let runtime = coreshard::runtime_builder()?
-    ///     .on_trouble(|trouble| match trouble {
-    ///         Trouble::CpuHog(hog) => eprintln!("{} takes {:?}", hog.function, hog.cpu_time),
-    ///         other => eprintln!("{other}"),
-    ///     })
-    ///     .build()?;
-    /// # drop(runtime);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn on_trouble(mut self, handler: impl Fn(&Trouble) + Send + Sync + 'static) -> Self {
-        self.watch.on_trouble = Some(Arc::new(User::new(handler)));
-        self
-    }
-
-    /// Asks `probe` about once a second, while there is work, which CPUs may be used, and follows
-    /// it as [`Runtime::set_usable`] does. `None` is no answer, and nor is a panic. It is called on a
-    /// thread of the runtime's, `cs-background`; while it is at it, it is not asked again. Default: nothing is followed.
-    ///
-    /// # Examples
-    /// ```
-    /// // A file says which CPUs are this program's; where it cannot be read, nothing changes.
-    /// let runtime = coreshard::runtime_builder()?
-    ///     .follow_cpus(|| std::fs::read_to_string("/etc/mail/cpus").ok()?.trim().parse().ok())
-    ///     .build()?;
-    /// # drop(runtime);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn follow_cpus(
-        mut self,
-        probe: impl Fn() -> Option<CpuSet> + Send + Sync + 'static,
-    ) -> Self {
-        self.probe = Some(Box::new(User::new(probe)));
-        self
-    }
-
     /// Makes the runtime. Starts no thread: queues do.
     ///
     /// # Errors
@@ -398,83 +54,8 @@ impl<P: Platform> RuntimeBuilder<P> {
     /// ```
     #[inline(never)]
     pub fn build(self) -> Result<Runtime<P>, BuildError> {
-        let what = format!("runtime on {}", self.topology.name());
-        self.try_build().map_err(|kind| BuildError::new(what, kind))
-    }
-
-    fn try_build(self) -> Result<Runtime<P>, BuildErrorKind> {
-        let online = self.topology.online();
-        let usable = match self.usable {
-            Some(named) => named,
-            // Workers of an emulated machine run on the CPUs that it is laid over.
-            None if self.laid_over.is_some() => online.clone(),
-            None => match P::process_cpus() {
-                Some(allowed) if online.is_disjoint(&allowed) => {
-                    let kind =
-                        BuildErrorKind::CpusNotUsable { cpus: online.clone(), usable: allowed };
-                    return Err(kind);
-                }
-                Some(allowed) => online.intersection(&allowed),
-                None => online.clone(),
-            },
-        };
-        let laid_over: Option<Vec<CpuId>> = self.laid_over.map(|cpus| cpus.iter().collect());
-        if usable.is_empty() || laid_over.as_ref().is_some_and(Vec::is_empty) {
-            return Err(BuildErrorKind::EmptyMask);
-        }
-        if !usable.is_subset(online) {
-            let cpus = usable.difference(online);
-            let kind = BuildErrorKind::CpusNotUsable { cpus, usable: online.clone() };
-            return Err(kind);
-        }
-        if let Some(cpus) = self.cpu_quota.filter(|cpus| cpus.is_nan() || *cpus <= 0.0) {
-            return Err(BuildErrorKind::Quota(cpus));
-        }
-        let numbers = [
-            ("workers", self.workers.unwrap_or(usize::MAX)),
-            ("max_workers", self.most_workers),
-            ("max_workers_per_pool", self.most_workers_per_pool),
-        ];
-        if let Some((which, _)) = numbers.into_iter().find(|(_, number)| *number == 0) {
-            return Err(BuildErrorKind::WorkersZero(which));
-        }
-        let real_cpus = laid_over.as_ref().map_or(usable.len(), Vec::len);
-        let settings = PoolSettings {
-            measure_lock: self.measure_lock,
-            idle_timeout: self.idle_timeout,
-            // On one CPU, whoever would bring work cannot run while a worker watches for it.
-            may_spin: P::idlers_may_spin()
-                && real_cpus > 1
-                && self.cpu_quota.is_none_or(|quota| quota > 1.0),
-            most_workers: self.most_workers_per_pool,
-            trusts_at_once: false,
-        };
-        let machine = Machine {
-            topology: self.topology,
-            usable: Lock::new(usable),
-            cpu_quota: self.cpu_quota,
-            workers: self.workers,
-            hooks: self.hooks,
-            thread_names: self.thread_names.into(),
-            laid_over,
-            settings,
-            insight: self.insight,
-            event: Arc::new(Event::new()),
-            monitor: Arc::new(Monitor::new(self.watch, self.most_workers)),
-            probe: self.probe,
-            timers: Arc::new(Timers::new(task::wake_own::<P>)),
-            registry: SleepingLock::new(Registry {
-                sets: Vec::new(),
-                queues: Vec::new(),
-                closed: false,
-            }),
-            process_generation: P::process_generation(),
-        };
-        let machine = Arc::new(machine);
-        if machine.probe.is_some() {
-            let follower: Weak<Machine<P>> = Arc::downgrade(&machine);
-            machine.monitor.set_follower(follower);
-        }
+        let what = format!("runtime on {}", self.topology().name());
+        let machine = self.into_machine().map_err(|kind| BuildError::new(what, kind))?;
         Ok(Runtime { machine })
     }
 }
@@ -492,23 +73,7 @@ impl<P: Platform> Runtime<P> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn builder(topology: Topology) -> RuntimeBuilder<P> {
-        RuntimeBuilder {
-            topology,
-            usable: None,
-            cpu_quota: None,
-            workers: None,
-            hooks: Hooks::default(),
-            thread_names: "cs-".to_owned(),
-            laid_over: None,
-            measure_lock: false,
-            idle_timeout: Duration::from_secs(10),
-            insight: Wanted::default(),
-            most_workers: usize::MAX,
-            most_workers_per_pool: MAX_WORKERS,
-            watch: Watchdog::default(),
-            probe: None,
-            _platform: std::marker::PhantomData,
-        }
+        RuntimeBuilder::new(topology)
     }
 
     /// The topology.
@@ -536,7 +101,13 @@ impl<P: Platform> Runtime<P> {
         if self.machine.is_forked() {
             // The lock may be held by nobody who is here.
             let usable = self.machine.usable.try_lock().map(|usable| usable.clone());
-            return usable.unwrap_or_else(|| self.machine.topology.online().clone());
+            return usable.unwrap_or_else(|| {
+                let online = self.machine.topology.online();
+                match P::process_cpus().filter(|_| self.machine.laid_over.is_none()) {
+                    Some(allowed) => online.intersection(&allowed),
+                    None => online.clone(),
+                }
+            });
         }
         self.machine.usable.lock().clone()
     }

@@ -22,7 +22,7 @@ use coreshard_platform::user;
 use coreshard_platform::{AtomicInt, Host, Lock, Platform};
 
 use crate::base::budget;
-use crate::insight::trouble::say_panic;
+use crate::insight::diagnostic::say_panic;
 
 const PANICKED: &str = "a waker panicked";
 

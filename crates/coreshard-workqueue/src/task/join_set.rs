@@ -110,7 +110,7 @@ impl<P: Platform, T> JoinSet<T, P> {
         Self { places: Vec::new(), free: Vec::new(), ended: EndedTasks::new(Vec::new()) }
     }
 
-    fn waker(place: usize, ended: &Arc<EndedTasks<P>>) -> Waker {
+    fn place_waker(place: usize, ended: &Arc<EndedTasks<P>>) -> Waker {
         Waker::from(Arc::new(PlaceWaker { place, ended: Arc::clone(ended) }))
     }
 
@@ -122,7 +122,7 @@ impl<P: Platform, T> JoinSet<T, P> {
         }
         let ended = EndedTasks::new((0..self.places.len()).collect());
         for (number, place) in self.places.iter_mut().enumerate() {
-            place.waker = Self::waker(number, &ended);
+            place.waker = Self::place_waker(number, &ended);
         }
         std::mem::forget(std::mem::replace(&mut self.ended, ended));
     }
@@ -182,7 +182,7 @@ impl<P: Platform, T> JoinSet<T, P> {
             }
             None => {
                 let place = self.places.len();
-                let waker = Self::waker(place, &self.ended);
+                let waker = Self::place_waker(place, &self.ended);
                 let platform = std::marker::PhantomData;
                 self.places.push(TaskPlace { task: Some(task), waker, platform });
                 place

@@ -23,7 +23,6 @@ mod join_set;
 mod loom_tests;
 mod scope;
 mod state;
-mod task_result;
 mod yield_now;
 
 use std::fmt;
@@ -41,7 +40,7 @@ use tracing::span::Id;
 
 use crate::base::budget;
 use crate::base::error::Refused;
-use crate::insight::trouble::{say, say_panic};
+use crate::insight::diagnostic::{say, say_panic};
 use crate::insight::{self, Label};
 use crate::queue::{
     Origin, Panic, Reservation, Shared, SubmitPermit, TaskRef, Unclaimed, WaitingTask, WhenFull,
@@ -57,7 +56,6 @@ pub(crate) use cell::wake_own;
 pub use error::TaskError;
 use error::TaskErrorKind;
 pub use join_set::JoinSet;
-pub use task_result::TaskResult;
 pub use yield_now::{ConsumeBudget, YieldNow, consume_budget, yield_now};
 
 /// A future that was spawned, and the right to its result.
@@ -227,6 +225,27 @@ impl<T> Task<T> {
         self.raw.as_ref().is_none_or(|raw| unsafe { (raw.table().aborts.is_done)(raw.task) })
     }
 
+    /// A future that waits for the end as the task itself does, and has what came of it as a [`Result`]: it does not
+    /// panic where the future did, nor where that was cancelled or its queue shut down. Dropping it cancels the
+    /// future, too.
+    ///
+    /// ```
+    /// let queue = coreshard::workqueue()?.name("requests").build()?;
+    /// let task = queue.spawn(async { "served" })?;
+    /// let waiter = queue.spawn(async move {
+    ///     match task.result().await {
+    ///         Ok(value) => println!("{value}"),
+    ///         Err(error) if error.is_cancelled() => println!("somebody has cancelled it"),
+    ///         Err(error) => println!("{error}"),
+    ///     }
+    /// })?;
+    /// # while !waiter.is_finished() { std::thread::yield_now() }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn result(self) -> TaskResult<T> {
+        TaskResult { task: self }
+    }
+
     pub(super) fn poll_result(&mut self, context: &Context<'_>) -> Poll<Ended<T>> {
         let raw = self.raw.as_ref().expect("a task is not awaited after it has ended");
         // SAFETY: this is the handle.
@@ -267,6 +286,30 @@ impl<T> Future for Task<T> {
 impl<T> fmt::Debug for Task<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Task").field("is_finished", &self.is_finished()).finish()
+    }
+}
+
+/// What came of a task, once it is over; see [`Task::result`]. Dropping it cancels the task.
+#[derive(Debug)]
+#[must_use = "a future does nothing until it is awaited, and dropping this one cancels the task"]
+pub struct TaskResult<T> {
+    task: Task<T>,
+}
+
+impl<T> TaskResult<T> {
+    /// The task, to be awaited otherwise, or detached.
+    pub fn into_task(self) -> Task<T> {
+        self.task
+    }
+}
+
+impl<T> Future for TaskResult<T> {
+    type Output = Result<T, TaskError>;
+
+    /// # Panics
+    /// If it was polled to its end before.
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.task.poll_result(context)
     }
 }
 

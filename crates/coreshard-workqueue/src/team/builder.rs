@@ -13,7 +13,7 @@ use super::error::TeamError;
 use super::handle::{Team, TeamLease};
 use super::listing::Listing;
 use super::member_thread::MemberThread;
-use crate::base::rungs::{Intake, Wake};
+use crate::base::variants::{Intake, Wake};
 use crate::config::attributes::Hooks;
 use crate::config::request::Request;
 use crate::config::team::TeamSpec;

@@ -3,10 +3,12 @@
 
 use std::any::TypeId;
 use std::mem::{ManuallyDrop, MaybeUninit};
+use std::sync::Arc;
+use std::task::Waker;
 
 use coreshard_platform::Platform;
 
-use super::owed::Owed;
+use crate::callbacks::{Callback, Callbacks};
 
 /// Words that a value may have: a delayed item's.
 const WORDS: usize = 5;
@@ -116,5 +118,26 @@ impl<P: Platform> Drop for Due<P> {
     fn drop(&mut self) {
         // SAFETY: the value is there, and not used after that.
         unsafe { (self.kind.drop)(self.place()) };
+    }
+}
+
+/// Where what the timekeeper fires leaves users' code to be called.
+pub(crate) struct Owed<P: Platform> {
+    pub(super) callbacks: Arc<Callbacks<P>>,
+    pub(super) wake_own: WakeOwn,
+}
+
+/// Wakes a task of this crate's without running anything of a user's: what is left to be called comes
+/// back, or the waker, if it is another executor's.
+pub(crate) type WakeOwn = fn(Waker) -> Result<Option<Callback>, Waker>;
+
+impl<P: Platform> Owed<P> {
+    /// Wakes a future, on the timekeeper.
+    pub(super) fn wake(&self, waker: Waker) {
+        match (self.wake_own)(waker) {
+            Ok(None) => {}
+            Ok(Some(left)) => self.callbacks.add(left),
+            Err(foreign) => self.callbacks.add(Callback::Wake(foreign)),
+        }
     }
 }

@@ -1,13 +1,13 @@
 //! The timekeeper: the thread that fires what is due, and the list that it fires from.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use coreshard_platform::{Lock, LockGuard, Padded, Parker, Platform, SpawnError, ThreadSpec, Time};
 
-use super::due::Due;
+use super::due::{Due, Owed, WakeOwn};
 use super::heap::{Heap, Key};
-use super::owed::{Owed, WakeOwn};
 use crate::callbacks::{Callback, Callbacks, PATIENCE, Threads};
 use crate::pool::Retiring;
 
@@ -42,11 +42,43 @@ struct Waiting<P: Platform> {
 /// Why nothing can wait for its time.
 #[derive(Debug)]
 pub(crate) enum TimerError {
+    BeyondClock {
+        delay: Duration,
+        longest: Duration,
+    },
     /// The timekeeper's thread cannot be had.
     Keeper(SpawnError),
     /// 2³² − 1 entries wait already.
     Full,
+    Forked,
 }
+
+impl TimerError {
+    pub(crate) fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        if let Self::Keeper(error) = self { Some(error) } else { None }
+    }
+}
+
+impl fmt::Display for TimerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::BeyondClock { delay, longest } => write!(
+                f,
+                "a delay of {delay:?} ends after the platform's clock does; at most {longest:?} \
+                 are possible now"
+            ),
+            Self::Keeper(error) => write!(
+                f,
+                "delays need a timekeeper, and {error}; free some threads, or raise the limit"
+            ),
+            Self::Full => f.write_str("2³² − 1 delays of this runtime wait already; cancel some"),
+            Self::Forked => f.write_str(FORKED),
+        }
+    }
+}
+
+pub(super) const FORKED: &str = "this process was forked from the one whose timekeeper would end the sleep; sleep \
+    on a runtime that was made in this process";
 
 impl<P: Platform> Timers<P> {
     pub(crate) fn new(wake_own: WakeOwn) -> Self {
@@ -59,13 +91,23 @@ impl<P: Platform> Timers<P> {
         Self { clock: Arc::new(clock), process_generation: P::process_generation() }
     }
 
-    /// The moment `delay` from now; `Err` with the longest delay that there is, where the clock
-    /// ends before.
-    pub(crate) fn deadline(delay: Duration) -> Result<Time, Duration> {
+    /// The moment `delay` from now, if the clock does not end before.
+    pub(crate) fn deadline(delay: Duration) -> Result<Time, TimerError> {
         let now_ns = P::now().as_ns();
         let deadline_ns =
             u64::try_from(delay.as_nanos()).ok().and_then(|ns| now_ns.checked_add(ns));
-        deadline_ns.map(Time::from_ns).ok_or(Duration::from_nanos(u64::MAX - now_ns))
+        let longest = Duration::from_nanos(u64::MAX - now_ns);
+        deadline_ns.map(Time::from_ns).ok_or(TimerError::BeyondClock { delay, longest })
+    }
+
+    /// The same, with a timekeeper that waits for it.
+    pub(crate) fn kept_deadline(&self, delay: Duration) -> Result<Time, TimerError> {
+        let deadline = Self::deadline(delay)?;
+        if self.is_forked() {
+            return Err(TimerError::Forked);
+        }
+        self.start_keeper().map_err(TimerError::Keeper)?;
+        Ok(deadline)
     }
 
     /// Starts the timekeeper, unless it runs.

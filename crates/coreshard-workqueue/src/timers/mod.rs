@@ -16,14 +16,12 @@
 mod due;
 mod heap;
 mod keeper;
-mod owed;
 mod sleep;
 mod timeout;
 
-pub(crate) use due::{Due, Timed};
+pub(crate) use due::{Due, Owed, Timed};
 pub(crate) use heap::Key;
 pub(crate) use keeper::{TimerError, Timers};
-pub(crate) use owed::Owed;
 pub(crate) use sleep::sleep;
 #[cfg(feature = "hyper")]
 pub(crate) use sleep::sleep_clamped;

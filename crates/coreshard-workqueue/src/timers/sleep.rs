@@ -7,14 +7,13 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use coreshard_platform::user;
-use coreshard_platform::{Host, Platform, SpawnError, Time};
+use coreshard_platform::{Host, Platform, Time};
 
-use super::due::{Due, Timed};
+use super::due::{Due, Owed, Timed};
 use super::heap::Key;
-use super::keeper::{TimerError, Timers};
-use super::owed::Owed;
+use super::keeper::{FORKED, TimerError, Timers};
 use crate::base::budget;
-use crate::insight::trouble::say_panic;
+use crate::insight::diagnostic::say_panic;
 
 /// Ends when its time has come; see [`Runtime::sleep`](crate::Runtime::sleep). It wakes under any
 /// executor. Dropping it takes it out of the timers.
@@ -34,42 +33,21 @@ impl<P: Platform> Timed<P> for Sleeper {
     }
 }
 
-const FORKED: &str = "this process was forked from the one whose timekeeper would end the sleep; sleep \
-    on a runtime that was made in this process";
-
 /// Why a future cannot sleep.
 pub struct SleepError {
-    kind: SleepErrorKind,
-}
-
-#[derive(Debug)]
-enum SleepErrorKind {
-    BeyondClock { duration: Duration, longest: Duration },
-    Keeper(SpawnError),
-    Forked,
+    kind: TimerError,
 }
 
 impl SleepError {
     /// True if the reason is that it would end after the platform's clock does.
     pub fn is_beyond_clock(&self) -> bool {
-        matches!(self.kind, SleepErrorKind::BeyondClock { .. })
+        matches!(self.kind, TimerError::BeyondClock { .. })
     }
 }
 
 impl fmt::Display for SleepError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.kind {
-            SleepErrorKind::BeyondClock { duration, longest } => write!(
-                f,
-                "a sleep of {duration:?} ends after the platform's clock does; at most \
-                 {longest:?} are possible now"
-            ),
-            SleepErrorKind::Forked => f.write_str(FORKED),
-            SleepErrorKind::Keeper(error) => write!(
-                f,
-                "sleeping needs a timekeeper, and {error}; free some threads, or raise the limit"
-            ),
-        }
+        self.kind.fmt(f)
     }
 }
 
@@ -77,10 +55,7 @@ coreshard_topology::readable_debug!(SleepError);
 
 impl std::error::Error for SleepError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match &self.kind {
-            SleepErrorKind::BeyondClock { .. } | SleepErrorKind::Forked => None,
-            SleepErrorKind::Keeper(error) => Some(error),
-        }
+        self.kind.source()
     }
 }
 
@@ -88,17 +63,8 @@ pub(crate) fn sleep<P: Platform>(
     timers: &Arc<Timers<P>>,
     duration: Duration,
 ) -> Result<Sleep<P>, SleepError> {
-    let deadline = deadline::<P>(duration)?;
-    if timers.is_forked() {
-        return Err(SleepError { kind: SleepErrorKind::Forked });
-    }
-    timers.start_keeper().map_err(|error| SleepError { kind: SleepErrorKind::Keeper(error) })?;
+    let deadline = timers.kept_deadline(duration).map_err(|kind| SleepError { kind })?;
     Ok(Sleep { timers: Arc::clone(timers), deadline, waiting: None })
-}
-
-fn deadline<P: Platform>(duration: Duration) -> Result<Time, SleepError> {
-    Timers::<P>::deadline(duration)
-        .map_err(|longest| SleepError { kind: SleepErrorKind::BeyondClock { duration, longest } })
 }
 
 /// As [`sleep`], for those who cannot be told of an error: where the clock ends before, it never ends; without a
@@ -149,7 +115,7 @@ impl<P: Platform> Sleep<P> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn reset(&mut self, duration: Duration) -> Result<(), SleepError> {
-        self.end_at(deadline::<P>(duration)?);
+        self.end_at(Timers::<P>::deadline(duration).map_err(|kind| SleepError { kind })?);
         Ok(())
     }
 
@@ -181,7 +147,7 @@ impl<P: Platform> Sleep<P> {
             Ok(key) => self.waiting = Some((key, waker)),
             // All 2³² − 1 places are taken, or there is no thread for the timekeeper: it asks again until
             // there is.
-            Err((TimerError::Full | TimerError::Keeper(_), due)) => {
+            Err((_, due)) => {
                 drop(due);
                 drop(user::wake(waker));
             }

@@ -11,7 +11,7 @@ use crate::base::error::RefusedReason;
 use crate::base::item::ItemBody;
 use crate::base::target::Target;
 use crate::callbacks::Callback;
-use crate::insight::trouble::say;
+use crate::insight::diagnostic::say;
 use crate::queue::{SubmitPermit, Workqueue};
 use crate::timers::{Due, Key, Owed, Timed, TimerError};
 
@@ -22,10 +22,10 @@ pub(super) type Added<P> = Result<Key, (TimerError, Due<P>)>;
 
 /// One queueing of an item, wherever that lives. As an [`ItemBody`] it is what a pool holds.
 pub(super) trait Queueing<P: Platform>: ItemBody + Clone + 'static {
-    /// Its time has come: sends it, unless it is void. Returns it if it was not sent.
+    /// Its time has come: sends it, unless it is a tombstone. Returns it if it was not sent.
     fn fire(self, entry: SubmitPermit<'_, P>) -> Option<Self>;
 
-    /// Makes it void; false if it was.
+    /// Makes it a tombstone; false if it was.
     fn give_up(&self) -> bool;
 
     /// Adds it to the timers once more. Returns the entry if that is refused.

@@ -1,9 +1,6 @@
 //! What can go wrong with a `Work`.
 
 use std::fmt;
-use std::time::Duration;
-
-use coreshard_platform::SpawnError;
 
 use crate::base::error::RefusedReason;
 use crate::timers::TimerError;
@@ -50,7 +47,6 @@ pub enum WorkErrorReason {
 pub(super) enum WorkErrorKind {
     Refused(RefusedReason),
     Disabled,
-    BeyondClock { delay: Duration, longest: Duration },
     PeriodZero,
     Timer(TimerError),
     InsideItself,
@@ -72,7 +68,7 @@ impl WorkError {
         match &self.kind {
             WorkErrorKind::Refused(reason) => WorkErrorReason::Refused(*reason),
             WorkErrorKind::Disabled => WorkErrorReason::Disabled,
-            WorkErrorKind::BeyondClock { .. } | WorkErrorKind::PeriodZero => {
+            WorkErrorKind::Timer(TimerError::BeyondClock { .. }) | WorkErrorKind::PeriodZero => {
                 WorkErrorReason::BeyondClock
             }
             WorkErrorKind::Timer(_) => WorkErrorReason::NoTimer,
@@ -96,22 +92,9 @@ impl fmt::Display for WorkError {
             WorkErrorKind::Disabled => {
                 f.write_str("it is disabled; enable it as often as it was disabled")
             }
-            WorkErrorKind::BeyondClock { delay, longest } => write!(
-                f,
-                "a delay of {delay:?} ends after the platform's clock does; at most {longest:?} \
-                 are possible now"
-            ),
+            WorkErrorKind::Timer(error) => error.fmt(f),
             WorkErrorKind::PeriodZero => {
                 f.write_str("a period of 0 was given; at least 1 ns is needed")
-            }
-            WorkErrorKind::Timer(TimerError::Keeper(error)) => {
-                write!(
-                    f,
-                    "delays need a timekeeper, and {error}; free some threads, or raise the limit"
-                )
-            }
-            WorkErrorKind::Timer(TimerError::Full) => {
-                f.write_str("2³² − 1 delays of this runtime wait already; cancel some")
             }
             WorkErrorKind::InsideItself => f.write_str(
                 "its own function waits for it to be over, which it cannot be before that \
@@ -147,7 +130,7 @@ coreshard_topology::readable_debug!(WorkError);
 impl std::error::Error for WorkError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match &self.kind {
-            WorkErrorKind::Timer(TimerError::Keeper(error)) => Some(error as &SpawnError),
+            WorkErrorKind::Timer(error) => error.source(),
             _ => None,
         }
     }

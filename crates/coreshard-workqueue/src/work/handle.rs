@@ -107,7 +107,7 @@ impl<P: Platform> Work<P> {
     ///
     /// # Errors
     /// Where it is disabled, the delay is longer than the clock goes, or no timekeeper can be had.
-    /// If the queue is shut down when the time has come, the queueing is void, with a warning
+    /// If the queue is shut down when the time has come, the queueing is cancelled, with a warning
     /// through `tracing`.
     ///
     /// # Examples
@@ -206,7 +206,7 @@ impl<P: Platform> Work<P> {
         let way = Way::find(queue, target, deadline).map_err(named)?;
         match self.core.state.reclaim(deadline.is_some()) {
             Ok(claimed) => {
-                let was_pending = self.core.void(claimed.replaced);
+                let was_pending = self.core.finish_tombstone(claimed.replaced);
                 self.bring_in(claimed, queue, target, way).map(|()| was_pending)
             }
             Err(not) => {
@@ -216,7 +216,7 @@ impl<P: Platform> Work<P> {
         }
     }
 
-    /// Waits until the latest queueing is over (or void); one that waits for its time is brought
+    /// Waits until the latest queueing is over (or cancelled); one that waits for its time is brought
     /// forward. Inside an item, another worker takes this one's place meanwhile. False if there
     /// was nothing to wait for.
     ///
@@ -254,10 +254,10 @@ impl<P: Platform> Work<P> {
         Ok(true)
     }
 
-    /// Makes a queueing that has not begun void. True if there was one. A run that goes on is
+    /// Cancels a queueing that has not begun. True if there was one. A run that goes on is
     /// neither stopped nor waited for.
     ///
-    /// What was sent to the pool stays there, void, until a worker comes by: it holds 32 bytes and a
+    /// What was sent to the pool stays there, as a tombstone, until a worker comes by: it holds 32 bytes and a
     /// handle to the item, and counts as waiting. So whoever queues and cancels again and again where
     /// no worker comes by, as on a frozen queue, takes memory each time; a delayed queueing
     /// leaves nothing behind.
@@ -275,7 +275,7 @@ impl<P: Platform> Work<P> {
     /// ```
     #[doc(alias = "cancel_work")]
     pub fn cancel(&self) -> bool {
-        self.core.void(self.core.state.cancel(None))
+        self.core.finish_tombstone(self.core.state.cancel(None))
     }
 
     /// As [`cancel`](Self::cancel), and waits until it does not run. It cannot be queued
@@ -320,8 +320,10 @@ impl<P: Platform> Work<P> {
     /// ```
     #[doc(alias = "disable_work")]
     pub fn disable(&self) -> Result<bool, WorkError> {
-        let voided = self.core.state.disable();
-        voided.map(|voided| self.core.void(voided)).map_err(|kind| self.error(kind))
+        let tombstone = self.core.state.disable();
+        tombstone
+            .map(|tombstone| self.core.finish_tombstone(tombstone))
+            .map_err(|kind| self.error(kind))
     }
 
     /// As [`disable`](Self::disable), and waits until it does not run.
@@ -519,13 +521,13 @@ impl<P: Platform> Work<P> {
                 let armed = Armed { timers: Arc::clone(queue.timers()), key, number };
                 let before = slot.armed.replace(armed);
                 drop(slot);
-                // An entry of an earlier queueing, void by now: its canceller is on the way.
+                // An entry of an earlier queueing, a tombstone by now: its canceller is on the way.
                 drop(before.and_then(|armed| armed.timers.remove(armed.key)));
                 Ok(())
             }
             Err((error, due)) => {
                 drop(slot);
-                self.core.void(self.core.state.cancel(Some(number)));
+                self.core.finish_tombstone(self.core.state.cancel(Some(number)));
                 drop(due);
                 Err(self.error(WorkErrorKind::Timer(error)))
             }

@@ -54,7 +54,7 @@ impl Model {
     /// As `Work::modify_delay` without a delay.
     fn requeue(&self) -> bool {
         let claimed = self.state.reclaim(false).expect("it is not disabled");
-        if claimed.replaced.is_some_and(|voided| voided.awaited) {
+        if claimed.replaced.is_some_and(|tombstone| tombstone.awaited) {
             self.over.notify();
         }
         self.bring(claimed);
@@ -90,7 +90,7 @@ impl Model {
         loop {
             match self.state.begin(number) {
                 Begin::Run => break,
-                Begin::Void => return true,
+                Begin::Tombstone => return true,
                 Begin::Busy => {
                     let _ = self.over.wait_until(None, || self.state.await_turn(number));
                 }
@@ -122,11 +122,11 @@ impl Model {
     }
 
     fn cancel(&self) -> bool {
-        let voided = self.state.cancel(None);
-        if voided.is_some_and(|voided| voided.awaited) {
+        let tombstone = self.state.cancel(None);
+        if tombstone.is_some_and(|tombstone| tombstone.awaited) {
             self.over.notify();
         }
-        voided.is_some()
+        tombstone.is_some()
     }
 
     /// As `Work::flush`.
@@ -224,7 +224,7 @@ fn loom_a_queueing_runs_once_or_is_cancelled() {
         model.work_until_idle();
         let queueings = 1 + u32::from(queued) - u32::from(cancelled);
         assert_eq!(model.runs.load(SeqCst), queueings);
-        assert_eq!(model.first_runs.load(SeqCst), u32::from(!cancelled), "it is void");
+        assert_eq!(model.first_runs.load(SeqCst), u32::from(!cancelled), "it is a tombstone");
     });
 }
 

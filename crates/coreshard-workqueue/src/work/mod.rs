@@ -1,6 +1,8 @@
 //! Reusable work items: allocated once, queued any number of times.
 //!
-//! `README.md` beside this file tells the protocol. Who may touch what:
+//! `README.md` beside this file tells the protocol. `handle.rs` is what programs call; `state.rs`, `work_core.rs` and
+//! `token.rs` are the counted item; `embedded/` is the one in the caller's memory; `way.rs` and `delayed.rs` serve both.
+//! Who may touch what:
 //!
 //! 1. The state word decides everything; it is changed by read-modify-writes alone.
 //! 2. Whoever has set `PENDING` brings that queueing in, under the number it was given.

@@ -44,7 +44,7 @@ fn counted() -> &'static Counted {
     Box::leak(Box::new(Counted { work, runs: AtomicU32::new(0) }))
 }
 
-/// Fails if `draw` gives the number of a void ticket again: the queueing that has it is taken for the void one.
+/// Fails if `draw` gives the number of a tombstone again: the queueing that has it is taken for the tombstone.
 #[test]
 fn an_embedded_queueing_runs_while_a_cancelled_one_is_still_in_a_frozen_queue() {
     let runtime = runtime();

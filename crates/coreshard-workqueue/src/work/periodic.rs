@@ -118,9 +118,8 @@ impl<P: Platform> Periodic<P> {
         if period.is_zero() {
             return Err(WorkError::new(name, WorkErrorKind::PeriodZero));
         }
-        let due = Timers::<P>::deadline(period).map_err(|longest| {
-            WorkError::new(name, WorkErrorKind::BeyondClock { delay: period, longest })
-        })?;
+        let due = Timers::<P>::deadline(period)
+            .map_err(|error| WorkError::new(name, WorkErrorKind::Timer(error)))?;
         let skipped = Arc::new(P::AtomicU64::new(0));
         let queue = queue.clone();
         let mut rate =

@@ -46,13 +46,13 @@ pub(super) struct Claimed {
     pub(super) number: Number,
     /// It was running at that moment.
     pub(super) running: bool,
-    /// It was pending before, and that queueing is void now.
-    pub(super) replaced: Option<Voided>,
+    /// It was pending before, and that queueing is a tombstone now.
+    pub(super) replaced: Option<Tombstone>,
 }
 
 /// A queueing that will not run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Voided {
+pub(super) struct Tombstone {
     pub(super) number: Number,
     /// It was still waiting for its time.
     pub(super) delayed: bool,
@@ -73,7 +73,7 @@ pub(super) enum Begin {
     /// Run it: the worker is the one that runs it until it calls [`WorkState::end`].
     Run,
     /// Nothing: it was cancelled, or queued anew since.
-    Void,
+    Tombstone,
     /// Another worker is still inside an earlier run.
     Busy,
 }
@@ -149,7 +149,7 @@ impl<P: Platform> WorkState<P> {
         claimed?.ok_or(NotClaimed::Pending)
     }
 
-    /// Queues it in any case; a queueing that is pending is void.
+    /// Queues it in any case; a queueing that is pending is a tombstone.
     pub(super) fn reclaim(&self, delayed: bool) -> Result<Claimed, NotClaimed> {
         self.change(|seen| {
             if seen & DISABLES != 0 {
@@ -159,7 +159,7 @@ impl<P: Platform> WorkState<P> {
         })
     }
 
-    /// The time of queueing `number` has come: it is the caller's to send, if it is not void.
+    /// The time of queueing `number` has come: it is the caller's to send, if it is no tombstone.
     pub(super) fn fire(&self, number: Number) -> Option<Claimed> {
         let fired = self.change(|seen| {
             if seen & DELAYED == 0 || number_of(seen) != number {
@@ -190,7 +190,7 @@ impl<P: Platform> WorkState<P> {
     pub(super) fn begin(&self, number: Number) -> Begin {
         let begun = self.change(|seen| {
             if seen & (PENDING | DELAYED) != PENDING || number_of(seen) != number {
-                Err(Begin::Void)
+                Err(Begin::Tombstone)
             } else if seen & RUNNING != 0 {
                 Err(Begin::Busy)
             } else {
@@ -200,7 +200,7 @@ impl<P: Platform> WorkState<P> {
         begun.unwrap_or_else(|not| not)
     }
 
-    /// False where [`Self::begin`] would find this queueing void.
+    /// False where [`Self::begin`] would find this queueing a tombstone.
     pub(super) fn is_to_run(&self, number: Number) -> bool {
         let seen = self.word.load(Acquire);
         seen & (PENDING | DELAYED) == PENDING && number_of(seen) == number
@@ -214,27 +214,27 @@ impl<P: Platform> WorkState<P> {
         EndOfRun { parked: seen & PARKED != 0, awaited: seen & AWAITED != 0 }
     }
 
-    /// Makes a pending queueing void, if it is this one.
-    pub(super) fn cancel(&self, only: Option<Number>) -> Option<Voided> {
+    /// Makes a pending queueing a tombstone, if it is this one.
+    pub(super) fn cancel(&self, only: Option<Number>) -> Option<Tombstone> {
         let cancelled = self.change(|seen| {
             if seen & PENDING == 0 || only.is_some_and(|number| number != number_of(seen)) {
                 Err(())
             } else {
-                Ok((without_queueing(seen), voided(seen)))
+                Ok((without_queueing(seen), tombstone(seen)))
             }
         });
         cancelled.ok()
     }
 
-    /// One more disable, which makes a pending queueing void; `Err` at the deepest nesting.
-    pub(super) fn disable(&self) -> Result<Option<Voided>, WorkErrorKind> {
+    /// One more disable, which makes a pending queueing a tombstone; `Err` at the deepest nesting.
+    pub(super) fn disable(&self) -> Result<Option<Tombstone>, WorkErrorKind> {
         self.change(|seen| {
             if seen & DISABLES == DISABLES {
                 return Err(WorkErrorKind::TooManyDisables);
             }
-            let voided = (seen & PENDING != 0).then(|| voided(seen));
-            let next = if voided.is_some() { without_queueing(seen) } else { seen };
-            Ok((next + ONE_DISABLE, voided))
+            let tombstone = (seen & PENDING != 0).then(|| tombstone(seen));
+            let next = if tombstone.is_some() { without_queueing(seen) } else { seen };
+            Ok((next + ONE_DISABLE, tombstone))
         })
     }
 
@@ -278,7 +278,7 @@ impl<P: Platform> WorkState<P> {
         (seen & (PENDING | RUNNING) != 0).then(|| number_of(seen))
     }
 
-    /// Asks to be woken, and tells whether queueing `number` is over, or void.
+    /// Asks to be woken, and tells whether queueing `number` is over, or a tombstone.
     pub(super) fn await_number(&self, number: Number) -> bool {
         let seen = self.word.fetch_or(AWAITED, AcqRel);
         let pending = seen & PENDING != 0;
@@ -296,7 +296,7 @@ impl<P: Platform> WorkState<P> {
         self.word.fetch_or(AWAITED, AcqRel) & RUNNING == 0
     }
 
-    /// As [`Self::await_idle`]; true also once queueing `number` is void.
+    /// As [`Self::await_idle`]; true also once queueing `number` is a tombstone.
     pub(super) fn await_turn(&self, number: Number) -> bool {
         let seen = self.word.fetch_or(AWAITED, AcqRel);
         seen & RUNNING == 0 || seen & PENDING == 0 || number_of(seen) != number
@@ -309,7 +309,7 @@ fn queued(seen: u64, delayed: bool) -> (u64, Claimed) {
     let claimed = Claimed {
         number: number_of(next),
         running: seen & RUNNING != 0,
-        replaced: (seen & PENDING != 0).then(|| voided(seen)),
+        replaced: (seen & PENDING != 0).then(|| tombstone(seen)),
     };
     (next, claimed)
 }
@@ -318,6 +318,10 @@ fn without_queueing(seen: u64) -> u64 {
     seen & !(PENDING | DELAYED | AWAITED)
 }
 
-fn voided(seen: u64) -> Voided {
-    Voided { number: number_of(seen), delayed: seen & DELAYED != 0, awaited: seen & AWAITED != 0 }
+fn tombstone(seen: u64) -> Tombstone {
+    Tombstone {
+        number: number_of(seen),
+        delayed: seen & DELAYED != 0,
+        awaited: seen & AWAITED != 0,
+    }
 }

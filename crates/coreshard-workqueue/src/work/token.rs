@@ -50,7 +50,7 @@ impl<P: Platform> ItemBody for Token<P> {
         self.core.function
     }
 
-    fn is_void(&self) -> bool {
+    fn is_tombstone(&self) -> bool {
         !self.core.state.is_to_run(self.number)
     }
 
@@ -76,7 +76,7 @@ impl<P: Platform> Queueing<P> for Token<P> {
     }
 
     fn give_up(&self) -> bool {
-        self.core.void(self.core.state.cancel(Some(self.number)))
+        self.core.finish_tombstone(self.core.state.cancel(Some(self.number)))
     }
 
     fn rearm(&self, add: impl FnOnce() -> Added<P>) -> Option<Due<P>> {
@@ -129,15 +129,15 @@ impl<P: Platform> Token<P> {
                 drop(slot);
                 self.send(entry);
             }
-            // A later queueing was quicker, so this one is void.
+            // A later queueing was quicker, so this one is a tombstone.
             Some(parked) if core.state.is_to_run(parked.number) => {
                 drop(slot);
                 entry.abandon();
             }
             _ => {
-                let void = slot.parked.replace(KeptPlace::new(entry, self.number));
+                let replaced = slot.parked.replace(KeptPlace::new(entry, self.number));
                 drop(slot);
-                void.into_iter().for_each(KeptPlace::abandon);
+                replaced.into_iter().for_each(KeptPlace::abandon);
             }
         }
     }
@@ -149,7 +149,7 @@ impl<P: Platform> Token<P> {
         loop {
             match core.state.begin(self.number) {
                 Begin::Run => break,
-                Begin::Void => return,
+                Begin::Tombstone => return,
                 Begin::Busy => {
                     // It was queued while it ran, here in a queue with a limit. Its turn has come, and is kept until that
                     // run ends, or another queueing takes the place of this one.

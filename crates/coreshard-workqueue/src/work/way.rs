@@ -10,7 +10,6 @@ use super::error::WorkErrorKind;
 use crate::base::error::RefusedReason;
 use crate::base::target::Target;
 use crate::queue::{PoolLink, SubmitPermit, Workqueue, runs_item_of};
-use crate::timers::{TimerError, Timers};
 
 /// Where a queueing is to go. It is found *before* the queueing is claimed: others who find that pending rely on
 /// the run to come, so nothing may refuse it any more.
@@ -57,12 +56,8 @@ fn far_deadline<P: Platform>(queue: &Workqueue<P>, delay: Duration) -> Result<Ti
     if queue.is_forked() {
         return Err(WorkErrorKind::Refused(RefusedReason::Forked));
     }
-    let deadline = Timers::<P>::deadline(delay)
-        .map_err(|longest| WorkErrorKind::BeyondClock { delay, longest })?;
     // Before the queueing is claimed: others who find it pending rely on it.
-    let started = queue.timers().start_keeper();
-    started.map_err(|error| WorkErrorKind::Timer(TimerError::Keeper(error)))?;
-    Ok(deadline)
+    queue.timers().kept_deadline(delay).map_err(WorkErrorKind::Timer)
 }
 
 /// True if this thread runs the item that everything behind this limiter waits for, because it admits one at a time.
@@ -96,7 +91,7 @@ impl<P: Platform, N> KeptPlace<P, N> {
         then(self.number, entry);
     }
 
-    /// Gives up the place of a void queueing.
+    /// Gives up the place of a tombstone.
     pub(super) fn abandon(self) {
         self.resume(|_, entry| entry.abandon());
     }

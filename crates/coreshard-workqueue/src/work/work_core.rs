@@ -7,11 +7,11 @@ use std::sync::atomic::Ordering::Relaxed;
 use coreshard_platform::user;
 use coreshard_platform::{AtomicInt, DataCell, Host, Lock, Platform};
 
-use super::state::{Number, Voided, WorkState};
+use super::state::{Number, Tombstone, WorkState};
 use super::way::KeptPlace;
 use crate::base::event::Event;
 use crate::base::item::Name;
-use crate::insight::trouble::say;
+use crate::insight::diagnostic::say;
 use crate::timers::{Due, Key, Timers};
 
 /// Called in front of the net, by `Token::run`, and dropped there; or by whoever drops the last handle.
@@ -95,19 +95,19 @@ impl<P: Platform> WorkCore<P> {
         self.limiter.load(Relaxed)
     }
 
-    /// After a queueing was made void: nothing fires it, and its waiters are woken. False if there was none.
-    pub(super) fn void(&self, voided: Option<Voided>) -> bool {
-        let Some(voided) = voided else { return false };
+    /// After a queueing was made a tombstone: nothing fires it, and its waiters are woken. False if there was none.
+    pub(super) fn finish_tombstone(&self, tombstone: Option<Tombstone>) -> bool {
+        let Some(tombstone) = tombstone else { return false };
         self.behind.store(0, Relaxed);
-        if !voided.delayed {
+        if !tombstone.delayed {
             P::item_is_taken();
         }
         // In a forked process the timers' lock may be held by nobody who is here.
-        if voided.delayed && P::process_generation() == self.process_generation {
+        if tombstone.delayed && P::process_generation() == self.process_generation {
             // The caller has a handle as well, so the entry's is not the last one.
-            drop(self.disarm(voided.number));
+            drop(self.disarm(tombstone.number));
         }
-        if voided.awaited {
+        if tombstone.awaited {
             self.over.notify();
         }
         true

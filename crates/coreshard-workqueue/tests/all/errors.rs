@@ -6,8 +6,9 @@ use std::error::Error;
 use coreshard_platform::Host;
 use coreshard_topology::Topology;
 use coreshard_workqueue::{
-    BuildError, Dropped, Elapsed, Forked, Panic, ParseRungError, Refused, RefusedReason, Runtime,
-    ShutdownTimeout, SleepError, TaskError, WaitError, WorkError, Workqueue, WouldDeadlock,
+    BuildError, Dropped, Elapsed, Forked, Panic, ParseVariantError, Refused, RefusedReason,
+    Runtime, ShutdownTimeout, SleepError, TaskError, WaitError, WorkError, Workqueue,
+    WouldDeadlock,
 };
 
 fn assert_error<E: Error + Send + Sync + 'static>() {}
@@ -19,7 +20,7 @@ fn all_are_errors_that_may_be_sent_and_shared() {
     assert_error::<Elapsed>();
     assert_error::<Forked>();
     assert_error::<Panic>();
-    assert_error::<ParseRungError>();
+    assert_error::<ParseVariantError>();
     assert_error::<Refused>();
     assert_error::<RefusedReason>();
     assert_error::<ShutdownTimeout>();

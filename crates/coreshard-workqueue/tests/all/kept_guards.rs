@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex};
 
 use coreshard_platform::{Host, affinity};
 use coreshard_topology::{Scope, Topology};
-use coreshard_workqueue::{Blocking, Runtime, Trouble, Workqueue, blocking, join};
+use coreshard_workqueue::{Blocking, Diagnostic, Runtime, Workqueue, blocking, join};
 use testing::{NEVER, wait_until};
 
 type Guard = Blocking<Host>;
-type Heard = Arc<Mutex<Vec<Trouble>>>;
+type Heard = Arc<Mutex<Vec<Diagnostic>>>;
 
 thread_local! {
     static KEPT: RefCell<Vec<Guard>> = const { RefCell::new(Vec::new()) };
@@ -32,7 +32,7 @@ fn queue() -> (Runtime<Host>, Workqueue<Host>, Heard) {
     let log = Arc::clone(&heard);
     let runtime = Runtime::builder(topology)
         .laid_over(affinity().unwrap())
-        .on_trouble(move |trouble| log.lock().unwrap().push(trouble.clone()))
+        .on_diagnostic(move |trouble| log.lock().unwrap().push(trouble.clone()))
         .build()
         .unwrap();
     let queue = runtime.workqueue().scope(Scope::System).build().unwrap();
@@ -53,7 +53,7 @@ fn assert_goes_on(queue: &Workqueue<Host>, heard: &Heard) {
         total.blocked_workers == 0 && total.idle_workers == total.workers
     });
     let heard = heard.lock().unwrap();
-    let is_bug = |trouble: &&Trouble| matches!(trouble, Trouble::Bug(_));
+    let is_bug = |trouble: &&Diagnostic| matches!(trouble, Diagnostic::Bug(_));
     assert_eq!(heard.iter().filter(is_bug).count(), 0, "{heard:?}");
 }
 

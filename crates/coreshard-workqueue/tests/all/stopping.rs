@@ -263,7 +263,7 @@ fn a_stuck_handler_keeps_no_worker_of_the_past() {
         let topology = Topology::from_synthetic("package:1 l3:1 core:2 pu:1").unwrap();
         let builder = Runtime::builder(topology).laid_over(affinity().unwrap());
         let builder = builder.stall_after(Duration::from_millis(10));
-        let runtime = builder.on_trouble(move |_| handler.pass()).max_workers_per_pool(2);
+        let runtime = builder.on_diagnostic(move |_| handler.pass()).max_workers_per_pool(2);
         let runtime = runtime.build().unwrap();
         let (queue, there) = counted(&runtime, Scope::System);
         let waits: Vec<_> = (0..3)

@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 
 use coreshard_platform::{Host, affinity};
 use coreshard_topology::{CpuId, CpuSet, Scope, Topology, Usable};
-use coreshard_workqueue::{Runtime, RuntimeBuilder, Trouble, Work, Workqueue, blocking, current};
+use coreshard_workqueue::{
+    Diagnostic, Runtime, RuntimeBuilder, Work, Workqueue, blocking, current,
+};
 use testing::{NEVER, wait_until};
 
 use crate::told_of_waits::queue_waits;
@@ -20,10 +22,10 @@ fn builder() -> RuntimeBuilder<Host> {
 }
 
 /// Collects what a runtime tells.
-fn listen(builder: RuntimeBuilder<Host>) -> (Runtime<Host>, Arc<Mutex<Vec<Trouble>>>) {
-    let heard: Arc<Mutex<Vec<Trouble>>> = Arc::default();
+fn listen(builder: RuntimeBuilder<Host>) -> (Runtime<Host>, Arc<Mutex<Vec<Diagnostic>>>) {
+    let heard: Arc<Mutex<Vec<Diagnostic>>> = Arc::default();
     let log = Arc::clone(&heard);
-    let builder = builder.on_trouble(move |trouble| {
+    let builder = builder.on_diagnostic(move |trouble| {
         log.lock().unwrap().push(trouble.clone());
         std::panic::resume_unwind(Box::new("a handler that panics ends nothing"));
     });
@@ -67,7 +69,7 @@ fn a_cpu_hog_is_taken_out_of_the_count_and_reported_with_its_function() {
     assert_eq!(other.stats().total().cpu_hogs, queue.stats().total().cpu_hogs, "one pool");
     wait_until("it is told", || {
         heard.lock().unwrap().iter().any(|trouble| match trouble {
-            Trouble::CpuHog(hog) => {
+            Diagnostic::CpuHog(hog) => {
                 assert!(hog.cpu_time >= Duration::from_millis(10), "{hog}");
                 assert!(trouble.to_string().contains(hog.function), "{trouble}");
                 hog.function.contains("trouble::a_cpu_hog_is_taken_out")
@@ -171,7 +173,7 @@ fn a_function_that_hogs_again_and_again_is_told_less_and_less_often() {
     let times = || -> Vec<u64> {
         let heard = heard.lock().unwrap();
         let times = heard.iter().filter_map(|trouble| match trouble {
-            Trouble::CpuHog(hog) => Some(hog.times),
+            Diagnostic::CpuHog(hog) => Some(hog.times),
             _ => None,
         });
         times.collect()
@@ -200,8 +202,8 @@ fn a_pool_without_progress_is_told_with_all_that_runs() {
     }
     let waiting = queue.submit(|| 1).unwrap();
     // A slow machine may have told of one before, while the workers were on their way.
-    let stall_of_two = |trouble: &Trouble| match trouble {
-        Trouble::Stall(stall) if stall.pools[0].running.len() == 2 => Some(stall.clone()),
+    let stall_of_two = |trouble: &Diagnostic| match trouble {
+        Diagnostic::Stall(stall) if stall.pools[0].running.len() == 2 => Some(stall.clone()),
         _ => None,
     };
     wait_until("the stall is told", || {
@@ -219,7 +221,7 @@ fn a_pool_without_progress_is_told_with_all_that_runs() {
         }
         let text = stall.to_string();
         assert!(text.contains("has begun none") && text.contains("blocked"), "{text}");
-        let told = |trouble: &&Trouble| matches!(trouble, Trouble::NoWorker(_));
+        let told = |trouble: &&Diagnostic| matches!(trouble, Diagnostic::NoWorker(_));
         assert!(heard.iter().any(|trouble| told(&trouble)), "and that no worker can be had");
     }
     drop(release);
@@ -470,11 +472,11 @@ fn a_handler_that_never_returns_keeps_nobody_waiting() {
     let (release, released) = mpsc::channel::<()>();
     let (told, released) = (Arc::new(AtomicBool::new(false)), Mutex::new(released));
     let mark = Arc::clone(&told);
-    let handler = move |_: &Trouble| {
+    let handler = move |_: &Diagnostic| {
         mark.store(true, SeqCst);
         let _ = released.lock().unwrap().recv_timeout(NEVER);
     };
-    let builder = builder().stall_after(Duration::from_millis(10)).on_trouble(handler);
+    let builder = builder().stall_after(Duration::from_millis(10)).on_diagnostic(handler);
     // A few more than may run: so many that wait for one another, in the end, that the monitor has to look.
     let most = real_cpus().len() + 6;
     let runtime = builder.max_workers_per_pool(most).build().unwrap();

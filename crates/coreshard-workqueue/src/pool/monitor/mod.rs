@@ -29,7 +29,7 @@ use super::monitor_handle::{MonitorHandle, call_back};
 use super::pool::Pool;
 use crate::base::event::Event;
 use crate::callbacks::{Callbacks, Threads};
-use crate::insight::trouble::{Bug, CpuHog, NoWorker, Stall, Trouble, Watchdog};
+use crate::insight::diagnostic::{Bug, CpuHog, Diagnostic, NoWorker, Stall, Watchdog};
 
 /// Scans that find all pools asleep before the monitor sleeps too.
 const QUIET_SCANS: u32 = 16;
@@ -281,7 +281,7 @@ impl<P: Platform> Monitor<P> {
                 *times
             };
             if times.is_power_of_two() {
-                self.handle.tell(Trouble::CpuHog(CpuHog { pod, function, cpu_time, times }));
+                self.handle.tell(Diagnostic::CpuHog(CpuHog { pod, function, cpu_time, times }));
             }
         }
         if let Some(times) = found.refused.filter(|times| times.is_power_of_two()) {
@@ -289,15 +289,15 @@ impl<P: Platform> Monitor<P> {
                 "the pool or the runtime has as many workers as it may have (wanted {times} \
                  times); allow more with max_workers or max_workers_per_pool"
             );
-            self.handle.tell(Trouble::NoWorker(NoWorker { pod, reason }));
+            self.handle.tell(Diagnostic::NoWorker(NoWorker { pod, reason }));
         }
         if let Some((rule, books)) = found.broken {
-            self.handle.tell(Trouble::Bug(Bug { pod, rule, books }));
+            self.handle.tell(Diagnostic::Bug(Bug { pod, rule, books }));
         }
         if let Some(stalled_for) = found.stalled_for {
             let pools =
                 pools.iter().map(|(pool, seen)| scan::report(pool, &mut seen.lock())).collect();
-            self.handle.tell(Trouble::Stall(Stall { pod, stalled_for, pools }));
+            self.handle.tell(Diagnostic::Stall(Stall { pod, stalled_for, pools }));
         }
     }
 }

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use coreshard_platform::{AtomicInt, Platform, Time};
 
-use crate::insight::trouble::{PoolReport, RunningItem, Watchdog};
+use crate::insight::diagnostic::{PoolReport, RunningItem, Watchdog};
 use crate::pool::pool::{Pool, PoolGuard};
 use crate::pool::roster::Blocked;
 use crate::pool::state::State;

@@ -43,9 +43,12 @@ impl<'pool, P: Platform> OpenClaims<'pool, P> {
     /// Takes the next item.
     #[inline]
     pub(super) fn next(&mut self, pool: &PoolShared<P>) -> Option<TaggedItem> {
-        while self.at < self.count {
-            if let Some(at) = self.ranges[self.at].next() {
-                self.enter(pool, self.segments[self.at]);
+        while self.at < self.count
+            && let (Some(range), Some(segment)) =
+                (self.ranges.get(self.at), self.segments.get(self.at))
+        {
+            if let Some(at) = range.next() {
+                self.enter(pool, *segment);
                 return Some(self.take(at));
             }
             self.at += 1;

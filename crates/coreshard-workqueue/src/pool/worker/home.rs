@@ -5,7 +5,7 @@ use std::time::Duration;
 use coreshard_platform::{Platform, Time};
 
 use crate::config::attributes::Place;
-use crate::insight::trouble::say;
+use crate::insight::diagnostic::say;
 
 /// How long a worker that was brought home may not be moved out again. It may be as soon as it sleeps after that: the kernel
 /// moves it away from other threads that compute in its pod.

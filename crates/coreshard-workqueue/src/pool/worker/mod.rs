@@ -30,7 +30,7 @@ use crate::base::error::message_of;
 use crate::base::item::Item;
 use crate::config::attributes::{Hook, Place};
 use crate::config::reactor::InReactor;
-use crate::insight::trouble::say;
+use crate::insight::diagnostic::say;
 
 /// After how many items a busy worker looks into the reactor.
 const ITEMS_BEFORE_LOOK: usize = 64;

@@ -43,8 +43,7 @@ impl<P: Platform> Generations<P> {
         &self,
         when_full: WhenFull,
     ) -> Result<SubmitPermit<'_, P>, RefusedReason> {
-        let wanted = SubmitRequest { target: Target::Here, origin: Origin::Outside, when_full };
-        self.enter_by(wanted, |current| Ok(current.route_here()))
+        self.enter_by(Target::Here, Origin::Outside, when_full, |now| Ok(now.route_here()))
     }
 
     /// Counts an item in at the pod of `cpu`, by the caller's own injector if it is there as well.
@@ -55,9 +54,9 @@ impl<P: Platform> Generations<P> {
         origin: Origin,
         when_full: WhenFull,
     ) -> Result<SubmitPermit<'_, P>, RefusedReason> {
-        self.enter_by(SubmitRequest { target: Target::Here, origin, when_full }, |current| {
-            let here = current.route_here();
-            let there = current.set.route_to(cpu).filter(|there| there.0 != here.0);
+        self.enter_by(Target::Here, origin, when_full, |now| {
+            let here = now.route_here();
+            let there = now.set.route_to(cpu).filter(|there| there.0 != here.0);
             Ok(there.unwrap_or(here))
         })
     }
@@ -80,15 +79,16 @@ impl<P: Platform> Generations<P> {
         target: Target,
         when_full: WhenFull,
     ) -> Result<SubmitPermit<'_, P>, RefusedReason> {
-        let wanted = SubmitRequest { target, origin: Origin::Outside, when_full };
-        self.enter_by(wanted, |current| current.route(target))
+        self.enter_by(target, Origin::Outside, when_full, |now| now.route(target))
     }
 
     #[inline(always)]
     #[allow(unsafe_code)]
     fn enter_by(
         &self,
-        wanted: SubmitRequest,
+        target: Target,
+        origin: Origin,
+        when_full: WhenFull,
         route: impl FnOnce(&Generation<P>) -> Result<(usize, usize), RefusedReason>,
     ) -> Result<SubmitPermit<'_, P>, RefusedReason> {
         let reading = Reading::begin();
@@ -98,6 +98,8 @@ impl<P: Platform> Generations<P> {
         let before = link.count_in(injector);
         let link = NonNull::from(link);
         if before & CLOSED != 0 {
+            // Made here, so that an open link costs no store for it.
+            let wanted = SubmitRequest { target, origin, when_full };
             return self.enter_closed(link, injector, reading, before, wanted);
         }
         // SAFETY: what is found in a section stays while it goes on.
@@ -210,7 +212,7 @@ impl<P: Platform> Generations<P> {
     /// Whether the queue takes an item at all.
     fn takes(&self, inner: &Inner<P>, origin: Origin) -> Result<(), RefusedReason> {
         if let Some(closed) = inner.closed {
-            return Err(closed.into());
+            return Err(closed);
         }
         if inner.drainers > 0 && origin == Origin::Outside {
             let queue = self.current_of(inner).links[0].queue_id();

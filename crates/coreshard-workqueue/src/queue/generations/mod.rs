@@ -21,22 +21,6 @@ use crate::pool::{Lease, PoolSet, wait_in_turns};
 pub(crate) use self::enter::Origin;
 pub(crate) use self::generation::Admission;
 
-/// Why a queue takes nothing more, for good.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Closed {
-    ShutDown,
-    Panicked,
-}
-
-impl From<Closed> for RefusedReason {
-    fn from(closed: Closed) -> Self {
-        match closed {
-            Closed::ShutDown => Self::ShutDown,
-            Closed::Panicked => Self::Panicked,
-        }
-    }
-}
-
 /// Generations of the past that a queue keeps though they are empty, the last that were current, to be
 /// current again: what `freeze`, `flush` and a change back need is there.
 const KEPT_EMPTY: usize = 4;
@@ -71,7 +55,8 @@ struct Inner<P: Platform> {
     /// How often a generation was made.
     made: u64,
     limits: Limits<P>,
-    closed: Option<Closed>,
+    /// Why it takes nothing more, for good.
+    closed: Option<RefusedReason>,
     /// Callers inside `drain`.
     drainers: usize,
     /// The queue is closed and empty, and has no workers any more.
@@ -216,7 +201,7 @@ impl<P: Platform> Generations<P> {
         leaving.iter().for_each(|set| set.wait_until_gone());
     }
 
-    pub(crate) fn close(&self, closed: Closed) {
+    pub(crate) fn close(&self, closed: RefusedReason) {
         if self.is_forked() {
             // It was closed when the process was; the lock may be held by nobody who is here.
             return;
@@ -226,7 +211,7 @@ impl<P: Platform> Generations<P> {
         self.current_of(&inner).close();
         drop(inner);
         if let Some(capacity) = &self.capacity {
-            capacity.close(closed.into());
+            capacity.close(closed);
         }
     }
 
@@ -234,7 +219,7 @@ impl<P: Platform> Generations<P> {
     /// be counted as over. What is frozen and runs in any case goes.
     pub(crate) fn stop(&self) -> Vec<(Item, CountedIn<P>)> {
         let mut inner = self.inner.lock();
-        let closed = *inner.closed.get_or_insert(Closed::ShutDown);
+        let closed = *inner.closed.get_or_insert(RefusedReason::ShutDown);
         self.current_of(&inner).close();
         let links = inner.generations().flat_map(|generation| &generation.links);
         links.for_each(PoolLink::stop);
@@ -242,7 +227,7 @@ impl<P: Platform> Generations<P> {
         inner.limits.set_frozen(false);
         drop(inner);
         if let Some(capacity) = &self.capacity {
-            capacity.close(closed.into());
+            capacity.close(closed);
         }
         waiting
     }

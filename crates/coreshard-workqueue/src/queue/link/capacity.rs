@@ -26,11 +26,11 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::task::{Context, Poll, Waker};
 
 use coreshard_platform::user;
-use coreshard_platform::{AtomicInt, Lock, LockGuard, Padded, Platform};
+use coreshard_platform::{AtomicInt, Lock, Padded, Platform};
 
 use crate::base::error::RefusedReason;
 use crate::base::latch::Latch;
-use crate::insight::trouble::say_panic;
+use crate::insight::diagnostic::say_panic;
 use crate::pool::wait_for_workers;
 
 const WAITED: u64 = 1;
@@ -172,14 +172,17 @@ impl<P: Platform> Capacity<P> {
 
     #[cold]
     fn serve(&self) {
-        let mut producers = self.producers.lock();
-        let woken = self.grant(&mut producers);
-        drop(producers);
+        self.wake_after(|producers| self.grant(producers));
+    }
+
+    /// Changes what is under the lock, and wakes the producers whose wait that ends without it.
+    fn wake_after(&self, change: impl FnOnce(&mut Producers<P>) -> Woken<P>) {
+        let woken = change(&mut self.producers.lock());
         woken.wake();
     }
 
     /// Hands free permits to those that wait, in order; takes the bit away with the last of them.
-    fn grant(&self, producers: &mut LockGuard<'_, P, Producers<P>>) -> Woken<P> {
+    fn grant(&self, producers: &mut Producers<P>) -> Woken<P> {
         let mut woken = Woken::none();
         while let Some(first) = producers.waiting.first_entry() {
             // While the bit is set nobody but the lock's holder takes what is free; items that exceed
@@ -234,21 +237,18 @@ impl<P: Platform> Capacity<P> {
 
     /// Nobody is let in any more; who waits hears of it.
     pub(crate) fn close(&self, reason: RefusedReason) {
-        let mut producers = self.producers.lock();
-        producers.closed.get_or_insert(reason);
-        let woken = self.refuse(&mut producers, reason, |_| true);
-        drop(producers);
-        woken.wake();
+        self.wake_after(|producers| {
+            producers.closed.get_or_insert(reason);
+            self.refuse(producers, reason, |_| true)
+        });
     }
 
     /// Until [`Self::end_drain`], the queue's own items alone are let in; who else waits hears of it.
     pub(crate) fn begin_drain(&self) {
-        let mut producers = self.producers.lock();
-        producers.drainers += 1;
-        let woken =
-            self.refuse(&mut producers, RefusedReason::Draining, |producer| !producer.is_inside);
-        drop(producers);
-        woken.wake();
+        self.wake_after(|producers| {
+            producers.drainers += 1;
+            self.refuse(producers, RefusedReason::Draining, |producer| !producer.is_inside)
+        });
     }
 
     pub(crate) fn end_drain(&self) {
@@ -257,7 +257,7 @@ impl<P: Platform> Capacity<P> {
 
     fn refuse(
         &self,
-        producers: &mut LockGuard<'_, P, Producers<P>>,
+        producers: &mut Producers<P>,
         reason: RefusedReason,
         whom: impl Fn(&Producer<P>) -> bool,
     ) -> Woken<P> {
@@ -277,14 +277,13 @@ impl<P: Platform> Capacity<P> {
 
     /// Changes how many permits there are. Items that hold one keep it, also where they are more.
     pub(crate) fn set(&self, permits: usize) {
-        let mut producers = self.producers.lock();
-        let before = std::mem::replace(&mut producers.permits, permits);
-        // Wraps, and so subtracts where there are fewer.
-        let more = (permits as u64).wrapping_sub(before as u64).wrapping_mul(ONE);
-        self.word.fetch_add(more, AcqRel);
-        let woken = self.grant(&mut producers);
-        drop(producers);
-        woken.wake();
+        self.wake_after(|producers| {
+            let before = std::mem::replace(&mut producers.permits, permits);
+            // Wraps, and so subtracts where there are fewer.
+            let more = (permits as u64).wrapping_sub(before as u64).wrapping_mul(ONE);
+            self.word.fetch_add(more, AcqRel);
+            self.grant(producers)
+        });
     }
 
     /// There is no permit for an item, which does not wait for one.

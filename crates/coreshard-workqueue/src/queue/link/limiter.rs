@@ -131,12 +131,8 @@ impl<P: Platform> Limits<P> {
 
     /// Items that are in the pools, and that wait for their turn.
     pub(crate) fn counts(&self) -> (usize, usize) {
-        self.limiters.iter().map(|(.., limiter)| limiter.counts()).fold(
-            (0, 0),
-            |(active, waiting), (more_active, more_waiting)| {
-                (active + more_active, waiting + more_waiting)
-            },
-        )
+        let counts = self.limiters.iter().map(|(.., limiter)| limiter.counts());
+        counts.fold((0, 0), |sum, more| (sum.0 + more.0, sum.1 + more.1))
     }
 }
 

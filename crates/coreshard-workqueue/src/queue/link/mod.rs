@@ -9,7 +9,7 @@ mod observed;
 mod pool_link;
 mod queue_core;
 
-pub(crate) use capacity::{Capacity, CapacityCounts, WaitingProducer, WhenFull};
+pub(crate) use capacity::{Capacity, WaitingProducer, WhenFull};
 pub(crate) use limiter::{CountedIn, GateAnswer, Limits};
 pub(crate) use pool_link::{
     CLOSED, GATED, PoolLink, SubmitPermit, core_here, holds_turn_of, inside, runs_item_of,

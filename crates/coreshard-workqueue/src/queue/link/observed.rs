@@ -65,8 +65,8 @@ impl<P: Platform, F: ItemBody> ItemBody for Observed<P, F> {
         self.work.name()
     }
 
-    fn is_void(&self) -> bool {
-        self.work.is_void()
+    fn is_tombstone(&self) -> bool {
+        self.work.is_tombstone()
     }
 
     fn run(self) {
@@ -123,13 +123,13 @@ impl<P: Platform, F: ItemBody> ItemBody for WatchedItem<P, F> {
     const IS_AWAITED: bool = F::IS_AWAITED;
 
     fn run(self) {
-        P::item_begins(self.work.name(), || self.work.is_void());
+        P::item_begins(self.work.name(), || self.work.is_tombstone());
         let _over = WatchedRun::<P>(PhantomData);
         self.work.run();
     }
 
     fn set_aside(self) -> Option<Returned> {
-        if !self.work.is_void() {
+        if !self.work.is_tombstone() {
             P::item_is_taken();
         }
         self.work.set_aside()

@@ -11,7 +11,7 @@ use crate::base::error::message_of;
 use crate::base::returned::Returned;
 use crate::config::request::{PanicHandler, PanicPolicy};
 use crate::insight::Insight;
-use crate::insight::trouble::say;
+use crate::insight::diagnostic::say;
 use crate::queue::machine::{Machine, Queue};
 use crate::timers::Timers;
 

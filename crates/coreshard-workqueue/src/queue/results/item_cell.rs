@@ -85,7 +85,9 @@ impl<F, V> ItemCell<F, V> {
 
     /// Takes the value, if there is one: the borrow proves that nothing else is here.
     pub(super) fn take_mut(&mut self) -> Option<V> {
-        // SAFETY: by the exclusive borrow.
-        unsafe { self.take() }
+        match std::mem::replace(self.0.get_mut(), Content::Empty) {
+            Content::Value(value) => Some(value),
+            _ => None,
+        }
     }
 }

@@ -18,7 +18,7 @@ use super::submitted::{
 use crate::base::budget;
 use crate::base::error::{Forked, Refused, RefusedReason, WouldDeadlock};
 use crate::insight::Label;
-use crate::insight::trouble::say_panic;
+use crate::insight::diagnostic::say_panic;
 use crate::pool::is_inside;
 use crate::queue::link::SubmitPermit;
 

@@ -16,7 +16,7 @@ use crate::base::item::ItemBody;
 use crate::base::latch::Latch;
 use crate::base::returned::{Returned, ReturnedBody};
 use crate::insight::Label;
-use crate::insight::trouble::say_panic;
+use crate::insight::diagnostic::say_panic;
 use crate::pool::{
     CurrentWorker, JobId, blocking, blocking_if_relieved, wait_for_workers, wait_in_turns,
 };
@@ -62,9 +62,11 @@ impl<P: Platform, F, T> Drop for Submitted<P, F, T> {
     /// A result that nobody took. If its destructor panics, whoever drops the last reference is told: the
     /// handle's owner, or the worker, and so the queue's panic handler.
     fn drop(&mut self) {
-        if let Some(Ok(value)) = self.slot.take_mut() {
-            let outcome = user::resume_unless_unwinding(user::discard(value));
-            say_panic(outcome, "a result panicked as it was dropped");
+        // No call unless it panicked: so the compiler sees that a closure needs no more, and makes the item in its place.
+        if let Some(Ok(value)) = self.slot.take_mut()
+            && let Err(thrown) = user::resume_unless_unwinding(user::discard(value))
+        {
+            say_panic(Err(thrown), "a result panicked as it was dropped");
         }
     }
 }
@@ -271,7 +273,7 @@ where
         run_placed(self.0);
     }
 
-    fn is_void(&self) -> bool {
+    fn is_tombstone(&self) -> bool {
         !self.0.claimable.is_queued()
     }
 

@@ -248,9 +248,9 @@ const ADDRESS_BITS: u32 = 45;
 const ADDRESS: u64 = (1 << ADDRESS_BITS) - 1;
 /// Bits of a queueing's number. Unit tests and models have few, so that they see numbers wrap.
 const NUMBER_BITS: u32 = if cfg!(any(test, loom)) { 3 } else { u64::BITS - ADDRESS_BITS };
-/// How many tickets of a stripe may be void and still on their way: half of the numbers, so that another number is
+/// How many tickets of a stripe may be tombstones still on their way: half of the numbers, so that another number is
 /// found in two attempts on average.
-pub(super) const MAX_VOIDS: usize = 1 << (NUMBER_BITS - 1);
+pub(super) const MAX_TOMBSTONES: usize = 1 << (NUMBER_BITS - 1);
 
 impl QueueingTicket {
     pub(super) const NONE: Self = Self(0);

@@ -69,14 +69,14 @@ impl Model {
             return false;
         }
         item.flags = READY | PENDING;
-        item.ticket = state.draw(place, item.ticket).expect("few tickets are void");
+        item.ticket = state.draw(place, item.ticket).expect("few tickets are tombstones");
         let ticket = item.ticket;
         if let Some(run) = state.run_of(place)
             && !has_limit
         {
-            let void =
+            let replaced =
                 run.park(KeptPlace { link: NonNull::dangling(), injector: 0, number: ticket });
-            void.into_iter().for_each(|void| assert!(state.take_void(void.number)));
+            replaced.into_iter().for_each(|kept| assert!(state.take_tombstone(kept.number)));
             return true;
         }
         drop(state);
@@ -145,7 +145,7 @@ fn loom_an_embedded_item_never_runs_on_two_workers_at_once() {
 }
 
 /// A cancel that waits, after which the memory is freed while the pool still has the token. Fails with `begin` reading the
-/// item before it looks whether its ticket is void, and with `make_void` leaving the ticket out of the list.
+/// item before it looks whether its ticket is a tombstone, and with `make_tombstone` leaving the ticket out of the list.
 #[test]
 fn loom_a_cancelled_embedded_item_may_be_freed() {
     Loom::check(3, || {
@@ -163,7 +163,7 @@ fn loom_a_cancelled_embedded_item_may_be_freed() {
     });
 }
 
-/// An item that is queued, cancelled and queued again while it runs. Fails with `park` keeping the void place.
+/// An item that is queued, cancelled and queued again while it runs. Fails with `park` keeping the tombstone's place.
 #[test]
 fn loom_an_embedded_item_that_is_queued_anew_while_it_runs_is_run_once_for_each_queueing() {
     for has_limit in [false, true] {
@@ -201,7 +201,7 @@ fn loom_the_coming_run_of_an_embedded_item_sees_what_was_written_before_a_refuse
     });
 }
 
-/// A lost wake-up is a deadlock, which loom reports. Fails with `tell_void` leaving the waiters where they are, and with
+/// A lost wake-up is a deadlock, which loom reports. Fails with `tell_tombstone` leaving the waiters where they are, and with
 /// `end` not taking them.
 #[test]
 fn loom_a_flush_of_an_embedded_item_ends_by_its_run_or_by_a_cancel() {

@@ -7,7 +7,7 @@
 //!
 //! 1. An item's fields are read and written under the lock of its *stripe* alone, which its address says.
 //! 2. Who has a *ticket* (a pool's token, a place that is kept, a timer's entry) looks, under that lock, whether
-//!    it is void, before anything else: only while it is not, the item is known to be there.
+//!    it is a tombstone, before anything else: only while it is not, the item is known to be there.
 //! 3. A run is a record on its worker's stack, in a list of the stripe's. Nothing of the item is touched from the
 //!    call of its function on.
 

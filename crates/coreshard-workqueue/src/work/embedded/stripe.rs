@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use coreshard_platform::{AtomicInt, Lock, LockGuard, Platform, Time};
 
-use super::item::{DELAYED, EmbeddedWork, Fields, MAX_VOIDS, PENDING, QueueingTicket};
+use super::item::{DELAYED, EmbeddedWork, Fields, MAX_TOMBSTONES, PENDING, QueueingTicket};
 use crate::timers::{Due, Timers};
 use crate::work::way::KeptPlace;
 
@@ -24,8 +24,8 @@ pub(super) struct StripeState<P: Platform> {
     latest: QueueingTicket,
     /// The runs that go on.
     runs: *const Run<P>,
-    /// Tickets that were made void and are still on their way.
-    voids: BTreeSet<QueueingTicket>,
+    /// Tickets that were made a tombstone and are still on their way.
+    tombstones: BTreeSet<QueueingTicket>,
     waiters: *const RunWaiter<P>,
 }
 
@@ -54,7 +54,7 @@ impl<P: Platform> Run<P> {
         }
     }
 
-    /// Keeps a place. Returns the one that was kept before, whose queueing is void by now.
+    /// Keeps a place. Returns the one that was kept before, whose queueing is a tombstone by now.
     pub(super) fn park(
         &self,
         parked: KeptPlace<P, QueueingTicket>,
@@ -63,7 +63,7 @@ impl<P: Platform> Run<P> {
     }
 }
 
-/// A thread that waits until a queueing is over, or void; on its stack.
+/// A thread that waits until a queueing is over, or a tombstone; on its stack.
 pub(super) struct RunWaiter<P: Platform> {
     ticket: Cell<QueueingTicket>,
     /// A queueing whose cancellation ends the wait as well; `NONE` for none.
@@ -137,7 +137,7 @@ impl<P: Platform> Stripe<P> {
         let state = StripeState {
             latest: QueueingTicket::NONE,
             runs: ptr::null(),
-            voids: BTreeSet::new(),
+            tombstones: BTreeSet::new(),
             waiters: ptr::null(),
         };
         Self { state: Lock::new(state) }
@@ -151,7 +151,7 @@ impl<P: Platform> Stripe<P> {
 
 impl<P: Platform> StripeState<P> {
     /// The ticket of one more queueing of an item whose last one has the ticket `last`. No other ticket in use is equal to
-    /// it. `None` if [`MAX_VOIDS`] tickets are void and still on their way.
+    /// it. `None` if [`MAX_TOMBSTONES`] tickets are tombstones and still on their way.
     #[inline(always)]
     pub(super) fn draw(
         &mut self,
@@ -159,7 +159,7 @@ impl<P: Platform> StripeState<P> {
         last: QueueingTicket,
     ) -> Option<QueueingTicket> {
         self.latest = self.latest.next();
-        if self.voids.is_empty() && !self.has_runs() {
+        if self.tombstones.is_empty() && !self.has_runs() {
             return Some(self.latest.of(work));
         }
         self.draw_unused(work, last)
@@ -171,18 +171,19 @@ impl<P: Platform> StripeState<P> {
         work: NonNull<EmbeddedWork>,
         last: QueueingTicket,
     ) -> Option<QueueingTicket> {
-        if self.voids.len() >= MAX_VOIDS {
+        if self.tombstones.len() >= MAX_TOMBSTONES {
             return None;
         }
         let running = self.run_of(work).map(|run| run.ticket);
         let mut steps = 1;
         loop {
             let ticket = self.latest.of(work);
-            let is_used = self.voids.contains(&ticket) || ticket == last || Some(ticket) == running;
+            let is_used =
+                self.tombstones.contains(&ticket) || ticket == last || Some(ticket) == running;
             if !is_used {
                 return Some(ticket);
             }
-            // Void tickets often have numbers in a row: a step that grows leaves them behind soon. Triangular numbers
+            // Tombstones often have numbers in a row: a step that grows leaves them behind soon. Triangular numbers
             // modulo a power of two reach every number.
             self.latest = self.latest.ahead(steps);
             steps += 1;
@@ -239,18 +240,18 @@ impl<P: Platform> StripeState<P> {
         (run.parked.take(), Afterwards { over, ..Afterwards::nothing() })
     }
 
-    /// True if this ticket is void; it is not on its way any more.
+    /// True if this ticket is a tombstone; it is not on its way any more.
     #[inline(always)]
-    pub(super) fn take_void(&mut self, ticket: QueueingTicket) -> bool {
-        !self.voids.is_empty() && self.voids.remove(&ticket)
+    pub(super) fn take_tombstone(&mut self, ticket: QueueingTicket) -> bool {
+        !self.tombstones.is_empty() && self.tombstones.remove(&ticket)
     }
 
-    pub(super) fn is_void(&self, ticket: QueueingTicket) -> bool {
-        self.voids.contains(&ticket)
+    pub(super) fn is_tombstone(&self, ticket: QueueingTicket) -> bool {
+        self.tombstones.contains(&ticket)
     }
 
-    /// Makes the queueing that is pending void.
-    pub(super) fn make_void(&mut self, work: &mut Fields) -> Afterwards<P> {
+    /// Makes the queueing that is pending a tombstone.
+    pub(super) fn make_tombstone(&mut self, work: &mut Fields) -> Afterwards<P> {
         debug_assert!(work.is(PENDING), "it is pending");
         let ticket = work.ticket;
         let is_delayed = work.is(DELAYED);
@@ -259,24 +260,24 @@ impl<P: Platform> StripeState<P> {
         let (timers, key) = armed.map_or((None, None), |(timers, key)| (Some(timers), Some(key)));
         let due = timers.as_ref().zip(key).and_then(|(timers, key)| timers.remove(key));
         if due.is_none() {
-            let is_new = self.voids.insert(ticket);
+            let is_new = self.tombstones.insert(ticket);
             debug_assert!(is_new, "two tickets in use are equal");
         }
         if !is_delayed {
             P::item_is_taken();
         }
-        Afterwards { over: self.tell_void(ticket), due, timers }
+        Afterwards { over: self.tell_tombstone(ticket), due, timers }
     }
 
-    /// As [`Self::make_void`], by whoever has the ticket.
+    /// As [`Self::make_tombstone`], by whoever has the ticket.
     pub(super) fn give_up(&mut self, work: &mut Fields) -> Afterwards<P> {
         let timers = work.take_armed::<P>().map(|(timers, _)| timers);
         work.end_queueing();
-        Afterwards { over: self.tell_void(work.ticket), due: None, timers }
+        Afterwards { over: self.tell_tombstone(work.ticket), due: None, timers }
     }
 
-    /// Who waits for a queueing that is void waits for the run that goes on, if there is one, unless the queueing is its own.
-    fn tell_void(&mut self, ticket: QueueingTicket) -> *const RunWaiter<P> {
+    /// Who waits for a queueing that is a tombstone waits for the run that goes on, if there is one, unless the queueing is its own.
+    fn tell_tombstone(&mut self, ticket: QueueingTicket) -> *const RunWaiter<P> {
         let Some(run) = self.run_of(ticket.work()) else { return self.take_waiters(ticket) };
         run.behind.store(0, Relaxed);
         let running = run.ticket;
@@ -302,7 +303,7 @@ impl<P: Platform> StripeState<P> {
         self.await_end(running, waiter);
     }
 
-    /// Puts a waiter on the list, which takes it off when that queueing is over or void.
+    /// Puts a waiter on the list, which takes it off when that queueing is over or a tombstone.
     pub(super) fn await_end(&mut self, ticket: QueueingTicket, waiter: &RunWaiter<P>) {
         waiter.ticket.set(ticket);
         waiter.next.set(self.waiters);
@@ -347,7 +348,7 @@ impl<P: Platform> StripeState<P> {
     /// Leaves those on the list that `keeps` is true of.
     fn keep_waiters(&mut self, mut keeps: impl FnMut(&RunWaiter<P>) -> bool) {
         let mut waiter = std::mem::replace(&mut self.waiters, ptr::null());
-        // SAFETY: as in `tell_void`.
+        // SAFETY: as in `tell_tombstone`.
         while let Some(found) = unsafe { waiter.as_ref() } {
             waiter = found.next.get();
             if keeps(found) {

@@ -65,11 +65,11 @@ fn dispatch_in_turn<P: Platform>(
     if let Some(run) = state.run_of(place) {
         run.behind.store(entry.queue_id(), Relaxed);
         if !entry.waits_for_turn() {
-            if let Some(void) = run.park(KeptPlace::new(entry, token.ticket)) {
-                let is_void = state.take_void(void.number);
-                debug_assert!(is_void, "this queueing is the one that is pending");
+            if let Some(replaced) = run.park(KeptPlace::new(entry, token.ticket)) {
+                let is_tombstone = state.take_tombstone(replaced.number);
+                debug_assert!(is_tombstone, "this queueing is the one that is pending");
                 drop(state);
-                void.abandon();
+                replaced.abandon();
             }
             return;
         }
@@ -78,7 +78,7 @@ fn dispatch_in_turn<P: Platform>(
     token.send(entry);
 }
 
-/// A worker has come upon a token: what it is to call, now that its run is on the list; nothing where the token is void.
+/// A worker has come upon a token: what it is to call, now that its run is on the list; nothing where the token is a tombstone.
 #[inline(always)]
 pub(super) fn begin<P: Platform>(
     stripe: &'static Stripe<P>,
@@ -87,7 +87,7 @@ pub(super) fn begin<P: Platform>(
     let ticket = run.ticket;
     loop {
         let mut state = stripe.lock();
-        if state.take_void(ticket) {
+        if state.take_tombstone(ticket) {
             return None;
         }
         if let Some(running) = state.run_of(ticket.work()).map(|run| run.ticket) {
@@ -98,7 +98,7 @@ pub(super) fn begin<P: Platform>(
             blocking::<P, _>(|| waiter.wait_until(None));
             continue;
         }
-        // SAFETY: neither void nor begun: the item is there, and under the lock.
+        // SAFETY: neither a tombstone nor begun: the item is there, and under the lock.
         let (work, name) =
             unsafe { (EmbeddedWork::fields(ticket.work()), ticket.work().as_ref().name()) };
         work.end_queueing();
@@ -151,16 +151,16 @@ impl<P: Platform> ItemBody for EmbeddedToken<P> {
 
     fn name(&self) -> &'static str {
         let state = self.stripe.lock();
-        if state.is_void(self.ticket) {
+        if state.is_tombstone(self.ticket) {
             return "(a cancelled work item)";
         }
         let work: NonNull<EmbeddedWork> = self.ticket.work();
-        // SAFETY: neither void nor begun: the item is there, and under the lock.
+        // SAFETY: neither a tombstone nor begun: the item is there, and under the lock.
         unsafe { work.as_ref() }.name().get()
     }
 
-    fn is_void(&self) -> bool {
-        self.stripe.lock().is_void(self.ticket)
+    fn is_tombstone(&self) -> bool {
+        self.stripe.lock().is_tombstone(self.ticket)
     }
 
     /// As if it was cancelled.
@@ -174,12 +174,12 @@ impl<P: Platform> Queueing<P> for EmbeddedToken<P> {
     fn fire(self, entry: SubmitPermit<'_, P>) -> Option<Self> {
         let Self { stripe, ticket } = self;
         let mut state = stripe.lock();
-        if state.take_void(ticket) {
+        if state.take_tombstone(ticket) {
             drop(state);
             entry.abandon();
             return None;
         }
-        // SAFETY: neither void nor begun: the item is there, and under the lock.
+        // SAFETY: neither a tombstone nor begun: the item is there, and under the lock.
         let work = unsafe { EmbeddedWork::fields(ticket.work()) };
         let armed = work.take_armed::<P>();
         dispatch(stripe, state, ticket.work(), work, entry);
@@ -189,7 +189,7 @@ impl<P: Platform> Queueing<P> for EmbeddedToken<P> {
 
     fn give_up(&self) -> bool {
         let mut state = self.stripe.lock();
-        if state.take_void(self.ticket) {
+        if state.take_tombstone(self.ticket) {
             return false;
         }
         // SAFETY: as in `fire`.
@@ -203,7 +203,7 @@ impl<P: Platform> Queueing<P> for EmbeddedToken<P> {
         let state = self.stripe.lock();
         match add() {
             Ok(key) => {
-                if !state.is_void(self.ticket) {
+                if !state.is_tombstone(self.ticket) {
                     // SAFETY: as in `fire`.
                     unsafe { EmbeddedWork::fields(self.ticket.work()) }.key = key;
                 }

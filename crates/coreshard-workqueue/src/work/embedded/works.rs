@@ -255,7 +255,7 @@ impl<P: Platform> EmbeddedWorks<P> {
         let was_pending = item.is(PENDING);
         let mut afterwards = Afterwards::nothing();
         if was_pending {
-            afterwards = self.make_void(&mut state, item);
+            afterwards = self.make_tombstone(&mut state, item);
         }
         let refused = match way {
             Way::Queue(entry) => {
@@ -321,7 +321,7 @@ impl<P: Platform> EmbeddedWorks<P> {
         Ok(true)
     }
 
-    /// As [`Work::cancel`](crate::Work::cancel): makes a queueing that has not begun void; true if there was one.
+    /// As [`Work::cancel`](crate::Work::cancel): cancels a queueing that has not begun; true if there was one.
     /// What a pool has of it does not name the item's memory any more, which may be freed if it does not run.
     ///
     /// # Safety
@@ -335,7 +335,7 @@ impl<P: Platform> EmbeddedWorks<P> {
         if !item.is(PENDING) {
             return false;
         }
-        let afterwards = self.make_void(&mut state, item);
+        let afterwards = self.make_tombstone(&mut state, item);
         drop(state);
         afterwards.see_to_it();
         true
@@ -410,7 +410,7 @@ impl<P: Platform> EmbeddedWorks<P> {
         let was_pending = item.is(PENDING);
         let mut afterwards = Afterwards::nothing();
         if was_pending {
-            afterwards = self.make_void(&mut state, item);
+            afterwards = self.make_tombstone(&mut state, item);
         }
         if let Some(waiter) = waiter {
             match state.run_of(work).map(|run| run.ticket) {
@@ -488,10 +488,10 @@ impl<P: Platform> EmbeddedWorks<P> {
         }
     }
 
-    /// Makes the queueing that is pending void.
-    fn make_void(&self, state: &mut StripeState<P>, item: &mut Fields) -> Afterwards<P> {
+    /// Makes the queueing that is pending a tombstone.
+    fn make_tombstone(&self, state: &mut StripeState<P>, item: &mut Fields) -> Afterwards<P> {
         if item.is_pending_in(self.pending) {
-            return state.make_void(item);
+            return state.make_tombstone(item);
         }
         item.forget_queueing();
         Afterwards::nothing()

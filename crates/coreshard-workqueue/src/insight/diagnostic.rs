@@ -1,6 +1,6 @@
 //! What goes wrong without an error that somebody could be handed: a CPU hog, a pool that makes no
 //! progress, a worker that cannot be had, a bug of ours. Told through `tracing`, and to the runtime's
-//! [`on_trouble`](crate::RuntimeBuilder::on_trouble).
+//! [`on_diagnostic`](crate::RuntimeBuilder::on_diagnostic).
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use coreshard_topology::{PodId, Scope};
 
 use crate::insight::stats::PoolStats;
 
-/// Something that needs somebody's attention.
+/// Something that needs an operator's attention.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub enum Trouble {
+pub enum Diagnostic {
     /// An item used a CPU for long while others waited.
     CpuHog(CpuHog),
     /// A pool has waiting items and begins none.
@@ -105,7 +105,7 @@ pub struct Bug {
     pub books: String,
 }
 
-impl fmt::Display for Trouble {
+impl fmt::Display for Diagnostic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::CpuHog(hog) => hog.fmt(f),
@@ -192,7 +192,7 @@ pub(crate) fn say_panic(outcome: Result<(), Thrown>, what: &str) {
     }
 }
 
-pub(crate) type TroubleHandler = Arc<User<dyn Fn(&Trouble) + Send + Sync>>;
+pub(crate) type DiagnosticHandler = Arc<User<dyn Fn(&Diagnostic) + Send + Sync>>;
 
 /// What the monitor takes for trouble, and whom it tells.
 #[derive(Clone)]
@@ -201,7 +201,7 @@ pub(crate) struct Watchdog {
     pub(crate) cpu_intensive: Option<Duration>,
     /// `None` for never.
     pub(crate) stall_after: Option<Duration>,
-    pub(crate) on_trouble: Option<TroubleHandler>,
+    pub(crate) on_diagnostic: Option<DiagnosticHandler>,
 }
 
 impl Default for Watchdog {
@@ -209,21 +209,21 @@ impl Default for Watchdog {
         Self {
             cpu_intensive: Some(Duration::from_millis(10)),
             stall_after: Some(Duration::from_secs(30)),
-            on_trouble: None,
+            on_diagnostic: None,
         }
     }
 }
 
 impl Watchdog {
     /// Tells those who listen, who are users: on a thread that nobody depends on.
-    pub(crate) fn tell(&self, trouble: &Trouble) {
-        say(|| match trouble {
-            Trouble::Stall(_) | Trouble::Bug(_) => tracing::error!("{trouble}"),
-            _ => tracing::warn!("{trouble}"),
+    pub(crate) fn tell(&self, diagnostic: &Diagnostic) {
+        say(|| match diagnostic {
+            Diagnostic::Stall(_) | Diagnostic::Bug(_) => tracing::error!("{diagnostic}"),
+            _ => tracing::warn!("{diagnostic}"),
         });
-        let Some(handler) = &self.on_trouble else { return };
+        let Some(handler) = &self.on_diagnostic else { return };
         // What a handler throws was printed by the panic hook.
-        drop(handler.call(|handler| handler(trouble)));
+        drop(handler.call(|handler| handler(diagnostic)));
     }
 }
 
@@ -232,7 +232,7 @@ impl fmt::Debug for Watchdog {
         f.debug_struct("Watchdog")
             .field("cpu_intensive", &self.cpu_intensive)
             .field("stall_after", &self.stall_after)
-            .field("on_trouble", &self.on_trouble.is_some())
+            .field("on_diagnostic", &self.on_diagnostic.is_some())
             .finish()
     }
 }

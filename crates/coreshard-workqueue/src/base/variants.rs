@@ -1,14 +1,14 @@
-//! The ladders of the pools: when a chosen worker is woken, and how items enter.
+//! The variants of the pools: when a chosen worker is woken, and how items enter.
 
 use std::fmt;
 use std::str::FromStr;
 
-use crate::base::error::ParseRungError;
+use coreshard_topology::input::quoted;
 
 /// When a worker that was chosen under the pool's lock is woken, oldest first.
 ///
-/// With the lock-free intake a producer that must wake somebody holds no lock on any rung; the
-/// rungs then differ in how a worker wakes the next one.
+/// With the lock-free intake a producer that must wake a worker holds no lock in any variant; the
+/// variants then differ in how a worker wakes the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Wake {
     /// While the lock is held, as Linux' workqueue did until its lock was found to be held for
@@ -25,7 +25,7 @@ pub enum Wake {
 }
 
 impl Wake {
-    /// All rungs, oldest first.
+    /// All variants, oldest first.
     pub const ALL: [Self; 3] = [Self::UnderLock, Self::AfterUnlock, Self::Coalesced];
 }
 
@@ -40,9 +40,9 @@ impl fmt::Display for Wake {
 }
 
 impl FromStr for Wake {
-    type Err = ParseRungError;
-    fn from_str(text: &str) -> Result<Self, ParseRungError> {
-        ParseRungError::parse("wake", &Self::ALL, text)
+    type Err = ParseVariantError;
+    fn from_str(text: &str) -> Result<Self, ParseVariantError> {
+        parse("wake", &Self::ALL, text)
     }
 }
 
@@ -60,7 +60,7 @@ pub enum Intake {
 }
 
 impl Intake {
-    /// All rungs, oldest first.
+    /// All variants, oldest first.
     pub const ALL: [Self; 2] = [Self::Locked, Self::LockFree];
 }
 
@@ -74,8 +74,39 @@ impl fmt::Display for Intake {
 }
 
 impl FromStr for Intake {
-    type Err = ParseRungError;
-    fn from_str(text: &str) -> Result<Self, ParseRungError> {
-        ParseRungError::parse("intake", &Self::ALL, text)
+    type Err = ParseVariantError;
+    fn from_str(text: &str) -> Result<Self, ParseVariantError> {
+        parse("intake", &Self::ALL, text)
     }
 }
+
+/// The text names none of the variants.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ParseVariantError {
+    /// What the variants are of.
+    of: &'static str,
+    given: String,
+    accepted: String,
+}
+
+fn parse<V: fmt::Display + Copy>(
+    of: &'static str,
+    all: &[V],
+    text: &str,
+) -> Result<V, ParseVariantError> {
+    all.iter().copied().find(|variant| variant.to_string() == text).ok_or_else(|| {
+        let accepted = all.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        ParseVariantError { of, given: quoted(text).to_string(), accepted }
+    })
+}
+
+impl fmt::Display for ParseVariantError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { of, given, accepted } = self;
+        write!(f, "invalid {of} variant {given}: expected one of {accepted}")
+    }
+}
+
+coreshard_topology::readable_debug!(ParseVariantError);
+
+impl std::error::Error for ParseVariantError {}
