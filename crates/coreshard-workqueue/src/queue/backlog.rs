@@ -25,7 +25,7 @@ use crate::insight::diagnostic::say_panic;
 const DROPPED: &str = "an item that came back panicked as it was dropped";
 
 /// Items that had not begun when a queue, or all queues of a runtime, were shut down at once; see
-/// [`Workqueue::shutdown_now`] and [`Runtime::shutdown_now`](crate::Runtime::shutdown_now). An iterator over them, in no
+/// [`Workqueue::shutdown_now`](crate::Workqueue::shutdown_now) and [`Runtime::shutdown_now`](crate::Runtime::shutdown_now). An iterator over them, in no
 /// order but that of an ordered queue. Dropping it drops those that are left.
 #[must_use = "dropping it drops the items, which never run then"]
 pub struct Backlog {
@@ -76,7 +76,7 @@ impl fmt::Debug for Backlog {
     }
 }
 
-/// An item that has not begun; see [`Workqueue::shutdown_now`]. Dropping it drops what it holds.
+/// An item that has not begun; see [`Workqueue::shutdown_now`](crate::Workqueue::shutdown_now). Dropping it drops what it holds.
 #[must_use = "dropping it drops the item, which never runs then"]
 pub struct BacklogItem {
     returned: Option<Returned>,

@@ -12,10 +12,10 @@ use crate::base::returned::Returned;
 use crate::insight::Label;
 
 /// A function of another language that queues call, each time with 16 bytes of the caller's:
-/// [`Workqueue::queue_foreign`].
+/// [`Workqueue::queue_foreign`](crate::Workqueue::queue_foreign).
 ///
 /// # Examples
-/// As [`Workqueue::queue_foreign`].
+/// As [`Workqueue::queue_foreign`](crate::Workqueue::queue_foreign).
 pub struct ForeignFunction(ItemKind);
 
 impl ForeignFunction {
@@ -25,7 +25,7 @@ impl ForeignFunction {
     /// a panic, which goes to the queue's panic handler, but not with another language's exception.
     ///
     /// # Examples
-    /// As [`Workqueue::queue_foreign`].
+    /// As [`Workqueue::queue_foreign`](crate::Workqueue::queue_foreign).
     pub fn leak(
         function: unsafe extern "C-unwind" fn(*mut [MaybeUninit<u64>; 2]),
         name: &str,
@@ -37,7 +37,7 @@ impl ForeignFunction {
     /// The name.
     ///
     /// # Examples
-    /// As [`Workqueue::queue_foreign`].
+    /// As [`Workqueue::queue_foreign`](crate::Workqueue::queue_foreign).
     pub fn name(&self) -> &'static str {
         self.0.name.get()
     }

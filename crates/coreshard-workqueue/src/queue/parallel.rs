@@ -25,7 +25,7 @@ impl<P: Platform> Workqueue<P> {
     /// Inside an item of this queue, on one of its workers, `work` is a part of that item, and called
     /// at once. Anywhere else it is an item like any other, which the queue's limit, order and state hold
     /// for. Allocates nothing, but where it is called inside an item of another queue of the same
-    /// attributes: there it waits as [`JoinHandle::join`] does.
+    /// attributes: there it waits as [`JoinHandle::join`](crate::JoinHandle::join) does.
     ///
     /// # Errors
     /// If the queue is shut down; or if it is called elsewhere for an item of this queue, which runs one at

@@ -36,8 +36,8 @@ fn poll_room<P: Platform>(
     Poll::Ready(outcome)
 }
 
-/// Room for one item in a queue, which others do not have; see [`Workqueue::try_reserve`] and
-/// [`Workqueue::reserve_async`]. In a queue without a capacity it is just a handle.
+/// Room for one item in a queue, which others do not have; see [`Workqueue::try_reserve`](crate::Workqueue::try_reserve) and
+/// [`Workqueue::reserve_async`](crate::Workqueue::reserve_async). In a queue without a capacity it is just a handle.
 ///
 /// It counts as an item that waits ([`QueueStats::capacity_used`](crate::QueueStats)) until it is used or dropped, which gives the
 /// room on. But it is no item: a shutdown and a drain do not wait for it, and what is brought after them comes back.
@@ -54,7 +54,7 @@ impl<P: Platform> Reservation<P> {
         Self { queue, is_held: true }
     }
 
-    /// Queues `work`, without a wait; see [`Workqueue::queue`].
+    /// Queues `work`, without a wait; see [`Workqueue::queue`](crate::Workqueue::queue).
     ///
     /// # Errors
     /// Hands `work` back if the queue takes none; never since it is full.
@@ -66,7 +66,7 @@ impl<P: Platform> Reservation<P> {
         SubmitPermit::send_entered(self.enter(), work)
     }
 
-    /// Queues `work` in the pod of `cpu`, without a wait; see [`Workqueue::queue_on`].
+    /// Queues `work` in the pod of `cpu`, without a wait; see [`Workqueue::queue_on`](crate::Workqueue::queue_on).
     ///
     /// # Errors
     /// Hands `work` back if `cpu` is none of the queue's, or the queue takes none; never since it is full.
@@ -89,7 +89,7 @@ impl<P: Platform> Reservation<P> {
         SubmitPermit::send_entered(self.enter_at(Target::Cpu(cpu)), work)
     }
 
-    /// Submits `work`, without a wait; see [`Workqueue::submit`].
+    /// Submits `work`, without a wait; see [`Workqueue::submit`](crate::Workqueue::submit).
     ///
     /// # Errors
     /// As [`queue`](Self::queue).
@@ -143,7 +143,7 @@ impl<P: Platform> fmt::Debug for Reservation<P> {
     }
 }
 
-/// Ends when there is room; see [`Workqueue::reserve_async`]. It wakes under any executor.
+/// Ends when there is room; see [`Workqueue::reserve_async`](crate::Workqueue::reserve_async). It wakes under any executor.
 #[must_use = "a future does nothing until it is awaited"]
 pub struct ReserveAsync<P: Platform = Host> {
     queue: Arc<LastHandle<P>>,
@@ -186,7 +186,7 @@ impl<P: Platform> fmt::Debug for ReserveAsync<P> {
     }
 }
 
-/// Queues an item when there is room; see [`Workqueue::queue_async`]. It wakes under any executor.
+/// Queues an item when there is room; see [`Workqueue::queue_async`](crate::Workqueue::queue_async). It wakes under any executor.
 #[must_use = "a future does nothing until it is awaited"]
 pub struct QueueAsync<'queue, F, P: Platform = Host> {
     queue: &'queue Shared<P>,

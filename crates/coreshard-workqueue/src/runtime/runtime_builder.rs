@@ -18,7 +18,7 @@ use crate::queue::machine::{Machine, Probe, Registry};
 use crate::task;
 use crate::timers::Timers;
 
-/// Makes a [`Runtime`].
+/// Makes a [`Runtime`](crate::Runtime).
 #[must_use = "a builder does nothing until `build` is called"]
 pub struct RuntimeBuilder<P: Platform = Host> {
     topology: Topology,
@@ -135,7 +135,7 @@ impl<P: Platform> RuntimeBuilder<P> {
         self.with(|wanted| wanted.workers = Some(workers))
     }
 
-    /// Hooks of all queues that have none of their own; see [`Builder::hooks`]. Default: none.
+    /// Hooks of all queues that have none of their own; see [`Builder::hooks`](crate::Builder::hooks). Default: none.
     ///
     /// # Examples
     /// ```
@@ -224,7 +224,7 @@ impl<P: Platform> RuntimeBuilder<P> {
     }
 
     /// Measures how long items wait and run, in all queues that do not say otherwise; see
-    /// [`Builder::times`]. Default: no.
+    /// [`Builder::times`](crate::Builder::times). Default: no.
     ///
     /// # Examples
     /// ```
@@ -240,7 +240,7 @@ impl<P: Platform> RuntimeBuilder<P> {
     }
 
     /// Whether items and futures have `tracing` spans, in all queues that do not say otherwise;
-    /// see [`Builder::spans`]. Default: no.
+    /// see [`Builder::spans`](crate::Builder::spans). Default: no.
     ///
     /// # Examples
     /// ```
@@ -266,7 +266,7 @@ impl<P: Platform> RuntimeBuilder<P> {
         self.with(|wanted| wanted.idle_timeout = timeout)
     }
 
-    /// How many workers the runtime may have in all; rescuers ([`Builder::rescuer`]) are not
+    /// How many workers the runtime may have in all; rescuers ([`Builder::rescuer`](crate::Builder::rescuer)) are not
     /// counted. A queue whose first workers are too many is not made; a pool that needs one more
     /// goes on with those it has, and tells of it. At least 1. Default: no limit.
     ///
@@ -353,7 +353,7 @@ impl<P: Platform> RuntimeBuilder<P> {
     }
 
     /// Asks `probe` about once a second, while there is work, which CPUs may be used, and follows
-    /// it as [`Runtime::set_usable`] does. `None` is no answer, and nor is a panic. It is called on a
+    /// it as [`Runtime::set_usable`](crate::Runtime::set_usable) does. `None` is no answer, and nor is a panic. It is called on a
     /// thread of the runtime's, `cs-background`; while it is at it, it is not asked again. Default: nothing is followed.
     ///
     /// # Examples

@@ -117,7 +117,7 @@ impl<P: Platform, T> JoinHandle<T, P> {
     /// one was forked from: it never ends here. [`WouldDeadlock`], if it is the caller's own item, or one that
     /// waits for the caller; or if it is behind the caller's own in a queue that runs one at a time: then it runs when its turn has
     /// come, unawaited.
-    /// [`Dropped`], if the queue was shut down before the item had begun
+    /// [`Dropped`](crate::Dropped), if the queue was shut down before the item had begun
     /// ([`shutdown_now`](crate::Workqueue::shutdown_now)), and whoever did so dropped it.
     /// [`Panic::into_payload`] holds them.
     ///

@@ -267,7 +267,7 @@ impl<P: Platform> ScopeState<P> {
     }
 }
 
-/// A scope in which work may borrow what lives outside it; see [`Workqueue::scope`].
+/// A scope in which work may borrow what lives outside it; see [`Workqueue::scope`](crate::Workqueue::scope).
 pub struct WorkScope<'scope, 'env: 'scope, P: Platform = Host> {
     queue: &'env Shared<P>,
     state: &'scope ScopeState<P>,
@@ -484,7 +484,7 @@ pub(crate) fn run_to_end<'env, P: Platform, R>(
     (result, thrown)
 }
 
-/// What the body of a scope and its items threw; see [`Workqueue::try_scope`].
+/// What the body of a scope and its items threw; see [`Workqueue::try_scope`](crate::Workqueue::try_scope).
 pub struct ScopePanics {
     body: Option<Panic>,
     items: Vec<Panic>,
