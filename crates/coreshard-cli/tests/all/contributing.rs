@@ -56,7 +56,7 @@ fn every_file_of_a_walk_through_is_there() {
         ("crates/coreshard-topology/src/scope.rs", ["FromStr for Scope", "fn name"]),
         ("crates/coreshard-workqueue/src/base/rungs.rs", ["enum Wake", "const ALL"]),
         ("crates/coreshard-workqueue/src/pool/pool.rs", ["fn unlock_and_kick", "Wake::UnderLock"]),
-        ("crates/coreshard-workqueue/src/pool/wake.rs", ["fn choose", "is_coalesced"]),
+        ("crates/coreshard-workqueue/src/pool/idle_workers.rs", ["fn choose", "is_coalesced"]),
         ("crates/coreshard-sim/src/machine/costs.rs", ["costs! {", "= Never"]),
         ("crates/coreshard-sim/src/engine/calls.rs", ["thread_create", "enter_kernel"]),
         ("peers/src/peer/mod.rs", ["PEERS", "macro_rules! for_spawning"]),

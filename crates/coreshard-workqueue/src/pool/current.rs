@@ -15,6 +15,7 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use coreshard_platform::{AtomicInt, Lock, Platform, stack_pointer};
 
 use super::context::{Context, OwnPool, SpawnPlace, context_here};
+use super::fork_thieves::any_shares;
 use super::frame::Frame;
 use super::jobs::{
     Closure, Deque, Fifo, Found, Header, JobBody, JobId, JobList, JobNumber, ListedJob,
@@ -23,7 +24,6 @@ use super::jobs::{
 use super::placement::BusyCpus;
 use super::pool::Pool;
 use super::slots::WorkerSlot;
-use super::thieves::any_shares;
 use crate::base::latch::Latch;
 
 /// Times that a job is shared without looking for a sleeper in other pools, at most, after none

@@ -4,9 +4,9 @@
 //! | file | what it owns |
 //! |---|---|
 //! | `link`, `frame`, `jobs` | a queue's side of a pool; what a thread is inside of; where forked jobs lie |
-//! | `slots`, `thieves`, `accounts`, `monitor_handle` | words that other threads touch: of each worker, about forked jobs, CPU time, the monitor's |
+//! | `slots`, `fork_thieves`, `accounts`, `monitor_handle` | words that other threads touch: of each worker, about forked jobs, CPU time, the monitor's |
 //! | `shared` | all that is not under the pool's lock |
-//! | `wake`, `roster`, `placement`, `waiting` | under the lock: sleepers, workers and the rescuer, where they run, items |
+//! | `idle_workers`, `roster`, `placement`, `waiting_items` | under the lock: sleepers, workers and the rescuer, where they run, items |
 //! | `state` | all that is under the lock, and what concerns several parts of it |
 //! | `spin`, `batching` | how long to stay awake; what a worker learns of its items |
 //! | `pool` | the pool: its lock, how items come in and how workers are woken |
@@ -21,8 +21,10 @@ mod batching;
 mod blocking;
 mod context;
 mod current;
+mod fork_thieves;
 mod frame;
 mod help;
+mod idle_workers;
 mod job;
 mod jobs;
 mod link;
@@ -45,9 +47,7 @@ mod spin;
 mod start;
 mod state;
 mod team;
-mod thieves;
-mod waiting;
-mod wake;
+mod waiting_items;
 mod worker;
 
 pub use blocking::{Blocking, blocking, yield_item};

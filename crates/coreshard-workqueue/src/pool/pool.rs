@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use coreshard_platform::{AtomicInt, Lock, LockGuard, Padded, Platform, Time, fields};
 
+use super::idle_workers::Kick;
 use super::link::LinkTag;
 use super::monitor_handle::MonitorHandle;
 use super::placement::{BusyCpus, FreeCpus};
@@ -12,8 +13,7 @@ use super::shared::{PoolSettings, PoolShared};
 use super::slots::Injectors;
 use super::spin::OutsideWaits;
 use super::state::State;
-use super::waiting::Worklist;
-use super::wake::Kick;
+use super::waiting_items::Worklist;
 use crate::base::error::message_of;
 use crate::base::event::Event;
 use crate::base::item::{Item, ItemParts};

@@ -7,11 +7,11 @@ use std::time::Duration;
 use coreshard_platform::{AtomicInt, Padded, Platform, fields};
 
 use super::accounts::Accounts;
+use super::fork_thieves::Thieves;
 use super::link::LinkTable;
 use super::monitor_handle::MonitorHandle;
 use super::roster::RESCUER;
 use super::slots::{Injectors, Slots};
-use super::thieves::Thieves;
 use crate::base::event::Event;
 use crate::base::variants::Wake;
 use crate::config::attributes::{Attributes, Place};

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use coreshard_platform::{Platform, fields};
 
 use super::batching::{SHORT_CLAIMS, ServiceTimeEstimator};
+use super::idle_workers::{IdleWorkers, Kick};
 use super::link::{LinkHead, LinkTag};
 use super::placement::Placement;
 use super::roster::{Blocked, RESCUER, Reserved, Roster, WorkerCount};
 use super::shared::PoolShared;
-use super::waiting::{Aside, TaggedItem, Worklist};
-use super::wake::{IdleWorkers, Kick};
+use super::waiting_items::{Aside, TaggedItem, Worklist};
 use crate::intake::{ItemWaits, TAIL_COUNTERS};
 
 /// Counters that seldom change; `PoolStats` says what they mean.

@@ -31,7 +31,7 @@ use crate::base::event::Event;
 use crate::callbacks::{Callbacks, Threads};
 use crate::insight::diagnostic::{Bug, CpuHog, Diagnostic, NoWorker, Stall, Watchdog};
 
-/// Scans that find all pools asleep before the monitor sleeps too.
+/// Scans that find all pools asleep before the monitor also sleeps.
 const QUIET_SCANS: u32 = 16;
 
 /// Threads that make the calls that the monitor must not make: for each, one thread may be stuck.

@@ -19,11 +19,11 @@ use std::time::Duration;
 use coreshard_platform::{AtomicInt, Platform, Time};
 
 use crate::insight::diagnostic::{PoolReport, RunningItem, Watchdog};
+use crate::pool::idle_workers::Kick;
 use crate::pool::pool::{Pool, PoolGuard};
 use crate::pool::roster::Blocked;
 use crate::pool::state::State;
 use crate::pool::team;
-use crate::pool::wake::Kick;
 
 /// Time between two scans. Two of them pass before a worker is presumed blocked.
 pub(super) const SCAN_EVERY: Duration = Duration::from_millis(4);

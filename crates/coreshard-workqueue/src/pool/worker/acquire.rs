@@ -1,19 +1,17 @@
-//! How a worker comes to items (its own claims, the intake, other workers' claims) and to forked jobs; and how it sleeps.
+//! How a worker comes to items (its own claims, the intake, other workers' claims) and to forked jobs.
 
 use std::sync::atomic::Ordering::Relaxed;
 
 use coreshard_platform::{AtomicInt, Platform};
 
 use super::Worker;
-use crate::base::canary::{Canary, planted};
+use crate::pool::fork_thieves::any_shares;
 use crate::pool::pool::PoolGuard;
 use crate::pool::roster::Blocked;
 use crate::pool::shared::PoolShared;
 use crate::pool::slots::{Claim, Injectors, MAX_CLAIMS, Takers};
 use crate::pool::state::State;
-use crate::pool::team;
-use crate::pool::thieves::any_shares;
-use crate::pool::waiting::{TaggedItem, Worklist};
+use crate::pool::waiting_items::{TaggedItem, Worklist};
 
 /// A worker that has waited so long for the lock, since many want it, takes what stands at one more injector, and so comes for
 /// it less often.
@@ -30,16 +28,6 @@ struct Taken<P: Platform> {
     claim: Option<Claim<P>>,
     /// Items at other injectors, which are open to thieves already.
     more: usize,
-}
-
-/// What a worker does that found no item.
-enum Rest {
-    /// There is something after all.
-    None,
-    /// Sleep until woken.
-    Sleep,
-    /// The pool stops, and there is nothing left to do.
-    Exit,
 }
 
 /// True if an item may wait, and none of the other workers that steal is on its way to it: this one is its lookout then.
@@ -419,155 +407,5 @@ impl<P: Platform> Worker<'_, P> {
         } else {
             self.spin.watch_slots(pool, intake, &places)
         }
-    }
-
-    /// Sleeps until there may be work. False if the worker is let go: it is off all lists then.
-    pub(super) fn sleep(&mut self) -> bool {
-        let pool = self.pool;
-        self.looked_ns = 0;
-        let reactor = self.enter_reactor();
-        let mut state = pool.lock_state();
-        match self.prepare_sleep(&mut state, reactor.is_some()) {
-            Rest::None => return true,
-            Rest::Exit => {
-                state.let_go(self.index);
-                // A rescuer leaves its pool to those that sleep: one of them is told of what comes.
-                let kick = state.appoint_designated(pool);
-                pool.unlock_and_kick(state, kick);
-                return false;
-            }
-            Rest::Sleep => {
-                if state.idle.has_more() {
-                    pool.thieves.set_has_more_sleepers(true);
-                }
-                state.update_thieves(pool);
-                let (kick, ending) = (state.choose_for_mail(pool), state.roster.ending);
-                pool.unlock_and_kick(state, kick);
-                if ending {
-                    // Perhaps this was the last that did something.
-                    team::end_if_over(pool);
-                }
-            }
-        }
-        if let Some(reactor) = reactor {
-            self.sleep_in(reactor);
-        } else if self.park() {
-            pool.notice_drawn(self.index);
-        } else {
-            return false;
-        }
-        self.just_woke = true;
-        self.context.forks.has_just_come.set(true);
-        // Whether others sleep is to be seen anew.
-        self.context.forks.uncalled.set((0, 0));
-        self.home.return_to::<P>(&pool.place);
-        true
-    }
-
-    /// Puts itself on a list of sleepers, unless there is work. Under the lock, so that a thread that
-    /// brings work later finds it there, and work that came before is found here.
-    fn prepare_sleep(&mut self, state: &mut State<P>, in_reactor: bool) -> Rest {
-        let pool = self.pool;
-        state.rejoin(self.index);
-        if in_reactor {
-            state.in_reactor = Some(self.index);
-        } else if state.in_reactor == Some(self.index) {
-            state.in_reactor = None;
-        }
-        state.placement.rests(self.index);
-        // Relaxed: a hint for its waker.
-        self.slot.slept_at.store(pool.place.injector_here::<P>() as u32, Relaxed);
-        if state.active() > pool.place.limit && !state.roster.stopping {
-            // More run than should, since one came back from being blocked: the others do the
-            // work.
-            state.idle.push_coldest(self.index);
-            return Rest::Sleep;
-        }
-        if (state.has_work_for(pool, 0) || self.slot.mail.has_jobs())
-            && !planted(Canary::LostWakeup)
-        {
-            return Rest::None;
-        }
-        if state.roster.stopping || self.is_rescuer() && state.idle.count() > 0 {
-            return Rest::Exit;
-        }
-        let designated = state.idle.designated();
-        if designated.is_some() && designated == state.in_reactor {
-            // It stays: what it sees there is its own to run.
-            state.idle.push::<P>(self.index);
-            return Rest::Sleep;
-        }
-        let (Worklist::LockFree(takers), Some(intake)) = (&mut state.worklist, &pool.intake) else {
-            state.idle.push::<P>(self.index);
-            return Rest::Sleep;
-        };
-        let Ok(before) = intake.post(takers, self.index) else { return Rest::None };
-        // The latest sleeper is the first to be woken; the one that was sleeps on unposted. (If
-        // that one is gone from the wake word, its producer has woken it.)
-        state.idle.designate(self.index, before);
-        // A job that was shared since the look at `has_work_for`, by a worker that saw no
-        // designated waiter yet: it calls none. If another call was quicker, that one brings
-        // the permit, and the look.
-        if state.may_steal(pool, 1)
-            && pool.thieves.has_forks(&pool.slots)
-            && state.idle.recall_designated(Some(intake)).is_some()
-        {
-            return Rest::None;
-        }
-        state.appoint_runner_ups(pool, self.batching.estimator.runner_ups());
-        Rest::Sleep
-    }
-
-    /// Sleeps until a thread that chose this worker wakes it. False if the worker was idle for too
-    /// long and is to exit.
-    ///
-    /// The cull race: a worker that was chosen but has not run yet must not exit. It exits only
-    /// after it has taken itself off its list under the lock, and a thread that chooses a worker takes
-    /// it off (or marks it) under the lock: so one of the two comes too late, and knows it.
-    fn park(&mut self) -> bool {
-        let pool = self.pool;
-        let parker = &self.slot.parker;
-        if self.spin.park_timeout(pool, parker, pool.settings.idle_timeout) {
-            return true;
-        }
-        // This worker was not needed for a while: nor, perhaps, the memory of the last burst.
-        pool.intake.iter().for_each(Injectors::trim);
-        if self.may_exit() {
-            return false;
-        }
-        parker.park();
-        true
-    }
-
-    /// After the idle time: takes this worker off its list, unless it was chosen meanwhile, or is
-    /// the last that sleeps.
-    fn may_exit(&self) -> bool {
-        let pool = self.pool;
-        if self.is_member {
-            return false;
-        }
-        let mut state = pool.lock_state();
-        if !state.idle.has_other(self.index) {
-            return false;
-        }
-        let intake = pool.intake.as_ref();
-        let was_designated = state.idle.designated() == Some(self.index);
-        let is_off = if was_designated {
-            // Another takes the place, if no producer has read the name yet.
-            state.idle.recall_designated(intake).is_some()
-        } else if state.idle.is_runner_up(self.index) {
-            // If none is designated, the one that was is being woken, or a worker runs: the next that has
-            // the lock appoints another.
-            state.idle.designated().is_some()
-                && state.idle.recall_runner_up(intake, self.index).is_some()
-        } else {
-            state.idle.remove(self.index, planted(Canary::CullRace))
-        };
-        if is_off {
-            state.let_go(self.index);
-            let kick = if was_designated { state.appoint_designated(pool) } else { None };
-            pool.unlock_and_kick(state, kick);
-        }
-        is_off
     }
 }

@@ -10,7 +10,7 @@ use crate::pool::context::Context;
 use crate::pool::link::LinkTag;
 use crate::pool::shared::PoolShared;
 use crate::pool::slots::{Claim, MAX_CLAIMS, Range, Segment, SegmentQueue, WorkerSlot};
-use crate::pool::waiting::TaggedItem;
+use crate::pool::waiting_items::TaggedItem;
 
 /// A worker's open claims: the ranges of its slot say what is left of each.
 pub(super) struct OpenClaims<'pool, P: Platform> {

@@ -1,4 +1,4 @@
-//! A worker's thread: its hooks, its loop, and an item's run. `acquire` has how it comes to items, and how it sleeps.
+//! A worker's thread: its hooks, its loop, an item's run, how it sleeps and exits. `acquire` has how it comes to items.
 
 mod acquire;
 mod claims;
@@ -23,9 +23,12 @@ use super::current::CurrentWorker;
 use super::frame::Frame;
 use super::link::{LinkHead, LinkTag};
 use super::pool::Pool;
-use super::slots::WorkerSlot;
+use super::slots::{Injectors, WorkerSlot};
 use super::spin::SpinWait;
-use super::waiting::TaggedItem;
+use super::state::State;
+use super::team::end_if_over;
+use super::waiting_items::{TaggedItem, Worklist};
+use crate::base::canary::{Canary, planted};
 use crate::base::error::message_of;
 use crate::base::item::Item;
 use crate::config::attributes::{Hook, Place};
@@ -48,6 +51,16 @@ impl<P: Platform> Batch<P> {
     const fn none() -> Self {
         Self { tag: None, link: ptr::null_mut(), items: 0, weighed_since: None }
     }
+}
+
+/// What a worker does that found no item.
+enum Rest {
+    /// There is something after all.
+    None,
+    /// Sleep until woken.
+    Sleep,
+    /// The pool stops, and there is nothing left to do.
+    Exit,
 }
 
 /// A worker, as its own thread has it.
@@ -320,6 +333,156 @@ impl<'pool, P: Platform> Worker<'pool, P> {
     fn weigh_visit(&mut self) -> Option<Time> {
         let visits = self.visits.as_mut()?;
         visits.is_weighed().then(P::now)
+    }
+
+    /// Sleeps until there may be work. False if the worker is let go: it is off all lists then.
+    fn sleep(&mut self) -> bool {
+        let pool = self.pool;
+        self.looked_ns = 0;
+        let reactor = self.enter_reactor();
+        let mut state = pool.lock_state();
+        match self.prepare_sleep(&mut state, reactor.is_some()) {
+            Rest::None => return true,
+            Rest::Exit => {
+                state.let_go(self.index);
+                // A rescuer leaves its pool to those that sleep: one of them is told of what comes.
+                let kick = state.appoint_designated(pool);
+                pool.unlock_and_kick(state, kick);
+                return false;
+            }
+            Rest::Sleep => {
+                if state.idle.has_more() {
+                    pool.thieves.set_has_more_sleepers(true);
+                }
+                state.update_thieves(pool);
+                let (kick, ending) = (state.choose_for_mail(pool), state.roster.ending);
+                pool.unlock_and_kick(state, kick);
+                if ending {
+                    // Perhaps this was the last that did something.
+                    end_if_over(pool);
+                }
+            }
+        }
+        if let Some(reactor) = reactor {
+            self.sleep_in(reactor);
+        } else if self.park() {
+            pool.notice_drawn(self.index);
+        } else {
+            return false;
+        }
+        self.just_woke = true;
+        self.context.forks.has_just_come.set(true);
+        // Whether others sleep is to be seen anew.
+        self.context.forks.uncalled.set((0, 0));
+        self.home.return_to::<P>(&pool.place);
+        true
+    }
+
+    /// Puts itself on a list of sleepers, unless there is work. Under the lock, so that a thread that
+    /// brings work later finds it there, and work that came before is found here.
+    fn prepare_sleep(&mut self, state: &mut State<P>, in_reactor: bool) -> Rest {
+        let pool = self.pool;
+        state.rejoin(self.index);
+        if in_reactor {
+            state.in_reactor = Some(self.index);
+        } else if state.in_reactor == Some(self.index) {
+            state.in_reactor = None;
+        }
+        state.placement.rests(self.index);
+        // Relaxed: a hint for its waker.
+        self.slot.slept_at.store(pool.place.injector_here::<P>() as u32, Relaxed);
+        if state.active() > pool.place.limit && !state.roster.stopping {
+            // More run than should, since one came back from being blocked: the others do the
+            // work.
+            state.idle.push_coldest(self.index);
+            return Rest::Sleep;
+        }
+        if (state.has_work_for(pool, 0) || self.slot.mail.has_jobs())
+            && !planted(Canary::LostWakeup)
+        {
+            return Rest::None;
+        }
+        if state.roster.stopping || self.is_rescuer() && state.idle.count() > 0 {
+            return Rest::Exit;
+        }
+        let designated = state.idle.designated();
+        if designated.is_some() && designated == state.in_reactor {
+            // It stays: what it sees there is its own to run.
+            state.idle.push::<P>(self.index);
+            return Rest::Sleep;
+        }
+        let (Worklist::LockFree(takers), Some(intake)) = (&mut state.worklist, &pool.intake) else {
+            state.idle.push::<P>(self.index);
+            return Rest::Sleep;
+        };
+        let Ok(before) = intake.post(takers, self.index) else { return Rest::None };
+        // The latest sleeper is the first to be woken; the one that was sleeps on unposted. (If
+        // that one is gone from the wake word, its producer has woken it.)
+        state.idle.designate(self.index, before);
+        // A job that was shared since the look at `has_work_for`, by a worker that saw no
+        // designated waiter yet: it calls none. If another call was quicker, that one brings
+        // the permit, and the look.
+        if state.may_steal(pool, 1)
+            && pool.thieves.has_forks(&pool.slots)
+            && state.idle.recall_designated(Some(intake)).is_some()
+        {
+            return Rest::None;
+        }
+        state.appoint_runner_ups(pool, self.batching.estimator.runner_ups());
+        Rest::Sleep
+    }
+
+    /// Sleeps until a thread that chose this worker wakes it. False if the worker was idle for too
+    /// long and is to exit.
+    ///
+    /// The cull race: a worker that was chosen but has not run yet must not exit. It exits only
+    /// after it has taken itself off its list under the lock, and a thread that chooses a worker takes
+    /// it off (or marks it) under the lock: so one of the two comes too late, and knows it.
+    fn park(&mut self) -> bool {
+        let pool = self.pool;
+        let parker = &self.slot.parker;
+        if self.spin.park_timeout(pool, parker, pool.settings.idle_timeout) {
+            return true;
+        }
+        // This worker was not needed for a while: nor, perhaps, the memory of the last burst.
+        pool.intake.iter().for_each(Injectors::trim);
+        if self.may_exit() {
+            return false;
+        }
+        parker.park();
+        true
+    }
+
+    /// After the idle time: takes this worker off its list, unless it was chosen meanwhile, or is
+    /// the last that sleeps.
+    fn may_exit(&self) -> bool {
+        let pool = self.pool;
+        if self.is_member {
+            return false;
+        }
+        let mut state = pool.lock_state();
+        if !state.idle.has_other(self.index) {
+            return false;
+        }
+        let intake = pool.intake.as_ref();
+        let was_designated = state.idle.designated() == Some(self.index);
+        let is_off = if was_designated {
+            // Another takes the place, if no producer has read the name yet.
+            state.idle.recall_designated(intake).is_some()
+        } else if state.idle.is_runner_up(self.index) {
+            // If none is designated, the one that was is being woken, or a worker runs: the next that has
+            // the lock appoints another.
+            state.idle.designated().is_some()
+                && state.idle.recall_runner_up(intake, self.index).is_some()
+        } else {
+            state.idle.remove(self.index, planted(Canary::CullRace))
+        };
+        if is_off {
+            state.let_go(self.index);
+            let kick = if was_designated { state.appoint_designated(pool) } else { None };
+            pool.unlock_and_kick(state, kick);
+        }
+        is_off
     }
 
     /// The right to wait in the reactor, if there is one and no worker has it.
