@@ -86,10 +86,13 @@ fn holds_per_item_of_a_flood(machine: &Machine) -> f64 {
 #[test]
 fn a_worker_lets_the_producer_of_a_flood_get_ahead() {
     let machine = Machine::named("grace").unwrap();
-    let run = Simulation::new(&machine).seed(1).run({
-        let machine = machine.clone();
-        move || holds_per_item_of_a_flood(&machine)
-    });
-    let holds = run.unwrap().value;
-    assert!(holds < 0.12, "{holds} holds for each item");
+    let mut holds: Vec<f64> = (1..=5)
+        .map(|seed| {
+            let machine = machine.clone();
+            let run = Simulation::new(&machine.clone()).seed(seed);
+            run.run(move || holds_per_item_of_a_flood(&machine)).unwrap().value
+        })
+        .collect();
+    holds.sort_by(f64::total_cmp);
+    assert!(holds[2] < 0.12, "{holds:?} holds for each item");
 }
