@@ -88,9 +88,9 @@ fn a_worker_lets_the_producer_of_a_flood_get_ahead() {
     let machine = Machine::named("grace").unwrap();
     let mut holds: Vec<f64> = (1..=5)
         .map(|seed| {
-            let machine = machine.clone();
-            let run = Simulation::new(&machine.clone()).seed(seed);
-            run.run(move || holds_per_item_of_a_flood(&machine)).unwrap().value
+            let inside = machine.clone();
+            let run = Simulation::new(&machine).seed(seed);
+            run.run(move || holds_per_item_of_a_flood(&inside)).unwrap().value
         })
         .collect();
     holds.sort_by(f64::total_cmp);

@@ -53,7 +53,7 @@ impl<P: Platform> Batch<P> {
     }
 }
 
-/// What a worker does that found no item.
+/// The next step of a worker that found no item.
 enum Rest {
     /// There is something after all.
     None,
@@ -71,7 +71,7 @@ struct Worker<'pool, P: Platform> {
     context: &'pool Context<P>,
     /// The outermost frame of this thread.
     inside: &'pool Frame<P>,
-    /// What it knows of its items' length, and what follows from that.
+    /// Its estimate of how long its items run, and the batch size that follows from it.
     batching: Batching,
     claims: OpenClaims<'pool, P>,
     batch: Batch<P>,
@@ -81,10 +81,10 @@ struct Worker<'pool, P: Platform> {
     home: Homing,
     /// More run than should: this one is to sleep, and leave the work to the others.
     excess: bool,
-    /// When it last looked at the intake under the lock, and saw to it that a worker is told of what comes; 0 if it is
-    /// to do so next.
+    /// Time of its last look at the intake under the lock, after which some worker is designated to be woken for new
+    /// items; 0 makes it look at the next chance.
     looked_ns: u64,
-    /// Forked jobs are for it, too: as at its last look under the lock.
+    /// Whether it may steal forked jobs, as of its last look under the lock.
     may_steal: bool,
     /// Of those that steal, it is the one that looks after an item.
     is_lookout: bool,
@@ -261,14 +261,14 @@ impl<'pool, P: Platform> Worker<'pool, P> {
         }
     }
 
-    /// The next item, too, is looked at as the first of its link.
+    /// Makes the next item count as the first of its link again.
     #[cold]
     #[inline(never)]
     fn look_anew(&mut self) {
         self.count_run();
     }
 
-    /// The item's queue runs nothing more. What the item holds is a user's, and may panic as it is dropped.
+    /// Drops an item whose queue no longer runs anything. The drop is user code and may panic.
     #[cold]
     #[inline(never)]
     #[allow(unsafe_code)]
@@ -288,7 +288,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
         self.finish_item(link);
     }
 
-    /// An item has forked this process, and returned in it: what waits here is run there.
+    /// Runs the waiting items in the child, after an item has forked this process and returned in it.
     #[cold]
     fn end_in_fork(&self) -> ! {
         panic!(
@@ -345,7 +345,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
             Rest::None => return true,
             Rest::Exit => {
                 state.let_go(self.index);
-                // A rescuer leaves its pool to those that sleep: one of them is told of what comes.
+                // A rescuer leaves its pool to the sleeping workers, one of which must be woken for new items.
                 let kick = state.appoint_designated(pool);
                 pool.unlock_and_kick(state, kick);
                 return false;
@@ -407,7 +407,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
         }
         let designated = state.idle.designated();
         if designated.is_some() && designated == state.in_reactor {
-            // It stays: what it sees there is its own to run.
+            // It stays designated, and runs whatever the reactor finds itself.
             state.idle.push::<P>(self.index);
             return Rest::Sleep;
         }
