@@ -54,7 +54,7 @@ fn every_file_of_a_walk_through_is_there() {
     for (path, names) in [
         ("crates/coreshard-topology/src/preset.rs", ["FILES", "EXPECTED"]),
         ("crates/coreshard-topology/src/scope.rs", ["FromStr for Scope", "fn name"]),
-        ("crates/coreshard-workqueue/src/base/rungs.rs", ["enum Wake", "const ALL"]),
+        ("crates/coreshard-workqueue/src/base/variants.rs", ["enum Wake", "const ALL"]),
         ("crates/coreshard-workqueue/src/pool/pool.rs", ["fn unlock_and_kick", "Wake::UnderLock"]),
         ("crates/coreshard-workqueue/src/pool/idle_workers.rs", ["fn choose", "is_coalesced"]),
         ("crates/coreshard-sim/src/machine/costs.rs", ["costs! {", "= Never"]),

@@ -87,8 +87,7 @@ fn the_lines_of_a_simulated_queue_are_shown_with_functions_and_as_json() {
     let text = String::from_utf8(text).unwrap();
     let first = text.lines().find(|line| line.starts_with("line 0 ")).unwrap();
     assert!(first.contains("Pool.state.word"), "{first}");
-    let mut costliest = text.lines().filter(|line| line.starts_with("line ")).take(2);
-    assert!(costliest.all(|line| !line.contains("arena+")), "{text}");
+    assert!(!first.contains("arena+"), "{text}");
     let folder = tempfile::tempdir().unwrap();
     let trace = folder.path().join("trace.json");
     let mut arguments = c2c.to_vec();
