@@ -178,10 +178,13 @@ fn a_calibrated_machine_can_be_simulated() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("here.toml");
     let path = file.to_str().unwrap();
-    coreshard(&["calibrate", "--rounds", "5", "-o", path])
-        .assert()
-        .success()
-        .stdout(predicate::str::contains("wake-up of nobody"));
+    // The other tests use the CPUs at the same time. Figures that contradict one another are refused: measure again.
+    let refused = predicate::str::contains("the measurements contradict one another");
+    let measured = (0..20)
+        .map(|_| coreshard(&["calibrate", "--rounds", "5", "-o", path]).assert())
+        .find(|it| !refused.eval(&String::from_utf8_lossy(&it.get_output().stderr)));
+    let measured = measured.expect("one of 20 measurements is consistent");
+    measured.success().stdout(predicate::str::contains("wake-up of nobody"));
     let text = fs::read_to_string(&file).unwrap();
     assert!(text.contains("synthetic = \"pack:") && text.contains("measured: "), "{text}");
     coreshard(&["c2c", "--machine", path, "--items", "5"]).assert().success();
