@@ -7,6 +7,7 @@ use assert_cmd::Command;
 use predicates::str::contains;
 
 const GUIDE: &str = include_str!("../../../../docs/CONTRIBUTING.md");
+const GLOSSARY: &str = include_str!("../../../../docs/GLOSSARY.md");
 
 /// What stands in backticks, line by line.
 fn quoted(line: &str) -> impl Iterator<Item = &str> {
@@ -34,6 +35,27 @@ fn every_answer_leads_to_a_file_that_has_it() {
         }
     }
     assert!(answers >= 20, "{answers} answers were read");
+}
+
+/// A path in the glossary is one in a crate that its row or the heading of its part names.
+#[test]
+fn every_file_of_the_glossary_is_there() {
+    let (mut named, mut paths) = (Vec::new(), 0);
+    for line in GLOSSARY.lines() {
+        if line.starts_with("## ") {
+            named = quoted(line).collect();
+        }
+        let Some((_, places)) = line.trim_end_matches(" |").rsplit_once(" | ") else { continue };
+        let places: Vec<_> = quoted(places).collect();
+        let crates = || named.iter().chain(&places).filter(|it| it.starts_with("coreshard"));
+        for path in places.iter().filter(|it| it.ends_with(".rs") || it.ends_with('/')) {
+            let whole = text_of(path).is_some_and(|_| path.starts_with("crates/"));
+            let there = |name: &&str| text_of(&format!("crates/{name}/src/{path}")).is_some();
+            assert!(whole || crates().any(there), "no crate of this row has {path}: {line}");
+            paths += 1;
+        }
+    }
+    assert!(paths >= 100, "{paths} paths were read");
 }
 
 #[test]
