@@ -161,7 +161,7 @@ impl<P: Platform> LoopHead<P> {
     /// For what the first worker has shared before it was known how long it takes; one was called for that. (A thief that ends its piece sooner has called others for what it
     /// has shared, and for what is left.)
     fn call_for_what_is_shared(&self, element_ps: u64) {
-        let most = self.cost.workers_for(takes_ns(self.len, element_ps));
+        let most = self.cost.workers_for(takes_ns(self.len, element_ps)).min(self.cost.fan_out());
         if let Some(worker) = CurrentWorker::<P>::here() {
             worker.pool().learn_loop(most);
             if most > 0 && worker.pool().calls_several() {

@@ -123,6 +123,7 @@ impl QueueStats {
             sum.wakeups += pool.wakeups;
             sum.repatriated += pool.repatriated;
             sum.stolen += pool.stolen;
+            sum.guests += pool.guests;
             sum.presumed_blocked += pool.presumed_blocked;
             sum.hand_overs += pool.hand_overs;
             sum.cpu_time += pool.cpu_time;
@@ -176,6 +177,8 @@ pub struct PoolStats {
     pub repatriated: u64,
     /// Times a worker took over what another one had claimed.
     pub stolen: u64,
+    /// Visits of workers of other pods, which helped since all workers here were busy and many items waited.
+    pub guests: u64,
     /// Times the monitor found a worker inside an item, using no CPU time, while items waited.
     pub presumed_blocked: u64,
     /// Times a worker's place was handed over to another one, since its item blocked: it said so,

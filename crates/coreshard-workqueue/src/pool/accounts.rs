@@ -101,12 +101,15 @@ impl<P: Platform> Accounts<P> {
     }
 
     /// A worker begins, on its own thread. False on a platform that cannot tell CPU time.
-    pub(super) fn open(&self, slot: &WorkerSlot<P>, worker: usize) -> bool {
+    /// With `from_start`, what its thread has run so far is the pool's.
+    pub(super) fn open(&self, slot: &WorkerSlot<P>, worker: usize, from_start: bool) -> bool {
         let thread = slot.thread_id();
         let Some(counted) = P::cpu_time_of(thread) else { return false };
         let mut book = self.book.lock();
-        // The time to get here is the pool's, not a queue's.
-        book.total += counted;
+        if from_start {
+            // The time to get here is the pool's, not a queue's.
+            book.total += counted;
+        }
         book.workers.push(Account { thread, worker, counted, items_begun: slot.begun() });
         true
     }

@@ -126,7 +126,7 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
     }
 
     /// The other pools; none before the set is complete, then looked up once.
-    fn neighbours(self) -> &'thread [Arc<Pool<P>>] {
+    pub(super) fn neighbours(self) -> &'thread [Arc<Pool<P>>] {
         let Context { pool, forks, .. } = self.context;
         if let Some(neighbours) = forks.neighbours.get() {
             return neighbours;
@@ -270,6 +270,20 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
     #[cold]
     fn call_up_to(self, most: u32) {
         let _all = (0..most).all(|_| self.call_nearest(Pool::call_another));
+    }
+
+    /// Wakes up to so many sleepers of the neighbours, the nearest first.
+    #[cold]
+    pub(super) fn call_guests(self, most: u32) {
+        let mut neighbours = self.neighbours().iter();
+        let mut called = 0;
+        while called < most
+            && let Some(pool) = neighbours.next()
+        {
+            while called < most && pool.call_another(None) {
+                called += 1;
+            }
+        }
     }
 
     /// Wakes one sleeper, the nearest, if none is on its way.

@@ -23,6 +23,7 @@ mod context;
 mod current;
 mod fork_thieves;
 mod frame;
+mod guests;
 mod help;
 mod idle_workers;
 mod job;

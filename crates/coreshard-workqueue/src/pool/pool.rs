@@ -303,9 +303,13 @@ impl<P: Platform> Pool<P> {
         let own = self.place.injector_here::<P>();
         let busy = Some(BusyCpus { own, producer: None });
         let neighbours = self.neighbours();
-        let mut others = neighbours.iter().flat_map(|pools| pools.iter());
-        // The first worker has the item.
-        let _all = (1..most)
+        let others = || neighbours.iter().flat_map(|pools| pools.iter());
+        let limit = self.place.limit + others().map(|pool| pool.place.limit).sum::<usize>();
+        // The first worker has the item and calls one itself, and the caller's CPU is not free yet: a worker that is woken now,
+        // when all CPUs are taken, may wait behind another for long.
+        let most = (most as usize - 1).min(limit.saturating_sub(3));
+        let mut others = others();
+        let _all = (0..most)
             .all(|_| self.call_another(busy) || others.any(|pool| pool.call_another(None)));
     }
 
@@ -350,7 +354,7 @@ impl<P: Platform> Pool<P> {
     #[cold]
     fn choose_another_thief(&self, busy: Option<BusyCpus>) -> bool {
         self.choose_under_lock(busy, |state| {
-            let may_run = state.active_soon() < self.place.limit && state.may_steal(self, 1);
+            let may_run = state.active_soon() < state.limit(self) && state.may_steal(self, 1);
             let choose = || state.idle.choose_unnamed(self.intake.as_ref());
             let kick = may_run.then(choose).flatten();
             if kick.is_none() {
@@ -445,6 +449,7 @@ impl<P: Platform> Pool<P> {
             wakeups: self.meter.count(),
             repatriated: counters.repatriated,
             stolen: counters.stolen,
+            guests: counters.guests,
             presumed_blocked: counters.presumed_blocked,
             hand_overs: counters.hand_overs,
             cpu_time,

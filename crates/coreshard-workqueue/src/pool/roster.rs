@@ -97,10 +97,12 @@ struct ThreadTable<P: Platform> {
     free: Vec<usize>,
     /// By worker index: the number of its last hand-over, of those that it has declared itself.
     declared: Vec<u64>,
+    /// Indices of guests.
+    guests: Vec<usize>,
     /// Workers that may steal beyond the limit, since the hogs may wait for forked jobs. 0 without hogs.
     extra_thieves: usize,
 }
-fields!(ThreadTable<P: Platform> { worker_count, counted, threads, free, declared, extra_thieves });
+fields!(ThreadTable<P: Platform> { worker_count, counted, threads, free, declared, guests, extra_thieves });
 
 /// A pool's workers.
 #[repr(C)]
@@ -113,6 +115,8 @@ pub(super) struct Roster<P: Platform> {
     hogs: u16,
     /// Workers that are being started.
     pub(super) starting: u16,
+    /// Workers of neighbouring pods.
+    guests: u16,
     /// Workers exit when there is nothing to do.
     pub(super) stopping: bool,
     /// Of a team: workers exit when all have nothing to do.
@@ -127,7 +131,7 @@ pub(super) struct Roster<P: Platform> {
     threads: Box<ThreadTable<P>>,
 }
 fields!(Roster<P: Platform> {
-    alive, blocked, hogs, starting, stopping, ending, spare_missed, spare_refused, rescuer, blocked_as, threads,
+    alive, blocked, hogs, guests, starting, stopping, ending, spare_missed, spare_refused, rescuer, blocked_as, threads,
 });
 
 /// What became of a wish for one more worker.
@@ -146,12 +150,14 @@ impl<P: Platform> Roster<P> {
             threads: Vec::new(),
             free: Vec::new(),
             declared: Vec::new(),
+            guests: Vec::new(),
             extra_thieves: 0,
         };
         Self {
             alive: 0,
             blocked: 0,
             hogs: 0,
+            guests: 0,
             starting: 0,
             stopping: false,
             ending: false,
@@ -263,6 +269,24 @@ impl<P: Platform> Roster<P> {
         self.threads().extra_thieves
     }
 
+    /// The worker with this index is a guest.
+    pub(super) fn add_guest(&mut self, index: usize) {
+        self.guests += 1;
+        self.threads_mut().guests.push(index);
+    }
+
+    /// Guests that are not blocked.
+    #[inline]
+    pub(super) fn running_guests(&self) -> usize {
+        if self.guests == 0 { 0 } else { self.count_running_guests() }
+    }
+
+    #[cold]
+    fn count_running_guests(&self) -> usize {
+        let runs = |guest: &&usize| self.blocked_as[**guest] == Blocked::No;
+        self.threads().guests.iter().filter(runs).count()
+    }
+
     /// An index for one more worker, of `most`, which counts as alive from here on.
     pub(super) fn reserve(&mut self, most: usize, slots: &Slots<P>) -> Reserved {
         let index = if self.alive < most && self.threads_mut().worker_count.enter() {
@@ -329,6 +353,11 @@ impl<P: Platform> Roster<P> {
     /// The worker's thread knows nothing of its slot from here on. Or undoes a reservation.
     pub(super) fn retire(&mut self, index: usize) {
         let is_rescuer = self.is_rescuer(index);
+        if self.guests > 0 {
+            let guests = &mut self.threads_mut().guests;
+            guests.retain(|guest| *guest != index);
+            self.guests = guests.len() as u16;
+        }
         if is_rescuer {
             self.alive -= usize::from(self.rescuer == Rescuer::Called);
             self.rescuer = Rescuer::Gone;

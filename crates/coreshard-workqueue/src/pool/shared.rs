@@ -8,6 +8,7 @@ use coreshard_platform::{AtomicInt, Padded, Platform, fields};
 
 use super::accounts::Accounts;
 use super::fork_thieves::Thieves;
+use super::guests::Guests;
 use super::link::LinkTable;
 use super::monitor_handle::MonitorHandle;
 use super::roster::RESCUER;
@@ -96,6 +97,7 @@ pub(crate) struct PoolShared<P: Platform> {
     pub(super) slots: Slots<P>,
     /// Forked jobs.
     pub(super) thieves: Thieves<P>,
+    pub(super) guests: Guests<P>,
     /// Of a team.
     pub(super) board: Option<TeamBoard<P>>,
     /// 1 while a worker watches for work before it sleeps.
@@ -109,7 +111,7 @@ pub(crate) struct PoolShared<P: Platform> {
     pub(super) accounts: Accounts<P>,
 }
 fields!(PoolShared<P: Platform> {
-    id, place, attributes, event, monitor, settings, intake, slots, thieves, board, watchers, links, ran, look_is_due, accounts,
+    id, place, attributes, event, monitor, settings, intake, slots, thieves, guests, board, watchers, links, ran, look_is_due, accounts,
 });
 
 impl<P: Platform> PoolShared<P> {
@@ -133,6 +135,7 @@ impl<P: Platform> PoolShared<P> {
             intake,
             slots: Slots::new(),
             thieves: Thieves::new(lists),
+            guests: Guests::new(),
             board,
             watchers: Padded::new(P::AtomicU32::new(0)),
             links: LinkTable::new(),
@@ -172,6 +175,11 @@ impl<P: Platform> PoolShared<P> {
     /// what they were.
     pub(crate) fn calls_several(&self) -> bool {
         self.coalesces_wakes() && self.intake.is_some()
+    }
+
+    /// True if workers of neighbouring pods may help with its items, and its own with theirs.
+    pub(super) fn shares_workers(&self) -> bool {
+        self.calls_several() && !self.attributes.strict && !self.is_team()
     }
 
     /// True if workers may leave sleepers alone while their items are short: not where a rescuer promises progress,

@@ -9,7 +9,7 @@ use super::batching::{SHORT_CLAIMS, ServiceTimeEstimator};
 use super::idle_workers::{IdleWorkers, Kick};
 use super::link::{LinkHead, LinkTag};
 use super::placement::Placement;
-use super::roster::{Blocked, RESCUER, Reserved, Roster, WorkerCount};
+use super::roster::{Blocked, RESCUER, Reserved, Roster, ThreadSlot, WorkerCount};
 use super::shared::PoolShared;
 use super::waiting_items::{Aside, TaggedItem, Worklist};
 use crate::intake::{ItemWaits, TAIL_COUNTERS};
@@ -19,6 +19,7 @@ use crate::intake::{ItemWaits, TAIL_COUNTERS};
 pub(super) struct Counters {
     pub(super) repatriated: u64,
     pub(super) stolen: u64,
+    pub(super) guests: u64,
     pub(super) presumed_blocked: u64,
     pub(super) hand_overs: u64,
     pub(super) cpu_hogs: u64,
@@ -109,6 +110,47 @@ impl<P: Platform> State<P> {
         self.roster.unblocked() - self.idle.count()
     }
 
+    /// How many workers may run: as many as the pod has CPUs, and guests on CPUs of others.
+    #[inline]
+    pub(super) fn limit(&self, pool: &PoolShared<P>) -> usize {
+        pool.place.limit + self.roster.running_guests()
+    }
+
+    /// How many workers of neighbouring pods are worth waking for the items that wait, beside all of the pool's own.
+    pub(super) fn wanted_guests(
+        &self,
+        pool: &PoolShared<P>,
+        estimator: &ServiceTimeEstimator,
+    ) -> u32 {
+        let (Some(intake), Worklist::LockFree(takers)) = (&pool.intake, &self.worklist) else {
+            return 0;
+        };
+        if !pool.shares_workers() || !estimator.are_worth_counting() {
+            return 0;
+        }
+        let workers = estimator.workers_for(intake.waiting(takers));
+        workers.saturating_sub(self.limit(pool) as u32)
+    }
+
+    /// A worker of a neighbouring pod comes to help: its index here. `None` if no more may come.
+    pub(super) fn receive_guest(&mut self, pool: &PoolShared<P>) -> Option<usize> {
+        if self.roster.stopping || !self.items_wait(pool) {
+            return None;
+        }
+        let index = self.reserve_worker(pool)?;
+        self.roster.put_handle(index, Some(ThreadSlot::Elsewhere));
+        self.roster.add_guest(index);
+        self.cold_mut().counters.guests += 1;
+        Some(index)
+    }
+
+    /// True if the pool can do without one of its workers for a while, so that one more thread at most is started for it.
+    pub(super) fn can_lend(&self, pool: &PoolShared<P>) -> bool {
+        !self.roster.stopping
+            && (self.idle.count() > 0 || self.roster.unblocked() == self.roster.alive())
+            && self.active() <= self.limit(pool)
+    }
+
     /// Workers that have a CPU, or would if there were enough.
     pub(super) fn running(&self) -> usize {
         self.active() + self.roster.hogs()
@@ -191,7 +233,7 @@ impl<P: Platform> State<P> {
     /// next stand-in.)
     pub(super) fn may_steal(&self, pool: &PoolShared<P>, more: usize) -> bool {
         self.roster.hogs() == 0
-            || self.running() + more <= pool.place.limit + self.roster.extra_thieves()
+            || self.running() + more <= self.limit(pool) + self.roster.extra_thieves()
     }
 
     /// Tells those that share forked jobs whether another thief may come. Called when a worker stops running.
@@ -202,14 +244,14 @@ impl<P: Platform> State<P> {
     /// True if a worker sleeps that may run.
     #[inline]
     pub(super) fn can_kick(&self, pool: &PoolShared<P>) -> bool {
-        self.idle.count() > 0 && self.active() < pool.place.limit
+        self.idle.count() > 0 && self.active() < self.limit(pool)
     }
 
     /// Chooses the worker that went to sleep last, if one more may run. It counts as active from here on, so that it is
     /// not chosen again, and does not exit, before it has run.
     #[inline]
     pub(super) fn choose_kick(&mut self, pool: &PoolShared<P>) -> Option<Kick> {
-        if self.active() >= pool.place.limit {
+        if self.active() >= self.limit(pool) {
             return None;
         }
         self.idle.choose(pool.intake.as_ref(), pool.coalesces_wakes())
@@ -234,7 +276,7 @@ impl<P: Platform> State<P> {
         estimator.are_worth_counting()
             && pool.calls_several()
             && self.idle.count() > usize::from(self.idle.kicked().is_some())
-            && active < pool.place.limit
+            && active < self.limit(pool)
             && !pool.is_team()
             && estimator.are_worth_another(intake.waiting(takers), active)
     }
@@ -256,7 +298,7 @@ impl<P: Platform> State<P> {
     /// Of a team: chooses a sleeper that has mail, if one more may run.
     #[inline]
     pub(super) fn choose_for_mail(&mut self, pool: &PoolShared<P>) -> Option<Kick> {
-        if !pool.has_mail() || self.active() >= pool.place.limit {
+        if !pool.has_mail() || self.active() >= self.limit(pool) {
             return None;
         }
         self.idle
@@ -287,7 +329,7 @@ impl<P: Platform> State<P> {
     #[inline]
     pub(super) fn appoint_designated(&mut self, pool: &PoolShared<P>) -> Option<Kick> {
         let intake = pool.intake.as_ref()?;
-        if self.idle.designated().is_some() || self.active() >= pool.place.limit {
+        if self.idle.designated().is_some() || self.active() >= self.limit(pool) {
             return None;
         }
         let worker = self.idle.candidate(Some(intake))?;
@@ -308,7 +350,7 @@ impl<P: Platform> State<P> {
             return;
         }
         // Those that are named run as soon as they are woken.
-        let may_run = pool.place.limit.saturating_sub(self.active() + 1);
+        let may_run = self.limit(pool).saturating_sub(self.active() + 1);
         let more = self.idle.name_runner_ups(may_run.min(most as usize));
         if more != 0
             && let (Some(intake), Worklist::LockFree(takers)) = (&pool.intake, &mut self.worklist)
@@ -351,7 +393,7 @@ impl<P: Platform> State<P> {
     /// An index for a spare worker, if all others are busy and one more may run.
     pub(super) fn reserve_spare(&mut self, pool: &PoolShared<P>) -> Option<usize> {
         let is_wanted = self.idle.count() == 0
-            && self.roster.unblocked() < pool.place.limit
+            && self.roster.unblocked() < self.limit(pool)
             && !self.roster.stopping
             // A team has its members, and no other worker.
             && !pool.is_team();
@@ -449,7 +491,7 @@ impl<P: Platform> State<P> {
             }
             self.has_aside = self.cold().aside.has_waiting();
         }
-        let is_excess = self.active() > pool.place.limit;
+        let is_excess = self.active() > self.limit(pool);
         let aside = &mut self.cold_mut().aside;
         let expedited = aside.expedited.pop_front();
         if expedited.is_some() || is_excess { expedited } else { aside.deferred.pop_front() }

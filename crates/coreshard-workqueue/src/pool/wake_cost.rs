@@ -31,13 +31,13 @@ impl WakeCost {
     /// How many workers one waker is to wake for `work_ns` of work that can be divided among them.
     ///
     /// With k more workers, `work / k` remains to be done by each, and waking one more costs the waker's time: the sum is
-    /// least at the square root of their ratio. Work that ends before a woken worker runs is worth none.
+    /// least at the square root of their ratio. Work that ends before a woken worker runs is worth none. More than
+    /// [`fan_out`](Self::fan_out) are for several wakers.
     pub(crate) fn workers_for(self, work_ns: u64) -> u32 {
         if work_ns < 2 * self.latency_ns() {
             return 0;
         }
-        let best = (work_ns / u64::from(self.waker_ns)).isqrt();
-        best.min(self.fan_out().into()) as u32
+        (work_ns / u64::from(self.waker_ns)).isqrt().min(u32::MAX.into()) as u32
     }
 
     /// How many sleepers a producer is to wake, besides the first, that wakes one for each part of this much work.
@@ -135,7 +135,7 @@ mod tests {
         assert_eq!(COST.workers_for(79_999), 0);
         assert_eq!(COST.workers_for(80_000), 6);
         assert_eq!(COST.workers_for(200_000), 10);
-        assert_eq!(COST.workers_for(u64::MAX), COST.fan_out());
+        assert_eq!(COST.workers_for(8_000_000_000), 2_000);
         assert_eq!(COST.fan_out(), 20);
     }
 

@@ -146,7 +146,7 @@ impl Shared {
 
     /// From the own queue, else a batch of what was injected.
     fn take(&self, index: usize, tick: u32) -> bool {
-        if tick % GLOBAL_INTERVAL == 0 && self.take_injected(1) > 0 {
+        if tick.is_multiple_of(GLOBAL_INTERVAL) && self.take_injected(1) > 0 {
             return true;
         }
         let local = &self.locals[index].tasks;

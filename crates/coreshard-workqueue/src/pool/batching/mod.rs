@@ -225,6 +225,11 @@ impl ServiceTimeEstimator {
         items.saturating_mul(self.item_ns) >= (workers as u64 + 1) * self.wake_up_ns()
     }
 
+    /// How many workers are worth waking for so many items.
+    pub(super) fn workers_for(&self, items: u64) -> u32 {
+        self.cost.workers_for(items.saturating_mul(self.item_ns))
+    }
+
     /// When the last claim was made.
     #[inline]
     fn claimed_at_ns(&self) -> u64 {

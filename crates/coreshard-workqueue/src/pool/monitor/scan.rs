@@ -276,7 +276,7 @@ impl<'scan, P: Platform> Scan<'scan, P> {
             let last_resort = Some(self.seen.stands_still_for(self.now));
             return Some(Remedy { last_resort, ..Remedy::default() });
         }
-        let may_run_one_more = state.active() < pool.place.limit && state.idle.count() == 0;
+        let may_run_one_more = state.active() < state.limit(pool) && state.idle.count() == 0;
         if may_run_one_more && !pool.is_team() && state.has_work_for(pool, 1) {
             // A start failed, and no worker may come by for long.
             let spare = state.reserve_spare(pool);
@@ -337,7 +337,7 @@ impl<'scan, P: Platform> Scan<'scan, P> {
         }
         // A member has no stand-in: those that wait for it are told that it is blocked.
         let is_full =
-            state.active() >= pool.place.limit || pool.is_team() && state.idle.count() == 0;
+            state.active() >= state.limit(pool) || pool.is_team() && state.idle.count() == 0;
         if !is_full || !has_work {
             return;
         }
@@ -421,7 +421,7 @@ impl<'scan, P: Platform> Scan<'scan, P> {
         let expedited = state.expedite(self.pool, starved);
         if expedited > 0 {
             // More may run than the limit, since loans have ended.
-            let beyond = state.active().saturating_sub(self.pool.place.limit);
+            let beyond = state.active().saturating_sub(state.limit(&self.pool));
             let places = beyond + expedited;
             counted.into_iter().take(places).for_each(|hog| state.lend_place(hog));
         }

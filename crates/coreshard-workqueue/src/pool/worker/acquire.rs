@@ -5,8 +5,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use coreshard_platform::{AtomicInt, Platform};
 
 use super::Worker;
+use crate::pool::blocking::blocking;
 use crate::pool::fork_thieves::any_shares;
-use crate::pool::pool::PoolGuard;
+use crate::pool::pool::{Pool, PoolGuard};
 use crate::pool::roster::Blocked;
 use crate::pool::shared::PoolShared;
 use crate::pool::slots::{Claim, Injectors, MAX_CLAIMS, Takers};
@@ -54,7 +55,7 @@ impl<P: Platform> Worker<'_, P> {
             if let Some(item) = claimed.or_else(|| self.steal()) {
                 return Some(item);
             }
-            if !self.run_fork() && !self.watch() {
+            if !self.run_fork() && !self.visit() && !self.watch() {
                 return None;
             }
         }
@@ -77,13 +78,15 @@ impl<P: Platform> Worker<'_, P> {
         }
         self.come_by(&mut state);
         let aside = if state.has_aside { state.take_aside(pool) } else { None };
-        self.excess = state.active() > pool.place.limit;
+        self.excess = state.active() > state.limit(pool);
         if self.excess && aside.is_none() {
             return None;
         }
         self.may_steal = state.may_steal(pool, 0);
         let home = pool.place.injector_here::<P>();
-        state.placement.runs_at(self.index, home);
+        if self.home_pool.is_none() {
+            state.placement.runs_at(self.index, home);
+        }
         let taken = if aside.is_some() {
             Taken { item: aside, claim: None, more: 0 }
         } else {
@@ -209,7 +212,7 @@ impl<P: Platform> Worker<'_, P> {
         // Looking at the injectors takes lines from their producers: only if a worker can be sent. At the claims
         // of others, too: one kick may have stood for two that were blocked, and what they have claimed is
         // left to the one that came.
-        let (mut kick, mut another) = (None, None);
+        let (mut kick, mut another, mut guests) = (None, None, 0);
         if suppresses {
             state.stand_down(pool);
         } else {
@@ -218,6 +221,7 @@ impl<P: Platform> Worker<'_, P> {
             if left && state.is_worth_another(pool, &self.batching.estimator) {
                 another = state.choose_another(pool);
             }
+            guests = state.wanted_guests(pool, &self.batching.estimator);
             if was_lookout {
                 // For the others that steal, and look at the marks.
                 state.arm_for_thieves(pool);
@@ -228,6 +232,7 @@ impl<P: Platform> Worker<'_, P> {
         if let Some(another) = another {
             pool.wake_kicked(another);
         }
+        self.invite(guests);
         // After the lock was held: see the monitor's `run`.
         pool.monitor.notice_work();
         if let Some(spare) = spare {
@@ -238,6 +243,53 @@ impl<P: Platform> Worker<'_, P> {
             self.batching.estimator.begin(P::rough_ns());
         }
         item
+    }
+
+    /// The pool wants so many guests from here on: wakes sleepers of the neighbours for those that it did not want before.
+    #[inline]
+    fn invite(&self, guests: u32) {
+        if guests > 0 || self.pool.guests.are_wanted() {
+            let more = self.pool.guests.want(guests);
+            if more > 0 {
+                self.current().call_guests(more.min(self.pool.wake_cost().fan_out()));
+            }
+        }
+    }
+
+    /// Helps the nearest neighbour that wants guests, if there is one and the own pool can do without this worker.
+    pub(super) fn visit(&mut self) -> bool {
+        let pool = self.pool;
+        if self.home_pool.is_some() || self.is_rescuer() || !pool.shares_workers() {
+            return false;
+        }
+        let neighbours = self.current().neighbours();
+        let Some(host) = neighbours.iter().find(|host| host.guests.are_wanted()) else {
+            return false;
+        };
+        if self.excess || !pool.lock_state().can_lend(pool) || !host.guests.claim() {
+            return false;
+        }
+        self.settle_items();
+        let Some(index) = host.lock_state().receive_guest(host) else { return false };
+        // The CPU time from here on is the host's.
+        pool.accounts.close(self.slot);
+        blocking::<P, _>(|| super::be_guest(host, index, pool));
+        pool.accounts.open(self.slot, self.index, false);
+        true
+    }
+
+    /// The next item of the host's, for a guest whose own pool has nothing to do.
+    pub(super) fn next_item_of_host(&mut self) -> Option<TaggedItem> {
+        if let Some(item) = self.claims.next(self.pool) {
+            return Some(item);
+        }
+        let has_own = |pool: &Pool<P>| {
+            pool.intake.as_ref().is_some_and(Injectors::is_marked) || pool.guests.are_wanted()
+        };
+        if self.home_pool.is_some_and(has_own) {
+            return None;
+        }
+        self.claim().or_else(|| self.steal())
     }
 
     /// True if this worker will be done with what it has just claimed before another could help it, so that it wakes none.
@@ -347,7 +399,7 @@ impl<P: Platform> Worker<'_, P> {
         let kick = state.pass_on(pool, false);
         let is_armed = state.arm_for_thieves(pool);
         // It may start another worker, for which it takes the lock again.
-        let may_start = state.idle.count() == 0 && state.active() < pool.place.limit;
+        let may_start = state.idle.count() == 0 && state.active() < state.limit(pool);
         self.looked_ns = if is_armed && !may_start { P::rough_ns() } else { 0 };
         self.slot.is_called_back.store(0, Relaxed);
         pool.unlock_and_kick(state, kick);

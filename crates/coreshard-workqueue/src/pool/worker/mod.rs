@@ -94,6 +94,8 @@ struct Worker<'pool, P: Platform> {
     just_woke: bool,
     /// It is a member of a team.
     is_member: bool,
+    /// Of a guest: its own pool.
+    home_pool: Option<&'pool Pool<P>>,
     /// In which process it runs items.
     process_generation: u32,
 }
@@ -119,11 +121,25 @@ pub(super) fn start<P: Platform>(pool: &Arc<Pool<P>>, index: usize) {
 
 #[inline(never)]
 fn start_here<P: Platform>(pool: &Arc<Pool<P>>, index: usize) {
+    be_worker(pool, index, None);
+}
+
+/// The worker of `home` on this thread is a guest of `host`, with the index that was received there.
+#[inline(never)]
+fn be_guest<P: Platform>(host: &Arc<Pool<P>>, index: usize, home: &Pool<P>) {
+    be_worker(host, index, Some(home));
+}
+
+fn be_worker<P: Platform>(pool: &Arc<Pool<P>>, index: usize, home: Option<&Pool<P>>) {
     let inside = Frame::of_worker();
     let context = Context::new(pool, index, &inside);
     let outer = P::local(LocalKey::Worker);
     P::set_local(LocalKey::Worker, (&raw const context).cast_mut().cast());
-    Worker::new(&context, &inside).run();
+    let worker = Worker::new(&context, &inside);
+    match home {
+        None => worker.run(),
+        Some(home) => Worker { home_pool: Some(home), ..worker }.run_as_guest(),
+    }
     // What a user still runs on this thread, such as the destructors of thread-local values, does not find this
     // worker. Only then may another one have the index.
     P::set_local(LocalKey::Worker, outer);
@@ -162,6 +178,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
             items_before_look: pool.attributes.hooks.reactor.as_ref().map(|_| ITEMS_BEFORE_LOOK),
             just_woke: false,
             is_member: pool.is_team(),
+            home_pool: None,
             process_generation: P::process_generation(),
         }
     }
@@ -173,7 +190,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
     fn run(mut self) {
         let pool = self.pool;
         self.slot.set_thread(P::this_thread());
-        let has_account = pool.accounts.open(self.slot, self.index);
+        let has_account = pool.accounts.open(self.slot, self.index, self.home_pool.is_none());
         self.visits = has_account.then(|| WeighedVisits::of_worker(self.index));
         let Place { home, roam, pod, .. } = &pool.place;
         if home != roam
@@ -203,6 +220,25 @@ impl<'pool, P: Platform> Worker<'pool, P> {
         run_hook(pool.attributes.hooks.on_stop.as_ref(), *pod);
         self.current().stop_forking();
         pool.accounts.close(self.slot);
+    }
+
+    /// Runs the host's items until there are none, or its own pool has work. It neither sleeps there nor looks for anything else.
+    fn run_as_guest(mut self) {
+        let pool = self.pool;
+        self.slot.set_thread(P::this_thread());
+        let has_account = pool.accounts.open(self.slot, self.index, false);
+        self.visits = has_account.then(|| WeighedVisits::of_worker(self.index));
+        while let Some(item) = self.next_item_of_host() {
+            self.execute(item);
+        }
+        self.settle_items();
+        self.current().stop_forking();
+        pool.accounts.close(self.slot);
+        let mut state = pool.lock_state();
+        state.rejoin(self.index);
+        state.let_go(self.index);
+        let kick = state.pass_on_rest(pool);
+        pool.unlock_and_kick(state, kick);
     }
 
     /// A new worker was missed. So are others, if there is more to do than it can take: each new one starts two, so that they
@@ -408,7 +444,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
         state.placement.rests(self.index);
         // Relaxed: a hint for its waker.
         self.slot.slept_at.store(pool.place.injector_here::<P>() as u32, Relaxed);
-        if state.active() > pool.place.limit && !state.roster.stopping {
+        if state.active() > state.limit(pool) && !state.roster.stopping {
             // More run than should, since one came back from being blocked: the others do the
             // work.
             state.idle.push_coldest(self.index);
