@@ -228,6 +228,16 @@ impl<P: Platform> State<P> {
         self.items_wait(pool) || self.may_steal(pool, more) && pool.thieves.has_forks(&pool.slots)
     }
 
+    /// True if more waits than the caller will take.
+    pub(super) fn has_work_for_several(&mut self, pool: &PoolShared<P>) -> bool {
+        let waiting = match (&pool.intake, &self.worklist) {
+            (Some(intake), Worklist::LockFree(takers)) => intake.waiting(takers),
+            (_, Worklist::Locked(list)) => list.len() as u64,
+            (None, Worklist::LockFree(_)) => 0,
+        };
+        waiting > 1 || pool.slots.has_open_items() || pool.thieves.has_forks(&pool.slots)
+    }
+
     /// Whether this many more workers may steal forked jobs. A hog still has its CPU, and its stand-in is there for
     /// items. (A stand-in that stole would be inside a loop for as long as that lasts, and the next item would wait for the
     /// next stand-in.)

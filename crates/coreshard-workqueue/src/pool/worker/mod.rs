@@ -248,7 +248,8 @@ impl<'pool, P: Platform> Worker<'pool, P> {
         let pool = self.pool;
         for _ in 0..STARTED_BY_EACH {
             let mut state = pool.lock_state();
-            let spare = if state.has_work_for(pool, 1) { state.reserve_spare(pool) } else { None };
+            let spare =
+                if state.has_work_for_several(pool) { state.reserve_spare(pool) } else { None };
             drop(state);
             let Some(spare) = spare else { return };
             pool.start_spare(spare);
