@@ -106,6 +106,32 @@ fn a_burst_of_items_that_are_worth_it_is_on_many_cpus_soon() {
     assert!(sixteen < 140, "{sixteen} us");
 }
 
+#[test]
+fn a_burst_that_is_too_much_for_its_pod_is_helped_by_neighbouring_pods() {
+    let last_us = |is_strict| {
+        let machine = Machine::from_toml("16 vCPUs", machines::XEON_16_VCPU).unwrap();
+        let topology = machine.topology().clone();
+        let run = Simulation::new(&machine).run(move || {
+            let runtime = Runtime::<Sim>::builder(topology).build().unwrap();
+            let queue = runtime.workqueue().scope(Scope::CacheShard).shard_size(2);
+            let queue = queue.strict(is_strict).build().unwrap();
+            let theirs = queue.clone();
+            let last_us = on_cpu(0, move || median(bursts(&theirs, Duration::from_micros(10))));
+            let guests: u64 = queue.stats().pools.iter().map(|pool| pool.guests).sum();
+            queue.shutdown(Duration::from_secs(1)).unwrap();
+            (last_us, guests)
+        });
+        run.unwrap().value
+    };
+    // Two workers have 320 us of work each.
+    let (alone_us, none) = last_us(true);
+    assert_eq!(none, 0, "workers of a strict queue stay in their pod");
+    assert!(alone_us > 300, "{alone_us} us");
+    let (us, guests) = last_us(false);
+    assert!(guests > 12, "{guests} visits in 12 bursts");
+    assert!(us < 200, "{us} us");
+}
+
 /// How work is cut in as many parts as there are CPUs, of a millisecond each.
 #[derive(Clone, Copy, Debug)]
 enum Parts {

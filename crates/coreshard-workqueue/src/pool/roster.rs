@@ -269,10 +269,27 @@ impl<P: Platform> Roster<P> {
         self.threads().extra_thieves
     }
 
-    /// The worker with this index is a guest.
-    pub(super) fn add_guest(&mut self, index: usize) {
+    /// An index for a worker of a neighbouring pod, which the runtime counts there. `None` if all are taken.
+    pub(super) fn add_guest(&mut self, slots: &Slots<P>) -> Option<usize> {
+        let index = self.claim_index(slots)?;
+        self.alive += 1;
         self.guests += 1;
-        self.threads_mut().guests.push(index);
+        let threads = self.threads_mut();
+        threads.threads[index] = ThreadSlot::Elsewhere;
+        threads.guests.push(index);
+        Some(index)
+    }
+
+    /// True if the worker with this index was a guest, and is none any more.
+    fn remove_guest(&mut self, index: usize) -> bool {
+        if self.guests == 0 {
+            return false;
+        }
+        let before = self.guests;
+        let guests = &mut self.threads_mut().guests;
+        guests.retain(|guest| *guest != index);
+        self.guests = guests.len() as u16;
+        self.guests < before
     }
 
     /// Guests that are not blocked.
@@ -353,20 +370,18 @@ impl<P: Platform> Roster<P> {
     /// The worker's thread knows nothing of its slot from here on. Or undoes a reservation.
     pub(super) fn retire(&mut self, index: usize) {
         let is_rescuer = self.is_rescuer(index);
-        if self.guests > 0 {
-            let guests = &mut self.threads_mut().guests;
-            guests.retain(|guest| *guest != index);
-            self.guests = guests.len() as u16;
-        }
+        let is_guest = self.remove_guest(index);
         if is_rescuer {
             self.alive -= usize::from(self.rescuer == Rescuer::Called);
             self.rescuer = Rescuer::Gone;
         } else {
             self.set_blocked(index, Blocked::No);
             self.alive -= 1;
-            let threads = self.threads_mut();
-            threads.counted -= 1;
-            threads.worker_count.leave();
+            if !is_guest {
+                let threads = self.threads_mut();
+                threads.counted -= 1;
+                threads.worker_count.leave();
+            }
         }
         let threads = self.threads_mut();
         if matches!(threads.threads[index], ThreadSlot::Coming) {
@@ -537,8 +552,10 @@ impl<P: Platform> Roster<P> {
         if self.blocked + idle > self.alive {
             return Some("there are as many workers as sleep and are blocked, or more");
         }
-        if threads.counted + usize::from(self.is_called(RESCUER)) != self.alive {
-            return Some("the runtime counts the pool's workers, without its rescuer");
+        if threads.counted + threads.guests.len() + usize::from(self.is_called(RESCUER))
+            != self.alive
+        {
+            return Some("the runtime counts the pool's workers, without its rescuer and guests");
         }
         if self.spare_missed && self.starting == 0 {
             return Some("a wish for a worker while one was started was seen to");

@@ -9,7 +9,7 @@ use super::batching::{SHORT_CLAIMS, ServiceTimeEstimator};
 use super::idle_workers::{IdleWorkers, Kick};
 use super::link::{LinkHead, LinkTag};
 use super::placement::Placement;
-use super::roster::{Blocked, RESCUER, Reserved, Roster, ThreadSlot, WorkerCount};
+use super::roster::{Blocked, RESCUER, Reserved, Roster, WorkerCount};
 use super::shared::PoolShared;
 use super::waiting_items::{Aside, TaggedItem, Worklist};
 use crate::intake::{ItemWaits, TAIL_COUNTERS};
@@ -125,7 +125,7 @@ impl<P: Platform> State<P> {
         let (Some(intake), Worklist::LockFree(takers)) = (&pool.intake, &self.worklist) else {
             return 0;
         };
-        if !pool.shares_workers() || !estimator.are_worth_counting() {
+        if !pool.shares_workers() {
             return 0;
         }
         let workers = estimator.workers_for(intake.waiting(takers));
@@ -137,9 +137,7 @@ impl<P: Platform> State<P> {
         if self.roster.stopping || !self.items_wait(pool) {
             return None;
         }
-        let index = self.reserve_worker(pool)?;
-        self.roster.put_handle(index, Some(ThreadSlot::Elsewhere));
-        self.roster.add_guest(index);
+        let index = self.roster.add_guest(&pool.slots)?;
         self.cold_mut().counters.guests += 1;
         Some(index)
     }

@@ -421,7 +421,7 @@ impl<'scan, P: Platform> Scan<'scan, P> {
         let expedited = state.expedite(self.pool, starved);
         if expedited > 0 {
             // More may run than the limit, since loans have ended.
-            let beyond = state.active().saturating_sub(state.limit(&self.pool));
+            let beyond = state.active().saturating_sub(state.limit(self.pool));
             let places = beyond + expedited;
             counted.into_iter().take(places).for_each(|hog| state.lend_place(hog));
         }

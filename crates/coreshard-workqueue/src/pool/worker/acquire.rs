@@ -212,7 +212,7 @@ impl<P: Platform> Worker<'_, P> {
         // Looking at the injectors takes lines from their producers: only if a worker can be sent. At the claims
         // of others, too: one kick may have stood for two that were blocked, and what they have claimed is
         // left to the one that came.
-        let (mut kick, mut another, mut guests) = (None, None, 0);
+        let (mut kick, mut another, mut guests) = (None, None, None);
         if suppresses {
             state.stand_down(pool);
         } else {
@@ -221,7 +221,9 @@ impl<P: Platform> Worker<'_, P> {
             if left && state.is_worth_another(pool, &self.batching.estimator) {
                 another = state.choose_another(pool);
             }
-            guests = state.wanted_guests(pool, &self.batching.estimator);
+            if self.batching.estimator.are_worth_counting() {
+                guests = Some(state.wanted_guests(pool, &self.batching.estimator));
+            }
             if was_lookout {
                 // For the others that steal, and look at the marks.
                 state.arm_for_thieves(pool);
@@ -232,7 +234,9 @@ impl<P: Platform> Worker<'_, P> {
         if let Some(another) = another {
             pool.wake_kicked(another);
         }
-        self.invite(guests);
+        if let Some(guests) = guests {
+            self.invite(guests);
+        }
         // After the lock was held: see the monitor's `run`.
         pool.monitor.notice_work();
         if let Some(spare) = spare {
@@ -246,13 +250,10 @@ impl<P: Platform> Worker<'_, P> {
     }
 
     /// The pool wants so many guests from here on: wakes sleepers of the neighbours for those that it did not want before.
-    #[inline]
     fn invite(&self, guests: u32) {
-        if guests > 0 || self.pool.guests.are_wanted() {
-            let more = self.pool.guests.want(guests);
-            if more > 0 {
-                self.current().call_guests(more.min(self.pool.wake_cost().fan_out()));
-            }
+        let more = self.pool.guests.want(guests);
+        if more > 0 {
+            self.current().call_guests(more.min(self.pool.wake_cost().fan_out()));
         }
     }
 
