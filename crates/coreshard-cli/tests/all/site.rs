@@ -288,7 +288,7 @@ fn what_people_look_for_is_two_clicks_away() {
         once.iter().flat_map(|page| reached(page)).chain(once.clone()).collect();
     for (page, words) in [
         ("learn/shards.md", "A **cache shard** is"),
-        ("learn/shards.md", "coreshard bench queue --machine grace"),
+        ("learn/shards.md", "coreshard bench kernel workqueue --machine grace"),
         ("ASYNC.md", "tokio"),
         ("results/README.md", "A figure without its range is not a result"),
     ] {
