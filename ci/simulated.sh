@@ -16,5 +16,7 @@ examples=${CARGO_TARGET_DIR:-target}/release/examples
 # Each night others, of some millions: half of the machines whole, up to 1,000 items for each CPU.
 "$examples/drawn_combinations" "$seconds" "$(($(date +%s) / 86400 * 100000))"
 # A minute or two each, if they end.
-timeout --kill-after=10 600 "$examples/forks" grace tree:10:200 8,72
-timeout --kill-after=10 600 "$examples/forks" epyc-9654-2s tree:10:200 192 cache
+cargo build --quiet --release -p scaling
+scaling=${CARGO_TARGET_DIR:-target}/release/scaling
+timeout --kill-after=10 600 "$scaling" --machine grace --loads tree:10:200 --executors coreshard
+timeout --kill-after=10 600 "$scaling" --machine epyc-9654-2s --scope cache --loads tree:10:200 --executors coreshard

@@ -2,12 +2,11 @@
 
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
 
 use coreshard_platform::{AtomicInt, Platform};
 
 use super::{LoopPiece, join_in};
-use crate::pool::{CurrentWorker, JobId};
+use crate::pool::{CurrentWorker, JobId, WakeCost};
 
 /// Pieces a worker gets if all are alike and none is stolen: enough for the others to take some
 /// from a late one, few enough to cost next to nothing.
@@ -40,17 +39,8 @@ impl<T: Send> Whole for &mut [T] {
     }
 }
 
-/// A piece that takes longer is long: to share it costs some hundredth of it.
-const LONG: Duration = Duration::from_micros(10);
-
-/// A piece that takes longer is worth a wake-up of its own: about two wake-ups' time.
-const WORTH_A_WAKE_UP: Duration = Duration::from_micros(40);
-
-/// Sleepers that the first worker calls at once when it knows how long the loop is, at most: as many as it wakes in less time than
-/// the first of them takes to come. Those call others.
-const CALLED_AT_ONCE: u32 = 3;
-
-/// The common part of a loop's pieces. Its address is the loop's id. All that is learned is a hint: Relaxed.
+/// The common part of a loop's pieces. Its address is the loop's id. All that is learned is a hint: Relaxed. Times are those of
+/// [`Platform::rough_ns`].
 struct LoopHead<P: Platform> {
     /// How many elements the loop has.
     len: usize,
@@ -58,38 +48,46 @@ struct LoopHead<P: Platform> {
     first_len: usize,
     /// When that was begun; 0 before.
     began_ns: P::AtomicU64,
-    /// How long each of its elements took, in picoseconds; 0 before it has finished.
-    first_ps: P::AtomicU64,
-    /// How long an element takes, for who is to decide whether it is worth a wake-up: by the first piece if that was long, else by
-    /// the second, since code and data had to be fetched for the first one. 0 before.
+    /// How long an element takes, in picoseconds; 0 before it is known.
     element_ps: P::AtomicU64,
+    /// What a wake-up costs.
+    cost: WakeCost,
 }
 
 impl<P: Platform> LoopHead<P> {
     fn new(len: usize, cuts: Cuts) -> Self {
+        let cost = CurrentWorker::<P>::here().map(|worker| worker.pool().wake_cost());
         Self {
             len,
             first_len: (len >> cuts.left).max(1),
             began_ns: P::AtomicU64::new(0),
-            first_ps: P::AtomicU64::new(0),
             element_ps: P::AtomicU64::new(0),
+            cost: cost.unwrap_or(WakeCost::ASSUMED),
         }
+    }
+
+    /// A piece that takes longer is long: to share it costs some hundredth of it.
+    fn is_long(&self, ns: u64) -> bool {
+        ns >= self.cost.latency_ns() / 4
+    }
+
+    /// A piece that takes longer is worth a wake-up of its own.
+    fn is_worth_a_wake_up(&self, ns: u64) -> bool {
+        ns >= 2 * self.cost.latency_ns()
     }
 
     /// The estimates for a piece of `len` elements, in one that was stolen or not.
     fn piece(&self, len: usize, is_stolen: bool) -> LoopPiece {
-        let mut first_ps = self.first_ps.load(Relaxed);
         let mut element_ps = self.element_ps.load(Relaxed);
         // Until it is known, they are taken for long.
-        let is_unknown = first_ps == 0;
+        let is_unknown = element_ps == 0;
         if is_unknown && is_stolen {
-            first_ps = self.at_least_ps();
-            element_ps = first_ps;
+            element_ps = self.at_least_ps();
         }
         LoopPiece {
             name: JobId::at(self),
-            are_long: is_unknown || takes(self.first_len, first_ps) >= LONG,
-            is_worth_another: takes(len, element_ps) >= WORTH_A_WAKE_UP,
+            are_long: is_unknown || self.is_long(takes_ns(self.first_len, element_ps)),
+            is_worth_another: self.is_worth_a_wake_up(takes_ns(len, element_ps)),
         }
     }
 
@@ -97,49 +95,91 @@ impl<P: Platform> LoopHead<P> {
     #[cold]
     fn at_least_ps(&self) -> u64 {
         let began_ns = self.began_ns.load(Relaxed);
-        let elapsed_ns = P::now().as_ns().saturating_sub(began_ns);
-        let is_long = began_ns != 0 && Duration::from_nanos(elapsed_ns) >= LONG;
+        let elapsed_ns = P::rough_ns().saturating_sub(began_ns);
+        let is_long = began_ns != 0 && self.is_long(elapsed_ns);
         if is_long { ps_each(elapsed_ns, self.first_len) } else { 0 }
     }
 
-    /// Runs a piece that is not cut further; the first that finish tell how long they are.
-    fn run<R>(&self, len: usize, cuts: Cuts, leaf: impl FnOnce() -> R) -> R {
+    /// Runs a piece that is not cut further.
+    fn run<W: Whole, R>(
+        &self,
+        piece: W,
+        cuts: Cuts,
+        leaf: &impl Fn(W) -> Option<R>,
+        reduce: &impl Fn(R, R) -> R,
+    ) -> Option<R> {
         if self.element_ps.load(Relaxed) != 0 {
-            return leaf();
+            return leaf(piece);
         }
-        let began = P::now();
+        self.run_measured(piece, cuts, leaf, reduce)
+    }
+
+    /// Runs the first piece in parts, from one element on, each twice as long as the one before, until it is known how long an
+    /// element takes: by a part that took some time. (The very first one fetches code and data.)
+    #[cold]
+    #[inline(never)]
+    fn run_measured<W: Whole, R>(
+        &self,
+        piece: W,
+        cuts: Cuts,
+        leaf: &impl Fn(W) -> Option<R>,
+        reduce: &impl Fn(R, R) -> R,
+    ) -> Option<R> {
         if self.began_ns.load(Relaxed) == 0 {
-            self.began_ns.store(began.as_ns(), Relaxed);
+            self.began_ns.store(P::rough_ns(), Relaxed);
         }
-        let result = leaf();
-        let took = P::now() - began;
-        let each_ps = ps_each(took.as_nanos() as u64, len);
-        let is_first = self.first_ps.compare_exchange(0, each_ps, Relaxed, Relaxed).is_ok();
-        if (!is_first || took >= LONG)
-            && self.element_ps.compare_exchange(0, each_ps, Relaxed, Relaxed).is_ok()
+        let (mut so_far, mut rest, mut len) = (None, piece, 1);
+        loop {
+            let is_last = len >= rest.len() || self.element_ps.load(Relaxed) != 0;
+            let (part, others) = if is_last {
+                len = rest.len();
+                (rest, None)
+            } else {
+                let (part, others) = rest.cut_at(len);
+                (part, Some(others))
+            };
+            let began_ns = P::rough_ns();
+            so_far = both(so_far, leaf(part), reduce);
+            let took_ns = P::rough_ns().saturating_sub(began_ns);
+            if is_last || took_ns >= self.cost.latency_ns() / if len == 1 { 4 } else { 16 } {
+                self.learn(ps_each(took_ns, len), cuts);
+            }
+            let Some(others) = others else { return so_far };
+            (rest, len) = (others, len * 2);
+        }
+    }
+
+    /// An element takes so long; the first that knows it calls for what it has shared.
+    fn learn(&self, element_ps: u64, cuts: Cuts) {
+        if self.element_ps.compare_exchange(0, element_ps, Relaxed, Relaxed).is_ok()
             && !cuts.is_stolen
         {
-            self.call_for_what_is_shared(cuts, each_ps);
+            self.call_for_what_is_shared(element_ps);
         }
-        result
     }
 
     /// For what the first worker has shared before it was known how long it takes; one was called for that. (A thief that ends its piece sooner has called others for what it
     /// has shared, and for what is left.)
-    fn call_for_what_is_shared(&self, cuts: Cuts, element_ps: u64) {
-        let shared = (1..=cuts.when_stolen).map(|cuts| takes(self.len >> cuts, element_ps));
-        let worth = shared.filter(|piece| *piece >= WORTH_A_WAKE_UP).count() as u32;
-        if worth > 1
-            && let Some(worker) = CurrentWorker::<P>::here()
-            && worker.pool().calls_several()
-        {
-            worker.call_more_thieves((worth - 1).min(CALLED_AT_ONCE));
+    fn call_for_what_is_shared(&self, element_ps: u64) {
+        let most = self.cost.workers_for(takes_ns(self.len, element_ps));
+        if let Some(worker) = CurrentWorker::<P>::here() {
+            worker.pool().learn_loop(most);
+            if most > 0 && worker.pool().calls_several() {
+                worker.call_more_thieves(most);
+            }
         }
     }
 }
 
-fn takes(len: usize, element_ps: u64) -> Duration {
-    Duration::from_nanos((len as u64).saturating_mul(element_ps) / 1_000)
+fn both<R>(one: Option<R>, other: Option<R>, reduce: &impl Fn(R, R) -> R) -> Option<R> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(reduce(one, other)),
+        (one, other) => one.or(other),
+    }
+}
+
+fn takes_ns(len: usize, element_ps: u64) -> u64 {
+    (len as u64).saturating_mul(element_ps) / 1_000
 }
 
 /// Not 0, which is unknown.
@@ -209,7 +249,7 @@ where
 {
     let len = whole.len();
     if cuts.left == 0 || len < 2 {
-        return if len > 0 { head.run(len, cuts, || leaf(whole)) } else { None };
+        return if len > 0 { head.run(whole, cuts, leaf, reduce) } else { None };
     }
     let (first, second) = whole.cut_at(len / 2);
     let fewer = Cuts { left: cuts.left - 1, ..cuts };
@@ -225,8 +265,5 @@ where
             None => tree::<P, W, R>(second, fewer, head, leaf, reduce),
         },
     );
-    match results {
-        (Some(one), Some(other)) => Some(reduce(one, other)),
-        (one, other) => one.or(other),
-    }
+    both(results.0, results.1, reduce)
 }

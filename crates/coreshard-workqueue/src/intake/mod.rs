@@ -11,7 +11,7 @@ mod loom_tests;
 pub(crate) use crate::base::sizes::MAX_INJECTORS;
 pub(crate) use injectors::{Injectors, ItemWaits, Takers, Watches};
 pub(crate) use range::Range;
-pub(crate) use segments::{Claim, Segment, SegmentQueue, TAIL_COUNTERS};
+pub(crate) use segments::{Claim, SLOTS_TO_A_BURST, Segment, SegmentQueue, TAIL_COUNTERS};
 
 #[cfg(test)]
 mod tests;

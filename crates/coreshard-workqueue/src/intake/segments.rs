@@ -29,7 +29,7 @@ const MAX_SKIPPED: usize = if cfg!(loom) { 1 } else { 4 };
 
 /// Of every so many slots the last one may be armed for a burst, if it is so far behind the head. (Models have
 /// segments of two.)
-const SLOTS_TO_A_BURST: u64 = if cfg!(loom) { 1 } else { 4 };
+pub(crate) const SLOTS_TO_A_BURST: u64 = if cfg!(loom) { 1 } else { 4 };
 const BEHIND_HEAD: u64 = if cfg!(loom) { 1 } else { 2 };
 
 /// Which sleeper the producer of an item wakes.

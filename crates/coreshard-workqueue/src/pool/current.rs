@@ -35,9 +35,6 @@ const MAX_UNCALLED: u32 = 7;
 /// not known: they have the rest.
 const ROOM_FOR_ITEMS: usize = 256 << 10;
 
-/// Sleepers that a thief calls which was called itself, if there is more to do: so those that steal double.
-const CALLED_BY_EACH: u32 = 2;
-
 /// What a member of a team may run while it waits, besides subtasks of what it waits for.
 #[derive(Clone, Copy)]
 pub(crate) struct WaitKind {
@@ -324,7 +321,7 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
         if has_more
             || self.pools().any(|pool| pool.thieves.may_have_forks() && any_shares(&pool.slots))
         {
-            self.call_up_to(CALLED_BY_EACH);
+            self.call_up_to(self.pool().wake_cost().fan_out());
         }
     }
 

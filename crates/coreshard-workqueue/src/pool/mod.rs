@@ -48,6 +48,7 @@ mod start;
 mod state;
 mod team;
 mod waiting_items;
+mod wake_cost;
 mod worker;
 
 pub use blocking::{Blocking, blocking, yield_item};
@@ -71,3 +72,4 @@ pub(crate) use set::{Lease, PoolSet, Route};
 pub(crate) use shared::PoolSettings;
 pub(crate) use slots::{MAX_INJECTORS, MAX_WORKERS};
 pub(crate) use team::{inject, mail, with_pool_of};
+pub(crate) use wake_cost::WakeCost;

@@ -14,6 +14,7 @@ use super::slots::Injectors;
 use super::spin::OutsideWaits;
 use super::state::State;
 use super::waiting_items::Worklist;
+use super::wake_cost::{WakeCost, WakeMeter};
 use crate::base::error::message_of;
 use crate::base::event::Event;
 use crate::base::item::{Item, ItemParts};
@@ -35,11 +36,11 @@ pub(crate) struct Pool<P: Platform> {
     neighbours: Lock<P, Option<Neighbours<P>>>,
     /// How long threads outside watch for the end of what they have brought.
     outside: OutsideWaits<P>,
-    /// System calls that wake-ups took.
-    wakeups: Padded<P::AtomicU64>,
+    /// Wake-ups that took a system call, and what they cost.
+    meter: Padded<WakeMeter<P>>,
     pub(super) state: Padded<Lock<P, State<P>>>,
 }
-fields!(Pool<P: Platform> { shared, neighbours, outside, wakeups, state });
+fields!(Pool<P: Platform> { shared, neighbours, outside, meter, state });
 
 impl<P: Platform> std::ops::Deref for Pool<P> {
     type Target = PoolShared<P>;
@@ -74,7 +75,7 @@ impl<P: Platform> Pool<P> {
             shared: PoolShared::new(place, attributes, settings, event, monitor, intake),
             neighbours: Lock::new(None),
             outside: OutsideWaits::new(),
-            wakeups: Padded::new(P::AtomicU64::new(0)),
+            meter: Padded::new(WakeMeter::new()),
             state: Padded::new(Lock::new(state)),
         });
         P::describe(Arc::as_ptr(&pool));
@@ -255,9 +256,25 @@ impl<P: Platform> Pool<P> {
     }
 
     pub(super) fn wake(&self, worker: usize) {
-        if self.slots.get(worker).parker.unpark_or(|| self.wake_in_reactor()) {
-            self.wakeups.fetch_add(1, Relaxed);
+        let slot = self.slots.get(worker);
+        let since_ns = P::rough_ns();
+        slot.set_called_at(since_ns);
+        if slot.parker.unpark_or(|| self.wake_in_reactor()) {
+            self.meter.woke(P::rough_ns().saturating_sub(since_ns));
         }
+    }
+
+    /// This worker was woken from its sleep.
+    pub(super) fn learn_wake_cost(&self, worker: usize) {
+        let called_at_ns = self.slots.get(worker).take_called_at();
+        if called_at_ns != 0 {
+            self.meter.came(P::rough_ns().saturating_sub(called_at_ns));
+        }
+    }
+
+    /// What it costs to wake a worker.
+    pub(crate) fn wake_cost(&self) -> WakeCost {
+        self.meter.cost()
     }
 
     /// A worker that waits in the reactor was given a permit.
@@ -275,6 +292,26 @@ impl<P: Platform> Pool<P> {
     pub(super) fn call_beside_here(&self) {
         let own = self.place.injector_here::<P>();
         self.call_beside(Some(BusyCpus { own, producer: None }));
+    }
+
+    /// Wakes as many sleepers as a loop is likely worth that a thread outside has just brought.
+    pub(crate) fn call_for_loop(&self) {
+        let most = self.meter.loop_workers();
+        if most == 0 || !self.calls_several() {
+            return;
+        }
+        let own = self.place.injector_here::<P>();
+        let busy = Some(BusyCpus { own, producer: None });
+        let neighbours = self.neighbours();
+        let mut others = neighbours.iter().flat_map(|pools| pools.iter());
+        // The first worker has the item.
+        let _all = (1..most)
+            .all(|_| self.call_another(busy) || others.any(|pool| pool.call_another(None)));
+    }
+
+    /// A loop turned out to be worth so many workers.
+    pub(crate) fn learn_loop(&self, workers: u32) {
+        self.meter.learn_loop(workers);
     }
 
     /// Wakes a worker that sleeps, of this pool or of another.
@@ -405,7 +442,7 @@ impl<P: Platform> Pool<P> {
             run: self.ran(),
             kicks,
             coalesced_kicks,
-            wakeups: self.wakeups.load(Relaxed),
+            wakeups: self.meter.count(),
             repatriated: counters.repatriated,
             stolen: counters.stolen,
             presumed_blocked: counters.presumed_blocked,

@@ -285,8 +285,9 @@ impl<P: Platform> Roster<P> {
 
     /// One more worker is wanted. If one is being started already, its starter looks again when it is done: true.
     pub(super) fn leave_to_starter(&mut self) -> bool {
-        self.spare_missed |= self.starting > 0;
-        self.starting > 0
+        let is_left = usize::from(self.starting) > self.unblocked() / 2;
+        self.spare_missed |= is_left;
+        is_left
     }
 
     /// A start is over. True if one more worker was wanted meanwhile.

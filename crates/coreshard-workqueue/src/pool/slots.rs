@@ -49,6 +49,8 @@ const STEALS: u32 = 1 << 31;
 pub(super) struct WorkerSlot<P: Platform> {
     /// Where the worker sleeps.
     pub(super) parker: Padded<Parker<P>>,
+    /// When it was last woken; 0 once it has learned from that.
+    called_at_ns: P::AtomicU64,
     /// What it has claimed, see `intake::Range`.
     pub(super) ranges: Padded<[Range<P>; MAX_CLAIMS]>,
     /// Jobs that it has forked.
@@ -83,13 +85,14 @@ pub(super) struct WorkerSlot<P: Platform> {
     pub(super) called_from: P::AtomicU32,
 }
 fields!(WorkerSlot<P: Platform> {
-    parker, ranges, deque, listed, mail, waits_at, is_called_back, is_last_resort, waits_elsewhere, link, looks, begun, function, thread, slept_at, called_from,
+    parker, called_at_ns, ranges, deque, listed, mail, waits_at, is_called_back, is_last_resort, waits_elsewhere, link, looks, begun, function, thread, slept_at, called_from,
 });
 
 impl<P: Platform> WorkerSlot<P> {
     fn new() -> Self {
         Self {
             parker: Padded::new(Parker::new()),
+            called_at_ns: P::AtomicU64::new(0),
             ranges: Padded::new(std::array::from_fn(|_| Range::new())),
             deque: Deque::new(),
             listed: Padded::new(JobList::new()),
@@ -106,6 +109,19 @@ impl<P: Platform> WorkerSlot<P> {
             slept_at: P::AtomicU32::new(0),
             called_from: P::AtomicU32::new(0),
         }
+    }
+
+    /// The worker is about to be woken. Relaxed: an estimate follows from it, and nothing else.
+    #[inline]
+    pub(super) fn set_called_at(&self, now_ns: u64) {
+        self.called_at_ns.store(now_ns, Relaxed);
+    }
+
+    /// When the worker was woken; 0 if it was not since the last call.
+    pub(super) fn take_called_at(&self) -> u64 {
+        let called_at_ns = self.called_at_ns.load(Relaxed);
+        self.called_at_ns.store(0, Relaxed);
+        called_at_ns
     }
 
     /// True if any worker could take a job of this one's.

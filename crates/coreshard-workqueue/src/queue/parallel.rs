@@ -16,7 +16,7 @@ use crate::base::target::Target;
 use crate::fork::{Chunks, Elements, Zip, reduce, spread};
 use crate::insight::Label;
 use crate::insight::stats::PoolId;
-use crate::pool::worker_here;
+use crate::pool::{Pool, worker_here};
 
 impl<P: Platform> Workqueue<P> {
     /// Runs `work` on one of the queue's workers and waits for its result: there,
@@ -54,6 +54,16 @@ impl<P: Platform> Workqueue<P> {
         F: FnOnce() -> R + Send,
         R: Send,
     {
+        self.install_and(work, |_| ())
+    }
+
+    /// As [`install`](Self::install); a caller outside calls `then` with the item's pool before it waits.
+    #[track_caller]
+    fn install_and<F, R>(&self, work: F, then: impl FnOnce(&Pool<P>)) -> Result<R, Refused>
+    where
+        F: FnOnce() -> R + Send,
+        R: Send,
+    {
         let waiter = Waiter::here::<P>(self.id());
         if waiter.as_ref().is_some_and(|waiter| waiter.is_part_of_item(self.shared())) {
             return Ok(work());
@@ -61,7 +71,10 @@ impl<P: Platform> Workqueue<P> {
         let entry = self.enter(Target::Here)?;
         match waiter.map_or(Wait::Sleep, |waiter| waiter.wait_for(&entry)) {
             Wait::Help => Ok(install_helping::<P, _, _>(entry, work)),
-            Wait::Sleep => Ok(install::<P, _, _>(entry, work)),
+            Wait::Sleep => {
+                let pool = entry.pool();
+                Ok(install::<P, _, _>(entry, work, || then(&pool)))
+            }
             Wait::Never => {
                 entry.abandon();
                 Err(RefusedReason::WouldDeadlock.into())
@@ -374,7 +387,7 @@ impl<P: Platform> Workqueue<P> {
     #[track_caller]
     fn on_workers<R: Send>(&self, run: impl FnOnce(usize) -> R + Send) -> Result<R, Refused> {
         let workers = self.shared().worker_limit();
-        self.install(|| run(workers))
+        self.install_and(|| run(workers), Pool::call_for_loop)
     }
 
     /// Calls `body` once in each of the queue's pods, on a worker there, and returns what it returned, by pod:

@@ -29,6 +29,9 @@
 
 use coreshard_platform::{Platform, ThreadUsage};
 
+use super::wake_cost::WakeCost;
+use crate::intake::SLOTS_TO_A_BURST;
+
 /// A worker's view of its items.
 pub(super) struct Batching {
     pub(super) estimator: ServiceTimeEstimator,
@@ -81,23 +84,11 @@ impl Batching {
     }
 }
 
-/// About what it takes from a wake-up to the woken worker's claim.
-const WAKE_UP_NS: u64 = 20_000;
-
 /// The assumed time of items before any has run.
-const UNKNOWN_NS: u64 = 16 * WAKE_UP_NS;
-
-/// Sleepers that the producer of a burst of items wakes beside the first, one for each four items, where each of these takes an eighth of a
-/// wake-up or more: as many as a producer wakes in less time than the first of them takes to come.
-const RUNNER_UPS_OF_LONG: u32 = 3;
+const UNKNOWN_NS: u64 = 16 * WakeCost::ASSUMED.latency_ns();
 
 /// So many claims after one of long items a worker of the pool suppresses wake-ups again.
 pub(super) const SHORT_CLAIMS: u32 = 32;
-
-/// Items that take less are short beyond doubt, and one that seems to take a wake-up's time may be short itself, since others run on
-/// a worker's CPU for longer than that. (Where items that took as long as this were doubted too, those of web servers were,
-/// every second time: half a system call for each request.)
-const DOUBTFUL_NS: u64 = WAKE_UP_NS / 4;
 
 /// Claims that are looked at more closely after one that took long.
 const DOUBTED_CLAIMS: u32 = 32;
@@ -108,6 +99,7 @@ const MAX_CLAIMED: usize = 32;
 
 #[derive(Debug)]
 pub(super) struct ServiceTimeEstimator {
+    cost: WakeCost,
     /// When the last claim was made.
     claimed_at_ns: u64,
     /// Items of it, and of what was stolen since.
@@ -130,6 +122,7 @@ impl ServiceTimeEstimator {
     pub(super) const fn new(trusts_at_once: bool) -> Self {
         let item_ns = if trusts_at_once { 0 } else { UNKNOWN_NS };
         Self {
+            cost: WakeCost::ASSUMED,
             claimed_at_ns: 0,
             claimed: 0,
             item_ns,
@@ -141,12 +134,30 @@ impl ServiceTimeEstimator {
         }
     }
 
+    pub(super) fn set_wake_cost(&mut self, cost: WakeCost) {
+        self.cost = cost;
+    }
+
+    /// What a wake-up takes until the woken worker claims.
+    #[inline]
+    fn wake_up_ns(&self) -> u64 {
+        self.cost.latency_ns()
+    }
+
+    /// Items that take less are short beyond doubt, and one that seems to take a wake-up's time may be short itself, since others run
+    /// on a worker's CPU for longer than that. (Where items that took as long as this were doubted too, those of web servers were,
+    /// every second time: half a system call for each request.)
+    #[inline]
+    fn doubtful_ns(&self) -> u64 {
+        self.wake_up_ns() / 4
+    }
+
     /// The items of the last claim have run; called before each look for more. `usage` tells how the worker has used its time.
     #[inline]
     pub(super) fn look(&mut self, now_ns: u64, usage: impl Fn() -> Option<ThreadUsage>) {
         if self.claimed > 0 {
             let mean_ns = now_ns.saturating_sub(self.claimed_at_ns) / self.claimed as u64;
-            if mean_ns < WAKE_UP_NS || self.item_ns >= DOUBTFUL_NS {
+            if mean_ns < self.wake_up_ns() || self.item_ns >= self.doubtful_ns() {
                 self.learn(mean_ns);
             } else {
                 self.learn_of_long(mean_ns, usage());
@@ -156,7 +167,7 @@ impl ServiceTimeEstimator {
         }
         self.claimed_at_ns = now_ns;
         if self.doubted > 0 {
-            self.usage = if self.item_ns < DOUBTFUL_NS { usage() } else { None };
+            self.usage = if self.item_ns < self.doubtful_ns() { usage() } else { None };
         }
     }
 
@@ -168,7 +179,7 @@ impl ServiceTimeEstimator {
 
     #[inline]
     fn learn(&mut self, mean_ns: u64) {
-        self.had_long |= mean_ns >= WAKE_UP_NS;
+        self.had_long |= mean_ns >= self.wake_up_ns();
         // A single long one is remembered for a while.
         self.item_ns = mean_ns.max(self.item_ns - self.item_ns.div_ceil(8));
     }
@@ -194,24 +205,24 @@ impl ServiceTimeEstimator {
 
     /// True if items take so long that it does not matter where they come from.
     pub(super) fn are_long(&self) -> bool {
-        self.item_ns >= WAKE_UP_NS
+        self.item_ns >= self.wake_up_ns()
     }
 
     /// True if items take so long that it is worth a look how many wait.
     #[inline]
     pub(super) fn are_worth_counting(&self) -> bool {
-        self.item_ns >= WAKE_UP_NS / 8
+        self.item_ns >= self.wake_up_ns() / 8
     }
 
-    /// How many sleepers the producer of a burst is to wake beside the first.
-    #[inline]
+    /// How many sleepers the producer of a burst is to wake beside the first, one for each [`SLOTS_TO_A_BURST`] items: as many as
+    /// are worth it for what has come by then.
     pub(super) fn runner_ups(&self) -> u32 {
-        if self.are_worth_counting() { RUNNER_UPS_OF_LONG } else { 1 }
+        self.cost.runner_ups(SLOTS_TO_A_BURST * self.item_ns)
     }
 
     /// True if so many items would keep so many workers busy for longer than it takes to wake one more.
     pub(super) fn are_worth_another(&self, items: u64, workers: usize) -> bool {
-        items.saturating_mul(self.item_ns) >= (workers as u64 + 1) * WAKE_UP_NS
+        items.saturating_mul(self.item_ns) >= (workers as u64 + 1) * self.wake_up_ns()
     }
 
     /// When the last claim was made.
@@ -223,7 +234,7 @@ impl ServiceTimeEstimator {
     /// True if a claim may be as large as claims may be.
     #[inline]
     fn are_shortest(&self) -> bool {
-        self.item_ns * MAX_CLAIMED as u64 <= WAKE_UP_NS
+        self.item_ns * MAX_CLAIMED as u64 <= self.wake_up_ns()
     }
 
     /// So many items were claimed, or stolen.
@@ -261,7 +272,7 @@ impl ServiceTimeEstimator {
             return true;
         }
         self.waited_ns += (items as u64 - 1) * self.item_ns;
-        if self.waited_ns >= WAKE_UP_NS {
+        if self.waited_ns >= self.wake_up_ns() {
             self.waited_ns = 0;
             return false;
         }
@@ -271,7 +282,7 @@ impl ServiceTimeEstimator {
     /// Items that take a wake-up's time, the last of which may go beyond it.
     #[inline]
     fn most_in_time(&self) -> usize {
-        let items = WAKE_UP_NS.div_ceil(self.item_ns.max(1));
+        let items = self.wake_up_ns().div_ceil(self.item_ns.max(1));
         items.clamp(1, MAX_CLAIMED as u64) as usize
     }
 }

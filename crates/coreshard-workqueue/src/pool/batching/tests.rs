@@ -4,6 +4,8 @@ mod estimator {
 
     use super::super::*;
 
+    const WAKE_UP_NS: u64 = WakeCost::ASSUMED.latency_ns();
+
     /// Claims of `items`, each of which takes `item_ns`.
     fn claims(
         estimator: &mut ServiceTimeEstimator,
@@ -119,7 +121,7 @@ mod estimator {
     fn items_of_about_the_limit_are_not_asked_about() {
         let mut estimator = ServiceTimeEstimator::new(true);
         let mut now_ns = 0;
-        for took_ns in (0..1_000).map(|at| DOUBTFUL_NS * (8 + at % 5) / 10) {
+        for took_ns in (0..1_000).map(|at| WAKE_UP_NS / 4 * (8 + at % 5) / 10) {
             estimator.look(now_ns, || panic!("that takes two system calls"));
             estimator.claimed(1);
             now_ns += took_ns;

@@ -187,6 +187,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
             team.run_hook(team.on_start.as_ref(), self.current().index());
         }
         let mut works = !self.is_rescuer() || self.stand_by();
+        self.start_others();
         while works {
             while let Some(item) = self.next_item() {
                 self.execute(item);
@@ -202,6 +203,20 @@ impl<'pool, P: Platform> Worker<'pool, P> {
         run_hook(pool.attributes.hooks.on_stop.as_ref(), *pod);
         self.current().stop_forking();
         pool.accounts.close(self.slot);
+    }
+
+    /// A new worker was missed. So are others, if there is more to do than it can take: each new one starts two, so that they
+    /// double and more with each start.
+    fn start_others(&self) {
+        const STARTED_BY_EACH: usize = 2;
+        let pool = self.pool;
+        for _ in 0..STARTED_BY_EACH {
+            let mut state = pool.lock_state();
+            let spare = if state.has_work_for(pool, 1) { state.reserve_spare(pool) } else { None };
+            drop(state);
+            let Some(spare) = spare else { return };
+            pool.start_spare(spare);
+        }
     }
 
     fn is_rescuer(&self) -> bool {
@@ -367,6 +382,8 @@ impl<'pool, P: Platform> Worker<'pool, P> {
             self.sleep_in(reactor);
         } else if self.park() {
             pool.notice_drawn(self.index);
+            pool.learn_wake_cost(self.index);
+            self.batching.estimator.set_wake_cost(pool.wake_cost());
         } else {
             return false;
         }

@@ -60,9 +60,9 @@ where
     }
 }
 
-/// Sends `work` as the item that was counted in, and waits for its result.
+/// Sends `work` as the item that was counted in, calls `then`, and waits for the result.
 #[track_caller]
-pub(crate) fn install<P, F, R>(entry: SubmitPermit<'_, P>, work: F) -> R
+pub(crate) fn install<P, F, R>(entry: SubmitPermit<'_, P>, work: F, then: impl FnOnce()) -> R
 where
     P: Platform,
     F: FnOnce() -> R + Send,
@@ -71,6 +71,7 @@ where
     let job = Job::<P, _, _>::new(|_| work(), innermost::<P>());
     let sent = Sent(job.header());
     entry.send_as(Label::item::<F>, move || sent.execute());
+    then();
     let done = job.done();
     let seen = P::watch(LOOKS, || done.is_open());
     if !seen && !wait_for_workers(done) {

@@ -5,6 +5,8 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
 use coreshard_platform::{AtomicInt, Lock, Padded, Platform};
 use coreshard_sim::Sim;
 
+use super::injector::Injector;
+
 type AtomicU32 = <Sim as Platform>::AtomicU32;
 type AtomicU64 = <Sim as Platform>::AtomicU64;
 
@@ -74,20 +76,20 @@ struct Bed {
 /// As rayon-core 1.13 does it, written from its own description (`src/sleep/README.md` there): one word for all threads counts
 /// threads that look for work and that sleep; each new job reads it, and wakes as many as it seems to need; a thread that finds
 /// work wakes two more.
-pub(crate) struct Registry {
+pub(crate) struct Sleep {
     word: Padded<AtomicU64>,
     beds: Vec<Padded<Bed>>,
 }
 
 /// A thread that looks for work that is not its own.
-pub(crate) struct Search<'registry> {
-    registry: &'registry Registry,
+pub(crate) struct Search<'sleep> {
+    sleep: &'sleep Sleep,
     thread: usize,
     rounds: u32,
     seen: u64,
 }
 
-impl Registry {
+impl Sleep {
     pub(crate) fn new(threads: usize) -> Self {
         let bed = || Bed { is_asleep: Lock::new(false), wake: AtomicU32::new(0) };
         Self {
@@ -132,7 +134,7 @@ impl Registry {
     }
 
     /// A job was pushed on a deque that was empty, or was not.
-    pub(crate) fn pushed(&self, was_empty: bool) {
+    pub(crate) fn new_jobs(&self, was_empty: bool) {
         let word = self.make_events(1);
         let asleep = sleeping(word);
         if asleep > 0 && (!was_empty || looking(word) <= asleep) {
@@ -142,27 +144,27 @@ impl Registry {
 
     pub(crate) fn search(&self, thread: usize) -> Search<'_> {
         self.word.fetch_add(ONE_LOOKS, SeqCst);
-        Search { registry: self, thread, rounds: 0, seen: 0 }
+        Search { sleep: self, thread, rounds: 0, seen: 0 }
     }
 }
 
 impl Search<'_> {
     /// The thread has looked everywhere, and there was no work. It waits for the latch.
-    pub(crate) fn found_none(&mut self, latch: &Latch) {
+    pub(crate) fn found_none(&mut self, latch: &Latch, injector: &Injector) {
         self.rounds += 1;
         if self.rounds == SLEEPY {
             // It is sleepy: a thread that brings a job from here on says so in the word.
-            self.seen = events(self.registry.make_events(0));
+            self.seen = events(self.sleep.make_events(0));
         }
         if self.rounds <= SLEEPY {
             return Sim::yield_now();
         }
-        let bed = &self.registry.beds[self.thread];
+        let bed = &self.sleep.beds[self.thread];
         let mut is_asleep = bed.is_asleep.lock();
         if !latch.fall_asleep() {
             return;
         }
-        let word = &self.registry.word;
+        let word = &self.sleep.word;
         let mut known = word.load(SeqCst);
         self.rounds = 0;
         loop {
@@ -173,6 +175,10 @@ impl Search<'_> {
                 Ok(_) => break,
                 Err(now) => known = now,
             }
+        }
+        if !injector.is_empty() {
+            word.fetch_sub(ONE_SLEEPS, SeqCst);
+            return latch.wake_up();
         }
         *is_asleep = true;
         let seen = bed.wake.load(Relaxed);
@@ -185,7 +191,7 @@ impl Search<'_> {
 
     /// The thread has found work, or needs none any more.
     pub(crate) fn end(self) {
-        let word = self.registry.word.fetch_sub(ONE_LOOKS, SeqCst);
-        self.registry.wake_any(sleeping(word).min(2));
+        let word = self.sleep.word.fetch_sub(ONE_LOOKS, SeqCst);
+        self.sleep.wake_any(sleeping(word).min(2));
     }
 }

@@ -5,8 +5,6 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use coreshard_platform::{AtomicInt, Padded, Platform};
 use coreshard_sim::Sim;
 
-use super::stealing::Job;
-
 type AtomicU64 = <Sim as Platform>::AtomicU64;
 
 const PLACES: u64 = 1024;
@@ -43,14 +41,14 @@ impl Deque {
         self.bottom().load(Relaxed) <= self.top().load(Relaxed)
     }
 
-    pub(crate) fn push(&self, job: Job) {
+    pub(crate) fn push(&self, job: u64) {
         let bottom = self.bottom().load(Relaxed);
         assert!(bottom - self.top().load(Relaxed) < PLACES, "programs are not so deep");
-        self.place(bottom).store(job.0, Relaxed);
+        self.place(bottom).store(job, Relaxed);
         self.bottom().store(bottom + 1, Release);
     }
 
-    pub(crate) fn pop(&self) -> Option<Job> {
+    pub(crate) fn pop(&self) -> Option<u64> {
         let bottom = self.bottom().load(Relaxed);
         if bottom == 0 {
             return None;
@@ -59,22 +57,22 @@ impl Deque {
         self.bottom().store(last, SeqCst);
         let top = self.top().load(SeqCst);
         if top < last {
-            return Some(Job(self.place(last).load(Relaxed)));
+            return Some(self.place(last).load(Relaxed));
         }
         let is_own =
             top == last && self.top().compare_exchange(top, top + 1, SeqCst, Relaxed).is_ok();
-        let job = is_own.then(|| Job(self.place(last).load(Relaxed)));
+        let job = is_own.then(|| self.place(last).load(Relaxed));
         self.bottom().store(bottom, Relaxed);
         job
     }
 
-    pub(crate) fn steal(&self) -> Option<Job> {
+    pub(crate) fn steal(&self) -> Option<u64> {
         loop {
             let top = self.top().load(SeqCst);
             if top >= self.bottom().load(SeqCst) {
                 return None;
             }
-            let job = Job(self.place(top).load(Acquire));
+            let job = self.place(top).load(Acquire);
             if self.top().compare_exchange(top, top + 1, SeqCst, Relaxed).is_ok() {
                 return Some(job);
             }

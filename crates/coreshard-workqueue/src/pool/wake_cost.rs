@@ -1,0 +1,155 @@
+//! What a wake-up costs on this machine: measured at each one, since it depends on the kernel, on the virtual machine, and on how
+//! deeply idle CPUs sleep.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use coreshard_platform::{AtomicInt, Platform, fields};
+
+/// What a wake-up costs, in nanoseconds as [`Platform::rough_ns`] counts them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct WakeCost {
+    /// How long the call holds the waker up.
+    waker_ns: u32,
+    /// How long it takes from the call until the woken worker runs.
+    latency_ns: u32,
+}
+
+impl WakeCost {
+    /// Before the first wake-up: a server with idle states, on bare metal.
+    pub(crate) const ASSUMED: Self = Self { waker_ns: 2_000, latency_ns: 20_000 };
+
+    #[inline]
+    pub(crate) const fn latency_ns(self) -> u64 {
+        self.latency_ns as u64
+    }
+
+    /// How many workers a waker can wake before the first of them runs, and can wake others itself.
+    pub(crate) fn fan_out(self) -> u32 {
+        (self.latency_ns / self.waker_ns).max(1)
+    }
+
+    /// How many workers one waker is to wake for `work_ns` of work that can be divided among them.
+    ///
+    /// With k more workers, `work / k` remains to be done by each, and waking one more costs the waker's time: the sum is
+    /// least at the square root of their ratio. Work that ends before a woken worker runs is worth none.
+    pub(crate) fn workers_for(self, work_ns: u64) -> u32 {
+        if work_ns < 2 * self.latency_ns() {
+            return 0;
+        }
+        let best = (work_ns / u64::from(self.waker_ns)).isqrt();
+        best.min(self.fan_out().into()) as u32
+    }
+
+    /// How many sleepers a producer is to wake, besides the first, that wakes one for each part of this much work.
+    ///
+    /// With k parts, `k * part` has come when the k-th is woken: by [`workers_for`](Self::workers_for), k = `part / waker`.
+    pub(crate) fn runner_ups(self, part_ns: u64) -> u32 {
+        (part_ns / u64::from(self.waker_ns)).clamp(1, self.fan_out().into()) as u32
+    }
+
+    fn to_bits(self) -> u64 {
+        u64::from(self.waker_ns) << 32 | u64::from(self.latency_ns)
+    }
+
+    fn of_bits(bits: u64) -> Self {
+        Self { waker_ns: (bits >> 32) as u32, latency_ns: bits as u32 }
+    }
+}
+
+/// Wake-ups of a pool's workers: how many took a system call, and what they cost. On a line that wakers write anyway.
+pub(super) struct WakeMeter<P: Platform> {
+    count: P::AtomicU64,
+    /// A [`WakeCost`]. Relaxed, and a lost update is no loss: it is an estimate.
+    cost: P::AtomicU64,
+    /// How many workers the last two loops were worth, 16 bits each. Relaxed.
+    loops: P::AtomicU32,
+}
+fields!(WakeMeter<P: Platform> { count, cost, loops });
+
+impl<P: Platform> WakeMeter<P> {
+    pub(super) fn new() -> Self {
+        Self {
+            count: P::AtomicU64::new(0),
+            cost: P::AtomicU64::new(WakeCost::ASSUMED.to_bits()),
+            loops: P::AtomicU32::new(0),
+        }
+    }
+
+    pub(super) fn count(&self) -> u64 {
+        self.count.load(Relaxed)
+    }
+
+    pub(super) fn cost(&self) -> WakeCost {
+        WakeCost::of_bits(self.cost.load(Relaxed))
+    }
+
+    /// How many workers the next loop is likely worth: what both of the last two were.
+    pub(super) fn loop_workers(&self) -> u32 {
+        let loops = self.loops.load(Relaxed);
+        (loops >> 16).min(loops & 0xffff)
+    }
+
+    /// A loop turned out to be worth so many workers.
+    pub(super) fn learn_loop(&self, workers: u32) {
+        let before = self.loops.load(Relaxed);
+        let after = before << 16 | workers.min(0xffff);
+        if after != before {
+            self.loops.store(after, Relaxed);
+        }
+    }
+
+    /// A wake-up took a system call, which held its caller up for so long.
+    pub(super) fn woke(&self, took_ns: u64) {
+        self.count.fetch_add(1, Relaxed);
+        self.learn(|cost| WakeCost { waker_ns: nearer(cost.waker_ns, took_ns), ..cost });
+    }
+
+    /// A woken worker runs, so long after the call.
+    pub(super) fn came(&self, after_ns: u64) {
+        self.learn(|cost| WakeCost { latency_ns: nearer(cost.latency_ns, after_ns), ..cost });
+    }
+
+    fn learn(&self, change: impl FnOnce(WakeCost) -> WakeCost) {
+        // A model has no clock.
+        if !cfg!(loom) {
+            self.cost.store(change(self.cost()).to_bits(), Relaxed);
+        }
+    }
+}
+
+/// The running median: a sixteenth up or down for each sample, so that one that is far out counts no more than any other.
+fn nearer(median_ns: u32, sample_ns: u64) -> u32 {
+    let step = (median_ns / 16).max(1);
+    if sample_ns > median_ns.into() { median_ns.saturating_add(step) } else { median_ns - step }
+        .max(100)
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::{WakeCost, nearer};
+
+    const COST: WakeCost = WakeCost { waker_ns: 2_000, latency_ns: 40_000 };
+
+    #[test]
+    fn short_work_wakes_none_and_long_work_as_many_as_come_before_the_first_runs() {
+        assert_eq!(COST.workers_for(79_999), 0);
+        assert_eq!(COST.workers_for(80_000), 6);
+        assert_eq!(COST.workers_for(200_000), 10);
+        assert_eq!(COST.workers_for(u64::MAX), COST.fan_out());
+        assert_eq!(COST.fan_out(), 20);
+    }
+
+    #[test]
+    fn the_median_follows_the_samples_and_not_the_ones_far_out() {
+        let mut median_ns = 20_000;
+        for at in 0..1_000_u64 {
+            let sample_ns = if at % 10 == 0 { 4_000_000 } else { 50_000 };
+            median_ns = nearer(median_ns, sample_ns);
+        }
+        assert!((45_000..60_000).contains(&median_ns), "{median_ns}");
+        for _ in 0..1_000 {
+            median_ns = nearer(median_ns, 0);
+        }
+        assert_eq!(median_ns, 100);
+    }
+}

@@ -1,0 +1,187 @@
+//! What every executor offers to the loads, and how a load is timed.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use coreshard_platform::{AtomicInt, Platform, ThreadHandle, ThreadSpec};
+use coreshard_sim::Sim;
+
+use crate::load::{Load, SPAWNED};
+use crate::program::Program;
+
+/// Items of a burst or of spawners. The words are the host's: looking at them costs no virtual time.
+#[derive(Debug)]
+pub(crate) struct Items {
+    count: u32,
+    each: Duration,
+    begun: AtomicU64,
+    finished: AtomicU64,
+    last_begun_ns: AtomicU64,
+    last_finished_ns: AtomicU64,
+}
+
+impl Items {
+    pub(crate) fn new(count: u32, each: Duration) -> Arc<Self> {
+        let word = || AtomicU64::new(0);
+        Arc::new(Self {
+            count,
+            each,
+            begun: word(),
+            finished: word(),
+            last_begun_ns: word(),
+            last_finished_ns: word(),
+        })
+    }
+
+    pub(crate) fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// Runs one item.
+    pub(crate) fn run(&self) {
+        self.begun.fetch_add(1, Relaxed);
+        self.last_begun_ns.fetch_max(Sim::virtual_time().as_nanos() as u64, Relaxed);
+        Sim::compute(self.each);
+        self.last_finished_ns.fetch_max(Sim::virtual_time().as_nanos() as u64, Relaxed);
+        self.finished.fetch_add(1, Relaxed);
+    }
+
+    /// Waits asleep, so that the executor may have this CPU.
+    fn wait(&self) {
+        while self.finished.load(Relaxed) < u64::from(self.count) {
+            Sim::sleep(Duration::from_micros(200));
+        }
+        assert_eq!(self.begun.load(Relaxed), u64::from(self.count), "each item runs once");
+    }
+}
+
+/// An executor on the simulated machine, with its threads started.
+pub(crate) trait Executor: Send + Sync {
+    /// Submits one item from a thread outside.
+    fn submit(&self, items: &Arc<Items>);
+
+    /// Runs a parallel loop, called from a thread outside. False if the executor has no loops.
+    fn run_loop(&self, elements: u32, each: Duration) -> bool {
+        let _ = (elements, each);
+        false
+    }
+
+    /// Runs a tree of joins, called from a thread outside. False if the executor has no joins.
+    fn run_program(&self, program: Program) -> bool {
+        let _ = program;
+        false
+    }
+
+    /// Ends the threads.
+    fn end(&self);
+}
+
+const SILENCE: Duration = Duration::from_millis(10);
+
+/// Runs `load` `runs` times, each after a silence, and returns how long each run took: until the last item of a burst began, and
+/// until everything finished for all other loads. `None` if the executor cannot run it.
+pub(crate) fn time(executor: &Arc<dyn Executor>, load: Load, runs: usize) -> Option<Vec<Duration>> {
+    let spawners = match load {
+        Load::Spawn { tasks, spawners } => Some(Spawners::start(executor, tasks, spawners)),
+        _ => None,
+    };
+    let times = (0..runs).map(|_| time_once(executor, load, spawners.as_ref())).collect();
+    if let Some(spawners) = spawners {
+        spawners.end();
+    }
+    times
+}
+
+fn time_once(
+    executor: &Arc<dyn Executor>,
+    load: Load,
+    spawners: Option<&Spawners>,
+) -> Option<Duration> {
+    Sim::sleep(SILENCE);
+    let began = Sim::virtual_time();
+    let ended = match load {
+        Load::Loop { elements, each } => {
+            executor.run_loop(elements, each).then(Sim::virtual_time)?
+        }
+        Load::Fork(program) => executor.run_program(program).then(Sim::virtual_time)?,
+        Load::Burst { items: count, each } => {
+            let items = Items::new(count, each);
+            (0..count).for_each(|_| executor.submit(&items));
+            items.wait();
+            Duration::from_nanos(items.last_begun_ns.load(Relaxed))
+        }
+        Load::Spawn { .. } => {
+            let items = spawners?.go();
+            items.wait();
+            Duration::from_nanos(items.last_finished_ns.load(Relaxed))
+        }
+    };
+    Some(ended - began)
+}
+
+/// Threads outside that submit items when they are told to.
+struct Spawners {
+    tasks: u32,
+    shared: Arc<Start>,
+    threads: Vec<<Sim as Platform>::Thread>,
+}
+
+struct Start {
+    /// Counts runs; the last one is [`END`].
+    word: <Sim as Platform>::AtomicU32,
+    items: Mutex<Arc<Items>>,
+}
+
+const END: u32 = u32::MAX;
+
+impl Spawners {
+    fn start(executor: &Arc<dyn Executor>, tasks: u32, spawners: u32) -> Self {
+        let shared = Arc::new(Start {
+            word: <Sim as Platform>::AtomicU32::new(0),
+            items: Mutex::new(Items::new(tasks, SPAWNED)),
+        });
+        let threads = (0..spawners)
+            .map(|at| {
+                let (shared, executor) = (Arc::clone(&shared), Arc::clone(executor));
+                let own = tasks / spawners + u32::from(at < tasks % spawners);
+                let body = move || shared.submit_when_told(&executor, own);
+                let spec = ThreadSpec { name: format!("spawner-{at}"), ..ThreadSpec::default() };
+                Sim::spawn(spec, Box::new(body)).expect("the machine has room for the thread")
+            })
+            .collect();
+        Self { tasks, shared, threads }
+    }
+
+    fn go(&self) -> Arc<Items> {
+        let items = Items::new(self.tasks, SPAWNED);
+        *self.shared.items.lock().expect("no thread panics") = Arc::clone(&items);
+        self.shared.word.fetch_add(1, Release);
+        Sim::wake_all(&raw const self.shared.word);
+        items
+    }
+
+    fn end(self) {
+        self.shared.word.store(END, Release);
+        Sim::wake_all(&raw const self.shared.word);
+        self.threads.into_iter().for_each(ThreadHandle::join);
+    }
+}
+
+impl Start {
+    fn submit_when_told(&self, executor: &Arc<dyn Executor>, tasks: u32) {
+        let mut seen = 0;
+        loop {
+            while self.word.load(Acquire) == seen {
+                Sim::wait(&self.word, seen, None);
+            }
+            seen = self.word.load(Acquire);
+            if seen == END {
+                return;
+            }
+            let items = Arc::clone(&self.items.lock().expect("no thread panics"));
+            (0..tasks).for_each(|_| executor.submit(&items));
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! Coreshard's queue, as a user's program calls it.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use coreshard_sim::{Machine, Sim};
+use coreshard_topology::{CpuSet, Scope};
+use coreshard_workqueue::{Runtime, Workqueue, join};
+
+use crate::executor::{Executor, Items};
+use crate::program::{Piece, Program};
+
+pub(crate) struct Coreshard(Workqueue<Sim>);
+
+impl Coreshard {
+    /// `None` for the default scope.
+    pub(crate) fn start(machine: &Machine, cpus: &CpuSet, scope: Option<Scope>) -> Self {
+        let runtime = Runtime::<Sim>::builder(machine.topology().clone())
+            .build()
+            .expect("the CPUs are online");
+        let queue = runtime.workqueue().name("scaling").cpu_mask(cpus.clone());
+        let queue = scope.into_iter().fold(queue, |queue, scope| queue.scope(scope));
+        Self(queue.build().expect("the CPUs are online"))
+    }
+}
+
+impl Executor for Coreshard {
+    fn submit(&self, items: &Arc<Items>) {
+        let items = Arc::clone(items);
+        self.0.queue(move || items.run()).expect("the queue is open");
+    }
+
+    fn run_loop(&self, elements: u32, each: Duration) -> bool {
+        let body = |piece: Range<usize>| Sim::compute(each * piece.len() as u32);
+        self.0.for_each_range(0..elements as usize, body).expect("the queue is open");
+        true
+    }
+
+    fn run_program(&self, program: Program) -> bool {
+        self.0.install(|| call(program, program.root)).expect("the queue is open");
+        true
+    }
+
+    fn end(&self) {
+        self.0.shutdown(Duration::from_secs(1)).expect("nothing runs any more");
+    }
+}
+
+fn call(program: Program, piece: Piece) {
+    if let Some([left, right]) = program.split(piece) {
+        join::<Sim, _, _>(|| call(program, left), || call(program, right));
+    }
+}

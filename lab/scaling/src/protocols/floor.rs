@@ -1,0 +1,191 @@
+//! The lower bound: threads that stand by, each woken as early as the machine allows, then its share of the work. Nothing is looked
+//! for, stolen or decided.
+//!
+//! A wake-up holds its caller up for some time, and takes longer until the woken thread runs. Both are measured at the start. The best
+//! broadcast follows from them: every thread that runs wakes the next ones for as long as that is sooner than anyone else could.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use coreshard_platform::{AtomicInt, Padded, Platform, ThreadHandle, ThreadSpec};
+use coreshard_sim::Sim;
+use coreshard_topology::CpuSet;
+
+use super::Threads;
+use crate::executor::{Executor, Items};
+
+type AtomicU32 = <Sim as Platform>::AtomicU32;
+
+#[derive(Clone, Default)]
+enum Share {
+    #[default]
+    End,
+    Elements(u32, Duration),
+    Items(u32, Arc<Items>),
+}
+
+struct Shared {
+    /// A word for each thread: counts what it was woken for.
+    words: Vec<Padded<AtomicU32>>,
+    left: Padded<AtomicU32>,
+    share: Mutex<Share>,
+    /// By thread, whom it wakes, in this order; the caller's are the last.
+    plan: Vec<Vec<usize>>,
+}
+
+/// The caller of a load is the root of the tree, and takes no share.
+pub(crate) struct Floor {
+    shared: Arc<Shared>,
+    threads: Mutex<Threads>,
+    /// Items of a burst that were submitted.
+    submitted: Mutex<u32>,
+}
+
+impl Floor {
+    pub(crate) fn start(cpus: &CpuSet) -> Self {
+        let word = || Padded::new(AtomicU32::new(0));
+        let shared = Arc::new(Shared {
+            words: cpus.iter().map(|_| word()).collect(),
+            left: word(),
+            share: Mutex::default(),
+            plan: plan(cpus.len(), WakeUp::measure(cpus)),
+        });
+        let start = |(index, cpu)| {
+            let shared = Arc::clone(&shared);
+            let spec = ThreadSpec {
+                name: format!("thread-{index}"),
+                affinity: Some([cpu].into_iter().collect()),
+                ..ThreadSpec::default()
+            };
+            Sim::spawn(spec, Box::new(move || shared.run(index))).expect("room for the thread")
+        };
+        let threads = cpus.iter().enumerate().map(start).collect();
+        Self { shared, threads: Mutex::new(threads), submitted: Mutex::default() }
+    }
+
+    fn begin(&self, share: Share) {
+        *self.shared.share.lock().expect("no thread panics") = share;
+        self.shared.left.store(self.shared.words.len() as u32, Relaxed);
+        self.shared.wake_planned(self.shared.words.len());
+    }
+}
+
+impl Executor for Floor {
+    fn submit(&self, items: &Arc<Items>) {
+        let mut submitted = self.submitted.lock().expect("no thread panics");
+        *submitted += 1;
+        if *submitted == items.count() {
+            *submitted = 0;
+            self.begin(Share::Items(items.count(), Arc::clone(items)));
+        }
+    }
+
+    fn run_loop(&self, elements: u32, each: Duration) -> bool {
+        self.begin(Share::Elements(elements, each));
+        loop {
+            let left = self.shared.left.load(Acquire);
+            if left == 0 {
+                return true;
+            }
+            Sim::wait(&self.shared.left, left, None);
+        }
+    }
+
+    fn end(&self) {
+        self.begin(Share::End);
+        let threads = std::mem::take(&mut *self.threads.lock().expect("no thread panics"));
+        threads.into_iter().for_each(ThreadHandle::join);
+    }
+}
+
+impl Shared {
+    fn wake_planned(&self, waker: usize) {
+        for &index in &self.plan[waker] {
+            self.words[index].fetch_add(1, Release);
+            Sim::wake_one(&raw const *self.words[index]);
+        }
+    }
+
+    fn run(&self, index: usize) {
+        let mut seen = 0;
+        loop {
+            while self.words[index].load(Acquire) == seen {
+                Sim::wait(&self.words[index], seen, None);
+            }
+            seen += 1;
+            let count = self.words.len();
+            self.wake_planned(index);
+            let share = self.share.lock().expect("no thread panics").clone();
+            let own = |all: u32| all / count as u32 + u32::from(index < all as usize % count);
+            match &share {
+                Share::End => return,
+                Share::Elements(all, each) => Sim::compute(*each * own(*all)),
+                Share::Items(all, items) => (0..own(*all)).for_each(|_| items.run()),
+            }
+            if self.left.fetch_sub(1, AcqRel) == 1 {
+                Sim::wake_one(&raw const *self.left);
+            }
+        }
+    }
+}
+
+/// What a wake-up of a thread that has slept for 10 ms costs, in nanoseconds.
+#[derive(Clone, Copy)]
+struct WakeUp {
+    caller_ns: u64,
+    until_it_runs_ns: u64,
+}
+
+impl WakeUp {
+    /// On the first and the last of the CPUs; the median of some.
+    fn measure(cpus: &CpuSet) -> Self {
+        const TIMES: usize = 9;
+        let word = Arc::new((AtomicU32::new(0), std::sync::atomic::AtomicU64::new(0)));
+        let sleeper = Arc::clone(&word);
+        let body = move || {
+            for seen in 0..TIMES as u32 {
+                while sleeper.0.load(Acquire) == seen {
+                    Sim::wait(&sleeper.0, seen, None);
+                }
+                sleeper.1.store(Sim::virtual_time().as_nanos() as u64, Relaxed);
+            }
+        };
+        let spec = ThreadSpec {
+            affinity: cpus.last().map(|cpu| [cpu].into_iter().collect()),
+            ..ThreadSpec::default()
+        };
+        let thread = Sim::spawn(spec, Box::new(body)).expect("room for the thread");
+        let mut calls = Vec::new();
+        let mut ways = Vec::new();
+        for _ in 0..TIMES {
+            Sim::sleep(Duration::from_millis(10));
+            let began = Sim::virtual_time().as_nanos() as u64;
+            word.0.fetch_add(1, Release);
+            Sim::wake_one(&raw const word.0);
+            calls.push(Sim::virtual_time().as_nanos() as u64 - began);
+            Sim::sleep(Duration::from_millis(1));
+            ways.push(word.1.load(Relaxed) - began);
+        }
+        thread.join();
+        calls.sort_unstable();
+        ways.sort_unstable();
+        Self { caller_ns: calls[TIMES / 2].max(1), until_it_runs_ns: ways[TIMES / 2] }
+    }
+}
+
+/// By thread, whom it wakes so that the last of `count` threads runs as early as can be. The last plan is the caller's.
+fn plan(count: usize, wake_up: WakeUp) -> Vec<Vec<usize>> {
+    let mut plan = vec![Vec::new(); count + 1];
+    let mut free = BinaryHeap::from([Reverse((0, count))]);
+    // The first thread has the caller's CPU: it comes last.
+    for index in (0..count).rev() {
+        let Reverse((at_ns, waker)) = free.pop().expect("a waker stays in the heap");
+        plan[waker].push(index);
+        free.push(Reverse((at_ns + wake_up.caller_ns, waker)));
+        free.push(Reverse((at_ns + wake_up.until_it_runs_ns, index)));
+    }
+    plan
+}
