@@ -2,7 +2,7 @@
 # The whole workspace built for aarch64, and the tests of its libraries and a short `coreshard bench queue` run
 # there: emulated (qemu-user) where this machine is another one. What that finds are mistakes in what differs between
 # machines: structures and constants of the kernel's, system calls, alignment, types of C, code written for one of them.
-# It finds none in memory order, see docs/results/aarch64.md: those are for the model checker (ci/loom.sh).
+# It finds none in memory order, see docs/results/soundness.md: those are for the model checker (ci/loom.sh).
 #
 # Needs aarch64-linux-gnu-gcc as the linker, qemu-aarch64, and the standard library for aarch64. The latter is
 # rustup's, or is built from Debian's source (rustc-web, cargo-web and rust-web-src, 1.88 or later). Where this is root

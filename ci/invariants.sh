@@ -434,7 +434,7 @@ check_lean() {
     grep -vxF "$(tr ' ' '\n' <<<"$FOR_QUEUES")" || true)
   if [ -n "$wrong" ]; then
     breach "queues alone bring one more crate along" "$wrong" \
-      "put what needs it behind a feature of crates/coreshard; or add it to FOR_QUEUES in ci/invariants.sh, and to docs/results/dependencies.md what it costs"
+      "put what needs it behind a feature of crates/coreshard; or add it to FOR_QUEUES in ci/invariants.sh, and to docs/ARCHITECTURE.md what it costs"
   fi
 }
 

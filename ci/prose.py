@@ -3,7 +3,8 @@
 
 Usage: prose.py [--update | --test | --worst N] [FILE ...]
 
-Prose is Markdown outside of code, comments, and strings of at least three words in Rust, C, C++ and Python. ci/prose.txt has
+Prose is Markdown outside of code, comments, and strings of at least three words in Rust, C, C++ and Python. The journal in
+lab/journal is left out: its pages are kept as they were written. ci/prose.txt has
 each file's count; a file may not exceed it. A file that is not listed may have one for each 500 words. --update lowers
 the counts that have fallen, lists new files, and drops those that are gone; it raises none. --worst shows the lines of the N
 files with the most. --test checks the check.
@@ -16,6 +17,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 RECORD = ROOT / "ci/prose.txt"
+JOURNAL = Path("lab/journal")
 SUFFIXES = {".md", ".rs", ".c", ".h", ".hpp", ".py"}
 WORDS_TO_ONE = 500
 # Lines of a file that are shown, at most.
@@ -72,7 +74,8 @@ def cure(phrase, line):
 def files():
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\n")
     tracked = (Path(name) for name in listed)
-    return [path for path in tracked if path.suffix in SUFFIXES and (ROOT / path).exists() and path != Path("ci/prose.py")]
+    tracked = (path for path in tracked if path != Path("ci/prose.py") and JOURNAL not in path.parents)
+    return [path for path in tracked if path.suffix in SUFFIXES and (ROOT / path).exists()]
 
 
 def read_record():

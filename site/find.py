@@ -16,7 +16,7 @@ LOOKED_FOR = [
     ("how to try it", "index.html", "cargo run --release -- bench queue"),
     ("how to try it in a program", "WORKQUEUE.html", "coreshard::workqueue()"),
     ("how to use it beside tokio", "ASYNC.html", "#[tokio::main] async fn main()"),
-    ("what a figure rests on", "results/index.html", "A figure without its range is no result"),
+    ("what a figure rests on", "results/index.html", "A figure without its range is not a result"),
     ("what of a kernel to change", "ADVISE.html", "coreshard advise"),
     ("a machine's shards, drawn", "machine/index.html", "how work queues divide it"),
 ]

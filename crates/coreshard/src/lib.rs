@@ -93,6 +93,9 @@ mod types;
 /// The guide to the work queue: its programs are compiled and run with the documentation's tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/WORKQUEUE.md")]
+#[doc = include_str!("../../../docs/workqueue/waiting.md")]
+#[doc = include_str!("../../../docs/workqueue/scheduling.md")]
+#[doc = include_str!("../../../docs/workqueue/operating.md")]
 struct Guide;
 
 /// As above, of futures.

@@ -260,7 +260,7 @@ fn every_command_that_a_page_shows_can_be_resolved() {
             }
         }
     }
-    assert!(count > 300, "{count} programs and scripts are named");
+    assert!(count > 150, "{count} programs and scripts are named");
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 

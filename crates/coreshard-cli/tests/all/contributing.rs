@@ -55,7 +55,7 @@ fn every_file_of_the_glossary_is_there() {
             paths += 1;
         }
     }
-    assert!(paths >= 100, "{paths} paths were read");
+    assert!(paths >= 40, "{paths} paths were read");
 }
 
 #[test]

@@ -132,7 +132,8 @@ pub(crate) fn pages_below(folder: &Path, found: &mut BTreeSet<PathBuf>) {
 pub(crate) fn markdown() -> BTreeSet<PathBuf> {
     let mut found = BTreeSet::new();
     pages_below(&root(), &mut found);
-    let without = ["CHANGELOG.md", "docs", "fuzz/corpus", "fuzz/crashes"].map(|it| root().join(it));
+    let without = ["CHANGELOG.md", "docs", "fuzz/corpus", "fuzz/crashes", "lab/journal"]
+        .map(|it| root().join(it));
     found.retain(|page| !without.iter().any(|it| page.starts_with(it)));
     found.extend(pages());
     found

@@ -69,7 +69,7 @@ fn every_page_is_in_the_table_of_contents() {
     let mut pages = BTreeSet::new();
     pages_below(&root().join("docs"), &mut pages);
     pages.remove(&root().join("docs/SUMMARY.md"));
-    assert!(pages.len() > 50, "{pages:#?}");
+    assert!(pages.len() > 30, "{pages:#?}");
     // What lies beside the code is a page, too.
     for folder in ["adapters", "bindings", "crates", "fuzz", "judges", "lab", "peers", "recorders"]
     {
@@ -288,9 +288,9 @@ fn what_people_look_for_is_two_clicks_away() {
         once.iter().flat_map(|page| reached(page)).chain(once.clone()).collect();
     for (page, words) in [
         ("learn/shards.md", "A **cache shard** is"),
-        ("learn/shards.md", "coreshard bench queue --machine grace"),
+        ("learn/shards.md", "coreshard bench kernel workqueue --machine grace"),
         ("ASYNC.md", "tokio"),
-        ("results/README.md", "A figure without its range is no result"),
+        ("results/README.md", "A figure without its range is not a result"),
     ] {
         assert!(twice.contains(&docs.join(page)), "{page} is further than two clicks away");
         assert!(read(&docs.join(page)).contains(words), "{page} does not say: {words}");
