@@ -24,7 +24,7 @@ pub(crate) enum Load {
 const FORMS: &str =
     "loop:ELEMENTS:NS, burst:ITEMS:NS, spawn:TASKS:SPAWNERS, fib:LEVELS:NS or tree:LEVELS:NS";
 
-/// What a task of [`Load::Spawn`] computes.
+/// The work of one task of [`Load::Spawn`].
 pub(crate) const SPAWNED: Duration = Duration::from_nanos(100);
 
 impl fmt::Display for Load {
