@@ -13,6 +13,9 @@ mod protocols;
 #[cfg(test)]
 mod tests;
 
+#[cfg(test)]
+testing::watch!();
+
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

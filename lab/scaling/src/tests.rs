@@ -1,7 +1,5 @@
 //! Each executor runs each load to its end, each item once, on a small machine.
 
-testing::watch!();
-
 use std::sync::Arc;
 
 use coreshard_sim::{Machine, Simulation};
