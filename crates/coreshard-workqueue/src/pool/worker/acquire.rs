@@ -221,7 +221,9 @@ impl<P: Platform> Worker<'_, P> {
             if left && state.is_worth_another(pool, &self.batching.estimator) {
                 another = state.choose_another(pool);
             }
-            if self.batching.estimator.are_worth_counting() {
+            if self.batching.estimator.are_worth_counting()
+                && !self.current().neighbours().is_empty()
+            {
                 guests = Some(state.wanted_guests(pool, &self.batching.estimator));
             }
             if was_lookout {
