@@ -23,7 +23,7 @@ pub(crate) enum Load {
     Fork(Program),
 }
 
-const FORMS: &str = "loop:ELEMENTS:NS, burst:ITEMS:NS, pingpong:ROUNDS:ITEMS, spawn:TASKS:SPAWNERS, fib:LEVELS:NS or tree:LEVELS:NS";
+const FORMS: &str = "loop:ELEMENTS:NS, burst:ITEMS:NS, pingpong:ROUNDS:ITEMS, spawn:TASKS:SPAWNERS, fib:LEVELS:NS, tree:LEVELS:NS or chain:LEVELS:NS";
 
 /// The work of one task of [`Load::Spawn`] and [`Load::PingPong`].
 pub(crate) const SPAWNED: Duration = Duration::from_nanos(100);
@@ -61,6 +61,7 @@ impl FromStr for Load {
             "spawn" if last > 0 => Self::Spawn { tasks: count, spawners: last },
             "fib" if count < 32 => Self::Fork(Program::fib(count, each)),
             "tree" if count < 20 => Self::Fork(Program::tree(count, each)),
+            "chain" if count <= 256 => Self::Fork(Program::chain(count, each)),
             _ => bail!(expected()),
         })
     }
