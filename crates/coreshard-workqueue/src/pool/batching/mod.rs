@@ -224,11 +224,6 @@ impl ServiceTimeEstimator {
         self.cost.runner_ups(SLOTS_TO_A_BURST * self.item_ns)
     }
 
-    /// True if so many items would keep so many workers busy for longer than it takes to wake one more.
-    pub(super) fn are_worth_another(&self, items: u64, workers: usize) -> bool {
-        items.saturating_mul(self.item_ns) >= (workers as u64 + 1) * self.wake_up_ns()
-    }
-
     /// How many workers are worth waking for so many items, if they are as long as the last ones.
     pub(super) fn workers_for(&self, items: u64) -> u32 {
         self.cost.workers_for(items.saturating_mul(self.last_ns))
