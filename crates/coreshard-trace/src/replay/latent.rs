@@ -10,19 +10,19 @@ use coreshard_sim::Machine;
 use serde::Serialize;
 
 use super::engine::ns;
+use super::findings::WORTH;
 use super::moved::Moves;
 use super::names::{Files, Names, ThingKind};
+use super::on_line::thing_of;
 use super::report::{self, ReplayOptions, Replayed};
 use crate::recording::{Recording, RecordingError};
 
-/// How much further memory may lie.
-const SHIFTS: [u64; 4] = [8, 16, 32, 48];
+/// How much further memory may lie: by any multiple of 8 bytes, as an allocator's own data before it may shift it.
+const SHIFTS: [u64; 7] = [8, 16, 24, 32, 40, 48, 56];
 /// Lines of some machines; others fetch pairs of shorter ones.
 const LONG_LINE_BYTES: usize = 128;
 /// Lines of one replay that are looked at.
 const MOST_LINES: usize = 4_096;
-/// Of all threads' time, what is worth a word.
-const WORTH: f64 = 0.01;
 
 /// Objects that threads would fight for by false sharing elsewhere, and do not where they are.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -52,7 +52,7 @@ struct Cost {
     alignment_bytes: u64,
 }
 
-/// Finds objects that threads would fight for if they lay 8, 16, 32 or 48 bytes further, or on lines of 128 bytes.
+/// Finds objects that threads would fight for if they lay 8, 16, 24 and so on up to 56 bytes further, or on lines of 128 bytes.
 ///
 /// # Errors
 /// If the recording cannot be read; the text names the offset.
@@ -114,7 +114,7 @@ fn false_sharing(replayed: &Replayed, files: &mut Files) -> (BTreeMap<String, Co
     let mut names = Names::with_files(&replayed.plan, std::mem::take(files));
     let mut by_object: BTreeMap<String, Cost> = BTreeMap::new();
     for line in report::costliest(&replayed.outcome.lines, MOST_LINES) {
-        let thing = report::thing_of(line, &mut names);
+        let thing = thing_of(line, &mut names);
         if !matches!(thing.kind, ThingKind::Global | ThingKind::Heap) {
             continue;
         }

@@ -2,10 +2,12 @@
 
 mod advice;
 mod engine;
+mod findings;
 mod latent;
 mod lines;
 mod moved;
 mod names;
+mod on_line;
 mod owners;
 mod pages;
 mod parts;
@@ -18,6 +20,7 @@ mod stores;
 
 pub use advice::{Advice, Sharing};
 pub use engine::ThreadView;
+pub use findings::{Finding, FindingField};
 pub use latent::{LatentCase, LatentSharing, latent_sharing};
 pub use names::ThingKind;
 pub use proposals::{Proposal, TypeProposals, propose_layouts};

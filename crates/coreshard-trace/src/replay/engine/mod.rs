@@ -130,6 +130,7 @@ impl<'r> Replay<'r> {
         let (lines, lines_left_out) = self.lines.finish();
         Ok(Outcome {
             virtual_ps: self.threads.iter().map(|thread| thread.ended_ps).max().unwrap_or(0),
+            running_ps: self.threads.iter().map(Thread::running_ps).sum(),
             lost_ps: self.threads.iter().map(|thread| thread.lost_ps).sum(),
             threads: self.threads.iter().map(|thread| thread.view(&self.cpus)).collect(),
             lines,
@@ -253,8 +254,8 @@ impl<'r> Replay<'r> {
         if let Some(next) = self.cpus[cpu].stores.first() {
             let dense = self.lines.meet(next.line, next.address);
             let outcome = self.caches.access(cpu, dense, CacheAccess::Store, now);
-            self.note(&next, &outcome, now);
-            self.cpus[cpu].stores.expect(outcome.done_ps);
+            let is_taken_back = self.note(&next, &outcome, now);
+            self.cpus[cpu].stores.expect(outcome.done_ps, is_taken_back);
         }
     }
 
@@ -269,6 +270,7 @@ impl<'r> Replay<'r> {
             its.now = its.now.max(due);
             return true;
         };
+        let (now, stalls_for) = (its.now, its.stores.taken_back());
         let waits = match access.kind {
             AccessKind::Modify => true,
             AccessKind::Store => its.stores.len() as u64 >= self.costs.stores_ahead,
@@ -278,8 +280,12 @@ impl<'r> Replay<'r> {
             }
         };
         if waits {
-            self.threads[place].lost_ps += due.saturating_sub(its.now);
-            its.now = its.now.max(due);
+            its.now = now.max(due);
+            let lost = due.saturating_sub(now);
+            self.threads[place].lost_ps += lost;
+            if let Some(store) = stalls_for {
+                self.lines.note_stall(&store, lost);
+            }
         }
         waits
     }
@@ -531,25 +537,25 @@ impl<'r> Replay<'r> {
             AccessKind::Modify => CacheAccess::Modify,
         };
         let outcome = self.caches.access(cpu, dense, kind, now);
+        self.cpus[cpu].now = outcome.end_ps;
+        if outcome.source != LineSource::Memory {
+            let took = outcome.end_ps - now;
+            self.threads[place].lost_ps += took.saturating_sub(hit_ps(&self.costs, access.kind));
+        }
+        let is_taken_back = self.note(&it, &outcome, now);
         let its = &mut self.cpus[cpu];
-        its.now = outcome.end_ps;
         if self.costs.stores_ahead > 0
             && access.kind == AccessKind::Store
             && outcome.done_ps > outcome.end_ps
         {
             its.stores.push(it);
-            its.stores.expect(outcome.done_ps);
+            its.stores.expect(outcome.done_ps, is_taken_back);
         }
-        if outcome.source != LineSource::Memory {
-            let took = outcome.end_ps - now;
-            self.threads[place].lost_ps += took.saturating_sub(hit_ps(&self.costs, access.kind));
-        }
-        self.note(&it, &outcome, now);
     }
 
     #[inline]
-    fn note(&mut self, it: &Store, outcome: &CacheOutcome, now: u64) {
-        self.lines.note(it, outcome, now, hit_ps(&self.costs, it.access.kind));
+    fn note(&mut self, it: &Store, outcome: &CacheOutcome, now: u64) -> bool {
+        self.lines.note(it, outcome, now, hit_ps(&self.costs, it.access.kind))
     }
 
     fn exit(&mut self, cpu: usize, place: usize) {

@@ -14,6 +14,8 @@ pub(crate) fn ns(ps: u64) -> f64 {
 pub(crate) struct Outcome {
     pub(crate) lines: Vec<Line>,
     pub(crate) virtual_ps: u64,
+    /// What all threads together ran: until each ended, without its waits for other threads.
+    pub(crate) running_ps: u64,
     /// What all threads together waited for lines.
     pub(crate) lost_ps: u64,
     pub(crate) threads: Vec<ThreadView>,

@@ -90,6 +90,11 @@ impl<'r> Thread<'r> {
         }
     }
 
+    /// How long it ran, without its waits for other threads.
+    pub(super) const fn running_ps(&self) -> u64 {
+        self.ended_ps.saturating_sub(self.waited_ps)
+    }
+
     /// What it spent.
     pub(super) fn view(&self, cpus: &[Cpu]) -> ThreadView {
         ThreadView {

@@ -1,0 +1,145 @@
+//! The first lines of a replay: which objects cost the program time, what helps, and which command to type next.
+
+use std::path::Path;
+
+use coreshard_topology::input;
+use coreshard_trace::{Finding, Lack, Recording, ReplayReport};
+
+use crate::common::shell_word;
+
+/// Columns of a terminal.
+const COLUMNS: usize = 80;
+/// Findings that are shown with cause and remedy; of the others, the names.
+const MOST_SHOWN: usize = 2;
+
+/// At most five lines, none longer than a terminal's.
+pub(super) fn verdict(report: &ReplayReport, recording: &Recording) -> Vec<String> {
+    let findings = &report.findings;
+    if findings.is_empty() {
+        return vec![nothing(report, recording)];
+    }
+    let mut lines = Vec::new();
+    for (number, finding) in (1..).zip(findings.iter().take(MOST_SHOWN)) {
+        lines.push(headline(number, finding));
+        lines.push(format!("   {}", remedy(finding)));
+    }
+    if let Some(rest @ [first, ..]) = findings.get(MOST_SHOWN..) {
+        let share: f64 = rest.iter().map(|finding| finding.share).sum();
+        let names = match rest.len() {
+            1 => format!("3. {}: {}", percent(share), name(first)),
+            count => format!("and {count} more objects, {}: {}, …", percent(share), name(first)),
+        };
+        lines.push(cut(&names, COLUMNS));
+    }
+    lines
+}
+
+/// Why there is no finding.
+fn nothing(report: &ReplayReport, recording: &Recording) -> String {
+    if report.accesses == 0 {
+        return "nothing was recorded, so nothing can be said".to_owned();
+    }
+    let text = "nothing here is worth 1 % of the threads' time".to_owned();
+    if recording.threads().len() < 2 {
+        return text + ": one thread alone was recorded";
+    }
+    let is_part = recording.lacks().iter().any(|lack| !matches!(lack, Lack::Uninstrumented));
+    if is_part { text + ", in the part that was recorded" } else { text }
+}
+
+/// `1. 22 % of the time: struct device, taken at device.c:24: issued, done`
+fn headline(number: usize, finding: &Finding) -> String {
+    let start = format!("{number}. {} of the time: ", percent(finding.share));
+    let name = name(finding);
+    let room = COLUMNS - start.chars().count();
+    let fits = |end: &String| name.chars().count() + end.chars().count() <= room;
+    let with_threads = fields(finding, true);
+    if fits(&with_threads) {
+        return format!("{start}{name}{with_threads}");
+    }
+    // The fields may take half of the line.
+    let end = cut(&fields(finding, false), COLUMNS / 2);
+    format!("{start}{}{end}", cut_before_place(&name, room - end.chars().count()))
+}
+
+/// The object, and what else lies on its lines.
+fn name(finding: &Finding) -> String {
+    let mut name = input::plain(&finding.object);
+    for other in &finding.beside {
+        name = format!("{name} and {}", input::plain(other));
+    }
+    if finding.is_c_library { format!("{name} (of the C library)") } else { name }
+}
+
+/// The fields, each with its thread if that is one and `with_threads` says so.
+fn fields(finding: &Finding, with_threads: bool) -> String {
+    let named = finding.fields.iter().filter(|field| !field.field.is_empty());
+    let each: Vec<_> = named
+        .map(|field| match field.threads[..] {
+            [thread] if with_threads => format!("{} (thread {thread})", input::plain(&field.field)),
+            _ => input::plain(&field.field),
+        })
+        .collect();
+    if each.is_empty() { String::new() } else { format!(": {}", each.join(", ")) }
+}
+
+fn remedy(finding: &Finding) -> String {
+    let gain = match finding.gain {
+        Some(gain) if gain >= 1.01 => format!("; {gain:.2} × as fast"),
+        Some(_) => "; no layout gains 1 %".to_owned(),
+        None => String::new(),
+    };
+    format!("{}{gain}", finding.summary)
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.0} %", share * 100.0)
+}
+
+/// Cut at the end, with a mark.
+fn cut(text: &str, most: usize) -> String {
+    if text.chars().count() <= most {
+        return text.to_owned();
+    }
+    text.chars().take(most - 1).chain(['…']).collect()
+}
+
+/// A name is cut before the place that an object was allocated at, which tells more than a long type's end.
+fn cut_before_place(text: &str, most: usize) -> String {
+    let Some(at) = text.rfind(", taken at ") else { return cut(text, most) };
+    let (object, place) = text.split_at(at);
+    match most.checked_sub(place.chars().count()) {
+        Some(room) if room >= 8 => format!("{}{place}", cut(object, room)),
+        _ => cut(text, most),
+    }
+}
+
+/// The command to type after this replay.
+pub(super) fn next_command(report: &ReplayReport, file: &Path, options: &str) -> Option<String> {
+    if report.accesses == 0 {
+        return None;
+    }
+    let worth = |finding: &Finding| finding.advice.is_of_layout() && !finding.is_c_library;
+    let more = match report.findings.iter().any(worth) {
+        true => "",
+        // What is shared for good is seen in its rows.
+        false if !report.findings.is_empty() => return None,
+        false => " --latent",
+    };
+    // A name that is no text cannot be printed as one to type.
+    let file = shell_word(file.to_str()?);
+    Some(format!("coreshard layout --replay {file}{options}{more}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{cut, cut_before_place};
+
+    #[test]
+    fn long_names_keep_the_place_of_the_allocation() {
+        let name = "std::map<long, std::vector<int>>, taken at pool.cc:12";
+        assert_eq!(cut_before_place(name, 40), "std::map<long, std::ve…, taken at pool.cc:12");
+        assert_eq!(cut_before_place(name, 80), name);
+        assert_eq!(cut("counters", 5), "coun…");
+    }
+}
