@@ -351,9 +351,9 @@ impl Building {
             }
         }
         let stacks = plan.stacks.iter().filter(|its| its.taken > 0).copied();
-        let pieces = plan.allocations.iter().map(|its| its.piece).chain(stacks);
+        let pieces: Vec<_> = plan.allocations.iter().map(|its| its.piece).chain(stacks).collect();
         let divided = plan.divided();
-        plan.reuse = Arc::new(reused(pieces, &shared, &divided, line_bytes, MOST_PLACES));
+        plan.reuse = Arc::new(reused(&pieces, &shared, &divided, line_bytes, MOST_PLACES));
         plan.owners = Arc::new(plan.owners_of(&shared));
         if left == 0 {
             plan.notes.push(format!(

@@ -344,12 +344,16 @@ impl<'r> Replay<'r> {
                     continue;
                 }
                 Event::Start { ticket, .. } | Event::Alloc { ticket, .. } => {
-                    let Some(piece) = self.reuse.taken_at(ticket) else { continue };
-                    Pending::Take(piece)
+                    if self.reuse.taken_at(ticket).next().is_none() {
+                        continue;
+                    }
+                    Pending::Take(ticket)
                 }
                 Event::Free { ticket, .. } => {
-                    let Some(piece) = self.reuse.given_back_at(ticket) else { continue };
-                    Pending::GiveBack(piece)
+                    if self.reuse.given_back_at(ticket).next().is_none() {
+                        continue;
+                    }
+                    Pending::GiveBack(ticket)
                 }
                 Event::Waited { object, since, ticket } => {
                     // If not, it gave up, or a thread woke it that was not seen.
@@ -429,13 +433,24 @@ impl<'r> Replay<'r> {
                 }
             }
             Pending::Exit => self.exit(cpu, place),
-            Pending::Take(piece) => drop(self.slots.take(&self.reuse, piece)),
-            Pending::GiveBack(piece) => self.slots.give_back(&self.reuse, piece),
+            Pending::Take(ticket) => {
+                for piece in self.reuse.taken_at(ticket) {
+                    self.slots.take(&self.reuse, piece);
+                }
+            }
+            Pending::GiveBack(ticket) => self.give_back(ticket),
             Pending::Gap(window) => {
                 // Threads of one window begin it at one time.
                 let begin = *self.windows.entry(window).or_insert(now);
                 self.cpus[cpu].now = now.max(begin);
             }
+        }
+    }
+
+    /// The memory whose life ends at a ticket is given back.
+    fn give_back(&mut self, ticket: u64) {
+        for piece in self.reuse.given_back_at(ticket) {
+            self.slots.give_back(&self.reuse, piece);
         }
     }
 
@@ -564,9 +579,8 @@ impl<'r> Replay<'r> {
         thread.state = State::Done;
         thread.ended_ps = now;
         let number = u64::from(thread.number);
-        if let Some(stack) = self.reuse.given_back_at(thread.ticket) {
-            self.slots.give_back(&self.reuse, stack);
-        }
+        let ticket = thread.ticket;
+        self.give_back(ticket);
         self.cpus[cpu].switch(false, self.costs.switch_ps);
         self.exited.insert(number);
         let joining: Vec<_> = (0..self.threads.len())

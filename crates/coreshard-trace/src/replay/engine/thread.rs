@@ -32,9 +32,19 @@ pub(super) enum On {
 /// What a thread does next that others see.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Pending {
-    Access { access: Access, line: u32 },
-    Range { access: Access, address: u64, left: u64 },
-    Lock { lock: u64, is_shared: bool },
+    Access {
+        access: Access,
+        line: u32,
+    },
+    Range {
+        access: Access,
+        address: u64,
+        left: u64,
+    },
+    Lock {
+        lock: u64,
+        is_shared: bool,
+    },
     Unlock(u64),
     Wake(u64),
     Waited(u64),
@@ -42,8 +52,9 @@ pub(super) enum Pending {
     Join(u64),
     Exit,
     Gap(u64),
-    Take(PieceNumber),
-    GiveBack(PieceNumber),
+    /// The ticket at which memory is taken, and that at which it is given back.
+    Take(u64),
+    GiveBack(u64),
 }
 
 pub(super) struct Thread<'r> {
