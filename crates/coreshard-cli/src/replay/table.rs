@@ -29,17 +29,17 @@ pub(super) struct Shown {
 
 pub(super) fn report(report: &ReplayReport, recording: &Recording, shown: Shown) -> String {
     let command = recording.about().command.join(" ");
-    let lost = report.lost_ns / report.running_ns.max(1.0);
+    let share = |ns: f64| (ns / report.running_ns.max(1.0) * 100.0).abs();
     let mut text = format!(
-        "{} on {}\n{} threads, {} accesses, {} of virtual time; {:.1} % of the threads' time is lost to lines that others \
-         have\n{}\n",
+        "{} on {}\n{} threads, {} accesses, {} of virtual time\n{:.1} % of the threads' time is lost to lines that other threads took, \
+         {:.1} % to lines that a thread touches first\n{}\n",
         input::quoted(&command),
         report.machine,
         report.threads.len(),
         report.accesses,
         time(report.virtual_ns),
-        // Of a sum of nothing, too.
-        (lost * 100.0).abs(),
+        share(report.taken_back_ns),
+        share(report.lost_ns - report.taken_back_ns),
         match report.shared_lines {
             1 => "1 line is shared".to_owned(),
             lines => format!("{lines} lines are shared"),

@@ -122,7 +122,7 @@ pub(super) fn next_command(report: &ReplayReport, file: &Path, options: &str) ->
     let worth = |finding: &Finding| finding.advice.is_of_layout() && !finding.is_c_library;
     let more = match report.findings.iter().any(worth) {
         true => "",
-        // What is shared for good is seen in its rows.
+        // No layout helps; the rows that follow tell more.
         false if !report.findings.is_empty() => return None,
         false => " --latent",
     };

@@ -115,8 +115,8 @@ pub(super) struct Use {
     /// Of its reads and writes, those by a thread that had a lock of this line.
     pub(super) locked: u64,
     pub(super) misses: u64,
-    /// The object that it lies in, by its first byte, and the element of that object.
-    pub(super) element: (u64, u64),
+    /// The object that it lies in, by its first byte, and the element of that object, or of an array in it.
+    pub(super) element: (u64, String),
     /// Which of the names on this line its object has; 0 for the costliest one.
     pub(super) name: usize,
 }
@@ -171,7 +171,7 @@ fn judge_false(words: &[Use]) -> Advice {
 
 /// What helps against false sharing between elements, or between objects; none if the words lie in one element.
 fn between_elements<'words>(words: impl Iterator<Item = &'words Use>) -> Option<Advice> {
-    let mut places: Vec<_> = words.map(|word| (word.name, word.element)).collect();
+    let mut places: Vec<_> = words.map(|word| (word.name, &word.element)).collect();
     places.sort_unstable();
     places.dedup();
     let is_one_name = places.first()?.0 == places.last()?.0;
@@ -221,7 +221,7 @@ mod tests {
         let two = [word(100, 100, &[1], &[1]), word(100, 100, &[2], &[2])];
         assert_eq!(judge(0, 100, &two), (Sharing::False, Advice::Separate));
         let mut elements = two.clone();
-        elements[1].element = (0, 1);
+        elements[1].element.1 = "[1]".to_owned();
         assert_eq!(judge(1, 100, &elements), (Sharing::False, Advice::PadElements));
         let counter = [word(0, 1_000, &[], &[1, 2, 3, 4])];
         assert_eq!(judge(100, 0, &counter), (Sharing::True, Advice::Split));
@@ -240,7 +240,7 @@ mod tests {
         locked[1].locked = 200;
         assert_eq!(judge(10, 100, &locked).1, Advice::LockAndData, "used with the lock alone");
         // The end of one bucket, and the lock of the next.
-        locked[1].element = (0, 1);
+        locked[1].element.1 = "[1]".to_owned();
         assert_eq!(judge(10, 100, &locked).1, Advice::PadElements);
         assert_eq!(judge(100, 10, &locked).1, Advice::LockAndData, "all threads want one bucket");
     }
@@ -248,7 +248,7 @@ mod tests {
     #[test]
     fn neighbours_of_different_names_are_no_elements() {
         let mut two = [word(100, 100, &[1], &[1]), word(100, 100, &[2], &[2])];
-        two[1].element = (8, 0);
+        two[1].element.0 = 8;
         two[1].name = 1;
         assert_eq!(judge(0, 100, &two).1, Advice::Separate);
     }

@@ -74,7 +74,7 @@ struct Cost {
     advice: BTreeMap<Advice, u64>,
     fields: BTreeMap<String, FieldCost>,
     beside: BTreeMap<String, u64>,
-    /// By instruction: what is lost there.
+    /// By instruction: the time that is lost there.
     places: BTreeMap<u64, u64>,
 }
 
@@ -91,7 +91,7 @@ impl Cost {
         self.true_ps += line.true_ps;
         self.false_ps += line.false_ps;
         self.kind = Some(on_line.thing.kind);
-        *self.advice.entry(on_line.judge(plan).1).or_default() += line.lost_ps;
+        *self.advice.entry(on_line.judge(plan, names).1).or_default() += line.lost_ps;
         for (number, row) in line.rows.iter().enumerate() {
             *self.places.entry(row.instruction).or_default() += row.lost_ps;
             if !on_line.is_of_thing(number) {
@@ -103,7 +103,7 @@ impl Cost {
             }
             let address = line.address + u64::from(row.offset);
             let field = names.field(on_line.thing_of_row(number), address);
-            self.fields.entry(without_index(&field).to_owned()).or_default().add(row);
+            self.fields.entry(without_indices(&field)).or_default().add(row);
         }
     }
 
@@ -156,10 +156,20 @@ impl FieldCost {
     }
 }
 
-/// A field's path without the element's number.
-fn without_index(field: &str) -> &str {
-    let rest = field.strip_prefix('[').and_then(|rest| rest.split_once(']'));
-    rest.map_or(field, |(_, rest)| rest.strip_prefix('.').unwrap_or(rest))
+/// A field's path that is the same for all elements: without the object's own index, and with the other indices left empty.
+fn without_indices(field: &str) -> String {
+    let own = field.strip_prefix('[').and_then(|rest| rest.split_once(']'));
+    let rest = own.map_or(field, |(_, rest)| rest.strip_prefix('.').unwrap_or(rest));
+    let mut path = String::with_capacity(rest.len());
+    let mut is_index = false;
+    for letter in rest.chars() {
+        is_index &= letter != ']';
+        if !is_index {
+            path.push(letter);
+        }
+        is_index |= letter == '[';
+    }
+    path
 }
 
 /// The objects that are worth [`WORTH`] of the threads' running time, the costliest first, and the C library's after all others.
@@ -184,14 +194,19 @@ pub(super) fn findings(outcome: &Outcome, plan: &Plan, names: &mut Names<'_>) ->
 
 #[cfg(test)]
 mod tests {
-    use super::without_index;
+    use super::without_indices;
 
     #[test]
     fn elements_of_an_array_have_one_field() {
-        for (field, name) in
-            [("[3].hits", "hits"), ("[12]", ""), ("a[1].b", "a[1].b"), ("hits", "hits"), ("", "")]
-        {
-            assert_eq!(without_index(field), name);
+        for (field, name) in [
+            ("[3].hits", "hits"),
+            ("[12]", ""),
+            ("[12][3]", "[]"),
+            ("a[1].b[20]", "a[].b[]"),
+            ("hits", "hits"),
+            ("", ""),
+        ] {
+            assert_eq!(without_indices(field), name);
         }
     }
 }

@@ -62,12 +62,12 @@ impl<'lines> OnLine<'lines> {
         }
     }
 
-    pub(super) fn judge(&self, plan: &Plan) -> (Sharing, Advice) {
-        judge(self.line.true_ps, self.line.false_ps, &self.uses(plan))
+    pub(super) fn judge(&self, plan: &Plan, names: &mut Names<'_>) -> (Sharing, Advice) {
+        judge(self.line.true_ps, self.line.false_ps, &self.uses(plan, names))
     }
 
     /// The line's words, each with all that was done to it.
-    fn uses(&self, plan: &Plan) -> Vec<Use> {
+    fn uses(&self, plan: &Plan, names: &mut Names<'_>) -> Vec<Use> {
         let mut words: BTreeMap<u64, Use> = BTreeMap::new();
         let mut others: Vec<&str> = Vec::new();
         for (number, row) in self.line.rows.iter().enumerate() {
@@ -86,9 +86,7 @@ impl<'lines> OnLine<'lines> {
                 })
             };
             let word = words.entry(offset).or_insert_with(|| {
-                // An object that is no array is one element.
-                let within = address.saturating_sub(thing.start);
-                let element = within.checked_div(thing.element_bytes).unwrap_or(0);
+                let element = element_of(&names.field(thing, address)).to_owned();
                 Use { element: (thing.start, element), name, ..Use::default() }
             });
             word.is_lock |= is_lock;
@@ -105,6 +103,11 @@ impl<'lines> OnLine<'lines> {
         }
         words.into_values().collect()
     }
+}
+
+/// The part of a field's path that names an element of an array; empty if the path has no index.
+fn element_of(field: &str) -> &str {
+    &field[..field.rfind(']').map_or(0, |end| end + 1)]
 }
 
 /// Adds threads to a list in order.
@@ -129,4 +132,21 @@ pub(super) fn thing_of(line: &Line, names: &mut Names<'_>) -> Thing {
 pub(super) fn seen_from(rows: &[&Row], owner_kind: u32) -> Vec<u64> {
     let its = rows.iter().filter(|row| row.owner_kind == owner_kind);
     its.map(|row| row.instruction).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::element_of;
+
+    #[test]
+    fn an_element_is_named_by_the_last_index_of_a_path() {
+        for (field, element) in [
+            ("buckets[3].count", "buckets[3]"),
+            ("[2]", "[2]"),
+            ("a[1][2].b", "a[1][2]"),
+            ("a.b", ""),
+        ] {
+            assert_eq!(element_of(field), element);
+        }
+    }
 }

@@ -44,7 +44,7 @@ pub struct TypeProposals {
     pub before_ns: f64,
     /// What its threads wait for lines as it is, in nanoseconds.
     pub lost_before_ns: f64,
-    /// What could be done, the best first; what is worth less than a hundredth of the time is left out.
+    /// Layouts, the best first; those that gain less than a hundredth of the time are left out.
     pub proposals: Vec<Proposal>,
 }
 
@@ -117,7 +117,7 @@ pub fn propose_layouts(
     Ok(all)
 }
 
-/// What proposals are tried on.
+/// The replay that proposals are held against.
 pub(super) struct Trial<'r> {
     pub(super) recording: &'r Recording,
     pub(super) machine: &'r Machine,

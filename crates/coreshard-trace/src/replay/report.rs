@@ -61,7 +61,10 @@ pub struct ReplayReport {
     pub virtual_ns: f64,
     /// What all threads together waited for lines that others had, in nanoseconds.
     pub lost_ns: f64,
-    /// What all threads together ran, in nanoseconds: until each ended, without its waits for other threads.
+    /// The part of it for lines that the threads had before other threads took them, in nanoseconds; the rest is for lines that
+    /// a thread touches for the first time.
+    pub taken_back_ns: f64,
+    /// Time that all threads together ran, in nanoseconds: until each ended, without its waits for other threads.
     pub running_ns: f64,
     /// Objects that cost at least a hundredth of that time, the costliest first: the verdict.
     pub findings: Vec<Finding>,
@@ -225,6 +228,7 @@ pub fn replay(
         accesses: plan.accesses,
         virtual_ns: ns(outcome.virtual_ps),
         lost_ns: outcome.threads.iter().map(|thread| thread.lost_ns).sum(),
+        taken_back_ns: ns(outcome.lines.iter().map(|line| line.lost_ps).sum()),
         running_ns: ns(outcome.running_ps),
         findings,
         shared_lines,
@@ -257,7 +261,7 @@ fn predict(
     Ok(())
 }
 
-/// What the recording and its replay lack.
+/// Gaps of the recording and of its replay.
 fn notes_of(recording: &Recording, replayed: &Replayed) -> Vec<String> {
     let mut notes: Vec<String> =
         recording.lacks().iter().map(|lack| format!("the recording lacks {lack}")).collect();
@@ -301,7 +305,7 @@ pub(super) fn costliest(lines: &[Line], most: usize) -> Vec<&Line> {
 
 fn view(line: &Line, plan: &Plan, names: &mut Names<'_>) -> LineView {
     let on_line = OnLine::of(line, names);
-    let (sharing, advice) = on_line.judge(plan);
+    let (sharing, advice) = on_line.judge(plan, names);
     let mut rows: Vec<_> = (0..line.rows.len()).collect();
     rows.sort_by_key(|row| {
         let row = &line.rows[*row];
