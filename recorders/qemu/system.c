@@ -121,6 +121,7 @@ static bool is_c_library(const char *path, size_t bytes) {
 /* Tells of files of code that were not told of yet. */
 static void tell_modules(unsigned vcpu) {
   struct map map, first = {0};
+  bool has_told = false;
   lock_maps();
   char *at = maps;
   if (read_maps()) {
@@ -136,9 +137,13 @@ static void tell_modules(unsigned vcpu) {
       uint64_t words[4 + 100] = {base - guest_base, first.start - guest_base, end - guest_base, first.path_bytes};
       memcpy(&words[4], first.path, first.path_bytes);
       event_by(vcpu, MODULE, words, 4 + (uint32_t)(first.path_bytes + 7) / 8);
+      has_told = true;
     }
   }
   unlock_maps();
+  /* Handed over at once: a recording that reaches its size limit later still has names. */
+  struct recorder *of = has_told ? mine(vcpu) : NULL;
+  if (of != NULL) recorder_give(of);
 }
 
 static void tell_stack(struct recorder *of, uint64_t address) {

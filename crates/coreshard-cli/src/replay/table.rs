@@ -45,6 +45,9 @@ pub(super) fn report(report: &ReplayReport, recording: &Recording, shown: Shown)
             lines => format!("{lines} lines are shared"),
         },
     );
+    for lack in recording.lacks().iter().filter(|lack| lack.is_sample()) {
+        let _ = writeln!(text, "sampled: the recording lacks {lack}");
+    }
     let least = report.lines.first().map_or(0.0, |line| line.cost_ns / NEGLIGIBLE);
     let counts = |line: &&LineView| shown.all_lines || line.cost_ns >= least;
     let mut lines: Vec<_> = report.lines.iter().filter(counts).collect();

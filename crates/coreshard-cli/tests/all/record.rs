@@ -454,6 +454,29 @@ fn what_is_missing_is_told() {
     assert!(place.replay("pocket")["notes"].to_string().contains("as many as the file may have"));
 }
 
+#[test]
+fn a_recording_that_grows_too_large_is_sampled_and_says_so() {
+    let place = Place::new();
+    let program = place.compile("busy", &[]);
+    let most = 40_000_000;
+    let options = ["--max-size", "40000000", "--max-memory", "67108864"];
+    assert_eq!(place.record(&program, &options), Some(0));
+    let bytes = std::fs::metadata(place.path("it.trace")).unwrap().len();
+    assert!((most / 2..most).contains(&bytes), "{bytes}");
+    let notes = place.replay("epyc-9654-2s")["notes"].to_string();
+    assert!(notes.contains("the recording lacks the time between slices: from "), "{notes}");
+    assert!(!notes.contains("as many as the file may have"), "{notes}");
+    let lines = shown(&place);
+    assert!(lines[0].contains(" of the time: sides"), "{lines:#?}");
+    let is_head = |line: &&String| line.starts_with("sampled: the recording lacks the time");
+    assert_eq!(lines.iter().filter(is_head).count(), 1, "{lines:#?}");
+
+    let done = place.coreshard().args(["record", "--max-memory", "1000", "./busy"]).output();
+    let done = done.unwrap();
+    assert_eq!(done.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&done.stderr).contains("at least 67108864 is needed"));
+}
+
 /// What the notes of a recording say of other processes, and of other programs in this one.
 fn processes_are_told_of(place: &Place, program: &Path, options: &[&str]) {
     const PROCESS: &str = "the recording lacks a further process";

@@ -122,11 +122,6 @@ pub(super) struct Use {
 }
 
 impl Use {
-    /// Whether a thread writes it more than its initialization takes, or it is read again and again.
-    fn is_used(&self) -> bool {
-        !self.writers.is_empty() || self.misses > self.readers.len() as u64
-    }
-
     /// The only thread that writes it, if another one reads it.
     fn only_writer_of_read(&self) -> Option<u32> {
         let [writer] = self.writers[..] else { return None };
@@ -150,7 +145,7 @@ pub(super) fn judge(true_ps: u64, false_ps: u64, words: &[Use]) -> (Sharing, Adv
 
 /// A lock's words, and what it guards, are wanted together, whichever of their bytes are.
 fn judge_lock(is_false: bool, words: &[Use]) -> Advice {
-    if is_false && let Some(advice) = between_elements(words.iter().filter(|word| word.is_used())) {
+    if is_false && let Some(advice) = between_elements(contended(words)) {
         return advice;
     }
     let data = words.iter().filter(|word| !word.is_lock);
@@ -161,7 +156,7 @@ fn judge_lock(is_false: bool, words: &[Use]) -> Advice {
 }
 
 fn judge_false(words: &[Use]) -> Advice {
-    let written = words.iter().filter(|word| !word.writers.is_empty());
+    let written = contended(words).filter(|word| !word.writers.is_empty());
     let own = written.clone().filter(|word| word.writers.len() == 1).count();
     if own * 2 < written.clone().count() {
         return Advice::Separate;
@@ -169,7 +164,13 @@ fn judge_false(words: &[Use]) -> Advice {
     between_elements(written).unwrap_or(Advice::Separate)
 }
 
-/// What helps against false sharing between elements, or between objects; none if the words lie in one element.
+/// The words that threads lose the line by: those with at least a twentieth of the misses that the first of them has.
+fn contended(words: &[Use]) -> impl Iterator<Item = &Use> + Clone {
+    let most = words.iter().map(|word| word.misses).max().unwrap_or(0);
+    words.iter().filter(move |word| word.misses * 20 >= most)
+}
+
+/// The remedy for false sharing between elements, or between objects; none if the words lie in one element.
 fn between_elements<'words>(words: impl Iterator<Item = &'words Use>) -> Option<Advice> {
     let mut places: Vec<_> = words.map(|word| (word.name, &word.element)).collect();
     places.sort_unstable();
