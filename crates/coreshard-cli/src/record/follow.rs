@@ -10,7 +10,7 @@ use coreshard_trace::{About, Ending, Lack, RecordingWriter, Spool, SpoolCounts};
 use super::engine::{Engine, RecordedCommand};
 use super::signals::{self, Order, Orders};
 use super::slices::{Slices, Windows};
-use crate::common::{Growing, bad_input, output};
+use crate::common::{Growing, bad_input, bail_input, output};
 
 /// How long to wait where nothing is there to be taken.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -96,8 +96,11 @@ pub(super) fn follow(
             None => {}
         }
     };
-    let ran = started.elapsed();
-    let mut lacks = lacks(&spool.counts()?, engine, windows, is_full.then_some(limits.most_bytes));
+    let (ran, counts) = (started.elapsed(), spool.counts()?);
+    if counts.process == 0 {
+        bail_input!("{}", nothing_recorded(engine, &program[0], status));
+    }
+    let mut lacks = lacks(&counts, engine, windows, is_full.then_some(limits.most_bytes));
     lacks.extend(slices.lack(ran));
     let code = code_of(status);
     let ran_ms = ran.as_millis() as u64;
@@ -115,6 +118,18 @@ pub(super) fn follow(
     Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))
 }
 
+/// Why there is no recording. The file is left as it was.
+fn nothing_recorded(engine: Engine, program: &str, status: ExitStatus) -> String {
+    let program = input::quoted(program);
+    let remedy = match engine {
+        Engine::Tsan => {
+            "it was not built for recording (coreshard record --flags), so leave out --engine tsan to emulate it"
+        }
+        Engine::Qemu => "it did not come so far as to run",
+    };
+    format!("{program} ended ({status}), and nothing was recorded: {remedy}")
+}
+
 /// What a recording has not.
 fn lacks(
     counts: &SpoolCounts,
@@ -123,9 +138,7 @@ fn lacks(
     full_at_bytes: Option<u64>,
 ) -> Vec<Lack> {
     let mut lacks = Vec::new();
-    if counts.process == 0 {
-        lacks.push(Lack::Everything);
-    } else if engine == Engine::Tsan {
+    if engine == Engine::Tsan {
         lacks.push(Lack::Uninstrumented);
     } else if !counts.is_helped {
         lacks.push(Lack::Unhelped);

@@ -20,7 +20,7 @@ const EXAMPLES: &str = "\
 Examples:
   gcc $(coreshard record --flags c) -o program program.c
   coreshard record -o program.trace ./program --its options
-  coreshard record --engine qemu -o program.trace ./any-program
+  coreshard record -o any-program.trace ./any-program
   coreshard replay program.trace --machine epyc-9654-2s";
 
 /// The options of `coreshard record`.
@@ -31,9 +31,9 @@ pub(crate) struct Args {
     #[arg(short, long, value_name = "FILE", default_value = "coreshard.trace")]
     output: PathBuf,
 
-    /// What sees the accesses
-    #[arg(long, value_enum, default_value_t = Engine::Tsan)]
-    engine: Engine,
+    /// The recorder [default: tsan for a program that was built for it, and else qemu]
+    #[arg(long, value_enum)]
+    engine: Option<Engine>,
 
     /// Print the compiler's and linker's flags for programs that are to be recorded by the engine tsan, and build what
     /// they name
@@ -112,8 +112,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if let Some(program) = engine::found(&args.program[0]) {
         place.is_not(&program)?;
     }
-    let recorded = engine::command(args.engine, &args.program)?;
+    let engine = engine::chosen(args.engine, &args.program)?;
+    let recorded = engine::command(engine, &args.program)?;
     let file = place.grow()?;
     let limits = Limits { most_bytes: args.max_size.get(), memory_bytes: args.max_memory };
-    follow::follow(recorded, args.engine, &args.program, windows, file, limits)
+    follow::follow(recorded, engine, &args.program, windows, file, limits)
 }

@@ -138,7 +138,7 @@ mod tests {
     #[test]
     fn long_names_keep_the_place_of_the_allocation() {
         let name = "std::map<long, std::vector<int>>, taken at pool.cc:12";
-        assert_eq!(cut_before_place(name, 40), "std::map<long, std::ve…, taken at pool.cc:12");
+        assert_eq!(cut_before_place(name, 40), "std::map<long, std…, taken at pool.cc:12");
         assert_eq!(cut_before_place(name, 80), name);
         assert_eq!(cut("counters", 5), "coun…");
     }

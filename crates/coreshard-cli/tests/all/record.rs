@@ -347,6 +347,47 @@ fn a_program_that_is_killed_leaves_a_recording() {
     assert_eq!(report["lines"][0]["sharing"], "false");
 }
 
+#[test]
+fn a_program_that_was_not_built_for_recording_leaves_no_empty_recording() {
+    let place = Place::new();
+    let plain = place.compile_plain("cc", "counters", &[]);
+    let record = |options: &[&str], path: Option<&str>| {
+        let mut command = place.coreshard();
+        command.args(["record", "-o", "it.trace"]).args(options).arg("--").arg(&plain);
+        command.envs(path.map(|path| ("PATH", path)));
+        let done = command.output().unwrap();
+        (done.status.code(), String::from_utf8_lossy(&done.stderr).into_owned())
+    };
+    let (status, said) = record(&["--engine", "tsan"], None);
+    assert_eq!(status, Some(2), "{said}");
+    assert!(said.contains("nothing was recorded") && said.contains("--flags"), "{said}");
+    // Without QEMU it is an error before the program starts.
+    let (status, said) = record(&[], Some("/nonexistent"));
+    assert_eq!(status, Some(2), "{said}");
+    assert!(said.contains("not built for recording") && said.contains("qemu-user"), "{said}");
+    assert!(!place.path("it.trace").exists());
+    assert_eq!(leftovers(&place), [""; 0]);
+
+    // One that was built for it needs no QEMU.
+    let built = place.compile("kinds", &[]);
+    let mut command = place.coreshard();
+    command.args(["record", "-o", "it.trace", "--"]).arg(built).env("PATH", "/nonexistent");
+    let done = command.output().unwrap();
+    assert_eq!(done.status.code(), Some(0), "{}", String::from_utf8_lossy(&done.stderr));
+}
+
+#[test]
+fn a_program_that_was_not_built_for_recording_is_emulated() {
+    if !has("qemu-x86_64") || !cfg!(target_arch = "x86_64") {
+        return skip(Lack::Qemu, "qemu-x86_64 does not start");
+    }
+    let place = Place::new();
+    let plain = place.compile_plain("cc", "counters", &[]);
+    assert_eq!(place.record(&plain, &[]), Some(7));
+    let report = place.replay("epyc-9654-2s");
+    assert!(report["findings"][0]["object"].as_str().unwrap().starts_with("struct device"));
+}
+
 /// Records a program that waits, until `signals` have ended it one after the other; its status.
 fn ended_by(place: &Place, program: &Path, signals: &[Signal]) -> Option<i32> {
     let mut command = place.coreshard();
@@ -436,14 +477,6 @@ fn a_line_is_as_long_as_the_machines() {
 #[test]
 fn what_is_missing_is_told() {
     let place = Place::new();
-    // Not built for it.
-    assert_eq!(place.record(Path::new("/bin/true"), &[]), Some(0));
-    let report = place.replay("pocket");
-    let notes = report["notes"].to_string();
-    assert!(
-        notes.contains("the recording lacks everything") && notes.contains("--flags"),
-        "{notes}"
-    );
     let done =
         place.coreshard().args(["replay", "/bin/true", "--machine", "pocket"]).output().unwrap();
     assert_eq!(done.status.code(), Some(2));

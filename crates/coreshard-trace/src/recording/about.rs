@@ -72,8 +72,6 @@ pub enum Lack {
     },
     /// What the process did after it went on as another program, by `exec`.
     Replaced,
-    /// The program never said that it is recorded: it was not compiled and linked for that.
-    Everything,
     /// An emulated program's allocations, and its locks but for waits in the kernel.
     Unhelped,
     /// Code that was not compiled for it: the C library, and others.
@@ -122,9 +120,6 @@ impl std::fmt::Display for Lack {
             Self::Processes { count: 1 } => f.write_str("a further process"),
             Self::Processes { count } => write!(f, "{count} further processes"),
             Self::Replaced => f.write_str("what came after exec, by which the process went on as another program"),
-            Self::Everything => f.write_str(
-                "everything: the program was not built for it (coreshard record --flags tells how)",
-            ),
             Self::Unhelped => f.write_str(
                 "allocations, and locks but for waits in the kernel: the program is not linked dynamically with glibc, or no \
                  compiler for its processor is here",
