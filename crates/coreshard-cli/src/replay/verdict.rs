@@ -26,8 +26,10 @@ pub(super) fn verdict(report: &ReplayReport, recording: &Recording) -> Vec<Strin
     if let Some(rest @ [first, ..]) = findings.get(MOST_SHOWN..) {
         let share: f64 = rest.iter().map(|finding| finding.share).sum();
         let names = match rest.len() {
-            1 => format!("3. {}: {}", percent(share), name(first)),
-            count => format!("and {count} more objects, {}: {}, …", percent(share), name(first)),
+            1 => format!("3. {}: {}", percent(share), name(first, false)),
+            count => {
+                format!("and {count} more objects, {}: {}, …", percent(share), name(first, false))
+            }
         };
         lines.push(cut(&names, COLUMNS));
     }
@@ -50,37 +52,43 @@ fn nothing(report: &ReplayReport, recording: &Recording) -> String {
 /// `1. 22 % of the time: struct device, taken at device.c:24: issued, done`
 fn headline(number: usize, finding: &Finding) -> String {
     let start = format!("{number}. {} of the time: ", percent(finding.share));
-    let name = name(finding);
     let room = COLUMNS - start.chars().count();
-    let fits = |end: &String| name.chars().count() + end.chars().count() <= room;
-    let with_threads = fields(finding, true);
-    if fits(&with_threads) {
-        return format!("{start}{name}{with_threads}");
+    let names = [name(finding, true), name(finding, false)];
+    let count = finding.fields.len();
+    let few = (0..=count).rev().map(|most| fields(finding, most, false));
+    let ends: Vec<_> = [fields(finding, count, true)].into_iter().chain(few).collect();
+    // The whole of both names, or one name with as many fields as there is room for.
+    for (name, ends) in [(&names[0], &ends[..2]), (&names[1], &ends[..])] {
+        let fits = |end: &&String| name.chars().count() + end.chars().count() <= room;
+        if let Some(end) = ends.iter().find(fits) {
+            return format!("{start}{name}{end}");
+        }
     }
-    // The fields may take half of the line.
-    let end = cut(&fields(finding, false), COLUMNS / 2);
-    format!("{start}{}{end}", cut_before_place(&name, room - end.chars().count()))
+    format!("{start}{}", cut_before_place(&names[1], room))
 }
 
-/// The object, and what else lies on its lines.
-fn name(finding: &Finding) -> String {
+/// The object, and if `with_beside` says so the others that share its lines.
+fn name(finding: &Finding, with_beside: bool) -> String {
     let mut name = input::plain(&finding.object);
-    for other in &finding.beside {
+    for other in finding.beside.iter().filter(|_| with_beside) {
         name = format!("{name} and {}", input::plain(other));
     }
     if finding.is_c_library { format!("{name} (of the C library)") } else { name }
 }
 
-/// The fields, each with its thread if that is one and `with_threads` says so.
-fn fields(finding: &Finding, with_threads: bool) -> String {
-    let named = finding.fields.iter().filter(|field| !field.field.is_empty());
+/// The first fields, each with its thread if that is one and `with_threads` says so.
+fn fields(finding: &Finding, most: usize, with_threads: bool) -> String {
+    let named: Vec<_> = finding.fields.iter().filter(|field| !field.field.is_empty()).collect();
     let each: Vec<_> = named
+        .iter()
+        .take(most)
         .map(|field| match field.threads[..] {
             [thread] if with_threads => format!("{} (thread {thread})", input::plain(&field.field)),
             _ => input::plain(&field.field),
         })
         .collect();
-    if each.is_empty() { String::new() } else { format!(": {}", each.join(", ")) }
+    let rest = if each.len() < named.len() { ", …" } else { "" };
+    if each.is_empty() { String::new() } else { format!(": {}{rest}", each.join(", ")) }
 }
 
 fn remedy(finding: &Finding) -> String {

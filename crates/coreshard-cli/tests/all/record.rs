@@ -510,6 +510,42 @@ fn a_recording_that_grows_too_large_is_sampled_and_says_so() {
     assert!(String::from_utf8_lossy(&done.stderr).contains("at least 67108864 is needed"));
 }
 
+#[test]
+fn memory_of_libraries_has_the_type_that_they_allocate() {
+    let place = Place::new();
+    let flags = place.coreshard().args(["record", "--flags", "c++"]).output().unwrap();
+    let flags = String::from_utf8(flags.stdout).unwrap();
+    let program = place.path("vectors");
+    let done = Command::new("c++")
+        .args(["-O1", "-pthread", "-o"])
+        .arg(&program)
+        .arg(Path::new(PROGRAMS).join("vectors.cpp"))
+        .args(flags.split_whitespace())
+        .output();
+    let Ok(done) = done else { return skip(Lack::CppCompiler, "c++ does not start") };
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    assert_eq!(place.record(&program, &[]), Some(0));
+    let report = place.replay("epyc-9654-2s");
+    let objects: Vec<_> =
+        report["objects"].as_array().unwrap().iter().map(|of| &of["object"]).collect();
+    // Functions that take them have variables of other types of these sizes.
+    for name in ["array of long int", "Gauge", "Board"] {
+        let start = format!("{name}, taken at vectors.cpp:");
+        let is_it = |of: &&&Value| of.as_str().unwrap().starts_with(&start);
+        assert!(objects.iter().any(|of| is_it(&of)), "no {name}: {objects:#?}");
+    }
+    // An array within an object is spread.
+    let types = place.layouts("epyc-9654-2s", &[]);
+    let board = types
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|of| of["name"].as_str().unwrap().starts_with("Board"));
+    let best = &board.unwrap()["proposals"][0];
+    assert_eq!(best["what"], "each element of an array in it begins a line", "{best:#}");
+    assert!(best["suggestion"].as_str().unwrap().ends_with("elements of: marks"), "{best:#}");
+}
+
 /// What the notes of a recording say of other processes, and of other programs in this one.
 fn processes_are_told_of(place: &Place, program: &Path, options: &[&str]) {
     const PROCESS: &str = "the recording lacks a further process";
