@@ -304,10 +304,11 @@ impl<'r> Replay<'r> {
             break Some(match event {
                 Event::Access(mut access) => {
                     thread.accesses += 1;
-                    now += match self.counts_instructions {
-                        true => cycles(u64::from(access.before)),
-                        false => self.costs.compute_ps,
-                    };
+                    // If instructions were not counted, an access costs what it costs by itself. The machine's `compute` is what
+                    // code does between accesses of shared words, and most of those here are of private ones.
+                    if self.counts_instructions {
+                        now += cycles(u64::from(access.before));
+                    }
                     let recorded = access.address;
                     if let Some(moves) = self.moves {
                         access.address = moves.of(recorded, thread.ticket);
