@@ -46,6 +46,11 @@ const REPLAY: &[Section] = &[
             ("lines", "–", "The costliest of these lines, with what was done to their words."),
             ("objects", "–", "The cost of all accesses to each object, however many lines it has."),
             (
+                "locks",
+                "–",
+                "Locks that threads waited for: `object`, `field`, how often one was found taken (`waits`) and for how long (`waited_ns`).",
+            ),
+            (
                 "threads",
                 "–",
                 "By thread: its time lost to lines, its waits for other threads, and when it ended.",

@@ -20,8 +20,8 @@ pub use recording::{
     RecordingWriter, Spool, SpoolCounts, Taken,
 };
 pub use replay::{
-    Advice, Finding, FindingField, LatentCase, LatentSharing, LineView, ObjectView, Proposal,
-    ReplayOptions, ReplayReport, Sharing, ThingKind, ThreadView, TypeProposals, WordView,
+    Advice, Finding, FindingField, LatentCase, LatentSharing, LineView, LockView, ObjectView,
+    Proposal, ReplayOptions, ReplayReport, Sharing, ThingKind, ThreadView, TypeProposals, WordView,
     latent_sharing, propose_layouts, replay,
 };
 pub use types::{

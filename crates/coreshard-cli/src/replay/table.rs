@@ -4,11 +4,13 @@ use std::fmt::Write as _;
 
 use coreshard_topology::input;
 use coreshard_trace::{
-    AccessKind, LineView, Recording, ReplayReport, Sharing, ThreadView, WordView,
+    AccessKind, LineView, LockView, Recording, ReplayReport, Sharing, ThreadView, WordView,
 };
 
 /// Words of a line that are shown.
 const MOST_WORDS: usize = 16;
+/// Locks that are shown.
+const MOST_LOCKS: usize = 5;
 /// Threads that are shown.
 const MOST_THREADS: usize = 8;
 
@@ -76,6 +78,18 @@ pub(super) fn report(report: &ReplayReport, recording: &Recording, shown: Shown)
             );
         }
     }
+    if !report.locks.is_empty() {
+        text.push_str("\nby lock\n     waited      waits  lock\n");
+        for lock in report.locks.iter().take(MOST_LOCKS) {
+            let _ = writeln!(
+                text,
+                "  {:>9}  {:>9}  {}",
+                time(lock.waited_ns),
+                lock.waits,
+                lock_name(lock)
+            );
+        }
+    }
     if !report.threads.is_empty() {
         text.push_str("\nby thread\n       lost     waited      ended   accesses  thread  CPU\n");
         for thread in most_lost(report).into_iter().take(MOST_THREADS) {
@@ -98,6 +112,16 @@ pub(super) fn report(report: &ReplayReport, recording: &Recording, shown: Shown)
         let _ = writeln!(text, "note: {note}");
     }
     text
+}
+
+/// A lock's object and field.
+pub(super) fn lock_name(lock: &LockView) -> String {
+    let dot = if lock.field.is_empty() || lock.field.starts_with('[') { "" } else { "." };
+    // A field stands before the place that its object was allocated at.
+    match lock.object.split_once(", taken at ") {
+        Some((object, place)) => format!("{object}{dot}{}, taken at {place}", lock.field),
+        None => format!("{}{dot}{}", lock.object, lock.field),
+    }
 }
 
 /// Threads, those first that lose most to lines.

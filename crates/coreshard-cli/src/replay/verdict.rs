@@ -5,18 +5,24 @@ use std::path::Path;
 use coreshard_topology::input;
 use coreshard_trace::{Finding, Lack, Recording, ReplayReport};
 
+use super::table::lock_name;
 use crate::common::shell_word;
 
 /// Columns of a terminal.
 const COLUMNS: usize = 80;
 /// Findings that are shown with cause and remedy; of the others, the names.
 const MOST_SHOWN: usize = 2;
+/// Lines of a verdict.
+const MOST_LINES: usize = 5;
+/// The share of all threads' time from which on waiting for a lock is shown.
+const LEAST_WAITING: f64 = 0.05;
 
 /// At most five lines, none longer than a terminal's.
 pub(super) fn verdict(report: &ReplayReport, recording: &Recording) -> Vec<String> {
     let findings = &report.findings;
+    let lock = waiting(report);
     if findings.is_empty() {
-        return vec![nothing(report, recording)];
+        return lock.map_or_else(|| vec![nothing(report, recording)], |line| vec![line]);
     }
     let mut lines = Vec::new();
     for (number, finding) in (1..).zip(findings.iter().take(MOST_SHOWN)) {
@@ -33,7 +39,17 @@ pub(super) fn verdict(report: &ReplayReport, recording: &Recording) -> Vec<Strin
         };
         lines.push(cut(&names, COLUMNS));
     }
+    lines.extend(lock.filter(|_| lines.len() < MOST_LINES));
     lines
+}
+
+/// The lock that threads wait for most, if that is worth a line.
+fn waiting(report: &ReplayReport) -> Option<String> {
+    let lock = report.locks.first()?;
+    let all: f64 = report.threads.iter().map(|thread| thread.ended_ns).sum();
+    let share = lock.waited_ns / all.max(1.0);
+    let text = format!("waiting for a lock, {} of the time: {}", percent(share), lock_name(lock));
+    (share >= LEAST_WAITING).then(|| cut(&input::plain(&text), COLUMNS))
 }
 
 /// Why there is no finding.

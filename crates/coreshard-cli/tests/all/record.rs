@@ -546,6 +546,25 @@ fn memory_of_libraries_has_the_type_that_they_allocate() {
     assert!(best["suggestion"].as_str().unwrap().ends_with("elements of: marks"), "{best:#}");
 }
 
+#[test]
+fn waiting_is_shown_by_lock_and_costs_no_wake_up_for_each_turn() {
+    let place = Place::new();
+    let program = place.compile("account", &[]);
+    assert_eq!(place.record(&program, &[]), Some(0));
+    let report = place.replay("epyc-9654-2s");
+    let lock = &report["locks"][0];
+    assert_eq!((&lock["object"], &lock["field"]), (&"account".into(), &"lock".into()), "{lock:#}");
+    assert!(lock["waits"].as_u64() > Some(0) && lock["waited_ns"].as_f64() > Some(0.0));
+    // A wake-up takes some microseconds, and the lock is held for some nanoseconds.
+    let each_ns = report["virtual_ns"].as_f64().unwrap() / 80_000.0;
+    assert!(each_ns < 500.0, "{each_ns} ns a turn");
+    let lines = shown(&place);
+    assert!(
+        lines.iter().take(5).any(|line| line.starts_with("waiting for a lock, ")),
+        "{lines:#?}"
+    );
+}
+
 /// What the notes of a recording say of other processes, and of other programs in this one.
 fn processes_are_told_of(place: &Place, program: &Path, options: &[&str]) {
     const PROCESS: &str = "the recording lacks a further process";

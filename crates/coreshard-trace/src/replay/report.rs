@@ -6,9 +6,9 @@ use coreshard_sim::{Machine, Placement};
 use serde::Serialize;
 
 use super::advice::{Advice, Sharing};
-use super::engine::{Outcome, Replay, ThreadView, ns};
+use super::engine::{LockWaits, Outcome, Replay, ThreadView, ns};
 use super::findings::{Finding, findings};
-use super::lines::Line;
+use super::lines::{Line, Seen};
 use super::moved::Moves;
 use super::names::{Names, Thing, ThingKind};
 use super::on_line::{OnLine, seen_from};
@@ -18,6 +18,8 @@ use super::proposals::{Fights, Trial};
 use crate::recording::{AccessKind, Recording, RecordingError};
 use crate::types::SourcePlace;
 
+/// Locks that are shown.
+const MOST_LOCKS: usize = 20;
 /// Findings whose layouts are tried at once, and accesses of the longest recording for which they are: a few seconds' work.
 const MOST_TRIED: usize = 2;
 const MOST_ACCESSES_TRIED: u64 = 2_000_000;
@@ -74,10 +76,25 @@ pub struct ReplayReport {
     pub lines: Vec<LineView>,
     /// The same time by object, of all lines.
     pub objects: Vec<ObjectView>,
+    /// Locks that threads waited for, those first that took longest.
+    pub locks: Vec<LockView>,
     /// By thread.
     pub threads: Vec<ThreadView>,
     /// What the recording lacks, and other remarks.
     pub notes: Vec<String>,
+}
+
+/// A lock that threads waited for.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LockView {
+    /// The object that it lies in.
+    pub object: String,
+    /// The field that it is; empty if it is the object itself.
+    pub field: String,
+    /// How often a thread found it taken.
+    pub waits: u64,
+    /// Time that threads waited for it, in nanoseconds.
+    pub waited_ns: f64,
 }
 
 /// A line that several threads touch.
@@ -221,6 +238,7 @@ pub fn replay(
     let mut findings = findings(outcome, plan, &mut names);
     predict(&mut findings, recording, machine, options, &before, &mut names)?;
     let mut notes = notes_of(recording, &before);
+    let locks = locks(&outcome.locks, &mut names);
     notes.append(&mut names.notes);
     Ok(ReplayReport {
         machine: machine.topology().name().to_owned(),
@@ -234,9 +252,25 @@ pub fn replay(
         shared_lines,
         objects,
         lines,
+        locks,
         threads: outcome.threads.clone(),
         notes,
     })
+}
+
+/// The first locks, with their names.
+fn locks(waits: &[(u64, LockWaits)], names: &mut Names<'_>) -> Vec<LockView> {
+    let named = |(address, waits): &(u64, LockWaits)| {
+        let seen = Seen { ticket: u64::MAX, owner: NOBODY };
+        let thing = names.thing(*address, seen, &[]);
+        LockView {
+            field: names.field(&thing, *address),
+            object: thing.name,
+            waits: waits.count,
+            waited_ns: ns(waits.waited_ps),
+        }
+    };
+    waits.iter().take(MOST_LOCKS).map(named).collect()
 }
 
 /// Predicts the gain of the first findings, if the recording is short.

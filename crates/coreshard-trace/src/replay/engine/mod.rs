@@ -19,11 +19,12 @@ use std::sync::Arc;
 
 use coreshard_sim::{CacheAccess, CacheOutcome, Caches, LineSource, Machine, Placement, StepCosts};
 
+pub(crate) use self::locks::LockWaits;
 use self::locks::Locks;
 pub use self::outcome::ThreadView;
 pub(crate) use self::outcome::{Outcome, ns};
 use self::shared_lines::SharedLines;
-use self::thread::{Cpu, On, Pending, State, Thread};
+use self::thread::{Attempt, Cpu, On, Pending, State, Thread};
 use super::lines::Accessor;
 use super::moved::Moves;
 use super::owners::{NOBODY, Owners, Tenancy};
@@ -134,6 +135,7 @@ impl<'r> Replay<'r> {
             lost_ps: self.threads.iter().map(|thread| thread.lost_ps).sum(),
             threads: self.threads.iter().map(|thread| thread.view(&self.cpus)).collect(),
             lines,
+            locks: self.locks.into_waits(),
             edges_broken: self.edges_broken,
             lines_left_out,
             pieces_reused: self.reuse.count(),
@@ -158,6 +160,7 @@ impl<'r> Replay<'r> {
         self.edges_broken += 1;
         if let State::Blocked(On::Lock(lock)) = self.threads[place].state {
             self.locks.take_over(lock, place);
+            self.threads[place].note_lock(lock);
         }
         let now = self.threads[place].blocked_since;
         self.ready(place, now);
@@ -167,8 +170,12 @@ impl<'r> Replay<'r> {
     /// A thread can go on from `now` on.
     fn ready(&mut self, place: usize, now: u64) {
         let thread = &mut self.threads[place];
+        let waited_ps = now.saturating_sub(thread.blocked_since);
+        if let State::Blocked(On::Lock(lock)) = thread.state {
+            self.locks.note_wait(lock, waited_ps);
+        }
         thread.state = State::Ready;
-        thread.waited_ps += now.saturating_sub(thread.blocked_since);
+        thread.waited_ps += waited_ps;
         let cpu = thread.cpu;
         let its = &mut self.cpus[cpu];
         if its.ready.is_empty() {
@@ -366,7 +373,9 @@ impl<'r> Replay<'r> {
                 Event::Create { thread: created, .. } => Pending::Create(created),
                 Event::Join { thread: joined, .. } => Pending::Join(joined),
                 Event::Exit { .. } => Pending::Exit,
-                Event::Lock { lock, is_shared, .. } => Pending::Lock { lock, is_shared },
+                Event::Lock { lock, is_shared, .. } => {
+                    Pending::Lock { lock, is_shared, attempt: Attempt::First }
+                }
                 Event::Unlock { lock, .. } => Pending::Unlock(lock),
                 Event::Wake { ticket, .. } => Pending::Wake(ticket),
                 Event::Gap { window } => Pending::Gap(window),
@@ -392,15 +401,23 @@ impl<'r> Replay<'r> {
                 self.part_of_range(cpu, place, &access, address, size);
                 self.goes_on(place, access, address.wrapping_add(size), left - size);
             }
-            Pending::Lock { lock, is_shared } => {
-                self.threads[place].note_lock(lock);
-                if !self.locks.acquire(lock, place, is_shared) {
+            Pending::Lock { lock, is_shared, attempt: Attempt::Woken } => {
+                self.ask_for_line_of(cpu, place, lock);
+                let again = Pending::Lock { lock, is_shared, attempt: Attempt::Again };
+                self.threads[place].pending = Some(again);
+            }
+            Pending::Lock { lock, is_shared, attempt } => {
+                if self.locks.acquire(lock, place, is_shared, attempt == Attempt::Again) {
+                    self.threads[place].note_lock(lock);
+                } else {
                     self.block(cpu, place, On::Lock(lock));
                 }
             }
             Pending::Unlock(lock) => {
                 self.threads[place].note_unlock(lock);
-                for next in self.locks.release(lock, place) {
+                for (next, is_shared) in self.locks.release(lock, place) {
+                    let again = Pending::Lock { lock, is_shared, attempt: Attempt::Woken };
+                    self.threads[next].pending = Some(again);
                     self.wake(cpu, next);
                 }
             }
@@ -446,6 +463,19 @@ impl<'r> Replay<'r> {
                 self.cpus[cpu].now = now.max(begin);
             }
         }
+    }
+
+    /// A woken thread tries the lock, which takes its line from the thread that has it.
+    fn ask_for_line_of(&mut self, cpu: usize, place: usize, lock: u64) {
+        let thread = &mut self.threads[place];
+        let address = self.moves.map_or(lock, |moves| moves.of(lock, thread.ticket));
+        let kind = self.lines.kind(&mut self.plan.pages, address, &mut thread.lately);
+        let LineKind::Shared(line) = kind else { return };
+        let line = self.in_slot(place, line, lock, address);
+        let (dense, now) = (self.lines.meet(line, address), self.cpus[cpu].now);
+        let outcome = self.caches.access(cpu, dense, CacheAccess::Modify, now);
+        self.cpus[cpu].now = outcome.end_ps;
+        self.threads[place].waited_ps += outcome.end_ps - now;
     }
 
     /// The memory whose life ends at a ticket is given back.

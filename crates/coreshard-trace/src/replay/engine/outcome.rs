@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::locks::LockWaits;
 use crate::replay::lines::Line;
 
 const PS_PER_NS: f64 = 1_000.0;
@@ -19,6 +20,8 @@ pub(crate) struct Outcome {
     /// What all threads together waited for lines.
     pub(crate) lost_ps: u64,
     pub(crate) threads: Vec<ThreadView>,
+    /// By the lock's address.
+    pub(crate) locks: Vec<(u64, LockWaits)>,
     pub(crate) edges_broken: u64,
     pub(crate) lines_left_out: u64,
     /// Pieces of memory that several threads had.

@@ -29,6 +29,16 @@ pub(super) enum On {
     Create,
 }
 
+/// How a thread comes to a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Attempt {
+    First,
+    /// It was woken, and asks for the lock's line.
+    Woken,
+    /// It was woken, and has the line.
+    Again,
+}
+
 /// What a thread does next that others see.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Pending {
@@ -44,6 +54,7 @@ pub(super) enum Pending {
     Lock {
         lock: u64,
         is_shared: bool,
+        attempt: Attempt,
     },
     Unlock(u64),
     Wake(u64),
