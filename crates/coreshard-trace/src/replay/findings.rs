@@ -66,7 +66,7 @@ pub struct FindingField {
 
 /// The lines of one object, added up.
 #[derive(Default)]
-struct Cost {
+struct ObjectCost {
     lost_ps: u64,
     true_ps: u64,
     false_ps: u64,
@@ -85,7 +85,7 @@ struct FieldCost {
     writers: BTreeSet<u32>,
 }
 
-impl Cost {
+impl ObjectCost {
     fn add(&mut self, line: &Line, on_line: &OnLine<'_>, plan: &Plan, names: &mut Names<'_>) {
         self.lost_ps += line.lost_ps;
         self.true_ps += line.true_ps;
@@ -177,7 +177,7 @@ pub(super) fn findings(outcome: &Outcome, plan: &Plan, names: &mut Names<'_>) ->
     let mut lines: Vec<_> = outcome.lines.iter().filter(|line| line.lost_ps > 0).collect();
     lines.sort_by_key(|line| (std::cmp::Reverse(line.lost_ps), line.address));
     lines.truncate(MOST_LINES);
-    let mut by_object: BTreeMap<(String, String), Cost> = BTreeMap::new();
+    let mut by_object: BTreeMap<(String, String), ObjectCost> = BTreeMap::new();
     for line in lines {
         let on_line = OnLine::of(line, names);
         let key = (on_line.thing.name.clone(), on_line.thing.file.clone());

@@ -14,6 +14,7 @@ mod parts;
 mod pieces;
 mod plan;
 mod proposals;
+mod replayed;
 mod report;
 mod reuse;
 mod stores;
@@ -24,7 +25,8 @@ pub use findings::{Finding, FindingField};
 pub use latent::{LatentCase, LatentSharing, latent_sharing};
 pub use names::ThingKind;
 pub use proposals::{Proposal, TypeProposals, propose_layouts};
-pub use report::{LineView, LockView, ObjectView, ReplayOptions, ReplayReport, WordView, replay};
+pub use replayed::ReplayOptions;
+pub use report::{LineView, LockView, ObjectView, ReplayReport, WordView, replay};
 
 /// Of one access: what a program fills or copies at once. What is beyond it is let go.
 const MOST_RANGE_BYTES: u64 = 1 << 24;

@@ -15,7 +15,7 @@ use super::owners::NOBODY;
 use super::parts::{FieldUse, Parts};
 use super::pieces::Piece;
 use super::plan::{Allocation, AllocationKind, Plan};
-use super::report::{self, ReplayOptions, Replayed};
+use super::replayed::{self, ReplayOptions, Replayed};
 use crate::recording::{Recording, RecordingError};
 
 /// Types that proposals are made for.
@@ -102,7 +102,7 @@ pub fn propose_layouts(
     machine: &Machine,
     options: &ReplayOptions,
 ) -> Result<Vec<TypeProposals>, RecordingError> {
-    let before = report::run(recording, machine, options, None)?;
+    let before = replayed::run(recording, machine, options, None)?;
     let mut names = Names::new(&before.plan);
     let least = (before.outcome.running_ps as f64 * WORTH) as u64;
     let fights = Fights::of(&before.outcome, &mut names).0.into_iter();
@@ -131,7 +131,7 @@ pub(super) struct Fights<'lines>(BTreeMap<String, Fought<'lines>>);
 impl<'lines> Fights<'lines> {
     pub(super) fn of(outcome: &'lines Outcome, names: &mut Names<'_>) -> Self {
         let mut by_name: BTreeMap<String, Fought<'_>> = BTreeMap::new();
-        for line in report::costliest(&outcome.lines, MOST_LINES) {
+        for line in replayed::costliest(&outcome.lines, MOST_LINES) {
             let thing = thing_of(line, names);
             let is_known = thing.of.is_some() || thing.element_bytes > 1;
             if !is_known || !matches!(thing.kind, ThingKind::Global | ThingKind::Heap) {
@@ -196,7 +196,7 @@ impl Fought<'_> {
                 }
                 elements += thing.bytes.div_ceil(element_bytes.max(1));
             }
-            let after = report::run(recording, machine, options, Some((&moves, &before.plan)))?;
+            let after = replayed::run(recording, machine, options, Some((&moves, &before.plan)))?;
             let after = after.outcome;
             if ns(after.virtual_ps) > (1.0 - WORTH) * ns(before.outcome.virtual_ps) {
                 continue;

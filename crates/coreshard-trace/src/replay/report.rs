@@ -2,19 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use coreshard_sim::{Machine, Placement};
+use coreshard_sim::Machine;
 use serde::Serialize;
 
 use super::advice::{Advice, Sharing};
-use super::engine::{LockWaits, Outcome, Replay, ThreadView, ns};
+use super::engine::{LockWaits, ThreadView, ns};
 use super::findings::{Finding, findings};
 use super::lines::{Line, Seen};
-use super::moved::Moves;
 use super::names::{Names, Thing, ThingKind};
 use super::on_line::{OnLine, seen_from};
 use super::owners::NOBODY;
 use super::plan::{Plan, is_c_library};
 use super::proposals::{Fights, Trial};
+use super::replayed::{ReplayOptions, Replayed, costliest, run};
 use crate::recording::{AccessKind, Recording, RecordingError};
 use crate::types::SourcePlace;
 
@@ -25,30 +25,6 @@ const MOST_TRIED: usize = 2;
 const MOST_ACCESSES_TRIED: u64 = 2_000_000;
 /// Lines that count for their objects, the costliest first.
 const MOST_OBJECT_LINES: usize = 1 << 17;
-
-/// How a recording is replayed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ReplayOptions {
-    /// Which CPUs the threads have.
-    pub placement: Placement,
-    /// How many threads, one after the other, share a CPU.
-    pub threads_per_cpu: usize,
-    /// How many lines get names, the costliest first.
-    pub most_lines: usize,
-    /// Fields that proposed layouts leave where they are: an interface's.
-    pub pinned: Vec<String>,
-}
-
-impl Default for ReplayOptions {
-    fn default() -> Self {
-        Self {
-            placement: Placement::default(),
-            threads_per_cpu: 1,
-            most_lines: 20,
-            pinned: Vec::new(),
-        }
-    }
-}
 
 /// What a machine's caches would do to a program.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -176,37 +152,6 @@ pub struct ObjectView {
     pub false_ns: f64,
 }
 
-/// A replay's outcome with what it takes to give it names.
-pub(super) struct Replayed {
-    pub(super) plan: Plan,
-    pub(super) outcome: Outcome,
-}
-
-/// Replays; with moves and the plan of what is not moved, with memory where the former put it.
-pub(super) fn run(
-    recording: &Recording,
-    machine: &Machine,
-    options: &ReplayOptions,
-    moves: Option<(&Moves, &Plan)>,
-) -> Result<Replayed, RecordingError> {
-    let mut plan = Plan::of(recording, machine.line_bytes(), moves.map(|(moves, _)| moves))?;
-    // The recorded addresses tell which thread had which memory.
-    if let Some((_, unmoved)) = moves {
-        plan.reuse = std::sync::Arc::clone(&unmoved.reuse);
-    }
-    let moves = moves.map(|(moves, _)| moves);
-    let replay = Replay::new(
-        recording,
-        &mut plan,
-        moves,
-        machine,
-        &options.placement,
-        options.threads_per_cpu,
-    );
-    let outcome = replay.run()?;
-    Ok(Replayed { plan, outcome })
-}
-
 /// Replays a recording on a machine.
 ///
 /// ```
@@ -327,14 +272,6 @@ fn notes_of(recording: &Recording, replayed: &Replayed) -> Vec<String> {
         ));
     }
     notes
-}
-
-/// The lines that cost most; of equal ones, that of the lower address.
-pub(super) fn costliest(lines: &[Line], most: usize) -> Vec<&Line> {
-    let mut all: Vec<_> = lines.iter().filter(|line| line.true_ps + line.false_ps > 0).collect();
-    all.sort_by(|a, b| b.cost_ps.cmp(&a.cost_ps).then(a.address.cmp(&b.address)));
-    all.truncate(most);
-    all
 }
 
 fn view(line: &Line, plan: &Plan, names: &mut Names<'_>) -> LineView {

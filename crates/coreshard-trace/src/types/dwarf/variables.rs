@@ -43,11 +43,11 @@ pub(in crate::types) fn variables_at(
     let its = functions.unit_at(dwarf, split, address)?;
     let dwarf = its.dwarf(dwarf);
     let function = its.function_at(address)?;
-    Walk { dwarf, unit: &its.unit, types, address, found: Vec::new() }.of(function)
+    VariableWalk { dwarf, unit: &its.unit, types, address, found: Vec::new() }.of(function)
 }
 
 /// The walk over the entries of one function.
-struct Walk<'a> {
+struct VariableWalk<'a> {
     dwarf: &'a Dwarf,
     unit: &'a Unit,
     types: &'a TypeTable,
@@ -55,7 +55,7 @@ struct Walk<'a> {
     found: Vec<Variable>,
 }
 
-impl Walk<'_> {
+impl VariableWalk<'_> {
     fn of(mut self, function: UnitOffset) -> Option<Vec<Variable>> {
         let mut entries = self.unit.entries_raw(Some(function)).ok()?;
         let mut die = DebuggingInformationEntry::null();
