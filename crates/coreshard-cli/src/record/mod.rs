@@ -31,7 +31,7 @@ pub(crate) struct Args {
     #[arg(short, long, value_name = "FILE", default_value = "coreshard.trace")]
     output: PathBuf,
 
-    /// The recorder [default: tsan for a program that was built for it, and else qemu]
+    /// The recorder; without it, tsan for a program that was built for it, and else qemu
     #[arg(long, value_enum)]
     engine: Option<Engine>,
 
