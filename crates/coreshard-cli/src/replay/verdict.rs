@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use coreshard_topology::input;
-use coreshard_trace::{Finding, Lack, Recording, ReplayReport};
+use coreshard_trace::{Finding, Lack, Recording, ReplayReport, ThingKind};
 
 use super::table::lock_name;
 use crate::common::shell_word;
@@ -143,15 +143,20 @@ pub(super) fn next_command(report: &ReplayReport, file: &Path, options: &str) ->
     if report.accesses == 0 {
         return None;
     }
-    let worth = |finding: &Finding| finding.advice.is_of_layout() && !finding.is_c_library;
-    let more = match report.findings.iter().any(worth) {
-        true => "",
-        // No layout helps; the rows that follow tell more.
-        false if !report.findings.is_empty() => return None,
-        false => " --latent",
-    };
     // A name that is no text cannot be printed as one to type.
     let file = shell_word(file.to_str()?);
+    let is_known = |kind| matches!(kind, ThingKind::Global | ThingKind::Heap);
+    let worth = |finding: &Finding| {
+        finding.advice.is_of_layout() && is_known(finding.kind) && !finding.is_c_library
+    };
+    let more = match report.findings.iter().any(worth) {
+        true => "",
+        // No layout can be tried; a page shows the lines' bytes.
+        false if !report.findings.is_empty() => {
+            return Some(format!("coreshard replay {file}{options} --html replay.html"));
+        }
+        false => " --latent",
+    };
     Some(format!("coreshard layout --replay {file}{options}{more}"))
 }
 

@@ -840,6 +840,31 @@ fn a_program_as_it_is_is_seen_in_emulation() {
 }
 
 #[test]
+fn a_go_program_is_seen_in_emulation() {
+    if !has("qemu-x86_64") || !cfg!(target_arch = "x86_64") {
+        return skip(Lack::Qemu, "qemu-x86_64 does not start");
+    }
+    let place = Place::new();
+    let program = place.path("workers");
+    let built = Command::new("go")
+        .args(["build", "-o"])
+        .arg(&program)
+        .arg(Path::new(PROGRAMS).join("workers.go"))
+        .envs([("CGO_ENABLED", "0"), ("GO111MODULE", "off"), ("GOTOOLCHAIN", "local")])
+        .env("GOCACHE", Path::new(env!("CARGO_TARGET_TMPDIR")).join("go-cache"))
+        .output();
+    let Ok(built) = built else { return skip(Lack::Go, "go does not start") };
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    assert_eq!(place.record(&program, &[]), Some(0));
+    let findings = place.replay("epyc-9654-2s")["findings"].clone();
+    // The stacks of Go's threads lie in its heap, and its counters are on none of them.
+    let first = findings[0]["object"].as_str().unwrap();
+    assert!(first.starts_with("memory that main.main.func1 uses at workers.go:"), "{findings:#}");
+    assert_ne!(findings[0]["sharing"], "true", "{findings:#}");
+    assert_eq!(findings[0]["advice"], "separate", "{findings:#}");
+}
+
+#[test]
 fn a_program_of_another_processor_is_seen_in_emulation() {
     if !has("qemu-aarch64") {
         return skip(Lack::Qemu, "qemu-aarch64 does not start");

@@ -172,6 +172,22 @@ fn without_indices(field: &str) -> String {
     path
 }
 
+/// An object's name. Memory of which nothing is known has that of the code that loses most time there.
+fn name_of(on_line: &OnLine<'_>, line: &Line, names: &mut Names<'_>) -> String {
+    let row = line.rows.iter().max_by_key(|row| row.lost_ps);
+    match (on_line.thing.kind, row) {
+        (ThingKind::Unknown, Some(row)) => {
+            let place = names.place(row.instruction);
+            let file = place.file.rsplit('/').next().unwrap_or_default();
+            match place.line {
+                0 => format!("memory that {} uses", place.function),
+                number => format!("memory that {} uses at {file}:{number}", place.function),
+            }
+        }
+        _ => on_line.thing.name.clone(),
+    }
+}
+
 /// The objects that are worth [`WORTH`] of the threads' running time, the costliest first, and the C library's after all others.
 pub(super) fn findings(outcome: &Outcome, plan: &Plan, names: &mut Names<'_>) -> Vec<Finding> {
     let mut lines: Vec<_> = outcome.lines.iter().filter(|line| line.lost_ps > 0).collect();
@@ -180,7 +196,7 @@ pub(super) fn findings(outcome: &Outcome, plan: &Plan, names: &mut Names<'_>) ->
     let mut by_object: BTreeMap<(String, String), ObjectCost> = BTreeMap::new();
     for line in lines {
         let on_line = OnLine::of(line, names);
-        let key = (on_line.thing.name.clone(), on_line.thing.file.clone());
+        let key = (name_of(&on_line, line, names), on_line.thing.file.clone());
         by_object.entry(key).or_default().add(line, &on_line, plan, names);
     }
     let least = (outcome.running_ps as f64 * WORTH) as u64;

@@ -273,7 +273,7 @@ impl<'p> Names<'p> {
         if let Some(stack) = self.plan.stack_at(address, seen.ticket) {
             return of_thread(stack);
         }
-        Thing::unknown(ThingKind::Unknown, "memory that nobody told of".to_owned(), address)
+        Thing::unknown(ThingKind::Unknown, "memory of unknown origin".to_owned(), address)
     }
 
     /// The path of the field of a thing at an address.
