@@ -172,19 +172,17 @@ fn without_indices(field: &str) -> String {
     path
 }
 
-/// An object's name. Memory of which nothing is known has that of the code that loses most time there.
+/// An object's name. Memory of unknown origin and stacks have the code that loses most time there in it.
 fn name_of(on_line: &OnLine<'_>, line: &Line, names: &mut Names<'_>) -> String {
+    let own = &on_line.thing.name;
     let row = line.rows.iter().max_by_key(|row| row.lost_ps);
-    match (on_line.thing.kind, row) {
-        (ThingKind::Unknown, Some(row)) => {
-            let place = names.place(row.instruction);
-            let file = place.file.rsplit('/').next().unwrap_or_default();
-            match place.line {
-                0 => format!("memory that {} uses", place.function),
-                number => format!("memory that {} uses at {file}:{number}", place.function),
-            }
-        }
-        _ => on_line.thing.name.clone(),
+    let Some(place) = row.map(|row| names.place(row.instruction)) else { return own.clone() };
+    let file = place.file.rsplit('/').next().unwrap_or_default();
+    let at = if place.line > 0 { format!(" at {file}:{}", place.line) } else { String::new() };
+    match on_line.thing.kind {
+        ThingKind::Unknown => format!("memory that {} uses{at}", place.function),
+        ThingKind::Stack => format!("{own}, used by {}{at}", place.function),
+        ThingKind::Global | ThingKind::Heap => own.clone(),
     }
 }
 
