@@ -60,20 +60,20 @@ impl Timeline {
         line_bytes: u64,
     ) -> Self {
         let piece = |number: PieceNumber| &pieces[number as usize];
-        let (mut by_taken, mut by_given_back) = (Vec::new(), Vec::new());
+        let mut is_there = vec![false; pieces.len()];
         for numbers in by_line.values_mut() {
             numbers.sort_by_key(|number| (piece(*number).taken, *number));
-            for number in numbers {
-                by_taken.push((piece(*number).taken, *number));
-                by_given_back.push((piece(*number).given_back, *number));
-            }
+            numbers.iter().for_each(|number| is_there[*number as usize] = true);
         }
-        for list in [&mut by_taken, &mut by_given_back] {
-            // A piece is there once for each of its lines; and those that were never given back have no ticket in common.
-            list.retain(|(ticket, _)| *ticket < u64::MAX);
+        let at = |ticket: fn(&Piece) -> u64| {
+            let there = (0..).zip(&is_there).filter(|(_, is_there)| **is_there);
+            let all = there.map(|(number, _)| (ticket(piece(number)), number));
+            // Pieces that were never given back have no ticket in common.
+            let mut list: Vec<_> = all.filter(|(ticket, _)| *ticket < u64::MAX).collect();
             list.sort_unstable();
-            list.dedup();
-        }
+            list
+        };
+        let (by_taken, by_given_back) = (at(|its| its.taken), at(|its| its.given_back));
         Self { pieces, by_line, by_taken, by_given_back, line_mask: line_bytes - 1 }
     }
 
