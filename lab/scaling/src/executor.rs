@@ -83,6 +83,10 @@ impl Items {
         self.count
     }
 
+    pub(crate) fn each(&self) -> Duration {
+        self.each
+    }
+
     /// Runs one item.
     pub(crate) fn run(&self) {
         self.begun.fetch_add(1, Relaxed);

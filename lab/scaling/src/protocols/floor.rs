@@ -32,13 +32,25 @@ struct Shared {
     words: Vec<Padded<AtomicU32>>,
     left: Padded<AtomicU32>,
     share: Mutex<Share>,
+    /// Who takes part in this load.
+    plan: Mutex<Arc<Plan>>,
+}
+
+/// A broadcast to some threads.
+#[derive(Default)]
+struct Plan {
     /// By thread, whom it wakes, in this order; the caller's are the last.
-    plan: Vec<Vec<usize>>,
+    wakes: Vec<Vec<usize>>,
+    /// The first thread that takes part; the others follow.
+    first: usize,
+    /// Until the last of them runs.
+    reach_ns: u64,
 }
 
 /// The caller of a load is the root of the tree, and takes no share.
 pub(crate) struct Floor {
     shared: Arc<Shared>,
+    wake_up: WakeUp,
     threads: Mutex<Threads>,
     /// Items of a burst that were submitted.
     submitted: Mutex<u32>,
@@ -51,7 +63,7 @@ impl Floor {
             words: cpus.iter().map(|_| word()).collect(),
             left: word(),
             share: Mutex::default(),
-            plan: plan(cpus.len(), WakeUp::measure(cpus)),
+            plan: Mutex::default(),
         });
         let start = |(index, cpu)| {
             let shared = Arc::clone(&shared);
@@ -63,13 +75,21 @@ impl Floor {
             Sim::spawn(spec, Box::new(move || shared.run(index))).expect("room for the thread")
         };
         let threads = cpus.iter().enumerate().map(start).collect();
-        Self { shared, threads: Mutex::new(threads), submitted: Mutex::default() }
+        let wake_up = WakeUp::measure(cpus);
+        Self { shared, wake_up, threads: Mutex::new(threads), submitted: Mutex::default() }
     }
 
-    fn begin(&self, share: Share) {
+    /// `cost_ns` is the time that each of so many threads takes, once it runs.
+    fn begin(&self, share: Share, cost_ns: impl Fn(u64) -> u64) {
+        let count = self.shared.words.len();
+        let plans = (1..=count).map(|threads| Plan::new(count, threads, self.wake_up));
+        let all = plans.map(|plan| (plan.reach_ns + cost_ns((count - plan.first) as u64), plan));
+        let (_, best) = all.min_by_key(|(ns, _)| *ns).expect("there is a thread");
+        let best = Arc::new(best);
+        *self.shared.plan.lock().expect("no thread panics") = Arc::clone(&best);
         *self.shared.share.lock().expect("no thread panics") = share;
-        self.shared.left.store(self.shared.words.len() as u32, Relaxed);
-        self.shared.wake_planned(self.shared.words.len());
+        self.shared.left.store((count - best.first) as u32, Relaxed);
+        self.shared.wake_planned(&best, count);
     }
 }
 
@@ -79,12 +99,16 @@ impl Executor for Floor {
         *submitted += 1;
         if *submitted == items.count() {
             *submitted = 0;
-            self.begin(Share::Items(items.count(), Arc::clone(items)));
+            let (count, each_ns) = (u64::from(items.count()), items.each().as_nanos() as u64);
+            let cost_ns = |threads: u64| (count.div_ceil(threads) - 1) * each_ns;
+            self.begin(Share::Items(items.count(), Arc::clone(items)), cost_ns);
         }
     }
 
     fn run_loop(&self, elements: u32, each: Duration) -> bool {
-        self.begin(Share::Elements(elements, each));
+        let each_ns = each.as_nanos() as u64;
+        let cost_ns = |threads: u64| u64::from(elements).div_ceil(threads) * each_ns;
+        self.begin(Share::Elements(elements, each), cost_ns);
         loop {
             let left = self.shared.left.load(Acquire);
             if left == 0 {
@@ -95,15 +119,16 @@ impl Executor for Floor {
     }
 
     fn end(&self) {
-        self.begin(Share::End);
+        // All threads: none is as costly as one that is missing.
+        self.begin(Share::End, |threads| (self.shared.words.len() as u64 - threads) << 32);
         let threads = std::mem::take(&mut *self.threads.lock().expect("no thread panics"));
         threads.into_iter().for_each(ThreadHandle::join);
     }
 }
 
 impl Shared {
-    fn wake_planned(&self, waker: usize) {
-        for &index in &self.plan[waker] {
+    fn wake_planned(&self, plan: &Plan, waker: usize) {
+        for &index in &plan.wakes[waker] {
             self.words[index].fetch_add(1, Release);
             Sim::wake_one(&raw const *self.words[index]);
         }
@@ -116,8 +141,9 @@ impl Shared {
                 Sim::wait(&self.words[index], seen, None);
             }
             seen += 1;
-            let count = self.words.len();
-            self.wake_planned(index);
+            let plan = Arc::clone(&self.plan.lock().expect("no thread panics"));
+            self.wake_planned(&plan, index);
+            let (count, index) = (self.words.len() - plan.first, index - plan.first);
             let share = self.share.lock().expect("no thread panics").clone();
             let own = |all: u32| all / count as u32 + u32::from(index < all as usize % count);
             match &share {
@@ -176,16 +202,21 @@ impl WakeUp {
     }
 }
 
-/// By thread, whom it wakes so that the last of `count` threads runs as early as can be. The last plan is the caller's.
-fn plan(count: usize, wake_up: WakeUp) -> Vec<Vec<usize>> {
-    let mut plan = vec![Vec::new(); count + 1];
-    let mut free = BinaryHeap::from([Reverse((0, count))]);
-    // The first thread has the caller's CPU: it comes last.
-    for index in (0..count).rev() {
-        let Reverse((at_ns, waker)) = free.pop().expect("a waker stays in the heap");
-        plan[waker].push(index);
-        free.push(Reverse((at_ns + wake_up.caller_ns, waker)));
-        free.push(Reverse((at_ns + wake_up.until_it_runs_ns, index)));
+impl Plan {
+    /// Of `count` threads, the last `threads` take part, and run as early as can be.
+    fn new(count: usize, threads: usize, wake_up: WakeUp) -> Self {
+        let mut wakes = vec![Vec::new(); count + 1];
+        let mut free = BinaryHeap::from([Reverse((0, count))]);
+        let (first, mut reach_ns) = (count - threads, 0);
+        // The first thread has the caller's CPU: it comes last.
+        for index in (first..count).rev() {
+            let Reverse((at_ns, waker)) = free.pop().expect("a waker stays in the heap");
+            let runs_ns = at_ns + wake_up.until_it_runs_ns;
+            wakes[waker].push(index);
+            free.push(Reverse((at_ns + wake_up.caller_ns, waker)));
+            free.push(Reverse((runs_ns, index)));
+            reach_ns = reach_ns.max(runs_ns);
+        }
+        Self { wakes, first, reach_ns }
     }
-    plan
 }
