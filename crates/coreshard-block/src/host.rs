@@ -353,7 +353,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_rungs_are_read_as_they_are_written() {
+    fn memory_variants_are_read_as_they_are_written() {
         for memory in DeviceMemory::ALL {
             assert_eq!(memory.to_string().parse(), Ok(memory));
         }

@@ -132,7 +132,7 @@ impl<P: Platform> TagPort<P> {
         let tag = match self.policy {
             TagPolicy::None => self.set.bitmap.take(0..self.depth, self.hint)?,
             TagPolicy::Packed | TagPolicy::Padded => {
-                let count = self.shared.count(self.policy).expect("these rungs count");
+                let count = self.shared.count(self.policy).expect("these variants count");
                 // The mark makes the number larger than any limit: those who wait go first. Some
                 // threads of a user may pass here at once, and take it above its limit by as
                 // many, as in Linux.

@@ -107,9 +107,9 @@ fn without_io_uring_there_is_a_remedy_or_another_engine() {
             // Asked for by name: an error with the remedy.
             let engine = Engine::IoUring;
             let error = queue(&path, FileOptions { engine, ..Default::default() }).unwrap_err();
-            let rungs =
+            let variants =
                 "SINGLE_ISSUER|DEFER_TASKRUN, SINGLE_ISSUER|COOP_TASKRUN, COOP_TASKRUN, plain";
-            for word in [path.to_str().unwrap(), rungs, words, "a seccomp filter is in force"] {
+            for word in [path.to_str().unwrap(), variants, words, "a seccomp filter is in force"] {
                 assert!(error.contains(word), "{word:?} is not in {error}");
             }
             // Else the next best, and it says why.
@@ -122,7 +122,7 @@ fn without_io_uring_there_is_a_remedy_or_another_engine() {
                     return skip(Lack::Disk, "the build folder is in memory");
                 }
                 assert!(
-                    how.starts_with(&format!("{engine} (no io_uring: {rungs}: {words}")),
+                    how.starts_with(&format!("{engine} (no io_uring: {variants}: {words}")),
                     "{how}"
                 );
                 moves_data(&mut queue);

@@ -55,7 +55,7 @@ impl fmt::Display for Degradation {
 pub struct ExecutorBuilder<P: RealTime> {
     topology: Topology,
     cpus: Option<CpuSet>,
-    rung: Rung,
+    variant: Rung,
     lock_memory: bool,
     priorities: Vec<Priority>,
     options: Options,
@@ -76,7 +76,7 @@ impl<P: RealTime> ExecutorBuilder<P> {
         Self {
             topology,
             cpus: None,
-            rung: Rung::default(),
+            variant: Rung::default(),
             lock_memory: false,
             priorities: Vec::new(),
             options: Options {
@@ -103,8 +103,8 @@ impl<P: RealTime> ExecutorBuilder<P> {
 
     /// The layout of the index; the best one known by default.
     #[must_use]
-    pub fn rung(mut self, rung: Rung) -> Self {
-        self.rung = rung;
+    pub fn rung(mut self, variant: Rung) -> Self {
+        self.variant = variant;
         self
     }
 
@@ -182,7 +182,7 @@ impl<P: RealTime> ExecutorBuilder<P> {
     /// If the CPUs cannot be used, a number is out of its bounds, or threads cannot be had even at normal
     /// priority.
     pub fn build_degraded(self) -> Result<(Executor<P>, Vec<Degradation>), RtError> {
-        let Self { topology, cpus, rung, lock_memory, priorities, mut options, .. } = self;
+        let Self { topology, cpus, variant, lock_memory, priorities, mut options, .. } = self;
         options.check()?;
         let cpus = match (cpus, P::process_cpus()) {
             (Some(named), _) => named,
@@ -199,7 +199,7 @@ impl<P: RealTime> ExecutorBuilder<P> {
                 usable
             }
         };
-        let (index, writers) = PriorityIndex::new(rung, &topology, &cpus)?;
+        let (index, writers) = PriorityIndex::new(variant, &topology, &cpus)?;
         let mut degradations = Vec::new();
         options.highest = priorities.iter().max().copied().unwrap_or(Priority::MIN);
         let granted = grants::<P>(Policy::Fifo(options.highest.get()));

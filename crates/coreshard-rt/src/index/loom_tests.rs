@@ -10,10 +10,10 @@ use super::*;
 
 fn check(model: impl Fn(Rung) + Send + Sync + 'static) {
     let model = Arc::new(model);
-    for rung in Rung::ALL {
+    for variant in Rung::ALL {
         let model = Arc::clone(&model);
         // Two searches that take one another's doubt for their own need three.
-        Loom::check(4, move || model(rung));
+        Loom::check(4, move || model(variant));
     }
 }
 
@@ -34,10 +34,14 @@ enum Marks {
 }
 
 /// As many CPUs of one cache as levels are given, each at its level.
-fn index(rung: Rung, levels: &[usize], marks: Marks) -> (Index, CpuMask, Vec<LevelWriter<Loom>>) {
+fn index(
+    variant: Rung,
+    levels: &[usize],
+    marks: Marks,
+) -> (Index, CpuMask, Vec<LevelWriter<Loom>>) {
     let machine = format!("pack:1 l3:1 core:{} pu:1", levels.len());
     let machine = Topology::from_synthetic(&machine).unwrap();
-    let (index, mut writers) = PriorityIndex::new(rung, &machine, machine.online()).unwrap();
+    let (index, mut writers) = PriorityIndex::new(variant, &machine, machine.online()).unwrap();
     if marks == Marks::Steady {
         (1..Level::COUNT).for_each(|at| writers[0].set(level(at)));
     }
@@ -57,8 +61,8 @@ fn index(rung: Rung, levels: &[usize], marks: Marks) -> (Index, CpuMask, Vec<Lev
 #[test]
 fn loom_a_cpu_being_raised_is_never_missed() {
     for marks in [Marks::Steady, Marks::Clean] {
-        check(move |rung| raised_beside(rung, &[1, 6], marks));
-        check(move |rung| raised_beside(rung, &[1, 1], marks));
+        check(move |variant| raised_beside(variant, &[1, 6], marks));
+        check(move |variant| raised_beside(variant, &[1, 1], marks));
     }
 }
 
@@ -66,13 +70,13 @@ fn loom_a_cpu_being_raised_is_never_missed() {
 #[test]
 fn loom_a_cpu_being_raised_is_never_missed_by_releases_and_acquires() {
     Loom::weakened(|| {
-        check(|rung| raised_beside(rung, &[1, 3, 5], Marks::Steady));
-        check(|rung| raised_beside(rung, &[1, 1, 3, 5], Marks::Steady));
+        check(|variant| raised_beside(variant, &[1, 3, 5], Marks::Steady));
+        check(|variant| raised_beside(variant, &[1, 1, 3, 5], Marks::Steady));
     });
 }
 
-fn raised_beside(rung: Rung, levels: &[usize], marks: Marks) {
-    let (index, _, mut writers) = index(rung, levels, marks);
+fn raised_beside(variant: Rung, levels: &[usize], marks: Marks) {
+    let (index, _, mut writers) = index(variant, levels, marks);
     let mask = index.mask(&[CpuId(0)].into_iter().collect()).unwrap();
     let mut raised = writers.remove(0);
     let setter = loom::thread::spawn(move || {
@@ -81,7 +85,7 @@ fn raised_beside(rung: Rung, levels: &[usize], marks: Marks) {
         raised
     });
     let found = index.find(level(6), &mask, CpuId(1));
-    assert_eq!(found.map(|(cpu, _)| cpu), Some(CpuId(0)), "{rung}");
+    assert_eq!(found.map(|(cpu, _)| cpu), Some(CpuId(0)), "{variant}");
     let raised = setter.join().unwrap();
     assert_eq!(index.find(level(6), &mask, CpuId(1)), Some((CpuId(0), level(5))));
     drop((raised, writers));
@@ -91,9 +95,9 @@ fn raised_beside(rung: Rung, levels: &[usize], marks: Marks) {
 /// gets, its mark, and the one that entered is found.
 #[test]
 fn loom_a_level_that_is_entered_anew_stays_marked() {
-    check(|rung| {
+    check(|variant| {
         // The first CPU has left level 1, so its bit is stale.
-        let (index, mask, mut writers) = index(rung, &[1, 4], Marks::Clean);
+        let (index, mask, mut writers) = index(variant, &[1, 4], Marks::Clean);
         writers[0].set(level(5));
         let mut enters = writers.remove(1);
         let setter = loom::thread::spawn(move || {
@@ -102,7 +106,7 @@ fn loom_a_level_that_is_entered_anew_stays_marked() {
         });
         let _ = index.find(level(2), &mask, CpuId(0));
         let enters = setter.join().unwrap();
-        assert_eq!(index.find(level(2), &mask, CpuId(0)), Some((CpuId(1), level(1))), "{rung}");
+        assert_eq!(index.find(level(2), &mask, CpuId(0)), Some((CpuId(1), level(1))), "{variant}");
         drop((enters, writers));
     });
 }
@@ -111,8 +115,8 @@ fn loom_a_level_that_is_entered_anew_stays_marked() {
 /// other's doubt for its own.
 #[test]
 fn loom_two_searches_clear_for_themselves_alone() {
-    check(|rung| {
-        let (index, mask, mut writers) = index(rung, &[1, 4], Marks::Steady);
+    check(|variant| {
+        let (index, mask, mut writers) = index(variant, &[1, 4], Marks::Steady);
         writers[0].set(level(5));
         let mut enters = writers.remove(1);
         let other = Arc::clone(&index);
@@ -126,7 +130,7 @@ fn loom_two_searches_clear_for_themselves_alone() {
         let _ = index.find(level(2), &mask, CpuId(0));
         searcher.join().unwrap();
         let enters = setter.join().unwrap();
-        assert_eq!(index.find(level(2), &mask, CpuId(0)), Some((CpuId(1), level(1))), "{rung}");
+        assert_eq!(index.find(level(2), &mask, CpuId(0)), Some((CpuId(1), level(1))), "{variant}");
         drop((enters, writers));
     });
 }
@@ -136,12 +140,12 @@ fn loom_two_searches_clear_for_themselves_alone() {
 #[test]
 fn loom_a_cpu_that_comes_down_is_found_or_sees_that_a_task_waits() {
     for marks in [Marks::Steady, Marks::Clean] {
-        check(move |rung| comes_down(rung, marks));
+        check(move |variant| comes_down(variant, marks));
     }
 }
 
-fn comes_down(rung: Rung, marks: Marks) {
-    let (index, mask, mut writers) = index(rung, &[5, 6], marks);
+fn comes_down(variant: Rung, marks: Marks) {
+    let (index, mask, mut writers) = index(variant, &[5, 6], marks);
     let waits = Arc::new(loom::sync::atomic::AtomicU32::new(0));
     // loom takes a first value for one that no order holds for.
     waits.store(0, SeqCst);
@@ -156,6 +160,6 @@ fn comes_down(rung: Rung, marks: Marks) {
     Loom::fence();
     let found = index.find(level(3), &mask, CpuId(1)).is_some();
     let (seen, writer) = setter.join().unwrap();
-    assert!(found || seen, "{rung}");
+    assert!(found || seen, "{variant}");
     drop((writer, writers));
 }

@@ -72,9 +72,9 @@ impl FromStr for Rung {
     type Err = RtError;
 
     fn from_str(text: &str) -> Result<Self, RtError> {
-        Self::ALL.into_iter().find(|rung| rung.to_string() == text).ok_or_else(|| {
+        Self::ALL.into_iter().find(|variant| variant.to_string() == text).ok_or_else(|| {
             RtError::new(format!(
-                "{} is no rung of the priority index; there are packed, padded, split and per-llc",
+                "{} is no variant of the priority index; there are packed, padded, split and per-llc",
                 quoted(text)
             ))
         })
@@ -106,7 +106,7 @@ impl FromStr for Rung {
 /// ```
 #[derive(Debug)]
 pub struct PriorityIndex<P: ByteAtomics> {
-    rung: Rung,
+    variant: Rung,
     order: CpuOrder,
     layout: AnyLayout<P>,
 }
@@ -135,19 +135,19 @@ impl<P: ByteAtomics> PriorityIndex<P> {
     /// # Errors
     /// If there is no CPU, more than [`MAX_INDEX_CPUS`], or one that is not online.
     pub fn new(
-        rung: Rung,
+        variant: Rung,
         topology: &Topology,
         cpus: &CpuSet,
     ) -> Result<(Arc<Self>, Vec<LevelWriter<P>>), RtError> {
         let order = CpuOrder::new(topology, cpus)?;
         let number = order.len();
-        let layout = match rung {
+        let layout = match variant {
             Rung::Packed => AnyLayout::Packed(Levels::new(Packed::new(), number)),
             Rung::Padded => AnyLayout::Padded(Levels::new(PaddedLevels::new(), number)),
             Rung::Split => AnyLayout::Split(Levels::new(Split::new(), number)),
             Rung::PerLlc => AnyLayout::PerLlc(PerLlc::new(&order)),
         };
-        let index = Arc::new(Self { rung, order, layout });
+        let index = Arc::new(Self { variant, order, layout });
         let writers = cpus.iter().filter_map(|cpu| {
             let position = index.order.position_of(cpu)?;
             let group = index.order.group_of(position);
@@ -162,7 +162,7 @@ impl<P: ByteAtomics> PriorityIndex<P> {
 
     /// Its layout.
     pub const fn rung(&self) -> Rung {
-        self.rung
+        self.variant
     }
 
     /// Its CPUs.

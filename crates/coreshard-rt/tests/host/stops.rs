@@ -280,9 +280,9 @@ fn a_mask_of_another_index_is_refused_and_the_executor_ends() {
         let (machine, cpus) = usable();
         let larger =
             coreshard_topology::Topology::from_synthetic("pack:1 l3:1 core:200 pu:1").unwrap();
-        let rung = coreshard_rt::Rung::PerLlc;
+        let variant = coreshard_rt::Rung::PerLlc;
         let (index, _seats) =
-            coreshard_rt::PriorityIndex::<Host>::new(rung, &larger, larger.online()).unwrap();
+            coreshard_rt::PriorityIndex::<Host>::new(variant, &larger, larger.online()).unwrap();
         let last = larger.online().last().into_iter().collect();
         let mask = index.mask(&last).unwrap();
         let (executor, _) =

@@ -56,7 +56,7 @@ struct Told {
 /// some hold one of two locks that lend priority meanwhile, or wait for it. Gates are opened in bursts, CPUs
 /// come and go, and when all is quiet the CPUs are looked at. Half of the runs let equals take turns, and a
 /// third of them hold stores back.
-fn scenario(seed: u64, rung: Rung) -> Told {
+fn scenario(seed: u64, variant: Rung) -> Told {
     let machine = Machine::named("xeon-hcc-2s").unwrap();
     let topology = machine.topology().clone();
     // Some of each package.
@@ -69,7 +69,7 @@ fn scenario(seed: u64, rung: Rung) -> Told {
             [1, 10, 20, 50, 80, 99].map(|at| Priority::new(at).unwrap()).to_vec();
         let mut executor = Executor::<Sim>::builder(&topology)
             .cpus(cpus.clone())
-            .rung(rung)
+            .rung(variant)
             .watchdog_period(None)
             .priorities(priorities.iter().copied().chain([Priority::new(5).unwrap()]));
         if seed / 4 % 2 == 1 {
@@ -140,7 +140,7 @@ fn scenario(seed: u64, rung: Rung) -> Told {
             // Everything that could move has moved by then.
             Sim::sleep(Duration::from_millis(5));
             let snapshot = executor.snapshot();
-            assert_eq!(unjust(&snapshot), None, "{rung}, seed {seed}: {snapshot:#?}");
+            assert_eq!(unjust(&snapshot), None, "{variant}, seed {seed}: {snapshot:#?}");
             rests += 1;
         }
         let max_tries = executor.max_tries();
@@ -154,18 +154,18 @@ fn scenario(seed: u64, rung: Rung) -> Told {
             pulled: stats.iter().map(|stats| stats.pulled).sum(),
         }
     });
-    run.unwrap_or_else(|error| panic!("{rung}, seed {seed}: {error}")).value
+    run.unwrap_or_else(|error| panic!("{variant}, seed {seed}: {error}")).value
 }
 
 #[test]
 fn at_rest_no_waiting_task_outranks_a_running_one_and_nothing_is_lost() {
     let (mut max_tries, mut rests, mut waited, mut pulled) = (0, 0, 0, 0);
     for seed in 0..seeds() {
-        let rung = Rung::ALL[seed as usize % Rung::ALL.len()];
-        let told = scenario(seed, rung);
-        assert_eq!(told.run, TASKS, "{rung}, seed {seed}: each task ran once");
+        let variant = Rung::ALL[seed as usize % Rung::ALL.len()];
+        let told = scenario(seed, variant);
+        assert_eq!(told.run, TASKS, "{variant}, seed {seed}: each task ran once");
         // A task that is begun looks for a CPU again only when another task was faster.
-        assert!(told.max_tries <= CPUS, "{rung}, seed {seed}: {} tries", told.max_tries);
+        assert!(told.max_tries <= CPUS, "{variant}, seed {seed}: {} tries", told.max_tries);
         max_tries = max_tries.max(told.max_tries);
         rests += told.rests;
         waited += told.waited;
@@ -193,8 +193,8 @@ fn a_cpu_that_comes_down_while_a_task_is_laid_to_wait_gets_it() {
     let machine = Machine::named("xeon-hcc-2s").unwrap();
     let topology = machine.topology().clone();
     let rounds = 400;
-    for (rung, faults) in
-        Rung::ALL.into_iter().flat_map(|rung| [(rung, Faults::NONE), (rung, HELD)])
+    for (variant, faults) in
+        Rung::ALL.into_iter().flat_map(|variant| [(variant, Faults::NONE), (variant, HELD)])
     {
         let simulation = Simulation::new(&machine).seed(7).faults(faults);
         let run = simulation.time_limit(Duration::from_secs(20)).run(|| {
@@ -204,7 +204,7 @@ fn a_cpu_that_comes_down_while_a_task_is_laid_to_wait_gets_it() {
             let [high, low] = [50, 20].map(|at| Priority::new(at).unwrap());
             let executor = Executor::<Sim>::builder(&topology)
                 .cpus(both.clone())
-                .rung(rung)
+                .rung(variant)
                 .watchdog_period(None)
                 .priorities([high, low]);
             let executor = Arc::new(executor.build().unwrap());
@@ -238,7 +238,7 @@ fn a_cpu_that_comes_down_while_a_task_is_laid_to_wait_gets_it() {
                 Sim::spawn_fifo(starter, 99, Box::new(begin)).unwrap();
                 Sim::sleep(Duration::from_millis(1));
                 let snapshot = executor.snapshot();
-                assert_eq!(unjust(&snapshot), None, "{rung}, round {round}: {snapshot:#?}");
+                assert_eq!(unjust(&snapshot), None, "{variant}, round {round}: {snapshot:#?}");
                 gate.store(1, Release);
                 Sim::wake_all(&raw const *gate);
                 blocker.join().unwrap();
@@ -246,7 +246,7 @@ fn a_cpu_that_comes_down_while_a_task_is_laid_to_wait_gets_it() {
                 Sim::sleep(Duration::from_millis(3));
             }
         });
-        run.unwrap_or_else(|error| panic!("{rung}: {error}"));
+        run.unwrap_or_else(|error| panic!("{variant}: {error}"));
     }
 }
 
@@ -256,13 +256,13 @@ fn a_cpu_that_comes_down_while_a_task_is_laid_to_wait_gets_it() {
 fn equals_take_turns_on_the_cpu_where_the_fewest_do() {
     let machine = Machine::named("xeon-hcc-2s").unwrap();
     let topology = machine.topology().clone();
-    for rung in Rung::ALL {
+    for variant in Rung::ALL {
         let run = Simulation::new(&machine).seed(3).time_limit(Duration::from_secs(5)).run(|| {
             let cpus = [1, 2].map(CpuId);
             let priority = Priority::new(50).unwrap();
             let executor = Executor::<Sim>::builder(&topology)
                 .cpus(cpus.into_iter().collect())
-                .rung(rung)
+                .rung(variant)
                 .round_robin(2.try_into().unwrap())
                 .watchdog_period(None)
                 .build()
@@ -293,25 +293,25 @@ fn equals_take_turns_on_the_cpu_where_the_fewest_do() {
             }
             let first = seen();
             let on = |cpu: u32| first.iter().filter(|it| **it == 1 + cpu).count();
-            assert_eq!((on(1), on(2), &first[4..]), (2, 2, &[0, 0, 0][..]), "{rung}: {first:?}");
-            assert_eq!(executor.waiting(), 3, "{rung}");
+            assert_eq!((on(1), on(2), &first[4..]), (2, 2, &[0, 0, 0][..]), "{variant}: {first:?}");
+            assert_eq!(executor.waiting(), 3, "{variant}");
             // One of each CPU's ends: the first two that wait come in, in their order.
             let [one, two] = [1, 2].map(|cpu| first.iter().position(|it| *it == 1 + cpu).unwrap());
             open(one);
-            assert_eq!((seen()[4], &seen()[5..]), (2, &[0, 0][..]), "{rung}: {:?}", seen());
+            assert_eq!((seen()[4], &seen()[5..]), (2, &[0, 0][..]), "{variant}: {:?}", seen());
             open(two);
             assert_eq!(
                 seen()[5..].iter().filter(|it| **it == 3).count(),
                 1,
-                "{rung}: {:?}",
+                "{variant}: {:?}",
                 seen()
             );
             (0..7).for_each(open);
-            assert!(seen().iter().all(|it| *it != 0) && seen()[6] == 3, "{rung}: {:?}", seen());
+            assert!(seen().iter().all(|it| *it != 0) && seen()[6] == 3, "{variant}: {:?}", seen());
             // A more important one still comes before them, and they do not take turns with it.
             assert_eq!(executor.waiting(), 0);
         });
-        run.unwrap_or_else(|error| panic!("{rung}: {error}"));
+        run.unwrap_or_else(|error| panic!("{variant}: {error}"));
     }
 }
 
@@ -357,11 +357,12 @@ fn a_store_that_is_held_back_lets_no_cpu_and_task_miss_each_other() {
     let machine = Machine::named("xeon-hcc-2s").unwrap();
     let topology = machine.topology().clone();
     let [priority, low] = [50, 20].map(|level| Priority::new(level).unwrap().level());
-    for rung in Rung::ALL {
+    for variant in Rung::ALL {
         let run = Simulation::new(&machine).seed(11).faults(HELD).run(|| {
             let mut random = fastrand::Rng::with_seed(11);
             let cpus: CpuSet = [1, 130].map(CpuId).into_iter().collect();
-            let (index, mut writers) = PriorityIndex::<Sim>::new(rung, &topology, &cpus).unwrap();
+            let (index, mut writers) =
+                PriorityIndex::<Sim>::new(variant, &topology, &cpus).unwrap();
             let mask = index.mask(&cpus).unwrap();
             writers.iter_mut().for_each(|writer| writer.set(priority));
             let mut writer = writers.remove(0);
@@ -397,10 +398,10 @@ fn a_store_that_is_held_back_lets_no_cpu_and_task_miss_each_other() {
                 let searches = Sim::spawn(on(CpuId(130)), Box::new(body)).unwrap();
                 [comes_down, searches].into_iter().for_each(coreshard_platform::ThreadHandle::join);
                 let (back, seen) = std::mem::take(&mut *told.lock());
-                assert!(seen || found.load(Acquire) == 1, "{rung}, round {round}");
+                assert!(seen || found.load(Acquire) == 1, "{variant}, round {round}");
                 writer = back.unwrap();
             }
         });
-        run.unwrap_or_else(|error| panic!("{rung}: {error}"));
+        run.unwrap_or_else(|error| panic!("{variant}: {error}"));
     }
 }

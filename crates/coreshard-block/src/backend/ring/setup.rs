@@ -218,7 +218,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_ladder_ends_with_what_every_kernel_has() {
+    fn the_last_setup_needs_no_optional_feature() {
         let all = RingOptions { sqpoll_idle_ms: Some(1), iopoll: true, ..RingOptions::default() };
         for options in [RingOptions::default(), all] {
             let setups = setups(options);
