@@ -1,5 +1,5 @@
-//! Models of set against find, on every variant. `README.md`, "Models", says which of them was seen to
-//! fail for which weakening of an ordering, and for which step left out.
+//! Models of `set` against `find`, for every variant. `README.md`, "Models", lists the weakened orderings and
+//! omitted steps with which each of them fails.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
@@ -12,7 +12,7 @@ fn check(model: impl Fn(Rung) + Send + Sync + 'static) {
     let model = Arc::new(model);
     for variant in Rung::ALL {
         let model = Arc::clone(&model);
-        // Two searches that take one another's doubt for their own need three.
+        // The case of two searches that mistake each other's doubt for their own needs three.
         Loom::check(4, move || model(variant));
     }
 }
@@ -23,17 +23,17 @@ fn level(level: usize) -> Level {
 
 type Index = Arc<PriorityIndex<Loom>>;
 
-/// What the searches before the model have left.
+/// The marks that earlier searches have left.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Marks {
-    /// All levels are marked, as they are in the long run: a CPU that enters one writes no mark.
+    /// All levels are marked, as in the long run: a CPU that enters one writes no mark.
     Steady,
-    /// A search in vain has cleared the marks of the levels without a CPU, and raised the bound: a CPU
-    /// that enters one has to mark it.
+    /// A failed search has cleared the marks of the levels without a CPU, and raised the bound. A CPU that
+    /// enters one has to mark it.
     Clean,
 }
 
-/// As many CPUs of one cache as levels are given, each at its level.
+/// Creates an index over one CPU of one cache for each given level, at that level.
 fn index(
     variant: Rung,
     levels: &[usize],
@@ -56,8 +56,8 @@ fn index(
     (index, mask, writers)
 }
 
-/// A CPU that is raised twice, below the level that is asked for: a search finds it at any time. Beside
-/// one that is above, and beside one that stays behind and keeps the level's count from being 0.
+/// A CPU is raised twice, below the requested level: a search finds it at any time. It runs beside one that
+/// is above, and beside one that stays behind and keeps the level's count from being 0.
 #[test]
 fn loom_a_cpu_being_raised_is_never_missed() {
     for marks in [Marks::Steady, Marks::Clean] {
@@ -66,7 +66,7 @@ fn loom_a_cpu_being_raised_is_never_missed() {
     }
 }
 
-/// The same by releases and acquires alone, if no level loses its last CPU but the first.
+/// The same with releases and acquires alone, if only the first level loses its last CPU.
 #[test]
 fn loom_a_cpu_being_raised_is_never_missed_by_releases_and_acquires() {
     Loom::weakened(|| {
@@ -91,8 +91,8 @@ fn raised_beside(variant: Rung, levels: &[usize], marks: Marks) {
     drop((raised, writers));
 }
 
-/// A level that one CPU has left and another enters, while a search finds it empty: it keeps, or
-/// gets, its mark, and the one that entered is found.
+/// One CPU has left a level and another enters it, while a search finds it empty. The level keeps or gets its
+/// mark, and the entering CPU is found.
 #[test]
 fn loom_a_level_that_is_entered_anew_stays_marked() {
     check(|variant| {
@@ -111,8 +111,8 @@ fn loom_a_level_that_is_entered_anew_stays_marked() {
     });
 }
 
-/// As above with two searches at once, each of which may clear: a late one must not take the
-/// other's doubt for its own.
+/// As above with two concurrent searches, each of which may clear. A late one must not take the other's doubt
+/// for its own.
 #[test]
 fn loom_two_searches_clear_for_themselves_alone() {
     check(|variant| {
@@ -135,8 +135,8 @@ fn loom_two_searches_clear_for_themselves_alone() {
     });
 }
 
-/// At rest: a thread says that a task waits, and then searches; a CPU comes down, and then looks
-/// whether a task waits. One of the two sees the other.
+/// A thread publishes that a task waits, and then searches. A CPU lowers its level, and then checks for
+/// waiting tasks. One of the two sees the other.
 #[test]
 fn loom_a_cpu_that_comes_down_is_found_or_sees_that_a_task_waits() {
     for marks in [Marks::Steady, Marks::Clean] {
@@ -147,7 +147,7 @@ fn loom_a_cpu_that_comes_down_is_found_or_sees_that_a_task_waits() {
 fn comes_down(variant: Rung, marks: Marks) {
     let (index, mask, mut writers) = index(variant, &[5, 6], marks);
     let waits = Arc::new(loom::sync::atomic::AtomicU32::new(0));
-    // loom takes a first value for one that no order holds for.
+    // loom treats a first value as unordered with everything.
     waits.store(0, SeqCst);
     let mut comes_down = writers.remove(0);
     let flag = Arc::clone(&waits);

@@ -5,7 +5,7 @@ use coreshard_platform::Host;
 use super::*;
 use crate::level::Priority;
 
-/// What each CPU's level is, and nothing clever.
+/// The level of each CPU in a plain list.
 struct Oracle {
     topology: Topology,
     levels: Vec<(CpuId, Option<Level>)>,
@@ -32,7 +32,7 @@ fn machines() -> [Topology; 4] {
     [
         "pack:1 core:3 pu:1",
         "pack:2 l3:2 core:3 pu:2",
-        // Two groups of more than a line each, numbered across each other; and one per package.
+        // Two groups of more than one line each, with interleaved numbers; and one group per package.
         "pack:1 l3:2 core:70 pu:2(indexes=core)",
         "pack:2 numa:1 l3:1 core:120 pu:2(indexes=core)",
     ]
@@ -116,7 +116,7 @@ fn a_summary_is_never_above_its_cpus_and_is_raised_by_a_search_in_vain() {
     let AnyLayout::PerLlc(groups) = &index.layout else { panic!("another variant") };
     assert_eq!(groups.bound_of(0), 0, "raising a CPU alone raises no bound");
     assert_eq!(index.find(top, &mask, CpuId(0)), None);
-    assert_eq!(groups.bound_of(0), 99, "the search has seen them all");
+    assert_eq!(groups.bound_of(0), 99, "the search has read all bytes");
     let mut random = fastrand::Rng::with_seed(1);
     for _ in 0..2_000 {
         let at = random.usize(..100);
@@ -128,7 +128,7 @@ fn a_summary_is_never_above_its_cpus_and_is_raised_by_a_search_in_vain() {
     }
 }
 
-/// Moves CPU 0 as `moves` says, below level 70, while others search and another CPU goes anywhere.
+/// Moves CPU 0 with `moves`, below level 70, while other threads search and another CPU goes to any level.
 fn is_found_at_any_time(variant: Rung, moves: impl Fn(&mut LevelWriter<Host>) + Send + Sync) {
     let topology = Topology::from_synthetic("pack:1 l3:1 core:70 pu:1").unwrap();
     let (index, mut writers) =
@@ -189,16 +189,16 @@ fn cpus_that_are_not_there_are_named() {
     let new =
         |cpus: &str| PriorityIndex::<Host>::new(Rung::PerLlc, &topology, &cpus.parse().unwrap());
     let error = new("2-6").unwrap_err().to_string();
-    assert_eq!(error, "CPUs 4-6 are not among the allowed ones, which are 0-3");
+    assert_eq!(error, "invalid CPUs 4-6: expected CPUs among 0-3");
     let (index, _seats) = new("0-2").unwrap();
     let error = index.mask(&"1,3".parse().unwrap()).unwrap_err().to_string();
-    assert_eq!(error, "CPUs 3 are not among the allowed ones, which are 0-2");
+    assert_eq!(error, "invalid CPUs 3: expected CPUs among 0-2");
     assert!(index.mask(&CpuSet::new()).is_err());
     let large = Topology::from_synthetic("pack:1 core:1025 pu:1").unwrap();
     let error = PriorityIndex::<Host>::new(Rung::Split, &large, large.online()).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "1025 CPUs are too many for a priority index; allowed are 1 to 1024"
+        "invalid number of CPUs 1025 for a priority index: expected 1 to 1024"
     );
     assert!(Priority::new(0).is_err() && "percpu".parse::<Rung>().is_err());
     assert!(

@@ -1,4 +1,4 @@
-//! The locks on this machine's threads; `tests/simulated/inversion.rs` has priorities.
+//! The locks on this machine's threads; `tests/simulated/inversion.rs` tests priorities.
 
 use std::sync::Arc;
 use std::time::Duration;
