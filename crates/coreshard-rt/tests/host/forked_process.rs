@@ -1,5 +1,5 @@
-//! A process that is forked from that of an executor: errors in the child, and no hang; nothing changes for the
-//! parent.
+//! A process that is forked from an executor's. The child gets errors and does not hang; the parent is not
+//! affected.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};

@@ -1,5 +1,5 @@
-//! What holds of push and pull in every run of a simulated machine: when nothing moves, no task waits
-//! for a CPU that it might have; and nothing is lost when CPUs go.
+//! Invariants of push and pull in every run of a simulated machine. While no task moves, no task waits for a
+//! CPU that it could have. No task is lost when CPUs go offline.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
@@ -10,15 +10,15 @@ use coreshard_rt::{CpuSnapshot, Executor, InheritMutex, Priority, PriorityIndex,
 use coreshard_sim::{Faults, Machine, Sim, Simulation};
 use coreshard_topology::{CpuId, CpuSet};
 
-/// More seeds, for a campaign; see docs/results/rt.md.
+/// The number of seeds; more for a campaign, see docs/results/rt.md.
 fn seeds() -> u64 {
     std::env::var("CORESHARD_RT_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(12)
 }
 
 const CPUS: u32 = 8;
 
-/// Others see a CPU's plain stores later, as x86's memory order allows: what must be seen before the CPU
-/// looks itself needs a locked instruction or a fence.
+/// Other CPUs see a CPU's plain stores later, as x86's memory order permits. A store that must be visible
+/// before the CPU's next load needs a locked instruction or a fence.
 const HELD: Faults = Faults {
     held_stores_per_million: 300_000,
     longest_hold: Duration::from_micros(5),
@@ -26,7 +26,7 @@ const HELD: Faults = Faults {
 };
 const TASKS: u64 = 120;
 
-/// Where a CPU runs something below what waits and may run there.
+/// Describes a CPU below the level of a waiting task that could run there, if there is one.
 fn unjust(snapshot: &[CpuSnapshot]) -> Option<String> {
     for at in snapshot {
         for (priority, allowed) in &at.waiting {
@@ -52,10 +52,10 @@ struct Told {
     pulled: u64,
 }
 
-/// Tasks of random priorities and CPUs are begun by several tasks at once; each waits for its own gate, and
-/// some hold one of two locks that lend priority meanwhile, or wait for it. Gates are opened in bursts, CPUs
-/// come and go, and when all is quiet the CPUs are looked at. Half of the runs let equals take turns, and a
-/// third of them hold stores back.
+/// Several tasks concurrently begin tasks of random priorities and CPUs. Each of these waits for its own
+/// gate; meanwhile some hold one of two locks that lend priority, or wait for it. Gates are opened in bursts,
+/// and CPUs go offline and online. The CPUs are checked when no task moves. Half of the runs let tasks of
+/// equal priority take turns, and a third of them delay stores.
 fn scenario(seed: u64, variant: Rung) -> Told {
     let machine = Machine::named("xeon-hcc-2s").unwrap();
     let topology = machine.topology().clone();
@@ -137,7 +137,7 @@ fn scenario(seed: u64, variant: Rung) -> Told {
                 }
             }
             starters.into_iter().for_each(coreshard_platform::ThreadHandle::join);
-            // Everything that could move has moved by then.
+            // Every task that could move has moved by then.
             Sim::sleep(Duration::from_millis(5));
             let snapshot = executor.snapshot();
             assert_eq!(unjust(&snapshot), None, "{variant}, seed {seed}: {snapshot:#?}");
@@ -164,30 +164,30 @@ fn at_rest_no_waiting_task_outranks_a_running_one_and_nothing_is_lost() {
         let variant = Rung::ALL[seed as usize % Rung::ALL.len()];
         let told = scenario(seed, variant);
         assert_eq!(told.run, TASKS, "{variant}, seed {seed}: each task ran once");
-        // A task that is begun looks for a CPU again only when another task was faster.
+        // A task retries its search for a CPU only when another task was faster.
         assert!(told.max_tries <= CPUS, "{variant}, seed {seed}: {} tries", told.max_tries);
         max_tries = max_tries.max(told.max_tries);
         rests += told.rests;
         waited += told.waited;
         pulled += told.pulled;
     }
-    // The scenario is none if nobody had to wait, or to pull.
+    // The scenario is useless if no task had to wait or was pulled.
     assert!(waited > 20 * seeds() && pulled > seeds(), "{waited} waited, {pulled} were pulled");
     let figures =
-        format!("{rests} rests, {waited} waited, {pulled} pulled, at most {max_tries} tries");
+        format!("{rests} checks, {waited} waited, {pulled} pulled, at most {max_tries} tries");
     if std::env::var_os("CORESHARD_RT_SEEDS").is_some() {
         tell(&figures);
     }
 }
 
-/// For a campaign, whose figures are recorded.
+/// Prints the figures of a campaign, which are recorded.
 #[allow(clippy::print_stderr)]
 fn tell(figures: &str) {
     eprintln!("{figures}");
 }
 
-/// A CPU comes down at about the moment at which a task finds that it has not: over and over, with all
-/// kinds of distances between the two, and with stores that are held back.
+/// A CPU lowers its level at about the moment when a task finds no CPU. Repeated with many distances between
+/// the two, and with delayed stores.
 #[test]
 fn a_cpu_that_comes_down_while_a_task_is_laid_to_wait_gets_it() {
     let machine = Machine::named("xeon-hcc-2s").unwrap();
@@ -250,8 +250,8 @@ fn a_cpu_that_comes_down_while_a_task_is_laid_to_wait_gets_it() {
     }
 }
 
-/// Tasks of equal priority take turns, as many on each CPU as may: the next ones wait, and one that ends
-/// lets the next one in, on its CPU or from elsewhere.
+/// Tasks of equal priority take turns, up to the limit on each CPU, and further ones wait. A task that
+/// finishes admits the next one, on its CPU or from elsewhere.
 #[test]
 fn equals_take_turns_on_the_cpu_where_the_fewest_do() {
     let machine = Machine::named("xeon-hcc-2s").unwrap();
@@ -285,7 +285,7 @@ fn equals_take_turns_on_the_cpu_where_the_fewest_do() {
                         Sim::wait(&gates[number], 0, None);
                     }
                 };
-                // The last one may run on the second CPU alone.
+                // The last one may run only on the second CPU.
                 let allowed = if number == 6 { &cpus[1..] } else { &cpus[..] };
                 let allowed = allowed.iter().copied().collect();
                 drop(executor.spawn_on(priority, &allowed, None, waits).unwrap());
@@ -295,7 +295,7 @@ fn equals_take_turns_on_the_cpu_where_the_fewest_do() {
             let on = |cpu: u32| first.iter().filter(|it| **it == 1 + cpu).count();
             assert_eq!((on(1), on(2), &first[4..]), (2, 2, &[0, 0, 0][..]), "{variant}: {first:?}");
             assert_eq!(executor.waiting(), 3, "{variant}");
-            // One of each CPU's ends: the first two that wait come in, in their order.
+            // One task of each CPU finishes: the first two waiting tasks begin, in order.
             let [one, two] = [1, 2].map(|cpu| first.iter().position(|it| *it == 1 + cpu).unwrap());
             open(one);
             assert_eq!((seen()[4], &seen()[5..]), (2, &[0, 0][..]), "{variant}: {:?}", seen());
@@ -308,15 +308,16 @@ fn equals_take_turns_on_the_cpu_where_the_fewest_do() {
             );
             (0..7).for_each(open);
             assert!(seen().iter().all(|it| *it != 0) && seen()[6] == 3, "{variant}: {:?}", seen());
-            // A more important one still comes before them, and they do not take turns with it.
+            // A task of higher priority still precedes them, and they do not take turns with it.
             assert_eq!(executor.waiting(), 0);
         });
         run.unwrap_or_else(|error| panic!("{variant}: {error}"));
     }
 }
 
-/// Timers that are due when the executor ends: each task runs, or is dropped. (That one is begun when the
-/// threads are gone takes a thread of timers that is kept from running just then; no seed showed it.)
+/// Timers that are due when the executor shuts down: each task runs or is dropped. (A task that is begun
+/// after the threads have exited requires a timer thread that is preempted at that moment; no seed produced
+/// it.)
 #[test]
 fn a_timer_that_is_due_at_the_end_runs_or_is_dropped() {
     let machine = Machine::named("xeon-hcc-2s").unwrap();
@@ -346,12 +347,12 @@ fn a_timer_that_is_due_at_the_end_runs_or_is_dropped() {
         ran += run.unwrap_or_else(|error| panic!("round {round}: {error}")).value;
     }
     let all = rounds as usize * timers;
-    assert!(0 < ran && ran < all, "{ran} of {all} ran: it was not about the moment");
+    assert!(0 < ran && ran < all, "{ran} of {all} ran: the shutdown missed the timers");
 }
 
-/// The index alone, without the executor's locks, which let stores go too: a CPU comes down and looks
-/// whether a task waits, while a thread says that one waits and looks for a CPU. Fails without the fence
-/// after a byte.
+/// The index alone, without the executor's locks, which also flush stores. A CPU lowers its level and checks
+/// whether a task waits, while a thread publishes a waiting task and searches for a CPU. Fails without the
+/// fence after a byte.
 #[test]
 fn a_store_that_is_held_back_lets_no_cpu_and_task_miss_each_other() {
     let machine = Machine::named("xeon-hcc-2s").unwrap();
