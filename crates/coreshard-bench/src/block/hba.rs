@@ -261,7 +261,9 @@ impl HbaBench {
             let before = issued + over;
             if issued < self.requests && issued - over < u64::from(self.depth) {
                 (self.compute)(self.submit);
-                tags.push_back(port.get().expect("there are twice as many tags as requests in flight"));
+                tags.push_back(
+                    port.get().expect("there are twice as many tags as requests in flight"),
+                );
                 counters.issued();
                 let due = P::now() + self.service;
                 let place = (issued % u64::from(self.depth)) as usize;

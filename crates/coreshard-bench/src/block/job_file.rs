@@ -61,8 +61,9 @@ pub fn parse_job_file(text: &str, defaults: &BlockJob) -> Result<Vec<BlockJob>, 
         }
         if let Some(name) = line.strip_prefix('[') {
             let name = name.strip_suffix(']').map(str::trim).filter(|name| !name.is_empty());
-            let name =
-                name.ok_or_else(|| error(format!("invalid section {}: expected [name]", quoted(line))))?;
+            let name = name.ok_or_else(|| {
+                error(format!("invalid section {}: expected [name]", quoted(line)))
+            })?;
             section = Some(name);
             if name != "global" {
                 jobs.push(BlockJob { name: name.to_owned(), ..global.clone() });
@@ -112,10 +113,7 @@ mod tests {
         let error = parse("[a]\nbs=4k\nzonemode=zbd\n").unwrap_err();
         assert_eq!(error.line(), 3);
         let text = error.to_string();
-        assert!(
-            text.starts_with("line 3: zonemode: unknown key: expected one of name"),
-            "{text}"
-        );
+        assert!(text.starts_with("line 3: zonemode: unknown key: expected one of name"), "{text}");
     }
 
     #[test]

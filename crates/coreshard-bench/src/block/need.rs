@@ -125,10 +125,7 @@ mod tests {
         verdict(&job, 1 << 40, 1 << 20).unwrap();
         let large = BlockJob { bs: 1 << 30, iodepth: 65_536, numjobs: 4_096, ..job.clone() };
         let problem = verdict(&large, 0, 1 << 34).unwrap_err();
-        assert!(
-            problem.contains("for buffers") && problem.contains("16384 MiB are"),
-            "{problem}"
-        );
+        assert!(problem.contains("for buffers") && problem.contains("16384 MiB are"), "{problem}");
         let memory = BlockJob { ioengine: IoEngine::Memory, ..job.clone() };
         assert!(verdict(&memory, 1 << 62, 1 << 34).unwrap_err().contains("in memory (size)"));
         let verifies = BlockJob { verify: true, bs: 1, ..job };

@@ -76,9 +76,7 @@ pub(super) fn split(value: &str) -> Result<Vec<(u32, u8)>, String> {
         )
     };
     if value.contains(',') {
-        return Err(wanted(
-            "has different sizes for reads and for writes, which is not supported",
-        ));
+        return Err(wanted("has different sizes for reads and for writes, which is not supported"));
     }
     let mut parts = Vec::new();
     for part in value.split(':') {
@@ -182,5 +180,7 @@ pub(super) fn duration(value: &str) -> Result<Duration, String> {
         (&["h"], 3_600_000_000_000),
     ];
     let ns = scaled(value, &UNITS).filter(|ns| *ns > 0).map(Duration::from_nanos);
-    ns.ok_or_else(|| format!("{} is not a time above 0, such as 10, 10s, 500ms or 2m", quoted(value)))
+    ns.ok_or_else(|| {
+        format!("{} is not a time above 0, such as 10, 10s, 500ms or 2m", quoted(value))
+    })
 }

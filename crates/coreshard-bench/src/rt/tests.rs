@@ -1,4 +1,4 @@
-//! The benchmarks in small, on real threads.
+//! The benchmarks in small runs, on real threads.
 
 use std::num::{NonZeroU64, NonZeroUsize};
 

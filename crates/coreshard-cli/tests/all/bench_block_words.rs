@@ -273,8 +273,11 @@ fn words_that_cannot_be_obeyed_are_refused_by_name() {
     for (word, says) in [
         ("group_reporting=0", "--group_reporting: 0 is not supported"),
         ("thread=0", "--thread: 0 is not supported"),
-        ("bssplit=4k/50:6k/50", "--bssplit: \"4k/50:6k/50\" has sizes that do not fit one another"),
-        ("size=200%", "--size: \"200%\" is no percentage from 1% to 100%"),
+        (
+            "bssplit=4k/50:6k/50",
+            "--bssplit: \"4k/50:6k/50\" has sizes that are not multiples of the smallest",
+        ),
+        ("size=200%", "--size: \"200%\" is not a percentage from 1% to 100%"),
         ("offset=2m", "has 1048576 bytes, and nothing at offset=2097152"),
         ("filename=/a:/b", "names several files"),
     ] {

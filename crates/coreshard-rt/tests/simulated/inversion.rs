@@ -39,7 +39,8 @@ impl<P: RealTime> Guarded<P> for InheritMutex<P, ()> {
 
 impl<P: RealTime> Guarded<P> for CeilingMutex<P, ()> {
     fn with(&self, work: &mut dyn FnMut()) {
-        let _guard = self.lock().expect("the lock is not poisoned, and its takers are below its ceiling");
+        let _guard =
+            self.lock().expect("the lock is not poisoned, and its takers are below its ceiling");
         work();
     }
 }
