@@ -433,7 +433,7 @@ mod tests {
             ("bssplit", "4k/50:16k/40", "do not add up to 100"),
             ("bssplit", "4k/60:16k/60", "do not add up to 100"),
             ("bssplit", "4k/100:16k", "do not add up to 100"),
-            ("bssplit", "4k/50:6k/50", "do not fit one another"),
+            ("bssplit", "4k/50:6k/50", "not multiples of the smallest"),
             ("bssplit", "4k/100,8k/100", "different sizes for reads"),
             ("group_reporting", "0", "reported together; leave the word out"),
             ("thread", "0", "jobs are threads"),

@@ -122,8 +122,8 @@ mod tests {
             ("", 0, "no job"),
             ("[global]\nbs=4k\n", 0, "no job"),
             ("bs=4k\n", 1, "before the first"),
-            ("[a\n", 1, "no section"),
-            ("[]\n", 1, "no section"),
+            ("[a\n", 1, "invalid section"),
+            ("[]\n", 1, "invalid section"),
             ("[a]\nbs=none\n", 2, "bs: \"none\" is not a number of bytes"),
         ] {
             let error = parse(text).unwrap_err();

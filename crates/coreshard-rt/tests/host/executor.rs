@@ -246,7 +246,7 @@ fn bad_input_is_refused_with_its_numbers() {
     let error = executor.spawn_on(priority(1), &absent, None, || ()).unwrap_err().to_string();
     assert!(error.contains("4000"), "{error}");
     let error = refused(Periodic { urgency: Urgency::Deadline, ..every(ms(10)) });
-    assert!(error.contains("no budget"), "{error}");
+    assert!(error.contains("needs a budget"), "{error}");
     let one: CpuSet = executor.cpus().iter().take(1).collect();
     let hungry = |budget| Periodic {
         urgency: Urgency::Deadline,

@@ -83,7 +83,7 @@ fn no_periodic_task_is_put_on_a_cpu_that_is_offline() {
         executor.take_offline(online).unwrap();
         for budget in budgets {
             let error = start(budget).unwrap_err().to_string();
-            assert!(error.contains("CPUs 3-4 offline"), "{error}");
+            assert!(error.contains("CPUs 3-4 were taken offline"), "{error}");
         }
         executor.bring_online(offline).unwrap();
         assert_eq!(start(None).unwrap().cpu(), offline);
