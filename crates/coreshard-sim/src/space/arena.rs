@@ -111,8 +111,8 @@ impl Arena {
                 before_change: None,
                 on_release: None,
             }));
-            // AcqRel: the last user's unmapping happens before this one's mapping. Pairs with the swap in
-            // `drop_reference`.
+            // AcqRel: the last user's unmapping happens before this one's mapping. Pairs with the
+            // Release store in `drop_reference`.
             let free = ptr::null_mut();
             if slot.compare_exchange(free, arena, Ordering::AcqRel, Ordering::Relaxed).is_err() {
                 // SAFETY: created above; the table holds another one.
