@@ -19,7 +19,7 @@ pub const LINE_PAIR_BYTES: usize = 128;
 pub struct Padded<T>(T);
 
 impl<T> Padded<T> {
-    /// Puts `value` on lines of its own.
+    /// Puts `value` on its own lines.
     pub const fn new(value: T) -> Self {
         Self(value)
     }

@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn a_permit_given_before_the_park_is_kept() {
         let parker = Parker::<Host>::new();
-        assert!(!parker.unpark(), "nobody slept");
+        assert!(!parker.unpark(), "no thread slept");
         parker.park();
         assert!(!parker.park_timeout(Duration::from_millis(1)), "one permit serves one park");
     }

@@ -20,7 +20,7 @@ pub(crate) fn insert(words: &mut [u64], cpu: usize) {
 pub(crate) struct CpuMask(Box<[u64]>);
 
 impl CpuMask {
-    /// Returns the set of those of a machine's `cpus` CPUs for which `member` returns true.
+    /// Returns the CPUs, out of a machine's `cpus` CPUs, that `member` accepts.
     pub(crate) fn of(cpus: usize, member: impl Fn(usize) -> bool) -> Self {
         let mut mask = Self(vec![0; words(cpus)].into());
         (0..cpus).filter(|cpu| member(*cpu)).for_each(|cpu| mask.insert(cpu));

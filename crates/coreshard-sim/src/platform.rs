@@ -87,7 +87,7 @@ impl Sim {
     /// Outside a simulation.
     #[must_use]
     pub fn virtual_time() -> Duration {
-        Duration::from_nanos(engine::expect("the time is asked for", |sim| sim.hw.now / NS))
+        Duration::from_nanos(engine::expect("the time is read", |sim| sim.hw.now / NS))
     }
 
     /// Forwards [`Platform::item_is_queued`], for platforms that wrap this one.

@@ -117,7 +117,7 @@ impl ComparisonBench {
                 let shared = Arc::clone(&counters);
                 let each_ns = self.on_each::<P>(cpus, move |thread, operations| {
                     let counters =
-                        shared.for_thread(thread).expect("each thread has counters of its own");
+                        shared.for_thread(thread).expect("each thread has its own counters");
                     (0..operations).for_each(|_| {
                         counters.issued();
                         counters.done(Outcome::Success);

@@ -221,7 +221,7 @@ impl HbaBench {
         }
         let device = |job: usize| &devices[job % devices.len()];
         let counters =
-            |job, at| device(job).1.for_thread(at).expect("each thread has counters of its own");
+            |job, at| device(job).1.for_thread(at).expect("each thread has its own counters");
         let mut crew = Crew::<P>::new(self.jobs + draw.interrupts.len());
         for job in 0..self.jobs {
             let mailbox = Arc::new(Mailbox::<P> {

@@ -64,7 +64,7 @@ fn verdict(job: &BlockJob, size: u64, available: u64) -> Result<(), String> {
     if job.verify {
         let blocks = size / u64::from(job.smallest_bs());
         let sets = (blocks / 8).saturating_mul(u64::from(job.numjobs));
-        parts.push(("the list of what is verified (numjobs, size and bs)", sets));
+        parts.push(("the list of blocks to verify (numjobs, size and bs)", sets));
     }
     let needed = parts.iter().fold(0_u64, |sum, part| sum.saturating_add(part.1));
     if needed <= available {

@@ -118,7 +118,7 @@ struct Worker<P: Platform> {
     /// The time up to which `found.in_flight_ns` was integrated.
     added_up_to: Time,
     in_flight: u32,
-    /// The part of those that count.
+    /// The counted requests among these.
     counted_in_flight: u32,
     /// The end of the ramp, before which nothing counts.
     ramp: Option<Time>,

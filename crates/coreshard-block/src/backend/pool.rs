@@ -274,7 +274,7 @@ mod loom_tests {
             // SAFETY: as above.
             model.buffer.with_mut(|buffer| unsafe { *buffer += 10 });
             job.join().unwrap();
-            assert_eq!(model.completions.done.lock().len(), 1, "told once");
+            assert_eq!(model.completions.done.lock().len(), 1, "completed once");
         });
     }
 }

@@ -131,7 +131,7 @@ fn a_target_s_devices_keep_to_its_limit_and_share_it() {
                 break;
             }
         }
-        assert_eq!(greedy.outstanding(), 0, "{tags}: the limit is no dead end");
+        assert_eq!(greedy.outstanding(), 0, "{tags}: the limited queue makes progress");
         // While the greedy device's 100 requests passed, at most eight at a time.
         assert!(shy_done >= 5, "{tags}: the shy device had {shy_done} requests done");
         let most = |load: &mut Arc<Load>| load.most.load(SeqCst);

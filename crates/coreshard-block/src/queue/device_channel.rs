@@ -29,7 +29,7 @@ pub(super) struct DeviceChannel<P: Platform> {
     /// them early; more while the thread is behind, so that each costs less.
     batch: u32,
     completions: Vec<Completion>,
-    /// The number of those that were handled.
+    /// The number of handled completions.
     handled: usize,
 }
 

@@ -191,7 +191,7 @@ fn what_a_silent_device_has_stays_its_own_and_all_others_are_told() {
             assert_eq!(completed.payload.bytes(), REQUEST_BYTES, "handed back");
         }
         is_given_up(&told.borrow_mut().pop().unwrap());
-        assert!(told.borrow().is_empty(), "told once");
+        assert!(told.borrow().is_empty(), "reported once");
         kept.iter_mut().for_each(|future| is_given_up(&ready(future)));
         assert!(silent.cancels.load(SeqCst) >= 5, "the device was asked to cancel them");
         assert!(!silent.channel_is_dropped.load(SeqCst), "the device may use its channel");

@@ -15,7 +15,7 @@ const WAITED: u64 = 1 << 63;
 /// A word holds at most 2⁵ tags, so that ports can spread over several words.
 const MAX_SHIFT: u32 = 5;
 
-/// One bit for each tag; each word on lines of its own.
+/// One bit for each tag; each word is on its own lines.
 #[derive(Debug)]
 pub(super) struct Bitmap<P: Platform> {
     words: NodeSlice<Padded<P::AtomicU64>>,

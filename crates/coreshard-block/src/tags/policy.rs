@@ -17,7 +17,7 @@ pub enum TagPolicy {
     /// A device counts its tags in one atomic word beside its limits, as Linux' request queue did. Threads
     /// that read the limits contend with threads that count.
     Packed,
-    /// The count has lines of its own.
+    /// The count has its own lines.
     Padded,
     /// Nothing is counted. Each active device has its own slice of the tags, and `shared_pct` per cent of
     /// them are common to all. The slice is one word, which changes only when a device becomes busy or idle.

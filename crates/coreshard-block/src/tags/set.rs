@@ -27,7 +27,7 @@ use crate::node_slice::NodeSlice;
 /// let spec = TagSetSpec { depth: 2, policy: TagPolicy::Padded, ..TagSetSpec::default() };
 /// let set = Arc::new(TagSet::<Host>::new(spec)?);
 /// let mut port = set.add_user()?.port();
-/// let first = port.get().expect("nobody has a tag yet");
+/// let first = port.get().expect("all tags are free");
 /// let second = port.get().expect("the only user may have them all");
 /// assert!(port.get().is_none());
 /// port.put(first);

@@ -128,7 +128,7 @@ fn policy_cause(asked: Policy, errno: i32, facts: &Facts) -> Option<String> {
     }
     if facts.has_sys_nice && facts.in_first_namespace == Some(false) {
         return Some(
-            "this process has CAP_SYS_NICE in a user namespace of its own, where it does not count"
+            "this process has CAP_SYS_NICE only in its own user namespace, where it has no effect"
                 .to_owned(),
         );
     }
@@ -229,7 +229,7 @@ mod tests {
             (DEADLINE, libc::EPERM, &pinned, Some("may run on CPUs 1, and the kernel")),
             (fifo, libc::EPERM, &in_group, Some("\"/jobs\" has no real-time runtime")),
             (DEADLINE, libc::EPERM, &switched_off, Some("kernel.sched_rt_runtime_us is 0")),
-            (fifo, libc::EPERM, &in_container, Some("in a user namespace of its own")),
+            (fifo, libc::EPERM, &in_container, Some("in its own user namespace")),
             (DEADLINE, libc::EBUSY, &root(), Some("may reserve 950000 of 1000000 µs of each CPU")),
             // The facts allow it, so the cause is unknown.
             (fifo, libc::EPERM, &root(), None),

@@ -3,7 +3,7 @@
 //! On Linux a new thread inherits its creator's CPUs, nice value, scheduling policy, signal mask and timer
 //! slack. The threads of this library are created by whichever thread needs one (a thread that builds a
 //! queue, a worker, the monitor), and serve others. So they get the attributes of the *process*, which are
-//! those of its main thread: the ones it was started with (nice, chrt, taskset, systemd), and those it has
+//! those of its main thread: the ones it was started with (nice, chrt, taskset, systemd), and the ones it has
 //! set for itself. If a program's main thread blocks a signal first so that one thread can wait for it, all
 //! of this library's threads block it.
 //!

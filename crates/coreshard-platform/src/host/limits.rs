@@ -7,7 +7,7 @@ use std::path::Path;
 pub(super) const CAP_IPC_LOCK: u32 = 14;
 pub(super) const CAP_SYS_NICE: u32 = 23;
 
-/// The type of a limit's name: an unsigned type of its own in glibc, an int in musl.
+/// The type of a limit's name: a separate unsigned type in glibc, an int in musl.
 #[cfg(target_env = "gnu")]
 type Resource = libc::__rlimit_resource_t;
 #[cfg(not(target_env = "gnu"))]

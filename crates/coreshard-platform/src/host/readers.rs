@@ -189,9 +189,9 @@ mod tests {
     fn a_grace_period_is_not_over_before_each_section_that_is_there() {
         let _turn = TURN.lock();
         if !has_membarrier() {
-            return skip(Lack::Membarrier, "there is no grace period");
+            return skip(Lack::Membarrier, "grace periods need it");
         }
-        assert!(Host::try_grace_period(), "nobody reads");
+        assert!(Host::try_grace_period(), "no thread is in a section");
         let (say, hear) = mpsc::channel();
         let (stop, stopped) = mpsc::channel::<()>();
         let reader = thread::spawn(move || {

@@ -78,7 +78,7 @@ impl PolicyError {
 
     /// Creates the error of a platform that set another policy than requested.
     pub fn read_back(asked: Policy, found: Policy) -> Self {
-        let text = format!("{asked} was asked for, but the kernel set {found}");
+        let text = format!("{asked} was requested, but the kernel set {found}");
         Self { text, reason: None }
     }
 }
@@ -135,7 +135,7 @@ impl SpawnFailure {
     /// Creates the error for a nice value other than the one requested.
     pub(crate) fn nice_read_back(asked: i8, found: i32) -> Self {
         let text =
-            format!("nice {asked} was asked for, but the kernel set {found}; expected -20 to 19");
+            format!("nice {asked} was requested, but the kernel set {found}; expected -20 to 19");
         Self { text, source: None }
     }
 }

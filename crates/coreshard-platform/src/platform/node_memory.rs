@@ -63,7 +63,7 @@ pub struct NodeMemory {
     start: NonNull<u8>,
     bytes: usize,
     placement: Placement,
-    /// Releases memory that is not a mapping of the host's.
+    /// Releases memory that the host has not mapped.
     release: Option<ReleaseMemory>,
 }
 
@@ -127,11 +127,11 @@ impl NodeMemory {
         let layout = Layout::from_size_align(rounded, page_bytes()).map_err(|_| error())?;
         // SAFETY: the layout's size is not zero.
         let start = NonNull::new(unsafe { alloc::alloc_zeroed(layout) }).ok_or_else(error)?;
-        // SAFETY: allocated just now, zeroed, and given back with the same layout.
+        // SAFETY: allocated just now, zeroed, and freed with the same layout.
         Ok(unsafe { Self::adopt(start, rounded, Placement::Unasked, release_to_heap) })
     }
 
-    /// Adopts memory that another platform has placed on a node of its own, and that `release` returns to it.
+    /// Adopts memory that another platform has placed on one of its nodes, and that `release` returns to it.
     ///
     /// # Safety
     /// `bytes` zeroed bytes from `start` on must be valid for reads and writes, and belong to the new value

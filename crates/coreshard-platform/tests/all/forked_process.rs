@@ -20,7 +20,7 @@ fn a_forked_process_is_another_generation_though_nobody_has_a_hook() {
 fn a_section_in_a_forked_process_is_seen_there_though_nobody_has_a_hook() {
     testing::own_process!();
     if !has_membarrier() {
-        return skip(Lack::Membarrier, "there is no grace period");
+        return skip(Lack::Membarrier, "grace periods need it");
     }
     // The thread has a reader, which is the parent's.
     drop(Reading::<Host>::begin());

@@ -23,7 +23,7 @@ type RrRunning<P> = Arc<Padded<<P as Platform>::AtomicU32>>;
 pub struct CpuStats {
     /// Tasks that began here.
     pub started: u64,
-    /// The part of those that this CPU pulled from another.
+    /// Tasks among `started` that this CPU pulled from another.
     pub pulled: u64,
     /// Tasks that had to wait here.
     pub waited: u64,
@@ -235,7 +235,7 @@ impl<P: RealTime> Cpu<P> {
         task
     }
 
-    /// Takes the highest-priority task above `level` for which `may` returns true.
+    /// Takes the highest-priority task above `level` that `may` accepts.
     pub(super) fn take_above(&self, level: Level, may: impl Fn(&Task) -> bool) -> Option<Task> {
         let mut state = self.lock_state();
         let task = state.waiting.take(level, may);

@@ -124,7 +124,7 @@ pub struct Activation {
 pub struct PeriodicStats {
     /// Activations that have finished.
     pub activations: u64,
-    /// The part of those that finished after their deadline.
+    /// Activations among these that finished after their deadline.
     pub late: u64,
     /// Activations that were skipped.
     pub skipped: u64,

@@ -64,7 +64,7 @@ impl PriorityArray {
         self.occupied.highest()
     }
 
-    /// Takes the first task of the highest priority above `level` for which `may` returns true.
+    /// Takes the first task of the highest priority above `level` that `may` accepts.
     pub(super) fn take(&mut self, level: Level, may: impl Fn(&Task) -> bool) -> Option<Task> {
         let mut left = self.occupied;
         while left.highest() > level {

@@ -63,7 +63,7 @@ fn a_forked_process_is_told_and_the_parent_goes_on() {
     let before = count.load(SeqCst);
     let started = Instant::now();
     while count.load(SeqCst) == before {
-        assert!(started.elapsed() < NEVER, "the periodic task goes on");
+        assert!(started.elapsed() < NEVER, "the periodic task continues");
         std::thread::sleep(Duration::from_millis(1));
     }
     periodic.stop();

@@ -168,7 +168,7 @@ fn run_case(dropper: &str, threads: bool, pending: bool) {
             stops = Some(executor.periodic(every(MS, Overrun::Skip), keeps).unwrap());
             hear.recv().unwrap();
         }
-        other => panic!("there is no case {other}"),
+        other => panic!("unknown case {other}"),
     }
     let ran = Arc::new(AtomicU64::new(0));
     let all: Vec<_> = executor.cpus().iter().collect();
@@ -212,7 +212,7 @@ fn wait_for(opened: &Arc<AtomicBool>) -> impl Fn() + Clone + Send + use<> {
 fn a_case() {
     let Ok(case) = std::env::var(CASE) else { return };
     let [dropper, threads, pending] = case.split('/').collect::<Vec<_>>()[..] else {
-        panic!("{case} is no case")
+        panic!("unknown case {case}")
     };
     run_case(dropper, threads == "threads", pending == "pending");
 }

@@ -291,14 +291,14 @@ fn look_at<R>(
 }
 
 pub(crate) fn cpu_time_of(thread: ThreadId) -> Option<Duration> {
-    let sim = expect_sim("a thread's CPU time is asked for");
+    let sim = expect_sim("a thread's CPU time is read");
     look_at(sim, thread, Call::CpuTime, |sim, number| {
         Duration::from_nanos(sim.sched.cpu_time_of(number, sim.hw.now) / NS)
     })
 }
 
 pub(crate) fn is_waiting(thread: ThreadId) -> bool {
-    let sim = expect_sim("a thread's state is asked for");
+    let sim = expect_sim("a thread's state is read");
     let waits_for =
         look_at(sim, thread, Call::ThreadState, |sim, number| sim.threads[number].waits_for());
     waits_for.flatten().is_some_and(|wait| !matches!(wait, Wait::LockQueue { .. }))

@@ -53,7 +53,7 @@ pub(crate) fn set_priority(thread: ThreadId, priority: u8) -> bool {
 
 /// Returns the running thread's own SCHED_FIFO priority; 0 for none.
 pub(crate) fn priority() -> u8 {
-    let sim = expect_sim("a priority is asked for");
+    let sim = expect_sim("a priority is read");
     enter_kernel(sim, |costs| costs.syscall);
     with(sim, |sim| match sim.inheritance.own_of_lent(sim.hw.thread) {
         Some(own) => *own,

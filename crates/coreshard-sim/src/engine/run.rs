@@ -242,7 +242,7 @@ fn begin_turn(sim: &mut SimState, cpu: usize, time: Ps) -> Option<usize> {
             }
         }
     }
-    let number = sim.sched.current(cpu).expect("a CPU that goes on has a thread");
+    let number = sim.sched.current(cpu).expect("a continuing CPU has a thread");
     let leaves = if preemptible { sim.sched.preempts_at(cpu) } else { Ps::MAX };
     let limit = leaves.min(sim.hw.now.saturating_add(sim.faults.turn()));
     sim.hw.begin_turn(number, limit);

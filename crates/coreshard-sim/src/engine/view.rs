@@ -68,7 +68,7 @@ pub enum SimError {
     Deadlock(Stuck),
     /// The time limit has passed.
     TimeLimit(Stuck),
-    /// A rule was broken: one of the engine's, or of the closure that observes the run.
+    /// A rule of the engine, or of the closure that observes the run, was broken.
     Broken {
         /// Which rule, and how.
         rule: String,

@@ -49,8 +49,8 @@ fn less((key, larger): Cost, (other, smaller): Cost, why: &str) -> Option<Contra
 fn zeros(costs: &Costs) -> Option<Contradiction> {
     let all = [
         ("l1_hit", costs.l1_hit, "time would stand still in a loop of loads"),
-        ("cycle", costs.cycle, "no latency could be told in cycles"),
-        ("slice", costs.slice, "threads would change places for ever"),
+        ("cycle", costs.cycle, "latencies could not be expressed in cycles"),
+        ("slice", costs.slice, "threads would switch forever"),
     ];
     let (key, _, why) = all.into_iter().find(|(_, cost, _)| *cost == 0)?;
     Some((key, format!("{key} is 0: {why}")))

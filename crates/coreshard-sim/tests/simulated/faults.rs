@@ -307,7 +307,7 @@ fn a_worker_that_could_not_be_started_is_started_later() {
         let intake = Intake::ALL[seed as usize % 2];
         let simulation = Simulation::new(&machine).seed(seed).faults(faults);
         let run = simulation.run(|| waits_behind_a_busy_worker(&machine, intake));
-        // Without its first worker or the monitor a queue is not to be had.
+        // A queue cannot be created without its first worker or the monitor.
         if let Some((waited_us, failed)) = run.unwrap().value
             && failed > 0
             && waited_us < 59_000

@@ -26,7 +26,7 @@ pub(crate) fn pinned(cpu: CpuId, body: impl FnOnce() + Send + 'static) -> SimThr
     Sim::spawn(spec, Box::new(body)).unwrap()
 }
 
-/// A line of its own.
+/// A separate cache line.
 #[repr(C, align(128))]
 pub(crate) struct Line {
     pub(crate) word: AtomicU64,
