@@ -1,4 +1,4 @@
-//! What was promised for one item, and whether it was kept. Uses the language's plain atomics, apart from the
+//! The promises made for one item, and whether they were kept. Uses the language's plain atomics, apart from the
 //! code under test.
 
 use std::sync::OnceLock;

@@ -30,7 +30,7 @@ impl Drop for Bomb {
     }
 }
 
-/// What was promised for each item, and whether it was kept.
+/// The promises made for each item, and whether they were kept.
 #[derive(Debug)]
 pub struct Record {
     entries: Box<[Promise]>,

@@ -46,7 +46,7 @@ fn a_missing_number_names_its_key_and_the_tables_line() {
             .map(|l| format!("{l}\n"))
             .collect();
         let error = error_of(&text);
-        assert!(error.to_string().contains(&format!("no {key}:")), "{error}");
+        assert!(error.to_string().contains(&format!("no {key},")), "{error}");
         assert_eq!(error.line(), Some(line_with(&text, "[costs]")));
     }
     let text = RIGHT.split("[[costs.idle]]").next().unwrap();
