@@ -129,6 +129,6 @@ mod tests {
         let memory = BlockJob { ioengine: IoEngine::Memory, ..job.clone() };
         assert!(verdict(&memory, 1 << 62, 1 << 34).unwrap_err().contains("in memory (size)"));
         let verifies = BlockJob { verify: true, bs: 1, ..job };
-        assert!(verdict(&verifies, 1 << 40, 1 << 30).unwrap_err().contains("verified"));
+        assert!(verdict(&verifies, 1 << 40, 1 << 30).unwrap_err().contains("blocks to verify"));
     }
 }

@@ -131,8 +131,9 @@ pub(super) fn parsed<T: FromStr<Err: fmt::Display>>(value: &str) -> Result<T, St
 pub(super) fn named<T: Copy>(names: &[(&str, T)], value: &str) -> Result<T, String> {
     let found = names.iter().find(|(name, _)| *name == value).map(|(_, named)| *named);
     found.ok_or_else(|| {
-        let names: Vec<&str> = names.iter().map(|(name, _)| *name).collect();
-        format!("{}: expected one of {}", quoted(value), names.join(", "))
+        let names = names.iter().map(|(name, _)| *name).filter(|name| !name.is_empty());
+        let names: Vec<&str> = names.collect();
+        format!("invalid value {}: expected {}", quoted(value), names.join(" or "))
     })
 }
 
