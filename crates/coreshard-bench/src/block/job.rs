@@ -440,7 +440,7 @@ mod tests {
             ("stonewall", "0", "one after another"),
             ("registerfiles", "0", "registered"),
             ("filename", "/a:/b", "names several files"),
-            ("direct", "yes", "expected 1 or 0"),
+            ("direct", "yes", "expected one of 1, 0"),
             ("filename", "", "expected a value"),
             ("iodept", "1", "unknown key"),
             ("verify", "crc32c", "pattern"),

@@ -132,8 +132,8 @@ pub(super) fn named<T: Copy>(names: &[(&str, T)], value: &str) -> Result<T, Stri
     let found = names.iter().find(|(name, _)| *name == value).map(|(_, named)| *named);
     found.ok_or_else(|| {
         let names = names.iter().map(|(name, _)| *name).filter(|name| !name.is_empty());
-        let names: Vec<&str> = names.collect();
-        format!("invalid value {}: expected {}", quoted(value), names.join(" or "))
+        let names = names.collect::<Vec<&str>>().join(", ");
+        format!("invalid value {}: expected one of {names}", quoted(value))
     })
 }
 

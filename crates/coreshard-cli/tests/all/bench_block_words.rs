@@ -265,7 +265,7 @@ fn time_based_with_verify_writes_until_the_runtime_is_over() {
 fn libaio_stands_for_auto_and_says_so() {
     let done = on_a_mebibyte("rw=write ioengine=libaio iodepth=8");
     assert_eq!((done.written(), done.span()), (1024 * KIB, (256, 0, 255)));
-    assert!(done.notes.iter().any(|note| note.contains("ioengine=libaio is done as")));
+    assert!(done.notes.iter().any(|note| note.contains("ioengine=libaio is treated as")));
 }
 
 #[test]
