@@ -122,7 +122,8 @@ impl File {
             )));
         }
         let no_size = || wrong("has no size: expected a regular file or a block device");
-        // Nonblocking was set in case the path leads to a pipe. SAFETY: sets flags of an open descriptor.
+        // Nonblocking was set in case the path leads to a pipe.
+        // SAFETY: sets flags of an open descriptor.
         if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFL, flags & libc::O_DIRECT) } != 0 {
             return Err(failed(io::Error::last_os_error()));
         }

@@ -138,8 +138,9 @@ pub(super) fn monotonic_now() -> Time {
 pub(super) fn rough_ns() -> u64 {
     #[cfg(target_arch = "x86_64")]
     {
-        // The counter runs at 1 to 5 GHz. SAFETY: every x86-64 CPU has the instruction. A process that may
-        // not use it cannot read the clock from user space either.
+        // The counter runs at 1 to 5 GHz.
+        // SAFETY: every x86-64 CPU has the instruction. A process that may not use it cannot read the clock
+        // from user space either.
         unsafe { std::arch::x86_64::_rdtsc() / 2 }
     }
     #[cfg(not(target_arch = "x86_64"))]

@@ -170,8 +170,8 @@ impl Inherited {
 
 /// Gives the calling thread a policy and its fixed priority, if permitted.
 fn set_policy((policy, priority): (i32, i32)) {
-    // The raw call, which every C library leaves to the kernel; its parameter is one integer. SAFETY: the
-    // parameter is live.
+    // The raw call, which every C library leaves to the kernel; its parameter is one integer.
+    // SAFETY: the parameter is live.
     unsafe {
         libc::syscall(libc::SYS_sched_setscheduler, CALLER, policy, &raw const priority);
     }
@@ -193,7 +193,8 @@ fn is_reset(policy: i32) -> bool {
 /// Returns a thread's policy, with its flag, and its fixed priority.
 fn policy_of(thread: libc::pid_t) -> Option<(i32, i32)> {
     let mut priority: libc::c_int = 0;
-    // The raw calls, as in `set_policy`. SAFETY: the parameter is live.
+    // The raw calls, as in `set_policy`.
+    // SAFETY: the parameter is live.
     unsafe {
         let policy = libc::syscall(libc::SYS_sched_getscheduler, thread);
         (policy >= 0 && libc::syscall(libc::SYS_sched_getparam, thread, &raw mut priority) == 0)

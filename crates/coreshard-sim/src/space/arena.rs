@@ -271,8 +271,8 @@ fn map(start: usize) -> io::Result<()> {
         return Err(io::Error::last_os_error());
     }
     if found as usize != start {
-        // A kernel before 4.17 treats the address as a hint. SAFETY: the mapping was just created, and
-        // nothing refers to it.
+        // A kernel before 4.17 treats the address as a hint.
+        // SAFETY: the mapping was just created, and nothing refers to it.
         unsafe { libc::munmap(found, ARENA_BYTES) };
         return Err(io::Error::other("the kernel does not map memory at a chosen address"));
     }
