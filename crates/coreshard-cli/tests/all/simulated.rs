@@ -233,7 +233,7 @@ fn curves_over_cpus_come_with_the_scalability_law_in_every_form() {
             curve["usl"]["sigma"].is_number() && curve["usl"]["lambda"].as_f64().unwrap() > 0.0
         );
     }
-    for (cpus, said) in [("0", "at least 1"), ("2,x", "x"), ("17", "1 to 16 can be used")] {
+    for (cpus, said) in [("0", "at least 1"), ("2,x", "x"), ("17", "expected 1 to 16")] {
         let mut arguments = bench.to_vec();
         arguments.extend(["--json", "-", "--cpus", cpus]);
         let asserted = coreshard(&arguments).assert().code(2);
