@@ -69,8 +69,9 @@ pub struct ScopeRatios {
     pub seen: Option<f64>,
 }
 
-/// A comparison of two scopes: a benchmark for each scope and load. Each benchmark has its own simulated
-/// machine, so that its figure does not depend on the others.
+/// A comparison of two scopes: a benchmark for each scope and load.
+///
+/// Each benchmark has its own simulated machine, so that its figure does not depend on the others.
 #[derive(Clone, Debug)]
 pub struct ScopeComparison {
     /// The first scope and the second under the first load, then under the next load.

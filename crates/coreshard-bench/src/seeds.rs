@@ -30,8 +30,10 @@ pub trait OverSeeds: Clone + 'static {
     fn gather(&mut self, others: &[Self]);
 }
 
-/// Combines each variant's results over several seeds. Figures become medians. The spread of the figures, and
-/// of their ratios to the first variant's, is recorded seed by seed. With one seed, results are unchanged.
+/// Combines each variant's results over several seeds.
+///
+/// Figures become medians. The spread of the figures, and of their ratios to the first variant's, is recorded
+/// seed by seed. With one seed, results are unchanged.
 ///
 /// `variants` has the results of a variant with each seed, in the same order of seeds.
 ///
@@ -190,8 +192,9 @@ fn at(counts: &BTreeMap<u64, u64>, part: f64) -> u64 {
     found.map_or(0, |(value, _)| *value)
 }
 
-/// Combines the variants of the index, each with several seeds, to one benchmark's results. Returns `None` if
-/// there are none.
+/// Combines the variants of the index, each with several seeds, to one benchmark's results.
+///
+/// Returns `None` if there are none.
 pub fn index_over_seeds(variants: &[Vec<IndexResults>]) -> Option<IndexResults> {
     let mut merged = variants.first()?.first()?.clone();
     let seeds = variants.iter().map(Vec::len).min().unwrap_or(0);

@@ -86,8 +86,10 @@ pub struct TuneEffort {
     pub items: u64,
 }
 
-/// The benchmarks of a round: one for each candidate and load. On a real machine they run one after the
-/// other. In a simulation each has its own machine, so that its figure does not depend on the others.
+/// The benchmarks of a round: one for each candidate and load.
+///
+/// On a real machine they run one after the other. In a simulation each has its own machine, so that its
+/// figure does not depend on the others.
 ///
 /// ```
 /// use coreshard_bench::{BenchMachine, TuneLoad, TuneRound};
@@ -109,6 +111,7 @@ pub struct TuneRound {
 
 impl TuneRound {
     /// Creates the round for the scopes and shard sizes of a machine, with the newest wake policy and intake.
+    ///
     /// Each producer of the even load queues `items` items.
     ///
     /// # Errors
@@ -158,8 +161,9 @@ impl TuneRound {
     }
 }
 
-/// Compares the scopes and shard sizes of a machine, see [`TuneRound`]. Returns `None` if `progress` ended
-/// it.
+/// Compares the scopes and shard sizes of a machine, see [`TuneRound`].
+///
+/// Returns `None` if `progress` ended it.
 ///
 /// # Errors
 /// As [`QueueBench::run`].

@@ -46,8 +46,9 @@ impl Buffer {
         Self::try_aligned(length).unwrap_or_else(|| alloc::handle_alloc_error(layout))
     }
 
-    /// As [`aligned`](Self::aligned), for a length from untrusted input. Returns `None` if there is not
-    /// enough memory, or if the length is 0.
+    /// As [`aligned`](Self::aligned), for a length from untrusted input.
+    ///
+    /// Returns `None` if there is not enough memory, or if the length is 0.
     ///
     /// ```
     /// use coreshard_block::Buffer;
@@ -150,8 +151,10 @@ impl Drop for Region {
     }
 }
 
-/// Buffers of one size in one piece of memory. A ring can register them, so that the kernel need not look up
-/// their pages for each request. Clones are handles to the same pool.
+/// Buffers of one size in one piece of memory.
+///
+/// A ring can register them, so that the kernel need not look up their pages for each request. Clones are
+/// handles to the same pool.
 #[derive(Clone)]
 pub struct BufferPool {
     region: Arc<Region>,
@@ -191,8 +194,9 @@ impl BufferPool {
         Arc::ptr_eq(&self.region, &other.region)
     }
 
-    /// Takes a free buffer, or returns `None`. It contains the data of its last user. It returns to the pool
-    /// when dropped.
+    /// Takes a free buffer, or returns `None`.
+    ///
+    /// It contains the data of its last user. It returns to the pool when dropped.
     pub fn take(&self) -> Option<Buffer> {
         for (at, word) in self.region.out.iter().enumerate() {
             let valid = usize::from(self.region.count) - at * 64;

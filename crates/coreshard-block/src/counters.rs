@@ -150,8 +150,9 @@ impl<P: Platform> DeviceCounters<P> {
         self.layout
     }
 
-    /// Returns the counters of thread number `thread`. Returns `None` if there is no such number, or if they
-    /// are taken: they have one owner.
+    /// Returns the counters of thread number `thread`.
+    ///
+    /// Returns `None` if there is no such number, or if they are taken: they have one owner.
     pub fn for_thread(self: &Arc<Self>, thread: usize) -> Option<ThreadCounters<P>> {
         let flag = self.taken.get(thread)?;
         // Acquire pairs with the Release of the last owner's drop: its plain stores have finished.

@@ -115,8 +115,9 @@ impl<P: Platform> HostAdapter<P> {
     }
 
     /// Creates a target whose devices together have at most `max_in_flight` requests in flight, such as an
-    /// enclosure behind a narrow link. They share this limit as the host's devices share its tags, by the
-    /// same policy.
+    /// enclosure behind a narrow link.
+    ///
+    /// They share this limit as the host's devices share its tags, by the same policy.
     ///
     /// # Errors
     /// If the limit is 0 or more than [`MAX_TAGS`](crate::MAX_TAGS), or there is not enough memory.
@@ -256,8 +257,10 @@ impl<P: Platform> Device<P> {
         self.state[0].online.load(Acquire) != 0 && self.target.online.load(Acquire) != 0
     }
 
-    /// Takes the device offline. Waiting requests fail when their queue is polled next, and their payload is
-    /// returned. Requests at the device are waited for.
+    /// Takes the device offline.
+    ///
+    /// Waiting requests fail when their queue is polled next, and their payload is returned. Requests at the
+    /// device are waited for.
     pub fn set_offline(&self) {
         self.state[0].online.store(0, Release);
     }
@@ -325,8 +328,9 @@ impl FromStr for DeviceMemory {
     }
 }
 
-/// Returns the node of the adapter behind a file or block device, according to sysfs. Returns `None` if sysfs
-/// says −1 or nothing, as on most machines with one node and for files in memory.
+/// Returns the node of the adapter behind a file or block device, according to sysfs.
+///
+/// Returns `None` if sysfs says −1 or nothing, as on most machines with one node and for files in memory.
 pub fn node_of_file(path: &Path) -> Option<NodeId> {
     node_of_file_in(Path::new("/sys"), path)
 }

@@ -19,7 +19,9 @@ const CONTENDED: u32 = 2;
 const SPINS: u32 = if cfg!(loom) { 0 } else { 100 };
 
 /// A mutual-exclusion lock over data `T`: three states in one word, as in Ulrich Drepper's "Futexes Are
-/// Tricky" (2011). It has no poisoning, since no user code runs under it.
+/// Tricky" (2011).
+///
+/// It has no poisoning, since no user code runs under it.
 pub struct Lock<P: Platform, T> {
     word: P::AtomicU32,
     data: UnsafeCell<T>,
@@ -106,9 +108,10 @@ fn lock_asleep<P: Platform>(word: &P::AtomicU32) {
     }
 }
 
-/// A lock whose holder may sleep, for example to start or join threads. Waiters sleep on every platform. Use
-/// it for data that changes rarely and takes long to change; it corresponds to a kernel's mutex, as [`Lock`]
-/// does to a spinlock.
+/// A lock whose holder may sleep, for example to start or join threads.
+///
+/// Waiters sleep on every platform. Use it for data that changes rarely and takes long to change; it
+/// corresponds to a kernel's mutex, as [`Lock`] does to a spinlock.
 #[derive(Debug)]
 pub struct SleepingLock<P: Platform, T> {
     lock: Lock<P, T>,

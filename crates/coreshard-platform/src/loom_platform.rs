@@ -49,9 +49,10 @@ impl Loom {
     }
 
     /// Checks a model in which sequentially consistent accesses to integers are treated as acquiring and
-    /// releasing ones. loom never lets a sequentially consistent load see an old value. It therefore hides
-    /// bugs in which such a load, or a later one, also relies on an acquire. A model that needs no sequential
-    /// consistency reveals them here.
+    /// releasing ones. loom never lets a sequentially consistent load see an old value.
+    ///
+    /// It therefore hides bugs in which such a load, or a later one, also relies on an acquire. A model that
+    /// needs no sequential consistency reveals them here.
     pub fn weakened<R>(check: impl FnOnce() -> R) -> R {
         struct Restore(bool);
         impl Drop for Restore {

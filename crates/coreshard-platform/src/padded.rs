@@ -71,7 +71,9 @@ impl<P: Platform> PerCpuCounter<P> {
         self.slots[slot].fetch_add(n, Relaxed);
     }
 
-    /// Adds `n`. The caller's earlier writes are visible to a thread that sees the addition in
+    /// Adds `n`.
+    ///
+    /// The caller's earlier writes are visible to a thread that sees the addition in
     /// [`sum_acquired`](Self::sum_acquired).
     #[inline]
     pub fn add_released(&self, n: u64) {
@@ -81,8 +83,9 @@ impl<P: Platform> PerCpuCounter<P> {
         self.slots[slot].fetch_add(n, Release);
     }
 
-    /// Returns the sum of all additions. Writes before an addition by [`add_released`](Self::add_released)
-    /// are visible with it.
+    /// Returns the sum of all additions.
+    ///
+    /// Writes before an addition by [`add_released`](Self::add_released) are visible with it.
     pub fn sum_acquired(&self) -> u64 {
         // Acquire pairs with the Release of `add_released`.
         self.slots.iter().fold(0, |sum, slot| sum.wrapping_add(slot.load(Acquire)))

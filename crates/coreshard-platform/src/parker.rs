@@ -33,8 +33,9 @@ impl<P: Platform> Parker<P> {
         self.park_until(None);
     }
 
-    /// Sleeps until a permit is available and takes it, for at most `timeout`. Returns true if a permit was
-    /// taken.
+    /// Sleeps until a permit is available and takes it, for at most `timeout`.
+    ///
+    /// Returns true if a permit was taken.
     pub fn park_timeout(&self, timeout: Duration) -> bool {
         self.park_until(Some(P::now() + timeout))
     }
@@ -78,8 +79,9 @@ impl<P: Platform> Parker<P> {
         self.unpark_or(|| ())
     }
 
-    /// Gives the permit. A thread that waits elsewhere is woken by `wake_there`. Returns true if a thread had
-    /// to be woken.
+    /// Gives the permit.
+    ///
+    /// A thread that waits elsewhere is woken by `wake_there`. Returns true if a thread had to be woken.
     #[inline]
     pub fn unpark_or(&self, wake_there: impl FnOnce()) -> bool {
         let word = &raw const self.word;
@@ -92,8 +94,9 @@ impl<P: Platform> Parker<P> {
         true
     }
 
-    /// Marks the caller as about to sleep elsewhere. From now on an unpark wakes it there. Returns false,
-    /// with the permit taken, if there was one.
+    /// Marks the caller as about to sleep elsewhere.
+    ///
+    /// From now on an unpark wakes it there. Returns false, with the permit taken, if there was one.
     ///
     /// The wake-up there must also end a sleep that begins after it.
     pub fn begin_elsewhere(&self) -> bool {
@@ -105,8 +108,9 @@ impl<P: Platform> Parker<P> {
         false
     }
 
-    /// Marks the caller as awake, after [`begin_elsewhere`](Self::begin_elsewhere) returned true. Returns
-    /// true if a permit was taken.
+    /// Marks the caller as awake, after [`begin_elsewhere`](Self::begin_elsewhere) returned true.
+    ///
+    /// Returns true if a permit was taken.
     pub fn end_elsewhere(&self) -> bool {
         self.word.swap(EMPTY, Acquire) == NOTIFIED
     }

@@ -9,8 +9,10 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire};
 use crate::{Host, Platform as _};
 
 /// A static with one value per process: a forked child starts with a default value and leaves its parent's
-/// untouched. A lock in the parent's value may be held by a thread that does not exist in the child, and
-/// would never be released there.
+/// untouched.
+///
+/// A lock in the parent's value may be held by a thread that does not exist in the child, and would never be
+/// released there.
 ///
 /// A value is made at its first use and never freed. If several threads use it first, several values are made
 /// and one is kept. `T::default` should therefore be cheap; wrap an expensive value in a `OnceLock`.

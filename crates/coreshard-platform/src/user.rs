@@ -46,8 +46,10 @@ pub fn wake(waker: Waker) -> Result<(), Thrown> {
     call(|| waker.wake())
 }
 
-/// Resumes a panic in the caller of a destructor. If this thread is already unwinding, so that a second panic
-/// would abort the process, returns the panic to be reported otherwise.
+/// Resumes a panic in the caller of a destructor.
+///
+/// If this thread is already unwinding, so that a second panic would abort the process, returns the panic to
+/// be reported otherwise.
 #[inline]
 pub fn resume_unless_unwinding(outcome: Result<(), Thrown>) -> Result<(), Thrown> {
     match outcome {

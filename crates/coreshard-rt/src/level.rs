@@ -72,8 +72,9 @@ pub struct Level(u8);
 impl Level {
     /// The CPU is idle, or runs normal work.
     pub const IDLE: Self = Self(0);
-    /// The CPU runs work above all priorities, and accepts no tasks. Also a bound that every priority is
-    /// below.
+    /// The CPU runs work above all priorities, and accepts no tasks.
+    ///
+    /// Also a bound that every priority is below.
     pub const TOP: Self = Self(Self::COUNT as u8 - 1);
     /// The number of levels, 101. (Fewer under a model checker, which tries every order.)
     pub const COUNT: usize = if cfg!(loom) { 8 } else { 101 };

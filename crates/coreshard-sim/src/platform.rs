@@ -56,15 +56,17 @@ impl Sim {
         engine::current().is_some()
     }
 
-    /// Marks a point at which other threads may continue, in any [`Switching`](crate::Switching) mode. Does
-    /// nothing outside a simulation.
+    /// Marks a point at which other threads may continue, in any [`Switching`](crate::Switching) mode.
+    ///
+    /// Does nothing outside a simulation.
     pub fn preemption_point() {
         engine::switch_point();
     }
 
     /// Lets up to `items` work items begin, and virtual time pass for `duration`, in a simulation [by
-    /// hand](crate::Simulation::by_hand), on its first thread. Returns the number of begun items once no
-    /// thread can continue before that moment.
+    /// hand](crate::Simulation::by_hand), on its first thread.
+    ///
+    /// Returns the number of begun items once no thread can continue before that moment.
     ///
     /// # Panics
     /// On any other thread, and in a simulation that is not by hand.
@@ -72,8 +74,9 @@ impl Sim {
         engine::let_run(items, duration)
     }
 
-    /// Ends a simulation by hand: from now on all items run, and time passes by itself. Does nothing in other
-    /// simulations.
+    /// Ends a simulation by hand: from now on all items run, and time passes by itself.
+    ///
+    /// Does nothing in other simulations.
     ///
     /// # Panics
     /// Outside a simulation.
@@ -115,8 +118,9 @@ impl Sim {
         engine::with_current(|sim| in_host(|| sim.items.note_panic(queue, panic)));
     }
 
-    /// Returns panics of items since the last call that had no handler, with the queue's name. They are then
-    /// omitted from the run's [`Summary`](crate::Summary).
+    /// Returns panics of items since the last call that had no handler, with the queue's name.
+    ///
+    /// They are then omitted from the run's [`Summary`](crate::Summary).
     #[must_use]
     pub fn take_unheard_panics() -> Vec<String> {
         engine::with_current(|sim| sim.items.take_panics()).unwrap_or_default()
@@ -128,14 +132,17 @@ impl Sim {
         engine::with_current(|sim| sim.items.queued()).unwrap_or(0)
     }
 
-    /// Calls code that is not part of the simulated program, such as a progress bar. Its allocations do not
-    /// come from the program's memory, so it does not affect the run. It must not use the simulated machine.
+    /// Calls code that is not part of the simulated program, such as a progress bar.
+    ///
+    /// Its allocations do not come from the program's memory, so it does not affect the run. It must not use
+    /// the simulated machine.
     pub fn outside<R>(call: impl FnOnce() -> R) -> R {
         in_host(call)
     }
 
-    /// Starts a SCHED_FIFO thread. It runs before all fair threads, and before FIFO threads of lower
-    /// priority.
+    /// Starts a SCHED_FIFO thread.
+    ///
+    /// It runs before all fair threads, and before FIFO threads of lower priority.
     ///
     /// # Errors
     /// As [`Platform::spawn`], and for a priority outside 1 to 99.

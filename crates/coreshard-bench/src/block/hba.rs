@@ -318,8 +318,10 @@ impl HbaBench {
         }
     }
 
-    /// Returns the published experiment, with the platform's `compute`. The unpublished numbers (devices,
-    /// computing time of a request) are fitted so that the last published variant comes near its average.
+    /// Returns the published experiment, with the platform's `compute`.
+    ///
+    /// The unpublished numbers (devices, computing time of a request) are fitted so that the last published
+    /// variant comes near its average.
     pub fn published(compute: fn(Duration)) -> Self {
         Self {
             variants: HbaVariant::ALL.to_vec(),

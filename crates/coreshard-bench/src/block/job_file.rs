@@ -33,9 +33,11 @@ coreshard_topology::readable_debug!(JobFileError);
 
 impl std::error::Error for JobFileError {}
 
-/// Parses a job file. Each section except `[global]` is a job: `defaults`, changed by the `[global]` sections
-/// before it and by its own. Jobs run one after another, as if each had `stonewall`. Lines that start with
-/// `#` or `;` are comments.
+/// Parses a job file.
+///
+/// Each section except `[global]` is a job: `defaults`, changed by the `[global]` sections before it and by
+/// its own. Jobs run one after another, as if each had `stonewall`. Lines that start with `#` or `;` are
+/// comments.
 ///
 /// # Errors
 /// The first invalid line, and why it is invalid.

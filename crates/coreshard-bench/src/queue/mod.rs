@@ -122,8 +122,10 @@ struct Session<'a, P: Platform> {
 }
 
 impl QueueBench {
-    /// Runs the benchmark. Blocks until it has finished, or until `progress` ends it. In that case the
-    /// results contain the measurements so far, and a note says so.
+    /// Runs the benchmark.
+    ///
+    /// Blocks until it has finished, or until `progress` ends it. In that case the results contain the
+    /// measurements so far, and a note says so.
     ///
     /// # Errors
     /// If a comparison has no variant, or if the threads, their affinities or the pools are unavailable.

@@ -15,9 +15,10 @@ fn median_ns(all: impl IntoIterator<Item = u64>) -> u64 {
     median(all.into_iter().map(|ns| ns as f64)) as u64
 }
 
-/// Combines one benchmark's results with several seeds to medians, with quartiles and ranges. Ratios are
-/// taken seed by seed. Notes are those of the first results, except those about ratios. Returns `None` if
-/// there are no results.
+/// Combines one benchmark's results with several seeds to medians, with quartiles and ranges.
+///
+/// Ratios are taken seed by seed. Notes are those of the first results, except those about ratios. Returns
+/// `None` if there are no results.
 ///
 /// ```
 /// use coreshard_bench::over_seeds;

@@ -14,8 +14,9 @@ use crate::machine::BenchMachine;
 use crate::progress::Progress;
 
 impl QueueBench {
-    /// Returns the benchmark of each combination alone, in the order of reports. [`join`](Self::join)
-    /// combines their results.
+    /// Returns the benchmark of each combination alone, in the order of reports.
+    ///
+    /// [`join`](Self::join) combines their results.
     ///
     /// ```
     /// use coreshard_bench::QueueBench;
@@ -40,8 +41,9 @@ impl QueueBench {
         Ok(combinations.into_iter().map(part).collect())
     }
 
-    /// Combines the results of its [parts](Self::parts) on `machine`, in their order. Ratios are ratios of
-    /// medians, with the widest range that the runs of both permit.
+    /// Combines the results of its [parts](Self::parts) on `machine`, in their order.
+    ///
+    /// Ratios are ratios of medians, with the widest range that the runs of both permit.
     ///
     /// # Errors
     /// If a comparison has no variant, or if the machine has no CPU of a pod.
@@ -84,8 +86,9 @@ impl QueueBench {
     }
 
     /// Runs the benchmark on the machine's first CPUs, in numerical order, with a producer on each: once for
-    /// each number in `counts`. The results are those of the largest number, with a curve for each
-    /// combination over all numbers.
+    /// each number in `counts`.
+    ///
+    /// The results are those of the largest number, with a curve for each combination over all numbers.
     ///
     /// If `progress` ends it, the curves contain the measurements so far.
     ///
@@ -110,7 +113,9 @@ impl QueueBench {
     }
 
     /// Returns for each number in `counts`, in rising order, the benchmark with a producer on each of the
-    /// machine's first CPUs, and a machine of those CPUs. [`with_curves`] combines their results.
+    /// machine's first CPUs, and a machine of those CPUs.
+    ///
+    /// [`with_curves`] combines their results.
     ///
     /// # Errors
     /// If `counts` is empty, or if a number in it is 0 or more than there are CPUs.
@@ -139,7 +144,9 @@ impl QueueBench {
 }
 
 /// Combines results on rising numbers of CPUs, with a producer on each: those of the last measured number,
-/// with a curve for each combination over all. Returns `None` if there are no results.
+/// with a curve for each combination over all.
+///
+/// Returns `None` if there are no results.
 ///
 /// ```
 /// use coreshard_bench::with_curves;

@@ -180,9 +180,10 @@ impl Ledger {
         Ok(())
     }
 
-    /// Checks that no item waits while a CPU that may run it is idle. To be called repeatedly during a run,
-    /// with three arguments: the time, the last failed start of a thread, and for each CPU the nanoseconds
-    /// for which it has been idle (`None` if it is busy).
+    /// Checks that no item waits while a CPU that may run it is idle.
+    ///
+    /// To be called repeatedly during a run, with three arguments: the time, the last failed start of a
+    /// thread, and for each CPU the nanoseconds for which it has been idle (`None` if it is busy).
     ///
     /// A wait counts from the last failed start of a thread: missing threads are replaced soon after.
     ///

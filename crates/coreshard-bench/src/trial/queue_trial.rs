@@ -234,8 +234,10 @@ impl QueueTrial {
         Arc::new(Ledger::new(items, REUSABLE, allowed, self.max_active, BOUND))
     }
 
-    /// Runs the trial. A queue or a producer that cannot be created for lack of a thread is skipped; fewer
-    /// items are then queued.
+    /// Runs the trial.
+    ///
+    /// A queue or a producer that cannot be created for lack of a thread is skipped; fewer items are then
+    /// queued.
     ///
     /// # Errors
     /// The promise that the workqueue broke, as a text.

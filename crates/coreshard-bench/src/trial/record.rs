@@ -48,8 +48,10 @@ pub struct Record {
 pub(super) struct Number(usize);
 
 impl Record {
-    /// Creates an empty record. `panics` are the numbers, from 1 on, of the user calls that panic: calls of a
-    /// function, a hook or a destructor.
+    /// Creates an empty record.
+    ///
+    /// `panics` are the numbers, from 1 on, of the user calls that panic: calls of a function, a hook or a
+    /// destructor.
     #[must_use]
     pub fn new(panics: Range<u64>) -> Self {
         Self {
@@ -116,8 +118,9 @@ impl Record {
         self.offered().iter().filter(|item| item.is_accepted() && !item.has_ended()).count()
     }
 
-    /// Checks that each accepted item ran exactly once, and no refused one. To be called after everything has
-    /// finished.
+    /// Checks that each accepted item ran exactly once, and no refused one.
+    ///
+    /// To be called after everything has finished.
     ///
     /// # Errors
     /// The first broken promise, as a text.
@@ -131,8 +134,9 @@ impl Record {
         self.broken.verdict()
     }
 
-    /// Checks that no accepted item waits for long while nothing fails. To be called repeatedly, with the
-    /// time and the last failed call.
+    /// Checks that no accepted item waits for long while nothing fails.
+    ///
+    /// To be called repeatedly, with the time and the last failed call.
     ///
     /// # Errors
     /// The waiting item, or another broken promise.

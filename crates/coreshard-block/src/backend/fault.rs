@@ -15,8 +15,9 @@ use crate::buffer::BufferPool;
 use crate::open_error::OpenError;
 use crate::request::Op;
 
-/// How often each fault is injected, in parts per million of the commands. The seed decides which commands
-/// fail. Default: no faults, and seed 0.
+/// How often each fault is injected, in parts per million of the commands.
+///
+/// The seed decides which commands fail. Default: no faults, and seed 0.
 ///
 /// Use `..FaultPlan::default()` for the remaining fields; later versions may add some.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

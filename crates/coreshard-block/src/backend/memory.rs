@@ -76,15 +76,17 @@ impl<P: Platform> Store<P> {
     }
 }
 
-/// A device in memory. Each thread moves its own data, so other threads may see a transfer of more than 64
-/// KiB in part.
+/// A device in memory.
+///
+/// Each thread moves its own data, so other threads may see a transfer of more than 64 KiB in part.
 pub struct Memory<P: Platform> {
     store: Arc<Store<P>>,
 }
 
 impl<P: Platform> Memory<P> {
-    /// Creates a device of `bytes` zeroed bytes. Aborts the process if memory is short, as other collections
-    /// do.
+    /// Creates a device of `bytes` zeroed bytes.
+    ///
+    /// Aborts the process if memory is short, as other collections do.
     pub fn new(bytes: u64) -> Self {
         let stripes = (0..bytes.div_ceil(STRIPE_BYTES as u64))
             .map(|_| Lock::new(vec![0; STRIPE_BYTES].into_boxed_slice()))

@@ -205,9 +205,10 @@ impl<P: Platform> Queue<P> {
         }
     }
 
-    /// As [`submit`](Self::submit), with a callback. It is called when the queue is polled or the request is
-    /// cancelled. A callback may panic: all others are still called, and then the first panic is resumed in
-    /// the polling caller.
+    /// As [`submit`](Self::submit), with a callback.
+    ///
+    /// It is called when the queue is polled or the request is cancelled. A callback may panic: all others
+    /// are still called, and then the first panic is resumed in the polling caller.
     ///
     /// # Errors
     /// As [`submit`](Self::submit). The callback is not called then.
@@ -219,8 +220,9 @@ impl<P: Platform> Queue<P> {
         self.try_accept(request, || OnComplete::Callback(Box::new(then)))
     }
 
-    /// As [`submit`](Self::submit), with a future, which also reports a refusal. The queue must be polled
-    /// meanwhile, for example by [`block_on`](Self::block_on).
+    /// As [`submit`](Self::submit), with a future, which also reports a refusal.
+    ///
+    /// The queue must be polled meanwhile, for example by [`block_on`](Self::block_on).
     pub fn send(&mut self, request: Request) -> IoFuture<P> {
         let cell = FutureCell::new();
         if let Some(refused) = self.send_to(request, &cell) {
@@ -242,8 +244,10 @@ impl<P: Platform> Queue<P> {
         None
     }
 
-    /// Requests that a request end soon. It completes in any case: as cancelled, or as done if it was too
-    /// late. Does nothing to a request that has ended, or that belongs to another queue.
+    /// Requests that a request end soon.
+    ///
+    /// It completes in any case: as cancelled, or as done if it was too late. Does nothing to a request that
+    /// has ended, or that belongs to another queue.
     pub fn cancel(&mut self, id: RequestId) {
         if id.queue == self.number && !self.device().is_forked() {
             self.requests.abort(id.key, Abort::Cancelled);
@@ -253,8 +257,9 @@ impl<P: Platform> Queue<P> {
         }
     }
 
-    /// Handles completions and retries, starts waiting requests, and hands them to the device. Returns the
-    /// number of requests that ended. Does not wait.
+    /// Handles completions and retries, starts waiting requests, and hands them to the device.
+    ///
+    /// Returns the number of requests that ended. Does not wait.
     ///
     /// # Panics
     /// If a callback or a future's waker does, after all ended requests were reported.
@@ -287,8 +292,9 @@ impl<P: Platform> Queue<P> {
         self.requests.outbox.take_delivered()
     }
 
-    /// As [`poll`](Self::poll), but sleeps until a request ends, a message arrives, or for `timeout`. Returns
-    /// at once if nothing is outstanding.
+    /// As [`poll`](Self::poll), but sleeps until a request ends, a message arrives, or for `timeout`.
+    ///
+    /// Returns at once if nothing is outstanding.
     ///
     /// # Panics
     /// As [`poll`](Self::poll).

@@ -15,8 +15,10 @@ use super::request_id::RequestId;
 use crate::backend::Waker;
 use crate::request::{Completed, Request};
 
-/// A handle to a queue for other threads, and for futures on the queue's own. Requests go to the queue's
-/// thread as messages, and completions come back through futures. Can be cloned and sent.
+/// A handle to a queue for other threads, and for futures on the queue's own.
+///
+/// Requests go to the queue's thread as messages, and completions come back through futures. Can be cloned
+/// and sent.
 pub struct RemoteQueue<P: Platform> {
     mailbox: Arc<Mailbox<P>>,
     name: Arc<str>,
@@ -27,8 +29,9 @@ impl<P: Platform> RemoteQueue<P> {
         Self { mailbox, name: name.into() }
     }
 
-    /// Submits `request` on the queue's thread. If it is refused, or the queue has been dropped, the future
-    /// returns an error with the payload.
+    /// Submits `request` on the queue's thread.
+    ///
+    /// If it is refused, or the queue has been dropped, the future returns an error with the payload.
     pub fn send(&self, request: Request) -> IoFuture<P> {
         let cell = FutureCell::new();
         let message = Message::Submit(request, Arc::clone(&cell));
@@ -175,8 +178,10 @@ impl<P: Platform> FutureCell<P> {
     }
 }
 
-/// A future of a request's completion. Dropping it cancels the request; the layer keeps the buffers until the
-/// device has finished with them. Leaking it leaks only the completion.
+/// A future of a request's completion.
+///
+/// Dropping it cancels the request; the layer keeps the buffers until the device has finished with them.
+/// Leaking it leaks only the completion.
 #[must_use = "a request whose future is dropped is cancelled"]
 pub struct IoFuture<P: Platform> {
     cell: Arc<FutureCell<P>>,

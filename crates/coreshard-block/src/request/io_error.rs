@@ -115,8 +115,9 @@ impl fmt::Display for Unfit {
     }
 }
 
-/// The error of a request. Its text names the device, the request, the kernel's reason, and the device's
-/// state.
+/// The error of a request.
+///
+/// Its text names the device, the request, the kernel's reason, and the device's state.
 pub struct IoError {
     // Boxed, so that results are small.
     inner: Box<Inner>,
@@ -172,8 +173,9 @@ impl IoError {
         self.inner.errno
     }
 
-    /// Returns the bytes from the request's start that were transferred despite the error. A write that
-    /// failed in the middle is torn: it is never reported as done.
+    /// Returns the bytes from the request's start that were transferred despite the error.
+    ///
+    /// A write that failed in the middle is torn: it is never reported as done.
     pub fn transferred(&self) -> usize {
         self.inner.transferred
     }

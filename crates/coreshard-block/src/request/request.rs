@@ -142,8 +142,9 @@ impl Request {
         Self::new(Op::FsyncData, 0, 0, Payload::None)
     }
 
-    /// Creates a request that declares `bytes` bytes from `offset` on unused. Their content is unspecified
-    /// afterwards.
+    /// Creates a request that declares `bytes` bytes from `offset` on unused.
+    ///
+    /// Their content is unspecified afterwards.
     pub fn discard(offset: u64, bytes: usize) -> Self {
         Self::new(Op::Discard, offset, bytes, Payload::None)
     }

@@ -77,8 +77,10 @@ impl PortId {
     }
 }
 
-/// One thread's handle to a user's tags. It first tries the tag that it released last, so that an uncontended
-/// thread touches one line of the bitmap.
+/// One thread's handle to a user's tags.
+///
+/// It first tries the tag that it released last, so that an uncontended thread touches one line of the
+/// bitmap.
 pub struct TagPort<P: Platform> {
     set: Arc<TagSet<P>>,
     id: PortId,
@@ -121,8 +123,10 @@ impl<P: Platform> TagUser<P> {
 }
 
 impl<P: Platform> TagPort<P> {
-    /// Takes a free tag that this user may have now. Also returns `None` if other ports wait for it; to wait
-    /// as well, call [`enlist`](Self::enlist) or [`wait`](Self::wait).
+    /// Takes a free tag that this user may have now.
+    ///
+    /// Also returns `None` if other ports wait for it; to wait as well, call [`enlist`](Self::enlist) or
+    /// [`wait`](Self::wait).
     #[inline]
     pub fn get(&mut self) -> Option<Tag> {
         let line = &self.shared.line;
@@ -208,14 +212,18 @@ impl<P: Platform> TagPort<P> {
     }
 
     /// Sets a waker, called when a tag is handed to this port while it waits, instead of waking a thread
-    /// inside [`wait`](Self::wait). It runs on the releasing thread, where its panics are dropped.
+    /// inside [`wait`](Self::wait).
+    ///
+    /// It runs on the releasing thread, where its panics are dropped.
     pub fn set_waker(&mut self, waker: Arc<dyn Fn() + Send + Sync>) {
         let before = self.line.waker.lock().replace(waker);
         drop(before);
     }
 
-    /// Takes a tag if one is available. Otherwise becomes a waiter, without sleeping, and a tag is handed to
-    /// the port later, see [`granted`](Self::granted).
+    /// Takes a tag if one is available.
+    ///
+    /// Otherwise becomes a waiter, without sleeping, and a tag is handed to the port later, see
+    /// [`granted`](Self::granted).
     pub fn enlist(&mut self) -> Option<Tag> {
         if self.enlisted {
             return self.granted();
@@ -269,8 +277,9 @@ impl<P: Platform> TagPort<P> {
         registry.waiters.retain(|waiter| !Arc::ptr_eq(&waiter.port, &self.line));
     }
 
-    /// Takes a tag, and sleeps until there is one. Waiters that may have a tag are served first come, first
-    /// served. Not for a port with its own waker.
+    /// Takes a tag, and sleeps until there is one.
+    ///
+    /// Waiters that may have a tag are served first come, first served. Not for a port with its own waker.
     pub fn wait(&mut self) -> Tag {
         if let Some(tag) = self.get().or_else(|| self.enlist()) {
             return tag;

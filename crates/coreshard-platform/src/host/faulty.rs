@@ -48,8 +48,10 @@ impl std::fmt::Debug for Faults {
 }
 
 impl Faulty {
-    /// Calls `decide` before each thread start on this platform, on the thread that starts it. An error makes
-    /// the start fail with that error. `decide` may block, as the kernel may before it refuses.
+    /// Calls `decide` before each thread start on this platform, on the thread that starts it.
+    ///
+    /// An error makes the start fail with that error. `decide` may block, as the kernel may before it
+    /// refuses.
     pub fn decide(decide: impl Fn(&Start<'_>) -> io::Result<()> + Send + Sync + 'static) -> Faults {
         // A test that failed with faults in force must not prevent the next one.
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -58,8 +60,9 @@ impl Faulty {
         Faults { script, _turn: turn }
     }
 
-    /// Makes the starts selected by `which` fail as if there were too many threads. Starts are counted from
-    /// 1, from this call on.
+    /// Makes the starts selected by `which` fail as if there were too many threads.
+    ///
+    /// Starts are counted from 1, from this call on.
     pub fn fail_starts(which: impl Fn(u64) -> bool + Send + Sync + 'static) -> Faults {
         Self::decide(move |start| if which(start.number) { Err(Self::refusal()) } else { Ok(()) })
     }

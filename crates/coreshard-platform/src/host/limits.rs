@@ -54,8 +54,10 @@ pub(super) fn nice_of(thread: libc::pid_t) -> Option<i32> {
 }
 
 /// Returns whether the process was started with privileges that its caller lacks: set-user-id, set-group-id
-/// or file capabilities. Its environment then comes from a less privileged user and must not be used to name
-/// files; see `secure_getenv(3)`.
+/// or file capabilities.
+///
+/// Its environment then comes from a less privileged user and must not be used to name files; see
+/// `secure_getenv(3)`.
 #[must_use]
 pub fn is_privileged() -> bool {
     // SAFETY: the call only reads a value that the kernel passed to the process at its start.

@@ -69,8 +69,9 @@ machine_error!(
 );
 
 impl PolicyError {
-    /// Creates the error of a platform that refused `asked`. `cause` is the known cause and its remedy;
-    /// without one, the reason stands alone.
+    /// Creates the error of a platform that refused `asked`.
+    ///
+    /// `cause` is the known cause and its remedy; without one, the reason stands alone.
     pub fn refused(asked: Policy, reason: io::Error, cause: Option<String>) -> Self {
         let text = format!("{asked} was refused ({reason}){}", behind_colon(cause));
         Self { text, reason: Some(reason) }

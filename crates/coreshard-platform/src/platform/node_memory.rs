@@ -73,8 +73,9 @@ unsafe impl Send for NodeMemory {}
 unsafe impl Sync for NodeMemory {}
 
 impl NodeMemory {
-    /// Maps `bytes` (rounded up to whole pages) with a preference for `node`. Touches every page, so that the
-    /// kernel places it now, and reads back where it lies.
+    /// Maps `bytes` (rounded up to whole pages) with a preference for `node`.
+    ///
+    /// Touches every page, so that the kernel places it now, and reads back where it lies.
     ///
     /// # Errors
     /// If the memory cannot be mapped. Memory on another node is no error: [`NodeMemory::placement`] reports
@@ -116,8 +117,9 @@ impl NodeMemory {
         Ok(memory)
     }
 
-    /// Returns zeroed memory of the program's allocator, on any node. For use when nothing can be mapped but
-    /// the allocator has memory left.
+    /// Returns zeroed memory of the program's allocator, on any node.
+    ///
+    /// For use when nothing can be mapped but the allocator has memory left.
     ///
     /// # Errors
     /// If the allocator has no memory left either.
@@ -165,8 +167,10 @@ impl NodeMemory {
         &self.placement
     }
 
-    /// Returns the pages to the system. They then read as zeros, and lie on the requested node when they are
-    /// touched again. Returns false if that is not possible; the memory is then unchanged.
+    /// Returns the pages to the system.
+    ///
+    /// They then read as zeros, and lie on the requested node when they are touched again. Returns false if
+    /// that is not possible; the memory is then unchanged.
     pub fn give_back_pages(&self) -> bool {
         if self.release.is_some() {
             // Another platform's memory: that platform decides what this would cost.

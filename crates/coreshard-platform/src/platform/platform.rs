@@ -31,8 +31,10 @@ pub trait Platform: fmt::Debug + Sized + Send + Sync + 'static {
     /// and finishes. True for platforms that test programs.
     const WATCHES_ITEMS: bool = false;
 
-    /// Returns the CPU that the calling thread runs on. The thread may have moved by the time the caller uses
-    /// the result, so it is a hint about place and never a proof of exclusion.
+    /// Returns the CPU that the calling thread runs on.
+    ///
+    /// The thread may have moved by the time the caller uses the result, so it is a hint about place and
+    /// never a proof of exclusion.
     fn current_cpu() -> CpuId;
 
     /// Starts a thread. Returns once it runs with every attribute of `spec`, read back.
@@ -42,12 +44,14 @@ pub trait Platform: fmt::Debug + Sized + Send + Sync + 'static {
     /// then.
     fn spawn(spec: ThreadSpec, body: Box<dyn FnOnce() + Send>) -> Result<Self::Thread, SpawnError>;
 
-    /// Sleeps while `word` holds `expected`, until a wake-up or for `timeout`. May return early without a
-    /// reason, so callers must check the word again.
+    /// Sleeps while `word` holds `expected`, until a wake-up or for `timeout`.
+    ///
+    /// May return early without a reason, so callers must check the word again.
     fn wait(word: &Self::AtomicU32, expected: u32, timeout: Option<Duration>) -> WaitOutcome;
 
-    /// Wakes one thread that sleeps on `word`, if any. Does not read that address, so it may be called after
-    /// the word has been freed.
+    /// Wakes one thread that sleeps on `word`, if any.
+    ///
+    /// Does not read that address, so it may be called after the word has been freed.
     fn wake_one(word: *const Self::AtomicU32);
 
     /// Wakes every thread that sleeps on `word`.
@@ -56,9 +60,10 @@ pub trait Platform: fmt::Debug + Sized + Send + Sync + 'static {
     /// Returns the time of the monotonic clock.
     fn now() -> Time;
 
-    /// Returns a rough time in nanoseconds since an unspecified moment, in a few instructions. It may run at
-    /// half or twice the true speed. Use it for differences of less than a second on one thread, to the order
-    /// of magnitude.
+    /// Returns a rough time in nanoseconds since an unspecified moment, in a few instructions.
+    ///
+    /// It may run at half or twice the true speed. Use it for differences of less than a second on one
+    /// thread, to the order of magnitude.
     #[inline]
     fn rough_ns() -> u64 {
         Self::now().as_ns()
@@ -70,8 +75,9 @@ pub trait Platform: fmt::Debug + Sized + Send + Sync + 'static {
     /// Tells the CPU that the caller spins.
     fn spin_hint();
 
-    /// Checks up to `looks` times whether `done` returns true, and spins before each check. Returns true as
-    /// soon as it does, and false after the last failed check.
+    /// Checks up to `looks` times whether `done` returns true, and spins before each check.
+    ///
+    /// Returns true as soon as it does, and false after the last failed check.
     ///
     /// `done` must depend only on the words that it reads: a platform that knows that none of them has
     /// changed may skip a check.
@@ -92,15 +98,17 @@ pub trait Platform: fmt::Debug + Sized + Send + Sync + 'static {
     /// If the machine refuses, or reports other CPUs than requested.
     fn set_affinity(cpus: &CpuSet) -> Result<(), AffinityError>;
 
-    /// Restricts another thread of this process to `cpus`. Allocates nothing. Returns false if the machine
-    /// refuses, or if the platform cannot do this.
+    /// Restricts another thread of this process to `cpus`.
+    ///
+    /// Allocates nothing. Returns false if the machine refuses, or if the platform cannot do this.
     fn set_affinity_of(_thread: ThreadId, _cpus: impl Iterator<Item = CpuId>) -> bool {
         false
     }
 
     /// Returns the CPUs that this process may use: those that its main thread was left with when it was
-    /// started (taskset, a cpuset) and by its own calls. Returns `None` if there is no limit, or if the
-    /// platform cannot tell.
+    /// started (taskset, a cpuset) and by its own calls.
+    ///
+    /// Returns `None` if there is no limit, or if the platform cannot tell.
     ///
     /// A runtime uses no other CPUs unless the program names them.
     fn process_cpus() -> Option<CpuSet> {
@@ -121,29 +129,34 @@ pub trait Platform: fmt::Debug + Sized + Send + Sync + 'static {
     fn set_local(key: LocalKey, value: *mut ());
 
     /// Calls `end` on the calling thread when that thread ends, with the thread's pointers as they are then.
+    ///
     /// Also called if the thread ends the process, at whatever point. On the main thread, and on a platform
     /// that does not report the end of threads, `end` is dropped without being called.
     fn at_thread_end(end: Box<dyn FnOnce()>) {
         drop(end);
     }
 
-    /// Returns whether an idle thread may spin for work before it sleeps. False on a platform that models a
-    /// kernel's worker threads, which sleep at once.
+    /// Returns whether an idle thread may spin for work before it sleeps.
+    ///
+    /// False on a platform that models a kernel's worker threads, which sleep at once.
     #[inline(always)]
     fn idlers_may_spin() -> bool {
         true
     }
 
     /// Takes a contended lock on a platform whose locks are queues of spinning CPUs, like a kernel's: sets
-    /// the word to `contended` once it is `free`, first come first served. Returns false and does nothing on
-    /// a platform whose waiters sleep on the word.
+    /// the word to `contended` once it is `free`, first come first served.
+    ///
+    /// Returns false and does nothing on a platform whose waiters sleep on the word.
     #[inline(always)]
     fn queue_for_lock(_word: &Self::AtomicU32, _free: u32, _contended: u32) -> bool {
         false
     }
 
-    /// Reports that the calling thread holds a lock over a `T` from now on. On a platform where lock holders
-    /// keep their CPU, as in a kernel, the platform enforces that. Does nothing on others.
+    /// Reports that the calling thread holds a lock over a `T` from now on.
+    ///
+    /// On a platform where lock holders keep their CPU, as in a kernel, the platform enforces that. Does
+    /// nothing on others.
     #[inline(always)]
     #[track_caller]
     fn lock_is_taken<T>(_word: *const Self::AtomicU32) {}
@@ -161,9 +174,10 @@ pub trait Platform: fmt::Debug + Sized + Send + Sync + 'static {
         ThreadId(0)
     }
 
-    /// Returns the CPU time that a thread of this process has used so far. Returns `None` if the thread has
-    /// ended, or if the platform cannot tell. In the second case, running and waiting threads cannot be told
-    /// apart.
+    /// Returns the CPU time that a thread of this process has used so far.
+    ///
+    /// Returns `None` if the thread has ended, or if the platform cannot tell. In the second case, running
+    /// and waiting threads cannot be told apart.
     fn cpu_time_of(_thread: ThreadId) -> Option<Duration> {
         None
     }
@@ -180,26 +194,32 @@ pub trait Platform: fmt::Debug + Sized + Send + Sync + 'static {
     }
 
     /// Returns whether runtimes check their invariants wherever these must hold, for example whenever a lock
-    /// is about to be released. This costs time, but accesses nothing that the platform models.
+    /// is about to be released.
+    ///
+    /// This costs time, but accesses nothing that the platform models.
     #[inline(always)]
     fn checks_rules() -> bool {
         cfg!(any(debug_assertions, loom))
     }
 
-    /// Calls `hook` in every process that is forked from this one, as long as the hook lives. Does nothing on
-    /// a platform without processes.
+    /// Calls `hook` in every process that is forked from this one, as long as the hook lives.
+    ///
+    /// Does nothing on a platform without processes.
     fn on_fork(_hook: Weak<dyn ForkHook>) {}
 
     /// Returns the number of forks between this process and the first one that called this function or added
-    /// a hook. Objects created under another number have their threads in another process.
+    /// a hook.
+    ///
+    /// Objects created under another number have their threads in another process.
     #[inline(always)]
     fn process_generation() -> u32 {
         0
     }
 
-    /// Begins a read-side section on the calling thread. Callers use [`Reading`](crate::Reading) instead.
-    /// Memory that such threads may read is freed only after a [grace period](Self::try_grace_period). The
-    /// result is passed to [`end_reading`](Self::end_reading).
+    /// Begins a read-side section on the calling thread.
+    ///
+    /// Callers use [`Reading`](crate::Reading) instead. Memory that such threads may read is freed only after
+    /// a [grace period](Self::try_grace_period). The result is passed to [`end_reading`](Self::end_reading).
     #[inline(always)]
     fn begin_reading() -> *const () {
         std::ptr::null()
@@ -209,9 +229,10 @@ pub trait Platform: fmt::Debug + Sized + Send + Sync + 'static {
     #[inline(always)]
     fn end_reading(_thread: *const ()) {}
 
-    /// Returns true if every read-side section that had begun before this call has ended. Returns false if
-    /// one is still active, or if the platform cannot tell: nothing may be freed now, and the caller may try
-    /// again later. Does not block.
+    /// Returns true if every read-side section that had begun before this call has ended.
+    ///
+    /// Returns false if one is still active, or if the platform cannot tell: nothing may be freed now, and
+    /// the caller may try again later. Does not block.
     fn try_grace_period() -> bool {
         false
     }
@@ -220,9 +241,10 @@ pub trait Platform: fmt::Debug + Sized + Send + Sync + 'static {
     #[inline(always)]
     fn item_is_queued() {}
 
-    /// Reports that the calling thread is about to run the item of the function `name`. It runs when this
-    /// call returns, unless `_is_void` is true by then: the item was cancelled, or another thread has run it.
-    /// The platform may make the thread wait.
+    /// Reports that the calling thread is about to run the item of the function `name`.
+    ///
+    /// It runs when this call returns, unless `_is_void` is true by then: the item was cancelled, or another
+    /// thread has run it. The platform may make the thread wait.
     #[inline(always)]
     fn item_begins(_name: &'static str, _is_void: impl Fn() -> bool) {}
 
@@ -250,24 +272,32 @@ pub trait Platform: fmt::Debug + Sized + Send + Sync + 'static {
     fn touch_write<T>(_data: *const T) {}
 
     /// Reports the accesses that a new lock holder makes to the protected data: it reads a part of it before
-    /// it proceeds, and writes it. For platforms that model memory; does nothing on the host.
+    /// it proceeds, and writes it.
+    ///
+    /// For platforms that model memory; does nothing on the host.
     #[inline(always)]
     #[track_caller]
     fn touch_locked<T>(_data: *const T) {}
 
     /// Names the fields of a value that is at its final address, for a platform that reports which field of
-    /// which struct lies on a line. Does nothing on the host.
+    /// which struct lies on a line.
+    ///
+    /// Does nothing on the host.
     #[inline(always)]
     fn describe<T: Fields>(_value: *const T) {}
 
     /// Starts measuring the program, for a platform that reports how memory was used; a benchmark excludes
-    /// its setup and teardown this way. With false, the calling thread is no longer measured. If that thread
-    /// started the measurement, it ends for all threads. Does nothing on the host.
+    /// its setup and teardown this way.
+    ///
+    /// With false, the calling thread is no longer measured. If that thread started the measurement, it ends
+    /// for all threads. Does nothing on the host.
     #[inline(always)]
     fn measured(_measured: bool) {}
 
-    /// Returns a value that lives as long as the process. A platform whose programs end before the process
-    /// does allocates it apart from their memory, which is released as a whole.
+    /// Returns a value that lives as long as the process.
+    ///
+    /// A platform whose programs end before the process does allocates it apart from their memory, which is
+    /// released as a whole.
     fn leak<T: 'static>(make: impl FnOnce() -> T) -> &'static T {
         Box::leak(Box::new(make()))
     }
@@ -289,8 +319,9 @@ pub trait ByteAtomics: Platform {
 
 /// A hook that is called when its process was forked.
 pub trait ForkHook: Send + Sync {
-    /// Runs in the child, on its only thread, before `fork` returns there. It must take no lock, since the
-    /// holder may be a thread that the child does not have.
+    /// Runs in the child, on its only thread, before `fork` returns there.
+    ///
+    /// It must take no lock, since the holder may be a thread that the child does not have.
     fn forked(&self);
 }
 

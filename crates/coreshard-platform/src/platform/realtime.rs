@@ -8,9 +8,10 @@ use crate::{
 
 /// A platform whose threads may have fixed priorities.
 pub trait RealTime: ByteAtomics {
-    /// Starts a thread as [`Platform::spawn`](crate::Platform::spawn) does. Returns once it runs with
-    /// `policy`, read back, and its stack is in memory. Threads and processes that it starts are scheduled
-    /// normally.
+    /// Starts a thread as [`Platform::spawn`](crate::Platform::spawn) does.
+    ///
+    /// Returns once it runs with `policy`, read back, and its stack is in memory. Threads and processes that
+    /// it starts are scheduled normally.
     ///
     /// # Errors
     /// As [`Platform::spawn`](crate::Platform::spawn), and if the policy cannot be set.
@@ -26,9 +27,10 @@ pub trait RealTime: ByteAtomics {
     /// If there is no such thread, or if the policy is refused.
     fn set_policy(thread: ThreadId, policy: Policy) -> Result<(), PolicyError>;
 
-    /// Sets the policy of the calling thread for a while. The policy that its new threads and processes
-    /// inherit is unchanged. In contrast, [`set_policy`](Self::set_policy) makes them begin at normal
-    /// priority.
+    /// Sets the policy of the calling thread for a while.
+    ///
+    /// The policy that its new threads and processes inherit is unchanged. In contrast,
+    /// [`set_policy`](Self::set_policy) makes them begin at normal priority.
     ///
     /// # Errors
     /// If the policy is refused.
@@ -46,16 +48,18 @@ pub trait RealTime: ByteAtomics {
     /// and below 2³⁰. Cheap.
     fn holder_word() -> u32;
 
-    /// Takes a priority-inheritance lock whose word was not 0. Sleeps until it is free, and lends the calling
-    /// thread's priority to the holder meanwhile. The word then has the caller's
-    /// [`holder_word`](Self::holder_word) in its low 30 bits.
+    /// Takes a priority-inheritance lock whose word was not 0.
+    ///
+    /// Sleeps until it is free, and lends the calling thread's priority to the holder meanwhile. The word
+    /// then has the caller's [`holder_word`](Self::holder_word) in its low 30 bits.
     ///
     /// # Errors
     /// If the time runs out, or if the wait would never end.
     fn lock_inheriting(word: &Self::AtomicU32, until: Option<Time>) -> Result<(), InheritError>;
 
-    /// Releases a priority-inheritance lock whose word held more than the holder's number. Hands it to the
-    /// waiter with the highest priority, and drops the inherited priority.
+    /// Releases a priority-inheritance lock whose word held more than the holder's number.
+    ///
+    /// Hands it to the waiter with the highest priority, and drops the inherited priority.
     fn unlock_inheriting(word: &Self::AtomicU32);
 
     /// Returns the limits of this process.

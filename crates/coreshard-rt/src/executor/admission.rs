@@ -72,9 +72,10 @@ impl AdmissionControl {
     }
 }
 
-/// CPUs ordered by the deadline of their running task, the latest first. A binary heap that tracks each CPU's
-/// position, after the Linux kernel's `cpudl` (kernel/sched/cpudeadline.c). A CPU without a deadline is later
-/// than all others.
+/// CPUs ordered by the deadline of their running task, the latest first.
+///
+/// A binary heap that tracks each CPU's position, after the Linux kernel's `cpudl`
+/// (kernel/sched/cpudeadline.c). A CPU without a deadline is later than all others.
 ///
 /// ```
 /// use coreshard_rt::DeadlineHeap;

@@ -91,9 +91,11 @@ impl<P: RealTime> ExecutorBuilder<P> {
         }
     }
 
-    /// Sets the CPUs to use. The default is the CPUs of the topology that the process may use: those in the
-    /// affinity mask of its main thread, which taskset and cpusets limit. A program that was started with
-    /// fewer CPUs, and isolates others for its real-time tasks, names them here.
+    /// Sets the CPUs to use.
+    ///
+    /// The default is the CPUs of the topology that the process may use: those in the affinity mask of its
+    /// main thread, which taskset and cpusets limit. A program that was started with fewer CPUs, and isolates
+    /// others for its real-time tasks, names them here.
     #[must_use]
     pub fn cpus(mut self, cpus: CpuSet) -> Self {
         self.cpus = Some(cpus);
@@ -107,10 +109,11 @@ impl<P: RealTime> ExecutorBuilder<P> {
         self
     }
 
-    /// Lets tasks of equal priority take turns (SCHED_RR). Up to `tasks` of them run on a CPU at once, each
-    /// on its own thread, and the kernel gives each its slice (`/proc/sys/kernel/sched_rr_timeslice_ms`).
-    /// Periodic tasks of that priority take turns with them. By default (SCHED_FIFO) a running task is not
-    /// interrupted by others of its priority.
+    /// Lets tasks of equal priority take turns (SCHED_RR).
+    ///
+    /// Up to `tasks` of them run on a CPU at once, each on its own thread, and the kernel gives each its
+    /// slice (`/proc/sys/kernel/sched_rr_timeslice_ms`). Periodic tasks of that priority take turns with
+    /// them. By default (SCHED_FIFO) a running task is not interrupted by others of its priority.
     ///
     /// A task still begins on a CPU that runs lower-priority work, if there is one; else on the CPU where the
     /// fewest tasks of its priority take turns. It stays there, so with long tasks one CPU may finish before
@@ -145,16 +148,19 @@ impl<P: RealTime> ExecutorBuilder<P> {
         self
     }
 
-    /// Sets the CPU time after which a task without its own budget is demoted as a runaway. Default: no
-    /// limit.
+    /// Sets the CPU time after which a task without its own budget is demoted as a runaway.
+    ///
+    /// Default: no limit.
     #[must_use]
     pub fn budget(mut self, budget: Option<Duration>) -> Self {
         self.options.budget = budget;
         self
     }
 
-    /// Sets how often the watchdog scans; `None` disables it. Default: every 10 ms. The minimum is
-    /// [`MIN_WATCHDOG_PERIOD`](crate::MIN_WATCHDOG_PERIOD), since the watchdog runs above all tasks.
+    /// Sets how often the watchdog scans; `None` disables it.
+    ///
+    /// Default: every 10 ms. The minimum is [`MIN_WATCHDOG_PERIOD`](crate::MIN_WATCHDOG_PERIOD), since the
+    /// watchdog runs above all tasks.
     #[must_use]
     pub fn watchdog_period(mut self, period: Option<Duration>) -> Self {
         self.options.watchdog_period = period;
@@ -175,8 +181,9 @@ impl<P: RealTime> ExecutorBuilder<P> {
         }
     }
 
-    /// Starts the executor with whatever the machine grants. Also returns the missing features; the list is
-    /// empty if none is missing.
+    /// Starts the executor with whatever the machine grants.
+    ///
+    /// Also returns the missing features; the list is empty if none is missing.
     ///
     /// # Errors
     /// If the CPUs cannot be used, a number is out of range, or threads cannot be started even at normal

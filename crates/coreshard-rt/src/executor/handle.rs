@@ -12,7 +12,9 @@ const PENDING: u32 = 0;
 const DONE: u32 = 1;
 
 /// The reason why a task has no result: its panic, or that it was dropped before it began, or that it belongs
-/// to another process. It may be dropped anywhere, whatever its payload's destructor does.
+/// to another process.
+///
+/// It may be dropped anywhere, whatever its payload's destructor does.
 pub struct TaskPanic {
     thrown: Thrown,
     is_panic: bool,
@@ -28,8 +30,9 @@ impl TaskPanic {
         Self { thrown: Thrown::new(Box::new(why)), is_panic: false }
     }
 
-    /// Returns the panic's payload, to be resumed. For a task that did not panic, the payload is a text with
-    /// the reason.
+    /// Returns the panic's payload, to be resumed.
+    ///
+    /// For a task that did not panic, the payload is a text with the reason.
     pub fn into_payload(self) -> Box<dyn Any + Send> {
         self.thrown.into_payload()
     }

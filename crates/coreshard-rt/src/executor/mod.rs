@@ -160,8 +160,9 @@ impl<P: RealTime> Executor<P> {
         Ok(handle)
     }
 
-    /// Runs `body` at `priority` after `delay`, on the CPU with the lowest level at that time. Timers that
-    /// are still pending when the executor is dropped are dropped as well.
+    /// Runs `body` at `priority` after `delay`, on the CPU with the lowest level at that time.
+    ///
+    /// Timers that are still pending when the executor is dropped are dropped as well.
     ///
     /// # Errors
     /// If the threads of a priority that was not in use yet cannot be started.
@@ -201,8 +202,10 @@ impl<P: RealTime> Executor<P> {
         periodic_thread::start(&self.shared, task, body)
     }
 
-    /// Stops using a CPU: tasks waiting there go to others, running ones finish there. A periodic task counts
-    /// as running: it continues there until it is stopped, and no other is placed there.
+    /// Stops using a CPU: tasks waiting there go to others, running ones finish there.
+    ///
+    /// A periodic task counts as running: it continues there until it is stopped, and no other is placed
+    /// there.
     ///
     /// # Errors
     /// If the CPU is not the executor's.
@@ -224,8 +227,9 @@ impl<P: RealTime> Executor<P> {
         Ok(())
     }
 
-    /// Returns the state of each CPU, read one after the other. The states are consistent with one another
-    /// only while no task begins, finishes or moves.
+    /// Returns the state of each CPU, read one after the other.
+    ///
+    /// The states are consistent with one another only while no task begins, finishes or moves.
     pub fn snapshot(&self) -> Vec<CpuSnapshot> {
         if self.shared.is_forked() {
             return Vec::new();
@@ -247,8 +251,10 @@ impl<P: RealTime> Executor<P> {
         self.shared.dispatcher.max_tries()
     }
 
-    /// Returns the watchdog's findings since the last call, in order. The latest 256 are kept; if there were
-    /// more, the first one is an [`Incident::Dropped`] with the number of dropped ones.
+    /// Returns the watchdog's findings since the last call, in order.
+    ///
+    /// The latest 256 are kept; if there were more, the first one is an [`Incident::Dropped`] with the number
+    /// of dropped ones.
     pub fn take_incidents(&self) -> Vec<Incident> {
         if self.shared.is_forked() { Vec::new() } else { self.shared.incidents.take() }
     }

@@ -260,9 +260,11 @@ impl<P: RealTime> PeriodicHandle<P> {
         PeriodicStats { activations, late, skipped, panics }
     }
 
-    /// Stops the task after the current activation. Waits for that, and until the task's values are dropped.
-    /// Does not wait if it is called by the task itself (its body, its hook, or one of their destructors), or
-    /// in a process that was forked from the task's.
+    /// Stops the task after the current activation.
+    ///
+    /// Waits for that, and until the task's values are dropped. Does not wait if it is called by the task
+    /// itself (its body, its hook, or one of their destructors), or in a process that was forked from the
+    /// task's.
     pub fn stop(self) -> PeriodicStats {
         self.control.stop();
         // While it has not finished, no other thread has its thread's id.

@@ -121,8 +121,10 @@ pub struct TimerHandle<P: RealTime> {
 }
 
 impl<P: RealTime> TimerHandle<P> {
-    /// Cancels the timer. Returns true if its task had not begun and never will; the task's handle then
-    /// reports that it was dropped.
+    /// Cancels the timer.
+    ///
+    /// Returns true if its task had not begun and never will; the task's handle then reports that it was
+    /// dropped.
     pub fn cancel(self) -> bool {
         if P::process_generation() != self.process_generation {
             return false;

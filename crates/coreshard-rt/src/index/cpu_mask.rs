@@ -2,14 +2,18 @@
 
 use std::ops::Range;
 
-/// The most CPUs of an index. Sets of positions have a fixed size, so that a search allocates nothing. The
-/// largest machines sold have half as many.
+/// The most CPUs of an index.
+///
+/// Sets of positions have a fixed size, so that a search allocates nothing. The largest machines sold have
+/// half as many.
 pub const MAX_INDEX_CPUS: usize = if cfg!(loom) { 64 } else { 1024 };
 
 pub(super) const WORDS: usize = MAX_INDEX_CPUS / 64;
 
 /// A set of CPUs of one index, created by [`PriorityIndex::mask`](super::PriorityIndex::mask) or filled by a
-/// search. Create it once for a task, not for each search.
+/// search.
+///
+/// Create it once for a task, not for each search.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuMask {
     pub(super) words: [u64; WORDS],

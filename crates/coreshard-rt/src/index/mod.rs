@@ -119,8 +119,9 @@ enum AnyLayout<P: ByteAtomics> {
     PerLlc(PerLlc<P>),
 }
 
-/// Sets the level of one CPU. Each CPU has one, so its level has a single writer. Dropping it removes the CPU
-/// from the index.
+/// Sets the level of one CPU. Each CPU has one, so its level has a single writer.
+///
+/// Dropping it removes the CPU from the index.
 #[derive(Debug)]
 pub struct LevelWriter<P: ByteAtomics> {
     index: Arc<PriorityIndex<P>>,
@@ -130,8 +131,9 @@ pub struct LevelWriter<P: ByteAtomics> {
 }
 
 impl<P: ByteAtomics> PriorityIndex<P> {
-    /// Creates an index over `cpus`, and the level writer of each, in the order of the set. All CPUs are
-    /// idle.
+    /// Creates an index over `cpus`, and the level writer of each, in the order of the set.
+    ///
+    /// All CPUs are idle.
     ///
     /// # Errors
     /// If there is no CPU, more than [`MAX_INDEX_CPUS`], or one that is not online.
@@ -228,8 +230,9 @@ impl<P: ByteAtomics> PriorityIndex<P> {
         mask.iter().filter_map(|position| self.order.cpus().get(position).copied()).collect()
     }
 
-    /// Returns the CPU of `allowed` at the lowest level below `below`, and that level. Among several CPUs it
-    /// is `near` itself, or one of the same cache, if possible.
+    /// Returns the CPU of `allowed` at the lowest level below `below`, and that level.
+    ///
+    /// Among several CPUs it is `near` itself, or one of the same cache, if possible.
     ///
     /// A CPU that was at such a level before the call, and is at most raised to another such level meanwhile,
     /// is never missed. A CPU whose level falls during the search may be missed, since the search has passed
@@ -245,8 +248,9 @@ impl<P: ByteAtomics> PriorityIndex<P> {
         Some((self.order.cpus()[self.order.nearest(&found, near)?], level))
     }
 
-    /// Returns all CPUs of `allowed` at the lowest level below `below`, and that level. The guarantees are
-    /// those of [`find`](Self::find).
+    /// Returns all CPUs of `allowed` at the lowest level below `below`, and that level.
+    ///
+    /// The guarantees are those of [`find`](Self::find).
     #[inline]
     pub fn find_all(&self, below: Level, allowed: &CpuMask) -> Option<(CpuMask, Level)> {
         self.search(below, allowed).map(|(level, found)| (found, level))

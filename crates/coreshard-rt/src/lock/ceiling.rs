@@ -11,8 +11,10 @@ use super::inherit::{InheritGuard, InheritMutex};
 use crate::level::Priority;
 
 /// A mutual-exclusion lock over `T` with a *ceiling*. A thread that takes the lock is first raised to that
-/// priority, and lowered again after release. So no thread of a lower priority preempts a holder on its CPU,
-/// and if all takers run on one CPU, none ever waits (the immediate ceiling protocol; PTHREAD_PRIO_PROTECT).
+/// priority, and lowered again after release.
+///
+/// So no thread of a lower priority preempts a holder on its CPU, and if all takers run on one CPU, none ever
+/// waits (the immediate ceiling protocol; PTHREAD_PRIO_PROTECT).
 ///
 /// A thread that holds several locks runs at the highest of their ceilings, or at its own priority if that is
 /// higher, and may release them in any order. Its own priority is the one it had before it took the first of
@@ -93,8 +95,9 @@ impl<P: RealTime, T> fmt::Debug for CeilingMutex<P, T> {
     }
 }
 
-/// Proof that its thread holds the lock and runs at its ceiling. Dropping it releases the lock and then
-/// lowers the thread.
+/// Proof that its thread holds the lock and runs at its ceiling.
+///
+/// Dropping it releases the lock and then lowers the thread.
 pub struct CeilingGuard<'lock, P: RealTime, T> {
     guard: InheritGuard<'lock, P, T>,
     _raise: Raise<P>,

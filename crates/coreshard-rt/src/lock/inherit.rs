@@ -24,7 +24,9 @@ const FREE: u32 = 0;
 const FORBIDDEN_RETRY: Duration = Duration::from_micros(50);
 
 /// A mutual-exclusion lock over `T` that lends the priority of its highest-priority waiter to its holder, and
-/// is handed to that waiter. It has poisoning.
+/// is handed to that waiter.
+///
+/// It has poisoning.
 ///
 /// ```
 /// use coreshard_platform::Host;
@@ -169,8 +171,10 @@ impl<P: RealTime, T> fmt::Debug for InheritMutex<P, T> {
     }
 }
 
-/// Proof that its thread holds the lock. Releases it when dropped, and poisons it if a panic began meanwhile.
-/// Not `Send`: the lock names this thread as its holder.
+/// Proof that its thread holds the lock.
+///
+/// Releases it when dropped, and poisons it if a panic began meanwhile. Not `Send`: the lock names this
+/// thread as its holder.
 pub struct InheritGuard<'lock, P: RealTime, T> {
     lock: &'lock InheritMutex<P, T>,
     /// Whether the thread was panicking when it took the lock.

@@ -4,7 +4,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
 /// Reports, on any host thread, whether a simulation makes progress, and which virtual thread occupies the
-/// host thread. A virtual thread that blocks by means unknown to the simulator occupies it forever.
+/// host thread.
+///
+/// A virtual thread that blocks by means unknown to the simulator occupies it forever.
 #[derive(Debug, Default)]
 pub struct Pulse {
     beats: AtomicU64,

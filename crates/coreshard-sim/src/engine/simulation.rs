@@ -41,9 +41,10 @@ pub struct Run<R> {
 }
 
 impl<R> Run<R> {
-    /// Maps the value after the simulation has ended. While any allocation remains in a simulation's memory,
-    /// all of its addresses stay reserved, and at most 256 simulations can have some. Copy values to keep
-    /// those of many simulations.
+    /// Maps the value after the simulation has ended.
+    ///
+    /// While any allocation remains in a simulation's memory, all of its addresses stay reserved, and at most
+    /// 256 simulations can have some. Copy values to keep those of many simulations.
     ///
     /// ```
     /// use coreshard_sim::{Machine, Simulation};
@@ -164,8 +165,10 @@ impl<'machine> Simulation<'machine> {
         self
     }
 
-    /// Exempts starts from [`Faults::failed_spawns_per_million`]. `spares` is called with the thread's name,
-    /// and whether the program's first thread starts it. Default: none.
+    /// Exempts starts from [`Faults::failed_spawns_per_million`].
+    ///
+    /// `spares` is called with the thread's name, and whether the program's first thread starts it. Default:
+    /// none.
     #[must_use]
     pub fn spare_starts(mut self, spares: fn(&str, bool) -> bool) -> Self {
         self.settings.spares_start = Some(spares);
@@ -179,8 +182,9 @@ impl<'machine> Simulation<'machine> {
         self
     }
 
-    /// Ends the run with [`SimError::Stopped`] soon after `stop` becomes true. Another host thread or a
-    /// signal handler may set it.
+    /// Ends the run with [`SimError::Stopped`] soon after `stop` becomes true.
+    ///
+    /// Another host thread or a signal handler may set it.
     #[must_use]
     pub fn stop_when(mut self, stop: Arc<AtomicBool>) -> Self {
         self.settings.stop = Some(stop);
@@ -200,8 +204,9 @@ impl<'machine> Simulation<'machine> {
         self.run_and_watch(program, None)
     }
 
-    /// As [`run`](Self::run), and calls `look` once per `every` of virtual time, between two events. This
-    /// does not affect the run. If `look` returns an error, which names the broken rule, the run ends at
+    /// As [`run`](Self::run), and calls `look` once per `every` of virtual time, between two events.
+    ///
+    /// This does not affect the run. If `look` returns an error, which names the broken rule, the run ends at
     /// once.
     ///
     /// # Errors

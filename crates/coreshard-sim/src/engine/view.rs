@@ -26,15 +26,17 @@ impl fmt::Debug for View<'_> {
 }
 
 impl View<'_> {
-    /// Returns the virtual time since the start, in nanoseconds. It does not jump when the program's clock
-    /// does.
+    /// Returns the virtual time since the start, in nanoseconds.
+    ///
+    /// It does not jump when the program's clock does.
     #[must_use]
     pub const fn now_ns(&self) -> u64 {
         self.now_ns
     }
 
-    /// Returns how long a CPU has been idle, in nanoseconds. Returns `None` if it runs, is being woken, is
-    /// offline, or does not exist.
+    /// Returns how long a CPU has been idle, in nanoseconds.
+    ///
+    /// Returns `None` if it runs, is being woken, is offline, or does not exist.
     #[must_use]
     pub fn idle_ns(&self, cpu: CpuId) -> Option<u64> {
         let since = self.sim.sched.idle_since(self.sim.sched.place_of(cpu)?)?;

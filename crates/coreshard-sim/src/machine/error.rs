@@ -6,8 +6,10 @@ use std::fmt;
 use coreshard_topology::TopologyError;
 use coreshard_topology::input::plain;
 
-/// The error when a machine's file cannot be used. Its text is a sentence that names the machine or file, the
-/// line and the key if there is one, the value found and the accepted ones.
+/// The error when a machine's file cannot be used.
+///
+/// Its text is a sentence that names the machine or file, the line and the key if there is one, the value
+/// found and the accepted ones.
 pub struct MachineError {
     machine: String,
     line: Option<usize>,

@@ -51,8 +51,9 @@ impl Machine {
     }
 
     /// Returns a small machine with all features of large ones: two packages of two LLCs of two cores of two
-    /// CPUs, with a server's costs in round figures. For searching bugs; its figures belong to no real
-    /// machine.
+    /// CPUs, with a server's costs in round figures.
+    ///
+    /// For searching bugs; its figures belong to no real machine.
     #[must_use]
     pub fn pocket() -> Self {
         Self::from_toml("pocket", POCKET).expect("its file is valid")
@@ -110,8 +111,9 @@ impl Machine {
         self.line_bytes
     }
 
-    /// Returns the same machine with lines of another length, a power of two from 32 to 256 bytes. Other
-    /// values leave it unchanged.
+    /// Returns the same machine with lines of another length, a power of two from 32 to 256 bytes.
+    ///
+    /// Other values leave it unchanged.
     ///
     /// ```
     /// let longer = coreshard_sim::Machine::pocket().with_line_bytes(128);
@@ -132,8 +134,9 @@ impl Machine {
     }
 
     /// Returns how long a line takes from one CPU's cache to another's, in nanoseconds: half a round trip of
-    /// a compare-exchange ping-pong. Returns `None` if one of them is not a CPU of this machine, or if both
-    /// are the same.
+    /// a compare-exchange ping-pong.
+    ///
+    /// Returns `None` if one of them is not a CPU of this machine, or if both are the same.
     #[must_use]
     pub fn latency_ns(&self, requester: CpuId, owner: CpuId) -> Option<f64> {
         let place = |cpu| self.topology.cpus().iter().position(|known| known.id == cpu);

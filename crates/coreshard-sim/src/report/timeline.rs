@@ -34,6 +34,7 @@ impl Timeline {
     }
 
     /// Returns the timeline in the Trace Event Format, JSON, which ui.perfetto.dev and chrome://tracing open.
+    ///
     /// It has a track per CPU, and a slice for each time that a thread was on it. Times are microseconds of
     /// virtual time.
     #[must_use]

@@ -20,8 +20,10 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Returns the plan of a seed. A third of all plans have a PCT schedule of depth 1 to 4. Each kind of
-    /// fault is in a third of them, at a rate between rare and frequent.
+    /// Returns the plan of a seed.
+    ///
+    /// A third of all plans have a PCT schedule of depth 1 to 4. Each kind of fault is in a third of them, at
+    /// a rate between rare and frequent.
     #[must_use]
     pub fn of_seed(seed: u64) -> Self {
         // A sequence different from those of the run itself.
@@ -69,8 +71,10 @@ impl Plan {
         Self { seed, profile, faults }
     }
 
-    /// Returns the plan of one step of a sweep: these calls fail. Seed 0 has the machine's own schedule and
-    /// no other faults. Any other seed adds its schedule, stalls, delayed stores and late wake-ups.
+    /// Returns the plan of one step of a sweep: these calls fail.
+    ///
+    /// Seed 0 has the machine's own schedule and no other faults. Any other seed adds its schedule, stalls,
+    /// delayed stores and late wake-ups.
     #[must_use]
     pub fn of_failing(seed: u64, failing: Failing) -> Self {
         let failing = Some(failing);

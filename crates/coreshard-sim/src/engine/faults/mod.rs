@@ -41,8 +41,9 @@ pub struct FailedStarts {
     pub longest_try: Duration,
 }
 
-/// The rate of each fault, in parts per million of the opportunities for it. The seed decides which of them
-/// fail.
+/// The rate of each fault, in parts per million of the opportunities for it.
+///
+/// The seed decides which of them fail.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
     /// The order in which CPUs continue.
