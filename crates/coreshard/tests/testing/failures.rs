@@ -83,7 +83,7 @@ fn each_kind_of_failure_has_its_words() {
         ("silent_wait", "has not come back for 500ms of real time"),
         ("never_ends", "did not finish"),
         ("inside_another", "a test runs inside another one"),
-        ("looks_by_hand", "looks again and again"),
+        ("looks_by_hand", "repeatedly checks something"),
         ("item_panics_by_hand", "an item of \"mail\": nobody hears of this"),
         ("time_is_waited_for_by_hand", "virtual time passes by advance alone"),
     ];
