@@ -126,6 +126,9 @@ pub struct PoolSnapshot {
     pub repatriated: u64,
     /// Times a worker took over what another one had claimed.
     pub stolen: u64,
+    /// Visits of other pods' workers, which helped with waiting items.
+    #[serde(default)]
+    pub guests: u64,
     /// Times a worker's place was handed over, since its item blocked.
     pub hand_overs: u64,
     /// Of these, times the monitor found it out.
@@ -227,6 +230,7 @@ impl From<&PoolStats> for PoolSnapshot {
             wakeups: stats.wakeups,
             repatriated: stats.repatriated,
             stolen: stats.stolen,
+            guests: stats.guests,
             hand_overs: stats.hand_overs,
             presumed_blocked: stats.presumed_blocked,
             cpu_hogs: stats.cpu_hogs,
