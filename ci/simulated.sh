@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# No combination of rungs is deadlocked on any whole machine, under either profile; none of those that are drawn from all
+# No combination of variants is deadlocked on any whole machine, under either profile; none of those that are drawn from all
 # machines of up to 1,024 CPUs is; and programs that do nothing but fork end, however many workers look for jobs.
 # CORESHARD_LONG=1: a hundred items as well, more seeds, and half an hour of drawn combinations.
 set -euo pipefail

@@ -8,30 +8,30 @@ use coreshard_platform::{
 };
 use coreshard_topology::CpuId;
 
-/// Returns what a thread on one CPU is to be.
+/// Returns the options of a thread on one CPU.
 pub(crate) fn pinned(name: String, cpu: CpuId) -> ThreadSpec {
     ThreadSpec { name, affinity: Some([cpu].into_iter().collect()), ..ThreadSpec::default() }
 }
 
-/// Threads behind a gate, each of which may leave a result. A crew that is dropped before it ran sends its threads home and
-/// joins them.
+/// Threads behind a gate, each of which may return a result. A crew that is dropped before it ran tells its
+/// threads to exit and joins them.
 pub(crate) struct Crew<P: Platform, R = ()> {
     gate: Arc<Gate<P>>,
     threads: Vec<P::Thread>,
-    /// Of those that [`spawn_on`](Self::spawn_on) started, in that order.
+    /// The results of threads started by [`spawn_on`](Self::spawn_on), in that order.
     results: Arc<Lock<P, Vec<Option<R>>>>,
 }
 
-/// What came of a crew.
+/// The result of a crew's run.
 pub(crate) struct Ran<R> {
     pub(crate) released_at: Time,
-    /// From the release until the last member left.
+    /// The time from the release until the last member left.
     pub(crate) elapsed_ns: u64,
     pub(crate) results: Vec<R>,
 }
 
 impl<P: Platform, R: Send + 'static> Crew<P, R> {
-    /// A crew that will have `members` threads.
+    /// Creates a crew that will have `members` threads.
     pub(crate) fn new(members: usize) -> Self {
         let gate = Arc::new(Gate::new(members));
         P::describe(Arc::as_ptr(&gate));
@@ -39,7 +39,7 @@ impl<P: Platform, R: Send + 'static> Crew<P, R> {
         Self { gate, threads: Vec::with_capacity(members), results }
     }
 
-    /// Starts a thread that prepares itself, passes the gate, and leaves it when its work is done.
+    /// Starts a thread that prepares itself, passes the gate, and leaves when its work is done.
     pub(crate) fn spawn(
         &mut self,
         spec: ThreadSpec,
@@ -48,7 +48,7 @@ impl<P: Platform, R: Send + 'static> Crew<P, R> {
         self.spawn_by(|body| P::spawn(spec, body), body)
     }
 
-    /// Starts a thread on a CPU that does `work` once the gate is open, and leaves what that returns.
+    /// Starts a thread on a CPU that does `work` once the gate is open, and stores its result.
     pub(crate) fn spawn_on(
         &mut self,
         cpu: CpuId,
@@ -67,7 +67,7 @@ impl<P: Platform, R: Send + 'static> Crew<P, R> {
         })
     }
 
-    /// As [`spawn`](Self::spawn), by a call of the platform's.
+    /// As [`spawn`](Self::spawn), with a function of the platform.
     pub(crate) fn spawn_by(
         &mut self,
         spawn: impl FnOnce(Box<dyn FnOnce() + Send>) -> Result<P::Thread, SpawnError>,
@@ -78,7 +78,7 @@ impl<P: Platform, R: Send + 'static> Crew<P, R> {
         Ok(())
     }
 
-    /// Waits until all members stand before the gate.
+    /// Waits until all members have arrived at the gate.
     pub(crate) fn assemble(&self) {
         self.gate.wait_for_all();
     }
@@ -91,7 +91,7 @@ impl<P: Platform, R: Send + 'static> Crew<P, R> {
         released_at
     }
 
-    /// Lets all members do their work at once, and joins them.
+    /// Runs the work of all members at once, and joins them.
     pub(crate) fn run(self) -> Ran<R> {
         self.assemble();
         let released_at = self.release();
@@ -99,7 +99,8 @@ impl<P: Platform, R: Send + 'static> Crew<P, R> {
         let results = Arc::clone(&self.results);
         self.join();
         let results = std::mem::take(&mut *results.lock()).into_iter();
-        let results = results.map(|result| result.expect("a thread that has ended has left it"));
+        let results =
+            results.map(|result| result.expect("a finished thread has stored its result"));
         Ran { released_at, elapsed_ns, results: results.collect() }
     }
 
@@ -120,15 +121,15 @@ impl<P: Platform, R> Drop for Crew<P, R> {
 
 const SHUT: u32 = 0;
 const OPEN: u32 = 1;
-/// The run is given up: members go home.
+/// The run is cancelled: members exit.
 const GIVEN_UP: u32 = 2;
 
-/// One use: members arrive and wait, the coordinator opens, members leave.
+/// A gate for one use: members arrive and wait, the coordinator opens, members leave.
 pub(crate) struct Gate<P: Platform> {
-    /// How many still have to arrive; then how many still have to leave.
+    /// The number of members that have not arrived; after the opening, of those that have not left.
     missing: Padded<P::AtomicU32>,
     state: Padded<P::AtomicU32>,
-    /// Where the coordinator sleeps until all have arrived, or have left.
+    /// The coordinator sleeps here until all have arrived, or have left.
     coordinator: Padded<Parker<P>>,
     members: u32,
 }
@@ -145,7 +146,7 @@ impl<P: Platform> Gate<P> {
         }
     }
 
-    /// Member: waits for the gate to open. Returns false if the run was given up.
+    /// Called by a member: waits for the gate to open. Returns false if the run was cancelled.
     pub(crate) fn pass(&self) -> bool {
         self.leave();
         loop {
@@ -156,9 +157,9 @@ impl<P: Platform> Gate<P> {
         }
     }
 
-    /// Member: has done its work.
+    /// Called by a member when its work is done.
     pub(crate) fn leave(&self) {
-        // AcqRel: the coordinator sees what all of them did before.
+        // AcqRel: the coordinator sees the earlier writes of all members.
         if self.missing.fetch_sub(1, AcqRel) == 1 {
             self.coordinator.unpark();
         }

@@ -1,4 +1,4 @@
-//! Why a benchmark could not be run.
+//! The error of a benchmark.
 
 use std::error::Error;
 use std::fmt;
@@ -9,7 +9,7 @@ use coreshard_rt::{RtError, TaskPanic};
 use coreshard_topology::PodsError;
 use coreshard_workqueue::BuildError;
 
-/// Why a benchmark could not be run. Its text names what is missing.
+/// The error when a benchmark cannot run. Its text names the missing resource.
 pub struct BenchError {
     kind: Kind,
     is_bad_input: bool,
@@ -17,13 +17,13 @@ pub struct BenchError {
 
 enum Kind {
     Problem(String),
-    /// Another error, whose text is this one's.
+    /// Another error, whose text is also this one's.
     Caused(Box<dyn Error + Send + Sync>),
 }
 
 impl BenchError {
     pub(crate) fn no_variants(what: &str) -> Self {
-        Self::bad_job(format!("no {what} was given; at least one is needed"))
+        Self::bad_job(format!("no {what} was given: expected at least one"))
     }
 
     pub(crate) fn task(panic: TaskPanic) -> Self {
@@ -31,15 +31,15 @@ impl BenchError {
     }
 
     pub(crate) fn cpu_count(asked: usize, most: usize) -> Self {
-        Self::bad_job(format!("{asked} CPUs were asked for; 1 to {most} can be used here"))
+        Self::bad_job(format!("invalid number of CPUs {asked}: expected 1 to {most}"))
     }
 
-    /// The request cannot be met, whatever the machine does.
+    /// Creates an error for a request that can never be met.
     pub(crate) fn bad_job(problem: String) -> Self {
         Self { kind: Kind::Problem(problem), is_bad_input: true }
     }
 
-    /// Something went wrong during the run.
+    /// Creates an error for a failure during the run.
     pub(crate) fn failed_job(problem: String) -> Self {
         Self { kind: Kind::Problem(problem), is_bad_input: false }
     }
@@ -48,8 +48,8 @@ impl BenchError {
         Self { kind: Kind::Caused(Box::new(error)), is_bad_input }
     }
 
-    /// Whether the cause is the request, such as a file that does not exist, and not something that happened during the
-    /// run.
+    /// Returns whether the request is the cause, such as a file that does not exist, rather than a failure
+    /// during the run.
     pub fn is_bad_input(&self) -> bool {
         self.is_bad_input
     }
@@ -70,7 +70,7 @@ impl From<PodsError> for BenchError {
 
 impl From<SpawnError> for BenchError {
     fn from(error: SpawnError) -> Self {
-        Self::failed_job(format!("a thread cannot be had: {error}"))
+        Self::failed_job(format!("a thread cannot be started: {error}"))
     }
 }
 
@@ -101,7 +101,7 @@ impl Error for BenchError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match &self.kind {
             Kind::Problem(_) => None,
-            // This error's text is the cause's, so the next link is below that.
+            // This error's text is the cause's, so the chain continues below the cause.
             Kind::Caused(error) => error.source(),
         }
     }

@@ -1,7 +1,7 @@
-//! Two affinity scopes of the kernel's own workqueue, held against each other under the loads of [`tune`](crate::tune()).
+//! Compares two affinity scopes of the kernel's own workqueue under the loads of [`tune`](crate::tune()).
 //!
-//! The kernel's queue is what is simulated: items enter under the pool's lock, and workers are woken under it. On a
-//! machine with a kernel's costs the ratio of two scopes is what a change of the scope can be expected to bring there.
+//! It simulates the kernel's queue: items enter under the pool's lock, and workers are woken under it. On a
+//! machine with a kernel's costs, the ratio of two scopes predicts the effect of changing the scope there.
 
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::time::Duration;
@@ -13,20 +13,20 @@ use coreshard_workqueue::{Intake, Wake};
 use crate::machine::BenchMachine;
 use crate::queue::QueueBench;
 
-/// How long an item of the lopsided load computes, where nothing is known.
+/// The default computing time of an item of the lopsided load.
 pub(crate) const ITEM_WORK: Duration = Duration::from_micros(5);
 
 /// A load that was measured on the machine itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SeenLoad {
-    /// How many CPUs queue.
+    /// The number of CPUs that queue items.
     pub producers: NonZeroUsize,
-    /// How long an item takes.
+    /// The duration of an item.
     pub item_work: Duration,
 }
 
 impl SeenLoad {
-    /// The benchmark `like` under this load, as far as the machine has CPUs for it.
+    /// Returns the benchmark `like` under this load, as far as the machine has CPUs for it.
     pub(crate) fn bench(self, machine: &BenchMachine, like: &QueueBench) -> QueueBench {
         let cpus = NonZeroUsize::new(machine.usable.len()).unwrap_or(NonZeroUsize::MIN);
         QueueBench {
@@ -37,8 +37,8 @@ impl SeenLoad {
     }
 }
 
-/// A benchmark under the even load, of so many items for each CPU, the same under the lopsided one, whose one producer queues as many
-/// as all of them, and under one that was `seen`.
+/// Returns the benchmark under each load: even, with `items` items for each CPU; lopsided, with one producer
+/// that queues as many as all of them; and the load that was `seen`, if any.
 pub(crate) fn under_each_load(
     machine: &BenchMachine,
     even: QueueBench,
@@ -58,27 +58,29 @@ pub(crate) fn under_each_load(
     [even, lopsided].into_iter().chain(seen)
 }
 
-/// Throughput with the second scope over that with the first.
+/// Throughput with the second scope relative to the first.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ScopeRatios {
     /// Each CPU queues an item and waits for it.
     pub even: f64,
     /// One CPU queues bursts.
     pub lopsided: f64,
-    /// As was measured, where something was.
+    /// The measured load, if there is one.
     pub seen: Option<f64>,
 }
 
-/// A scope held against another one: each of them under each load, a benchmark each, of which each has a simulated machine of its
-/// own, so that its figure is what it is alone.
+/// A comparison of two scopes: a benchmark for each scope and load.
+///
+/// Each benchmark has its own simulated machine, so that its figure does not depend on the others.
 #[derive(Clone, Debug)]
 pub struct ScopeComparison {
-    /// Under the first load the first scope and the second, then under the next load.
+    /// The first scope and the second under the first load, then under the next load.
     benches: Vec<QueueBench>,
 }
 
 impl ScopeComparison {
-    /// Of the scopes `from` and `to`, under the loads that are known and one that was `seen`.
+    /// Creates the comparison of the scopes `from` and `to`, under the known loads and the one that was
+    /// `seen`.
     #[must_use]
     pub fn new(
         machine: &BenchMachine,
@@ -102,16 +104,16 @@ impl ScopeComparison {
         Self { benches: loads.flat_map(of_both).collect() }
     }
 
-    /// The benchmarks, each of one combination and one run.
+    /// Returns the benchmarks, each of one combination and one run.
     #[must_use]
     pub fn benches(&self) -> &[QueueBench] {
         &self.benches
     }
 
-    /// By what each of its [benchmarks](Self::benches) found, in their order.
+    /// Computes the ratios from the results of the [benchmarks](Self::benches), in their order.
     ///
     /// # Panics
-    /// If there is not one for each.
+    /// If there is not one result for each benchmark.
     #[must_use]
     pub fn ratios(&self, found: &[QueueResults]) -> ScopeRatios {
         assert_eq!(found.len(), self.benches.len(), "there is one for each");
@@ -132,7 +134,8 @@ mod tests {
     use super::*;
     use crate::progress::Unwatched;
 
-    /// What the figures are is the simulated machine's to say; here each load has its turn, in both scopes.
+    /// The figures depend on the simulated machine; this test checks that each load has its turn, in both
+    /// scopes.
     #[test]
     fn both_scopes_are_measured_under_each_load() {
         let topology = Topology::from_synthetic("pack:1 l3:2 core:1 pu:1").unwrap();

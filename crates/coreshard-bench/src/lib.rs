@@ -1,15 +1,16 @@
 //! Benchmarks that compare variants of the runtime's parts.
 //!
-//! A benchmark measures variant by variant and returns plain data: [`QueueBench`] measures a workqueue and returns
-//! [`QueueResults`](coreshard_results::QueueResults), with one measurement for each combination of scope, wake policy and intake;
-//! [`BlockBench`] runs fio's jobs on the block layer. Tables, files and pages are made of them elsewhere; nothing here prints, and
-//! whoever wants to see how far a benchmark has come passes a [`Progress`].
+//! A benchmark measures one variant after the other and returns plain data. [`QueueBench`] measures a
+//! workqueue and returns [`QueueResults`](coreshard_results::QueueResults), with one measurement for each
+//! combination of scope, wake policy and intake. [`BlockBench`] runs fio's jobs on the block layer. Tables,
+//! files and pages are made elsewhere; nothing here prints. A caller that wants to follow a benchmark passes
+//! a [`Progress`].
 //!
-//! All of it is generic over the platform, so that the same code measures real threads and
-//! simulated ones: threads, clocks and waits are the platform's.
+//! All of it is generic over the platform, so the same code measures real threads and simulated ones:
+//! threads, clocks and waits are the platform's.
 //!
-//! A [`QueueTrial`] measures nothing: it uses a workqueue in the ways that break workqueues, for those
-//! who search for bugs in it.
+//! A [`QueueTrial`] measures nothing: it uses a workqueue in ways that tend to break workqueues, to find bugs
+//! in it.
 #![forbid(unsafe_code)]
 #![doc(html_root_url = "https://docs.rs/coreshard-bench/0.1.0")]
 

@@ -1,26 +1,26 @@
-//! Where a benchmark runs.
+//! The machine of a benchmark.
 
 use coreshard_topology::{CpuSet, Topology};
 
 /// The machine that a benchmark runs on.
 #[derive(Clone, Debug)]
 pub struct BenchMachine {
-    /// What the results call the machine.
+    /// The machine's name in the results.
     pub name: String,
-    /// What the results call the platform, such as `host`.
+    /// The platform's name in the results, such as `host`.
     pub platform: String,
     /// Its CPUs and caches.
     pub topology: Topology,
     /// The CPUs of the topology that are used.
     pub usable: CpuSet,
-    /// How many CPUs' worth of time there is; `None` where that is not limited.
+    /// The CPU quota, in CPUs; `None` for no limit.
     pub cpu_quota: Option<f64>,
-    /// Where the topology is another machine's: the platform's CPUs that it is laid over.
+    /// If the topology is another machine's: the platform's CPUs that it is emulated on.
     pub laid_over: Option<CpuSet>,
 }
 
 impl BenchMachine {
-    /// All CPUs of a topology, none of them limited, and laid over no others.
+    /// Returns a machine with all CPUs of a topology, without a quota and without emulation.
     pub fn whole(name: impl Into<String>, platform: &str, topology: Topology) -> Self {
         Self {
             name: name.into(),
@@ -32,7 +32,7 @@ impl BenchMachine {
         }
     }
 
-    /// The machine that the tests run on.
+    /// Returns the machine that the tests run on.
     #[cfg(test)]
     pub(crate) fn host() -> Self {
         let topology = Topology::host().unwrap();
@@ -44,12 +44,12 @@ impl BenchMachine {
         }
     }
 
-    /// Whether it is this machine, not a simulated one.
+    /// Returns whether it is this machine, not a simulated one.
     pub(crate) fn is_host(&self) -> bool {
         self.platform == "host"
     }
 
-    /// The CPUs that threads really run on.
+    /// Returns the CPUs that threads really run on.
     pub(crate) fn real_cpus(&self) -> &CpuSet {
         self.laid_over.as_ref().unwrap_or(&self.usable)
     }

@@ -1,27 +1,27 @@
-//! How far a benchmark has come, for whoever wants to know.
+//! Progress reports of a benchmark.
 
 use std::fmt;
 use std::ops::ControlFlow;
 
-/// Watches a benchmark between its steps, and may end it.
+/// Observes a benchmark between its steps, and may end it.
 ///
-/// Steps are called on the thread that runs the benchmark, never while something is measured.
+/// The methods are called on the thread that runs the benchmark, never during a measurement.
 pub trait Progress {
-    /// The benchmark begins, and will have `steps` steps of about equal length.
+    /// Called when the benchmark begins; it will have `steps` steps of about equal length.
     fn begin(&mut self, steps: usize);
 
-    /// A step is about to begin; `what` says which. On [`ControlFlow::Break`] it is left out, and so
-    /// are those after it: the benchmark ends with what was measured so far.
+    /// Called before each step, which `what` describes. On [`ControlFlow::Break`] this step and all later
+    /// ones are skipped: the benchmark ends with the measurements so far.
     fn step(&mut self, what: &dyn fmt::Display) -> ControlFlow<()>;
 
-    /// Whether the benchmark is to end, asked now and then within a step that takes long and measures
-    /// nothing, such as making a file.
+    /// Returns whether the benchmark should end. Called occasionally during long steps that measure nothing,
+    /// such as creating a file.
     fn is_over(&mut self) -> bool {
         false
     }
 }
 
-/// Nobody watches: the benchmark runs to its end.
+/// Observes nothing: the benchmark runs to its end.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Unwatched;
 

@@ -1,4 +1,4 @@
-//! Variants that were simulated with several seeds, as medians with quartiles.
+//! Combines simulations of variants with several seeds to medians with quartiles.
 
 use std::collections::BTreeMap;
 use std::iter;
@@ -18,20 +18,22 @@ pub struct SeedFigure<R> {
     set: fn(&mut R, f64),
 }
 
-/// A variant's results, of which those with several seeds can be made one.
+/// A variant's results that can be combined over several seeds.
 pub trait OverSeeds: Clone + 'static {
-    /// What becomes a median.
+    /// The figures that become medians.
     const FIGURES: &'static [SeedFigure<Self>];
 
-    /// Where it is told how these are spread.
+    /// Returns the field that records the spread of the figures.
     fn seeds(&mut self) -> &mut SeedSpreads;
 
-    /// Takes in what is no figure of these, from the results with the other seeds: distributions, sums and extremes.
+    /// Merges the remaining fields from the results with the other seeds: distributions, sums and extremes.
     fn gather(&mut self, others: &[Self]);
 }
 
-/// Each variant's results with several seeds as one: figures are medians, and it is told how they and their ratios to the
-/// first variant's are spread, seed by seed. With one seed they are as they were.
+/// Combines each variant's results over several seeds.
+///
+/// Figures become medians. The spread of the figures, and of their ratios to the first variant's, is recorded
+/// seed by seed. With one seed, results are unchanged.
 ///
 /// `variants` has the results of a variant with each seed, in the same order of seeds.
 ///
@@ -73,7 +75,7 @@ pub fn over_each_variants_seeds<R: OverSeeds>(variants: &[Vec<R>]) -> Vec<R> {
     variants.iter().enumerate().filter_map(merged).collect()
 }
 
-/// `None` where the first one was 0 with each seed.
+/// Returns `None` if the first variant's figure was 0 with each seed.
 fn ratio(own: &[f64], first: impl Iterator<Item = f64>) -> Option<SeedRatio> {
     let ratios = own.iter().zip(first).map(|(own, its)| own / its).filter(|it| it.is_finite());
     let ratio = Quartiles::of(ratios)?;
@@ -128,7 +130,7 @@ figures!(TranscodeResults: frames_per_sec as f64, work_share as f64, between_tas
 
 impl OverSeeds for HbaRow {
     const FIGURES: &'static [SeedFigure<Self>] = &[
-        // What is shown is of all runs together.
+        // The displayed value is that of all runs together.
         SeedFigure { key: "average", get: |it| it.runs.average, set: |_, _| () },
         SeedFigure { key: "spread", get: |it| it.runs.spread, set: |_, _| () },
     ];
@@ -178,7 +180,7 @@ fn add(counts: &mut BTreeMap<u64, u64>, others: &BTreeMap<u64, u64>) {
     }
 }
 
-/// The least value that as large a part of all is not above.
+/// Returns the least value that is not exceeded by the given part of all.
 fn at(counts: &BTreeMap<u64, u64>, part: f64) -> u64 {
     let all: u64 = counts.values().sum();
     let wanted = (all as f64 * part).ceil().max(1.0) as u64;
@@ -190,7 +192,9 @@ fn at(counts: &BTreeMap<u64, u64>, part: f64) -> u64 {
     found.map_or(0, |(value, _)| *value)
 }
 
-/// The variants of the index, each by itself with several seeds, as one benchmark's results. `None` of none.
+/// Combines the variants of the index, each with several seeds, to one benchmark's results.
+///
+/// Returns `None` if there are none.
 pub fn index_over_seeds(variants: &[Vec<IndexResults>]) -> Option<IndexResults> {
     let mut merged = variants.first()?.first()?.clone();
     let seeds = variants.iter().map(Vec::len).min().unwrap_or(0);
@@ -210,7 +214,7 @@ pub fn index_over_seeds(variants: &[Vec<IndexResults>]) -> Option<IndexResults> 
     Some(merged)
 }
 
-/// The experiment with an adapter with several seeds. `None` of none.
+/// Combines the results of the adapter model with several seeds. Returns `None` if there are none.
 pub fn hba_over_seeds(all: &[HbaResults]) -> Option<HbaResults> {
     let first = all.first()?;
     let of_variant = |at: usize| all.iter().map(|it| it.rows[at].clone()).collect();
@@ -251,7 +255,7 @@ mod tests {
         };
         assert_eq!((ratio(faster).median, &*ratio(faster).differs_by), (3.0, ""));
         assert_eq!((ratio(same).median, &*ratio(same).differs_by), (1.05, "noise alone"));
-        // Nothing is known of how one is spread.
+        // A single seed gives no spread.
         assert_eq!(over_each_variants_seeds(&[first[..1].to_vec()]), first[..1]);
     }
 

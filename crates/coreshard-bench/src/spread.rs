@@ -1,4 +1,4 @@
-//! The middle and the ends of what several runs measured.
+//! Medians, ranges and quartiles of several runs.
 
 use coreshard_results::Figure;
 
@@ -11,7 +11,7 @@ pub(crate) struct Spread {
 }
 
 impl Spread {
-    /// `None` of no runs.
+    /// Returns `None` if there are no runs.
     pub(crate) fn of(runs: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut runs: Vec<f64> = runs.into_iter().collect();
         runs.sort_by(f64::total_cmp);
@@ -30,7 +30,7 @@ pub(crate) struct Quartiles {
 }
 
 impl Quartiles {
-    /// `None` of no runs. Between two runs, in proportion.
+    /// Returns `None` if there are no runs. Interpolates linearly between two runs.
     pub(crate) fn of(runs: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut runs: Vec<f64> = runs.into_iter().collect();
         runs.sort_by(f64::total_cmp);
@@ -43,13 +43,14 @@ impl Quartiles {
         Some(Self { q1: at(1), median: at(2), q3: at(3) })
     }
 
-    /// By what two things differ of which this is the ratio: `noise alone`, or empty where it is more.
+    /// Describes the difference of two variants with this ratio: `noise alone`, or empty if it exceeds the
+    /// noise.
     pub(crate) fn differs_by(&self) -> String {
         if self.q1 <= 1.0 && self.q3 >= 1.0 { "noise alone".to_owned() } else { String::new() }
     }
 }
 
-/// The figure that samples in nanoseconds make; all 0 where there is none.
+/// Summarises samples in nanoseconds; all fields are 0 if there are none.
 pub(crate) fn figure(samples: Vec<f64>) -> Figure {
     let count = samples.len();
     let Spread { median, min, max } = Spread::of(samples).unwrap_or_default();

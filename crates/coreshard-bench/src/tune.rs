@@ -1,15 +1,16 @@
-//! Which scope and which size of shards suit a machine.
+//! Finds the scope and the shard size that suit a machine.
 //!
-//! Two loads pull in opposite directions, and every candidate is measured under both. *Even*: each CPU
-//! queues one item and waits for it; pools that are small win, since nobody meets anybody. *Lopsided*: one
-//! CPU queues bursts of work that takes longer than queueing it; pools that are large win, since others
-//! help. A candidate is worth what it reaches of the best under the load that suits it less: whoever
-//! chooses by that regrets least, whatever the load turns out to be. Where the load is known, by name or because it was
-//! measured, those that are good under it are left, and of these the one is taken that is worth most. How long items of the
-//! lopsided load take decides how many CPUs can help: where items were measured, they take as long as those.
+//! Two loads pull in opposite directions, and every candidate is measured under both. *Even*: each CPU queues
+//! one item and waits for it. Small pools win, since their CPUs do not contend. *Lopsided*: one CPU queues
+//! bursts of work that takes longer than queueing it. Large pools win, since other CPUs help. A candidate's
+//! worth is its throughput relative to the best, under the load that suits it less. Choosing by worth
+//! minimises the regret, whatever the load turns out to be. If the load is known, by name or by measurement,
+//! only the candidates that are good under it remain, and the one with the highest worth is chosen. The
+//! duration of the lopsided load's items decides how many CPUs can help. If items were measured, their
+//! duration is used.
 //!
-//! Each round is judged by itself, too: in how many of them the recommended candidate is among the best says how sure the
-//! recommendation is.
+//! Each round is also judged by itself. The number of rounds in which the recommended candidate is among the
+//! best shows how certain the recommendation is.
 
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::ops::ControlFlow;
@@ -27,17 +28,17 @@ use crate::progress::Progress;
 use crate::queue::QueueBench;
 use crate::spread::{Quartiles, Spread};
 
-/// What is known of the load that a scope is chosen for.
+/// The known properties of the load that a scope is chosen for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TuneLoad {
-    /// Nothing: the one that is regretted least is chosen.
+    /// Nothing is known: the candidate with the least regret is chosen.
     #[default]
     Unknown,
     /// Each CPU queues for itself.
     Even,
     /// One CPU queues for all.
     Lopsided,
-    /// It was measured.
+    /// The load was measured.
     Seen(SeenLoad),
 }
 
@@ -49,7 +50,7 @@ impl TuneLoad {
         }
     }
 
-    /// How long items of the lopsided load take: as those that were measured.
+    /// Returns how long items of the lopsided load take: as long as measured ones, if there are any.
     ///
     /// ```
     /// use coreshard_bench::TuneLoad;
@@ -61,7 +62,7 @@ impl TuneLoad {
         self.seen().map(|load| load.item_work).filter(|work| !work.is_zero()).unwrap_or(ITEM_WORK)
     }
 
-    /// What a candidate did under the load that counts; 1 where none counts more.
+    /// Returns the throughput of a candidate under the decisive load; 1 if neither load is decisive.
     fn rate(self, candidate: &Candidate) -> f64 {
         match self {
             Self::Unknown => 1.0,
@@ -72,21 +73,23 @@ impl TuneLoad {
     }
 }
 
-/// Candidates whose worth is this close to the best's cannot be told from it.
+/// A candidate whose worth is at least this part of the best's is indistinguishable from it.
 const AS_GOOD: f64 = 0.97;
 
 /// How thoroughly to try.
 #[derive(Clone, Copy, Debug)]
 pub struct TuneEffort {
-    /// Rounds, in each of which every candidate has its turn.
+    /// The number of rounds, in each of which every candidate has its turn.
     pub rounds: usize,
-    /// Items that each producer of the even load queues; the one of the lopsided load queues as many as
-    /// all of them.
+    /// The number of items that each producer of the even load queues. The lopsided load's producer queues as
+    /// many as all of them.
     pub items: u64,
 }
 
-/// What a round measures: each candidate under each load, a benchmark each. On a machine they have their turns one after the
-/// other; simulated, each has a machine of its own, so that its figure is what it is alone.
+/// The benchmarks of a round: one for each candidate and load.
+///
+/// On a real machine they run one after the other. In a simulation each has its own machine, so that its
+/// figure does not depend on the others.
 ///
 /// ```
 /// use coreshard_bench::{BenchMachine, TuneLoad, TuneRound};
@@ -102,16 +105,17 @@ pub struct TuneEffort {
 pub struct TuneRound {
     candidates: Vec<Candidate>,
     load: TuneLoad,
-    /// Those of the first candidate, then those of the second.
+    /// The benchmarks of the first candidate, then of the second, and so on.
     benches: Vec<QueueBench>,
 }
 
 impl TuneRound {
-    /// Scopes and sizes of shards on a machine, with the newest wake policy and intake. Each producer of the even load queues so
-    /// many items.
+    /// Creates the round for the scopes and shard sizes of a machine, with the newest wake policy and intake.
+    ///
+    /// Each producer of the even load queues `items` items.
     ///
     /// # Errors
-    /// Where the machine has no CPU of a pod.
+    /// If the machine has no CPU of a pod.
     pub fn new(machine: &BenchMachine, items: u64, load: TuneLoad) -> Result<Self, BenchError> {
         let (mut candidates, mut benches) = (Vec::new(), Vec::new());
         for (scope, candidate) in self::candidates(machine)? {
@@ -130,16 +134,17 @@ impl TuneRound {
         Ok(Self { candidates, load, benches })
     }
 
-    /// The benchmarks, each of one combination and one run.
+    /// Returns the benchmarks, each of one combination and one run.
     #[must_use]
     pub fn benches(&self) -> &[QueueBench] {
         &self.benches
     }
 
-    /// What the round recommends by what each of its [benchmarks](Self::benches) found, in their order.
+    /// Returns the round's recommendation, from the results of its [benchmarks](Self::benches), in their
+    /// order.
     ///
     /// # Panics
-    /// If there is not one for each.
+    /// If there is not one result for each benchmark.
     #[must_use]
     pub fn judged(&self, found: &[QueueResults]) -> Tuning {
         assert_eq!(found.len(), self.benches.len(), "there is one for each");
@@ -156,7 +161,9 @@ impl TuneRound {
     }
 }
 
-/// Tries scopes and sizes of shards on a machine, as [`TuneRound`] has them. `None` where `progress` ended it.
+/// Compares the scopes and shard sizes of a machine, see [`TuneRound`].
+///
+/// Returns `None` if `progress` ended it.
 ///
 /// # Errors
 /// As [`QueueBench::run`].
@@ -183,7 +190,8 @@ pub fn tune<P: Platform>(
     Ok(Some(over_rounds(&rounds, load)))
 }
 
-/// Rounds of one machine and one load as one: medians, and in how many rounds the recommended candidate is among the best.
+/// Combines rounds of one machine and one load: medians, and the number of rounds in which the recommended
+/// candidate is among the best.
 ///
 /// ```
 /// use coreshard_bench::{TuneLoad, over_rounds};
@@ -219,13 +227,13 @@ pub fn over_rounds(rounds: &[Tuning], load: TuneLoad) -> Tuning {
     Tuning { rounds: rounds.len(), agreeing: rounds.iter().filter(agrees).count(), ..tuning }
 }
 
-/// The candidate with that worth over the rounds.
+/// Returns the candidate with its worth over the rounds.
 fn with_worth(rounds: impl Iterator<Item = f64>, candidate: &Candidate) -> Candidate {
     let Quartiles { q1, median, q3 } = Quartiles::of(rounds).unwrap_or_default();
     Candidate { worth: median, worth_q1: q1, worth_q3: q3, ..candidate.clone() }
 }
 
-/// What one round recommends.
+/// Returns one round's recommendation.
 fn judged(mut candidates: Vec<Candidate>, load: TuneLoad) -> Tuning {
     let most =
         |load: fn(&Candidate) -> f64| candidates.iter().map(load).fold(f64::MIN_POSITIVE, f64::max);
@@ -239,7 +247,7 @@ fn judged(mut candidates: Vec<Candidate>, load: TuneLoad) -> Tuning {
     chosen(candidates, load)
 }
 
-/// Of candidates whose worth is known, the best.
+/// Chooses the best of candidates whose worth is known.
 fn chosen(candidates: Vec<Candidate>, load: TuneLoad) -> Tuning {
     let fastest = candidates.iter().map(|it| load.rate(it)).fold(f64::MIN_POSITIVE, f64::max);
     let fast = (0..candidates.len()).filter(|at| load.rate(&candidates[*at]) >= fastest * AS_GOOD);
@@ -247,8 +255,8 @@ fn chosen(candidates: Vec<Candidate>, load: TuneLoad) -> Tuning {
     let highest = fast.iter().map(|at| candidates[*at].worth).fold(0.0, f64::max);
     let good = fast.into_iter().filter(|at| candidates[*at].worth >= highest * AS_GOOD);
     let good: Vec<usize> = good.collect();
-    // Of those that are as good, the one with the fewest pools: the fewest threads, and the most
-    // that help each other.
+    // Among equally good candidates, the one with the fewest pools: it has the fewest threads, and the most
+    // CPUs that help one another.
     let best = good.iter().copied().min_by_key(|at| (candidates[*at].pods, *at)).unwrap_or(0);
     let as_good = good.into_iter().filter(|at| *at != best).collect();
     Tuning { candidates, best, as_good, rounds: 1, agreeing: 1 }
@@ -275,7 +283,7 @@ fn one_run(measurement: &QueueMeasurement) -> Load {
     }
 }
 
-/// Scopes from fine to coarse, with shards of powers of two cores; each layout once.
+/// Returns scopes from fine to coarse, with shard sizes in powers of two of cores; each layout once.
 fn candidates(machine: &BenchMachine) -> Result<Vec<(Scope, Candidate)>, BenchError> {
     let BenchMachine { topology, usable, .. } = machine;
     let caches = Pods::new(topology, usable, Scope::Cache, ShardSize::DEFAULT)?;
@@ -292,7 +300,7 @@ fn candidates(machine: &BenchMachine) -> Result<Vec<(Scope, Candidate)>, BenchEr
                 continue;
             }
             let is_sharded = scope == Scope::CacheShard && !pods.same_layout(&caches);
-            // A shard as large as its cache is the cache: said by its own name.
+            // A shard as large as its cache is the cache, and gets that name.
             let scope =
                 if scope == Scope::CacheShard && !is_sharded { Scope::Cache } else { scope };
             let candidate = Candidate {
@@ -359,7 +367,7 @@ mod tests {
             candidate(Scope::System, 1, 10.0, 100.0),
         ];
         let tuning = judged(all.clone(), TuneLoad::Unknown);
-        // 0.60 and 0.59 cannot be told apart: fewer pools.
+        // 0.60 and 0.59 are indistinguishable, so the candidate with fewer pools wins.
         assert_eq!(tuning.recommended().scope, "cache");
         assert_eq!(tuning.as_good, [1]);
         assert_eq!(tuning.candidates[0].worth, 0.01);
@@ -382,7 +390,7 @@ mod tests {
         assert_eq!((all.rounds, all.agreeing), (3, 2));
         let even = all.candidates[0].even;
         assert_eq!((even.items_per_sec_min, even.items_per_sec_q1), (20.0, 55.0));
-        // Each round by itself: 1, 1 and 0.4 of the best, for one; 0.5, 50/90 and 1 for the other.
+        // Each round by itself: 1, 1 and 0.4 of the best for one; 0.5, 50/90 and 1 for the other.
         let Candidate { worth, worth_q1, worth_q3, .. } = all.candidates[0].clone();
         assert_eq!((worth, worth_q1, worth_q3), (1.0, 0.7, 1.0));
         assert_eq!(all.candidates[1].worth, 50.0 / 90.0);

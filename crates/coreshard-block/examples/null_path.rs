@@ -1,9 +1,9 @@
-//! Requests to a device that does nothing, from submission to completion: what the layer itself costs. Made to be
-//! run under a counter of instructions, see `lab/count_instructions.py`.
+//! Requests to a device that does nothing, from submission to completion: the cost of the layer itself.
+//! Intended to be run under an instruction counter, see `lab/count_instructions.py`.
 //!
 //! Usage: null_path number|callback|future REQUESTS AT_A_TIME
 //!
-//! Buffers are used again, so that little but the layer is counted.
+//! Buffers are reused, so that little but the layer is counted.
 
 use std::cell::RefCell;
 use std::error::Error;
@@ -38,7 +38,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     let done = device.counts().done;
     if done != requests as u64 {
-        return Err(format!("{done} requests were done, of {requests}").into());
+        return Err(format!("{done} of {requests} requests completed").into());
     }
     Ok(())
 }
@@ -88,7 +88,7 @@ fn by_callback(
     Ok(())
 }
 
-/// Each future is polled before its completion and after it, with a waker that does nothing.
+/// Polls each future before its completion and after it, with a waker that does nothing.
 fn by_future(
     queue: &mut Queue<Host>,
     mut free: Vec<Buffer>,
@@ -112,7 +112,7 @@ fn by_future(
         }
         for mut future in futures.drain(..) {
             let Poll::Ready(completed) = poll(&mut future) else {
-                return Err("a request is over, but its future is not".into());
+                return Err("a request has completed, but its future is pending".into());
             };
             free.push(buffer_of(completed));
         }
@@ -125,5 +125,5 @@ fn offset(request: usize) -> u64 {
 }
 
 fn buffer_of(completed: Completed) -> Buffer {
-    completed.payload.into_one().expect("it had one")
+    completed.payload.into_one().expect("the request had one buffer")
 }

@@ -11,7 +11,7 @@ use std::slice;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// An alignment and a length, in bytes, that direct I/O takes everywhere.
+/// An alignment and a length, in bytes, that direct I/O accepts everywhere.
 pub const PAGE_BYTES: usize = 4096;
 
 enum Owner {
@@ -20,34 +20,35 @@ enum Owner {
     Pool { pool: BufferPool, index: u16 },
 }
 
-/// Bytes that are handed to the layer with a request, and back with its completion.
+/// Bytes that are moved into the layer with a request, and back with its completion.
 ///
-/// Moving a buffer does not move its bytes; so the device may work on them while the layer keeps
-/// the buffer.
+/// Moving a buffer does not move its bytes, so the device may access them while the layer keeps the buffer.
 pub struct Buffer {
     start: NonNull<u8>,
     length: usize,
     owner: Owner,
 }
 
-// SAFETY: the bytes belong to this value alone, as a Vec's do.
+// SAFETY: this value alone owns the bytes, as a Vec does.
 unsafe impl Send for Buffer {}
-// SAFETY: a shared reference gives out a shared slice.
+// SAFETY: a shared reference only gives out a shared slice.
 unsafe impl Sync for Buffer {}
 
 impl Buffer {
-    /// `length` zeroed bytes, aligned to a page, as direct I/O wants them.
+    /// Creates a buffer of `length` zeroed bytes, page-aligned as direct I/O requires.
     ///
     /// # Panics
     /// If `length` is 0 or more than half of the address space.
     pub fn aligned(length: usize) -> Self {
         assert!(length > 0, "a buffer has at least one byte");
-        let layout = Layout::from_size_align(length, PAGE_BYTES).expect("a possible length");
+        let layout = Layout::from_size_align(length, PAGE_BYTES)
+            .expect("a length of at most half of the address space");
         Self::try_aligned(length).unwrap_or_else(|| alloc::handle_alloc_error(layout))
     }
 
-    /// As [`aligned`](Self::aligned), of a length that somebody else gave: `None` if so much memory cannot be had, or
-    /// none is asked for.
+    /// As [`aligned`](Self::aligned), for a length from untrusted input.
+    ///
+    /// Returns `None` if there is not enough memory, or if the length is 0.
     ///
     /// ```
     /// use coreshard_block::Buffer;
@@ -62,20 +63,20 @@ impl Buffer {
         Some(Self { start, length, owner: Owner::Heap(layout) })
     }
 
-    /// The bytes as a Vec: without copying if the buffer was made of one.
+    /// Returns the bytes as a Vec, without copying if the buffer was made from one.
     pub fn into_vec(self) -> Vec<u8> {
         let Owner::Vec { capacity } = self.owner else { return self.to_vec() };
         let this = ManuallyDrop::new(self);
-        // SAFETY: these are the parts of a Vec that was taken apart in `from`.
+        // SAFETY: these are the parts of the Vec that was taken apart in `from`.
         unsafe { Vec::from_raw_parts(this.start.as_ptr(), this.length, capacity) }
     }
 
-    /// Its first byte, for a backend.
+    /// Returns the first byte, for a backend.
     pub(crate) fn start(&self) -> *mut u8 {
         self.start.as_ptr()
     }
 
-    /// The buffer's number in `pool`, if it is from there.
+    /// Returns the buffer's index in `pool`, if it came from there.
     pub(crate) fn index_in(&self, pool: Option<&BufferPool>) -> Option<u16> {
         match (&self.owner, pool) {
             (Owner::Pool { pool: own, index }, Some(pool)) if own.is(pool) => Some(*index),
@@ -116,7 +117,7 @@ impl Drop for Buffer {
                     unsafe { Vec::from_raw_parts(self.start.as_ptr(), self.length, *capacity) };
                 drop(vec);
             }
-            // SAFETY: allocated with this layout, freed once.
+            // SAFETY: allocated with this layout, and freed once.
             Owner::Heap(layout) => unsafe { alloc::dealloc(self.start.as_ptr(), *layout) },
             Owner::Pool { pool, index } => pool.put(*index),
         }
@@ -134,45 +135,50 @@ struct Region {
     layout: Layout,
     each: usize,
     count: u16,
-    /// A bit set is a buffer that is out.
+    /// A set bit marks a buffer that is in use.
     out: Box<[AtomicU64]>,
 }
 
-// SAFETY: a buffer's bytes are reached by whoever took it, and `out` admits one.
+// SAFETY: only the taker of a buffer accesses its bytes, and `out` admits one taker.
 unsafe impl Send for Region {}
 // SAFETY: as above.
 unsafe impl Sync for Region {}
 
 impl Drop for Region {
     fn drop(&mut self) {
-        // SAFETY: allocated with this layout, freed once; every buffer that is out keeps it alive.
+        // SAFETY: allocated with this layout, and freed once. Every buffer in use keeps the region alive.
         unsafe { alloc::dealloc(self.start.as_ptr(), self.layout) };
     }
 }
 
-/// Buffers of one size in one piece of memory, which a ring can register, so that the kernel need
-/// not look up their pages for each request. Clones are handles to the same pool.
+/// Buffers of one size in one piece of memory.
+///
+/// A ring can register them, so that the kernel need not look up their pages for each request. Clones are
+/// handles to the same pool.
 #[derive(Clone)]
 pub struct BufferPool {
     region: Arc<Region>,
 }
 
 impl BufferPool {
-    /// `count` buffers (1 to 16,384, as many as a kernel registers) of `each` bytes, each aligned
-    /// to a page.
+    /// Creates `count` buffers of `each` bytes, each page-aligned. A kernel registers at most 16,384.
     ///
     /// # Errors
-    /// If a number is out of range.
+    /// If `count` is not 1 to 16,384, or `each` is out of range.
     pub fn new(count: u16, each: usize) -> io::Result<Self> {
         let bad = |what: String| io::Error::new(io::ErrorKind::InvalidInput, what);
         if !(1..=16_384).contains(&count) || each == 0 {
-            return Err(bad(format!("a pool has 1 to 16384 buffers, not {count} of {each} bytes")));
+            return Err(bad(format!(
+                "invalid pool of {count} buffers of {each} bytes: expected 1 to 16384 buffers"
+            )));
         }
         let stride = each.checked_next_multiple_of(PAGE_BYTES);
         let layout = stride
             .and_then(|stride| stride.checked_mul(usize::from(count)))
             .and_then(|bytes| Layout::from_size_align(bytes, PAGE_BYTES).ok())
-            .ok_or_else(|| bad(format!("{count} buffers of {each} bytes are too much")))?;
+            .ok_or_else(|| {
+                bad(format!("{count} buffers of {each} bytes exceed the address space"))
+            })?;
         // SAFETY: neither number is 0.
         let start = unsafe { alloc::alloc_zeroed(layout) };
         let Some(start) = NonNull::new(start) else { alloc::handle_alloc_error(layout) };
@@ -188,7 +194,9 @@ impl BufferPool {
         Arc::ptr_eq(&self.region, &other.region)
     }
 
-    /// A buffer that nobody has; it holds what its last user left. It comes back when dropped.
+    /// Takes a free buffer, or returns `None`.
+    ///
+    /// It contains the data of its last user. It returns to the pool when dropped.
     pub fn take(&self) -> Option<Buffer> {
         for (at, word) in self.region.out.iter().enumerate() {
             let valid = usize::from(self.region.count) - at * 64;
@@ -215,12 +223,12 @@ impl BufferPool {
         self.region.out[usize::from(index / 64)].fetch_and(!bit, Ordering::Release);
     }
 
-    /// Buffers that are out.
+    /// Returns the number of buffers in use.
     pub fn taken(&self) -> u32 {
         self.region.out.iter().map(|word| word.load(Ordering::Relaxed).count_ones()).sum()
     }
 
-    /// Start and length of each buffer, for a ring.
+    /// Returns the start and length of each buffer, for a ring.
     pub(crate) fn extents(&self) -> Vec<libc::iovec> {
         (0..usize::from(self.region.count))
             .map(|index| libc::iovec {

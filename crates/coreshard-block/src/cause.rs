@@ -1,19 +1,21 @@
-//! Why a file or a ring cannot be had, from what can be looked up. An errno has several causes: a cause is named if
-//! its facts were read, else the plain error stands alone.
+//! Explains why a file or a ring is unavailable. One errno can have several causes: a cause is reported only
+//! if its facts could be read. Otherwise the plain error is reported.
 
 use std::fs::{File, Metadata};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
-/// Facts of this process and its kernel that decide whether it can have an io_uring. `None` is for a fact that could not be read.
+/// Facts of this process and its kernel that decide whether it may use io_uring. `None` means that a fact
+/// could not be read.
 #[derive(Clone, Debug, Default)]
 struct RingFacts {
-    /// kernel.io_uring_disabled: 1 means for all without CAP_SYS_ADMIN or the group, 2 for all.
+    /// kernel.io_uring_disabled: 1 excludes all without CAP_SYS_ADMIN or the group, 2 excludes all.
     disabled: Option<u32>,
     is_admin: bool,
     is_filtered: bool,
-    /// Soft limits: bytes of locked memory, if rings are charged as such, and open files, with how many are open.
+    /// The soft limit on locked memory in bytes, if rings count as such. Then the limit on open files, and
+    /// how many are open.
     locked_bytes: Option<u64>,
     files: Option<(u64, u64)>,
 }
@@ -22,14 +24,14 @@ fn read(path: &str) -> Option<String> {
     std::fs::read_to_string(path).ok()
 }
 
-/// The first word behind `key` at the beginning of a line.
+/// Returns the first word after `key` at the beginning of a line.
 fn word<'text>(text: &'text str, key: &str) -> Option<&'text str> {
     text.lines().find_map(|line| line.strip_prefix(key))?.split_whitespace().next()
 }
 
 const CAP_SYS_ADMIN: u32 = 21;
 
-/// Whether the kernel counts rings as locked memory: those before Linux 5.12 do.
+/// Returns whether the kernel counts rings as locked memory, as kernels before Linux 5.12 do.
 fn charges_rings() -> bool {
     let release = read("/proc/sys/kernel/osrelease").unwrap_or_default();
     let mut numbers = release.split(['.', '-']).map_while(|part| part.parse::<u32>().ok());
@@ -55,7 +57,7 @@ impl RingFacts {
     }
 }
 
-/// Why no io_uring can be had.
+/// Explains why io_uring is unavailable.
 pub(crate) fn of_ring(errno: Option<i32>) -> Option<String> {
     ring_cause(errno?, &RingFacts::here())
 }
@@ -65,17 +67,18 @@ fn ring_cause(errno: i32, facts: &RingFacts) -> Option<String> {
     match (errno, disabled, facts.files) {
         (libc::EPERM, Some(2), _) => {
             return Some(
-                "kernel.io_uring_disabled is 2, which forbids it to all; 0 allows it".to_owned(),
+                "kernel.io_uring_disabled is 2, which forbids io_uring to all; 0 allows it"
+                    .to_owned(),
             );
         }
         (libc::EPERM, Some(1), _) => {
             return Some(
-                "kernel.io_uring_disabled is 1, which allows it to CAP_SYS_ADMIN and to the group \
-                 kernel.io_uring_group alone; 0 allows it"
+                "kernel.io_uring_disabled is 1, which allows io_uring only to CAP_SYS_ADMIN and to the group \
+                 kernel.io_uring_group; 0 allows it to all"
                     .to_owned(),
             );
         }
-        // One that is open for the look itself.
+        // This check itself has one file open.
         (libc::EMFILE, _, Some((limit, open))) if open + 1 >= limit => {
             return Some(format!(
                 "RLIMIT_NOFILE is {limit}, and {open} files are open (ulimit -n)"
@@ -83,7 +86,7 @@ fn ring_cause(errno: i32, facts: &RingFacts) -> Option<String> {
         }
         _ => {}
     }
-    // A filter may answer with any errno.
+    // A filter may return any errno.
     if facts.is_filtered {
         return Some(
             "a seccomp filter is in force, as in many containers; a profile that allows io_uring_setup, \
@@ -104,46 +107,46 @@ fn ring_cause(errno: i32, facts: &RingFacts) -> Option<String> {
 pub(crate) struct Opening {
     pub(crate) writing: bool,
     pub(crate) direct: bool,
-    /// For the caller alone, which the kernel grants for block devices.
+    /// Exclusively, which the kernel supports for block devices.
     pub(crate) takes: bool,
 }
 
-/// Why `path` cannot be opened, and what helps.
+/// Explains why `path` cannot be opened, and what helps.
 pub(crate) fn of_opening(path: &Path, error: &io::Error, opening: Opening) -> Option<String> {
     let found = path.metadata();
     let errno = error.raw_os_error()?;
     match (errno, found) {
         (libc::ENOENT, Err(_)) if path.is_symlink() => {
-            Some("it is a link to what is not there".to_owned())
+            Some("it is a link whose target does not exist".to_owned())
         }
         (libc::ENOENT, Err(_)) if path.starts_with("/dev") => {
-            Some("name a device that is there (lsblk lists them)".to_owned())
+            Some("expected an existing device (lsblk lists them)".to_owned())
         }
         (libc::ENOENT, Err(_)) => Some(match path.parent() {
             Some(folder) if !folder.as_os_str().is_empty() && !folder.exists() => {
-                "its folder is not there either".to_owned()
+                "its folder does not exist either".to_owned()
             }
             _ => "create it, or give a size".to_owned(),
         }),
-        // The kernel's only reason for an exclusive opening of a device, by open(2).
+        // open(2) documents no other reason for EBUSY on an exclusive open of a device.
         (libc::EBUSY, Ok(found)) if opening.takes && found.file_type().is_block_device() => Some(
             "it is mounted, here or in another namespace, or in use by another program; give another one"
                 .to_owned(),
         ),
         (libc::EACCES, Ok(found)) => rights(&found, opening.writing),
         (libc::EINVAL, Ok(_)) if opening.direct => {
-            // It is the flag if it can be opened without.
+            // If the file opens without the flag, the flag is the cause.
             let plain = File::options().read(true).write(opening.writing).open(path);
             plain.is_ok().then(|| "its file system has no direct I/O: do without (direct=0)".to_owned())
         }
         (_, Ok(found)) if !found.is_file() && !found.file_type().is_block_device() => {
-            Some("it is neither a file nor a block device; give one of these".to_owned())
+            Some("it is neither a file nor a block device".to_owned())
         }
         _ => None,
     }
 }
 
-/// Whose it is, if its mode does not allow this user to open it.
+/// Describes the file's owner and mode, if they do not permit this user to open it.
 fn rights(found: &Metadata, writing: bool) -> Option<String> {
     let status = read("/proc/thread-self/status")?;
     let user = word(&status, "Uid:")?;
@@ -211,12 +214,12 @@ mod tests {
         let takes = Opening { takes: true, ..plain };
         for (path, errno, opening, says) in [
             (folder.path().join("no"), libc::ENOENT, plain, Some("create it")),
-            (folder.path().join("no/no"), libc::ENOENT, plain, Some("its folder is not there")),
-            (link, libc::ENOENT, plain, Some("a link to what is not there")),
+            (folder.path().join("no/no"), libc::ENOENT, plain, Some("its folder does not exist")),
+            (link, libc::ENOENT, plain, Some("a link whose target does not exist")),
             (file.clone(), libc::EACCES, plain, Some("with mode 6")),
             (file.clone(), libc::EINVAL, direct, Some("no direct I/O")),
             ("/dev/null".into(), libc::EINVAL, plain, Some("neither a file nor a block device")),
-            // It is no device, was not opened directly, or has other reasons.
+            // Not a device, not opened directly, or refused for other reasons.
             (file.clone(), libc::EBUSY, takes, None),
             (file.clone(), libc::EINVAL, plain, None),
             (file.clone(), libc::EPERM, plain, None),

@@ -11,16 +11,16 @@ use coreshard_topology::{NodeId, ParseNameError, input::quoted};
 
 use crate::node_slice::NodeSlice;
 
-/// How a device's counters lie in memory, the oldest variant first.
+/// How a device's counters are laid out in memory. The oldest variant comes first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum CounterLayout {
-    /// Side by side in one line, as Linux' SCSI devices had them: whoever issues waits for
-    /// whoever completes.
+    /// Side by side in one line, as Linux' SCSI devices had them: issuing and completing threads contend for
+    /// it.
     Packed,
-    /// Each on lines of its own.
+    /// Each on its own lines.
     Padded,
-    /// Each thread counts on a line of its own, without a locked instruction; reading sums all.
+    /// Each thread counts on its own line, without a locked instruction. Reading sums all lines.
     #[default]
     PerCpu,
 }
@@ -40,7 +40,7 @@ impl fmt::Display for CounterLayout {
     }
 }
 
-/// Why a text is no [`CounterLayout`].
+/// The error when a text does not name a [`CounterLayout`].
 pub type ParseCounterLayoutError = ParseNameError;
 
 impl FromStr for CounterLayout {
@@ -48,9 +48,12 @@ impl FromStr for CounterLayout {
 
     fn from_str(text: &str) -> Result<Self, ParseCounterLayoutError> {
         let found = Self::ALL.into_iter().find(|layout| layout.to_string() == text);
-        let names = "packed, padded and per-cpu";
+        let names = "packed, padded or per-cpu";
         found.ok_or_else(|| {
-            ParseNameError::new(format!("{} is no counter layout; there are {names}", quoted(text)))
+            ParseNameError::new(format!(
+                "invalid counter layout {}: expected {names}",
+                quoted(text)
+            ))
         })
     }
 }
@@ -59,13 +62,13 @@ impl FromStr for CounterLayout {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counts {
-    /// Requests handed to the device, retries not counted again.
+    /// Requests handed to the device; retries are not counted again.
     pub issued: u64,
-    /// Requests that ended, well or not.
+    /// Requests that have ended, successfully or not.
     pub done: u64,
-    /// Of `done`: those that failed, timeouts included.
+    /// The part of `done` that failed, including timeouts.
     pub errors: u64,
-    /// Of `errors`: those that took longer than they were given.
+    /// The part of `errors` that exceeded their timeout.
     pub timeouts: u64,
 }
 
@@ -108,23 +111,23 @@ enum Counter {
 
 /// A device's counters, for a fixed number of threads.
 ///
-/// A sum is exact with respect to everything that happens before the read, and nothing is ever
-/// counted twice; `done` is never read as more than `issued`.
+/// A sum includes every event that happens before the read, and counts none twice. `done` never reads as more
+/// than `issued`.
 #[derive(Debug)]
 pub struct DeviceCounters<P: Platform> {
     layout: CounterLayout,
-    /// One line if they are packed; one for each counter, which uses its own field there, if they are padded; else one for
-    /// each thread.
+    /// Packed: one line. Padded: one line for each counter, which uses its own field there. Per CPU: one line
+    /// for each thread.
     lines: NodeSlice<Padded<CounterLine<P>>>,
-    /// 1 for each thread whose counters are taken: they have one owner.
+    /// 1 for each thread whose counters are taken, since they have one owner.
     taken: NodeSlice<P::AtomicU32>,
 }
 
 impl<P: Platform> DeviceCounters<P> {
-    /// Counters at zero for `threads` threads (at least one), on `node` if that is known.
+    /// Creates counters at zero for `threads` threads (at least one), on `node` if it is known.
     ///
     /// # Errors
-    /// If there is no memory.
+    /// If there is not enough memory.
     pub fn new(
         layout: CounterLayout,
         threads: usize,
@@ -142,16 +145,17 @@ impl<P: Platform> DeviceCounters<P> {
         Ok(Self { layout, lines, taken })
     }
 
-    /// Their layout.
+    /// Returns the layout.
     pub fn layout(&self) -> CounterLayout {
         self.layout
     }
 
-    /// The counters of thread number `thread`; `None` if there is no such number, or they are
-    /// taken already: they have one owner.
+    /// Returns the counters of thread number `thread`.
+    ///
+    /// Returns `None` if there is no such number, or if they are taken: they have one owner.
     pub fn for_thread(self: &Arc<Self>, thread: usize) -> Option<ThreadCounters<P>> {
         let flag = self.taken.get(thread)?;
-        // Acquire pairs with the Release of the last owner's drop: its plain stores are finished.
+        // Acquire pairs with the Release of the last owner's drop: its plain stores have finished.
         (flag.swap(1, Acquire) == 0).then(|| ThreadCounters {
             counters: Arc::clone(self),
             thread,
@@ -159,9 +163,9 @@ impl<P: Platform> DeviceCounters<P> {
         })
     }
 
-    /// The sums. Reads one line for each thread with [`CounterLayout::PerCpu`].
+    /// Returns the sums. With [`CounterLayout::PerCpu`], reads one line per thread.
     pub fn read(&self) -> Counts {
-        // `done` before `issued`: what is done was issued before, so the sums are in order. Acquire
+        // `done` before `issued`: finished requests were issued before, so the sums are consistent. Acquire
         // pairs with the Release of `done`.
         let sum = |which| self.lines.iter().map(|line| line.counter(which).load(Acquire)).sum();
         let [timeouts, errors] = [sum(Counter::Timeouts), sum(Counter::Errors)];
@@ -170,23 +174,23 @@ impl<P: Platform> DeviceCounters<P> {
     }
 }
 
-/// One thread's access to a device's counters. May be moved to another thread, not shared.
+/// One thread's access to a device's counters. It can be moved to another thread, but not shared.
 #[derive(Debug)]
 pub struct ThreadCounters<P: Platform> {
     counters: Arc<DeviceCounters<P>>,
     thread: usize,
-    /// Not `Sync`: the per-CPU layout has no locked instruction.
+    /// Not `Sync`: the per-CPU layout uses no locked instruction.
     one_thread: PhantomData<std::cell::Cell<()>>,
 }
 
 /// How a request ended, for the counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It succeeded.
+    /// The request succeeded.
     Success,
-    /// With an error other than a timeout.
+    /// The request failed with an error other than a timeout.
     Failed,
-    /// It took longer than it was given.
+    /// The request exceeded its timeout.
     TimedOut,
 }
 
@@ -203,7 +207,7 @@ impl<P: Platform> ThreadCounters<P> {
                 lines[which as usize].counter(which).fetch_add(1, Release);
             }
             CounterLayout::PerCpu => {
-                // This thread is the only writer, so no instruction needs to be locked.
+                // This thread is the only writer, so no locked instruction is needed.
                 let counter = lines[self.thread].counter(which);
                 counter.store(counter.load(Relaxed).wrapping_add(1), Release);
             }
@@ -291,7 +295,7 @@ mod tests {
             assert_eq!(layout.to_string().parse(), Ok(layout));
         }
         let error = "percpu".parse::<CounterLayout>().unwrap_err().to_string();
-        assert_eq!(error, "\"percpu\" is no counter layout; there are packed, padded and per-cpu");
+        assert_eq!(error, "invalid counter layout \"percpu\": expected packed, padded or per-cpu");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Hosts, targets and devices: what is shared, and where it lies.
+//! Hosts, targets and devices: the shared state, and where it lies.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -18,27 +18,28 @@ use crate::node_slice::NodeSlice;
 use crate::open_error::OpenError;
 use crate::tags::{TagPolicy, TagSet, TagSetSpec, TagUser};
 
-/// Threads of a host that may have queues: each device has counters and a flag for each.
+/// The most threads of a host that may have queues. Each device has counters and a flag for each.
 pub const MAX_THREADS: usize = 1 << 16;
 
 /// Options of a [`HostAdapter`].
 ///
-/// Write `..HostOptions::default()` after the fields that differ: there may be more of them in a later version.
+/// Use `..HostOptions::default()` for the remaining fields; later versions may add some.
 #[derive(Clone, Debug)]
 pub struct HostOptions {
-    /// Its name in messages. Default: `host0`.
+    /// The name used in messages. Default: `host0`.
     pub name: String,
-    /// The node of the adapter, see [`node_of_file`](crate::node_of_file); often unknown. Default: unknown.
+    /// The adapter's NUMA node, see [`node_of_file`](crate::node_of_file); often unknown. Default: unknown.
     pub node: Option<NodeId>,
-    /// The memory of its state. Default: [`DeviceMemory::default`].
+    /// Where its state is allocated. Default: [`DeviceMemory::default`].
     pub memory: DeviceMemory,
-    /// Tags that all of its devices share. Default: 128.
+    /// The number of tags that all of its devices share. Default: 128.
     pub depth: u32,
     /// How tags are accounted. Default: [`TagPolicy::default`].
     pub tags: TagPolicy,
-    /// How devices' counters lie. Default: [`CounterLayout::default`].
+    /// How devices' counters are laid out. Default: [`CounterLayout::default`].
     pub counters: CounterLayout,
-    /// Threads that will have queues, each one a device at most; at most [`MAX_THREADS`]. Default: 1.
+    /// The number of threads that will have queues, at most one queue per device each; at most
+    /// [`MAX_THREADS`]. Default: 1.
     pub threads: usize,
     /// How long a device without requests keeps its share of the tags. Default: 5 s.
     pub grace: Duration,
@@ -68,7 +69,7 @@ impl HostOptions {
     }
 }
 
-/// An adapter: the tags that its devices share, and where state lies.
+/// An adapter: the tags that its devices share, and where their state lies.
 #[derive(Debug)]
 pub struct HostAdapter<P: Platform> {
     options: HostOptions,
@@ -76,14 +77,14 @@ pub struct HostAdapter<P: Platform> {
 }
 
 impl<P: Platform> HostAdapter<P> {
-    /// A host without targets.
+    /// Creates a host without targets.
     ///
     /// # Errors
-    /// If the depth is out of range, or there is no memory.
+    /// If the depth is out of range, or there is not enough memory.
     pub fn new(options: HostOptions) -> Result<Arc<Self>, OpenError> {
         if options.threads > MAX_THREADS {
             return Err(OpenError::new(format!(
-                "{}: {} threads cannot have queues; allowed are up to {MAX_THREADS}",
+                "{}: invalid number of threads {}: expected at most {MAX_THREADS}",
                 options.name, options.threads
             )));
         }
@@ -98,27 +99,28 @@ impl<P: Platform> HostAdapter<P> {
         Ok(Arc::new(Self { tags: Arc::new(TagSet::new(spec)?), options }))
     }
 
-    /// Its options.
+    /// Returns the options.
     pub fn options(&self) -> &HostOptions {
         &self.options
     }
 
-    /// Its tags.
+    /// Returns the tags.
     pub fn tags(&self) -> &Arc<TagSet<P>> {
         &self.tags
     }
 
-    /// A new target.
+    /// Creates a target.
     pub fn target(self: &Arc<Self>, name: &str) -> Arc<Target<P>> {
         self.make_target(name, None)
     }
 
-    /// A new target whose devices together have at most `max_in_flight` requests in flight, such as an
-    /// enclosure behind a narrow link. They share that as the host's devices share its tags, by
-    /// the same policy.
+    /// Creates a target whose devices together have at most `max_in_flight` requests in flight, such as an
+    /// enclosure behind a narrow link.
+    ///
+    /// They share this limit as the host's devices share its tags, by the same policy.
     ///
     /// # Errors
-    /// If the limit is 0 or more than [`MAX_TAGS`](crate::MAX_TAGS), or there is no memory.
+    /// If the limit is 0 or more than [`MAX_TAGS`](crate::MAX_TAGS), or there is not enough memory.
     pub fn target_with_limit(
         self: &Arc<Self>,
         name: &str,
@@ -134,28 +136,29 @@ impl<P: Platform> HostAdapter<P> {
     }
 }
 
-/// A group of devices that come and go together, such as an enclosure or a controller.
+/// A group of devices that are attached and removed together, such as an enclosure or a controller.
 pub struct Target<P: Platform> {
     host: Arc<HostAdapter<P>>,
     name: String,
     online: Padded<P::AtomicU32>,
-    /// The tags that its devices share. `None` if it has no limit; then its requests touch no line
-    /// of the target's but `online`, which they only read.
+    /// The tags that its devices share. `None` without a limit; then requests touch only the target's
+    /// `online` line, which they read.
     pub(crate) limit: Option<Arc<TagSet<P>>>,
 }
 
 impl<P: Platform> Target<P> {
-    /// Its name.
+    /// Returns the name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its host.
+    /// Returns the host.
     pub fn host(&self) -> &Arc<HostAdapter<P>> {
         &self.host
     }
 
-    /// The most requests that its devices together have in flight, if it has a limit of its own.
+    /// Returns the most requests that its devices together may have in flight, if the target has its own
+    /// limit.
     pub fn limit(&self) -> Option<u32> {
         self.limit.as_ref().map(|limit| limit.spec().depth)
     }
@@ -165,10 +168,10 @@ impl<P: Platform> Target<P> {
         self.online.store(0, Release);
     }
 
-    /// A device on `backend`.
+    /// Creates a device on `backend`.
     ///
     /// # Errors
-    /// If there is no memory for its state.
+    /// If there is not enough memory for its state.
     pub fn device(
         self: &Arc<Self>,
         backend: Arc<dyn Backend<P>>,
@@ -207,11 +210,11 @@ impl<P: Platform> fmt::Debug for Target<P> {
 #[derive(Debug)]
 struct DeviceState<P: Platform> {
     online: P::AtomicU32,
-    /// 1 in a process that was forked from the one that made it: its queues are the other process's.
+    /// 1 in a process that was forked from the device's: the queues belong to the parent.
     forked: P::AtomicU32,
 }
 
-/// Something that can be read and written: one queue for each thread, and what they share.
+/// A device to read and write: one queue per thread, and the state that queues share.
 pub struct Device<P: Platform> {
     target: Arc<Target<P>>,
     pub(crate) backend: Arc<dyn Backend<P>>,
@@ -224,43 +227,45 @@ pub struct Device<P: Platform> {
 }
 
 impl<P: Platform> Device<P> {
-    /// Its name in messages.
+    /// Returns the name used in messages.
     pub fn name(&self) -> &str {
         self.backend.name()
     }
 
-    /// Its size and alignments.
+    /// Returns the size and alignments.
     pub fn geometry(&self) -> Geometry {
         self.geometry
     }
 
-    /// Its target.
+    /// Returns the target.
     pub fn target(&self) -> &Arc<Target<P>> {
         &self.target
     }
 
-    /// The placement of its state.
+    /// Returns where its state lies.
     pub fn placement(&self) -> &Placement {
         self.state.placement()
     }
 
-    /// Counts of its requests so far.
+    /// Returns the counts of its requests so far.
     pub fn counts(&self) -> Counts {
         self.counters.read()
     }
 
-    /// Whether it takes requests.
+    /// Returns whether it accepts requests.
     pub fn is_online(&self) -> bool {
         self.state[0].online.load(Acquire) != 0 && self.target.online.load(Acquire) != 0
     }
 
-    /// Takes it offline: what waits fails, with its payload handed back, when its queue is polled
-    /// next; what the device has is waited for.
+    /// Takes the device offline.
+    ///
+    /// Waiting requests fail when their queue is polled next, and their payload is returned. Requests at the
+    /// device are waited for.
     pub fn set_offline(&self) {
         self.state[0].online.store(0, Release);
     }
 
-    /// True in a process that was forked from the one that made it.
+    /// Returns true in a process that was forked from the device's.
     #[inline]
     pub(crate) fn is_forked(&self) -> bool {
         self.state[0].forked.load(Relaxed) != 0
@@ -284,12 +289,12 @@ impl<P: Platform> fmt::Debug for Device<P> {
     }
 }
 
-/// The memory of the state of hosts, targets, devices and queues, the oldest variant first.
+/// Where the state of hosts, targets, devices and queues is allocated. The oldest variant comes first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum DeviceMemory {
-    /// On whichever node the thread runs that makes it, as Linux' SCSI scan had it.
+    /// On the node of the thread that creates it, as in Linux' SCSI scan.
     AnyNode,
-    /// On the host's node, if that is known.
+    /// On the host's node, if it is known.
     #[default]
     NodeLocal,
 }
@@ -308,7 +313,7 @@ impl fmt::Display for DeviceMemory {
     }
 }
 
-/// Why a text is no [`DeviceMemory`].
+/// The error when a text does not name a [`DeviceMemory`].
 pub type ParseDeviceMemoryError = ParseNameError;
 
 impl FromStr for DeviceMemory {
@@ -316,15 +321,16 @@ impl FromStr for DeviceMemory {
 
     fn from_str(text: &str) -> Result<Self, ParseDeviceMemoryError> {
         let found = Self::ALL.into_iter().find(|memory| memory.to_string() == text);
-        let names = "any-node and node-local";
+        let names = "any-node or node-local";
         found.ok_or_else(|| {
-            ParseNameError::new(format!("{} is no device memory; there are {names}", quoted(text)))
+            ParseNameError::new(format!("invalid device memory {}: expected {names}", quoted(text)))
         })
     }
 }
 
-/// The node of the adapter behind a file or block device, as sysfs has it; `None` if sysfs says
-/// −1 or nothing, as on most machines with one node and for files in memory.
+/// Returns the node of the adapter behind a file or block device, according to sysfs.
+///
+/// Returns `None` if sysfs says −1 or nothing, as on most machines with one node and for files in memory.
 pub fn node_of_file(path: &Path) -> Option<NodeId> {
     node_of_file_in(Path::new("/sys"), path)
 }
@@ -334,8 +340,8 @@ fn node_of_file_in(sys: &Path, path: &Path) -> Option<NodeId> {
     let number = if metadata.rdev() != 0 { metadata.rdev() } else { metadata.dev() };
     let (major, minor) = (libc::major(number), libc::minor(number));
     let mut folder = fs::canonicalize(sys.join(format!("dev/block/{major}:{minor}"))).ok()?;
-    // A partition lies in its disk's folder, and a disk in its adapter's; the nearest one that
-    // knows its node is asked.
+    // A partition's folder is inside its disk's, and a disk's inside its adapter's. The nearest one that
+    // knows its node is used.
     loop {
         for name in ["numa_node", "device/numa_node"] {
             if let Ok(text) = fs::read_to_string(folder.join(name)) {
@@ -353,7 +359,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_rungs_are_read_as_they_are_written() {
+    fn memory_variants_are_read_as_they_are_written() {
         for memory in DeviceMemory::ALL {
             assert_eq!(memory.to_string().parse(), Ok(memory));
         }

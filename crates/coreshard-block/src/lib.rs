@@ -1,9 +1,9 @@
 //! A block layer without false sharing: hosts, targets, devices, shared tags, node-local state.
 //!
-//! The way of a request: [`Queue::submit`] → checked against the device's [`Geometry`] → a slot, which
-//! keeps its buffers → a tag of the host's set, or a place among those who wait for one → this thread's
-//! channel (an io_uring, other threads, memory, nothing) → completed on this thread → the tag goes
-//! back, or on to a waiter → a future, a callback, or the queue's list.
+//! The path of a request: [`Queue::submit`] → checked against the device's [`Geometry`] → a slot, which keeps
+//! its buffers → a tag of the host's set, or a place among the waiters → this thread's channel (an io_uring,
+//! other threads, memory, nothing) → completed on this thread → the tag goes back, or on to a waiter → a
+//! future, a callback, or the queue's list.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -31,14 +31,14 @@
 //!
 //! Types, and which thread may touch them:
 //!
-//! 1. [`HostAdapter`], [`Target`], [`Device`]: shared by all threads; their state is allocated on the
-//!    host's node ([`DeviceMemory`]). A target may limit what its devices have in flight.
-//! 2. [`TagSet`]: the right to have requests in flight, shared by a host's devices; its policies are how
-//!    it is accounted ([`TagPolicy`]). `tags/README.md` tells the protocol.
-//! 3. [`DeviceCounters`]: issued, done, errors, timeouts; in several layouts
-//!    ([`CounterLayout`]).
-//! 4. [`Queue`]: one thread's; [`RemoteQueue`] reaches it from others.
-//! 5. [`Backend`] and [`Channel`]: what does a device's work, and the contract that memory safety rests on.
+//! 1. [`HostAdapter`], [`Target`], [`Device`]: shared by all threads; their state is allocated on the host's
+//!    node ([`DeviceMemory`]). A target may limit what its devices have in flight.
+//! 2. [`TagSet`]: the right to have requests in flight, shared by a host's devices and accounted by a
+//!    [`TagPolicy`]. `tags/README.md` explains the protocol.
+//! 3. [`DeviceCounters`]: issued, done, errors, timeouts; in several layouts ([`CounterLayout`]).
+//! 4. [`Queue`]: belongs to one thread; other threads use a [`RemoteQueue`].
+//! 5. [`Backend`] and [`Channel`]: the implementation of a device, and the contract that memory safety relies
+//!    on.
 
 #![warn(missing_debug_implementations)]
 #![doc(html_root_url = "https://docs.rs/coreshard-block/0.1.0")]

@@ -11,7 +11,7 @@ use std::slice;
 use coreshard_platform::{NodeMemory, NodeMemoryError, Placement, Platform};
 use coreshard_topology::NodeId;
 
-/// Values of type `T` in memory of a node, dropped with the slice.
+/// Values of type `T` in the memory of a node, dropped with the slice.
 pub(crate) struct NodeSlice<T> {
     memory: NodeMemory,
     length: usize,
@@ -19,7 +19,7 @@ pub(crate) struct NodeSlice<T> {
 }
 
 impl<T> NodeSlice<T> {
-    /// `length` values made by `make`, on `node` if that is known.
+    /// Creates `length` values with `make`, on `node` if it is known.
     pub(crate) fn new<P: Platform>(
         length: usize,
         node: Option<NodeId>,
@@ -33,14 +33,14 @@ impl<T> NodeSlice<T> {
         let memory = P::allocate(bytes, node)?;
         let start = memory.as_ptr().cast::<T>();
         for index in 0..length {
-            // SAFETY: the memory has room for `length` values, is aligned to a page, and is this
-            // function's alone.
+            // SAFETY: the memory has room for `length` values, is page-aligned, and only this function has
+            // access to it.
             unsafe { start.add(index).write(make(index)) };
         }
         Ok(Self { memory, length, owns: PhantomData })
     }
 
-    /// Its placement.
+    /// Returns where it lies.
     pub(crate) fn placement(&self) -> &Placement {
         self.memory.placement()
     }
@@ -51,7 +51,7 @@ impl<T> Deref for NodeSlice<T> {
 
     #[inline(always)]
     fn deref(&self) -> &[T] {
-        // SAFETY: `new` wrote as many values there, and they live until the drop.
+        // SAFETY: `new` wrote `length` values there, and they live until the drop.
         unsafe { slice::from_raw_parts(self.memory.as_ptr().cast::<T>(), self.length) }
     }
 }
@@ -59,14 +59,14 @@ impl<T> Deref for NodeSlice<T> {
 impl<T> Drop for NodeSlice<T> {
     fn drop(&mut self) {
         let start = self.memory.as_ptr().cast::<T>();
-        // SAFETY: written by `new`, dropped once; the memory is given back after this.
+        // SAFETY: written by `new` and dropped once; the memory is freed after this.
         unsafe { ptr::drop_in_place(ptr::slice_from_raw_parts_mut(start, self.length)) };
     }
 }
 
 // SAFETY: it owns its values, as a Vec does.
 unsafe impl<T: Send> Send for NodeSlice<T> {}
-// SAFETY: it gives out shared references only, as a slice does.
+// SAFETY: it only gives out shared references, as a slice does.
 unsafe impl<T: Sync> Sync for NodeSlice<T> {}
 
 impl<T: fmt::Debug> fmt::Debug for NodeSlice<T> {

@@ -1,4 +1,4 @@
-//! Why a host, device or queue cannot be opened.
+//! The error of opening a host, device or queue.
 
 use std::error::Error;
 use std::fmt;
@@ -7,11 +7,11 @@ use coreshard_platform::NodeMemoryError;
 
 use crate::tags::TagSetError;
 
-/// Why a host, device or queue cannot be had. Its text names the file, and the remedy.
+/// The error when a host, device or queue cannot be opened. Its text names the file and the remedy.
 pub struct OpenError {
     text: String,
     is_bad_input: bool,
-    /// The error that the text is of, if it is another one's.
+    /// The underlying error, if the text is that error's.
     inner: Option<Box<dyn Error + Send + Sync>>,
 }
 
@@ -20,7 +20,7 @@ impl OpenError {
         Self { text, is_bad_input: false, inner: None }
     }
 
-    /// The caller named something that is not there, not allowed, or of the wrong kind.
+    /// Creates an error for input that does not exist, is not permitted, or is of the wrong type.
     pub(crate) fn bad_input(text: String) -> Self {
         Self { is_bad_input: true, ..Self::new(text) }
     }
@@ -30,8 +30,8 @@ impl OpenError {
         Self { inner: Some(Box::new(error)), ..Self::new(text) }
     }
 
-    /// Whether the cause is what the caller named: a file that is not there, not allowed, or
-    /// of the wrong kind.
+    /// Returns whether the caller's input is the cause: a file that does not exist, is not permitted, or is
+    /// of the wrong type.
     pub fn is_bad_input(&self) -> bool {
         self.is_bad_input
     }
@@ -59,7 +59,7 @@ coreshard_topology::readable_debug!(OpenError);
 
 impl Error for OpenError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
-        // The other texts have their reasons in them: once is enough.
+        // Other texts already contain their reason.
         self.inner.as_ref()?.source()
     }
 }

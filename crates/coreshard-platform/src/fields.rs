@@ -1,6 +1,6 @@
-//! The fields of structs, for platforms that report which one lies on a cache line.
+//! Field names and offsets, for platforms that report which field lies on a cache line.
 
-/// The fields of a struct and where they lie in it; see [`fields!`](crate::fields).
+/// The fields of a struct and their offsets. Implemented by [`fields!`](crate::fields).
 pub trait Fields {
     /// The struct's name, without its path.
     const NAME: &'static str;
@@ -8,12 +8,12 @@ pub trait Fields {
     const FIELDS: &'static [(&'static str, usize)];
 }
 
-/// Implements [`Fields`] for a struct: `fields!(Tail<P: Platform, T> { ticket, last })`, with the
-/// bounds that the struct itself has. A constant parameter stands last, behind a semicolon:
+/// Implements [`Fields`] for a struct: `fields!(Tail<P: Platform, T> { ticket, last })`, with the struct's
+/// own bounds. A constant parameter comes last, after a semicolon:
 /// `fields!(Segment<P: Platform, T; const LEN: usize> { slots })`.
 ///
-/// All fields must be named: a list that lacks one does not compile, so what is measured by field cannot
-/// drift from the struct.
+/// All fields must be named. A list that lacks one does not compile, so measurements by field cannot drift
+/// from the struct.
 ///
 /// ```compile_fail,E0027
 /// struct Pair {

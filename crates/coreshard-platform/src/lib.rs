@@ -1,30 +1,29 @@
-//! The platform trait: what Coreshard's runtimes need from the machine below them.
+//! The platform trait: the services that Coreshard's runtimes need from the machine below them.
 //!
-//! [`Platform`] names everything a runtime needs from a machine: atomics, futexes, threads, the
-//! current CPU, a clock and node-local memory. A platform is a zero-sized type with associated
-//! functions, so that on [`Host`] every call inlines to what one would have written by hand:
-//! `Host`'s atomics *are* the standard library's. The same runtime code runs, unchanged, on other
-//! platforms: a model checker's in tests, a simulated machine's in the lab.
+//! [`Platform`] covers atomics, futexes, threads, the current CPU, a clock and node-local memory. A platform
+//! is a zero-sized type with associated functions, so on [`Host`] every call inlines to hand-written code:
+//! `Host`'s atomics *are* the standard library's. The same runtime code runs unchanged on other platforms: a
+//! model checker in tests, and a simulated machine.
 //!
-//! Parts, and what they rely on:
+//! Parts, and their dependencies:
 //!
-//! 1. [`Platform`] and what its signatures are made of, such as the two traits of its atomics
-//!    ([`AtomicInt`], [`AtomicPointer`]): the folder `platform/`, which knows no implementation.
-//! 2. Protocol parts that every runtime needs, generic over the platform: [`Lock`] (spins briefly,
-//!    then parks), [`Parker`] (one permit per thread), [`PerCpuCounter`] (no shared line on write,
-//!    exact sum on read), [`Padded`] (a value on lines of its own), [`Reading`] (what is read is not freed
-//!    meanwhile), [`WatchLength`] (how long to watch before one sleeps).
-//! 3. [`user`]: how users' code is called, so that its panics are caught.
-//! 4. [`Host`]: this machine, on Linux. With the feature `faulty`, `Faulty`: this machine, where starts of
-//!    threads fail as a test says.
+//! 1. The folder `platform/`: [`Platform`] and the types of its signatures, such as the traits of its atomics
+//!    ([`AtomicInt`], [`AtomicPointer`]). It depends on no implementation.
+//! 2. Building blocks that every runtime needs, generic over the platform: [`Lock`] (spins briefly, then
+//!    parks), [`Parker`] (one permit per thread), [`PerCpuCounter`] (no shared line on write, exact sum on
+//!    read), [`Padded`] (a value on its own cache lines), [`Reading`] (a read-side section: memory read in it
+//!    is not freed meanwhile), [`WatchLength`] (how long to spin before sleeping).
+//! 3. [`user`]: calls to users' code that catch its panics.
+//! 4. [`Host`]: this machine, on Linux. With the feature `faulty`, also `Faulty`: this machine, with thread
+//!    starts that fail when a test says so.
 //!
-//! Unsafe code is allowed file by file, here as in the other crates, and each block says why it is sound.
+//! Unsafe code is allowed file by file, here as in the other crates. Each block says why it is sound.
 
 #![warn(missing_debug_implementations)]
 #![doc(html_root_url = "https://docs.rs/coreshard-platform/0.1.0")]
 
 #[cfg(not(target_os = "linux"))]
-compile_error!("Coreshard runs on Linux alone: it is built on futexes, sched_setaffinity and /sys");
+compile_error!("Coreshard supports only Linux: it uses futexes, sched_setaffinity and /sys");
 
 mod fields;
 mod host;

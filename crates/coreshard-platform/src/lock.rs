@@ -10,16 +10,18 @@ use crate::{AtomicInt, Platform, fields};
 
 const FREE: u32 = 0;
 const HELD: u32 = 1;
-/// Held, and somebody may sleep on it: whoever unlocks must wake one.
+/// Held, and threads may sleep on the word: the unlocking thread must wake one.
 const CONTENDED: u32 = 2;
 
-/// How often a thread looks at a held lock before it sleeps. Pools hold their lock for tens of
-/// nanoseconds, a sleep costs microseconds: worth a short wait, but not a scheduler's slice. (Not at all, if
-/// a model checker tries every interleaving.)
+/// How often a thread checks a held lock before it sleeps. Pools hold their lock for tens of nanoseconds, and
+/// a sleep costs microseconds. That justifies a short spin, but not one of a scheduler's slice. (Zero under a
+/// model checker, which tries every interleaving.)
 const SPINS: u32 = if cfg!(loom) { 0 } else { 100 };
 
-/// A mutual-exclusion lock over data `T`: three states in one word, as in Ulrich Drepper's
-/// "Futexes Are Tricky" (2011). It does not poison: no code of a user runs under it.
+/// A mutual-exclusion lock over data `T`: three states in one word, as in Ulrich Drepper's "Futexes Are
+/// Tricky" (2011).
+///
+/// It has no poisoning, since no user code runs under it.
 pub struct Lock<P: Platform, T> {
     word: P::AtomicU32,
     data: UnsafeCell<T>,
@@ -27,33 +29,33 @@ pub struct Lock<P: Platform, T> {
 
 fields!(Lock<P: Platform, T> { word, data });
 
-// SAFETY: the data is only reached through a guard, and the word admits one guard at a time; so
-// sharing the lock hands `&mut T` from thread to thread, which is sound for `T: Send`.
+// SAFETY: the data is only reached through a guard, and the word admits one guard at a time. Sharing the lock
+// therefore hands `&mut T` from thread to thread, which is sound for `T: Send`.
 #[allow(unsafe_code)]
 unsafe impl<P: Platform, T: Send> Sync for Lock<P, T> {}
 
 impl<P: Platform, T> Lock<P, T> {
-    /// A free lock over `data`.
+    /// Creates a free lock over `data`.
     pub fn new(data: T) -> Self {
         Self { word: P::AtomicU32::new(FREE), data: UnsafeCell::new(data) }
     }
 
-    /// Takes the lock; spins briefly, then sleeps until it is free.
+    /// Takes the lock. Spins briefly, then sleeps until it is free.
     #[inline]
     #[track_caller]
     pub fn lock(&self) -> LockGuard<'_, P, T> {
-        // Acquire pairs with the Release of the unlock: the last holder's writes are seen.
+        // Acquire pairs with the Release of the unlock: the last holder's writes are visible.
         if self.word.compare_exchange(FREE, HELD, Acquire, Relaxed).is_err() {
             self.lock_slowly();
         }
-        // What the last holder wrote comes over with the lock.
+        // The data that the last holder wrote arrives with the lock.
         P::touch_locked(self.data.get());
         P::lock_is_taken::<T>(&raw const self.word);
         LockGuard { lock: self, _lends: PhantomData }
     }
 
-    /// Names the fields of the lock's word and of its data, where they have come to their final
-    /// place; see [`Platform::describe`].
+    /// Names the fields of the lock's word and data, once they are at their final address; see
+    /// [`Platform::describe`].
     pub fn describe(&self)
     where
         T: crate::Fields,
@@ -62,7 +64,7 @@ impl<P: Platform, T> Lock<P, T> {
         P::describe(self.data.get().cast_const());
     }
 
-    /// Takes the lock if it is free.
+    /// Takes the lock if it is free; returns `None` otherwise.
     #[inline]
     #[track_caller]
     pub fn try_lock(&self) -> Option<LockGuard<'_, P, T>> {
@@ -72,7 +74,7 @@ impl<P: Platform, T> Lock<P, T> {
         Some(LockGuard { lock: self, _lends: PhantomData })
     }
 
-    /// The data, without locking: the borrow proves that nobody else is here.
+    /// Returns the data without locking: the exclusive borrow proves that no other thread has access.
     pub fn get_mut(&mut self) -> &mut T {
         self.data.get_mut()
     }
@@ -85,7 +87,7 @@ impl<P: Platform, T> Lock<P, T> {
     }
 }
 
-/// Of the word alone, so that it is compiled once, whatever the lock is over.
+/// Takes only the word, so that it is compiled once for all data types.
 #[cold]
 #[inline(never)]
 fn lock_asleep<P: Platform>(word: &P::AtomicU32) {
@@ -99,28 +101,29 @@ fn lock_asleep<P: Platform>(word: &P::AtomicU32) {
         }
         P::spin_hint();
     }
-    // From here on this thread counts as a sleeper, so it takes the lock as CONTENDED: it
-    // cannot know whether others sleep too.
+    // This thread now counts as a sleeper, so it takes the lock as CONTENDED: it cannot know whether others
+    // also sleep.
     while word.swap(CONTENDED, Acquire) != FREE {
         P::wait(word, CONTENDED, None);
     }
 }
 
-/// A lock whose holder may sleep, as one does who starts or joins threads: those who wait for it sleep,
-/// on every platform. For what is seldom changed and takes long; a kernel's mutex, where [`Lock`] is its
-/// spinning lock.
+/// A lock whose holder may sleep, for example to start or join threads.
+///
+/// Waiters sleep on every platform. Use it for data that changes rarely and takes long to change; it
+/// corresponds to a kernel's mutex, as [`Lock`] does to a spinlock.
 #[derive(Debug)]
 pub struct SleepingLock<P: Platform, T> {
     lock: Lock<P, T>,
 }
 
 impl<P: Platform, T> SleepingLock<P, T> {
-    /// A free lock over `data`.
+    /// Creates a free lock over `data`.
     pub fn new(data: T) -> Self {
         Self { lock: Lock::new(data) }
     }
 
-    /// Takes the lock; sleeps until it is free.
+    /// Takes the lock. Sleeps until it is free.
     pub fn lock(&self) -> LockGuard<'_, P, T> {
         if self.lock.word.compare_exchange(FREE, HELD, Acquire, Relaxed).is_err() {
             lock_asleep::<P>(&self.lock.word);
@@ -139,9 +142,9 @@ impl<P: Platform, T: fmt::Debug> fmt::Debug for Lock<P, T> {
     }
 }
 
-/// Proof that the lock is held; gives it back when dropped, on whatever thread.
+/// Proof that the lock is held. Unlocks when dropped, on any thread.
 ///
-/// It is shared among threads only if `T` may be, though the lock itself is for any `T: Send`:
+/// A guard can be shared among threads only if `T` can, although the lock accepts any `T: Send`:
 ///
 /// ```compile_fail
 /// use coreshard_platform::{Host, Lock};
@@ -155,7 +158,7 @@ impl<P: Platform, T: fmt::Debug> fmt::Debug for Lock<P, T> {
 /// ```
 pub struct LockGuard<'lock, P: Platform, T> {
     lock: &'lock Lock<P, T>,
-    /// A guard is an exclusive borrow of the data, for the compiler too.
+    /// Makes the guard an exclusive borrow of the data, for the compiler's auto traits.
     _lends: PhantomData<&'lock mut T>,
 }
 
@@ -164,8 +167,8 @@ impl<P: Platform, T> Deref for LockGuard<'_, P, T> {
     #[inline(always)]
     #[allow(unsafe_code)]
     fn deref(&self) -> &T {
-        // SAFETY: the guard's existence means this thread holds the lock, and nobody else can
-        // have a guard; the borrow of the guard keeps it so.
+        // SAFETY: the guard's existence means that this thread holds the lock, so no other guard exists. The
+        // borrow of the guard keeps it so.
         unsafe { &*self.lock.data.get() }
     }
 }

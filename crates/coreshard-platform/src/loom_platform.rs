@@ -1,6 +1,6 @@
 //! A platform for the model checker: loom's atomics and threads, and a futex made of them.
 //!
-//! It is there under `--cfg loom` alone, for the models of every crate.
+//! Compiled only under `--cfg loom`, for the models of every crate.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -11,19 +11,19 @@ use crate::{
 };
 use coreshard_topology::{CpuId, CpuSet, NodeId};
 
-/// The model checker's machine: one CPU, a clock that stands still, and timeouts that are over at once.
+/// The model checker's machine: one CPU, a clock that stands still, and timeouts that expire at once.
 #[derive(Debug)]
 pub struct Loom;
 
 std::thread_local! {
-    /// Whether sequentially consistent accesses are taken for acquiring and releasing ones.
+    /// Whether sequentially consistent accesses are treated as acquiring and releasing ones.
     static WEAKENED: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
-    /// How many more threads can be started.
+    /// How many more threads may start.
     static STARTS_LEFT: std::cell::Cell<usize> = const { std::cell::Cell::new(usize::MAX) };
 }
 
 impl Loom {
-    /// Checks a model on every interleaving with at most so many preemptions, or on all there are.
+    /// Checks a model on every interleaving with at most `preemptions` preemptions, or on all interleavings.
     ///
     /// # Panics
     /// If an interleaving breaks the model.
@@ -34,8 +34,8 @@ impl Loom {
         builder.check(model);
     }
 
-    /// Checks a model that takes minutes: with at most `quick` preemptions, or with `CORESHARD_LONG_MODELS` set on all
-    /// interleavings that [`check`](Self::check) tries.
+    /// Checks a model that takes minutes: with at most `quick` preemptions by default, or on all
+    /// interleavings that [`check`](Self::check) tries if `CORESHARD_LONG_MODELS` is set.
     ///
     /// # Panics
     /// If an interleaving breaks the model.
@@ -48,10 +48,11 @@ impl Loom {
         Self::check(if is_long { preemptions.into() } else { Some(quick) }, model);
     }
 
-    /// Checks a model in which sequentially consistent accesses to integers are acquiring and releasing
-    /// ones. loom lets no sequentially consistent load see an old value, and so hides it if such a
-    /// load, or one after it, also relies on an acquire; a model that needs no sequential consistency
-    /// shows that here.
+    /// Checks a model in which sequentially consistent accesses to integers are treated as acquiring and
+    /// releasing ones. loom never lets a sequentially consistent load see an old value.
+    ///
+    /// It therefore hides bugs in which such a load, or a later one, also relies on an acquire. A model that
+    /// needs no sequential consistency reveals them here.
     pub fn weakened<R>(check: impl FnOnce() -> R) -> R {
         struct Restore(bool);
         impl Drop for Restore {
@@ -64,7 +65,7 @@ impl Loom {
         check()
     }
 
-    /// Lets so many more threads start, and no further one. A model says so first, in each of its runs.
+    /// Limits how many more threads may start. A model calls this first, in each of its runs.
     pub fn start_at_most(threads: usize) {
         STARTS_LEFT.set(threads);
     }
@@ -78,7 +79,8 @@ fn taken_for(order: Ordering, weaker: Ordering) -> Ordering {
 #[derive(Debug)]
 pub struct LoomAtomic<A>(A);
 
-/// The methods that integers and pointers share, by loom's type; `$order` is what an order is taken for, given it and a weaker one.
+/// The methods that integers and pointers share, by loom's type. `$order` maps an order and a weaker one to
+/// the order used.
 macro_rules! loom_value {
     ($atomic:ty, $value:ty, $order:expr) => {
         fn new(value: $value) -> Self {
@@ -139,7 +141,7 @@ impl<T> AtomicPointer<T> for LoomAtomic<loom::sync::atomic::AtomicPtr<T>> {
     loom_value!(loom::sync::atomic::AtomicPtr<T>, *mut T, as_it_is);
 }
 
-/// A cell whose uses at the same time loom reports.
+/// A cell whose concurrent uses loom reports.
 #[derive(Debug)]
 pub struct LoomCell<T>(loom::cell::UnsafeCell<T>);
 
@@ -166,7 +168,7 @@ impl ThreadHandle for LoomThread {
 }
 
 loom::lazy_static! {
-    /// The kernel's side of the futex: the lock makes the look at the word and the sleep one step.
+    /// The kernel's side of the futex: the lock makes checking the word and sleeping one step.
     static ref SLEEPERS: (loom::sync::Mutex<()>, loom::sync::Condvar) =
         (loom::sync::Mutex::new(()), loom::sync::Condvar::new());
 }
@@ -189,7 +191,7 @@ impl Platform for Loom {
 
     fn spawn(spec: ThreadSpec, body: Box<dyn FnOnce() + Send>) -> Result<Self::Thread, SpawnError> {
         let Some(left) = STARTS_LEFT.get().checked_sub(1) else {
-            // The kernel takes its time to refuse: others go on meanwhile.
+            // A kernel may take time to refuse; other threads run meanwhile.
             loom::thread::yield_now();
             return Err(SpawnError::refused(spec.name, std::io::ErrorKind::WouldBlock.into()));
         };
@@ -197,7 +199,7 @@ impl Platform for Loom {
         Ok(LoomThread(loom::thread::spawn(body)))
     }
 
-    /// A timeout is modelled as running out at once: the soonest that it may.
+    /// Models a timeout as expiring at once, the earliest possible moment.
     fn wait(word: &Self::AtomicU32, expected: u32, timeout: Option<Duration>) -> WaitOutcome {
         let asleep = SLEEPERS.0.lock().unwrap();
         if word.load(Ordering::Relaxed) != expected {
@@ -211,7 +213,7 @@ impl Platform for Loom {
     }
 
     fn wake_one(word: *const Self::AtomicU32) {
-        // All words share one condition, so everybody must look.
+        // All words share one condition variable, so every sleeper must check.
         Self::wake_all(word);
     }
 

@@ -1,5 +1,4 @@
-//! Models of the parker, of the lock and of reading what others take away. A lost wake-up is a deadlock,
-//! which loom reports.
+//! Models of the parker, the lock and read-side sections. loom reports a lost wake-up as a deadlock.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -9,12 +8,11 @@ use crate::{AtomicInt, Lock, Loom, Parker, Platform};
 
 type Word = <Loom as Platform>::AtomicU32;
 
-/// Two permits, of which the sleeper may take the first when it has been given the second as well. It
-/// sleeps again unless it sees what was written before the second: so either it sees that, or the second
-/// permit is still there.
+/// Two permits are given, and the sleeper may take the first after the second was also given. It sleeps again
+/// unless it sees the writes before the second. So it either sees them, or the second permit remains.
 ///
-/// Fails if the permit is taken by a plain store (as it once was): the store may wait in the CPU's
-/// buffer while the sleeper looks, and then wipe out the second permit, unseen.
+/// Fails if the permit is taken by a plain store, as in an earlier version. The store could wait in the CPU's
+/// buffer while the sleeper looks, and then overwrite the second permit unseen.
 #[test]
 fn loom_a_permit_is_taken_together_with_what_was_written_before_it() {
     Loom::check(3, || {
@@ -33,8 +31,8 @@ fn loom_a_permit_is_taken_together_with_what_was_written_before_it() {
     });
 }
 
-/// As above, if the sleeper gives up (the model's timeouts are over at once) and tries again.
-/// Fails if a park that times out wipes the permit out.
+/// Like the model above, but the sleeper times out (the model's timeouts expire at once) and tries again.
+/// Fails if a park that times out discards the permit.
 #[test]
 fn loom_a_permit_that_comes_with_the_timeout_is_taken() {
     Loom::check(3, || {
@@ -49,13 +47,13 @@ fn loom_a_permit_that_comes_with_the_timeout_is_taken() {
         if !parker.park_timeout(std::time::Duration::from_secs(1)) {
             parker.park();
         }
-        assert_eq!(done.load(Relaxed), 1, "what was written before the permit is seen with it");
+        assert_eq!(done.load(Relaxed), 1, "writes before the permit are visible with it");
         giver.join().expect("the giver does not panic");
     });
 }
 
-/// Fails with the unlock's wake taken out (whoever sleeps is stranded), and with the
-/// unlock's `Release` made `Relaxed` (the next holder misses an addition).
+/// Fails without the unlock's wake (a sleeper is stranded), and with `Relaxed` instead of the unlock's
+/// `Release` (the next holder misses an addition).
 #[test]
 fn loom_a_lock_excludes_and_wakes_whoever_waits() {
     Loom::check(3, || {
@@ -65,7 +63,7 @@ fn loom_a_lock_excludes_and_wakes_whoever_waits() {
             let (lock, sum) = (Arc::clone(&lock), Arc::clone(&sum));
             loom::thread::spawn(move || {
                 let _held = lock.lock();
-                // Two steps on purpose: the lock makes them one.
+                // Two separate steps: the lock must make them atomic.
                 sum.store(sum.load(Relaxed) + addend, Relaxed);
             })
         });
@@ -74,16 +72,16 @@ fn loom_a_lock_excludes_and_wakes_whoever_waits() {
     });
 }
 
-/// A pointer that leads to one of two places, and what is in the first: 0 once it was taken away.
+/// A pointer to one of two places, and the content of the first: 0 once it was freed.
 struct Published {
-    /// 0 or 1: the place that it leads to.
+    /// The place that it points to: 0 or 1.
     current: Word,
     first: Word,
     reader: Sections<Word>,
 }
 
-/// A reader against whoever takes away what it may be looking at. `barrier` is what both pass, the reader
-/// as it enters, the other between its two words.
+/// A reader against a thread that frees what it may be reading. Both execute `barrier`: the reader as it
+/// enters, the reclaimer between its two accesses.
 fn model_of_reading(barrier: fn()) -> impl Fn() + Send + Sync + 'static {
     move || {
         let published = Arc::new(Published {
@@ -104,7 +102,7 @@ fn model_of_reading(barrier: fn()) -> impl Fn() + Send + Sync + 'static {
         if published.reader.is_outside() {
             published.first.store(0, Relaxed);
         }
-        reader.join().expect("what is read is there");
+        reader.join().expect("the reader does not panic");
     }
 }
 
@@ -113,7 +111,7 @@ fn loom_what_is_read_is_not_taken_away_meanwhile() {
     Loom::check(3, model_of_reading(|| loom::sync::atomic::fence(SeqCst)));
 }
 
-/// The model sees it if the barriers are left out.
+/// The model fails if the barriers are left out.
 #[test]
 #[should_panic(expected = "it was freed while it was read")]
 fn loom_what_is_read_is_taken_away_without_the_barriers() {

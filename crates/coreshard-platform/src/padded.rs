@@ -1,16 +1,16 @@
-//! Values on cache lines of their own, and a counter made of them.
+//! Values on cache lines of their own, and a per-CPU counter built from them.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::{AtomicInt, Platform};
 
-/// How far apart two hot words must be not to disturb each other, in bytes.
+/// The distance in bytes at which two hot words no longer disturb each other.
 ///
-/// x86-64 has lines of 64 bytes, but its second-level prefetcher fetches them in aligned pairs
-/// (Intel 64 and IA-32 Architectures Optimization Reference Manual, "spatial prefetcher"), so a
-/// neighbour on the other half of a pair still bounces. On aarch64 several server and desktop
-/// cores have lines of 128 bytes. So both get 128.
+/// x86-64 has lines of 64 bytes, but its second-level prefetcher fetches them in aligned pairs (Intel 64 and
+/// IA-32 Architectures Optimization Reference Manual, "spatial prefetcher"), so a neighbour on the other half
+/// of a pair still bounces. Several aarch64 server and desktop cores have lines of 128 bytes. Both
+/// architectures therefore use 128.
 pub const LINE_PAIR_BYTES: usize = 128;
 
 /// A value that shares no pair of cache lines with anything else.
@@ -19,12 +19,12 @@ pub const LINE_PAIR_BYTES: usize = 128;
 pub struct Padded<T>(T);
 
 impl<T> Padded<T> {
-    /// Puts `value` on lines of its own.
+    /// Puts `value` on its own lines.
     pub const fn new(value: T) -> Self {
         Self(value)
     }
 
-    /// Takes the value out.
+    /// Returns the value.
     pub fn into_inner(self) -> T {
         self.0
     }
@@ -45,18 +45,19 @@ impl<T> DerefMut for Padded<T> {
     }
 }
 
-/// One padded slot a CPU; adding touches the current CPU's slot alone, reading sums all of them.
+/// A counter with one padded slot per CPU. Adding touches only the current CPU's slot; reading sums all of
+/// them.
 ///
-/// The sum is exact with respect to every addition that happens before the read, and never counts
-/// an addition twice. The slots are added to with a locked instruction, since a thread may be
-/// moved between finding its CPU and adding; that costs a few nanoseconds on a line that stays.
+/// The sum includes every addition that happens before the read, and never counts an addition twice.
+/// Additions use a locked instruction, since a thread may migrate between reading its CPU and adding. This
+/// costs a few nanoseconds on a line that stays in the cache.
 #[derive(Debug)]
 pub struct PerCpuCounter<P: Platform> {
     slots: Box<[Padded<P::AtomicU64>]>,
 }
 
 impl<P: Platform> PerCpuCounter<P> {
-    /// A counter at zero for CPU ids below `cpu_ids` (at least one). CPUs beyond share slots.
+    /// Creates a counter at zero for CPU ids below `cpu_ids` (at least one). Higher CPU ids share slots.
     pub fn new(cpu_ids: usize) -> Self {
         let slots =
             (0..cpu_ids.max(1)).map(|_| Padded::new(P::AtomicU64::new(0))).collect::<Box<[_]>>();
@@ -70,24 +71,27 @@ impl<P: Platform> PerCpuCounter<P> {
         self.slots[slot].fetch_add(n, Relaxed);
     }
 
-    /// Adds `n`, and hands over what the caller did before to whoever sees it in
+    /// Adds `n`.
+    ///
+    /// The caller's earlier writes are visible to a thread that sees the addition in
     /// [`sum_acquired`](Self::sum_acquired).
     #[inline]
     pub fn add_released(&self, n: u64) {
         let slot = P::current_cpu().index() % self.slots.len();
-        // Release pairs with the Acquire of `sum_acquired`. Later additions to the slot, relaxed ones
-        // too, go on from this one (a release sequence), so they hand it over as well.
+        // Release pairs with the Acquire of `sum_acquired`. Later additions to the slot, also relaxed ones,
+        // continue the release sequence, so they publish the writes as well.
         self.slots[slot].fetch_add(n, Release);
     }
 
-    /// The sum of all additions; what was done before those that were made by
-    /// [`add_released`](Self::add_released) is seen with it.
+    /// Returns the sum of all additions.
+    ///
+    /// Writes before an addition by [`add_released`](Self::add_released) are visible with it.
     pub fn sum_acquired(&self) -> u64 {
         // Acquire pairs with the Release of `add_released`.
         self.slots.iter().fold(0, |sum, slot| sum.wrapping_add(slot.load(Acquire)))
     }
 
-    /// The sum of all additions, wrapping at 2⁶⁴. Reads one line a CPU.
+    /// Returns the sum of all additions, wrapping at 2⁶⁴. Reads one cache line per CPU.
     pub fn sum(&self) -> u64 {
         self.slots.iter().fold(0, |sum, slot| sum.wrapping_add(slot.load(Relaxed)))
     }

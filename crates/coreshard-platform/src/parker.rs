@@ -1,4 +1,4 @@
-//! One permit for one thread: a thread parks until somebody unparks it.
+//! One permit for one thread: the thread parks until another one unparks it.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::time::Duration;
@@ -12,9 +12,9 @@ const ELSEWHERE: u32 = 3;
 
 /// A place where one thread at a time may sleep, and any thread may wake it.
 ///
-/// States of the word: `EMPTY` (awake, no permit), `PARKED` (asleep or about to be), `ELSEWHERE` (asleep where
-/// another call wakes it), `NOTIFIED` (a permit waits). An unpark that comes before the park is kept: the park
-/// then returns at once.
+/// States of the word: `EMPTY` (awake, no permit), `PARKED` (asleep or about to be), `ELSEWHERE` (asleep in
+/// another call, woken by other means), `NOTIFIED` (a permit is available). An unpark before the park is
+/// kept, and the park then returns at once.
 #[derive(Debug)]
 pub struct Parker<P: Platform> {
     word: P::AtomicU32,
@@ -23,38 +23,40 @@ pub struct Parker<P: Platform> {
 fields!(Parker<P: Platform> { word });
 
 impl<P: Platform> Parker<P> {
-    /// A parker without a permit.
+    /// Creates a parker without a permit.
     pub fn new() -> Self {
         Self { word: P::AtomicU32::new(EMPTY) }
     }
 
-    /// Sleeps until a permit is there and takes it.
+    /// Sleeps until a permit is available, and takes it.
     pub fn park(&self) {
         self.park_until(None);
     }
 
-    /// Sleeps until a permit is there and takes it, or for `timeout`. True if a permit was taken.
+    /// Sleeps until a permit is available and takes it, for at most `timeout`.
+    ///
+    /// Returns true if a permit was taken.
     pub fn park_timeout(&self, timeout: Duration) -> bool {
         self.park_until(Some(P::now() + timeout))
     }
 
-    /// Takes a permit if one is there, without sleeping.
+    /// Takes a permit if one is available, without sleeping.
     pub fn try_take(&self) -> bool {
-        // Acquire pairs with the swap in `unpark`: what was written before it is seen here.
+        // Acquire pairs with the swap in `unpark_or`: writes before the unpark are visible here.
         self.word.compare_exchange(NOTIFIED, EMPTY, Acquire, Relaxed).is_ok()
     }
 
-    /// True if a permit is there. A hint, for a thread that would rather watch than sleep.
+    /// Returns true if a permit is available. A hint for a thread that prefers spinning to sleeping.
     pub fn has_permit(&self) -> bool {
         self.word.load(Relaxed) == NOTIFIED
     }
 
     fn park_until(&self, deadline: Option<crate::Time>) -> bool {
         if self.word.compare_exchange(EMPTY, PARKED, Relaxed, Relaxed).is_err() {
-            // A swap, not a store: a second permit may have come since, and whoever takes it with this
-            // one must see what was written before it. A store would wait in this CPU's buffer while
-            // the caller looks for what it was woken for, and then wipe the second permit out, unseen.
-            // Acquire as in `try_take`.
+            // A swap, not a store: a second permit may have arrived since, and the thread that takes it
+            // together with this one must see the writes before it. A store could wait in this CPU's buffer
+            // while the caller looks for its work, and then overwrite the second permit unseen. Acquire as in
+            // `try_take`.
             self.word.swap(EMPTY, Acquire);
             return true;
         }
@@ -65,20 +67,21 @@ impl<P: Platform> Parker<P> {
                 return true;
             }
             if outcome == WaitOutcome::TimedOut {
-                // Leave the parked state; a permit that arrives in between is taken after all.
+                // Leave the parked state. A permit that arrives in between is taken.
                 return self.word.swap(EMPTY, Acquire) == NOTIFIED;
             }
         }
     }
 
-    /// Gives the permit. True if a thread had to be woken (a system call was made).
+    /// Gives the permit. Returns true if a thread had to be woken (a system call was made).
     #[inline]
     pub fn unpark(&self) -> bool {
         self.unpark_or(|| ())
     }
 
-    /// Gives the permit; a thread that waits elsewhere is woken there, by `wake_there`. True if a thread had to be
-    /// woken.
+    /// Gives the permit.
+    ///
+    /// A thread that waits elsewhere is woken by `wake_there`. Returns true if a thread had to be woken.
     #[inline]
     pub fn unpark_or(&self, wake_there: impl FnOnce()) -> bool {
         let word = &raw const self.word;
@@ -91,8 +94,9 @@ impl<P: Platform> Parker<P> {
         true
     }
 
-    /// Says that the caller is about to sleep elsewhere: from here on an unpark wakes it there. False, with the
-    /// permit taken, if there was one.
+    /// Marks the caller as about to sleep elsewhere.
+    ///
+    /// From now on an unpark wakes it there. Returns false, with the permit taken, if there was one.
     ///
     /// The wake-up there must also end a sleep that begins after it.
     pub fn begin_elsewhere(&self) -> bool {
@@ -104,7 +108,9 @@ impl<P: Platform> Parker<P> {
         false
     }
 
-    /// After [`begin_elsewhere`](Self::begin_elsewhere) said true: the caller is awake. True if a permit was taken.
+    /// Marks the caller as awake, after [`begin_elsewhere`](Self::begin_elsewhere) returned true.
+    ///
+    /// Returns true if a permit was taken.
     pub fn end_elsewhere(&self) -> bool {
         self.word.swap(EMPTY, Acquire) == NOTIFIED
     }
@@ -125,7 +131,7 @@ mod tests {
     #[test]
     fn a_permit_given_before_the_park_is_kept() {
         let parker = Parker::<Host>::new();
-        assert!(!parker.unpark(), "nobody slept");
+        assert!(!parker.unpark(), "no thread slept");
         parker.park();
         assert!(!parker.park_timeout(Duration::from_millis(1)), "one permit serves one park");
     }

@@ -1,4 +1,4 @@
-//! A static that a forked process has anew.
+//! A static that is reset in a forked process.
 #![allow(unsafe_code)]
 
 use std::fmt;
@@ -8,11 +8,14 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire};
 
 use crate::{Host, Platform as _};
 
-/// A static value of which each process has its own: a forked child begins with a default one, and leaves its parent's untouched. A
-/// lock of the parent's may have been held by a thread that the child does not have, and nothing would ever free it there.
+/// A static with one value per process: a forked child starts with a default value and leaves its parent's
+/// untouched.
 ///
-/// A value is made at its first use and never freed. If several threads use it first, more than one is made and one is kept, so
-/// `T::default` is to be cheap: wrap a value that is not in a `OnceLock`.
+/// A lock in the parent's value may be held by a thread that does not exist in the child, and would never be
+/// released there.
+///
+/// A value is made at its first use and never freed. If several threads use it first, several values are made
+/// and one is kept. `T::default` should therefore be cheap; wrap an expensive value in a `OnceLock`.
 ///
 /// # Examples
 /// ```
@@ -31,12 +34,12 @@ pub struct PerProcess<T: 'static> {
 struct Made<T: 'static> {
     process_generation: u32,
     value: T,
-    /// That of the nearest ancestor that used one.
+    /// The value of the nearest ancestor that used one.
     before: Option<&'static Self>,
 }
 
 impl<T: Default + Send + Sync> PerProcess<T> {
-    /// Makes a static that no process has used yet.
+    /// Creates a static that no process has used yet.
     pub const fn new() -> Self {
         Self { newest: AtomicPtr::new(ptr::null_mut()) }
     }
@@ -47,7 +50,7 @@ impl<T: Default + Send + Sync> PerProcess<T> {
         &self.made_here().value
     }
 
-    /// Returns the value of the nearest ancestor that used one. Its locks may be held for ever.
+    /// Returns the value of the nearest ancestor that used one. Its locks may be held forever.
     pub fn inherited(&self) -> Option<&'static T> {
         self.made_here().before.map(|before| &before.value)
     }
@@ -66,12 +69,12 @@ impl<T: Default + Send + Sync> PerProcess<T> {
         let made = Box::new(Made { process_generation, value: T::default(), before });
         let made = Box::into_raw(made);
         let known = before.map_or(ptr::null_mut(), |before| ptr::from_ref(before).cast_mut());
-        // Release publishes the value; pairs with the Acquire of whoever finds it.
+        // Release publishes the value, and pairs with the Acquire of threads that load it.
         match self.newest.compare_exchange(known, made, AcqRel, Acquire) {
-            // SAFETY: it is never freed.
+            // SAFETY: the value is never freed.
             Ok(_) => unsafe { &*made },
             Err(first) => {
-                // SAFETY: made above, and published nowhere.
+                // SAFETY: made above and not published.
                 drop(unsafe { Box::from_raw(made) });
                 Self::read(first).unwrap_or_else(|| unreachable!("it never goes back to null"))
             }
@@ -105,7 +108,7 @@ mod tests {
     #[test]
     fn a_forked_process_has_its_own_and_sees_its_parents() {
         static COUNT: PerProcess<Mutex<u32>> = PerProcess::new();
-        // Held across the fork, as another thread may hold it.
+        // Held across the fork, as another thread might hold it.
         let mut count = COUNT.here().lock().unwrap();
         *count += 1;
         testing::forked(|| {
@@ -116,7 +119,7 @@ mod tests {
             }
             match COUNT.inherited() {
                 Some(parents) if parents.try_lock().is_err() => Ok(()),
-                _ => Err("the parent's value is not seen"),
+                _ => Err("the parent's value is not visible"),
             }
         })
         .unwrap();

@@ -1,13 +1,12 @@
-//! Reading what others may take away: read-side sections and their grace periods, as in RCU.
+//! Read-side sections and grace periods, as in RCU: reading memory that other threads may free.
 //!
-//! A thread reads a pointer and follows it inside a [`Reading`]. A thread that replaces that pointer may
-//! free what it led to once a *grace period* is over: every section that may have seen the old pointer has
-//! ended. A reader writes one word that is its thread's own, and waits for nobody; all the cost is with
-//! whoever frees.
+//! A thread loads a pointer and follows it inside a [`Reading`]. A thread that replaces that pointer may free
+//! the old target after a *grace period*: once every section that may have seen the old pointer has ended. A
+//! reader writes one word that belongs to its thread and never waits. The whole cost is on the reclaimer.
 //!
-//! A reader writes its word and then loads the pointer, a reclaimer writes the pointer and then loads the
-//! word: one of the two must see the other. That takes a barrier on both sides. The reader's is one for
-//! the compiler alone, since the reclaimer has every CPU that runs the process's threads pass one
+//! A reader writes its word and then loads the pointer. A reclaimer writes the pointer and then loads the
+//! word. One of the two must see the other's write, which takes a barrier on both sides. The reader's is a
+//! compiler barrier only, since the reclaimer makes every CPU that runs the process's threads execute one
 //! (membarrier(2)).
 
 use std::fmt;
@@ -16,7 +15,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::{AtomicInt, Platform};
 
-/// The sections that a thread is inside of, one within the other.
+/// The number of nested sections that a thread is inside.
 #[derive(Debug)]
 pub(crate) struct Sections<A>(A);
 
@@ -25,39 +24,39 @@ impl<A: AtomicInt<u32>> Sections<A> {
         Self(word)
     }
 
-    /// On the thread itself. `barrier` keeps what is read in the section from being read before it,
-    /// together with the reclaimer's.
+    /// Enters a section, on the thread itself. `barrier`, together with the reclaimer's, keeps the section's
+    /// reads from moving before the store.
     #[inline(always)]
     pub(crate) fn enter(&self, barrier: impl FnOnce()) {
-        // Nobody else writes it.
+        // No other thread writes it.
         self.0.store(self.0.load(Relaxed) + 1, Relaxed);
         barrier();
     }
 
-    /// On the thread itself.
+    /// Leaves a section, on the thread itself.
     #[inline(always)]
     pub(crate) fn leave(&self) {
-        // Release pairs with the Acquire in `is_outside`: what was read is not freed before it was read.
+        // Release pairs with the Acquire in `is_outside`: memory is not freed before it was read.
         self.0.store(self.0.load(Relaxed) - 1, Release);
     }
 
-    /// On any thread, behind its barrier: true if the thread is in none at this moment.
+    /// Returns true if the thread is outside all sections. Called on any thread, after its barrier.
     pub(crate) fn is_outside(&self) -> bool {
         self.0.load(Acquire) == 0
     }
 }
 
-/// A read-side section of the calling thread; it ends when this is dropped.
+/// A read-side section of the calling thread, which ends when this value is dropped.
 ///
-/// A value that was published through a pointer and is reached from here stays until then, if the thread that removes it
-/// frees it after [`Platform::try_grace_period`] alone. Sections may lie within one another, and may be
-/// long: nobody waits for them.
+/// A value that was published through a pointer and is reached inside the section stays valid until its end,
+/// provided that the removing thread frees it only after [`Platform::try_grace_period`]. Sections may be
+/// nested and may be long: no thread waits for them.
 ///
 /// ```
 /// use coreshard_platform::{Host, Platform, Reading};
 ///
 /// let reading = Reading::<Host>::begin();
-/// // Not while this thread is reading: what it looks at may be just what is to be freed.
+/// // Not while this thread is reading: it may be looking at the memory to be freed.
 /// assert!(!Host::try_grace_period());
 /// drop(reading);
 /// ```
@@ -68,7 +67,7 @@ pub struct Reading<P: Platform> {
 }
 
 impl<P: Platform> Reading<P> {
-    /// Begins one.
+    /// Begins a section.
     #[inline(always)]
     pub fn begin() -> Self {
         Self { thread: P::begin_reading(), _platform: PhantomData }

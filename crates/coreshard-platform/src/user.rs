@@ -1,24 +1,24 @@
-//! Users' code, called in front of a *net*: a `catch_unwind` that it cannot get past.
+//! Calls to users' code through a *net*: a `catch_unwind` that no panic passes.
 //!
-//! A closure, a destructor, a hook, a waker, a probe or an executor of a user's may panic, and the payload
-//! of its panic may panic again as it is dropped. Others depend on the threads that call such code. So it
-//! is called by [`call`] alone, and a panic's payload arrives as a [`Thrown`], which may be dropped
-//! anywhere.
+//! A user's closure, destructor, hook, waker, probe or executor may panic, and the panic's payload may panic
+//! again when it is dropped. Other work depends on the threads that call such code. It is therefore called
+//! only through [`call`], and a panic's payload arrives as a [`Thrown`], which may be dropped anywhere.
 //!
 //! Rules for callers:
 //!
-//! 1. No lock is held: the code may do anything, with this runtime too.
-//! 2. Nobody waits for what the caller still has to do: it counts and sends messages before the call, or in
-//!    a guard.
-//! 3. A value of a user's type that is not handed on is dropped by [`discard`], not by leaving scope.
-//! 4. What is kept to be called later is kept as a [`User`], which can be neither called nor dropped but
-//!    through the net. A waker is woken by [`wake`].
-//! 5. A thread that many depend on (a timekeeper, a monitor, a watchdog) calls and drops nothing of a
-//!    user's at all: the net catches what panics, not what never returns.
+//! 1. Hold no lock: the code may do anything, including calls to this runtime.
+//! 2. Leave no other thread waiting for later steps of the caller: count and send messages before the call,
+//!    or in a guard.
+//! 3. Drop a value of a user's type that is not handed on with [`discard`], not by leaving scope.
+//! 4. Store code that is called later as a [`User`], which can be called and dropped only through the net.
+//!    Wake a waker with [`wake`].
+//! 5. A thread that many others depend on (a timekeeper, a monitor, a watchdog) neither calls nor drops user
+//!    code: the net catches panics, not code that never returns.
 //!
-//! The process's panic hook is a user's too, and is out of reach: it runs wherever something panics. It may
-//! neither panic, which ends the process, nor wait for this runtime. A `tracing` subscriber that panics
-//! is caught if others depend on the thread; it may not wait for this runtime, either.
+//! The process's panic hook is also user code, and the net does not cover it: it runs wherever a panic
+//! starts. It must not panic, which would abort the process, nor wait for this runtime. A panic of a
+//! `tracing` subscriber is caught if others depend on the thread; a subscriber must not wait for this runtime
+//! either.
 
 use std::any::Any;
 use std::fmt;
@@ -26,28 +26,30 @@ use std::mem::ManuallyDrop;
 use std::panic::{self, AssertUnwindSafe};
 use std::task::Waker;
 
-/// Calls a user's code; what it throws comes back as an error.
+/// Calls user code, and returns its panic as an error.
 ///
-/// The closure's captures are dropped inside as well.
+/// The closure's captures are dropped inside the net as well.
 #[inline]
 pub fn call<T>(code: impl FnOnce() -> T) -> Result<T, Thrown> {
     panic::catch_unwind(AssertUnwindSafe(code)).map_err(Thrown::new)
 }
 
-/// Drops a value whose destructor may be a user's; what that throws comes back as an error.
+/// Drops a value whose destructor may be user code, and returns its panic as an error.
 #[inline]
 pub fn discard<T>(value: T) -> Result<(), Thrown> {
     if std::mem::needs_drop::<T>() { call(|| drop(value)) } else { Ok(()) }
 }
 
-/// Wakes somebody: a waker is its executor's code.
+/// Calls a waker, which is code of its executor.
 #[inline]
 pub fn wake(waker: Waker) -> Result<(), Thrown> {
     call(|| waker.wake())
 }
 
-/// Hands a panic on to the caller of a destructor: goes on with it, or, if this thread unwinds
-/// already and one more would end the process, gives it back to be told of elsewhere.
+/// Resumes a panic in the caller of a destructor.
+///
+/// If this thread is already unwinding, so that a second panic would abort the process, returns the panic to
+/// be reported otherwise.
 #[inline]
 pub fn resume_unless_unwinding(outcome: Result<(), Thrown>) -> Result<(), Thrown> {
     match outcome {
@@ -56,20 +58,20 @@ pub fn resume_unless_unwinding(outcome: Result<(), Thrown>) -> Result<(), Thrown
     }
 }
 
-/// A user's code that is kept: a closure, or anything with a destructor of the user's.
+/// Stored user code: a closure, or a value with a user's destructor.
 ///
-/// It is called by [`User::call`] alone, and dropped in front of the net, wherever its holder is dropped.
+/// It is called only by [`User::call`] and its variants, and always dropped inside the net.
 pub struct User<F: ?Sized> {
     code: ManuallyDrop<F>,
 }
 
 impl<F> User<F> {
-    /// Keeps a user's code.
+    /// Stores user code.
     pub fn new(code: F) -> Self {
         Self { code: ManuallyDrop::new(code) }
     }
 
-    /// Gives it up to be called if what it throws goes on to the caller by itself.
+    /// Returns the code without its net, for callers that let its panics propagate.
     #[allow(unsafe_code)]
     #[inline]
     pub fn into_code(self) -> F {
@@ -78,20 +80,20 @@ impl<F> User<F> {
         unsafe { ManuallyDrop::take(&mut this.code) }
     }
 
-    /// Calls it for the only time.
+    /// Calls the code for the only time, through `with`.
     pub fn call_once<T>(self, with: impl FnOnce(F) -> T) -> Result<T, Thrown> {
         call(move || with(self.into_code()))
     }
 }
 
 impl<F: ?Sized> User<F> {
-    /// Calls it, by `with`.
+    /// Calls the code through `with`.
     #[inline]
     pub fn call<T>(&self, with: impl FnOnce(&F) -> T) -> Result<T, Thrown> {
         call(|| with(&self.code))
     }
 
-    /// As [`call`](Self::call), for code that changes what it holds.
+    /// Like [`call`](Self::call), for code that changes its own state.
     #[inline]
     pub fn call_mut<T>(&mut self, with: impl FnOnce(&mut F) -> T) -> Result<T, Thrown> {
         call(|| with(&mut self.code))
@@ -103,7 +105,7 @@ impl<F: ?Sized> Drop for User<F> {
     fn drop(&mut self) {
         // SAFETY: dropped once: the field is not used after its owner's destructor.
         let dropped = call(|| unsafe { ManuallyDrop::drop(&mut self.code) });
-        // It was told by the panic hook; there is no one else to tell.
+        // The panic hook has reported it; there is no other place to report it.
         drop(dropped);
     }
 }
@@ -114,22 +116,22 @@ impl<F: ?Sized> fmt::Debug for User<F> {
     }
 }
 
-/// The payload of a panic in a user's code.
+/// The payload of a panic in user code.
 ///
-/// Dropping it is safe anywhere: its destructor is called in front of the net as well, and what that
-/// throws, if it throws, is kept for good.
-#[must_use = "whoever catches a panic hands it on, or reports it and drops it"]
+/// It may be dropped anywhere: its destructor also runs inside the net. A payload whose destructor panics is
+/// leaked.
+#[must_use = "a caught panic must be handed on, or reported and dropped"]
 pub struct Thrown {
     payload: ManuallyDrop<Box<dyn Any + Send>>,
 }
 
 impl Thrown {
-    /// Of what was caught, or is to be thrown.
+    /// Wraps the payload of a caught panic, or of one to be resumed.
     pub fn new(payload: Box<dyn Any + Send>) -> Self {
         Self { payload: ManuallyDrop::new(payload) }
     }
 
-    /// Returns the payload, as [`std::panic::resume_unwind`] takes it.
+    /// Returns the payload in the form that [`std::panic::resume_unwind`] takes.
     #[allow(unsafe_code)]
     pub fn into_payload(self) -> Box<dyn Any + Send> {
         let mut this = ManuallyDrop::new(self);
@@ -137,17 +139,17 @@ impl Thrown {
         unsafe { ManuallyDrop::take(&mut this.payload) }
     }
 
-    /// The payload.
+    /// Returns a reference to the payload.
     pub fn payload(&self) -> &(dyn Any + Send) {
         &**self.payload
     }
 
-    /// Goes on with the panic in the caller.
+    /// Resumes the panic in the caller.
     pub fn resume(self) -> ! {
         panic::resume_unwind(self.into_payload())
     }
 
-    /// The panic's message, if it is a text.
+    /// Returns the panic's message, if it is a string.
     pub fn message(&self) -> Option<&str> {
         let payload = self.payload();
         let text = payload.downcast_ref::<&str>().copied();
@@ -185,7 +187,7 @@ mod tests {
 
     use super::*;
 
-    /// Panics each time that one is dropped.
+    /// Panics each time it is dropped.
     struct Bomb(Arc<AtomicU32>);
 
     impl Drop for Bomb {

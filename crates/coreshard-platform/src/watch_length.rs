@@ -1,43 +1,43 @@
-//! How long to watch for what is waited for, before one sleeps.
+//! How long to spin before sleeping.
 
 use std::time::Duration;
 
-/// Looks of a watch, at least and at most. A look that succeeds saves two system calls and a context switch, and doubles the
-/// next watch; a watch that fails halves it, so that who waits long spends next to nothing.
+/// The least and the greatest number of checks in a spin. A successful spin saves two system calls and a
+/// context switch, and doubles the next one. A failed spin halves it, so that a thread with long waits spends
+/// almost nothing on spinning.
 const MIN_LOOKS: u16 = 16;
 const MAX_LOOKS: u16 = 2048;
 
-/// Of the first watch.
+/// The number of checks in the first spin.
 const FIRST_LOOKS: u16 = 64;
 
-/// A sleep that is shorter than this should have been a watch: about as long as the longest watch takes,
-/// and as what going to sleep and being woken cost in a virtual machine.
+/// A sleep shorter than this should have been a spin. It is about as long as the longest spin, and as the
+/// cost of sleeping and being woken in a virtual machine.
 const SHORT_SLEEP: Duration = Duration::from_micros(50);
 
-/// 2⁸ short sleeps are between two trials, at most.
+/// At most 2⁸ short sleeps lie between two trials.
 const MAX_DOUBLINGS: u8 = 8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum WatchPhase {
-    /// A watch as long as has been worth it.
+    /// A spin as long as has paid off so far.
     Watch,
-    /// The longest watch, since a sleep was short.
+    /// The longest spin, since a sleep was short.
     Trial,
-    /// A sleep, after a trial that failed.
+    /// A sleep, after a failed trial.
     Sleep,
 }
 
-/// How many looks to take at what is waited for before one sleeps, learned from what watching has brought, and what it
-/// might have.
+/// The number of checks to make before sleeping, learned from the successes and failures of earlier spins.
 ///
-/// Watches that fail make the next one shorter, and if each thing that is waited for wakes somebody, it comes later than
-/// a short watch takes: two who wait for one another would fall asleep between any two things for ever. So after a short
-/// sleep, the longest watch is tried.
+/// A failed spin makes the next one shorter. That alone is not enough: if each event must first wake a
+/// sleeping thread, it comes later than a short spin, and two threads that wait for each other would sleep
+/// between any two events forever. So after a short sleep, the longest spin is tried.
 ///
-/// But if the thread that is to bring it needs the CPU that the watch holds, it comes after a sleep alone, and then soon: the
-/// longer the watch, the later. So if a trial fails, and a short sleep follows, there are twice as many short sleeps before the
-/// next trial. (If each of them brought one on, there were two states that kept themselves up: 2,000 loops of 5 µs from
-/// a thread outside took 10 ms, or 90 ms, as its members came to lie, 2026-11.)
+/// If the thread that causes the event needs the CPU on which this thread spins, the event comes only after a
+/// sleep, and soon then: the longer the spin, the later. So if a trial fails and a short sleep follows, the
+/// number of short sleeps before the next trial doubles. Without this, two states sustained themselves: 2,000
+/// loops of 5 µs from an outside thread took 10 ms or 90 ms, depending on the members' CPUs (2026-11).
 ///
 /// ```
 /// use std::time::Duration;
@@ -45,10 +45,10 @@ enum WatchPhase {
 ///
 /// let mut length = WatchLength::NEW;
 /// let first = length.looks();
-/// // It has seen what it waited for: the next watch may be longer.
+/// // The spin succeeded: the next one may be longer.
 /// length.watched(true);
 /// assert!(length.looks() > first);
-/// // It has not, and slept for a few microseconds: they might have been watched through, and are, once.
+/// // The spin failed, and a sleep of a few microseconds followed. A longer spin might have succeeded, and is tried once.
 /// length.watched(false);
 /// length.slept(Duration::from_micros(10));
 /// assert!(length.looks() > 2 * first);
@@ -57,23 +57,23 @@ enum WatchPhase {
 pub struct WatchLength {
     looks: u16,
     next: WatchPhase,
-    /// Of the short sleeps between two trials.
+    /// The base-2 logarithm of the short sleeps between two trials.
     doublings: u8,
-    /// Short sleeps before the next trial.
+    /// Short sleeps left before the next trial.
     left: u8,
 }
 
 impl WatchLength {
-    /// Of who has not watched yet.
+    /// The state before the first spin.
     pub const NEW: Self =
         Self { looks: FIRST_LOOKS, next: WatchPhase::Watch, doublings: 0, left: 0 };
 
-    /// Looks of the next watch.
+    /// Returns the number of checks in the next spin.
     pub fn looks(self) -> u32 {
         self.looks.into()
     }
 
-    /// It watched for so long, and saw what it waits for, or not.
+    /// Records a spin, and whether it succeeded.
     pub fn watched(&mut self, seen: bool) {
         let was_trial = std::mem::replace(&mut self.next, WatchPhase::Watch) == WatchPhase::Trial;
         if seen {
@@ -87,7 +87,7 @@ impl WatchLength {
         }
     }
 
-    /// After a watch in vain it slept for so long.
+    /// Records the duration of a sleep that followed a failed spin.
     pub fn slept(&mut self, took: Duration) {
         let was_refuted = std::mem::replace(&mut self.next, WatchPhase::Watch) == WatchPhase::Sleep;
         if took >= SHORT_SLEEP {
@@ -103,13 +103,13 @@ impl WatchLength {
         }
     }
 
-    /// In a word, for those who have it in common.
+    /// Packs the state into a word, for threads that share it.
     pub fn to_bits(self) -> u32 {
         let [low, high] = self.looks.to_le_bytes();
         u32::from_le_bytes([low, high | (self.next as u8) << 6, self.doublings, self.left])
     }
 
-    /// What [`to_bits`](Self::to_bits) gave.
+    /// Unpacks the result of [`to_bits`](Self::to_bits).
     pub fn of_bits(bits: u32) -> Self {
         let [low, high, doublings, left] = bits.to_le_bytes();
         let next = match high >> 6 {
@@ -127,7 +127,8 @@ mod tests {
 
     const SHORT: Duration = Duration::from_micros(10);
 
-    /// Of so many waits, what is waited for comes after so many looks, or after a sleep if there are fewer: looks and sleeps.
+    /// Simulates `times` waits whose event comes after `comes_after` checks, or after a sleep if the spin is shorter.
+    /// Returns the numbers of checks and sleeps.
     fn waits(
         length: &mut WatchLength,
         times: u32,
@@ -151,7 +152,7 @@ mod tests {
     fn what_comes_while_one_watches_is_not_slept_for() {
         let mut length = WatchLength::NEW;
         let (_, sleeps) = waits(&mut length, 1_000, 1_000, SHORT);
-        assert_eq!(sleeps, 1, "the first watch is too short");
+        assert_eq!(sleeps, 1, "the first spin is too short");
     }
 
     #[test]

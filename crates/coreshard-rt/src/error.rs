@@ -1,4 +1,4 @@
-//! Why something cannot be had as asked for.
+//! The error of invalid or refused requests.
 
 use std::borrow::Cow;
 use std::error::Error;
@@ -7,7 +7,7 @@ use std::fmt;
 use coreshard_platform::{MemoryLockError, SpawnError};
 use coreshard_topology::CpuSet;
 
-/// Why something cannot be had as asked for. The text names the thing, what was given, and what is accepted.
+/// The error when a request is invalid or refused. The text names what was given and what is accepted.
 pub struct RtError {
     text: Cow<'static, str>,
     is_forked: bool,
@@ -20,23 +20,23 @@ impl RtError {
     }
 
     pub(crate) fn forked() -> Self {
-        let text = "this process was forked from the executor's, whose threads are not here; make one in this process";
+        let text = "this process was forked from the executor's and has none of its threads: create an executor here";
         Self { is_forked: true, ..Self::new(text) }
     }
 
     pub(crate) fn no_cpu() -> Self {
-        Self::new("the set of allowed CPUs is empty; at least one is needed")
+        Self::new("the set of allowed CPUs is empty: expected at least one CPU")
     }
 
     pub(crate) fn outside_cpus(given: &CpuSet, allowed: &CpuSet) -> Self {
-        Self::new(format!("CPUs {given} are not among the allowed ones, which are {allowed}"))
+        Self::new(format!("invalid CPUs {given}: expected CPUs among {allowed}"))
     }
 
-    /// The watchdog cannot run above the tasks.
+    /// Creates the error for a watchdog that cannot run above the tasks.
     pub(crate) fn watchdog(error: Self) -> Self {
         let text = format!(
-            "{error}; without it the watchdog is not above all tasks, which build_degraded accepts, and \
-             watchdog_period(None) needs no watchdog"
+            "{error}; without it the watchdog does not run above all tasks: accept that with build_degraded, or \
+             disable the watchdog with watchdog_period(None)"
         );
         Self { text: text.into(), ..error }
     }
@@ -46,7 +46,7 @@ impl RtError {
         Self { source: Some(Box::new(source)), ..Self::new(text) }
     }
 
-    /// True if the reason is that this process was forked from the executor's.
+    /// Returns true if the reason is that this process was forked from the executor's.
     pub fn is_forked(&self) -> bool {
         self.is_forked
     }

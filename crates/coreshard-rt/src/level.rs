@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::error::RtError;
 
-/// A fixed real-time priority, 1 (least) to 99 (most), as SCHED_FIFO has them.
+/// A fixed real-time priority, 1 (lowest) to 99 (highest), as in SCHED_FIFO.
 ///
 /// ```
 /// use coreshard_rt::Priority;
@@ -17,12 +17,12 @@ use crate::error::RtError;
 pub struct Priority(u8);
 
 impl Priority {
-    /// The least priority, 1.
+    /// The lowest priority, 1.
     pub const MIN: Self = Self(1);
     /// The highest priority, 99.
     pub const MAX: Self = Self(99);
 
-    /// The priority of a number.
+    /// Creates the priority with this number.
     ///
     /// # Errors
     /// If the number is not within 1 to 99.
@@ -30,23 +30,21 @@ impl Priority {
         if (Self::MIN.0..=Self::MAX.0).contains(&priority) {
             Ok(Self(priority))
         } else {
-            Err(RtError::new(format!(
-                "the priority {priority} is not allowed; allowed are 1 to 99"
-            )))
+            Err(RtError::new(format!("invalid priority {priority}: expected 1 to 99")))
         }
     }
 
-    /// The priority whose level this is; `None` for those of no priority.
+    /// Returns the priority with this level; `None` for a level without a priority.
     pub(crate) fn of(level: Level) -> Option<Self> {
         Self::new(level.get()).ok()
     }
 
-    /// The number, 1 to 99.
+    /// Returns the number, 1 to 99.
     pub const fn get(self) -> u8 {
         self.0
     }
 
-    /// The level of a CPU that runs a task of this priority.
+    /// Returns the level of a CPU that runs a task of this priority.
     pub const fn level(self) -> Level {
         Level(self.0)
     }
@@ -66,18 +64,19 @@ impl fmt::Display for Priority {
     }
 }
 
-/// How important the work is that a CPU runs: 0 for none (it rests, or runs normal work), 1 to 99 for
-/// a task of that priority, 100 for work above all priorities.
+/// The priority of the work that a CPU runs: 0 for none (idle, or normal work), 1 to 99 for a task of that
+/// priority, 100 for work above all priorities.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Level(u8);
 
 impl Level {
-    /// The CPU rests, or runs normal work.
+    /// The CPU is idle, or runs normal work.
     pub const IDLE: Self = Self(0);
-    /// The CPU runs work above all priorities, and takes none; also a bound that every priority is
-    /// below.
+    /// The CPU runs work above all priorities, and accepts no tasks.
+    ///
+    /// Also a bound that every priority is below.
     pub const TOP: Self = Self(Self::COUNT as u8 - 1);
-    /// The number of levels, 101. (A model checker's run has fewer, since it tries every order.)
+    /// The number of levels, 101. (Fewer under a model checker, which tries every order.)
     pub const COUNT: usize = if cfg!(loom) { 8 } else { 101 };
 
     pub(crate) fn from_index(index: usize) -> Self {
@@ -85,12 +84,12 @@ impl Level {
         Self(index as u8)
     }
 
-    /// The number, 0 to 100.
+    /// Returns the number, 0 to 100.
     pub const fn get(self) -> u8 {
         self.0
     }
 
-    /// The next higher one, at most the highest.
+    /// Returns the next higher level, at most the highest.
     pub(crate) fn above(self) -> Self {
         self.max(Self(self.0.min(Self::TOP.0 - 1) + 1))
     }

@@ -1,17 +1,17 @@
 //! Fixed-priority real time on many CPUs.
 //!
-//! [`PriorityIndex`] knows at which level each CPU runs, and finds the one that runs the least
-//! important work, in four layouts from the Linux kernel's first to one whose hot bytes no two CPUs
-//! write ([`Rung`]).
+//! [`PriorityIndex`] stores the level of each CPU, and finds the CPU that runs the least important work. It
+//! has four layouts ([`Rung`]), from the Linux kernel's first to one in which no two CPUs write the same hot
+//! byte.
 //!
-//! [`Executor`] runs tasks of fixed priorities, and periodic ones, on threads that the kernel
-//! schedules by these priorities.
+//! [`Executor`] runs tasks of fixed priorities, and periodic tasks, on threads that the kernel schedules by
+//! these priorities.
 //!
-//! [`InheritMutex`] and [`CeilingMutex`] are locks whose waiters of high priority do not wait for
-//! threads of medium priority.
+//! [`InheritMutex`] and [`CeilingMutex`] are locks whose high-priority waiters do not wait for
+//! medium-priority threads.
 //!
-//! All of it is generic over the platform below: the same code runs on this machine's threads and
-//! on a simulated machine's.
+//! All of it is generic over the platform: the same code runs on this machine's threads and on a simulated
+//! machine.
 
 #![warn(missing_debug_implementations)]
 #![doc(html_root_url = "https://docs.rs/coreshard-rt/0.1.0")]

@@ -1,5 +1,5 @@
-//! Tasks of the highest priority that run away on every CPU at once: nothing of normal priority runs then,
-//! and only the watchdog helps.
+//! Runaway tasks of the highest priority on every CPU at once: no thread of normal priority runs then, and
+//! only the watchdog helps.
 
 #[allow(dead_code, reason = "the other programs use the rest")]
 #[path = "host/support.rs"]
@@ -25,12 +25,12 @@ const MS: Duration = Duration::from_millis(1);
 const SCAN_PERIOD: Duration = Duration::from_millis(10);
 const BUDGET: Duration = Duration::from_millis(20);
 
-/// For a campaign, whose figures are recorded: how many runs, each of which must be in time.
+/// Returns the number of runs of a campaign whose figures are recorded. Each run must be in time.
 fn runs() -> Option<u64> {
     std::env::var("CORESHARD_RT_RUNAWAYS").ok().and_then(|text| text.parse().ok())
 }
 
-/// How much more than its budget each demoted task had used.
+/// Returns how far each demoted task had exceeded its budget.
 fn beyond(incidents: &[Incident]) -> Vec<Duration> {
     let demoted = incidents.iter().filter_map(|incident| match incident {
         Incident::Demoted { used, budget, priority: 99, .. } => Some(*used - *budget),
@@ -39,16 +39,16 @@ fn beyond(incidents: &[Incident]) -> Vec<Duration> {
     demoted.collect()
 }
 
-/// One run. `None` where this machine grants no priorities, or no watchdog above them.
+/// Executes one run. Returns `None` if this machine grants no priorities, or no watchdog above them.
 fn all_run_away() -> Option<Vec<Duration>> {
     let (machine, cpus) = usable();
     let builder =
         Executor::<Host>::builder(&machine).cpus(cpus.clone()).priorities([Priority::MAX]);
     let executor = builder.watchdog_period(Some(SCAN_PERIOD)).build().ok()?;
     let stops = Arc::new(AtomicBool::new(false));
-    // A safeguard: nobody can stop them if the watchdog does not.
+    // A safeguard: nothing else can stop them if the watchdog does not.
     let give_up = Host::now() + NEVER / 4;
-    // They begin to spin together; while they do, this thread gets no CPU.
+    // They begin to spin together; meanwhile this thread gets no CPU.
     let together = Arc::new(Barrier::new(cpus.len()));
     let runaways: Vec<_> = cpus
         .iter()
@@ -62,7 +62,7 @@ fn all_run_away() -> Option<Vec<Duration>> {
             executor.spawn_on(Priority::MAX, &one, Some(BUDGET), spins).unwrap()
         })
         .collect();
-    // Behind each of them waits one that is to have its CPU.
+    // Behind each of them, a task waits for its CPU.
     let after: Vec<_> = cpus
         .iter()
         .map(|cpu| {
@@ -71,9 +71,9 @@ fn all_run_away() -> Option<Vec<Duration>> {
         })
         .collect();
     after.into_iter().for_each(|handle| handle.join().unwrap());
-    assert!(Host::now() < give_up, "nobody was demoted");
+    assert!(Host::now() < give_up, "no task was demoted");
     let beyond = beyond(&executor.take_incidents());
-    assert_eq!(beyond.len(), cpus.len(), "all of them are demoted, and told of");
+    assert_eq!(beyond.len(), cpus.len(), "all of them are demoted and reported");
     stops.store(true, SeqCst);
     runaways.into_iter().for_each(|handle| handle.join().unwrap());
     Some(beyond)
@@ -93,8 +93,8 @@ fn runaways_of_the_highest_priority_on_all_cpus_are_demoted_and_the_cpus_go_on()
         let late = all.iter().filter(|it| **it > SCAN_PERIOD * 2).count();
         let median = all[all.len() / 2];
         tell(&format!(
-            "{runs} runs, {} tasks: beyond a budget of {BUDGET:?} by {median:?} (median), {:?} (most); \
-             {late} by more than two looks",
+            "{runs} runs, {} tasks: over a budget of {BUDGET:?} by {median:?} (median), {:?} (maximum); \
+             {late} by more than two scans",
             all.len(),
             all[all.len() - 1]
         ));
@@ -119,7 +119,8 @@ fn a_watchdog_that_scans_seldom_is_above_all_tasks_too() {
         return skip(Lack::Rt, "no watchdog above all tasks");
     }
     for seconds in [1, 4, 5, 60, 86_400] {
-        // Others may have all shares of SCHED_DEADLINE for a moment, and one that is over keeps its own for up to a period.
+        // Other threads may hold all shares of SCHED_DEADLINE for a moment, and a finished one keeps its
+        // share for up to a period.
         wait_until("there is a share", || match with(Duration::from_secs(seconds)) {
             Err(error) if format!("{error:?}").contains("os error 16") => false,
             built => built.map(|()| true).unwrap(),
@@ -127,7 +128,7 @@ fn a_watchdog_that_scans_seldom_is_above_all_tasks_too() {
     }
 }
 
-/// On the simulated machine, to the nanosecond: tasks and activations on all CPUs.
+/// On the simulated machine, accurate to the nanosecond: tasks and activations on all CPUs.
 #[test]
 fn a_runaway_is_found_within_two_looks() {
     let machine = Machine::named("xeon-hcc-2s").unwrap();
@@ -167,7 +168,7 @@ fn a_runaway_is_found_within_two_looks() {
                 spin.take().into_iter().for_each(|spin| spin());
             };
             let periodic = executor.periodic(task, body).unwrap();
-            // Where the runaways were, others run: of their priority, while they still do.
+            // Other tasks of the runaways' priority run on their CPUs while the runaways continue.
             let after: Vec<_> = cpus
                 .iter()
                 .map(|cpu| {

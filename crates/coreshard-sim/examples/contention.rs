@@ -1,9 +1,8 @@
-//! What contended operations cost on a simulated machine, by the number of CPUs.
+//! The cost of contended operations on a simulated machine, by the number of CPUs.
 //!
-//! `cargo run --release -p coreshard-sim --example contention MACHINE [--operation NAME] [--threads LIST] [--seed N]
-//! [--outside NS] [--everyone] [--scattered]`; a machine is a preset's name or a file. An operation is one of those that
-//! contend, or a queue. With `--everyone` all CPUs are busy, in as many groups as there are; with `--scattered` threads lie
-//! on CPUs in no order.
+//! `cargo run --release -p coreshard-sim --example contention MACHINE [--operation NAME] [--threads LIST] [--seed N] [--outside NS] [--everyone] [--scattered]`.
+//! A machine is a preset's name or a file. An operation is a contended one, or a queue. With `--everyone` all
+//! CPUs are busy, in as many groups as possible. With `--scattered` threads lie on CPUs in random order.
 #![allow(clippy::print_stdout, reason = "an example that prints its measurements")]
 
 #[path = "../tests/simulated/programs/mod.rs"]
@@ -56,8 +55,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         Some(only) => vec![only.as_str()],
     };
     for operation in chosen {
-        let program =
-            Program::named(operation).ok_or(format!("there is no operation {operation}"))?;
+        let program = Program::named(operation).ok_or(format!("unknown operation {operation}"))?;
         print!("{operation:>22}");
         for threads in &threads {
             let load = Load { threads: *threads, ..load.clone() };

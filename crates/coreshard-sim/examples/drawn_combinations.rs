@@ -1,8 +1,8 @@
-//! Benchmarks of the queue on machines of up to 1,024 CPUs, drawn one after the other: each must end.
+//! Benchmarks of the queue on machines of up to 1,024 CPUs, drawn one after the other: each must finish.
 //!
-//! `cargo run --release -p coreshard-sim --example drawn_combinations [SECONDS [FIRST [MOST_ITEMS]]]`: for so long, from this
-//! number on, with at most so many items for all CPUs of one. A failure says its number.
-#![allow(clippy::print_stdout, reason = "a sweep says how far it came")]
+//! `cargo run --release -p coreshard-sim --example drawn_combinations [SECONDS [FIRST [MOST_ITEMS]]]`: the
+//! duration, the first number, and the most items for all CPUs of a benchmark. A failure prints its number.
+#![allow(clippy::print_stdout, reason = "a sweep prints its progress")]
 
 #[path = "../tests/simulated/combinations/mod.rs"]
 mod combinations;
@@ -26,7 +26,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         number += 1;
     }
     println!(
-        "{} combinations from {first} on end, the last of them {}",
+        "{} combinations from {first} on finish, the last of them {}",
         number - first,
         Combination::draw(number - 1, most_items)
     );

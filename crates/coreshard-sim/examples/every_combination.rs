@@ -1,8 +1,8 @@
-//! Each combination of variants on each preset, whole, under either profile: none may be deadlocked.
+//! Each combination of variants on each whole preset, under either profile: none may deadlock.
 //!
-//! `cargo run --release -p coreshard-sim --example every_combination [ITEMS [SEEDS [CPUS [FIRST]]]]`; items and CPUs are
-//! lists, and seeds are counted from the first one.
-#![allow(clippy::print_stdout, reason = "a sweep says how far it came")]
+//! `cargo run --release -p coreshard-sim --example every_combination [ITEMS [SEEDS [CPUS [FIRST]]]]`; items
+//! and CPUs are lists, and seeds are counted from the first one.
+#![allow(clippy::print_stdout, reason = "a sweep prints its progress")]
 
 #[path = "../tests/simulated/combinations/bench.rs"]
 mod bench;
@@ -43,7 +43,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                     })?;
                     run.value?;
                 }
-                println!("{name}, {profile}, {items} items: seeds {seeds:?} end");
+                println!("{name}, {profile}, {items} items: seeds {seeds:?} finish");
             }
         }
     }

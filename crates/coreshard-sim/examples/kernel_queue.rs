@@ -1,8 +1,8 @@
-//! The in-kernel workqueue benchmark on a simulated machine: one producer a CPU, each with one item
-//! outstanding; it sleeps until its item ran. The method is that of Linux' lib/test_workqueue.c.
+//! The in-kernel workqueue benchmark on a simulated machine: one producer per CPU, each with one outstanding
+//! item, sleeps until its item ran. The method is that of Linux' lib/test_workqueue.c.
 //!
-//! `cargo run --release -p coreshard-sim --example kernel_queue [MACHINE [PROFILE [ITEMS [SEED
-//! [SCOPE [INTAKE [WAKE]]]]]]]`; a machine is a preset's name or a file, and `all` stands for all.
+//! `cargo run --release -p coreshard-sim --example kernel_queue [MACHINE [PROFILE [ITEMS [SEED [SCOPE [INTAKE [WAKE]]]]]]]`.
+//! A machine is a preset's name or a file; `all` selects all values.
 #![allow(clippy::print_stdout, reason = "an example that prints its measurements")]
 
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! How many memory accesses the simulator does in a second of the host's time.
+//! How many memory accesses the simulator executes per second of the host's time.
 //!
 //! `cargo run --release -p coreshard-sim --example speed [CPUS [ACCESSES]]`
 #![allow(clippy::print_stdout, reason = "an example that prints its measurements")]
@@ -56,7 +56,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                     };
                     let work = move || {
                         let own = Padded::new(AtomicU64::new(0));
-                        // All begin together.
+                        // All threads begin together.
                         Sim::sleep(std::time::Duration::from_millis(5));
                         for _ in 0..accesses / u64::from(cpus) / 2 {
                             body(&own, &shared);

@@ -1,4 +1,4 @@
-//! The simulated machine's atomics: the native ones, each access of which is simulated first.
+//! The simulated machine's atomics: the native ones, with each access simulated first.
 
 use std::sync::atomic::{self, Ordering, Ordering::Relaxed};
 
@@ -9,9 +9,9 @@ use crate::memory::Access::{self, Add, AddAndForget, Load, ReadModifyWrite, Stor
 
 /// An atomic of the simulated machine. It has the size and alignment of the native one.
 ///
-/// One host thread runs all virtual threads, and switches between them at accesses, so the native
-/// operation behind it needs no ordering of its own; it has the one that is asked for since, outside of a
-/// simulation, host threads share it.
+/// One host thread runs all virtual threads, and switches between them at accesses, so the native operation
+/// needs no ordering for the simulation. It uses the requested ordering because host threads share the atomic
+/// outside a simulation.
 #[repr(transparent)]
 #[derive(Debug)]
 pub struct SimAtomic<A>(A);
@@ -23,7 +23,7 @@ fn simulate<A>(atomic: &SimAtomic<A>, kind: Access) {
     access(address, size_of::<A>(), kind, std::panic::Location::caller());
 }
 
-/// A read-modify-write of any value, or of one that `is_wanted`. False if it is another, and nothing is to be written.
+/// Simulates a read-modify-write, which writes only if the value `is_wanted`. Returns false if it is not.
 #[inline(always)]
 #[track_caller]
 fn update<A>(atomic: &SimAtomic<A>, kind: Access, is_wanted: impl Fn(&A) -> bool) -> bool {
@@ -32,7 +32,7 @@ fn update<A>(atomic: &SimAtomic<A>, kind: Access, is_wanted: impl Fn(&A) -> bool
     modify(address, size_of::<A>(), kind, site, || is_wanted(&atomic.0))
 }
 
-/// True if a store goes to the CPU's store buffer, and is not to be done now.
+/// Returns true if a store goes to the CPU's store buffer instead of memory.
 #[inline(always)]
 #[track_caller]
 fn is_buffered<A>(atomic: &SimAtomic<A>, value: u64, order: Ordering) -> bool {
@@ -40,7 +40,8 @@ fn is_buffered<A>(atomic: &SimAtomic<A>, value: u64, order: Ordering) -> bool {
     buffer_store(word, size_of::<A>(), value, order, std::panic::Location::caller())
 }
 
-/// A read-modify-write that needs no value of the caller's. Relaxed, it is taken for one whose result the CPU does not wait for.
+/// Returns the kind of a read-modify-write without a comparison. A relaxed one counts as one whose result the
+/// CPU does not wait for.
 const fn add(order: Ordering) -> Access {
     match order {
         Relaxed => AddAndForget,
@@ -56,7 +57,7 @@ macro_rules! sim_int {
             }
             fn load(&self, order: Ordering) -> $int {
                 simulate(self, Load);
-                // The value is one that was stored here, so it fits.
+                // The value was stored here, so it fits.
                 let word = (&raw const *self).cast();
                 with_current(|sim| sim.hw.forwarded_value(word))
                     .flatten()
@@ -95,7 +96,7 @@ macro_rules! sim_int {
 }
 
 impl SimAtomic<atomic::AtomicU32> {
-    /// The native atomic, whose accesses are not simulated.
+    /// Returns the native atomic, whose accesses are not simulated.
     pub fn native(&self) -> &atomic::AtomicU32 {
         &self.0
     }
@@ -134,8 +135,8 @@ impl<T> AtomicPointer<T> for SimAtomic<atomic::AtomicPtr<T>> {
     }
 }
 
-/// The simulated machine's [`DataCell`]: an [`UnsafeCell`](std::cell::UnsafeCell) whose accesses
-/// are simulated, as a read or a write of all of it.
+/// The simulated machine's [`DataCell`]: an [`UnsafeCell`](std::cell::UnsafeCell) whose accesses are
+/// simulated as a read or a write of the whole value.
 #[repr(transparent)]
 #[derive(Debug)]
 pub struct SimCell<T>(std::cell::UnsafeCell<T>);

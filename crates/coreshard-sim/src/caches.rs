@@ -5,9 +5,9 @@ use coreshard_topology::CpuId;
 use crate::machine::Machine;
 use crate::memory::{Access, LineSource, Memory};
 
-/// The caches and memory of a machine: what an access costs, whatever makes it.
+/// The caches and memory of a machine: the cost of an access, from any source.
 ///
-/// The caller sees to it that accesses come in the order of time. Addresses are its own, below
+/// The caller must make accesses in the order of time. It chooses the addresses, below
 /// [`MOST_BYTES`](Self::MOST_BYTES). Times are picoseconds.
 ///
 /// ```
@@ -24,29 +24,29 @@ pub struct Caches {
     costs: StepCosts,
 }
 
-/// How memory is accessed.
+/// The kind of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CacheAccess {
-    /// It is read.
+    /// Reads.
     Load,
-    /// It is written.
+    /// Writes.
     Store,
-    /// It is read and written at once.
+    /// Reads and writes at once.
     Modify,
 }
 
-/// What an access did.
+/// The result of an access.
 #[derive(Clone, Copy, Debug)]
 pub struct CacheOutcome {
-    /// When the CPU goes on, in picoseconds.
+    /// When the CPU continues, in picoseconds.
     pub end_ps: u64,
-    /// When the access is done, for all to see, in picoseconds.
+    /// When the access is visible to all CPUs, in picoseconds.
     pub done_ps: u64,
-    /// Where the line came from.
+    /// The source of the line.
     pub source: LineSource,
 }
 
-/// What steps of a program cost besides lines that others have, in picoseconds.
+/// Costs of a program's steps apart from lines in other caches, in picoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StepCosts {
     /// A clock cycle.
@@ -55,17 +55,18 @@ pub struct StepCosts {
     pub hit_ps: u64,
     /// A read-modify-write that hits.
     pub atomic_ps: u64,
-    /// A line out of the CPU's own node's memory.
+    /// A line from the memory of the CPU's own node.
     pub memory_ps: u64,
-    /// Waking a thread, for the one that wakes it.
+    /// Waking a thread, for the waker.
     pub wake_ps: u64,
-    /// From one thread to another.
+    /// A switch from one thread to another.
     pub switch_ps: u64,
-    /// Making a thread.
+    /// Creating a thread.
     pub create_ps: u64,
     /// How long a thread runs while others wait for its CPU.
     pub slice_ps: u64,
-    /// Plain stores to lines that are elsewhere past which a CPU goes on; 0 if the machine's file does not say.
+    /// How many plain stores to lines in other caches a CPU can have pending; 0 if the machine's file does
+    /// not say.
     pub stores_ahead: u64,
 }
 
@@ -76,10 +77,10 @@ impl std::fmt::Debug for Caches {
 }
 
 impl Caches {
-    /// Addresses that can be told apart: 32 GiB.
+    /// The number of distinguishable addresses: 32 GiB.
     pub const MOST_BYTES: u64 = 1 << 35;
 
-    /// Those of a machine, empty.
+    /// Creates the caches of a machine, empty.
     #[must_use]
     pub fn new(machine: &Machine) -> Self {
         let costs = machine.costs();
@@ -95,18 +96,18 @@ impl Caches {
             stores_ahead: costs.arbitration.map_or(0, |its| its.stores_ahead),
         };
         let mut memory = Memory::new(machine, 0, 0);
-        // The caller decides which CPU waits for a line: here requests come in their order.
+        // The caller decides which CPU waits for a line, so requests are served in order.
         memory.serve_in_order();
         Self { memory, costs }
     }
 
-    /// What a machine's steps cost.
+    /// Returns the costs of a machine's steps.
     #[must_use]
     pub const fn costs(&self) -> StepCosts {
         self.costs
     }
 
-    /// Accesses the line of `address` from the CPU of this place in the machine's list, at `now_ps`.
+    /// Accesses the line of `address` from the CPU at this position in the machine's list, at `now_ps`.
     #[inline]
     pub fn access(
         &mut self,
@@ -126,22 +127,22 @@ impl Caches {
     }
 }
 
-/// How threads are laid on a machine's CPUs.
+/// How threads are placed on a machine's CPUs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Placement {
-    /// As far from one another as can be: packages in turn, then their caches, then cores.
+    /// As far apart as possible: packages in turn, then their caches, then cores.
     #[default]
     Spread,
-    /// As near as can be: one cache after the other.
+    /// As close together as possible: one cache after the other.
     Compact,
     /// These CPUs, one after the other.
     List(Vec<CpuId>),
 }
 
 impl Placement {
-    /// The CPUs for one thread after the other, by their places in the machine's list.
+    /// Returns the CPUs for one thread after the other, as positions in the machine's list.
     ///
-    /// CPUs of a list that the machine does not have are left out.
+    /// CPUs of a list that the machine lacks are omitted.
     ///
     /// ```
     /// use coreshard_sim::{Machine, Placement};
@@ -196,7 +197,8 @@ fn next<K: Eq + std::hash::Hash>(counts: &mut std::collections::HashMap<K, u32>,
 mod tests {
     use super::*;
 
-    /// How long two CPUs wait for each add, in nanoseconds, if they add to words of one line in turns, as fast as they can.
+    /// Returns how long two CPUs wait for each add, in nanoseconds, if they alternately add to words of one
+    /// line as fast as possible.
     fn adds(machine: &Machine) -> f64 {
         const ADDS: u32 = 10_000;
         let mut caches = Caches::new(machine);
@@ -222,7 +224,8 @@ mod tests {
         let machine = Machine::pocket();
         let cpus = machine.topology().cpus();
         let way = machine.latency_ns(cpus[0].id, cpus[1].id).unwrap();
-        // One way for each add if no CPU keeps the line; else two ways and twice the time for what fits into it.
+        // One transfer per add if no CPU keeps the line; otherwise two transfers, and twice the hold time,
+        // for all adds that fit into it.
         assert!((at_once / (2.0 * way) - 1.0).abs() < 0.1, "{at_once} of {way}");
         let expected = 2.0 * (way + 50.0) / (1.0 + 50.0 / atomic);
         assert!((kept / expected - 1.0).abs() < 0.2, "{kept} of {expected}");

@@ -1,6 +1,6 @@
-//! Sets of CPUs, a bit for each by its place in the machine's list.
+//! Sets of CPUs: one bit for each CPU, by its position in the machine's list.
 
-/// The words of a set of `cpus` CPUs.
+/// Returns the number of words of a set of `cpus` CPUs.
 pub(crate) const fn words(cpus: usize) -> usize {
     cpus.div_ceil(64)
 }
@@ -20,7 +20,7 @@ pub(crate) fn insert(words: &mut [u64], cpu: usize) {
 pub(crate) struct CpuMask(Box<[u64]>);
 
 impl CpuMask {
-    /// Of a machine's `cpus` CPUs, those that are a `member`.
+    /// Returns the CPUs, out of a machine's `cpus` CPUs, that `member` accepts.
     pub(crate) fn of(cpus: usize, member: impl Fn(usize) -> bool) -> Self {
         let mut mask = Self(vec![0; words(cpus)].into());
         (0..cpus).filter(|cpu| member(*cpu)).for_each(|cpu| mask.insert(cpu));
@@ -43,7 +43,7 @@ impl CpuMask {
         self.0[cpu / 64] &= !(1 << (cpu % 64));
     }
 
-    /// Adds the members of another set; the default set, which is of no machine, becomes that one.
+    /// Adds the members of another set. The default set, which belongs to no machine, becomes a copy of it.
     pub(crate) fn add_all(&mut self, others: &Self) {
         if self.0.is_empty() {
             *self = others.clone();
@@ -59,7 +59,7 @@ impl CpuMask {
         self.0.iter().map(|word| word.count_ones() as usize).sum()
     }
 
-    /// The members, the lowest first.
+    /// Returns the members, the lowest first.
     pub(crate) fn iter(&self) -> impl Iterator<Item = usize> + '_ {
         self.0.iter().enumerate().flat_map(|(at, word)| {
             std::iter::successors(Some(*word), |word| Some(word & word.wrapping_sub(1)))
@@ -68,12 +68,12 @@ impl CpuMask {
         })
     }
 
-    /// How many CPUs all `sets` have in common.
+    /// Returns the number of CPUs in the intersection of `sets`.
     pub(crate) fn len_of_common(sets: &[&Self]) -> u64 {
         (0..sets[0].0.len()).map(|at| u64::from(common_word(sets, at).count_ones())).sum()
     }
 
-    /// The first CPU that all `sets` have in common, counted from `from` on and around.
+    /// Returns the first CPU in the intersection of `sets`, from `from` on and wrapping around.
     pub(crate) fn first_common(from: usize, sets: &[&Self]) -> Option<usize> {
         let words = sets[0].0.len();
         let (start, low) = (from / 64, (1_u64 << (from % 64)) - 1);

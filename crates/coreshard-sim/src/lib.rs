@@ -1,9 +1,9 @@
 //! A simulated many-core machine that implements Coreshard's platform trait.
 //!
-//! [`Sim`] implements [`Platform`](coreshard_platform::Platform), so the very code that runs on
-//! this machine runs on any [`Machine`] that can be described: virtual threads on virtual CPUs, in
-//! virtual time, with caches that hand lines to one another and a scheduler that sends interrupts.
-//! A [`Simulation`] of it is deterministic: machine, seed and program give the run.
+//! [`Sim`] implements [`Platform`](coreshard_platform::Platform), so the same code that runs on this machine
+//! runs on any [`Machine`] that can be described: virtual threads on virtual CPUs, in virtual time, with
+//! caches that hand lines to one another and a scheduler that sends interrupts. A [`Simulation`] is
+//! deterministic: machine, seed and program determine the run.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -36,19 +36,18 @@
 //! Modules:
 //!
 //! 1. `machine`: topology and costs, read from a preset or a file that cites each number.
-//! 2. `space`: the addresses of a simulated program, so that load addresses change nothing.
-//! 3. `memory`: cache coherence: lines, their owners and sharers, and what an access costs.
+//! 2. `space`: the addresses of a simulated program, so that load addresses do not affect it.
+//! 3. `memory`: cache coherence: lines, their owners and sharers, and the cost of an access.
 //! 4. `engine`: coroutines, the order of events, the scheduler, futexes, fault injection.
 //! 5. `platform`, `realtime`, `atomic`: the platform traits.
-//! 6. `report`: which line and field costs the time; timelines.
+//! 6. `report`: the lines and fields that cost time; timelines.
 //! 7. [`Caches`]: the memory system alone, for accesses of programs that are not simulated.
-//! 8. [`search`]: many short runs in which things go wrong on purpose, and how to replay one.
+//! 8. [`search`]: many short runs with injected faults, and how to replay one.
 //!
-//! What the model leaves out: capacity of caches, memory bandwidth, instructions that touch no
-//! simulated memory (let code say what it computes with [`Sim::compute`]), and memory orders weaker than
-//! x86's. The first simulation of a process wraps its panic hook, so that reporting a
-//! panic takes no memory of the simulated program. While a simulated thread unwinds from a panic, `std::thread::panicking` says
-//! true in the others too.
+//! The model omits the capacity of caches, memory bandwidth, instructions that access no simulated memory
+//! (use [`Sim::compute`] for them), and memory orders weaker than x86's. The first simulation of a process
+//! wraps its panic hook, so that reporting a panic does not allocate from the simulated program's memory.
+//! While a simulated thread unwinds from a panic, `std::thread::panicking` also returns true in the others.
 
 #![warn(missing_debug_implementations)]
 #![doc(html_root_url = "https://docs.rs/coreshard-sim/0.1.0")]

@@ -23,9 +23,8 @@ use crate::space::{PAGE_BYTES, SimAlloc, in_arena, in_host, release_memory};
 
 /// The machine of the [`Simulation`](crate::Simulation) that runs the calling code.
 ///
-/// Outside of a simulation, atomics and data behave like the host's, and cost nothing, so that
-/// what a run returns can be looked at and dropped; everything else panics, since there is no
-/// machine to do it on.
+/// Outside a simulation, atomics and data behave like the host's at no cost, so that results of a run can be
+/// inspected and dropped. Everything else panics, since there is no machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sim;
 
@@ -43,27 +42,31 @@ impl ThreadHandle for SimThread {
 }
 
 impl Sim {
-    /// Lets the running thread compute for `duration` without touching memory.
+    /// Lets the running thread compute for `duration` without accessing memory.
     pub fn compute(duration: Duration) {
         let sim = engine::expect_sim("a thread computes");
         let ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX / NS);
         engine::charge(sim, |_| ns.saturating_mul(NS));
     }
 
-    /// True on a host thread while it runs simulated code.
+    /// Returns true on a host thread that runs simulated code.
     #[inline]
     #[must_use]
     pub fn is_running() -> bool {
         engine::current().is_some()
     }
 
-    /// A place where other threads may go on, whatever [`Switching`](crate::Switching) is asked for. Nothing outside of a simulation.
+    /// Marks a point at which other threads may continue, in any [`Switching`](crate::Switching) mode.
+    ///
+    /// Does nothing outside a simulation.
     pub fn preemption_point() {
         engine::switch_point();
     }
 
-    /// If a simulation is [by hand](crate::Simulation::by_hand), on its first thread: lets up to `items` work items
-    /// begin, and virtual time pass for `duration`; returns how many began when nothing can go on before that moment.
+    /// Lets up to `items` work items begin, and virtual time pass for `duration`, in a simulation [by
+    /// hand](crate::Simulation::by_hand), on its first thread.
+    ///
+    /// Returns the number of begun items once no thread can continue before that moment.
     ///
     /// # Panics
     /// On any other thread, and in a simulation that is not by hand.
@@ -71,70 +74,75 @@ impl Sim {
         engine::let_run(items, duration)
     }
 
-    /// From here on the simulation is not by hand any more, if it was: all items run, and time passes by itself.
+    /// Ends a simulation by hand: from now on all items run, and time passes by itself.
+    ///
+    /// Does nothing in other simulations.
     ///
     /// # Panics
-    /// Outside of a simulation.
+    /// Outside a simulation.
     pub fn end_by_hand() {
-        engine::expect("a program ends to be run by hand", SimState::end_by_hand);
+        engine::expect("a run by hand ends", SimState::end_by_hand);
     }
 
-    /// Virtual time since the simulation's start, read at no cost.
+    /// Returns the virtual time since the simulation's start, at no cost.
     ///
     /// # Panics
-    /// Outside of a simulation.
+    /// Outside a simulation.
     #[must_use]
     pub fn virtual_time() -> Duration {
-        Duration::from_nanos(engine::expect("the time is asked for", |sim| sim.hw.now / NS))
+        Duration::from_nanos(engine::expect("the time is read", |sim| sim.hw.now / NS))
     }
 
-    /// For a platform that passes on what [`Platform::item_is_queued`] tells.
+    /// Forwards [`Platform::item_is_queued`], for platforms that wrap this one.
     pub fn item_is_queued() {
         engine::with_current(|sim| sim.items.note_queued());
     }
 
-    /// For a platform that passes on what [`Platform::item_begins`] tells.
+    /// Forwards [`Platform::item_begins`], for platforms that wrap this one.
     pub fn item_begins(name: &'static str, is_void: impl Fn() -> bool) {
         engine::item_begins(name, is_void);
     }
 
-    /// For a platform that passes on what [`Platform::item_is_over`] tells.
+    /// Forwards [`Platform::item_is_over`], for platforms that wrap this one.
     pub fn item_is_over() {
         engine::item_is_over();
     }
 
-    /// For a platform that passes on what [`Platform::item_is_taken`] tells.
+    /// Forwards [`Platform::item_is_taken`], for platforms that wrap this one.
     pub fn item_is_taken() {
         engine::with_current(|sim| sim.items.note_taken());
     }
 
-    /// For a platform that passes on what [`Platform::item_panicked`] tells.
+    /// Forwards [`Platform::item_panicked`], for platforms that wrap this one.
     pub fn item_panicked(queue: &str, panic: &str) {
         engine::with_current(|sim| in_host(|| sim.items.note_panic(queue, panic)));
     }
 
-    /// Panics of items since the last call that no caller asked for, with the queue's name. They are then
-    /// not in the run's [`Summary`](crate::Summary).
+    /// Returns panics of items since the last call that had no handler, with the queue's name.
+    ///
+    /// They are then omitted from the run's [`Summary`](crate::Summary).
     #[must_use]
     pub fn take_unheard_panics() -> Vec<String> {
         engine::with_current(|sim| sim.items.take_panics()).unwrap_or_default()
     }
 
-    /// Items that were accepted and have not begun.
+    /// Returns the number of accepted items that have not begun.
     #[must_use]
     pub fn queued_items() -> u64 {
         engine::with_current(|sim| sim.items.queued()).unwrap_or(0)
     }
 
-    /// Calls code that is no part of the simulated program, such as a progress bar: what it
-    /// allocates does not come from the program's memory, so the run is the same without it. It
-    /// must not use the simulated machine.
+    /// Calls code that is not part of the simulated program, such as a progress bar.
+    ///
+    /// Its allocations do not come from the program's memory, so it does not affect the run. It must not use
+    /// the simulated machine.
     pub fn outside<R>(call: impl FnOnce() -> R) -> R {
         in_host(call)
     }
 
-    /// Starts a SCHED_FIFO thread: it runs before all fair threads, and before those of a lower
-    /// priority.
+    /// Starts a SCHED_FIFO thread.
+    ///
+    /// It runs before all fair threads, and before FIFO threads of lower priority.
     ///
     /// # Errors
     /// As [`Platform::spawn`], and for a priority outside 1 to 99.
@@ -144,7 +152,7 @@ impl Sim {
         body: Box<dyn FnOnce() + Send>,
     ) -> Result<SimThread, SpawnError> {
         if !(1..=99).contains(&priority) {
-            let problem = format!("SCHED_FIFO priority {priority} is not within 1 to 99");
+            let problem = format!("invalid SCHED_FIFO priority {priority}: expected 1 to 99");
             let reason = io::Error::new(io::ErrorKind::InvalidInput, problem);
             return Err(SpawnError::refused(spec.name, reason));
         }
@@ -298,8 +306,8 @@ impl Platform for Sim {
                 ),
             },
         };
-        // SAFETY: the block is zeroed, as long as is said, has no other owner, and `release_memory`
-        // gives back just such a block.
+        // SAFETY: the block is zeroed, has the given length and no other owner, and `release_memory` frees
+        // exactly such a block.
         Ok(unsafe { NodeMemory::adopt(start, layout.size(), placement, release_memory) })
     }
 
@@ -332,8 +340,8 @@ impl Platform for Sim {
         touch(data.addr(), size_of::<T>(), Access::Store);
     }
 
-    /// If stores are waited for one after the other, the holder has what it reads by then. Otherwise it waits for what it reads: of
-    /// several lines at once, which takes as long as one.
+    /// If stores are awaited one after the other, the holder already has the data that it reads. Otherwise it
+    /// waits for that data. Several lines are fetched at once, so they take as long as one.
     fn touch_locked<T>(data: *const T) {
         const LINE_BYTES: usize = 64;
         if size_of::<T>() > LINE_BYTES
@@ -352,7 +360,7 @@ impl Platform for Sim {
         engine::with_current(|sim| sim.measure(measured));
     }
 
-    /// Outside of the simulation's arena, whose addresses would be kept by it.
+    /// Outside the simulation's arena, whose addresses it would keep reserved.
     fn leak<T: 'static>(make: impl FnOnce() -> T) -> &'static T {
         in_host(|| Box::leak(Box::new(make())))
     }
@@ -361,8 +369,8 @@ impl Platform for Sim {
 impl ByteAtomics for Sim {
     type AtomicU8 = SimAtomic<atomic::AtomicU8>;
 
-    /// A locked instruction on the thread's own stack, as compilers make a fence on x86-64: it waits
-    /// until the stores before it are done, and contends with no other CPU.
+    /// Executes a locked instruction on the thread's own stack, as compilers do for a fence on x86-64. It
+    /// waits until the earlier stores are complete, and does not contend with other CPUs.
     fn fence() {
         let own = 0_u32;
         touch((&raw const own).addr(), size_of::<u32>(), Access::ReadModifyWrite);

@@ -1,4 +1,4 @@
-//! Whose code the simulated program is taken for.
+//! Cost profiles: user space or kernel.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,17 +7,17 @@ use coreshard_topology::input::quoted;
 
 use crate::machine::Costs;
 
-/// Which costs apply.
+/// The costs that apply to the program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Profile {
     /// A program in user space: sleeping and waking are system calls, and a thread may be
     /// preempted anywhere.
     #[default]
     Futex,
-    /// Code of a kernel: sleeping and waking are function calls, and a thread is preempted only
-    /// where it reads the clock, sleeps, waits or yields, and never while it holds a
-    /// [`Lock`](coreshard_platform::Lock): threads that want it spin. One that sleeps with a lock held
-    /// breaks a rule, which ends the run ([`SimError::Broken`](crate::SimError::Broken)).
+    /// Kernel code: sleeping and waking are function calls. A thread is preempted only where it reads the
+    /// clock, sleeps, waits or yields, and never while it holds a [`Lock`](coreshard_platform::Lock), whose
+    /// waiters spin. A thread that sleeps with a lock held breaks a rule, which ends the run
+    /// ([`SimError::Broken`](crate::SimError::Broken)).
     InKernel,
 }
 
@@ -48,16 +48,16 @@ impl fmt::Display for Profile {
     }
 }
 
-/// Why a text is no [`Profile`].
+/// The error when a text does not name a [`Profile`].
 #[derive(Clone, PartialEq, Eq)]
 pub struct ParseProfileError {
-    /// As it is shown: in quotes, shortened.
+    /// The text as it is shown: in quotes, shortened.
     given: String,
 }
 
 impl fmt::Display for ParseProfileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} is no cost profile; there are futex and in-kernel", self.given)
+        write!(f, "invalid cost profile {}: expected futex or in-kernel", self.given)
     }
 }
 

@@ -1,7 +1,7 @@
-//! The one source of chance in a simulation: SplitMix64, seeded by the user.
+//! The only source of randomness in a simulation: SplitMix64, seeded by the user.
 //!
-//! Sebastiano Vigna's public-domain generator (2015): one addition and two multiplications a
-//! number, and every seed, 0 too, is as good as another. Nothing here needs more than that.
+//! Sebastiano Vigna's public-domain generator (2015): one addition and two multiplications per number. Every
+//! seed, including 0, is equally good. The simulator needs no better generator.
 
 #[derive(Clone, Debug)]
 pub(crate) struct Random {
@@ -19,14 +19,14 @@ impl Random {
         mix(self.state)
     }
 
-    /// A number below `bound`, which is not 0. The bias of the multiplication is below 2⁻³² for
+    /// Draws a number below `bound`, which must not be 0. The bias of the multiplication is below 2⁻³² for
     /// the bounds used here.
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
     }
 }
 
-/// SplitMix64's finaliser: every bit of the result depends on every bit of `value`.
+/// Applies SplitMix64's finaliser: every bit of the result depends on every bit of `value`.
 #[inline]
 pub(crate) const fn mix(value: u64) -> u64 {
     let value = (value ^ (value >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

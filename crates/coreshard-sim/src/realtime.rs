@@ -12,7 +12,7 @@ use coreshard_platform::{
 use crate::engine;
 use crate::platform::{Sim, SimThread};
 
-/// SCHED_DEADLINE comes before all fixed priorities; that it ends with its budget is not simulated.
+/// SCHED_DEADLINE precedes all fixed priorities. The end of its budget is not simulated.
 const ABOVE_ALL: u8 = 100;
 
 const fn priority(policy: Policy) -> u8 {
@@ -23,8 +23,8 @@ const fn priority(policy: Policy) -> u8 {
     }
 }
 
-/// All priorities are granted, memory is never paged out, and nothing is throttled. Threads of equal
-/// priority do not take turns under [`Policy::RoundRobin`].
+/// All priorities are granted, memory is never paged out, and nothing is throttled. Threads of equal priority
+/// do not take turns under [`Policy::RoundRobin`].
 impl RealTime for Sim {
     fn spawn_as(
         spec: ThreadSpec,

@@ -1,17 +1,17 @@
-//! Times counted in fio's own bins, so that its tools read them.
+//! Latencies counted in fio's own bins, so that its tools can read them.
 //!
-//! 64 bins for each power of two, so a time is known to 1 in 64, and to the nanosecond below 128 ns (fio:
-//! stat.h, "Aggregate completion latency"; stat.c, `plat_val_to_idx`). Counting is a shift and an
-//! addition, cheap enough to be done three times for each request of a device that does nothing.
+//! 64 bins for each power of two: a time is known to 1 in 64, and to the nanosecond below 128 ns (fio:
+//! stat.h, "Aggregate completion latency"; stat.c, `plat_val_to_idx`). Counting is a shift and an addition,
+//! cheap enough for three counts per request of a device that does nothing.
 
-/// Bits of a time that are kept below the highest.
+/// The number of bits kept below the highest.
 const BITS: u32 = 6;
 const VALUES: usize = 1 << BITS;
-/// Powers of two that have bins of their own.
+/// The number of powers of two with their own bins.
 const GROUPS: usize = 29;
 const BINS: usize = GROUPS * VALUES;
 
-/// How often each time was seen.
+/// A histogram of times.
 #[derive(Clone, Debug)]
 pub(super) struct Bins {
     counts: Box<[u64]>,
@@ -25,12 +25,12 @@ impl Bins {
     #[inline]
     fn index(ns: u64) -> usize {
         let shift = ns.checked_ilog2().unwrap_or(0).saturating_sub(BITS);
-        // The highest bit is told by the group; for the first two groups the time is the index.
+        // The group determines the highest bit; in the first two groups the time is the index.
         let within = (ns >> shift) as usize;
         ((shift as usize) * VALUES + within).min(BINS - 1)
     }
 
-    /// The time in the middle of a bin.
+    /// Returns the time in the middle of a bin.
     fn middle_ns(index: usize) -> u64 {
         if index < 2 * VALUES {
             return index as u64;
@@ -55,13 +55,13 @@ impl Bins {
         self.counts.iter().sum()
     }
 
-    /// The bins that are not empty: a time in the middle of each, and its count.
+    /// Returns the bins that are not empty: a time in the middle of each, and its count.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         let counted = self.counts.iter().enumerate().filter(|(_, count)| **count > 0);
         counted.map(|(index, count)| (Self::middle_ns(index), *count))
     }
 
-    /// For each part of the whole, in rising order: the time that so many took at most.
+    /// Returns for each quantile, in rising order, the time that this part of the samples did not exceed.
     pub(super) fn quantiles(&self, parts: impl IntoIterator<Item = f64>) -> Vec<u64> {
         let total = self.total() as f64;
         let mut seen = 0;
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn bins_are_fio_s() {
-        // Pairs of a time and its bin, as fio 3.33 writes them with --output-format=json+.
+        // Pairs of a time and its bin, as written by fio 3.33 with --output-format=json+.
         for (ns, middle_ns) in [
             (0, 0),
             (1, 1),

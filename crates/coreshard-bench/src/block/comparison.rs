@@ -1,4 +1,5 @@
-//! Compares the layouts of counters and the policies of shared tags: what an operation costs, and who gets how much.
+//! Compares layouts of counters and policies of shared tags: the cost of an operation, and the fairness among
+//! devices.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -19,14 +20,14 @@ use crate::machine::BenchMachine;
 use crate::progress::Progress;
 use crate::spread::Spread;
 
-/// Jain's fairness index (Jain, Chiu and Hawe, 1984): (Σx)² / (n Σx²).
+/// Returns Jain's fairness index (Jain, Chiu and Hawe, 1984): (Σx)² / (n Σx²).
 pub fn jain(shares: &[f64]) -> f64 {
     let sum: f64 = shares.iter().sum();
     let squares: f64 = shares.iter().map(|share| share * share).sum();
     if squares == 0.0 { 0.0 } else { sum * sum / (shares.len() as f64 * squares) }
 }
 
-/// A comparison, ready to be run.
+/// A comparison of counter layouts and tag policies.
 #[derive(Clone, Debug)]
 pub struct ComparisonBench {
     /// Runs of each variant, interleaved.
@@ -35,7 +36,7 @@ pub struct ComparisonBench {
     pub operations: u64,
     /// The tag policies.
     pub policies: Vec<TagPolicy>,
-    /// How long each of the fairness runs takes.
+    /// The duration of each fairness run.
     pub fairness_time: Duration,
 }
 
@@ -60,7 +61,7 @@ impl ComparisonBench {
     /// Runs the comparison.
     ///
     /// # Errors
-    /// Where threads or memory cannot be had.
+    /// If a thread cannot be started, or if there is not enough memory.
     pub fn run<P: Platform>(
         &self,
         machine: &BenchMachine,
@@ -103,7 +104,7 @@ impl ComparisonBench {
         })
     }
 
-    /// Nanoseconds for an operation of each thread, and for a read of the state after that.
+    /// Returns the nanoseconds per operation of each thread, and per read of the state afterwards.
     fn measure<P: Platform>(
         &self,
         variant: Variant,
@@ -116,7 +117,7 @@ impl ComparisonBench {
                 let shared = Arc::clone(&counters);
                 let each_ns = self.on_each::<P>(cpus, move |thread, operations| {
                     let counters =
-                        shared.for_thread(thread).expect("each thread has counters of its own");
+                        shared.for_thread(thread).expect("each thread has its own counters");
                     (0..operations).for_each(|_| {
                         counters.issued();
                         counters.done(Outcome::Success);
@@ -170,7 +171,7 @@ impl ComparisonBench {
     ) -> Result<FairnessRow, BenchError> {
         let [greedy, shy] = [(256, 0), (1, 1)];
         let alone = |who| -> Result<Served, BenchError> {
-            Ok(self.serve::<P>(policy, cpus, &[who])?.pop().expect("one was asked for"))
+            Ok(self.serve::<P>(policy, cpus, &[who])?.pop().expect("one load was given"))
         };
         let (greedy_alone, shy_alone) = (alone(greedy)?, alone(shy)?);
         let mut both = self.serve::<P>(policy, cpus, &[greedy, shy])?;
@@ -195,8 +196,8 @@ impl ComparisonBench {
         })
     }
 
-    /// Devices of one host, each with a thread that keeps as many requests in flight as is said, on
-    /// the CPU of that number. A request takes up to 200 µs.
+    /// Runs devices of one host, each with a thread on the CPU of its number that keeps the given number of
+    /// requests in flight. A request takes up to 200 µs.
     fn serve<P: Platform>(
         &self,
         policy: TagPolicy,
@@ -230,7 +231,7 @@ impl ComparisonBench {
 
 const READS: u64 = 1_000;
 
-/// The mean time of a read of the state.
+/// Returns the mean time of a read of the state.
 fn read_ns<P: Platform, T>(read: impl Fn() -> T) -> f64 {
     let start = P::now();
     for _ in 0..READS {
@@ -245,7 +246,7 @@ fn failed(error: impl std::fmt::Display) -> BenchError {
 
 const SHARED_TAGS: u32 = 64;
 
-/// What a device got.
+/// The requests that a device completed, and their latencies.
 struct Served {
     iops: f64,
     latency_ns: Histogram<u64>,
@@ -253,7 +254,7 @@ struct Served {
 
 fn keep_in_flight<P: Platform>(queue: &mut Queue<P>, in_flight: u32, time: Duration) -> Served {
     let mut latency_ns =
-        Histogram::new_with_bounds(1, 3_600_000_000_000, 3).expect("these bounds are possible");
+        Histogram::new_with_bounds(1, 3_600_000_000_000, 3).expect("these bounds are valid");
     let start = P::now();
     let end = start + time;
     let mut free: Vec<(u64, Buffer)> =
@@ -275,8 +276,8 @@ fn keep_in_flight<P: Platform>(queue: &mut Queue<P>, in_flight: u32, time: Durat
             free.push((completed.cookie, buffer));
         }
     }
-    // A request that waits still counts as long as it has waited, so that one who got nothing is
-    // not taken for one who never waited.
+    // A request that still waits counts as well, so that a device without any completion is not taken for one
+    // that never waited.
     let waiting = queue.outstanding().min(1);
     if done == 0 && waiting > 0 {
         latency_ns.saturating_record(now.ns_since(start));
@@ -334,8 +335,8 @@ mod tests {
             assert!(row.all_ns <= row.all_ns_max && row.read_ns > 0.0, "{row:?}");
         }
         for row in &results.fairness {
-            // How much each gets in so short a time is the scheduler's affair on a loaded machine; that
-            // nobody is passed over is what the tests of the line of waiters check.
+            // On a loaded machine, the scheduler decides how much each device gets in so short a time. The
+            // tests of the waiters check that no device is passed over.
             assert!(row.greedy_alone_iops > 0.0 && row.greedy_iops > 0.0, "{row:?}");
             assert!(row.shy_p50_ns > 1_000 && row.shy_p99_ns >= row.shy_p50_ns, "{row:?}");
             assert!((0.0..=1.0 + 1e-9).contains(&row.jain), "{row:?}");

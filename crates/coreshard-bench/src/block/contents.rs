@@ -1,8 +1,9 @@
-//! What the benchmark writes into files, and how it knows its files again.
+//! The content that the benchmark writes into files, and how it recognises its own files.
 //!
-//! Each block is filled with a mark, or for `verify=pattern` with words that name their own places; every second word of
-//! those is the mark's first half. So a file is known by that half, wherever blocks of odd sizes begin. It is the file
-//! that was opened to be written that is looked at, not what the path leads to at another time.
+//! Each block is filled with a mark. With `verify=pattern` it is filled with words that name their own place,
+//! and every second word is the mark's first half. A file is recognised by that half, wherever blocks of odd
+//! sizes begin. The check reads the file that was opened for writing, not the one that the path leads to at
+//! another time.
 
 use std::fs::File;
 use std::io;
@@ -12,12 +13,12 @@ use std::path::Path;
 
 use coreshard_topology::input;
 
-/// A text, so that people who look into a file see what it is.
+/// A text, so that people who open such a file can see its origin.
 const MARK: &[u8; 16] = b"coreshard bench\n";
-/// The half that every block has.
+/// The length of the half that every block contains.
 const HALF: usize = 8;
 
-/// How many places of a file are looked at.
+/// The number of places of a file that are checked.
 const SAMPLES: u64 = 1024;
 const SAMPLE_BYTES: u64 = 4096;
 
@@ -26,7 +27,7 @@ pub(super) fn fill(block: &mut [u8]) {
     block.chunks_mut(MARK.len()).for_each(|chunk| chunk.copy_from_slice(&MARK[..chunk.len()]));
 }
 
-/// The 16 bytes at an offset: the first half of the mark, and the offset mixed with the seed.
+/// Returns the 16 bytes at an offset: the first half of the mark, and the offset mixed with the seed.
 fn words(offset: u64, seed: u64) -> [u8; 16] {
     let mixed = offset ^ seed.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     let mut words = *MARK;
@@ -34,7 +35,8 @@ fn words(offset: u64, seed: u64) -> [u8; 16] {
     words
 }
 
-/// Fills `block`, which is to be written at `offset`, so that a block of another place or another run is found out.
+/// Fills `block`, which is to be written at `offset`, so that a block of another place or another run is
+/// detected.
 pub(super) fn fill_to_verify(block: &mut [u8], offset: u64, seed: u64) {
     for (at, chunk) in block.chunks_mut(16).enumerate() {
         let words = words(offset + at as u64 * 16, seed);
@@ -42,7 +44,7 @@ pub(super) fn fill_to_verify(block: &mut [u8], offset: u64, seed: u64) {
     }
 }
 
-/// Returns where the first byte of `block` is that is not as [`fill_to_verify`] has it.
+/// Returns the position of the first byte of `block` that differs from the output of [`fill_to_verify`].
 pub(super) fn first_wrong(block: &[u8], offset: u64, seed: u64) -> Option<u64> {
     block.chunks(16).enumerate().find_map(|(at, chunk)| {
         let place = offset + at as u64 * 16;
@@ -52,12 +54,13 @@ pub(super) fn first_wrong(block: &[u8], offset: u64, seed: u64) -> Option<u64> {
     })
 }
 
-/// Refuses to write to what this benchmark did not make: a file with other contents, and any block device.
+/// Refuses to write to data that this benchmark did not create: a file with other contents, or any block
+/// device.
 ///
 /// # Errors
 /// Why it may not be written, and what the user can do, as a sentence.
 pub(super) fn check(path: &Path, opened: BorrowedFd<'_>) -> Result<(), String> {
-    // Opened anew for reading: direct I/O reads whole blocks alone.
+    // Opened again for reading: direct I/O only reads whole blocks.
     let file = File::open(format!("/proc/self/fd/{}", opened.as_raw_fd()));
     let is_device = || {
         let found = file.as_ref().ok().and_then(|file| file.metadata().ok());
@@ -69,20 +72,20 @@ pub(super) fn check(path: &Path, opened: BorrowedFd<'_>) -> Result<(), String> {
         _ => "is not a file that this benchmark has laid out",
     };
     Err(format!(
-        "{} {what}; writing to it would destroy what is there. Give another file, one that is not there yet with a \
-         size, or, if it is to be lost, --allow-overwrite",
+        "{} {what}; writing to it would destroy its content. Give another file, a new file with a \
+         size, or --allow-overwrite to lose the content",
         input::path(path)
     ))
 }
 
-/// Whether every sample of a file is what this benchmark writes. An empty file is nobody's.
+/// Returns whether every sample of a file was written by this benchmark. False for an empty file.
 fn is_ours(file: &File) -> io::Result<bool> {
     let bytes = file.metadata()?.len();
     let blocks = bytes.div_ceil(SAMPLE_BYTES);
     let samples = blocks.min(SAMPLES);
     let mut part = [0; SAMPLE_BYTES as usize];
     for sample in 0..samples {
-        // The first and the last block among them.
+        // The samples include the first and the last block.
         let offset = sample * (blocks - 1) / (samples - 1).max(1) * SAMPLE_BYTES;
         let part = &mut part[..SAMPLE_BYTES.min(bytes - offset) as usize];
         file.read_exact_at(part, offset)?;
@@ -93,7 +96,7 @@ fn is_ours(file: &File) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Whether at least half of a part is the benchmark's: blocks of odd sizes may meet in it.
+/// Returns whether at least half of a part is the benchmark's: it may contain blocks of odd sizes.
 fn is_marked(part: &[u8]) -> bool {
     let marks = part.windows(HALF).filter(|bytes| *bytes == &MARK[..HALF]).count();
     marks > 0 && marks * 2 * MARK.len() >= part.len() - part.len() % MARK.len()

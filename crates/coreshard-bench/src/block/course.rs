@@ -1,4 +1,4 @@
-//! What a thread of a job does next: whether it reads or writes, where, and how much.
+//! The sequence of a thread's requests: read or write, offset, and size.
 
 use super::device::Extent;
 use super::job::{BlockJob, Pattern};
@@ -9,39 +9,40 @@ use super::permutation::{BlockSet, Permutation};
 pub(super) struct Transfer {
     pub(super) writes: bool,
     pub(super) offset: u64,
-    /// Its size, as an index among the course's sizes.
+    /// The size, as an index into the course's sizes.
     pub(super) size: usize,
 }
 
 /// The order of blocks.
 enum Order {
-    /// One after another, then from the start again.
+    /// One after another, and then from the start again.
     Sequential { next: u64 },
-    /// By the dice (`norandommap`).
+    /// Randomly (`norandommap`).
     Random,
-    /// By the dice, each once in a round. With several sizes, the blocks that larger requests have covered.
+    /// Randomly, each block once per round. With several sizes, also the blocks that larger requests have
+    /// covered.
     Mapped { permutation: Permutation, covered: Option<BlockSet> },
 }
 
-/// What a thread does, request by request.
+/// The sequence of a thread's requests.
 pub(super) struct Course {
     pattern: Pattern,
     rwmixread: u8,
-    /// In bytes, ascending; each is a multiple of the first.
+    /// The sizes in bytes, ascending; each is a multiple of the first.
     sizes: Vec<u64>,
-    /// Up to which of 100 the dice choose each size.
+    /// The cumulative share of each size, in per cent.
     shares: Vec<u8>,
     start: u64,
-    /// Blocks of the first size.
+    /// The number of blocks of the first size.
     blocks: u64,
     order: Order,
     dice: fastrand::Rng,
     io_bytes: u64,
     number_ios: u64,
-    /// What is left of this pass.
+    /// The remaining bytes of this pass.
     left_bytes: u64,
     left_ios: u64,
-    /// The blocks that were written in this pass, where they will be verified.
+    /// The blocks that were written in this pass, if they will be verified.
     written: Option<BlockSet>,
 }
 
@@ -65,7 +66,7 @@ impl Course {
             let permutation = Permutation::new(blocks, &mut dice);
             Order::Mapped { permutation, covered: (sizes.len() > 1).then(|| BlockSet::new(blocks)) }
         };
-        // As in fio, the time alone ends a job that is based on it.
+        // As in fio, a time-based job is ended only by the time.
         let lasts = job.lasts();
         Self {
             pattern: job.rw,
@@ -84,7 +85,7 @@ impl Course {
         }
     }
 
-    /// Begins a pass (`loops`), where the last one has ended.
+    /// Begins a pass (`loops`), if the last one has ended.
     pub(super) fn begin_pass(&mut self) {
         (self.left_bytes, self.left_ios) = (self.io_bytes, self.number_ios);
         if let Some(written) = &mut self.written {
@@ -102,12 +103,12 @@ impl Course {
         self.left_bytes == 0 || self.left_ios == 0
     }
 
-    /// Whether both reads and writes are made.
+    /// Returns whether the job both reads and writes.
     pub(super) fn is_mixed(&self) -> bool {
         matches!(self.pattern, Pattern::Mixed | Pattern::RandMixed)
     }
 
-    /// Whether the next request is to write.
+    /// Returns whether the next request is a write.
     #[inline]
     pub(super) fn direction(&mut self) -> bool {
         match self.pattern {
@@ -117,7 +118,7 @@ impl Course {
         }
     }
 
-    /// The next request, of a pass that is not over.
+    /// Returns the next request of a pass that has not ended.
     #[inline]
     pub(super) fn transfer(&mut self, writes: bool) -> Transfer {
         let (block, size) = self.place();
@@ -166,8 +167,8 @@ impl Course {
         }
     }
 
-    /// The first written block at or behind `offset` bytes of the extent, to be verified: where the search goes on, and
-    /// the request.
+    /// Returns the first written block to verify at or after `offset` bytes of the extent: where the search
+    /// continues, and the request.
     pub(super) fn to_verify(&self, from: u64) -> Option<(u64, Transfer)> {
         let block = self.written.as_ref()?.first_from(from)?;
         let offset = self.start + block * self.sizes[0];
@@ -175,7 +176,7 @@ impl Course {
     }
 }
 
-/// One of the sizes that have room in so many of the smallest, by their shares.
+/// Chooses one of the sizes that fit into `room` blocks of the smallest size, by their shares.
 #[inline]
 fn choose(sizes: &[u64], shares: &[u8], dice: &mut fastrand::Rng, room: u64) -> usize {
     if sizes.len() == 1 {

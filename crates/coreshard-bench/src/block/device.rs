@@ -1,4 +1,4 @@
-//! What a job reads and writes: a device, and the part of it that is used.
+//! The device of a job, and the part of it that is used.
 
 use std::fs;
 use std::io::{self, Write};
@@ -21,21 +21,22 @@ use crate::error::BenchError;
 use crate::machine::BenchMachine;
 use crate::progress::Progress;
 
-/// The size of a device in memory if the job gives none.
+/// The size of a device in memory, if the job gives none.
 const DEFAULT_MEMORY_BYTES: u64 = 64 << 20;
-/// How much is written at once while a file is laid out.
+/// The number of bytes per write while a file is laid out.
 const LAYOUT_BYTES: usize = 1 << 20;
 
 /// A device's backend, and the part of it that is used.
 pub(super) type Used<P> = (Arc<dyn Backend<P>>, Extent);
 
-/// Opens what a job reads and writes. Returns `None` if `progress` ended the run.
+/// Opens the device of a job. Returns `None` if `progress` ended the run.
 pub(super) fn open<P: Platform>(
     job: &BlockJob,
     machine: &BenchMachine,
     progress: &mut dyn Progress,
 ) -> Result<Option<Used<P>>, BenchError> {
-    // A device that is made for the job has room for it; of one that is not there, an offset in per cent is of nothing.
+    // A device that is created for the job has room for it. An offset in per cent has no meaning for a device
+    // that does not exist.
     let made = match job.size {
         Some(Amount::Bytes(size)) => size.saturating_add(job.offset.of(0)),
         _ => DEFAULT_MEMORY_BYTES,
@@ -75,7 +76,8 @@ pub(super) fn open<P: Platform>(
         ..RingOptions::default()
     };
     let write = job.rw.writes();
-    // The kernel grants a device to one exclusive user: to none while it is mounted, swap, or part of another device.
+    // The kernel grants a device to one exclusive user, and to none while it is mounted, used as swap, or
+    // part of another device.
     let exclusive = write && !job.allow_mounted_write;
     let options = FileOptions { write, direct: job.direct, exclusive, engine, ring, executor };
     let file = File::open(path, options)?;
@@ -89,22 +91,22 @@ pub(super) fn open<P: Platform>(
     Ok(Some((Arc::new(file), extent)))
 }
 
-/// Makes a file that is not there, as fio does. Returns false if `progress` ended the run; then the file is removed.
+/// Creates a missing file, as fio does. Returns false if `progress` ended the run; the file is then removed.
 fn lay_out(path: &Path, size: u64, progress: &mut dyn Progress) -> Result<bool, BenchError> {
     let shown = input::path(path);
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let resolved = fs::canonicalize(folder.unwrap_or(Path::new("."))).unwrap_or_default();
     if resolved.starts_with("/dev") && !resolved.starts_with("/dev/shm") {
         return Err(BenchError::bad_job(format!(
-            "{shown} is not there, and among devices no file is made; name a device that is there (lsblk \
+            "{shown} does not exist, and no file is created below /dev; name an existing device (lsblk \
              lists them), or a file elsewhere"
         )));
     }
     let failed = |error: io::Error| {
         let cause = if path.is_symlink() && !path.exists() {
-            "; it is a link to what is not there: make that, or remove the link"
+            "; it is a link whose target does not exist: create the target, or remove the link"
         } else if folder.is_some_and(|folder| !folder.exists()) {
-            "; make its folder first"
+            "; create its folder first"
         } else {
             ""
         };
@@ -133,7 +135,7 @@ fn lay_out(path: &Path, size: u64, progress: &mut dyn Progress) -> Result<bool, 
     };
     let written = write();
     if !matches!(written, Ok(true)) {
-        // Half a file is of no use. It is removed unless another one has come to its place.
+        // Half a file is useless. It is removed unless the path now leads to another file.
         let number =
             |found: io::Result<fs::Metadata>| Some((found.as_ref().ok()?.dev(), found.ok()?.ino()));
         if number(file.metadata()) == number(path.symlink_metadata()) {
@@ -160,9 +162,9 @@ fn executor<P: Platform>(machine: &BenchMachine) -> Result<Arc<dyn Executor>, Be
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Extent {
     pub(super) start: u64,
-    /// A multiple of the smallest block, and at least one.
+    /// The length in bytes, a multiple of the smallest block and at least one.
     pub(super) bytes: u64,
-    /// What a thread transfers there before it is done.
+    /// The bytes that a thread transfers before it finishes.
     pub(super) io_bytes: u64,
 }
 
@@ -172,7 +174,7 @@ impl Extent {
         Self::new(job, whole).map_err(|problem| BenchError::bad_job(format!("{name} {problem}")))
     }
 
-    /// The part of a device of `whole` bytes that `job` asks for.
+    /// Returns the part of a device of `whole` bytes that `job` requests.
     ///
     /// # Errors
     /// Why there is no such part, without the device's name, which the caller has.
@@ -196,7 +198,7 @@ impl Extent {
             Some(Amount::Bytes(size)) if size <= rest => size,
             Some(Amount::Bytes(size)) => {
                 let behind =
-                    if start > 0 { format!(" behind offset={start}") } else { String::new() };
+                    if start > 0 { format!(" after offset={start}") } else { String::new() };
                 return Err(format!(
                     "has {rest} bytes{behind}, but size={size}; give a smaller size"
                 ));
@@ -205,7 +207,7 @@ impl Extent {
         let bytes = size / block * block;
         if bytes == 0 {
             return Err(format!(
-                "has {size} bytes to be used, which is less than one block of {block} (bs); give a \
+                "has {size} usable bytes, which is less than one block of {block} (bs); give a \
                  smaller bs, or a larger file"
             ));
         }
@@ -227,7 +229,7 @@ mod tests {
         Extent::new(&job, whole).map(|extent| (extent.start, extent.bytes, extent.io_bytes))
     }
 
-    /// What fio 3.33 does with a file of 1 MiB.
+    /// The results of fio 3.33 for a file of 1 MiB.
     #[test]
     fn offsets_sizes_and_percentages_are_fio_s() {
         const K: u64 = 1024;
@@ -253,9 +255,9 @@ mod tests {
             ("offset=2m", "has 1048576 bytes, and nothing at offset=2097152"),
             ("offset=100%", "nothing at offset=100%"),
             ("size=2m", "has 1048576 bytes, but size=2097152; give a smaller size"),
-            ("offset=512k size=1m", "has 524288 bytes behind offset=524288, but size=1048576"),
+            ("offset=512k size=1m", "has 524288 bytes after offset=524288, but size=1048576"),
             ("bs=2m", "less than one block of 2097152 (bs)"),
-            ("bs=64k size=1%", "has 10485 bytes to be used"),
+            ("bs=64k size=1%", "has 10485 usable bytes"),
         ] {
             let problem = extent(words, 1 << 20).unwrap_err();
             assert!(problem.contains(says), "{words}: {problem}");

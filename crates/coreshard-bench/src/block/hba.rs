@@ -1,15 +1,14 @@
-//! A model of a host bus adapter: many CPUs, a few devices, and what they share for each request.
+//! A model of a host bus adapter: many CPUs, a few devices, and the state that they share for each request.
 //!
-//! Each job sits on a CPU of its own, and keeps its requests in flight: for each one it computes for
-//! a while (the way of a request through a kernel), takes a tag of the host's set and counts it as
-//! issued. The adapter's service takes a fixed time, and never is the bottleneck; then an interrupt comes
-//! on a chosen CPU, where the request is counted as done, and its submitter gives the tag back. The
-//! tag set, its accounting and the counters are the block layer's own.
+//! Each job runs on its own CPU and keeps its requests in flight. For each request it computes for a while
+//! (the path through a kernel), takes a tag of the host's set, and counts the request as issued. The adapter
+//! serves each request in a fixed time and is never the bottleneck. Then a chosen CPU is interrupted and
+//! counts the request as done, and the submitter releases the tag. The tag set, its accounting and the
+//! counters are those of the block layer.
 //!
-//! A run draws which CPUs the jobs sit on, and, for memory on any node, the node that the device's
-//! state lies on; the draws of a run are the same for every variant. Two numbers are chosen to be near what
-//! was published: the computing of a request, and how many devices the jobs share. Everything else
-//! follows from the machine's costs.
+//! A run draws the CPUs of the jobs and, for memory on any node, the node of the device's state. The draws of
+//! a run are the same for every variant. Two numbers are fitted to published figures: the computing time of a
+//! request, and the number of devices. Everything else follows from the machine's costs.
 
 use std::collections::VecDeque;
 use std::num::NonZeroUsize;
@@ -30,19 +29,19 @@ use crate::error::BenchError;
 use crate::machine::BenchMachine;
 use crate::progress::Progress;
 
-/// A layout of tags, of counters, and of the memory that both lie in.
+/// A layout of tags and counters, and the node of their memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HbaVariant {
     /// How shared tags are accounted.
     pub tags: TagPolicy,
-    /// How the device's counters lie.
+    /// How the device's counters are laid out.
     pub counters: CounterLayout,
-    /// Where both lie.
+    /// Where both are allocated.
     pub memory: DeviceMemory,
 }
 
 impl HbaVariant {
-    /// The variants that were published, in their order, and those that the review asked for.
+    /// The published variants in their order, and those that the review requested.
     pub const ALL: [Self; 5] = {
         use CounterLayout::{Packed, Padded, PerCpu};
         use DeviceMemory::{AnyNode, NodeLocal};
@@ -58,8 +57,8 @@ impl HbaVariant {
         ]
     };
 
-    /// The figures of the patch series "scsi/block: NUMA-local allocation" (2026), on an unnamed
-    /// machine of two sockets: random reads of 4 K, 16 jobs, 64 in flight each.
+    /// Returns the figures of the patch series "scsi/block: NUMA-local allocation" (2026), on an unnamed
+    /// machine with two sockets: random reads of 4 K, 16 jobs, 64 requests in flight each.
     pub fn published(&self) -> Option<Published> {
         let figures = |kiops, kiops_min, kiops_max, spread_pct| {
             Some(Published { kiops, kiops_min, kiops_max, spread_pct })
@@ -73,42 +72,42 @@ impl HbaVariant {
     }
 }
 
-/// The experiment, ready to be run.
+/// The benchmark of the adapter model.
 #[derive(Clone, Debug)]
 pub struct HbaBench {
     /// The variants.
     pub variants: Vec<HbaVariant>,
-    /// Jobs, each on a CPU of its own.
+    /// The number of jobs, each on its own CPU.
     pub jobs: usize,
-    /// Devices behind the adapter; jobs take them in turn.
+    /// The number of devices behind the adapter; jobs take them in turn.
     pub devices: usize,
-    /// Requests in flight, each job.
+    /// Requests in flight per job.
     pub depth: u32,
     /// Requests of a job in a run.
     pub requests: u64,
     /// Runs of each variant.
     pub runs: NonZeroUsize,
-    /// Decides the draws.
+    /// The seed of the draws.
     pub seed: u64,
-    /// The node that the adapter is on.
+    /// The adapter's node.
     pub adapter: NodeId,
-    /// Where completions are announced.
+    /// Which CPUs are interrupted by completions.
     pub interrupts: Interrupts,
-    /// What a request computes on the submitting CPU, its completion there included.
+    /// The computing time of a request on the submitting CPU, including its completion there.
     pub submit: Duration,
-    /// What a request computes on the CPU that is interrupted.
+    /// The computing time of a request on the interrupted CPU.
     pub interrupt: Duration,
-    /// The adapter's service.
+    /// The adapter's service time.
     pub service: Duration,
-    /// Lets a platform's thread compute for a while, without touching memory.
+    /// Lets a platform's thread compute for a while, without accessing memory.
     pub compute: fn(Duration),
 }
 
-/// What a job and the CPU that is interrupted for it share: a line for each direction.
+/// The lines that a job and its interrupted CPU share: one for each direction.
 struct Mailbox<P: Platform> {
     submitted: Padded<P::AtomicU64>,
     completed: Padded<P::AtomicU64>,
-    /// When each request's service is over, by its number modulo the depth.
+    /// The time when each request's service ends, by its number modulo the depth.
     due_ns: Box<[P::AtomicU64]>,
 }
 
@@ -123,7 +122,8 @@ impl HbaBench {
     /// Runs the experiment: in each run every variant has its turn.
     ///
     /// # Errors
-    /// Where the machine has too few cores or nodes, or threads or memory cannot be had.
+    /// If the machine has too few cores or nodes, if a thread cannot be started, or if there is not enough
+    /// memory.
     pub fn run<P: Platform>(
         &self,
         machine: &BenchMachine,
@@ -163,7 +163,7 @@ impl HbaBench {
 
     fn draw(&self, machine: &BenchMachine, dice: &mut fastrand::Rng) -> Result<Draw, BenchError> {
         let topology = &machine.topology;
-        // One CPU a core: an idle sibling would make a core faster than a busy one.
+        // One CPU per core: a core with an idle sibling would be faster than one with a busy sibling.
         let mut seen: Vec<CoreId> = Vec::new();
         let usable = topology.cpus().iter().filter(|cpu| machine.usable.contains(cpu.id));
         let first = usable.filter(|cpu| {
@@ -176,7 +176,7 @@ impl HbaBench {
         let on_adapter = topology.cpus_of_node(self.adapter);
         let mut interrupts: Vec<CpuId> = Vec::new();
         if self.interrupts == Interrupts::AdapterNode {
-            // The same ones in each run, as a driver would choose them.
+            // The same CPUs in each run, as a driver would choose them.
             let mut all: Vec<CpuId> =
                 cores.iter().copied().filter(|cpu| on_adapter.contains(*cpu)).collect();
             all.sort();
@@ -186,7 +186,7 @@ impl HbaBench {
         let wants_interrupts = self.interrupts == Interrupts::AdapterNode;
         if cores.len() < self.jobs || wants_interrupts && interrupts.len() < self.jobs {
             return Err(BenchError::bad_job(format!(
-                "{} jobs, and as many CPUs that are interrupted, need more cores than {} has",
+                "{} jobs and as many interrupted CPUs need more cores than {} has",
                 self.jobs, machine.name
             )));
         }
@@ -196,7 +196,7 @@ impl HbaBench {
         Ok(Draw { jobs: cores, interrupts, any_node })
     }
 
-    /// One variant's turn in a run; requests a second.
+    /// Runs one variant's turn. Returns requests per second.
     fn turn<P: Platform>(&self, variant: HbaVariant, draw: &Draw) -> Result<f64, BenchError> {
         let node = match variant.memory {
             DeviceMemory::AnyNode => Some(draw.any_node),
@@ -204,7 +204,7 @@ impl HbaBench {
         };
         let failed = |error: &dyn std::fmt::Display| BenchError::failed_job(error.to_string());
         let spec = TagSetSpec {
-            // Twice of what can be in flight: tags are never short, only accounted.
+            // Twice as many as can be in flight: tags are never short, only accounted.
             depth: 2 * self.jobs as u32 * self.depth,
             policy: variant.tags,
             threads: self.jobs as u32,
@@ -212,7 +212,7 @@ impl HbaBench {
             ..TagSetSpec::default()
         };
         let set = Arc::new(TagSet::<P>::new(spec).map_err(|error| failed(&error))?);
-        // What the kernel keeps for each device: its user of the tags, and its counters.
+        // The kernel's state for each device: its user of the tags, and its counters.
         let mut devices = Vec::new();
         for _ in 0..self.devices.clamp(1, self.jobs) {
             let user = set.add_user_on(node).map_err(|error| failed(&error))?;
@@ -221,7 +221,7 @@ impl HbaBench {
         }
         let device = |job: usize| &devices[job % devices.len()];
         let counters =
-            |job, at| device(job).1.for_thread(at).expect("each thread has counters of its own");
+            |job, at| device(job).1.for_thread(at).expect("each thread has its own counters");
         let mut crew = Crew::<P>::new(self.jobs + draw.interrupts.len());
         for job in 0..self.jobs {
             let mailbox = Arc::new(Mailbox::<P> {
@@ -244,11 +244,11 @@ impl HbaBench {
         let all = self.requests * self.jobs as u64;
         let counts = devices.iter().map(|(_, counters)| counters.read());
         let sums = counts.fold((0, 0), |sum, one| (sum.0 + one.issued, sum.1 + one.done));
-        assert_eq!(sums, (all, all), "at rest, issued is done");
+        assert_eq!(sums, (all, all), "after all requests, issued equals done");
         Ok(all as f64 * 1e9 / elapsed_ns as f64)
     }
 
-    /// A job: keeps `depth` requests in flight.
+    /// The body of a job: keeps `depth` requests in flight.
     fn submit_all<P: Platform>(
         &self,
         mailbox: &Mailbox<P>,
@@ -261,7 +261,9 @@ impl HbaBench {
             let before = issued + over;
             if issued < self.requests && issued - over < u64::from(self.depth) {
                 (self.compute)(self.submit);
-                tags.push_back(port.get().expect("there are twice as many as can be in flight"));
+                tags.push_back(
+                    port.get().expect("there are twice as many tags as requests in flight"),
+                );
                 counters.issued();
                 let due = P::now() + self.service;
                 let place = (issued % u64::from(self.depth)) as usize;
@@ -298,7 +300,7 @@ impl HbaBench {
         P::now() >= Time::from_ns(mailbox.due_ns[place].load(Relaxed))
     }
 
-    /// The CPU that is interrupted for a job.
+    /// The body of the CPU that is interrupted for a job.
     fn serve<P: Platform>(&self, mailbox: &Mailbox<P>, counters: &ThreadCounters<P>) {
         let (mut completed, mut submitted) = (0, 0);
         while completed < self.requests {
@@ -316,9 +318,10 @@ impl HbaBench {
         }
     }
 
-    /// The published experiment, but for `compute`, which is the platform's. What was not published,
-    /// the devices and the computing of a request, is chosen so that the last of the published variants
-    /// comes near its average.
+    /// Returns the published experiment, with the platform's `compute`.
+    ///
+    /// The unpublished numbers (devices, computing time of a request) are fitted so that the last published
+    /// variant comes near its average.
     pub fn published(compute: fn(Duration)) -> Self {
         Self {
             variants: HbaVariant::ALL.to_vec(),

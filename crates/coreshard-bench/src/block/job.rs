@@ -1,4 +1,4 @@
-//! What a job is to do, in fio's own words.
+//! The description of a job, in fio's own words.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,7 +13,7 @@ use super::words::{
     parsed, rates, split, switch,
 };
 
-/// What a job reads and writes, as fio's `rw`.
+/// The access pattern of a job: fio's `rw`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pattern {
     /// `read`: one block after another.
@@ -21,13 +21,13 @@ pub enum Pattern {
     Read,
     /// `write`: one block after another.
     Write,
-    /// `rw`: one block after another, read or written by the dice.
+    /// `rw`: one block after another, randomly read or written.
     Mixed,
-    /// `randread`: blocks by the dice.
+    /// `randread`: random blocks.
     RandRead,
-    /// `randwrite`: blocks by the dice.
+    /// `randwrite`: random blocks.
     RandWrite,
-    /// `randrw`: blocks by the dice, read or written by the dice.
+    /// `randrw`: random blocks, randomly read or written.
     RandMixed,
 }
 
@@ -43,12 +43,12 @@ impl Pattern {
         ("randreadwrite", Self::RandMixed),
     ];
 
-    /// Whether it writes.
+    /// Returns whether the pattern writes.
     pub fn writes(self) -> bool {
         !matches!(self, Self::Read | Self::RandRead)
     }
 
-    /// Whether the dice say where.
+    /// Returns whether the offsets are random.
     pub fn is_random(self) -> bool {
         matches!(self, Self::RandRead | Self::RandWrite | Self::RandMixed)
     }
@@ -60,13 +60,13 @@ impl fmt::Display for Pattern {
     }
 }
 
-/// How a job's requests are done, as fio's `ioengine`.
+/// How a job's requests are executed: fio's `ioengine`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IoEngine {
-    /// `auto`: io_uring where it can be had, else other threads.
+    /// `auto`: io_uring if it is available, else other threads.
     #[default]
     Auto,
-    /// `libaio`: as `auto`, which takes the place of that older interface.
+    /// `libaio`: treated as `auto`, which replaces that older interface.
     Libaio,
     /// `io_uring`.
     IoUring,
@@ -74,7 +74,7 @@ pub enum IoEngine {
     Sync,
     /// `threads`: system calls on a workqueue.
     Threads,
-    /// `null`: nothing is done.
+    /// `null`: requests complete without any work.
     Null,
     /// `memory`: a device in memory.
     Memory,
@@ -92,7 +92,7 @@ impl IoEngine {
         ("memory", Self::Memory),
     ];
 
-    /// Whether it needs a file.
+    /// Returns whether the engine needs a file.
     pub fn has_file(self) -> bool {
         !matches!(self, Self::Null | Self::Memory)
     }
@@ -113,67 +113,66 @@ pub struct BlockJob {
     pub filename: Option<PathBuf>,
     /// `rw`.
     pub rw: Pattern,
-    /// `rwmixread`: per cent of reads where both are made.
+    /// `rwmixread`: the percentage of reads in mixed patterns.
     pub rwmixread: u8,
     /// `bs`: bytes of a request.
     pub bs: u32,
-    /// `bssplit`: sizes of requests, and how many per cent have each, in place of `bs`; none where empty. Ascending
+    /// `bssplit`: the sizes of requests and their percentages, in place of `bs`; empty if unused. Ascending
     /// multiples of the first.
     pub bssplit: Vec<(u32, u8)>,
-    /// `size`: how much of the file is used, from `offset` on; all where `None`.
+    /// `size`: the used bytes of the file, from `offset` on; all if `None`.
     pub size: Option<Amount>,
-    /// `offset`: where in the file that begins.
+    /// `offset`: where the used part begins.
     pub offset: Amount,
-    /// `io_size`: how much each thread transfers before it is done; as much as `size` where `None`.
+    /// `io_size`: the bytes that each thread transfers before it finishes; `size` if `None`.
     pub io_size: Option<Amount>,
     /// `loops`: how often each thread does that.
     pub loops: u32,
-    /// `iodepth`: requests in flight, each thread.
+    /// `iodepth`: requests in flight per thread.
     pub iodepth: u32,
     /// `numjobs`: threads.
     pub numjobs: u32,
-    /// `runtime`: the longest that it runs.
+    /// `runtime`: the longest running time.
     pub runtime: Option<Duration>,
-    /// `time_based`: it runs that long, however much it transfers.
+    /// `time_based`: runs for the whole `runtime`, however much it transfers.
     pub time_based: bool,
     /// `ramp_time`: how long it runs before it is measured, and before `runtime` begins.
     pub ramp_time: Duration,
-    /// `number_ios`: requests of each thread in each of its `loops`, at most.
+    /// `number_ios`: the most requests of each thread in each of its `loops`.
     pub number_ios: Option<u64>,
-    /// `rate_iops`: requests a second of each thread, at most: reads, and writes.
+    /// `rate_iops`: the most requests per second of each thread: reads, and writes.
     pub rate_iops: Option<[u32; 2]>,
-    /// `norandommap`: blocks by the dice, some of them several times before others come once.
+    /// `norandommap`: random blocks, some of them several times before all have come once.
     pub norandommap: bool,
-    /// `direct`: past the page cache.
+    /// `direct`: bypasses the page cache.
     pub direct: bool,
     /// `ioengine`.
     pub ioengine: IoEngine,
-    /// `verify=pattern`: what was written is read back and compared.
+    /// `verify=pattern`: reads the written data back and compares it.
     pub verify: bool,
-    /// `fixedbufs`: registered buffers, where the engine has them.
+    /// `fixedbufs`: registered buffers, if the engine supports them.
     pub fixedbufs: bool,
     /// `sqthread_poll`: a kernel thread takes submissions.
     pub sqthread_poll: bool,
-    /// `hipri`: completions are polled for.
+    /// `hipri`: polls for completions.
     pub hipri: bool,
-    /// `randseed`: where the dice begin; 0 where `None`.
+    /// `randseed`: the random seed; 0 if `None`.
     pub randseed: Option<u64>,
-    /// `randrepeat`: without a `randseed`, the dice begin there in each run.
+    /// `randrepeat`: without a `randseed`, uses the same seed in each run.
     pub randrepeat: bool,
-    /// `cpus_allowed`: the CPUs that threads are pinned to, each to one, in turn.
+    /// `cpus_allowed`: the CPUs that threads are pinned to, one each, in turn.
     pub cpus_allowed: Option<CpuSet>,
     /// `tags`: how the host's tags are accounted.
     pub tags: TagPolicy,
-    /// `tag_depth`: how many there are; all that the threads can use where `None`.
+    /// `tag_depth`: the number of tags; as many as the threads can use if `None`.
     pub tag_depth: Option<u32>,
-    /// `counters`: how the device's counters lie.
+    /// `counters`: how the device's counters are laid out.
     pub counters: CounterLayout,
-    /// `memory`: where state lies.
+    /// `memory`: where state is allocated.
     pub memory: DeviceMemory,
-    /// `allow_overwrite`: what the file or device holds may be lost, though this benchmark did not make
-    /// it.
+    /// `allow_overwrite`: permits overwriting a file or device that this benchmark did not create.
     pub allow_overwrite: bool,
-    /// `allow_mounted_write`: it may be written though it is mounted, or in use otherwise.
+    /// `allow_mounted_write`: permits writing to a device that is mounted or otherwise in use.
     pub allow_mounted_write: bool,
 }
 
@@ -217,7 +216,7 @@ impl Default for BlockJob {
     }
 }
 
-/// Defines each word of a job once: its names and what it sets.
+/// Defines each word of a job once: its names, and the field that it sets.
 macro_rules! words {
     ($job:ident, $value:ident: $($($key:literal)|+ => $set:expr,)+) => {
         /// The words that [`BlockJob::set`] knows.
@@ -226,7 +225,7 @@ macro_rules! words {
         fn set($job: &mut BlockJob, key: &str, $value: &str) -> Result<(), String> {
             match key {
                 $($($key)|+ => $set,)+
-                _ => return Err(format!("there is no such key; known are {}", JOB_KEYS.join(", "))),
+                _ => return Err(format!("unknown key: expected one of {}", JOB_KEYS.join(", "))),
             }
             Ok(())
         }
@@ -263,7 +262,7 @@ words! { job, value:
     "cpus_allowed" => {
         let cpus: CpuSet = parsed(value)?;
         if cpus.is_empty() {
-            return Err("at least one CPU is needed".to_owned());
+            return Err("expected at least one CPU".to_owned());
         }
         job.cpus_allowed = Some(cpus);
     },
@@ -273,7 +272,7 @@ words! { job, value:
     "memory" => job.memory = parsed(value)?,
     "allow_overwrite" => job.allow_overwrite = switch(value)?,
     "allow_mounted_write" => job.allow_mounted_write = switch(value)?,
-    // What this benchmark does in any case, so that job files need not be changed.
+    // The benchmark always behaves this way; accepted so that job files need not be changed.
     "thread" => always(value, "jobs are threads")?,
     "group_reporting" => always(value, "the threads of a job are reported together")?,
     "registerfiles" => always(value, "a ring's file is registered if it serves reads at once")?,
@@ -285,33 +284,33 @@ impl BlockJob {
     /// Sets one word, as in a job file's `key=value`, or `key` alone (`value` is then empty).
     ///
     /// # Errors
-    /// What is wrong with the value, or that there is no such key, as half a sentence.
+    /// The problem with the key or the value, as half a sentence.
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
         set(self, key, value)
     }
 
-    /// The sizes of requests, ascending, and how many per cent have each.
+    /// Returns the sizes of requests, ascending, and the percentage of each.
     pub(super) fn split(&self) -> Vec<(u32, u8)> {
         if self.bssplit.is_empty() { vec![(self.bs, 100)] } else { self.bssplit.clone() }
     }
 
-    /// The size of the smallest request.
+    /// Returns the size of the smallest request.
     pub(super) fn smallest_bs(&self) -> u32 {
         self.bssplit.first().map_or(self.bs, |(bytes, _)| *bytes)
     }
 
-    /// Whether it ends by time alone.
+    /// Returns whether the job ends only by time.
     pub(super) fn lasts(&self) -> bool {
         self.time_based && self.runtime.is_some()
     }
 
-    /// What a reader must know of how its words are taken.
+    /// Returns notes about how the job's words are interpreted.
     pub(super) fn notes(&self) -> Vec<String> {
         let name = input::plain(&self.name);
         let mut notes = Vec::new();
         if self.ioengine == IoEngine::Libaio {
             notes.push(format!(
-                "{name}: ioengine=libaio is done as ioengine=auto does it; the line \"engine\" says how"
+                "{name}: ioengine=libaio is treated as ioengine=auto; see the line \"engine\""
             ));
         }
         if self.time_based && self.runtime.is_none() {
@@ -320,10 +319,10 @@ impl BlockJob {
         notes
     }
 
-    /// Whether the words go together.
+    /// Checks that the words are consistent.
     ///
     /// # Errors
-    /// Which ones do not, as a sentence.
+    /// The words that contradict each other, as a sentence.
     pub fn check(&self) -> Result<(), String> {
         let name = input::plain(&self.name);
         if self.verify && !self.rw.writes() {
@@ -335,7 +334,7 @@ impl BlockJob {
         }
         if self.ioengine.has_file() && self.filename.is_none() {
             let remedy = "give a filename, or ioengine null or memory";
-            return Err(format!("job {name}: no file was named; {remedy}"));
+            return Err(format!("job {name}: no filename was given; {remedy}"));
         }
         if self.fixedbufs && self.bssplit.len() > 1 {
             return Err(format!(
@@ -347,7 +346,7 @@ impl BlockJob {
         Ok(())
     }
 
-    /// The words that the results repeat.
+    /// Returns the words that the results repeat.
     pub(super) fn options(&self) -> BTreeMap<String, String> {
         let switch = |is_on: bool| is_on.then(|| "1".to_owned());
         let part = |(bytes, percent): &(u32, u8)| format!("{bytes}/{percent}");
@@ -430,20 +429,20 @@ mod tests {
             ("io_size", "0", "4096, 4k or 1g"),
             ("loops", "0", "from 1 to"),
             ("rate_iops", "0", "from 1 to"),
-            ("rate_iops", "1,2,3", "no whole number"),
+            ("rate_iops", "1,2,3", "is not a whole number"),
             ("bssplit", "4k/50:16k/40", "do not add up to 100"),
             ("bssplit", "4k/60:16k/60", "do not add up to 100"),
             ("bssplit", "4k/100:16k", "do not add up to 100"),
-            ("bssplit", "4k/50:6k/50", "do not fit one another"),
+            ("bssplit", "4k/50:6k/50", "not multiples of the smallest"),
             ("bssplit", "4k/100,8k/100", "different sizes for reads"),
             ("group_reporting", "0", "reported together; leave the word out"),
             ("thread", "0", "jobs are threads"),
             ("stonewall", "0", "one after another"),
             ("registerfiles", "0", "registered"),
             ("filename", "/a:/b", "names several files"),
-            ("direct", "yes", "none of"),
-            ("filename", "", "a value is needed"),
-            ("iodept", "1", "there is no such key"),
+            ("direct", "yes", "expected one of 1, 0"),
+            ("filename", "", "expected a value"),
+            ("iodept", "1", "unknown key"),
             ("verify", "crc32c", "pattern"),
             ("cpus_allowed", "x", "x"),
         ] {
@@ -472,7 +471,7 @@ mod tests {
     fn every_listed_key_is_known() {
         for key in JOB_KEYS {
             let error = BlockJob::default().set(key, "?").err().unwrap_or_default();
-            assert!(!error.contains("no such key"), "{key}");
+            assert!(!error.contains("unknown key"), "{key}");
         }
     }
 }

@@ -6,7 +6,7 @@ use coreshard_topology::input::{self, quoted};
 
 use super::job::BlockJob;
 
-/// What is wrong with a job file. Its text names the line.
+/// The error of a job file. Its text names the line.
 #[derive(Clone, PartialEq, Eq)]
 pub struct JobFileError {
     line: usize,
@@ -14,7 +14,7 @@ pub struct JobFileError {
 }
 
 impl JobFileError {
-    /// The line, from 1; 0 where the whole file is meant.
+    /// Returns the line, from 1; 0 if the error concerns the whole file.
     pub fn line(&self) -> usize {
         self.line
     }
@@ -33,12 +33,14 @@ coreshard_topology::readable_debug!(JobFileError);
 
 impl std::error::Error for JobFileError {}
 
-/// Reads a job file. Each section but `[global]` is a job, with what the `[global]` sections before
-/// it say, on top of `defaults`. Jobs run one after another, as if each had `stonewall`. What follows
-/// a `#` or `;` at the start of a line is a comment.
+/// Parses a job file.
+///
+/// Each section except `[global]` is a job: `defaults`, changed by the `[global]` sections before it and by
+/// its own. Jobs run one after another, as if each had `stonewall`. Lines that start with `#` or `;` are
+/// comments.
 ///
 /// # Errors
-/// The first line that is not understood, and why.
+/// The first invalid line, and why it is invalid.
 ///
 /// ```
 /// use coreshard_bench::{BlockJob, parse_job_file};
@@ -61,8 +63,9 @@ pub fn parse_job_file(text: &str, defaults: &BlockJob) -> Result<Vec<BlockJob>, 
         }
         if let Some(name) = line.strip_prefix('[') {
             let name = name.strip_suffix(']').map(str::trim).filter(|name| !name.is_empty());
-            let name =
-                name.ok_or_else(|| error(format!("{} is no section; write [name]", quoted(line))))?;
+            let name = name.ok_or_else(|| {
+                error(format!("invalid section {}: expected [name]", quoted(line)))
+            })?;
             section = Some(name);
             if name != "global" {
                 jobs.push(BlockJob { name: name.to_owned(), ..global.clone() });
@@ -73,7 +76,7 @@ pub fn parse_job_file(text: &str, defaults: &BlockJob) -> Result<Vec<BlockJob>, 
         let (key, value) = (key.trim(), value.trim());
         let job = match section {
             None => {
-                return Err(error(format!("{} stands before the first [section]", quoted(key))));
+                return Err(error(format!("{} comes before the first [section]", quoted(key))));
             }
             Some("global") => &mut global,
             Some(_) => jobs.last_mut().expect("a section has a job"),
@@ -82,7 +85,7 @@ pub fn parse_job_file(text: &str, defaults: &BlockJob) -> Result<Vec<BlockJob>, 
             .map_err(|problem| error(format!("{}: {problem}", input::plain(key))))?;
     }
     if jobs.is_empty() {
-        let problem = "there is no job: a section other than [global] is needed".to_owned();
+        let problem = "no job: expected a section other than [global]".to_owned();
         return Err(JobFileError { line: 0, problem });
     }
     Ok(jobs)
@@ -112,10 +115,7 @@ mod tests {
         let error = parse("[a]\nbs=4k\nzonemode=zbd\n").unwrap_err();
         assert_eq!(error.line(), 3);
         let text = error.to_string();
-        assert!(
-            text.starts_with("line 3: zonemode: there is no such key; known are name"),
-            "{text}"
-        );
+        assert!(text.starts_with("line 3: zonemode: unknown key: expected one of name"), "{text}");
     }
 
     #[test]
@@ -124,9 +124,9 @@ mod tests {
             ("", 0, "no job"),
             ("[global]\nbs=4k\n", 0, "no job"),
             ("bs=4k\n", 1, "before the first"),
-            ("[a\n", 1, "no section"),
-            ("[]\n", 1, "no section"),
-            ("[a]\nbs=none\n", 2, "bs: \"none\" is no number of bytes"),
+            ("[a\n", 1, "invalid section"),
+            ("[]\n", 1, "invalid section"),
+            ("[a]\nbs=none\n", 2, "bs: \"none\" is not a number of bytes"),
         ] {
             let error = parse(text).unwrap_err();
             assert_eq!(error.line(), line, "{text:?}");

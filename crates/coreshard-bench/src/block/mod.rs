@@ -1,12 +1,12 @@
 //! The benchmark of the block layer, in fio's words.
 //!
-//! **Method**, as far as it can be that of fio: each of a job's threads keeps `iodepth` requests in
-//! flight. The clock is read once for each request that is submitted, and once for each batch of
-//! completions that a glance at the queue brings: a request's *slat* is the time of its submission, its
-//! *lat* the time from before that until its completion was seen, and *clat* the difference.
+//! **Method**, as close to fio's as possible: each thread of a job keeps `iodepth` requests in flight. The
+//! clock is read once for each submitted request, and once for each batch of completions. A request's *slat*
+//! is the time of its submission, its *lat* the time from before the submission until its completion was
+//! seen, and *clat* the difference.
 //!
-//! **Check.** The number of requests in flight is added up over time, at each change; by Little's law
-//! its mean is throughput times latency. Both are reported, and their ratio.
+//! **Check.** The number of requests in flight is integrated over time. By Little's law its mean equals
+//! throughput times latency. Both are reported, and their ratio.
 
 mod bins;
 mod comparison;

@@ -1,5 +1,5 @@
-//! What a job needs of memory, before it takes any: a process that takes more than there is gets killed,
-//! and others with it.
+//! Checks a job's memory before it allocates any: a process that takes more than the machine has is killed,
+//! possibly with others.
 
 use std::fs;
 
@@ -7,13 +7,13 @@ use coreshard_topology::input;
 
 use super::job::{BlockJob, IoEngine};
 
-/// What a request needs beside its buffer: its slot, its stamp, its completion.
+/// The bytes of a request in addition to its buffer: its slot, its stamp, its completion.
 const REQUEST_BYTES: u64 = 512;
 
-/// Whether there is as much memory as the job will take of it, on a device of `size` bytes.
+/// Checks that there is enough memory for the job on a device of `size` bytes.
 ///
 /// # Errors
-/// How much it needs, what for, and how much there is, as a sentence.
+/// How much memory it needs, what for, and how much is available, as a sentence.
 pub(super) fn check(job: &BlockJob, size: u64) -> Result<(), String> {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let groups = [
@@ -30,11 +30,11 @@ pub(super) fn check(job: &BlockJob, size: u64) -> Result<(), String> {
     }
 }
 
-/// Why buffers cannot be registered, where they are more than the limit on locked memory.
+/// Explains why buffers cannot be registered, if they exceed the limit on locked memory.
 pub(super) fn locked(job: &BlockJob) -> Option<String> {
     let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
     let line = limits.lines().find_map(|line| line.strip_prefix("Max locked memory"))?;
-    // Without a limit it is no number.
+    // "unlimited" is not a number.
     locked_verdict(job, line.split_whitespace().next()?.parse().ok()?)
 }
 
@@ -49,7 +49,7 @@ fn locked_verdict(job: &BlockJob, limit: u64) -> Option<String> {
 }
 
 fn verdict(job: &BlockJob, size: u64, available: u64) -> Result<(), String> {
-    // A request of any size may be in any place.
+    // A request of any size may use any place.
     let buffers: u64 =
         job.split().iter().map(|(bytes, _)| u64::from(*bytes).next_multiple_of(4096)).sum();
     let mut parts = vec![(
@@ -64,7 +64,7 @@ fn verdict(job: &BlockJob, size: u64, available: u64) -> Result<(), String> {
     if job.verify {
         let blocks = size / u64::from(job.smallest_bs());
         let sets = (blocks / 8).saturating_mul(u64::from(job.numjobs));
-        parts.push(("the list of what is verified (numjobs, size and bs)", sets));
+        parts.push(("the list of blocks to verify (numjobs, size and bs)", sets));
     }
     let needed = parts.iter().fold(0_u64, |sum, part| sum.saturating_add(part.1));
     if needed <= available {
@@ -72,7 +72,7 @@ fn verdict(job: &BlockJob, size: u64, available: u64) -> Result<(), String> {
     }
     let largest = parts.iter().max_by_key(|part| part.1).map_or("", |part| part.0);
     Err(format!(
-        "job {}: it needs {} MiB of memory, most of it for {largest}, but {} MiB can be had; give smaller \
+        "job {}: needs {} MiB of memory, most of it for {largest}, but {} MiB are available; give smaller \
          ones",
         input::plain(&job.name),
         needed >> 20,
@@ -80,15 +80,15 @@ fn verdict(job: &BlockJob, size: u64, available: u64) -> Result<(), String> {
     ))
 }
 
-/// Bytes that can be had: of the machine's, and of what is left to this process's group. `None` where
-/// nobody tells.
+/// Returns the available bytes: the machine's, and those left to this process's control group. Returns `None`
+/// if neither can be read.
 fn available(meminfo: &str, groups: &[[String; 2]]) -> Option<u64> {
     let machine = meminfo.lines().find_map(|line| {
         let kib: u64 =
             line.strip_prefix("MemAvailable:")?.trim().strip_suffix("kB")?.trim().parse().ok()?;
         Some(kib.saturating_mul(1024))
     });
-    // "max" is no number, and no limit.
+    // "max" is not a number, and no limit.
     let number = |text: &String| text.trim().parse::<u64>().ok();
     let left = groups
         .iter()
@@ -125,13 +125,10 @@ mod tests {
         verdict(&job, 1 << 40, 1 << 20).unwrap();
         let large = BlockJob { bs: 1 << 30, iodepth: 65_536, numjobs: 4_096, ..job.clone() };
         let problem = verdict(&large, 0, 1 << 34).unwrap_err();
-        assert!(
-            problem.contains("for buffers") && problem.contains("16384 MiB can be"),
-            "{problem}"
-        );
+        assert!(problem.contains("for buffers") && problem.contains("16384 MiB are"), "{problem}");
         let memory = BlockJob { ioengine: IoEngine::Memory, ..job.clone() };
         assert!(verdict(&memory, 1 << 62, 1 << 34).unwrap_err().contains("in memory (size)"));
         let verifies = BlockJob { verify: true, bs: 1, ..job };
-        assert!(verdict(&verifies, 1 << 40, 1 << 30).unwrap_err().contains("verified"));
+        assert!(verdict(&verifies, 1 << 40, 1 << 30).unwrap_err().contains("blocks to verify"));
     }
 }

@@ -1,14 +1,14 @@
 //! Numbers below a bound in random order, each once.
 
-/// A generator of full period over the next power of two, whose states are mixed and, where they are not below the
-/// bound, skipped: fewer than two steps for each number, and no memory.
+/// A generator of full period over the next power of two. Its states are mixed, and skipped if they are not
+/// below the bound. It takes fewer than two steps per number, and no memory.
 ///
-/// The generator is a linear congruential one (Knuth, The Art of Computer Programming 2, theorem A in 3.2.1.2): its
-/// increment is odd and its multiplier is 1 modulo 4. Its low bits have short periods, so each state is mixed by
-/// two shifts and a multiplication, which map its bits to themselves one to one.
+/// It is a linear congruential generator (Knuth, The Art of Computer Programming 2, theorem A in 3.2.1.2):
+/// its increment is odd and its multiplier is 1 modulo 4. Its low bits have short periods, so each state is
+/// mixed by two shifts and a multiplication, which are a bijection of its bits.
 pub(super) struct Permutation {
     bound: u64,
-    /// The power of two, less 1.
+    /// The power of two, minus 1.
     mask: u64,
     half: u32,
     state: u64,
@@ -20,7 +20,7 @@ const MULTIPLIER: u64 = 6_364_136_223_846_793_005;
 const MIXER: u64 = 0xD6E8_FEB8_6659_FD93;
 
 impl Permutation {
-    /// Of the numbers below `bound`, which is at least 1.
+    /// Creates a permutation of the numbers below `bound`, which is at least 1.
     pub(super) fn new(bound: u64, dice: &mut fastrand::Rng) -> Self {
         let bits = u64::BITS - (bound - 1).leading_zeros();
         let mask = if bits == 0 { 0 } else { u64::MAX >> (u64::BITS - bits) };
@@ -36,7 +36,7 @@ impl Permutation {
         self.left = self.bound;
     }
 
-    /// True after the last number, until `next` begins again.
+    /// Returns true after the last number, until `next` begins again.
     pub(super) fn is_over(&self) -> bool {
         self.left == 0
     }
@@ -61,7 +61,7 @@ impl Permutation {
     }
 }
 
-/// One bit for each of so many blocks.
+/// A set of blocks, one bit each.
 pub(super) struct BlockSet {
     words: Vec<u64>,
 }
@@ -84,7 +84,7 @@ impl BlockSet {
         self.words.fill(0);
     }
 
-    /// Its blocks, in order.
+    /// Returns its blocks, in order.
     #[cfg(test)]
     pub(super) fn iter(&self) -> impl Iterator<Item = u64> {
         let mut at = 0;
@@ -95,7 +95,7 @@ impl BlockSet {
         })
     }
 
-    /// The first block that is not below `from`.
+    /// Returns the first block that is not below `from`.
     pub(super) fn first_from(&self, from: u64) -> Option<u64> {
         let at = (from / 64) as usize;
         let first = std::iter::once(self.words.get(at)? & u64::MAX << (from % 64));
@@ -134,7 +134,7 @@ mod tests {
         let mut dice = fastrand::Rng::with_seed(1);
         let mut permutation = Permutation::new(1 << 16, &mut dice);
         let numbers: Vec<u64> = (0..1 << 16).map(|_| permutation.next(&mut dice)).collect();
-        // Of each bit, and of neighbours' differences: as often one as the other, within a hundredth.
+        // Each bit, and each difference of neighbours, is 0 as often as 1, within one per cent.
         for bit in 0..16 {
             let changes =
                 numbers.windows(2).filter(|pair| (pair[0] ^ pair[1]) >> bit & 1 == 1).count();

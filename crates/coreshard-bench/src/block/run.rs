@@ -1,4 +1,4 @@
-//! Runs jobs, one after another, each as often as was asked for.
+//! Runs jobs one after another, each as often as requested.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::num::NonZeroUsize;
@@ -19,15 +19,15 @@ use crate::error::BenchError;
 use crate::machine::BenchMachine;
 use crate::progress::Progress;
 
-/// How far Little's law may be off before a note says so.
+/// The deviation from Little's law above which a note reports it.
 const TOLERANCE: f64 = 0.05;
 
-/// Jobs for the block layer, ready to be run.
+/// The benchmark of jobs on the block layer.
 #[derive(Clone, Debug)]
 pub struct BlockBench {
-    /// Run one after another.
+    /// The jobs, which run one after another.
     pub jobs: Vec<BlockJob>,
-    /// How often all of them are run; the runs of different jobs are interleaved.
+    /// How often all jobs are run; the runs of different jobs are interleaved.
     pub repeat: NonZeroUsize,
 }
 
@@ -35,7 +35,8 @@ impl BlockBench {
     /// Runs the jobs. Blocks until they have finished, or until `progress` ends them.
     ///
     /// # Errors
-    /// A file, a ring or a thread cannot be had, a request fails, or what was read is not what was written.
+    /// If a file, a ring or a thread is unavailable, if a request fails, or if the data read differs from the
+    /// data written.
     pub fn run<P: Platform>(
         &self,
         machine: &BenchMachine,
@@ -79,7 +80,7 @@ fn note_on(result: &JobResult) -> Option<String> {
     ((ratio - 1.0).abs() > TOLERANCE).then(|| {
         format!(
             "{}: Little's law does not hold: {in_flight:.2} requests were in flight, but throughput \
-             times latency is {iops_times_latency:.2}; do not trust these figures",
+             times latency is {iops_times_latency:.2}; these figures are unreliable",
             result.jobname
         )
     })
@@ -99,7 +100,7 @@ fn run_job<P: Platform>(
     for (word, given) in [("bs", u64::from(job.smallest_bs())), ("offset", extent.start)] {
         if !given.is_multiple_of(u64::from(block_bytes)) {
             return Err(BenchError::bad_job(format!(
-                "{word}={given} is no multiple of {block_bytes} bytes, which direct I/O on {} needs; give such a \
+                "{word}={given} is not a multiple of {block_bytes} bytes, as direct I/O on {} requires; give such a \
                  {word}, or direct=0",
                 backend.name()
             )));
@@ -148,12 +149,12 @@ fn run_job<P: Platform>(
     Ok(Some(summary(&run, &found?, used)))
 }
 
-/// The random seed.
+/// Returns the random seed.
 fn seed(job: &BlockJob) -> u64 {
     match job.randseed {
         Some(seed) => seed,
         None if job.randrepeat => 0,
-        // The standard library's hashes begin at random.
+        // The standard library's hashes have a random seed.
         None => RandomState::new().build_hasher().finish(),
     }
 }
@@ -169,7 +170,7 @@ fn summary<P: Platform>(run: &JobRun<P>, found: &[Found], used: Usage) -> JobRes
     let elapsed_ns = ended_at.ns_since(started_at).max(1);
     let job_ns: u64 = found.iter().map(|one| one.ended_at.ns_since(one.started_at)).sum();
     let usage = found.iter().fold(Usage::default(), |sum, one| sum.and(one.usage));
-    // Each thread's own time: the one that ends first has nothing in flight after that.
+    // Each thread's own time: a thread that ends early has nothing in flight after that.
     let in_flight: f64 = found.iter().map(|one| one.in_flight_ns).sum::<f64>() / elapsed_ns as f64;
     let iops_times_latency = (read.latency_ns() + write.latency_ns()) / elapsed_ns as f64;
     let ratio = if iops_times_latency > 0.0 { in_flight / iops_times_latency } else { 1.0 };

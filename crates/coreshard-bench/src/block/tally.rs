@@ -1,4 +1,4 @@
-//! What a job's threads found, added up.
+//! The sums of the measurements of a job's threads.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ const PERCENTILES: [u32; 17] = [
 /// As fio's `iopsavgtime`.
 pub(super) const WINDOW_NS: u64 = 500_000_000;
 
-/// Times of one kind. Percentiles are known to 1 in 64, as fio's; mean and deviation are exact.
+/// Times of one kind. Percentiles are accurate to 1 in 64, like fio's; mean and deviation are exact.
 struct Times {
     bins: Bins,
     sum: f64,
@@ -73,12 +73,12 @@ impl Times {
 
 /// Reads or writes of one thread, or of all.
 pub(super) struct DirectionTally {
-    /// Until a request was submitted, from there until it was completed, and both together.
+    /// The times until submission, from there until completion, and both together.
     times: [Times; 3],
     ios: u64,
     bytes: u64,
     short: u64,
-    /// Requests in each half second since the start.
+    /// The number of requests in each half second since the start.
     windows: Vec<u64>,
 }
 
@@ -88,8 +88,8 @@ impl DirectionTally {
         Self { times, ios: 0, bytes: 0, short: 0, windows: Vec::new() }
     }
 
-    /// Counts a request of `bytes` that took `slat_ns` until it was submitted and `lat_ns` until it was completed, in the
-    /// half second of this number.
+    /// Counts a request of `bytes`, submitted after `slat_ns` and completed after `lat_ns`, in the half
+    /// second `window`.
     #[inline]
     pub(super) fn record(&mut self, slat_ns: u64, lat_ns: u64, bytes: usize, window: usize) {
         let [slat, clat, lat] = &mut self.times;
@@ -104,7 +104,7 @@ impl DirectionTally {
         self.windows[window] += 1;
     }
 
-    /// Counts requests that transferred less than they were to.
+    /// Counts requests that transferred less than requested.
     #[inline]
     pub(super) fn record_short(&mut self, requests: u64) {
         self.short += requests;
@@ -125,7 +125,7 @@ impl DirectionTally {
         self.ios
     }
 
-    /// The latencies of all requests, added up.
+    /// Returns the sum of the latencies of all requests.
     pub(super) fn latency_ns(&self) -> f64 {
         self.times[2].sum
     }
@@ -136,7 +136,7 @@ impl DirectionTally {
         }
         let seconds = elapsed_ns as f64 / 1e9;
         let iops = self.ios as f64 / seconds;
-        // The last window is whole by chance alone, and a job shorter than one has none.
+        // The last window is usually incomplete, and a job shorter than one has none.
         let whole = self.windows.len().min((elapsed_ns / WINDOW_NS) as usize);
         let windows = self.windows[..whole].iter();
         let mut rates: Vec<f64> = windows.map(|ios| *ios as f64 * 1e9 / WINDOW_NS as f64).collect();

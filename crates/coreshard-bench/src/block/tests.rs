@@ -1,4 +1,4 @@
-//! Jobs, in small, on real threads.
+//! Small jobs, on real threads.
 
 use std::num::NonZeroUsize;
 use std::path::Path;
@@ -79,12 +79,13 @@ fn what_was_written_is_verified() {
         let job =
             BlockJob { rw, verify: true, numjobs: 2, number_ios: None, ..on_file(&path, engine) };
         let results = run(job).unwrap();
-        // Each thread writes all of the file, as in fio, and reads it back.
+        // Each thread writes the whole file, as in fio, and reads it back.
         assert_eq!(results.jobs[0].verified_bytes, 2 << 20, "{engine}");
         assert_eq!(results.jobs[0].write.total_ios, 512);
         assert_eq!(results.notes, [""; 0], "{engine}");
     }
-    // A device that keeps nothing is found out: a buffer holds what it held last, of another block.
+    // A device that stores nothing is detected: a buffer still contains its previous content, of another
+    // block.
     let job = BlockJob { rw: Pattern::RandWrite, verify: true, ..job(IoEngine::Null) };
     let error = run(job).unwrap_err();
     assert!(error.to_string().contains("is not what was written"), "{error}");
@@ -110,7 +111,7 @@ fn jobs_that_cannot_be_are_told_with_a_remedy() {
                 size: Some(Amount::Bytes(1)),
                 ..bare.clone()
             },
-            "make its folder first",
+            "create its folder first",
         ),
     ] {
         let error = run(job).unwrap_err();

@@ -1,11 +1,11 @@
-//! What threads and the process used of the machine, as Linux' proc tells it.
+//! Resource usage of threads and of the process, from Linux' /proc.
 
 use std::fs;
 
-/// Clock ticks a second in /proc: USER_HZ is 100 on every architecture that Linux runs on today.
+/// Clock ticks per second in /proc: USER_HZ is 100 on every architecture that Linux runs on today.
 const TICK_NS: f64 = 1e7;
 
-/// CPU time and context switches so far; zeros where proc does not tell.
+/// CPU time and context switches so far; zeros if /proc does not report them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Usage {
     pub(super) user_ns: f64,
@@ -14,7 +14,7 @@ pub(super) struct Usage {
 }
 
 impl Usage {
-    /// Of the calling thread.
+    /// Returns the usage of the calling thread.
     pub(super) fn of_thread() -> Self {
         let switches = fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
         let count = |line: &str| -> Option<u64> {
@@ -23,14 +23,14 @@ impl Usage {
         Self { switches: switches.lines().filter_map(count).sum(), ..Self::read("thread-self") }
     }
 
-    /// Of the process, with the kernel's threads on its behalf.
+    /// Returns the usage of the process, including kernel threads that work for it.
     pub(super) fn of_process() -> Self {
         Self::read("self")
     }
 
     fn read(who: &str) -> Self {
         let stat = fs::read_to_string(format!("/proc/{who}/stat")).unwrap_or_default();
-        // The name, in parentheses, may hold anything.
+        // The name, in parentheses, may contain any character.
         let fields: Vec<&str> =
             stat.rsplit_once(')').map_or(Vec::new(), |(_, rest)| rest.split_whitespace().collect());
         let ticks =

@@ -1,4 +1,4 @@
-//! The values of a job's words, as fio writes them.
+//! The values of a job's words, in fio's notation.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use coreshard_topology::input::quoted;
 
-/// A number of bytes, or a part of what there is.
+/// A number of bytes, or a percentage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Amount {
     /// Bytes.
@@ -17,7 +17,7 @@ pub enum Amount {
 }
 
 impl Amount {
-    /// The bytes, of `whole`.
+    /// Returns the bytes, out of `whole`.
     pub fn of(self, whole: u64) -> u64 {
         match self {
             Self::Bytes(bytes) => bytes,
@@ -35,7 +35,7 @@ impl fmt::Display for Amount {
     }
 }
 
-/// A switch that is on in any case.
+/// Accepts a switch that is always on.
 pub(super) fn always(value: &str, why: &str) -> Result<(), String> {
     if switch(value)? {
         Ok(())
@@ -44,7 +44,7 @@ pub(super) fn always(value: &str, why: &str) -> Result<(), String> {
     }
 }
 
-/// A file's name; in fio a colon parts several, and one with a backslash before it is a colon.
+/// Parses a file's name. In fio a colon separates several names, and `\:` stands for a colon.
 pub(super) fn one_file(value: &str) -> Result<PathBuf, String> {
     let escaped = value.replace("\\:", "\0");
     if escaped.contains(':') {
@@ -56,17 +56,17 @@ pub(super) fn one_file(value: &str) -> Result<PathBuf, String> {
     Ok(PathBuf::from(escaped.replace('\0', ":")))
 }
 
-/// Bytes, or per cent.
+/// Parses bytes or per cent.
 pub(super) fn amount(value: &str, least: u64) -> Result<Amount, String> {
     match value.strip_suffix('%') {
         None => bytes_between(value, least, 1 << 62).map(Amount::Bytes),
         Some(percent) => number(percent, least, 100)
             .map(|percent| Amount::Percent(percent as u8))
-            .map_err(|_| format!("{} is no percentage from {least}% to 100%", quoted(value))),
+            .map_err(|_| format!("{} is not a percentage from {least}% to 100%", quoted(value))),
     }
 }
 
-/// `4k/60:64k/40`; sizes without a percentage share what the others leave.
+/// Parses `4k/60:64k/40`. Sizes without a percentage share the rest.
 pub(super) fn split(value: &str) -> Result<Vec<(u32, u8)>, String> {
     let wanted = |what: &str| {
         format!(
@@ -76,9 +76,7 @@ pub(super) fn split(value: &str) -> Result<Vec<(u32, u8)>, String> {
         )
     };
     if value.contains(',') {
-        return Err(wanted(
-            "has different sizes for reads and for writes, which a job cannot have",
-        ));
+        return Err(wanted("has different sizes for reads and for writes, which is not supported"));
     }
     let mut parts = Vec::new();
     for part in value.split(':') {
@@ -105,12 +103,12 @@ pub(super) fn split(value: &str) -> Result<Vec<(u32, u8)>, String> {
         }
     }
     if split.iter().any(|(bytes, _)| bytes % split[0].0 != 0) {
-        return Err(wanted("has sizes that do not fit one another"));
+        return Err(wanted("has sizes that are not multiples of the smallest"));
     }
     Ok(split)
 }
 
-/// `1000`, or `1000,500` for reads and writes.
+/// Parses `1000`, or `1000,500` for reads and writes.
 pub(super) fn rates(value: &str) -> Result<[u32; 2], String> {
     let (reads, writes) = value.split_once(',').unwrap_or((value, value));
     let rate = |text: &str| number(text, 1, 1_000_000_000).map(|rate| rate as u32);
@@ -118,10 +116,10 @@ pub(super) fn rates(value: &str) -> Result<[u32; 2], String> {
 }
 
 pub(super) fn given(value: &str) -> Result<&str, String> {
-    if value.is_empty() { Err("a value is needed".to_owned()) } else { Ok(value) }
+    if value.is_empty() { Err("expected a value".to_owned()) } else { Ok(value) }
 }
 
-/// The first name of a value among `names`.
+/// Returns the first name of a value among `names`.
 pub(super) fn name_of<T: PartialEq>(names: &[(&'static str, T)], value: &T) -> &'static str {
     names.iter().find(|(_, named)| named == value).map_or("", |(name, _)| name)
 }
@@ -133,8 +131,9 @@ pub(super) fn parsed<T: FromStr<Err: fmt::Display>>(value: &str) -> Result<T, St
 pub(super) fn named<T: Copy>(names: &[(&str, T)], value: &str) -> Result<T, String> {
     let found = names.iter().find(|(name, _)| *name == value).map(|(_, named)| *named);
     found.ok_or_else(|| {
-        let names: Vec<&str> = names.iter().map(|(name, _)| *name).collect();
-        format!("{} is none of {}", quoted(value), names.join(", "))
+        let names = names.iter().map(|(name, _)| *name).filter(|name| !name.is_empty());
+        let names = names.collect::<Vec<&str>>().join(", ");
+        format!("invalid value {}: expected one of {names}", quoted(value))
     })
 }
 
@@ -144,11 +143,11 @@ pub(super) fn switch(value: &str) -> Result<bool, String> {
 }
 
 pub(super) fn number(value: &str, least: u64, most: u64) -> Result<u64, String> {
-    let wanted = || format!("{} is no whole number from {least} to {most}", quoted(value));
+    let wanted = || format!("{} is not a whole number from {least} to {most}", quoted(value));
     value.parse().ok().filter(|number| (least..=most).contains(number)).ok_or_else(wanted)
 }
 
-/// A number with one of these suffixes.
+/// Parses a number with one of these suffixes.
 fn scaled(value: &str, units: &[(&[&str], u64)]) -> Option<u64> {
     let digits = value.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
     let suffix = &value[digits.len()..];
@@ -156,7 +155,7 @@ fn scaled(value: &str, units: &[(&[&str], u64)]) -> Option<u64> {
     digits.parse::<u64>().ok()?.checked_mul(*unit)
 }
 
-/// A number of bytes with fio's suffixes: k, m, g, t are powers of 1024, with or without b or ib.
+/// Parses a number of bytes with fio's suffixes: k, m, g and t are powers of 1024, with or without b or ib.
 pub(super) fn bytes_between(value: &str, least: u64, most: u64) -> Result<u64, String> {
     const UNITS: [(&[&str], u64); 5] = [
         (&["", "b"], 1),
@@ -168,11 +167,11 @@ pub(super) fn bytes_between(value: &str, least: u64, most: u64) -> Result<u64, S
     let bytes = scaled(&value.to_ascii_lowercase(), &UNITS);
     bytes.filter(|bytes| (least..=most).contains(bytes)).ok_or_else(|| {
         let given = quoted(value);
-        format!("{given} is no number of bytes from {least} to {most}, such as 4096, 4k or 1g")
+        format!("{given} is not a number of bytes from {least} to {most}, such as 4096, 4k or 1g")
     })
 }
 
-/// A time with fio's suffixes; seconds where there is none.
+/// Parses a time with fio's suffixes; the default unit is seconds.
 pub(super) fn duration(value: &str) -> Result<Duration, String> {
     const UNITS: [(&[&str], u64); 5] = [
         (&["us"], 1_000),
@@ -182,5 +181,7 @@ pub(super) fn duration(value: &str) -> Result<Duration, String> {
         (&["h"], 3_600_000_000_000),
     ];
     let ns = scaled(value, &UNITS).filter(|ns| *ns > 0).map(Duration::from_nanos);
-    ns.ok_or_else(|| format!("{} is no time such as 10, 10s, 500ms or 2m, above 0", quoted(value)))
+    ns.ok_or_else(|| {
+        format!("{} is not a time above 0, such as 10, 10s, 500ms or 2m", quoted(value))
+    })
 }

@@ -1,4 +1,4 @@
-//! One thread of a job: keeps its requests in flight, and takes the time.
+//! One thread of a job: keeps its requests in flight and measures them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,28 +16,28 @@ use super::usage::Usage;
 use crate::crew::Gate;
 use crate::error::BenchError;
 
-/// What the threads of one run share.
+/// State that the threads of one run share.
 pub(super) struct JobRun<P: Platform> {
     pub(super) job: BlockJob,
     pub(super) device: Arc<Device<P>>,
-    /// The part of the device that is used.
+    /// The used part of the device.
     pub(super) extent: Extent,
-    /// Where the dice begin.
+    /// The random seed.
     pub(super) seed: u64,
     pub(super) measures_usage: bool,
-    /// What the process had used when the first thread's `ramp_time` was over.
+    /// The process's usage when the first thread's `ramp_time` ended.
     pub(super) usage_after_ramp: Lock<P, Option<Usage>>,
     pub(super) found: Lock<P, Vec<Result<Found, BenchError>>>,
 }
 
-/// What one thread found.
+/// The results of one thread.
 pub(super) struct Found {
     pub(super) read: DirectionTally,
     pub(super) write: DirectionTally,
-    /// Later by the time that was spent on verifying, or before the `ramp_time` was over.
+    /// Moved forward by the time spent on verifying, and by the `ramp_time`.
     pub(super) started_at: Time,
     pub(super) ended_at: Time,
-    /// Requests in flight times nanoseconds.
+    /// The integral of requests in flight over time, in nanoseconds.
     pub(super) in_flight_ns: f64,
     pub(super) usage: Usage,
     pub(super) engine: String,
@@ -46,7 +46,7 @@ pub(super) struct Found {
 
 /// When the next request may be made, by `rate_iops`.
 struct Rates {
-    /// Nanoseconds for each read, and for each write.
+    /// Nanoseconds per read, and per write.
     each_ns: [u64; 2],
     due: [Time; 2],
 }
@@ -61,8 +61,8 @@ impl Rates {
         self.due = [now; 2];
     }
 
-    /// Whether to write now; else when something may be done. Where both are, and `writes` has to wait, the other one
-    /// may go before it, as in fio.
+    /// Decides whether to write now, or returns when a request is possible. In a mixed job, if the chosen
+    /// direction has to wait, the other one may go first, as in fio.
     fn allow(&mut self, writes: bool, is_mixed: bool, now: Time) -> Result<bool, Time> {
         let both = [writes, !writes];
         let allowed = if is_mixed { &both[..] } else { &both[..1] };
@@ -81,12 +81,12 @@ impl Rates {
     }
 }
 
-/// What a worker does next.
+/// The next step of a worker.
 enum Next {
     Do(Transfer),
     /// Nothing until then.
     Later(Time),
-    /// Nothing.
+    /// No more requests.
     End,
 }
 
@@ -96,7 +96,7 @@ struct Stamp {
     began_at: Time,
     slat_ns: u64,
     transfer: Transfer,
-    /// Its time counts: it does not verify, and began after the `ramp_time`.
+    /// Whether its time counts: it does not verify, and began after the `ramp_time`.
     counts: bool,
 }
 
@@ -105,27 +105,27 @@ struct Worker<P: Platform> {
     queue: Queue<P>,
     course: Course,
     rates: Option<Rates>,
-    /// By place, of each size; a place is free while its buffers are here.
+    /// The buffers of each size, by place. A place is free while its buffers are here.
     buffers: Vec<Option<Buffer>>,
-    /// By buffer: it holds what was read, which belongs to another place.
+    /// By buffer: whether it holds data that was read, which belongs to another place.
     was_read: Vec<bool>,
-    /// It must not be written elsewhere: what is in a file is to be known again later.
+    /// Whether such data must not be written elsewhere, so that the file is recognised later.
     marks: bool,
     sizes: usize,
     free: Vec<u32>,
     stamps: Vec<Stamp>,
     found: Found,
-    /// Until when `found.in_flight_ns` was added up.
+    /// The time up to which `found.in_flight_ns` was integrated.
     added_up_to: Time,
     in_flight: u32,
-    /// Of these, those that count.
+    /// The counted requests among these.
     counted_in_flight: u32,
-    /// Until when nothing counts.
+    /// The end of the ramp, before which nothing counts.
     ramp: Option<Time>,
     /// The last moment to begin a request.
     end: Option<Time>,
     usage_before: Usage,
-    /// Where the search for the next block to verify goes on, while one is made.
+    /// Where the search for the next block to verify continues, while the pass is verified.
     verifies: Option<u64>,
 }
 
@@ -157,7 +157,7 @@ impl<P: Platform> Worker<P> {
                 .map_err(|error| {
                     let cause = need::locked(job).map(|cause| format!(": {cause}"));
                     BenchError::bad_job(format!(
-                        "fixedbufs: buffers cannot be registered: {error}{}; allowed is fixedbufs=0",
+                        "fixedbufs: buffers cannot be registered: {error}{}; use fixedbufs=0",
                         cause.unwrap_or_default()
                     ))
                 })?;
@@ -169,7 +169,7 @@ impl<P: Platform> Worker<P> {
             }
         }
         if job.rw.writes() {
-            // What is written, where it is not verified, is known as the benchmark's own later.
+            // Data that is not verified carries the benchmark's mark, so that the file is recognised later.
             buffers.iter_mut().flatten().for_each(|buffer| contents::fill(buffer));
         }
         let engine = queue.describe();
@@ -217,13 +217,13 @@ impl<P: Platform> Worker<P> {
         let mut now = start;
         for _ in 0..loops {
             self.course.begin_pass();
-            // As if no time had passed since the last pass, which was verified meanwhile.
+            // Excludes the time since the last pass, which was spent on verifying.
             self.skip(now - self.found.ended_at.max(start));
             now = self.pump(now)?;
             self.found.usage = self.found.usage.and(self.usage().since(self.usage_before));
             self.found.ended_at = now;
             if verify {
-                // Reads back what the pass has written.
+                // Reads the pass's data back.
                 self.verifies = Some(0);
                 now = self.pump(now)?;
                 self.verifies = None;
@@ -247,7 +247,7 @@ impl<P: Platform> Worker<P> {
         }
     }
 
-    /// Keeps requests in flight until the pass is over, or until `end`. Returns when that was.
+    /// Keeps requests in flight until the pass ends, or until `end`. Returns when that was.
     fn pump(&mut self, start: Time) -> Result<Time, BenchError> {
         let mut now = start;
         self.added_up_to = start;
@@ -268,7 +268,7 @@ impl<P: Platform> Worker<P> {
             }
             match later {
                 None if self.in_flight == 0 => return Ok(now),
-                // Nothing is outstanding that a wait could be for.
+                // Nothing is outstanding, so there is no completion to wait for.
                 Some(due) if self.in_flight == 0 => {
                     P::sleep(self.end.map_or(due, |end| due.min(end)) - now);
                 }
@@ -315,7 +315,7 @@ impl<P: Platform> Worker<P> {
         Next::Do(self.course.transfer(writes))
     }
 
-    /// Forgets what was measured so far. What is in flight does not count.
+    /// Discards the measurements so far. Requests in flight do not count.
     fn end_ramp(&mut self, now: Time) {
         self.ramp = None;
         (self.found.read, self.found.write) = (DirectionTally::new(), DirectionTally::new());
@@ -335,7 +335,7 @@ impl<P: Platform> Worker<P> {
         self.added_up_to = now;
     }
 
-    /// Submits a request; returns when it was.
+    /// Submits a request, and returns the time after submission.
     #[inline]
     fn issue(&mut self, place: u32, transfer: Transfer, now: Time) -> Result<Time, BenchError> {
         let Transfer { writes, offset, size } = transfer;

@@ -1,8 +1,8 @@
-//! What a program computes between two accesses to shared memory.
+//! The computing time of a program between two accesses to shared memory.
 //!
-//! A simulated machine knows what each access costs, and lets what lies between them cost nothing. So the
-//! same program, on one CPU, where nobody is waited for, takes longer on the machine than in its simulation:
-//! what is missing, divided by the number of accesses, is what a program computes between two of them.
+//! A simulated machine knows the cost of each access, and treats the code between accesses as free. So a
+//! program on one CPU, without any waiting, takes longer on the machine than in its simulation. The
+//! difference divided by the number of accesses is the computing time between two of them.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed};
@@ -15,11 +15,11 @@ use coreshard_workqueue::{Runtime, Workqueue};
 use crate::error::BenchError;
 use crate::spread::figure;
 
-/// Chains at a time: as many items wait while one runs.
+/// The number of concurrent chains: this many items wait while one runs.
 const CHAINS: u64 = 16;
 
 struct Chains<P: Platform> {
-    /// Chains that go on.
+    /// Chains that have not finished.
     left: P::AtomicU64,
     over: Parker<P>,
 }
@@ -37,11 +37,10 @@ fn go_on<P: Platform>(queue: Workqueue<P>, chains: Arc<Chains<P>>, left: u64) {
     assert!(sent.is_ok(), "the queue is open as long as its items run");
 }
 
-/// How long an item takes that queues the item after it, on one CPU. Measured `rounds` times with `items`
-/// items.
+/// Measures how long an item takes that queues its successor, on one CPU: `rounds` times with `items` items.
 ///
 /// # Errors
-/// Where there is no runtime to be had on that CPU.
+/// If no runtime can be created on that CPU.
 pub fn item_chains<P: Platform>(
     one_cpu: &Topology,
     items: u64,
@@ -51,7 +50,7 @@ pub fn item_chains<P: Platform>(
     let queue = runtime.workqueue().build()?;
     let each = items.div_ceil(CHAINS);
     let mut samples = Vec::with_capacity(rounds);
-    // Once more, for what is touched first.
+    // One more round, to touch all memory first.
     for round in 0..=rounds {
         let chains = Arc::new(Chains { left: P::AtomicU64::new(CHAINS), over: Parker::new() });
         let start = P::now();

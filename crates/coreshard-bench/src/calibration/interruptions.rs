@@ -1,4 +1,4 @@
-//! What takes a CPU away from a thread that does not leave it: interrupts, and, in a virtual machine, the host.
+//! Interruptions of a thread that does not yield its CPU: interrupts and, in a virtual machine, the host.
 
 use std::time::Duration;
 
@@ -7,14 +7,14 @@ use coreshard_topology::CpuId;
 
 use super::measure::on;
 
-/// For so long the clock is watched.
+/// How long the clock is read.
 const WATCHED: Duration = Duration::from_millis(10);
-/// Shorter gaps are of the clock and of caches.
+/// Shorter gaps are noise of the clock and the caches.
 const LEAST_NS: u64 = 2_000;
-/// After longer ones another thread has run.
+/// In longer gaps, another thread has run.
 const MOST_NS: u64 = 400_000;
 
-/// Gaps between looks at the clock that were far longer than a look takes.
+/// Gaps between two readings of the clock that far exceed the duration of a reading.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Interruptions {
     pub(super) watched_ns: f64,

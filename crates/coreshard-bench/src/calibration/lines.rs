@@ -1,5 +1,5 @@
-//! Lines that another CPU has written and nobody waits for, each fetched once: what that takes beyond a ping-pong, and what
-//! comes with it.
+//! Lines that another CPU has written and no thread waits for, each fetched once: their cost beyond a
+//! ping-pong, and how many arrive together.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -10,14 +10,14 @@ use coreshard_topology::CpuId;
 use super::measure::{cycle, on};
 use super::samples::LineSamples;
 
-/// Pairs of lines in a ring: little enough for a first cache.
+/// Pairs of lines in a ring: few enough for a first-level cache.
 const PAIRS: usize = 256;
 
-/// Half of two lines that lie side by side, and are so aligned.
+/// Half of a pair of adjacent lines, aligned to the pair.
 #[repr(align(64))]
 struct Line<P: Platform>(P::AtomicU32);
 
-/// Each line of a pair says which pair is next.
+/// A ring of pairs. Each line of a pair contains the index of the next pair.
 struct Ring<P: Platform> {
     pairs: Vec<Padded<[Line<P>; 2]>>,
     next: Vec<u32>,
@@ -30,34 +30,34 @@ impl<P: Platform> Ring<P> {
         Self { pairs: next.iter().map(pair).collect(), next }
     }
 
-    /// Whoever calls has all lines then.
+    /// Moves all lines into the calling CPU's cache.
     fn write(&self) {
         for (pair, next) in self.pairs.iter().zip(&self.next) {
             pair.iter().for_each(|line| line.0.store(*next, Release));
         }
     }
 
-    /// All the way around: `step` says which pair is next.
+    /// Visits the whole ring; `step` returns the next pair.
     fn walk(&self, mut step: impl FnMut(&[Line<P>; 2], usize) -> u32) {
         let mut at = 0;
         (0..PAIRS).for_each(|_| at = step(&self.pairs[at], at) as usize);
         std::hint::black_box(at);
     }
 
-    /// The same: nanoseconds for each pair.
+    /// The same, in nanoseconds per pair.
     fn walk_ns(&self, step: impl FnMut(&[Line<P>; 2], usize) -> u32) -> f64 {
         pair_ns::<P>(|| self.walk(step))
     }
 }
 
-/// Nanoseconds of what is done for all pairs, for each.
+/// Returns the nanoseconds per pair of `work`, which handles all pairs.
 fn pair_ns<P: Platform>(work: impl FnOnce()) -> f64 {
     let start = P::now();
     work();
     P::now().ns_since(start) as f64 / PAIRS as f64
 }
 
-/// What `reader` takes for lines that `writer` has written.
+/// Measures how long `reader` takes for lines that `writer` has written.
 pub(super) fn measure<P: Platform>(
     writer: CpuId,
     reader: CpuId,
@@ -76,7 +76,7 @@ pub(super) fn measure<P: Platform>(
     })?);
     samples.load_and_add.push(fetched(writer, reader, &ring, |ring| {
         ring.walk_ns(|[line, _], _| {
-            // The same number twice: the second waits for the first.
+            // The same number twice: the second load depends on the first.
             let next = line.0.load(Acquire);
             line.0.fetch_add(std::hint::black_box(next) - next, AcqRel)
         })
@@ -95,7 +95,7 @@ pub(super) fn measure<P: Platform>(
     Ok(())
 }
 
-/// What `walk` finds on `reader`, when `writer` has written all lines.
+/// Returns the result of `walk` on `reader`, after `writer` has written all lines.
 fn fetched<P: Platform>(
     writer: CpuId,
     reader: CpuId,

@@ -1,4 +1,4 @@
-//! How things are measured: how often, for how long, and on which CPU.
+//! Measuring helpers: repetitions, durations and CPUs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,28 +14,28 @@ use crate::crew::{Crew, pinned};
 pub struct Effort {
     /// Rounds, in each of which every figure is measured once.
     pub rounds: usize,
-    /// Times that a short operation is repeated in one measurement.
+    /// How often a short operation is repeated in one measurement.
     pub repeats: u64,
-    /// Memory that is walked through to measure what lies beyond the caches, in bytes.
+    /// The size in bytes of the memory walked to measure accesses beyond the caches.
     pub memory_bytes: usize,
 }
 
 impl Default for Effort {
-    /// 15 rounds, a second or two in all on a small machine.
+    /// 15 rounds: one or two seconds in total on a small machine.
     fn default() -> Self {
         Self { rounds: 15, repeats: 2_000, memory_bytes: 128 << 20 }
     }
 }
 
-/// How long CPUs rest before they are woken.
+/// How long CPUs are idle before they are woken.
 pub(super) const BRIEF_REST: Duration = Duration::from_nanos(Calibration::BRIEF_REST_NS);
-/// Between the brief and the short one: where the next idle state begins.
+/// Durations between the brief and the short one, to find where the next idle state begins.
 pub(super) const RESTS_BETWEEN: [Duration; 3] =
     [Duration::from_micros(40), Duration::from_micros(80), Duration::from_micros(160)];
 pub(super) const SHORT_REST: Duration = Duration::from_nanos(Calibration::SHORT_REST_NS);
 pub(super) const LONG_REST: Duration = Duration::from_millis(5);
 
-/// Calls `body` on a thread of its own on `cpu`. Returns a function that waits for its result.
+/// Calls `body` on a new thread on `cpu`. Returns a function that waits for its result.
 pub(super) fn on<P: Platform, R: Send + 'static>(
     cpu: CpuId,
     nice: Option<i8>,
@@ -56,8 +56,8 @@ pub(super) fn on<P: Platform, R: Send + 'static>(
     })
 }
 
-/// Calls `body` on a thread on `cpu` beside a `companion` on another thread: both begin when both are there. Returns what
-/// `body` returned when both have ended.
+/// Calls `body` on a thread on `cpu` beside a `companion` on another thread. Both begin when both have
+/// started. Returns the result of `body` when both have ended.
 pub(super) fn beside<P: Platform, R: Send + 'static>(
     (companions_cpu, nice): (CpuId, Option<i8>),
     companion: impl FnOnce() + Send + 'static,
@@ -76,16 +76,16 @@ pub(super) fn beside<P: Platform, R: Send + 'static>(
     Ok(crew.run().results.remove(0))
 }
 
-/// Nanoseconds that each of `times` calls takes.
+/// Returns the nanoseconds per call over `times` calls.
 pub(super) fn each_ns<P: Platform>(times: u64, mut call: impl FnMut()) -> f64 {
-    // Once for what it touches first.
+    // One call to touch all memory first.
     call();
     let start = P::now();
     (0..times).for_each(|_| call());
     P::now().ns_since(start) as f64 / times as f64
 }
 
-/// For each of so many numbers the one after it, in a cycle of all of them in a random order: Sattolo's algorithm.
+/// Returns for each number below `of` its successor in a random cycle of all of them: Sattolo's algorithm.
 pub(super) fn cycle(of: usize) -> Vec<u32> {
     let mut order: Vec<u32> = (0..of as u32).collect();
     let mut random = fastrand::Rng::with_seed(1);

@@ -1,9 +1,9 @@
-//! What things cost on the machine that this runs on: for a simulation of it.
+//! Measures the costs of operations on this machine, for a simulation of it.
 //!
-//! Each figure is measured many times, in rounds in which every figure has its turn, so that a machine
-//! that becomes slower for a while slows all of them alike; its median and its range are kept. What is
-//! measured is what a program can see through the platform: the parts of a wake-up are told apart by
-//! differences, as [`Calibration::costs`] says.
+//! Each figure is measured in many rounds, and every figure has its turn in each round. A machine that slows
+//! down for a while therefore slows all figures alike. Median and range are kept. The figures are those that
+//! a program can measure through the platform; the parts of a wake-up are separated by differences, see
+//! [`Calibration::costs`].
 
 mod chains;
 mod interruptions;
@@ -43,7 +43,7 @@ fn short<P: Platform>(times: u64) -> Short {
     let word = P::AtomicU64::new(0);
     let mut at = 0;
     let load = each_ns::<P>(times, || at = words[at % WORDS].load(Relaxed) as usize);
-    // A look at a word passes while the CPU pauses, in part: what is left of a turn.
+    // A check of a word partly overlaps with the CPU's pause: the rest of a turn.
     let turn = each_ns::<P>(times, || {
         P::spin_hint();
         std::hint::black_box(word.load(Relaxed));
@@ -60,16 +60,16 @@ fn short<P: Platform>(times: u64) -> Short {
     }
 }
 
-/// Lines in a ring through all of them, in a random order.
+/// Returns lines that form a ring in a random order.
 fn ring<P: Platform>(bytes: usize) -> Vec<Padded<P::AtomicU32>> {
     let lines = (bytes / size_of::<Padded<P::AtomicU32>>()).max(2);
     cycle(lines).into_iter().map(|next| Padded::new(P::AtomicU32::new(next))).collect()
 }
 
-/// Measures the machine, on `cpus`. `None` where `progress` ended it.
+/// Measures the machine, on `cpus`. Returns `None` if `progress` ended it.
 ///
 /// # Errors
-/// Where a thread cannot be had on one of them.
+/// If a thread cannot be started on one of them.
 pub fn calibrate<P: Platform>(
     cpus: &CpuSet,
     effort: Effort,
@@ -118,10 +118,10 @@ pub fn calibrate<P: Platform>(
     Ok(Some(samples.calibration(list, &pairs, latency)))
 }
 
-/// Rounds of which one measures slices, which takes longer than all the rest.
+/// One round in this many measures time slices, which takes longer than all other measurements.
 const SLICES_EVERY: usize = 5;
 
-/// All operations by each number of threads, once.
+/// Measures all operations once, for each number of threads.
 fn contend<P: Platform>(
     cpus: &[CpuId],
     repeats: u64,
@@ -136,10 +136,11 @@ fn contend<P: Platform>(
     Ok(())
 }
 
-/// What [`calibrate`] measures of threads that contend, alone and once: to hold a simulated machine against it.
+/// Measures contending threads as [`calibrate`] does, alone and once, to compare a simulated machine with the
+/// result.
 ///
 /// # Errors
-/// Where a thread cannot be had on one of the CPUs.
+/// If a thread cannot be started on one of the CPUs.
 ///
 /// ```
 /// use coreshard_platform::Host;
@@ -155,7 +156,8 @@ pub fn contended<P: Platform>(cpus: &CpuSet, repeats: u64) -> Result<Vec<Contend
     Ok(samples::curves(found))
 }
 
-/// How many threads contend for one word, as far as there are CPUs: the curves that are published of other machines.
+/// The numbers of threads that contend for one word, as far as there are CPUs. They match published curves of
+/// other machines.
 const CONTENDERS: [usize; 14] = [1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32, 48, 64];
 
 #[cfg(test)]

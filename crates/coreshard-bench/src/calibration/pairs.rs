@@ -1,4 +1,4 @@
-//! CPUs that take one line from one another.
+//! CPUs that take a line from one another.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -9,8 +9,7 @@ use coreshard_topology::CpuId;
 use super::measure::beside;
 use crate::crew::Crew;
 
-/// Half a round trip of a compare-exchange ping-pong, as the public core-to-core-latency tool
-/// measures it.
+/// Measures half a round trip of a compare-exchange ping-pong, like the public core-to-core-latency tool.
 pub(super) fn ping_pong_ns<P: Platform>(
     one: CpuId,
     other: CpuId,
@@ -24,7 +23,7 @@ pub(super) fn ping_pong_ns<P: Platform>(
         }
     };
     let ping = move || {
-        // Once for the way into the rhythm.
+        // One round trip to get into the rhythm.
         while word.compare_exchange(0, 1, AcqRel, Relaxed).is_err() {}
         while word.load(Acquire) == 1 {}
         let start = P::now();
@@ -37,15 +36,15 @@ pub(super) fn ping_pong_ns<P: Platform>(
     Ok(took_ns as f64 / (2 * rounds) as f64)
 }
 
-/// Operations between two looks at whether it is over.
+/// Operations between two checks for the end.
 const LOOKS_EVERY: u64 = 16;
 
-/// What contends.
+/// The contended operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Operation {
     Add,
     CompareExchange,
-    /// Tickets and turn on one line.
+    /// A ticket lock with both words on one line.
     TicketLock,
     /// The platform's lock.
     Mutex,
@@ -56,18 +55,18 @@ impl Operation {
         [Self::Add, Self::CompareExchange, Self::TicketLock, Self::Mutex];
 }
 
-/// What threads contend for, on lines of their own.
+/// The contended words, each on its own line.
 struct Words<P: Platform> {
     word: Padded<P::AtomicU64>,
     ticket: Padded<[P::AtomicU64; 2]>,
     mutex: Padded<Lock<P, ()>>,
-    /// What a lock's holder counts.
+    /// The count that a lock's holder increments.
     count: Padded<P::AtomicU64>,
-    /// Threads that are not there yet.
+    /// Threads that have not arrived yet.
     missing: Padded<P::AtomicU32>,
-    /// Threads that have not seen that all are there.
+    /// Threads that have not seen that all have arrived.
     late: Padded<P::AtomicU32>,
-    /// One has done its share.
+    /// 1 once a thread has done its share.
     is_over: Padded<P::AtomicU32>,
 }
 
@@ -88,16 +87,17 @@ impl<P: Platform> Words<P> {
         self.count.store(self.count.load(Relaxed) + 1, Relaxed);
     }
 
-    /// Operates until the first thread has done `times` operations, from when all are at it: who waits for a thread whose
-    /// CPU has rested may have lost its own CPU by then, to a host that ends long waits, and the other one would have done
-    /// all of its operations alone. How many were done, in how many nanoseconds.
+    /// Executes operations until the first thread has done `times` of them, counted from the moment when all
+    /// threads take part. Returns their number and duration. A fixed share per thread would fail in a virtual
+    /// machine: the host may deschedule a CPU that waits for long, and the other thread would do all its
+    /// operations alone.
     fn race(&self, operation: Operation, times: u64) -> (u64, u64) {
         let some = || (0..LOOKS_EVERY).for_each(|_| self.operate(operation));
         self.missing.fetch_sub(1, AcqRel);
         while self.missing.load(Acquire) > 0 {
             P::spin_hint();
         }
-        // Nobody waits for another one's operation, which might never come about while others operate.
+        // Does not wait for another thread's operation, which might never happen while others operate.
         self.late.fetch_sub(1, AcqRel);
         while self.late.load(Acquire) > 0 {
             some();
@@ -127,7 +127,7 @@ impl<P: Platform> Words<P> {
                 let [next, turn] = &*self.ticket;
                 let mine = next.fetch_add(1, Relaxed);
                 while turn.load(Acquire) != mine {
-                    // The host may have taken the holder's CPU away.
+                    // The host may have descheduled the holder's CPU.
                     P::spin_hint();
                 }
                 self.count_one();
@@ -141,7 +141,7 @@ impl<P: Platform> Words<P> {
     }
 }
 
-/// One operation by threads on these CPUs, all at once: nanoseconds per operation and thread.
+/// Runs one operation by threads on these CPUs, all at once. Returns nanoseconds per operation and thread.
 pub(super) fn contended_ns<P: Platform>(
     cpus: &[CpuId],
     operation: Operation,

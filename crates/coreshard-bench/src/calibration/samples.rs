@@ -1,4 +1,4 @@
-//! What the rounds of a calibration add up to.
+//! The samples of a calibration's rounds, and their summary.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::interruptions::Interruptions;
 use super::measure::RESTS_BETWEEN;
 use crate::spread::figure;
 
-/// What was measured in each round, in nanoseconds.
+/// The measurements of each round, in nanoseconds.
 #[derive(Default)]
 pub(super) struct Samples {
     pub(super) load: Vec<f64>,
@@ -17,7 +17,7 @@ pub(super) struct Samples {
     pub(super) spin_hint: Vec<f64>,
     pub(super) clock_read: Vec<f64>,
     pub(super) memory: Vec<f64>,
-    /// By threads, then in the order of [`Operation::ALL`](super::pairs::Operation::ALL).
+    /// By number of threads, then in the order of [`Operation::ALL`](super::pairs::Operation::ALL).
     pub(super) contended: BTreeMap<usize, [Vec<f64>; 4]>,
     pub(super) wake_nobody: Vec<f64>,
     pub(super) wait_refused: Vec<f64>,
@@ -29,53 +29,53 @@ pub(super) struct Samples {
     pub(super) woken_after_short_rest: Vec<f64>,
     pub(super) woken_after_long_rest: Vec<f64>,
     pub(super) context_switch: Vec<f64>,
-    /// What a wait with a timeout takes longer.
+    /// The additional time of a wait with a timeout.
     pub(super) timer: Vec<f64>,
     pub(super) spawn: Vec<f64>,
     pub(super) slice: Vec<f64>,
     pub(super) lines: LineSamples,
-    /// What calls took over the median of their round, and what CPUs took to be back from idleness.
+    /// The duration of calls relative to the median of their round; then that of wake-ups from idle states.
     call_factors: Vec<f64>,
     exit_factors: Vec<f64>,
     pub(super) interruptions: Vec<Interruptions>,
 }
 
-/// Lines that another CPU had written, fetched one after the other: each.
+/// Lines that another CPU had written, fetched one after the other: time per line.
 #[derive(Default)]
 pub(super) struct LineSamples {
     pub(super) load: Vec<f64>,
-    /// The other one of a pair, when the first had come.
+    /// The second line of a pair, after the first had arrived.
     pub(super) load_of_pair: Vec<f64>,
     pub(super) add: Vec<f64>,
     pub(super) load_and_add: Vec<f64>,
-    /// All of them stored to, and waited for at the end.
+    /// Stores to all of them, awaited at the end.
     pub(super) store: Vec<f64>,
 }
 
-/// The median of what is not empty.
+/// Returns the median of a non-empty slice.
 pub(super) fn median(of: &[f64]) -> f64 {
     figure(of.to_vec()).median_ns
 }
 
-/// Notes each over the median, which is returned.
+/// Adds each value relative to the median, and returns the median.
 fn note(of: &[f64], factors: &mut Vec<f64>) -> f64 {
     let median = median(of);
     factors.extend(of.iter().map(|ns| ns / median.max(1.0)));
     median
 }
 
-/// What a share of all numbers, in percent, does not exceed.
+/// Returns the value that `percent` per cent of all values do not exceed.
 fn at_percent(sorted: &[f64], percent: usize) -> f64 {
     sorted[(sorted.len() * percent / 100).min(sorted.len() - 1)]
 }
 
 impl Samples {
-    /// Notes by how much calls that wake a thread vary; their median.
+    /// Records the variation of calls that wake a thread; returns their median.
     pub(super) fn wakeup_calls(&mut self, calls_ns: Vec<f64>) -> f64 {
         note(&calls_ns, &mut self.call_factors)
     }
 
-    /// Notes by how much the time varies until a woken thread runs; the median.
+    /// Records the variation of the time until a woken thread runs; returns its median.
     pub(super) fn wakeups(&mut self, until_they_run_ns: Vec<f64>) -> f64 {
         note(&until_they_run_ns, &mut self.exit_factors)
     }
@@ -159,7 +159,7 @@ impl LineSamples {
     }
 }
 
-/// What contended, by the number of threads.
+/// Returns the contended operations by number of threads.
 pub(super) fn curves(of: BTreeMap<usize, [Vec<f64>; 4]>) -> Vec<Contended> {
     let each = of.into_iter().map(|(threads, samples)| {
         let [add, compare_exchange, ticket_lock, mutex] = samples.map(figure);

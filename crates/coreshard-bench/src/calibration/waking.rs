@@ -42,7 +42,7 @@ pub(super) fn measure<P: Platform>(
     samples.wake_here.push(here);
     let turns = take_turns::<P>(cpus[0], repeats.div_ceil(4), false)?;
     let timed = take_turns::<P>(cpus[0], repeats.div_ceil(4), true)?;
-    // Each of the two looks at the clock for its deadline, and again where it sleeps.
+    // Each of the two reads the clock for its deadline, and again when it sleeps.
     let clock = samples.clock_read.last().copied().unwrap_or(0.0) * (2.0 + timed.wakeups);
     let longer_ns = timed.round_trip_ns - turns.round_trip_ns - clock;
     samples.timer.push((longer_ns / timed.wakeups.max(1.0)).max(0.0));
@@ -71,7 +71,7 @@ struct Woken {
     until_they_run_ns: Vec<f64>,
 }
 
-/// Sleeps until a word has grown beyond a number.
+/// Sleeps until a word exceeds a number.
 fn wait_beyond<P: Platform>(word: &P::AtomicU32, number: u32) {
     loop {
         let seen = word.load(Acquire);
@@ -82,9 +82,9 @@ fn wait_beyond<P: Platform>(word: &P::AtomicU32, number: u32) {
     }
 }
 
-/// What calls take that wake a thread of the caller's CPU: a nice one, which does not come before its waker.
+/// Measures calls that wake a thread of the caller's CPU: a nice one, which does not preempt its waker.
 fn calls_here_ns<P: Platform>(cpu: CpuId) -> Result<Vec<f64>, SpawnError> {
-    // Which turn it is, and how many turns the other one has had.
+    // The number of the current turn, and how many turns the other thread has had.
     let words = Arc::new([0, 0].map(|_| Padded::new(P::AtomicU32::new(0))));
     let theirs = Arc::clone(&words);
     let woken = move || {
@@ -102,7 +102,7 @@ fn calls_here_ns<P: Platform>(cpu: CpuId) -> Result<Vec<f64>, SpawnError> {
             let call = P::now();
             P::wake_one(&raw const **turn);
             let took = P::now().ns_since(call) as f64;
-            // It runs while this thread sleeps.
+            // The other thread runs while this one sleeps.
             while had.load(Acquire) < next {
                 P::sleep(BRIEF_REST);
             }
@@ -113,7 +113,7 @@ fn calls_here_ns<P: Platform>(cpu: CpuId) -> Result<Vec<f64>, SpawnError> {
     beside::<P, _>((cpu, Some(19)), woken, cpu, waker)
 }
 
-/// Some wake-ups of a thread on `there`, another CPU than `here`, where its waker is.
+/// Measures wake-ups of a thread on `there`, a different CPU from the waker's, `here`.
 fn sleeper<P: Platform>(here: CpuId, there: CpuId, rest: Duration) -> Result<Woken, SpawnError> {
     let words = Arc::new((Padded::new(P::AtomicU32::new(0)), Padded::new(P::AtomicU64::new(0))));
     let theirs = Arc::clone(&words);
@@ -145,7 +145,7 @@ fn sleeper<P: Platform>(here: CpuId, there: CpuId, rest: Duration) -> Result<Wok
     beside::<P, _>((there, None), woken, here, waker)
 }
 
-/// What calls take that wake a thread on another CPU, which a nice thread has meanwhile.
+/// Measures calls that wake a thread on another CPU, on which a nice thread runs meanwhile.
 fn beside_busy_one<P: Platform>(here: CpuId, there: CpuId) -> Result<Vec<f64>, SpawnError> {
     let over = Arc::new(P::AtomicU32::new(0));
     let theirs = Arc::clone(&over);
@@ -160,7 +160,7 @@ fn beside_busy_one<P: Platform>(here: CpuId, there: CpuId) -> Result<Vec<f64>, S
     Ok(woken?.calls_ns)
 }
 
-/// Lets so much time pass. To sleep for some microseconds takes longer than that.
+/// Spins for a duration. A sleep of some microseconds would take longer.
 fn pass<P: Platform>(time: Duration) {
     if time >= SHORT_REST {
         return P::sleep(time);
@@ -173,17 +173,18 @@ fn pass<P: Platform>(time: Duration) {
 
 struct RoundTrips {
     round_trip_ns: f64,
-    /// Wake-ups in a round trip: 2, less where a woken thread comes before its waker sleeps.
+    /// Wake-ups per round trip: 2, or fewer if a woken thread preempts its waker before that sleeps.
     wakeups: f64,
 }
 
-/// Two threads on one CPU that wake each other; where `timed`, each waits no longer than a timer says, which is never over.
+/// Runs two threads on one CPU that wake each other. If `timed`, each wait has a timeout, which never
+/// expires.
 fn take_turns<P: Platform>(cpu: CpuId, rounds: u64, timed: bool) -> Result<RoundTrips, SpawnError> {
     let park = move |parker: &Parker<P>| match timed {
         true => drop(parker.park_timeout(LONG)),
         false => parker.park(),
     };
-    // Where each waits, and how often the other one woke it.
+    // Their parkers, and how often each woke the other.
     let pair = Arc::new(([(); 2].map(|()| Parker::<P>::new()), P::AtomicU64::new(0)));
     let theirs = Arc::clone(&pair);
     let pong = move || {
@@ -206,9 +207,9 @@ fn take_turns<P: Platform>(cpu: CpuId, rounds: u64, timed: bool) -> Result<Round
     Ok(RoundTrips { round_trip_ns, wakeups })
 }
 
-/// What a yield takes where another thread waits for the CPU, which yields, too.
+/// Measures a yield to another thread on the same CPU, which yields as well.
 fn yield_ns<P: Platform>(cpu: CpuId, times: u64) -> Result<f64, SpawnError> {
-    // Whether it is over, and how often the other one has yielded.
+    // Whether the measurement has ended, and how often the other thread has yielded.
     let words = Arc::new((P::AtomicU32::new(0), P::AtomicU64::new(0)));
     let theirs = Arc::clone(&words);
     let other = move || {
@@ -229,7 +230,7 @@ fn yield_ns<P: Platform>(cpu: CpuId, times: u64) -> Result<f64, SpawnError> {
     beside::<P, _>((cpu, None), other, cpu, measured)
 }
 
-/// Starting a thread: the call.
+/// Measures the call that starts a thread.
 pub(super) fn spawn_ns<P: Platform>() -> Result<f64, SpawnError> {
     let start = P::now();
     let thread = P::spawn(ThreadSpec::default(), Box::new(|| {}))?;
@@ -238,12 +239,12 @@ pub(super) fn spawn_ns<P: Platform>() -> Result<f64, SpawnError> {
     Ok(took as f64)
 }
 
-/// How long two threads that share a CPU have it to themselves.
+/// How long two threads share a CPU.
 const SHARED: Duration = Duration::from_millis(40);
-/// Whoever was away for less was interrupted.
+/// A thread that was away for less was interrupted.
 const LEAST_SLICE_NS: u64 = 500_000;
 
-/// The slices that threads had, each as the gap that the other one saw.
+/// Returns the time slices of threads, each as the gap that the other thread saw.
 pub(super) fn slices_ns<P: Platform>(cpu: CpuId) -> Result<Vec<f64>, SpawnError> {
     let watch = || {
         let turns = P::AtomicU64::new(0);
@@ -251,7 +252,7 @@ pub(super) fn slices_ns<P: Platform>(cpu: CpuId) -> Result<Vec<f64>, SpawnError>
         let (mut last, mut gaps) = (start, Vec::new());
         while last - start < SHARED {
             turns.fetch_add(1, Relaxed);
-            // A look at the clock now and then is enough.
+            // Reading the clock occasionally is enough.
             (0..16).for_each(|_| P::spin_hint());
             let now = P::now();
             let gap = now.ns_since(last);

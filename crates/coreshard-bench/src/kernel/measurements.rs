@@ -5,8 +5,9 @@ use coreshard_results::KernelMeasurement;
 use super::{KernelCase, KernelRun};
 use crate::spread::Quartiles;
 
-/// The measurements of cases that were run once with each seed, in the same order of seeds; ratios are taken seed by seed, over the
-/// first case of each setting.
+/// Returns the measurements of cases that were run once with each seed, in the same order of seeds.
+///
+/// Ratios are taken seed by seed, relative to the first case of each setting.
 ///
 /// ```
 /// use coreshard_bench::kernel::{KernelBench, KernelProgram, KernelRun, measurements};

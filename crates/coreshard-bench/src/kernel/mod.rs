@@ -1,8 +1,8 @@
-//! The kernel's own algorithms, as programs of the lab, each upstream patch a switch; and Coreshard's own structures beside
-//! them: what the kernel has, what the patch gives, what ours gives.
+//! The kernel's own algorithms as benchmark programs, with each upstream patch as a variant, and Coreshard's
+//! structures beside them: the kernel before the patch, with the patch, and Coreshard.
 //!
 //! They are written from documented behaviour, for a simulated machine with the costs of a kernel
-//! (`Profile::InKernel`), and run anywhere.
+//! (`Profile::InKernel`). They also run on real machines.
 
 mod measurements;
 mod run;
@@ -28,16 +28,16 @@ use run::WorkqueueRun;
 use updates::{MaskLayout, ScsiLayout};
 use workqueue::{ActiveCount, Kick};
 
-/// A program of the kernel's.
+/// A program that models a part of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum KernelProgram {
     /// The unbound workqueue, as `lib/test_workqueue.c` measures it.
     Workqueue,
-    /// A mask of CPUs, in which each sets and clears its bit.
+    /// A mask of CPUs, in which each CPU sets and clears its bit.
     Cpumask,
-    /// What each request of a SCSI device counts.
+    /// The counters of each request of a SCSI device.
     Scsi,
-    /// The index of the CPUs' priorities: each sets its own, and looks for the lowest.
+    /// The index of the CPUs' priorities: each CPU sets its own, and searches for the lowest.
     Cpupri,
     /// A server whose items compute, and some of which block.
     Nfs,
@@ -58,7 +58,7 @@ impl KernelProgram {
         ("nfs", Self::Nfs),
     ];
 
-    /// The program of a name.
+    /// Returns the program with this name.
     ///
     /// ```
     /// use coreshard_bench::kernel::KernelProgram;
@@ -78,19 +78,19 @@ impl fmt::Display for KernelProgram {
     }
 }
 
-/// What is measured: a setting of a program, before a patch, with it, or ours in its place.
+/// A measured case: a setting of a program, before a patch, with it, or with Coreshard's structure.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct KernelCase {
     /// The program.
     pub program: KernelProgram,
-    /// Such as the affinity scope.
+    /// The setting, such as the affinity scope.
     pub setting: String,
     /// `kernel`, a patch's name, or `coreshard`.
     pub variant: String,
 }
 
 impl KernelCase {
-    /// The variant that all others of a setting are held against.
+    /// The variant that all others of a setting are compared with.
     pub const BEFORE: &'static str = "kernel";
 }
 
@@ -100,10 +100,10 @@ impl fmt::Display for KernelCase {
     }
 }
 
-/// How a case is run.
+/// The options of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct KernelBench {
-    /// Threads that do it at once; by default one for each CPU.
+    /// Concurrent threads; by default one for each CPU.
     pub threads: Option<NonZeroUsize>,
     /// Operations of each thread.
     pub operations: u64,
@@ -117,7 +117,7 @@ impl Default for KernelBench {
     }
 }
 
-/// By setting: the variants' names. The first is what was before.
+/// The variants' names, by setting. The first is the state before the patch.
 const WORKQUEUE: &[&str] = &["kernel", "deferred-wake", "per-pool-count", "coreshard"];
 const CPUMASK: &[&str] = &["kernel", "per-node", "per-llc", "bytes"];
 const SCSI: &[&str] = &["kernel", "padding", "no-shared-count", "per-cpu"];
@@ -125,7 +125,7 @@ const CPUPRI: &[&str] = &["kernel", "padding", "split", "coreshard"];
 const NFS: &[&str] = &["kernel", "deferred-wake"];
 
 impl KernelBench {
-    /// The cases of a program, in the order of reports.
+    /// Returns the cases of a program, in the order of reports.
     ///
     /// ```
     /// use coreshard_bench::kernel::{KernelBench, KernelProgram};
@@ -152,14 +152,14 @@ impl KernelBench {
         settings.iter().flat_map(|it| variants.iter().map(|name| case(it, name))).collect()
     }
 
-    /// How many threads there are on a machine.
+    /// Returns the number of threads on a machine.
     #[must_use]
     pub fn threads_on(&self, machine: &BenchMachine) -> usize {
         let cpus = machine.usable.len();
         self.threads.map_or(cpus, NonZeroUsize::get).min(cpus)
     }
 
-    /// What a reader must know of the cases: settings that are scopes and have the same pods on a machine.
+    /// Returns notes about the cases: settings that are scopes and have the same pods on a machine.
     ///
     /// ```
     /// use coreshard_bench::BenchMachine;
@@ -175,7 +175,7 @@ impl KernelBench {
     /// ```
     ///
     /// # Errors
-    /// Where the machine has no CPU of a pod.
+    /// If the machine has no CPU of a pod.
     pub fn notes(
         &self,
         machine: &BenchMachine,
@@ -194,7 +194,7 @@ impl KernelBench {
     /// Runs a case once.
     ///
     /// # Errors
-    /// Where its threads cannot be had.
+    /// If its threads cannot be started.
     pub fn run<P: RealTime>(
         &self,
         machine: &BenchMachine,
@@ -243,7 +243,7 @@ impl KernelBench {
         }
     }
 
-    /// Coreshard's own queue, its newest variants.
+    /// Runs Coreshard's own queue, with its newest variants.
     fn ours<P: Platform>(
         &self,
         machine: &BenchMachine,
@@ -267,7 +267,7 @@ impl KernelBench {
         })
     }
 
-    /// The index of priorities, one variant of it.
+    /// Runs one variant of the priority index.
     fn index<P: RealTime>(
         &self,
         machine: &BenchMachine,

@@ -1,6 +1,6 @@
-//! One run of a program: threads, each pinned to a CPU, are released together. The kernel's workqueue is run as its own
-//! benchmark does it (`lib/test_workqueue.c`): each producer queues one item, and sleeps until it ran. The latency is that of
-//! the queueing call.
+//! One run of a program: threads, each pinned to a CPU, are released together. The kernel's workqueue is run
+//! as in its own benchmark (`lib/test_workqueue.c`): each producer queues one item, and sleeps until it ran.
+//! The latency is that of the queueing call.
 
 use std::sync::Arc;
 
@@ -13,12 +13,12 @@ use crate::crew::{Crew, pinned};
 use crate::error::BenchError;
 use crate::machine::BenchMachine;
 
-/// What one run came to.
+/// The result of one run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KernelRun {
     /// Operations per second, all threads together.
     pub ops_per_sec: f64,
-    /// The operation that is timed, in nanoseconds, at the 50th, 90th and 95th of 100.
+    /// The duration of the timed operation in nanoseconds, at the 50th, 90th and 95th percentile.
     pub percentiles_ns: [u64; 3],
 }
 
@@ -35,8 +35,8 @@ fn histogram() -> Histogram<u64> {
     Histogram::new(3).expect("3 digits are allowed")
 }
 
-/// Calls `operation` on a thread of each of the first CPUs, first so often to warm up, then so often to be measured, when all
-/// threads are there. It returns the nanoseconds that are to be recorded of it.
+/// Calls `operation` on a thread of each of the first CPUs. First it is repeated to warm up; the measured
+/// repetitions begin when all threads are ready. It returns the nanoseconds to record.
 pub(super) fn on_each_cpu<P: Platform>(
     machine: &BenchMachine,
     threads: usize,
@@ -73,14 +73,14 @@ pub(super) fn on_each_cpu<P: Platform>(
     Ok(KernelRun::of(threads as u64 * operations, elapsed_ns, took_ns))
 }
 
-/// Which kernel's workqueue is run, and how.
+/// The variant of the kernel's workqueue, and its load.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WorkqueueRun {
     pub(super) scope: Scope,
     pub(super) shard_size: ShardSize,
     pub(super) kick: Kick,
     pub(super) active: ActiveCount,
-    /// Items compute, and some block, as a server's do.
+    /// Whether items compute and some block, like a server's.
     pub(super) serves: bool,
     pub(super) producers: usize,
     pub(super) items: u64,

@@ -9,7 +9,7 @@ use super::run::{KernelRun, on_each_cpu};
 use crate::error::BenchError;
 use crate::machine::BenchMachine;
 
-/// Times each of so many operations of a thread on each of the first CPUs.
+/// Times the operations of a thread on each of the first CPUs.
 fn timed<P: Platform>(
     machine: &BenchMachine,
     threads: usize,
@@ -23,23 +23,23 @@ fn timed<P: Platform>(
     })
 }
 
-/// How a mask of CPUs lies.
+/// The layout of a mask of CPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MaskLayout {
     /// A bit for each CPU, all of them on the same lines.
     Global,
-    /// Each node's on lines of their own.
+    /// Each node's bits on their own lines.
     PerNode,
-    /// Each last-level cache's on lines of their own.
+    /// Each last-level cache's bits on their own lines.
     PerLlc,
-    /// A byte for each CPU, which it alone writes.
+    /// A byte for each CPU, which only that CPU writes.
     Bytes,
 }
 
 /// Words of 64 bits of a group of CPUs.
 type Words<P> = Padded<Vec<<P as Platform>::AtomicU64>>;
 
-/// Each CPU sets its bit and clears it again; each eighth time it looks for one that is set.
+/// Runs CPUs that each set and clear their bit, and search for a set bit every eighth time.
 pub(super) fn mask<P: Platform>(
     machine: &BenchMachine,
     layout: MaskLayout,
@@ -81,20 +81,21 @@ pub(super) fn mask<P: Platform>(
     })
 }
 
-/// How a SCSI device's counters lie.
+/// The layout of a SCSI device's counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ScsiLayout {
-    /// Issued and done beside each other, and the queue's count of active requests beside its limit.
+    /// Issued and done side by side, and the queue's count of active requests beside its limit.
     Packed,
-    /// Each on a line of its own.
+    /// Each on its own line.
     Padded,
-    /// No count of active requests, the others on lines of their own.
+    /// No count of active requests, the others on their own lines.
     NoSharedCount,
     /// No count of active requests, the others for each CPU.
     PerCpu,
 }
 
-/// What all requests of a device touch, with the limit and the count of active requests on lines of their own.
+/// The words that all requests of a device access, with the limit and the count of active requests on their
+/// own lines.
 struct Device<P: Platform> {
     issued: P::AtomicU64,
     done: P::AtomicU64,
@@ -103,8 +104,8 @@ struct Device<P: Platform> {
     active: P::AtomicU64,
 }
 
-/// Requests of one device on a shared tag set, each begun and completed on the CPU that issues it; `devices` of them, the
-/// CPUs shared out among them.
+/// Runs requests on a shared tag set. Each request begins and completes on the CPU that issues it. The CPUs
+/// are divided among `devices` devices.
 pub(super) fn scsi<P: Platform>(
     machine: &BenchMachine,
     layout: ScsiLayout,
@@ -148,7 +149,7 @@ pub(super) fn scsi<P: Platform>(
 fn request<W: AtomicInt<u64>>(limit: &W, active: Option<&W>, issued: &W, done: &W) {
     let limit = limit.load(Relaxed);
     if let Some(active) = active {
-        // May it have a tag: looked at before each request.
+        // Whether the request may have a tag is checked before each request.
         if active.load(Relaxed) < limit {
             active.fetch_add(1, Relaxed);
         }

@@ -1,11 +1,17 @@
-//! The kernel's unbound workqueue, as a program of the lab: written from what its documentation
-//! (Documentation/core-api/workqueue.rst) and its release notes say it does, not from its code.
+//! The kernel's unbound workqueue as a benchmark program. It is written from its documentation
+//! (Documentation/core-api/workqueue.rst) and release notes, not from its code.
 //!
-//! What costs time is there: the pending bit of an item, the pool's lock with its worklist, its idle workers and its table
-//! of busy ones, the line that ties queue to pool, the node's count of active items (since 6.9: a compare-and-swap loop
-//! under the pool's lock, and an atomic decrement with result when the item is over), the kick of an idle worker under that
-//! lock, and the chain kick by which a worker that begins wakes the next. What never happens in a benchmark is not:
-//! rescuers, flushes, frozen queues, limits that are reached, starts of workers.
+//! It models everything that costs time:
+//!
+//! - the pending bit of an item;
+//! - the pool's lock with its worklist, its idle workers and its table of busy ones;
+//! - the line that connects queue and pool;
+//! - the node's count of active items (since 6.9: a compare-and-swap loop under the pool's lock, and an
+//!   atomic decrement with result when the item finishes);
+//! - waking an idle worker under that lock, and a beginning worker waking the next one.
+//!
+//! It omits everything that never happens in a benchmark: rescuers, flushes, frozen queues, reached limits,
+//! starting workers.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -26,7 +32,7 @@ pub(super) enum Kick {
     /// With the pool's lock held.
     #[default]
     UnderLock,
-    /// Chosen under the lock, and woken when it is free.
+    /// Chosen under the lock, and woken after it is released.
     Deferred,
 }
 
@@ -44,7 +50,7 @@ pub(super) enum ActiveCount {
 struct NodeActive<P: Platform> {
     max: P::AtomicU32,
     count: P::AtomicU32,
-    /// The pools that wait for room, of which there are none here.
+    /// The pools that wait for room; always none here.
     waiting: P::AtomicU64,
 }
 
@@ -70,7 +76,7 @@ impl<P: Platform> NodeActive<P> {
     }
 }
 
-/// An item, and what its producer waits for: both lie in the producer's memory.
+/// An item, and the word that its producer waits for. Both lie in the producer's memory.
 pub(super) struct Item<P: Platform> {
     pending: P::AtomicU32,
     entry: u64,
@@ -79,17 +85,17 @@ pub(super) struct Item<P: Platform> {
 
 fields!(Item<P: Platform> { pending, entry, done });
 
-/// What the pool's lock protects.
+/// The state under the pool's lock.
 struct PoolState {
     worklist: VecDeque<usize>,
-    /// The latest last: it is the first to be woken.
+    /// The idle workers. The latest is last, and woken first.
     idle: Vec<usize>,
 }
 
 fields!(PoolState { worklist, idle });
 
 struct KernelPool<P: Platform> {
-    /// Beside the word: flags and the watchdog's time.
+    /// Lines beside the lock: flags and the watchdog's time.
     lock: Padded<Lock<P, PoolState>>,
     /// The heads of worklist and idle list, and the counts of workers.
     lists: Padded<u64>,
@@ -99,12 +105,12 @@ struct KernelPool<P: Platform> {
     workers: Vec<KernelWorker<P>>,
 }
 
-/// What ties the queue to a pool (`pool_workqueue`), by lines.
+/// The lines of the connection between queue and pool (`pool_workqueue`).
 #[derive(Default)]
 struct Link {
     /// References, and items in flight.
     flight: Padded<u64>,
-    /// Active items, and those that wait.
+    /// Active items, and waiting ones.
     active: Padded<u64>,
     statistics: Padded<u64>,
 }
@@ -112,7 +118,7 @@ struct Link {
 struct KernelWorker<P: Platform> {
     /// Its place in the idle list, and its task.
     entry: Padded<u64>,
-    /// Its task's lock, which a wake-up takes even where it finds the task awake.
+    /// Its task's lock, which a wake-up takes even if the task is awake.
     task_lock: Padded<u64>,
     /// Its task's CPU, and the CPUs that it may run on.
     task_cpu: Padded<u64>,
@@ -134,20 +140,20 @@ impl<P: Platform> KernelWorker<P> {
 /// The queue, and its pools.
 pub(super) struct KernelQueue<P: Platform> {
     pools: Vec<KernelPool<P>>,
-    /// By number of CPU.
+    /// The pool, by CPU number.
     pool_of_cpu: Vec<usize>,
     nodes: Vec<Padded<NodeActive<P>>>,
     pub(super) items: Vec<Padded<Item<P>>>,
     stopping: Padded<P::AtomicU32>,
     kick: Kick,
     active: ActiveCount,
-    /// Items compute, and some block.
+    /// Whether items compute and some block.
     serves: bool,
 }
 
-/// What a server's item computes: it looks at so many words of its own.
+/// The number of its own words that a server's item reads.
 const COMPUTES: usize = 400;
-/// One item in so many blocks, for so long: it reads a file.
+/// One item in this many blocks, as if it read a file; below, for how long.
 const BLOCKS_EVERY: usize = 8;
 const BLOCKS_FOR: Duration = Duration::from_micros(20);
 
@@ -229,7 +235,7 @@ impl<P: Platform> KernelQueue<P> {
         workers.into_iter().for_each(ThreadHandle::join);
     }
 
-    /// Wakes the first idle worker, if there is something to do. The worker leaves the idle ones by itself.
+    /// Wakes the first idle worker, if there is work. The worker removes itself from the idle list.
     fn kick<'pool>(
         &self,
         pool: &'pool KernelPool<P>,
@@ -283,7 +289,7 @@ impl<P: Platform> KernelQueue<P> {
         }
     }
 
-    /// A worker enters the list of the idle ones, or leaves it: its neighbour there is written, too.
+    /// Moves a worker into or out of the idle list. Its neighbour in the list is written as well.
     fn change_idle(&self, pool: &KernelPool<P>, state: &PoolState, worker: usize) {
         P::touch_write(&raw const *pool.lists);
         P::touch_write(&raw const *pool.workers[worker].entry);
@@ -302,7 +308,7 @@ impl<P: Platform> KernelQueue<P> {
                 P::touch_write(&raw const work.entry);
                 P::touch_write(&raw const pool.busy[item % 64]);
                 P::touch_write(&raw const *pool.link.statistics);
-                // Released here: the item may be queued again from now on.
+                // Released here: from now on the item may be queued again.
                 work.pending.store(0, Release);
                 let next = self.kick(pool, &state);
                 drop(state);

@@ -1,21 +1,21 @@
 //! Compares a workqueue's scopes, wake policies and intakes.
 //!
 //! **Method**, that of the Linux kernel's `lib/test_workqueue.c`: producers, each pinned to a CPU, are
-//! released together. Each one takes the time, queues an item, takes the time, and waits until the item
-//! ran: it watches for that as long as watching has been worth it, as a pool's worker does, and sleeps then; where its pool has its CPU
-//! alone it sleeps at once. The *latency* is that of the queueing call alone; the item notes when it ran, which gives the
-//! *end-to-end* time as well. Throughput is producers × items over the time from the release until the
-//! last item ran. In a *flood* a producer does not wait for each item, but keeps at most a given number
-//! of them in flight; then only one item of 64 is timed, since reading the clock takes about as long as
-//! queueing an item.
+//! released together. Each one reads the clock, queues an item, reads the clock, and waits until the item
+//! ran. It spins as long as that has paid off, like a pool's worker, and then sleeps; if its pool has only
+//! its own CPU, it sleeps at once. The *latency* is that of the queueing call alone. The item records when it
+//! ran, which gives the *end-to-end* time as well. Throughput is producers × items over the time from the
+//! release until the last item ran. In a *flood* a producer does not wait for each item, but keeps at most a
+//! given number of them in flight. Then only one item in 64 is timed, since reading the clock takes about as
+//! long as queueing an item.
 //!
-//! **Order.** In every run each combination has its turn, so that a machine that becomes slower slows
-//! all of them alike. The order changes from run to run, by a seed; but combinations that differ in the
-//! wake policy alone always follow one another, so that their ratio can be taken run by run.
+//! **Order.** In every run each combination has its turn, so that a machine that slows down slows all of them
+//! alike. The order changes from run to run, by a seed. Combinations that differ only in the wake policy
+//! always follow one another, so that their ratio can be taken run by run.
 //!
-//! **What is not in the figures.** Every turn has a fresh queue with pools and workers of its own, and
-//! warms up by a tenth of its items. How long pools hold their locks is measured in a short turn of its
-//! own, since it costs two readings of the clock each time.
+//! **Excluded from the figures.** Every turn has a fresh queue with its own pools and workers, and warms up
+//! with a tenth of its items. How long pools hold their locks is measured in a separate short turn, since it
+//! costs two readings of the clock each time.
 
 mod notes;
 mod order;
@@ -49,42 +49,42 @@ use producer_state::{ProducerState, producer_states};
 pub use split::with_curves;
 use tally::{MeasuredRun, Tally};
 
-/// Items that are timed in a flood, a producer and run, at most.
+/// The most timed items of a producer and run in a flood.
 const MAX_FLOOD_SAMPLES: u64 = 1 << 16;
 
-/// Items that each CPU queues in a run by default, closed and in a flood: about 50 ms on the slowest
-/// variants of a machine with two CPUs.
+/// The default number of items of each CPU and run, closed and in a flood: about 50 ms for the slowest
+/// variants on a machine with two CPUs.
 const DEFAULT_ITEMS_CLOSED: u64 = 6_000;
 const DEFAULT_ITEMS_FLOOD: u64 = 200_000;
 
-/// Producers for each real CPU that a virtual topology has by default, at most.
+/// The most default producers for each real CPU of a virtual topology.
 const VIRTUAL_PRODUCERS_PER_CPU: usize = 4;
 
-/// A benchmark of a workqueue, ready to be run; the default compares all variants.
+/// A benchmark of a workqueue. The default compares all variants.
 #[derive(Clone, Debug)]
 pub struct QueueBench {
-    /// The scopes, in any order; measured ones are reported from fine to coarse.
+    /// The scopes, in any order; reported from fine to coarse.
     pub scopes: Vec<Scope>,
     /// The wake policies, in any order; reported from the oldest.
     pub wakes: Vec<Wake>,
     /// The intakes, in any order; reported from the oldest.
     pub intakes: Vec<Intake>,
-    /// Producers. By default one for each CPU, or on a virtual topology one for each virtual CPU, but
-    /// not more than four for each real one.
+    /// The number of producers. By default one for each CPU, or on a virtual topology one for each virtual
+    /// CPU, but at most four for each real one.
     pub threads: Option<NonZeroUsize>,
-    /// Items that each producer queues in a run. By default such that all producers together queue as
+    /// The number of items that each producer queues in a run. By default all producers together queue as
     /// many as one producer on each real CPU would with 6,000, or in a flood with 200,000.
     pub items_per_thread: Option<NonZeroU64>,
     /// Runs of each combination.
     pub runs: NonZeroUsize,
-    /// A flood with at most so many items of each producer in flight; `None`: each producer waits for
-    /// each item.
+    /// Makes it a flood with at most this many items of each producer in flight. `None`: each producer waits
+    /// for each item.
     pub outstanding: Option<NonZeroU64>,
     /// The wanted size of a cache shard.
     pub shard_size: ShardSize,
-    /// How long each item computes. By default it does next to nothing, so that the queue is measured.
+    /// How long each item computes. By default almost nothing, so that the queue is measured.
     pub item_work: Duration,
-    /// Decides in which order the combinations have their turn in each run.
+    /// The seed of the order of the combinations in each run.
     pub seed: u64,
 }
 
@@ -115,18 +115,20 @@ struct Session<'a, P: Platform> {
     outstanding: Option<u64>,
     producer_states: &'static [ProducerState<P>],
     layouts: notes::Layouts,
-    /// For the runs that are timed.
+    /// For the timed runs.
     runtime: Runtime<P>,
-    /// For those that measure how long locks are held.
+    /// For the runs that measure how long locks are held.
     lock_runtime: Runtime<P>,
 }
 
 impl QueueBench {
-    /// Runs the benchmark. Blocks until it is over, or until `progress` ends it: then the results hold
-    /// what was measured so far, and a note says so.
+    /// Runs the benchmark.
+    ///
+    /// Blocks until it has finished, or until `progress` ends it. In that case the results contain the
+    /// measurements so far, and a note says so.
     ///
     /// # Errors
-    /// Where a comparison has no variant, or the threads, their affinities or the pools cannot be had.
+    /// If a comparison has no variant, or if the threads, their affinities or the pools are unavailable.
     pub fn run<P: Platform>(
         &self,
         machine: &BenchMachine,
@@ -150,7 +152,7 @@ impl QueueBench {
                 if progress.step(&combination).is_break() {
                     break 'steps;
                 }
-                // Last, so that a benchmark that is ended early has what matters most.
+                // Last, so that a benchmark that is ended early has the most important figures.
                 if run == runs {
                     tally.set_lock_hold(session.measure_locks(combination)?.lock_hold());
                 } else {
@@ -177,10 +179,10 @@ impl QueueBench {
         Ok(results)
     }
 
-    /// Which of its scopes have the same pods on a machine, a sentence for each group.
+    /// Returns which of its scopes have the same pods on a machine, one sentence for each group.
     ///
     /// # Errors
-    /// Where the machine has no CPU of a pod.
+    /// If the machine has no CPU of a pod.
     pub(crate) fn same_pods(&self, machine: &BenchMachine) -> Result<Vec<String>, BenchError> {
         let combinations = order::combinations(&self.scopes, &self.wakes, &self.intakes)?;
         Ok(self.layouts(machine, &combinations)?.collapsed())
@@ -201,7 +203,7 @@ impl QueueBench {
         Ok(notes::Layouts::new(pods?))
     }
 
-    /// Where the producers are.
+    /// Returns the producers' CPUs.
     fn slots(&self, machine: &BenchMachine) -> Vec<ProducerSlot> {
         let real = machine.real_cpus().len();
         let most = match machine.laid_over {
@@ -272,7 +274,7 @@ impl<P: Platform> Session<'_, P> {
         self.turn(&self.lock_runtime, combination, self.items.div_ceil(4), false)
     }
 
-    /// One combination's turn: its queue is made, warmed up, measured and dropped.
+    /// Runs one combination's turn: its queue is created, warmed up, measured and dropped.
     fn turn(
         &self,
         runtime: &Runtime<P>,
@@ -328,7 +330,7 @@ impl<P: Platform> Session<'_, P> {
         Ok(crew)
     }
 
-    /// The results without figures.
+    /// Returns the results without figures.
     fn describe(&self, bench: &QueueBench) -> QueueResults {
         QueueResults {
             machine: self.machine.name.clone(),

@@ -1,4 +1,4 @@
-//! What a reader must know to read the figures right.
+//! Notes that are necessary to interpret the figures.
 
 use coreshard_results::{QueueResults, WakeRatio};
 use coreshard_topology::{Pods, Scope};
@@ -9,12 +9,12 @@ use crate::machine::BenchMachine;
 /// The pods of one scope.
 pub(super) struct Layout {
     pub(super) pods: Pods,
-    /// The finest scope of the benchmark that has the very same pods.
+    /// The finest scope of the benchmark with the very same pods.
     pub(super) same_as: Option<String>,
 }
 
 impl Layout {
-    /// Whether two producers share a pool.
+    /// Returns whether two producers share a pool.
     pub(super) fn is_contended(&self, slots: &[ProducerSlot]) -> bool {
         let pod = |slot: &ProducerSlot| self.pods.pod_of(slot.stands_for.unwrap_or(slot.pinned_to));
         slots.iter().enumerate().any(|(at, slot)| {
@@ -23,7 +23,7 @@ impl Layout {
         })
     }
 
-    /// Whether a producer's items may run on another CPU than its own.
+    /// Returns whether a producer's items may run on another CPU than its own.
     pub(super) fn runs_elsewhere(&self, slot: &ProducerSlot) -> bool {
         let pod = self.pods.pod_of(slot.pinned_to).and_then(|pod| self.pods.get(pod));
         slot.stands_for.is_some() || pod.is_none_or(|pod| pod.cpus.len() > 1)
@@ -49,7 +49,7 @@ impl Layouts {
         found.expect("every scope of the benchmark was laid out")
     }
 
-    /// `cache_shard = cache = system here: 1 pod`, for each group of scopes with the same pods.
+    /// Returns `cache_shard = cache = system here: 1 pod`, for each group of scopes with the same pods.
     pub(super) fn collapsed(&self) -> Vec<String> {
         let mut groups: Vec<Vec<&Layout>> = Vec::new();
         for layout in &self.0 {
@@ -76,7 +76,7 @@ fn counted(number: usize, noun: &str) -> String {
     if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
 }
 
-/// What is known before anything was measured.
+/// Returns the notes that are known before any measurement.
 pub(super) fn of(
     machine: &BenchMachine,
     slots: &[ProducerSlot],
@@ -131,7 +131,7 @@ fn counted_cpus(cpus: f64) -> String {
 
 const ENDED_EARLY: &str = "ended early: ";
 
-/// What is said where less was done than was to be.
+/// Returns a note if less was done than planned.
 pub(super) fn early_end(done: usize, planned: usize, what: &str) -> Option<String> {
     (done < planned).then(|| format!("{ENDED_EARLY}{done} of {planned} {what}"))
 }
@@ -144,7 +144,7 @@ pub(super) fn was_ended_early(results: &QueueResults) -> bool {
     results.notes.iter().any(|note| is_of_early_end(note))
 }
 
-/// After-unlock against under-lock where it matters, in one sentence for each intake.
+/// Compares after-unlock with under-lock in contended cases, in one sentence for each intake.
 pub(super) fn wake_ratios(ratios: &[WakeRatio]) -> Vec<String> {
     let mut pairs: Vec<(&str, &str, &str)> = Vec::new();
     for ratio in ratios.iter().filter(|ratio| ratio.contended) {
@@ -165,7 +165,7 @@ pub(super) fn wake_ratios(ratios: &[WakeRatio]) -> Vec<String> {
                     .lock_hold_ratio
                     .map_or_else(String::new, |hold| format!(", lock held {hold:.2} ×"));
                 let (low, high) = ratio.range();
-                // Of one run nothing is known.
+                // A single run gives no range.
                 let is_noise = low <= 1.0 && high >= 1.0 && low < high;
                 let noise = if is_noise { ", by noise alone" } else { "" };
                 let range =

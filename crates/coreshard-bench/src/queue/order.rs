@@ -1,4 +1,4 @@
-//! Which combinations there are, and in which order they have their turns.
+//! The combinations of variants, and the order of their turns.
 
 use std::fmt;
 
@@ -24,8 +24,8 @@ impl fmt::Display for Combination {
     }
 }
 
-/// All combinations of the variants given, in the order they are reported in: scopes from fine to coarse,
-/// then intakes and wake policies from the oldest. A variant that was given twice counts once.
+/// Returns all combinations of the given variants, in the order of reports: scopes from fine to coarse, then
+/// intakes and wake policies from the oldest. A variant that was given twice counts once.
 pub(super) fn combinations(
     scopes: &[Scope],
     wakes: &[Wake],
@@ -54,8 +54,8 @@ fn differ_in_wake_alone(one: &Combination, other: &Combination) -> bool {
     (one.scope, one.intake) == (other.scope, other.intake)
 }
 
-/// For each combination but those of the oldest wake policy: its place, and that of the combination with
-/// the oldest wake policy that differs in nothing else.
+/// Returns the indices of pairs: a combination, and the one that differs from it only by having the oldest
+/// wake policy. Combinations of the oldest wake policy are omitted.
 pub(super) fn baselines(combinations: &[Combination]) -> impl Iterator<Item = (usize, usize)> {
     combinations.iter().enumerate().filter_map(|(place, combination)| {
         let baseline =
@@ -64,10 +64,10 @@ pub(super) fn baselines(combinations: &[Combination]) -> impl Iterator<Item = (u
     })
 }
 
-/// The order of each run: shuffled, but for combinations that differ in the wake policy alone, which
-/// follow one another in an order that is shuffled too.
+/// The order of each run. It is shuffled, except that combinations that differ only in the wake policy follow
+/// one another, in an order that is shuffled as well.
 pub(super) struct RunOrder {
-    /// Places of combinations that differ in the wake policy alone.
+    /// Indices of combinations that differ only in the wake policy.
     groups: Vec<Vec<usize>>,
     random: fastrand::Rng,
 }
@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn a_comparison_without_variants_is_an_error_that_names_it() {
         let error = combinations(&Scope::ALL, &[], &Intake::ALL).unwrap_err();
-        assert_eq!(error.to_string(), "no wake policy was given; at least one is needed");
+        assert_eq!(error.to_string(), "no wake policy was given: expected at least one");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What simulations with several seeds found, as one.
+//! Combines simulations with several seeds.
 
 use coreshard_results::{
     QueueMeasurement, QueueResults, ScalingCurve, ScalingPoint, Usl, WakeRatio,
@@ -15,8 +15,10 @@ fn median_ns(all: impl IntoIterator<Item = u64>) -> u64 {
     median(all.into_iter().map(|ns| ns as f64)) as u64
 }
 
-/// One benchmark's results with several seeds, as medians over them, with quartiles and ranges; ratios are taken seed by
-/// seed. Notes are the first's, but for those of ratios. `None` of none.
+/// Combines one benchmark's results with several seeds to medians, with quartiles and ranges.
+///
+/// Ratios are taken seed by seed. Notes are those of the first results, except those about ratios. Returns
+/// `None` if there are no results.
 ///
 /// ```
 /// use coreshard_bench::over_seeds;
@@ -34,10 +36,10 @@ fn median_ns(all: impl IntoIterator<Item = u64>) -> u64 {
 pub fn over_seeds(all: &[QueueResults]) -> Option<QueueResults> {
     let first = all.first()?;
     let old_notes = notes::wake_ratios(&first.wake_ratios);
-    // Of curves that were ended early, the last points may be of fewer CPUs.
+    // If curves were ended early, the last points may have fewer CPUs.
     let as_large = || all.iter().filter(|results| results.threads == first.threads);
     let mut whole = QueueResults {
-        // Of a seed that was ended before its first run, nothing was measured.
+        // A seed that was ended before its first run has no measurements.
         runs: all.iter().filter(|it| !it.results.is_empty()).map(|it| it.runs).sum(),
         results: merged(
             as_large().flat_map(|it| &it.results),
@@ -63,8 +65,8 @@ pub fn over_seeds(all: &[QueueResults]) -> Option<QueueResults> {
     Some(whole)
 }
 
-/// Those that have the same key, each as one, in the order in which keys are first met: a benchmark that was ended early may
-/// lack any of them.
+/// Merges values with the same key, in the order in which keys first occur. A benchmark that was ended early
+/// may lack some of them.
 fn merged<'all, T: 'all, K: PartialEq>(
     all: impl Iterator<Item = &'all T>,
     key: impl Fn(&'all T) -> K,
@@ -181,7 +183,7 @@ mod tests {
         assert_eq!(over_seeds(&[]), None);
     }
 
-    /// Whichever combinations had their turn before it was ended.
+    /// Whichever combinations had their turn before the end.
     #[test]
     fn a_seed_that_was_ended_early_is_merged_by_what_was_measured() {
         let measurement = |scope: &str, items_per_sec| QueueMeasurement {

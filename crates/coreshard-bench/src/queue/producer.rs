@@ -1,4 +1,4 @@
-//! A producer: queues items from its CPU and takes the time.
+//! A producer: queues items from its CPU and measures the time.
 
 use std::sync::Arc;
 
@@ -10,26 +10,27 @@ use hdrhistogram::Histogram;
 use super::producer_state::{ProducerState, Waiter};
 use crate::crew::Gate;
 
-/// Samples that a producer keeps to itself before it adds them to the run's. Adding takes about as long
-/// as queueing, so it is not done between two items, but once in a long while.
+/// Samples that a producer collects before it adds them to the run's. Adding takes about as long as queueing,
+/// so it is done rarely, not between two items.
 const KEPT_SAMPLES: usize = 16_384;
 
-/// Three significant digits: one part in a thousand is below what any two runs agree to.
+/// Three significant digits: one part in a thousand is less than the difference of any two runs.
 const DIGITS: u8 = 3;
 
-/// In a flood, one item of so many is timed, since reading the clock takes about as long as queueing an item.
+/// In a flood, one item in this many is timed, since reading the clock takes about as long as queueing an
+/// item.
 pub(super) const FLOOD_SAMPLED_EVERY: u64 = 64;
 
-/// Where a producer runs.
+/// The CPU of a producer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ProducerSlot {
     /// The platform's CPU that it is pinned to.
     pub(super) pinned_to: CpuId,
-    /// The CPU of a virtual topology that it stands for.
+    /// The CPU of a virtual topology that it represents.
     pub(super) stands_for: Option<CpuId>,
 }
 
-/// What the producers of a run found, together.
+/// The measurements of all producers of a run.
 pub(super) struct Findings {
     /// The queueing call alone.
     pub(super) calls_ns: Histogram<u64>,
@@ -49,13 +50,14 @@ impl Findings {
 }
 
 fn record(histogram: &mut Histogram<u64>, ns: u64) {
-    histogram.record(ns).expect("a histogram that resizes itself takes any value");
+    histogram.record(ns).expect("a resizable histogram accepts any value");
 }
 
-/// What the threads of one run share.
+/// State that the threads of one run share.
 pub(super) struct QueueRun<P: Platform> {
     pub(super) queue: Workqueue<P>,
-    /// In a flood, how many items of a producer may be in flight; else each producer waits for each item.
+    /// In a flood, how many items of a producer may be in flight. Otherwise each producer waits for each
+    /// item.
     pub(super) outstanding: Option<u64>,
     pub(super) warm_up_items: u64,
     pub(super) items: u64,
@@ -87,7 +89,7 @@ impl<P: Platform> Producer<P> {
         Self { run, state, stands_for: slot.stands_for, waiter: Waiter::new(state, watches), kept }
     }
 
-    /// Warms up, waits for the gate, and is measured.
+    /// Warms up, waits for the gate, and runs the measurement.
     pub(super) fn run(mut self, gate: &Gate<P>) {
         self.produce(self.run.warm_up_items);
         self.kept.clear();
@@ -140,8 +142,8 @@ impl<P: Platform> Producer<P> {
         let mut calls_ns = Vec::with_capacity(state.flood_samples());
         for item in 0..items {
             if item - known_to_have_run >= outstanding {
-                // Only here, so a producer that stays below its limit never looks. It waits for half
-                // of them, so one that is always at its limit does not sleep and wake for each item.
+                // Only here, so that a producer below its limit never checks. It waits for half of the items,
+                // so that one that is always at its limit does not sleep and wake for each item.
                 self.waiter.wait_for(first + item - outstanding / 2);
                 known_to_have_run = state.ran() - first;
             }

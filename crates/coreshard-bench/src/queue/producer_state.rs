@@ -1,11 +1,11 @@
-//! What a producer and its items share.
+//! State that a producer and its items share.
 //!
-//! The work of an item is to move a word here: little, but real, and it is how its producer learns
-//! that it ran. Who touches what:
+//! An item's work is to move a word here: little, but real, and it tells its producer that it ran. Access
+//! rules:
 //!
-//! - `I:` written by items, on whichever worker; `P:` written by the producer.
-//! - What items write is on lines of its own, and all that one item writes is on the same line, so
-//!   that the producer pays for one transfer.
+//! - `I:` written by items, on any worker; `P:` written by the producer.
+//! - Words that items write are on their own lines, and all words that one item writes are on the same line,
+//!   so that the producer pays for one transfer.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::time::Duration;
@@ -15,15 +15,15 @@ use coreshard_platform::{AtomicInt, Padded, Parker, Platform, Time, WatchLength,
 /// No target: no count of items ever reaches it.
 const NEVER: u64 = u64::MAX;
 
-/// Samples that share a line or two.
+/// The number of samples that share one or two lines.
 const SAMPLES_TOGETHER: usize = 16;
 
 struct WakeUp<P: Platform> {
-    /// I: items that ran, ever.
+    /// I: the number of items that ran so far.
     ran: P::AtomicU64,
     /// I: when the last timed item ran, in nanoseconds of the platform's clock.
     ran_at_ns: P::AtomicU64,
-    /// I, P: where the producer sleeps.
+    /// I, P: the producer sleeps here.
     parker: Parker<P>,
 }
 fields!(WakeUp<P: Platform> { ran, ran_at_ns, parker });
@@ -31,11 +31,11 @@ fields!(WakeUp<P: Platform> { ran, ran_at_ns, parker });
 /// The words of one producer. It outlives every item, see [`producer_states`].
 pub(super) struct ProducerState<P: Platform> {
     wake_up: Padded<WakeUp<P>>,
-    /// P: the count of items at which the producer wants to be woken. Items of a flood read it, and
-    /// it is seldom written.
+    /// P: the count of items at which the producer wants to be woken. Items of a flood read it, and it is
+    /// rarely written.
     target: Padded<P::AtomicU64>,
-    /// I: by sample, how long an item of a flood took from before it was queued until it ran. Where it begins in a line is
-    /// the same in each run.
+    /// I: by sample, the time of a flood's item from before queueing until it ran. Its offset within a line
+    /// is the same in each run.
     flood_samples_ns: Box<[Padded<[P::AtomicU64; SAMPLES_TOGETHER]>]>,
     flood_samples: usize,
     /// How long each item computes, in nanoseconds.
@@ -43,11 +43,11 @@ pub(super) struct ProducerState<P: Platform> {
 }
 fields!(ProducerState<P: Platform> { wake_up, target, flood_samples_ns, flood_samples, item_work_ns });
 
-/// States for `producers` producers, for the rest of the process.
+/// Creates states for `producers` producers, for the rest of the process.
 ///
-/// Items must be `'static`. If each held a counted reference instead, counting it up and down, on two
-/// CPUs, would cost more than the queue that is measured. So the states are leaked, once for each
-/// benchmark: a few cache lines a producer, and in a flood its samples.
+/// Items must be `'static`. A counted reference in each would cost more than the measured queue, since it
+/// would be incremented and decremented on two CPUs. So the states are leaked, once for each benchmark: a few
+/// cache lines per producer, and in a flood its samples.
 pub(super) fn producer_states<P: Platform>(
     producers: usize,
     flood_samples: usize,
@@ -76,12 +76,12 @@ pub(super) fn producer_states<P: Platform>(
 }
 
 impl<P: Platform> ProducerState<P> {
-    /// Items that ran, ever.
+    /// Returns the number of items that ran so far.
     pub(super) fn ran(&self) -> u64 {
         self.wake_up.ran.load(Acquire)
     }
 
-    /// What items compute, where that was asked for.
+    /// Computes for the requested duration, if any.
     #[inline]
     fn compute(&self) {
         if self.item_work_ns > 0 {
@@ -106,22 +106,22 @@ impl<P: Platform> ProducerState<P> {
     #[inline]
     pub(super) fn run_in_flood(&self) {
         self.compute();
-        // SeqCst, with the producer's in `wait_for`: either this item sees the target, or the
-        // producer sees this item.
+        // SeqCst, pairs with the producer's in `wait_for`: either this item sees the target, or the producer
+        // sees this item.
         let ran = self.wake_up.ran.fetch_add(1, SeqCst) + 1;
         if ran == self.target.load(SeqCst) {
             self.wake_up.parker.unpark();
         }
     }
 
-    /// As [`run_in_flood`](Self::run_in_flood), for an item that is a sample.
+    /// As [`run_in_flood`](Self::run_in_flood), for an item that is timed.
     pub(super) fn run_sampled(&self, sample: usize, queued_at: Time) {
         // Published by the count that follows.
         self.sample_ns(sample).store(P::now().ns_since(queued_at), Release);
         self.run_in_flood();
     }
 
-    /// What [`run_sampled`](Self::run_sampled) has left.
+    /// Returns the sample that [`run_sampled`](Self::run_sampled) stored.
     pub(super) fn flood_sample_ns(&self, sample: usize) -> u64 {
         self.sample_ns(sample).load(Acquire)
     }
@@ -130,7 +130,7 @@ impl<P: Platform> ProducerState<P> {
         &self.flood_samples_ns[sample / SAMPLES_TOGETHER][sample % SAMPLES_TOGETHER]
     }
 
-    /// How many samples a flood may leave here.
+    /// Returns how many samples a flood may store here.
     pub(super) fn flood_samples(&self) -> usize {
         self.flood_samples
     }
@@ -139,8 +139,8 @@ impl<P: Platform> ProducerState<P> {
 /// The producer's side: how it waits.
 pub(super) struct Waiter<P: Platform> {
     state: &'static ProducerState<P>,
-    /// Where what it waits for may come from another CPU, how long it watches for it: learned as a worker learns it. Where it
-    /// comes from a worker that needs this very CPU, it sleeps at once.
+    /// How long it spins for an event from another CPU, learned like a worker's spinning. If the event comes
+    /// from a worker that needs this very CPU, it sleeps at once.
     watch: Option<WatchLength>,
 }
 
@@ -162,7 +162,7 @@ impl<P: Platform> Waiter<P> {
         let ProducerState { wake_up, target: wanted, .. } = self.state;
         let sleep = || {
             wanted.store(target, SeqCst);
-            // The permit may be one of an earlier target, so the count decides.
+            // The permit may belong to an earlier target, so the count decides.
             while wake_up.ran.load(SeqCst) < target {
                 wake_up.parker.park();
             }
@@ -171,7 +171,7 @@ impl<P: Platform> Waiter<P> {
         self.wait(|| wake_up.ran.load(Acquire) >= target, sleep);
     }
 
-    /// Watches until it is `done`, or until that has not been worth it, and sleeps then.
+    /// Spins until `done` returns true or the spin no longer pays off, and then sleeps.
     fn wait(&mut self, done: impl Fn() -> bool, sleep: impl FnOnce()) {
         let Some(length) = &mut self.watch else { return sleep() };
         let seen = done() || P::watch(length.looks(), done);

@@ -1,17 +1,17 @@
-//! Which CPU each producer is pinned to, and which it stands for.
+//! The CPU that each producer is pinned to, and the one that it represents.
 
 use coreshard_topology::{CpuId, CpuSet};
 
 use super::producer::ProducerSlot;
 
-/// One slot on each CPU in turn; with more producers than CPUs, several share one.
+/// Returns one slot on each CPU in turn. With more producers than CPUs, several share one.
 pub(super) fn on_own_cpus(producers: usize, cpus: &CpuSet) -> Vec<ProducerSlot> {
     let slot = |cpu| ProducerSlot { pinned_to: cpu, stands_for: None };
     cpus.iter().cycle().take(producers).map(slot).collect()
 }
 
-/// Slots spread evenly over the virtual CPUs, and over the real ones below them. Virtual CPU `v` lies
-/// on the real CPU `v % real`, as the runtime lays it.
+/// Returns slots spread evenly over the virtual CPUs, and over the real ones below them. Virtual CPU `v` lies
+/// on the real CPU `v % real`, as in the runtime.
 pub(super) fn on_virtual_cpus(
     producers: usize,
     virtual_cpus: &CpuSet,

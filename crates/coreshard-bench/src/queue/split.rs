@@ -1,4 +1,4 @@
-//! A benchmark split into several: one for each combination, or one for each number of CPUs; and their results joined.
+//! Splits a benchmark into one for each combination, or one for each number of CPUs, and joins their results.
 
 use std::num::NonZeroUsize;
 
@@ -14,8 +14,9 @@ use crate::machine::BenchMachine;
 use crate::progress::Progress;
 
 impl QueueBench {
-    /// The benchmark of each combination alone, in the order in which they are reported. [`join`](Self::join) makes the results of the whole
-    /// out of theirs.
+    /// Returns the benchmark of each combination alone, in the order of reports.
+    ///
+    /// [`join`](Self::join) combines their results.
     ///
     /// ```
     /// use coreshard_bench::QueueBench;
@@ -28,7 +29,7 @@ impl QueueBench {
     /// ```
     ///
     /// # Errors
-    /// Where a comparison has no variant.
+    /// If a comparison has no variant.
     pub fn parts(&self) -> Result<Vec<Self>, BenchError> {
         let combinations = order::combinations(&self.scopes, &self.wakes, &self.intakes)?;
         let part = |combination: order::Combination| Self {
@@ -40,14 +41,15 @@ impl QueueBench {
         Ok(combinations.into_iter().map(part).collect())
     }
 
-    /// The results of the whole, of what its [parts](Self::parts) found on `machine`, in their order. Ratios are of
-    /// medians, with the farthest that runs of one and of the other are apart.
+    /// Combines the results of its [parts](Self::parts) on `machine`, in their order.
+    ///
+    /// Ratios are ratios of medians, with the widest range that the runs of both permit.
     ///
     /// # Errors
-    /// Where a comparison has no variant, or the machine no CPU of a pod.
+    /// If a comparison has no variant, or if the machine has no CPU of a pod.
     ///
     /// # Panics
-    /// If there is not one for each part.
+    /// If there is not one result for each part.
     pub fn join(
         &self,
         machine: &BenchMachine,
@@ -57,7 +59,7 @@ impl QueueBench {
         assert_eq!(combinations.len(), parts.len(), "there is one for each combination");
         let layouts = self.layouts(machine, &combinations)?;
         let slots = self.slots(machine);
-        // One that was ended before its first run has none.
+        // A part that was ended before its first run has no measurement.
         let measurements: Vec<Option<QueueMeasurement>> = combinations
             .iter()
             .zip(parts)
@@ -83,14 +85,15 @@ impl QueueBench {
         Ok(joined)
     }
 
-    /// Runs the benchmark on the first CPUs of the machine, in the order of their numbers: on as many as
-    /// each of `counts` says, with a producer on each. The results are those of the largest count, with a
-    /// curve for each combination over all of them.
+    /// Runs the benchmark on the machine's first CPUs, in numerical order, with a producer on each: once for
+    /// each number in `counts`.
     ///
-    /// Where `progress` ends it, the curves have what was measured until then.
+    /// The results are those of the largest number, with a curve for each combination over all numbers.
+    ///
+    /// If `progress` ends it, the curves contain the measurements so far.
     ///
     /// # Errors
-    /// As [`run`](Self::run), and where a count is 0 or more than there are CPUs, or there is none.
+    /// As [`run`](Self::run), and if `counts` is empty, or a number in it is 0 or more than there are CPUs.
     pub fn run_scaling<P: Platform>(
         &self,
         machine: &BenchMachine,
@@ -109,11 +112,13 @@ impl QueueBench {
         Ok(with_curves(all).expect("there is a number of CPUs"))
     }
 
-    /// The benchmark with a producer on each of the first CPUs of the machine, and those CPUs of the machine: for each of
-    /// `counts`, from the smallest to the largest. What these find, [`with_curves`] makes one.
+    /// Returns for each number in `counts`, in rising order, the benchmark with a producer on each of the
+    /// machine's first CPUs, and a machine of those CPUs.
+    ///
+    /// [`with_curves`] combines their results.
     ///
     /// # Errors
-    /// Where a count is 0 or more than there are CPUs, or there is none.
+    /// If `counts` is empty, or if a number in it is 0 or more than there are CPUs.
     pub fn on_first_cpus(
         &self,
         machine: &BenchMachine,
@@ -138,8 +143,10 @@ impl QueueBench {
     }
 }
 
-/// Results on more and more CPUs, with a producer on each, as one: those of the last that were measured, with a curve for
-/// each combination over all. `None` of none.
+/// Combines results on rising numbers of CPUs, with a producer on each: those of the last measured number,
+/// with a curve for each combination over all.
+///
+/// Returns `None` if there are no results.
 ///
 /// ```
 /// use coreshard_bench::with_curves;
@@ -183,7 +190,7 @@ pub fn with_curves(all: Vec<QueueResults>) -> Option<QueueResults> {
     let was_ended = all.iter().find(|results| notes::was_ended_early(results)).cloned();
     let last = all.iter().rposition(|results| !results.results.is_empty());
     let mut results = all.into_iter().nth(last.unwrap_or(0))?;
-    // It may be that of a larger number, of which nothing was measured.
+    // It may belong to a larger number of CPUs, for which nothing was measured.
     if let Some(ended) = was_ended.filter(|_| !notes::was_ended_early(&results)) {
         results.notes.extend(ended.notes.into_iter().filter(|it| notes::is_of_early_end(it)));
     }

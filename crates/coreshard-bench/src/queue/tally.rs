@@ -1,4 +1,4 @@
-//! What the runs of one combination add up to.
+//! The sums of the runs of one combination.
 
 use coreshard_results::{QueueMeasurement, WakeRatio};
 use coreshard_workqueue::PoolStats;
@@ -19,7 +19,7 @@ pub(super) struct MeasuredRun {
     pub(super) findings: Findings,
     pub(super) elapsed_ns: u64,
     pub(super) items: u64,
-    /// Of all pools together, before the run and after it.
+    /// The statistics of all pools together, before the run and after it.
     pub(super) pools: [PoolStats; 2],
 }
 
@@ -36,7 +36,7 @@ impl MeasuredRun {
 /// The runs of one combination.
 pub(super) struct Tally {
     pub(super) combination: Combination,
-    /// By run; `None` for those that were not made.
+    /// By run; `None` for runs that were skipped.
     items_per_sec: Vec<Option<f64>>,
     samples: Findings,
     items: u64,
@@ -59,7 +59,7 @@ impl Tally {
     pub(super) fn add(&mut self, run: usize, measured: &MeasuredRun) {
         let elapsed_ns = measured.elapsed_ns.max(1) as f64;
         self.items_per_sec[run] = Some(measured.items as f64 * 1e9 / elapsed_ns);
-        let add = "histograms that resize themselves and have equal digits can be added";
+        let add = "resizable histograms with equal digits can be added";
         self.samples.calls_ns.add(&measured.findings.calls_ns).expect(add);
         self.samples.end_to_end_ns.add(&measured.findings.end_to_end_ns).expect(add);
         let [before, after] = &measured.pools;
@@ -71,7 +71,7 @@ impl Tally {
         self.lock_hold = Some(lock_hold);
     }
 
-    /// `None` where no run was made.
+    /// Returns `None` if no run was made.
     pub(super) fn measurement(
         &self,
         pods: usize,
@@ -103,7 +103,7 @@ impl Tally {
         })
     }
 
-    /// This one held against `other`, over the runs that both made; `None` where there is none.
+    /// Compares this tally with `other` over the runs that both made. Returns `None` if there is none.
     pub(super) fn ratio_over(&self, other: &Self, contended: bool) -> Option<WakeRatio> {
         let pairs = self.items_per_sec.iter().zip(&other.items_per_sec);
         let ratios = Spread::of(pairs.filter_map(|(own, its)| Some((*own)? / (*its)?)))?;

@@ -1,4 +1,4 @@
-//! The benchmark itself, in small, on real threads.
+//! The benchmark itself in small runs, on real threads.
 
 use std::ops::ControlFlow;
 
@@ -64,7 +64,7 @@ fn every_combination_is_measured_closed_and_flooded() {
         assert_eq!(results.outstanding, outstanding.map_or(1, NonZeroU64::get));
         assert_eq!((results.threads, results.items_per_thread, results.runs), (2, 50, 3));
         assert!(!results.virtual_topology);
-        // Each newer wake policy over the oldest, in 6 scopes with 2 intakes.
+        // Each newer wake policy compared with the oldest, in 6 scopes with 2 intakes.
         assert_eq!(results.wake_ratios.len(), 24);
         assert!(results.wake_ratios.iter().all(|ratio| ratio.over == "under-lock"));
     }
@@ -119,7 +119,7 @@ fn defaults_follow_the_cpus_there_are() {
     assert_eq!(session.items * session.slots.len() as u64, DEFAULT_ITEMS_CLOSED * cpus as u64);
 }
 
-/// Counts steps, and ends the benchmark after some.
+/// Counts steps, and ends the benchmark after a number of them.
 struct Ends {
     announced: usize,
     seen: usize,
@@ -191,13 +191,13 @@ fn curves_have_a_point_for_each_number_of_cpus() {
     }
     for wrong in [0, most + 1] {
         let error = bench.run_scaling::<Host>(&host, &[wrong], &mut Unwatched).unwrap_err();
-        let said = format!("{wrong} CPUs were asked for; 1 to {most}");
+        let said = format!("invalid number of CPUs {wrong}: expected 1 to {most}");
         assert!(error.to_string().contains(&said), "{error}");
     }
     assert!(bench.run_scaling::<Host>(&host, &[], &mut Unwatched).is_err());
 }
 
-/// What a simulation of each combination gives is told as a benchmark of all of them would be.
+/// Simulations of each combination, joined, look like a benchmark of all of them.
 #[test]
 fn parts_are_joined_to_what_the_whole_would_say() {
     let machine = BenchMachine::host();
@@ -232,14 +232,14 @@ fn parts_are_joined_to_what_the_whole_would_say() {
         let range = ratio.items_per_sec_ratio_min..=ratio.items_per_sec_ratio_max;
         assert!(range.contains(&ratio.items_per_sec_ratio), "{ratio:?}");
     }
-    // But for the figures in them.
+    // Without the figures in them.
     let notes = |results: &QueueResults| {
         let told = results.notes.iter().map(|note| note.split(':').next().unwrap().to_owned());
         told.collect::<Vec<_>>()
     };
     assert_eq!(notes(&joined), notes(&whole));
 
-    // The one that was not begun when the benchmark was ended.
+    // The combination that was not begun when the benchmark was ended.
     let mut never = Ends { announced: 0, seen: 0, after: 0 };
     parts[0] = bench.parts().unwrap()[0].run::<Host>(&machine, &mut never).unwrap();
     let ended = bench.join(&machine, &parts).unwrap();

@@ -1,10 +1,10 @@
 //! `bench rt cyclic`: how late a thread of fixed priority wakes up.
 //!
-//! **Method**, that of cyclictest (rt-tests): a periodic task on each CPU sleeps until an absolute time,
-//! one interval after the last one, and takes the time when it runs again; the latency is the
-//! difference. Nothing else is done in the loop. Here the tasks are the executor's, so each activation
-//! also goes through its CPU's lock and the index, after the time was taken. What is counted begins when all of them are
-//! there, and all go on until the last one has its wake-ups: so each of them is one among all.
+//! **Method**, that of cyclictest (rt-tests): a periodic task on each CPU sleeps until an absolute time, one
+//! interval after the last one, and reads the clock when it runs again. The latency is the difference; the
+//! loop does nothing else. Here the tasks are the executor's, so each activation also goes through its CPU's
+//! lock and the index, after the clock was read. Counting begins when all tasks have started, and all
+//! continue until the last one has its wake-ups, so each of them runs among all.
 
 use std::collections::BTreeMap;
 use std::num::{NonZeroU64, NonZeroUsize};
@@ -22,32 +22,32 @@ use super::executor::{ExecutorSettings, executor};
 use crate::error::BenchError;
 use crate::machine::BenchMachine;
 
-/// The largest latency that is told apart; later ones count as this one.
+/// The largest latency that is distinguished; later wake-ups count as this.
 const MAX_NS: u64 = 10_000_000_000;
 
-/// A benchmark of wake-ups, ready to be run.
+/// A benchmark of wake-ups.
 #[derive(Clone, Debug)]
 pub struct CyclicBench {
     /// Priority, variant and memory.
     pub executor: ExecutorSettings,
-    /// Threads, one for each of the first CPUs; by default all.
+    /// The number of threads, one on each of the first CPUs; by default all.
     pub threads: Option<NonZeroUsize>,
-    /// From one wake-up to the next.
+    /// The time from one wake-up to the next.
     pub interval: Duration,
     /// Wake-ups of each thread.
     pub cycles: NonZeroU64,
-    /// By how much each thread's wake-ups are after those of the one before.
+    /// The delay of each thread's wake-ups after those of the previous thread.
     pub distance: Duration,
 }
 
-/// How far all threads have come.
+/// The progress of all threads.
 struct Together<P: RealTime> {
     threads: u32,
     begun: P::AtomicU32,
     done: P::AtomicU32,
 }
 
-/// What a thread leaves for the benchmark.
+/// The results of a thread.
 struct Track<P: RealTime> {
     histogram: Lock<P, Histogram<u64>>,
     /// 1 once the thread has all its wake-ups.
@@ -55,13 +55,13 @@ struct Track<P: RealTime> {
     faults: P::AtomicU64,
     first_ns: P::AtomicU64,
     last_ns: P::AtomicU64,
-    /// To stop itself: where threads of real time have all CPUs, nobody else comes to do so.
+    /// Its own handle, to stop itself: real-time threads may occupy all CPUs, so no other thread could do so.
     itself: Lock<P, Option<PeriodicHandle<P>>>,
 }
 
 impl<P: RealTime> Track<P> {
     fn new() -> Self {
-        let histogram = Histogram::new_with_bounds(1, MAX_NS, 3).expect("the bounds are sound");
+        let histogram = Histogram::new_with_bounds(1, MAX_NS, 3).expect("the bounds are valid");
         Self {
             histogram: Lock::new(histogram),
             is_done: P::AtomicU32::new(0),
@@ -78,7 +78,7 @@ impl<P: RealTime> Track<P> {
     }
 }
 
-/// What a thread does each time that it wakes up.
+/// The work of a thread at each wake-up.
 struct Cycle<P: RealTime> {
     track: Arc<Track<P>>,
     together: Arc<Together<P>>,
@@ -102,7 +102,7 @@ impl<P: RealTime> Cycle<P> {
             track.histogram.lock().saturating_record(late_ns);
         }
         if *left == *cycles {
-            // The first one has brought in what the loop needs.
+            // The first wake-up has loaded everything that the loop needs.
             track.faults.store(P::page_faults(), Release);
             track.first_ns.store(wanted.as_ns(), Release);
         }
@@ -125,7 +125,7 @@ impl CyclicBench {
     /// Runs the benchmark.
     ///
     /// # Errors
-    /// Where the executor or its threads cannot be had.
+    /// If the executor or its threads cannot be started.
     pub fn run<P: RealTime>(&self, machine: &BenchMachine) -> Result<CyclicResults, BenchError> {
         let priority = self.executor.priority;
         let (executor, notes) = executor::<P>(machine, self.executor, &[])?;
@@ -189,7 +189,8 @@ impl CyclicBench {
     }
 }
 
-/// Wake-ups a second of a thread, of which the last was so long after the time of the first. Each has the interval after it.
+/// Returns the wake-ups per second of a thread, given the time from its first to its last. Each wake-up
+/// includes the interval after it.
 fn per_sec(cycles: u64, span_ns: u64, interval: Duration) -> f64 {
     cycles as f64 * 1e9 / (span_ns as f64 + interval.as_nanos() as f64)
 }
@@ -221,7 +222,7 @@ mod tests {
         let interval = Duration::from_millis(1);
         assert_eq!(per_sec(1, 0, interval), 1000.0);
         assert_eq!(per_sec(10, 9_000_000, interval), 1000.0);
-        // Those that were left out take their time.
+        // Skipped wake-ups also take their time.
         assert_eq!(per_sec(10, 19_000_000, interval), 500.0);
         assert!(per_sec(2, 1_004_000, interval) < 1000.0);
     }

@@ -1,17 +1,17 @@
-//! How long something took, over and over.
+//! Histograms of durations.
 
 use coreshard_results::Durations;
 use hdrhistogram::Histogram;
 
-/// The longest duration that is told apart; longer ones count as this one.
+/// The longest duration that is distinguished; longer ones count as this.
 const MAX_NS: u64 = 60_000_000_000;
 
-/// What a benchmark records into, in nanoseconds.
+/// Creates a histogram in nanoseconds.
 pub(super) fn recorder() -> Histogram<u64> {
-    Histogram::new_with_bounds(1, MAX_NS, 2).expect("the bounds are sound")
+    Histogram::new_with_bounds(1, MAX_NS, 2).expect("the bounds are valid")
 }
 
-/// What was recorded.
+/// Returns the summary of a histogram.
 pub(super) fn durations(recorded: &Histogram<u64>) -> Durations {
     let at = |quantile| recorded.value_at_quantile(quantile);
     let steps = recorded.iter_recorded();

@@ -1,4 +1,4 @@
-//! The executor that a benchmark of real time runs on.
+//! The executor that a real-time benchmark runs on.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use coreshard_rt::{Degradation, Executor, Priority, Rung};
 use crate::error::BenchError;
 use crate::machine::BenchMachine;
 
-/// How the executor is to be, and what a shortfall means.
+/// The executor's options, and how to treat missing features.
 #[derive(Clone, Copy, Debug)]
 pub struct ExecutorSettings {
     /// The layout of its index.
@@ -18,11 +18,11 @@ pub struct ExecutorSettings {
     pub priority: Priority,
     /// Whether to lock the process's memory.
     pub lock_memory: bool,
-    /// Whether to measure at normal priority where no other is granted. The results say so.
+    /// Whether to measure at normal priority if no other is granted. The results say so.
     pub allow_degraded: bool,
 }
 
-/// An executor on the machine's CPUs, and what it lacks, in sentences.
+/// Starts an executor on the machine's CPUs. Also returns its missing features, in sentences.
 pub(super) fn executor<P: RealTime>(
     machine: &BenchMachine,
     settings: ExecutorSettings,
@@ -32,9 +32,9 @@ pub(super) fn executor<P: RealTime>(
         .cpus(machine.usable.clone())
         .rung(settings.variant)
         .lock_memory(settings.lock_memory)
-        // Compressors have large frames.
+        // Compressors have large stack frames.
         .stack_bytes(2 << 20)
-        // It would wake up in between, and what is measured has no budget.
+        // The watchdog would wake up in between, and the measured tasks have no budget.
         .watchdog_period(None)
         .priorities(priorities.iter().copied());
     if settings.allow_degraded {
@@ -45,8 +45,8 @@ pub(super) fn executor<P: RealTime>(
     }
 }
 
-/// Returns when the caller has the last hold of `shared`: tasks that are over let go of theirs a moment
-/// after they have told so.
+/// Waits until the caller has the last reference to `shared`: finished tasks drop theirs a moment after they
+/// have reported.
 pub(super) fn released<P: Platform, T>(shared: &Arc<T>) {
     while Arc::strong_count(shared) > 1 {
         P::sleep(Duration::from_micros(100));

@@ -1,14 +1,12 @@
-//! `bench rt index`: how fast each variant of the priority index is set and searched when all CPUs do
-//! both.
+//! `bench rt index`: how fast each variant of the priority index is set and searched when all CPUs do both.
 //!
-//! **Method.** A thread pinned to each CPU, all released together; each sets its CPU's level (by turns
-//! to a random priority and to none) and then looks for the CPU at the lowest level below 99. The
-//! figure is operations, sets and searches alike, over the time from the release to the last thread's
-//! end. Where it is granted they have the least fixed priority, so that other load does not take turns
-//! with them: threads that do not run at the same time do not contend. A second, shorter storm has the
-//! first thread search only, and the others set only: what a search and a set cost while the other goes
-//! on. Runs of the variants are interleaved, in an order that
-//! changes from run to run.
+//! **Method.** A thread is pinned to each CPU, and all are released together. Each sets its CPU's level
+//! (alternately to a random priority and to none) and then searches for the CPU at the lowest level below 99.
+//! The figure is operations, sets and searches alike, over the time from the release to the last thread's
+//! end. If possible, the threads have the lowest fixed priority, so that other load does not take turns with
+//! them: threads that do not run at the same time do not contend. In a second, shorter part the first thread
+//! only searches and the others only set, which gives the cost of a search and of a set during the other.
+//! Runs of the variants are interleaved, in an order that changes from run to run.
 
 use std::num::{NonZeroU64, NonZeroUsize};
 
@@ -24,20 +22,20 @@ use crate::spread::Spread;
 
 const DEFAULT_ROUNDS: u64 = 200_000;
 
-/// A benchmark of the priority index, ready to be run; the default compares all variants.
+/// A benchmark of the priority index. The default compares all variants.
 #[derive(Clone, Debug)]
 pub struct IndexBench {
     /// The variants, in any order; reported from the oldest.
     pub variants: Vec<Rung>,
-    /// Threads, one for each of the first CPUs; by default all.
+    /// The number of threads, one on each of the first CPUs; by default all.
     pub threads: Option<NonZeroUsize>,
     /// How often each thread sets and searches in a run.
     pub rounds: NonZeroU64,
-    /// The number of neighbouring CPUs that a search looks among; by default all CPUs.
+    /// The number of neighbouring CPUs that a search considers; by default all CPUs.
     pub group: Option<NonZeroUsize>,
     /// Runs of each variant.
     pub runs: NonZeroUsize,
-    /// Decides the levels, and the order of the variants in each run.
+    /// The seed of the levels, and of the order of the variants in each run.
     pub seed: u64,
 }
 
@@ -54,8 +52,8 @@ impl Default for IndexBench {
     }
 }
 
-/// The least fixed priority, where it is granted: then the threads run at the same time whatever else
-/// the machine does, and for a few milliseconds at a stretch.
+/// Returns the lowest fixed priority, if it is granted: then the threads run at the same time, whatever else
+/// the machine does, and uninterrupted for a few milliseconds.
 fn policy<P: RealTime>() -> Policy {
     let least = Policy::Fifo(1);
     match P::spawn_as(ThreadSpec::default(), least, Box::new(|| {})) {
@@ -71,7 +69,7 @@ impl IndexBench {
     /// Runs the benchmark.
     ///
     /// # Errors
-    /// Where there is no variant, or the index or its threads cannot be had.
+    /// If there is no variant, or if the index or its threads cannot be created.
     pub fn run<P: RealTime>(
         &self,
         machine: &BenchMachine,
@@ -114,7 +112,7 @@ impl IndexBench {
                 measured[*at].push([mixed, apart]);
             }
         }
-        // Runs that not every variant has had would make the ratios crooked.
+        // Runs that some variants lack would distort the ratios.
         let whole = measured.iter().map(Vec::len).min().unwrap_or(0);
         measured.iter_mut().for_each(|runs| runs.truncate(whole));
         let rate = |run: &[StormTimes; 2]| {
@@ -142,7 +140,7 @@ impl IndexBench {
     }
 }
 
-/// The figures of one of the variants, held against the first one's run by run.
+/// Returns the figures of one of the variants, compared with the first one run by run.
 fn measurement(
     own: &[[StormTimes; 2]],
     first: &[[StormTimes; 2]],

@@ -1,8 +1,8 @@
-//! Benchmarks of real time: the layouts of the priority index, and what runs on it.
+//! Real-time benchmarks: the layouts of the priority index, and programs that use it.
 //!
-//! [`IndexBench`] lets all CPUs set their level and look for the lowest one at the same time.
-//! [`CyclicBench`] measures how late threads wake up, as cyclictest does; [`PiBench`] counts inversions
-//! resolved, as pi_stress does; [`TranscodeBench`] runs instances of a media pipeline.
+//! In [`IndexBench`] all CPUs set their level and search for the lowest one at the same time. [`CyclicBench`]
+//! measures how late threads wake up, like cyclictest; [`PiBench`] counts resolved inversions, like
+//! pi_stress; [`TranscodeBench`] runs instances of a media pipeline.
 
 mod cyclic;
 mod durations;

@@ -1,10 +1,10 @@
 //! `bench rt pi`: how many priority inversions are resolved per second.
 //!
-//! **Method**, that of pi_stress (rt-tests): groups of three tasks on one CPU. The one of low priority
-//! takes a lock with priority inheritance; the one of high priority waits for it; the one of medium
-//! priority runs until the inversion is resolved, and would run for ever without inheritance. Here each
-//! round's tasks are begun on the executor, so that each round also goes through the index. All groups
-//! are released together, and the time is that from the release to the last group's end.
+//! **Method**, that of pi_stress (rt-tests): groups of three tasks on one CPU. The low-priority task takes a
+//! lock with priority inheritance, and the high-priority task waits for it. The medium-priority task runs
+//! until the inversion is resolved, and would run forever without inheritance. Here each round's tasks are
+//! begun on the executor, so that each round also goes through the index. All groups are released together,
+//! and the time is that from the release to the last group's end.
 
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::sync::Arc;
@@ -21,18 +21,18 @@ use crate::crew::Crew;
 use crate::error::BenchError;
 use crate::machine::BenchMachine;
 
-/// A benchmark of inversions, ready to be run.
+/// A benchmark of inversions.
 #[derive(Clone, Debug)]
 pub struct PiBench {
-    /// The priority of the high task (those of the others are one and two below), variant and memory.
+    /// The priority of the high task (the others' are one and two below), variant and memory.
     pub executor: ExecutorSettings,
-    /// Groups, one for each of the first CPUs; by default as many as there are CPUs.
+    /// The number of groups, one on each of the first CPUs; by default as many as there are CPUs.
     pub groups: Option<NonZeroUsize>,
     /// Inversions of each group.
     pub rounds: NonZeroU64,
 }
 
-/// A word that somebody waits for.
+/// A word that a thread waits for.
 struct Flag<P: Platform>(P::AtomicU32);
 
 impl<P: Platform> Flag<P> {
@@ -58,10 +58,10 @@ impl<P: Platform> Flag<P> {
 
 struct Round<P: RealTime> {
     lock: InheritMutex<P, ()>,
-    /// The low one has the lock.
+    /// Set once the low task has the lock.
     is_held: Flag<P>,
-    /// The high one is about to ask for it. As it is more important than the low one, on the same CPU, the
-    /// low one goes on when it waits.
+    /// Set before the high task requests the lock. It preempts the low task on the same CPU, so the low task
+    /// continues when the high one waits.
     is_wanted: Flag<P>,
     is_resolved: Flag<P>,
 }
@@ -74,8 +74,8 @@ struct Group<P: RealTime> {
 }
 
 impl<P: RealTime> Group<P> {
-    /// The low one begins the others, which wait; takes the lock, lets them go, and holds it until the high
-    /// one waits for it. Returns how long that waited, in nanoseconds.
+    /// The low task: begins the others, which wait; takes the lock, lets the others continue, and holds the
+    /// lock until the high task waits for it. Returns the high task's wait in nanoseconds.
     fn round(&self) -> Result<u64, BenchError> {
         let round = Arc::new(Round::<P> {
             lock: InheritMutex::new(()),
@@ -109,7 +109,7 @@ impl<P: RealTime> Group<P> {
             {
                 let _held = ours.lock.lock();
                 ours.is_held.raise();
-                // Else it might be free again before it is asked for, and nothing be inverted.
+                // Otherwise the lock might be free again before it is requested, without an inversion.
                 ours.is_wanted.wait();
             }
             Ok::<_, BenchError>((medium, high))
@@ -125,8 +125,8 @@ impl PiBench {
     /// Runs the benchmark.
     ///
     /// # Errors
-    /// Where the priority leaves no room for two below it, or the executor, priorities included, cannot
-    /// be had: without them the medium task would not be preempted, and nothing be resolved.
+    /// If the priority leaves no room for two below it, or if the executor, including priorities, cannot be
+    /// started. Without priorities the medium task would not be preempted, and nothing would be resolved.
     pub fn run<P: RealTime>(&self, machine: &BenchMachine) -> Result<PiResults, BenchError> {
         let high = self.executor.priority;
         let [medium, low] = [1, 2].map(|below| Priority::new(high.get().saturating_sub(below)));
@@ -152,7 +152,7 @@ impl PiBench {
         executor::released::<P, _>(&executor);
         let mut waits = recorder();
         for waited in ran.results {
-            waits.add(&waited?).expect("it grows as it must");
+            waits.add(&waited?).expect("the histogram is resizable");
         }
         Ok(PiResults {
             machine: machine.name.clone(),

@@ -10,24 +10,24 @@ use coreshard_topology::{CpuId, CpuSet, Topology};
 use crate::crew::{Crew, Gate, pinned};
 use crate::error::BenchError;
 
-/// The priorities of a storm's tasks: few, as programs have them.
+/// The priorities of the tasks: few, as in programs.
 const PRIORITIES: [u8; 4] = [20, 50, 80, 99];
 
-/// What the threads of a storm do.
+/// The work of the threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
-    /// Each sets and searches by turns.
+    /// Each sets and searches alternately.
     Mixed,
     /// The first one searches, and the others set.
     Apart,
 }
 
-/// A storm's figures.
+/// The figures of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct StormTimes {
     /// From the release of the threads to the last one's end.
     pub(super) elapsed_ns: u64,
-    /// What each of the first thread's rounds took.
+    /// The time of each of the first thread's rounds.
     pub(super) first_ns_per_round: f64,
     /// The mean of the others.
     pub(super) others_ns_per_round: f64,
@@ -40,8 +40,8 @@ struct Storm<P: ByteAtomics> {
     ends: Lock<P, Vec<(usize, Time, Time)>>,
 }
 
-/// One storm: an index over `cpus`, and a thread pinned to each of the first `threads` of them. A
-/// search looks among the `group` CPUs around the searcher, or all.
+/// Runs an index over `cpus`, with a thread pinned to each of the first `threads` of them. A search considers
+/// the `group` CPUs around the searcher, or all.
 pub(super) fn storm<P: RealTime>(
     variant: Rung,
     topology: &Topology,
@@ -83,7 +83,7 @@ pub(super) fn storm<P: RealTime>(
     Ok(StormTimes {
         elapsed_ns: last.ns_since(released),
         first_ns_per_round: ends.first().map_or(0.0, per_round),
-        // A `sum` of none is -0.
+        // `sum` of an empty iterator is -0.
         others_ns_per_round: others.iter().map(per_round).fold(0.0, f64::add)
             / others.len().max(1) as f64,
     })
@@ -98,7 +98,7 @@ impl<P: ByteAtomics> Storm<P> {
         mut random: fastrand::Rng,
         gate: &Gate<P>,
     ) {
-        // Drawn beforehand, so that the storm is made of the index alone.
+        // Drawn beforehand, so that only the index is measured.
         let levels: Vec<Level> = (0..256)
             .map(|turn| {
                 let priority = PRIORITIES[random.usize(..PRIORITIES.len())];

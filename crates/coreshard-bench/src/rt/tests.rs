@@ -1,4 +1,4 @@
-//! The benchmarks in small, on real threads.
+//! The benchmarks in small runs, on real threads.
 
 use std::num::{NonZeroU64, NonZeroUsize};
 
@@ -94,7 +94,10 @@ fn inversions_are_resolved_or_priorities_are_named_as_missing() {
     }
     let low = coreshard_rt::Priority::new(2).unwrap();
     let bench = PiBench { executor: ExecutorSettings { priority: low, ..settings() }, ..bench };
-    assert!(bench.run::<Host>(&BenchMachine::host()).is_err(), "there is no priority two below it");
+    assert!(
+        bench.run::<Host>(&BenchMachine::host()).is_err(),
+        "priority 2 has only one priority below it"
+    );
 }
 
 #[test]

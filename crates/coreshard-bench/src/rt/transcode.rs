@@ -1,10 +1,10 @@
 //! `bench rt transcode`: instances of a media pipeline, each pinned to some neighbouring CPUs.
 //!
-//! **Method.** An instance has a few frames under way. A frame is divided into slices; a task of its own
-//! at the benchmark's priority does one stage of a slice, and begins the task of the next stage on
-//! whichever of the instance's CPUs runs the least important work. When all slices of a frame are through
-//! all stages, the frame counts, and the next one begins. The score is frames per second. What is not work
-//! of the stages is the executor, its index, wake-ups, switches and rest.
+//! **Method.** An instance has a few frames in progress. A frame is divided into slices. Each stage of a
+//! slice is a separate task at the benchmark's priority, which begins the next stage's task on the instance's
+//! CPU with the lowest level. When all slices of a frame have passed all stages, the frame counts, and the
+//! next one begins. The score is frames per second. The time outside the stages is spent in the executor, its
+//! index, wake-ups, switches and idling.
 
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use super::executor::{self, ExecutorSettings, executor};
 use crate::error::BenchError;
 use crate::machine::BenchMachine;
 
-/// What a pipeline does.
+/// The stages of a pipeline.
 pub trait Pipeline: Send + Sync + 'static {
     /// A slice on its way through the stages.
     type Slice: Send + 'static;
@@ -30,25 +30,25 @@ pub trait Pipeline: Send + Sync + 'static {
     /// The number of stages, at least 1.
     fn stages(&self) -> usize;
 
-    /// A slice of a frame of an instance.
+    /// Creates a slice of a frame of an instance.
     fn begin(&self, instance: usize, frame: u64, slice: usize) -> Self::Slice;
 
-    /// Does a stage.
+    /// Executes a stage.
     fn work(&self, stage: usize, slice: Self::Slice) -> Self::Slice;
 }
 
-/// A benchmark of pipelines, ready to be run.
+/// A benchmark of pipelines.
 #[derive(Clone, Debug)]
 pub struct TranscodeBench {
     /// Priority, variant and memory.
     pub executor: ExecutorSettings,
     /// CPUs of an instance.
     pub instance_cpus: NonZeroUsize,
-    /// Instances; by default as many as there are CPUs for.
+    /// The number of instances; by default as many as there are CPUs for.
     pub instances: Option<NonZeroUsize>,
-    /// Frames that each instance is to finish.
+    /// Frames that each instance must finish.
     pub frames: NonZeroU64,
-    /// Frames of an instance that are under way at once.
+    /// Frames of an instance that are in progress at once.
     pub under_way: NonZeroUsize,
     /// Slices of a frame.
     pub slices: NonZeroUsize,
@@ -61,7 +61,7 @@ struct Transcoding<P: RealTime, W> {
     /// Time spent in stages, in nanoseconds.
     work_ns: PerCpuCounter<P>,
     tasks: PerCpuCounter<P>,
-    /// Instances that are not done.
+    /// Instances that have not finished.
     left: Padded<P::AtomicU32>,
     all_done: Padded<Parker<P>>,
     /// 1 once the instances may begin.
@@ -91,7 +91,7 @@ impl<P: RealTime> Instance<P> {
     }
 }
 
-/// A frame under way: how many of its slices are.
+/// A frame in progress, with the number of its unfinished slices.
 struct Frame<P: RealTime> {
     instance: Arc<Padded<Instance<P>>>,
     slices: P::AtomicU32,
@@ -102,7 +102,7 @@ impl TranscodeBench {
     /// Runs the benchmark.
     ///
     /// # Errors
-    /// Where the executor cannot be had.
+    /// If the executor cannot be started.
     pub fn run<P: RealTime, W: Pipeline>(
         &self,
         machine: &BenchMachine,
@@ -134,8 +134,8 @@ impl TranscodeBench {
             ended_ns: Padded::new(P::AtomicU64::new(0)),
             failed: Lock::new(None),
         });
-        // Each instance begins its first frames itself, all of them together: this thread would be kept
-        // from it by the first ones.
+        // Each instance begins its first frames itself, all at once: the first frames would keep this thread
+        // from beginning the others.
         for instance in &all {
             let (ours, instance) = (Arc::clone(&shared), Arc::clone(instance));
             let allowed = instance.allowed;
@@ -161,7 +161,7 @@ impl TranscodeBench {
         let whole_ns = elapsed_ns as f64 * used as f64;
         let mut frame_times = recorder();
         for instance in &all {
-            frame_times.add(&*instance.frame_times.lock()).expect("it grows as it must");
+            frame_times.add(&*instance.frame_times.lock()).expect("the histogram is resizable");
         }
         let (work_ns, tasks) = (shared.work_ns.sum() as f64, shared.tasks.sum());
         Ok(TranscodeResults {
@@ -183,7 +183,7 @@ impl TranscodeBench {
     }
 }
 
-/// The CPUs such that those of a core, and of a cache, follow one another.
+/// Returns the CPUs in an order in which those of a core, and of a cache, follow one another.
 fn neighbours(machine: &BenchMachine) -> Vec<CpuId> {
     let mut cpus: Vec<_> =
         machine.topology.cpus().iter().filter(|cpu| machine.usable.contains(cpu.id)).collect();
@@ -245,14 +245,14 @@ impl<P: RealTime, W: Pipeline> Transcoding<P, W> {
     }
 }
 
-/// Real work: a slice is made, filtered, compressed (DEFLATE), and unpacked again and compared.
+/// Real work: a slice is generated, filtered, compressed (DEFLATE), and decompressed and compared.
 #[derive(Clone, Copy, Debug)]
 pub struct Compression {
     /// The bytes of a slice.
     pub bytes: usize,
 }
 
-/// A slice of [`Compression`]'s.
+/// A slice of [`Compression`].
 #[derive(Debug)]
 pub struct Pixels {
     seed: u64,
@@ -274,13 +274,13 @@ impl Pipeline for Compression {
 
     fn work(&self, stage: usize, mut slice: Pixels) -> Pixels {
         match stage {
-            // A soft picture with some noise in it.
+            // A smooth picture with some noise.
             0 => {
                 let mut random = fastrand::Rng::with_seed(slice.seed);
                 let pixel = |at: usize| ((at % 640) / 3 + at / 640) as u8 ^ (random.u8(..) >> 6);
                 slice.raw = (0..self.bytes).map(pixel).collect();
             }
-            // Each byte less its left neighbour, as PNG's filter 1.
+            // Each byte minus its left neighbour, as PNG's filter 1.
             1 => {
                 let mut left = 0;
                 for byte in &mut slice.raw {
@@ -291,14 +291,14 @@ impl Pipeline for Compression {
             _ => {
                 let unpacked = miniz_oxide::inflate::decompress_to_vec(&slice.packed);
                 let same = unpacked.is_ok_and(|unpacked| unpacked == slice.raw);
-                assert!(same, "what was packed is unpacked");
+                assert!(same, "decompression restores the data");
             }
         }
         slice
     }
 }
 
-/// Stages that take a time and do nothing, by a function of the platform's.
+/// Stages that only take time, with a function of the platform.
 #[derive(Clone, Copy, Debug)]
 pub struct Computing {
     /// The number of stages.

@@ -1,4 +1,4 @@
-//! Items that are taken back, given up and set aside: each runs once, or comes back once, or is dropped once.
+//! Items that are cancelled, abandoned and detached: each runs once, or is returned once, or is dropped once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
@@ -11,7 +11,7 @@ use super::stage::{Stage, discard, us};
 
 const ITEMS: usize = 8;
 
-/// What became of an item's closure: it was called, or dropped without.
+/// The fate of an item's closure: it was called, or dropped without a call.
 struct Closure {
     called: u32,
     fate: Arc<AtomicU32>,
@@ -54,7 +54,7 @@ pub(super) fn cancels<P: Platform>(stage: &Stage<'_, P>) -> Result<(), String> {
         let mut kept = Vec::new();
         for (number, fate) in fates.iter().enumerate() {
             let work = item(stage.record(), fate, move || P::sleep(us(number as u64 % 3 * 40)));
-            // Where it is refused, it comes back, and is dropped.
+            // A refused item is returned, and dropped.
             let handle = user::call(|| queue.submit(work).map_err(discard).ok());
             let Ok(Some(handle)) = handle else { continue };
             match number % 4 {
@@ -79,13 +79,13 @@ pub(super) fn cancels<P: Platform>(stage: &Stage<'_, P>) -> Result<(), String> {
         discard(queue);
         let settled = |fate: &Arc<AtomicU32>| matches!(fate.load(SeqCst), CALLED | DROPPED);
         stage.until_done("an item's end", || {
-            if fates.iter().all(settled) { Ok(()) } else { Err("it does not come") }
+            if fates.iter().all(settled) { Ok(()) } else { Err("an item has not ended") }
         })?;
     }
     Ok(())
 }
 
-/// Takes the item back, or leaves it to who has begun it.
+/// Takes the item back, or leaves it to the thread that has begun it.
 fn give_up<P: Platform>(handle: JoinHandle<(), P>) {
     drop(user::call(|| match handle.cancel() {
         Ok(back) => discard(back),

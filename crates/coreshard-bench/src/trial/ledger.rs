@@ -1,4 +1,4 @@
-//! What became of each item, kept apart from the code that is judged.
+//! The fate of each item, recorded apart from the code under test.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
@@ -14,7 +14,7 @@ struct LedgerEntry {
     cpu: AtomicU32,
 }
 
-/// An item that is queued again and again.
+/// An item that is queued repeatedly.
 #[derive(Debug, Default)]
 struct Reusable {
     runs_now: AtomicU32,
@@ -29,10 +29,10 @@ struct Reusable {
     seen: AtomicU64,
 }
 
-/// Tells what was promised of each item, and whether it was kept.
+/// Records what was promised for each item, and whether it was kept.
 #[derive(Debug)]
 pub struct Ledger {
-    /// Items, then the items that they queue.
+    /// Items, followed by the items that they queue.
     entries: Box<[LedgerEntry]>,
     reusable: Box<[Reusable]>,
     allowed: HashMap<CpuId, CpuSet>,
@@ -89,12 +89,12 @@ impl Ledger {
         }
     }
 
-    /// A call is about to queue a reusable item. Returns which call it is.
+    /// Records that a call is about to queue a reusable item. Returns the number of the call.
     pub(super) fn offer_reusable(&self, which: usize) -> u64 {
         self.reusable[which].turns.fetch_add(1, SeqCst) + 1
     }
 
-    /// What that call said: queued, pending already, or refused.
+    /// Records the result of that call: queued, already pending, or refused.
     pub(super) fn answer_reusable(&self, which: usize, turn: u64, queued: Option<bool>) {
         let entry = &self.reusable[which];
         if let Some(queued) = queued {
@@ -124,8 +124,7 @@ impl Ledger {
 
     pub(super) fn expect_flushed(&self, which: usize, flushed: Result<bool, String>) {
         if let Err(error) = flushed {
-            self.broken
-                .note(|| format!("reusable item {which} may be waited for, and yet: {error}"));
+            self.broken.note(|| format!("waiting for reusable item {which} failed: {error}"));
         }
     }
 
@@ -134,11 +133,12 @@ impl Ledger {
         self.entries[item].promise.end();
     }
 
-    /// Each leaf of what the item forked must have been visited once.
+    /// Checks that each leaf of the item's forks was visited once.
     pub(super) fn expect_forked(&self, item: usize, visits: impl Iterator<Item = u32>) {
         for (leaf, visits) in visits.enumerate().filter(|(_, visits)| *visits != 1) {
-            self.broken
-                .note(|| format!("item {item}: its leaf {leaf} ran {visits} times, and not once"));
+            self.broken.note(|| {
+                format!("item {item}: its leaf {leaf} ran {visits} times instead of once")
+            });
         }
     }
 
@@ -149,10 +149,10 @@ impl Ledger {
         }
     }
 
-    /// Whether each item that was accepted ran exactly once, and no other.
+    /// Checks that each accepted item, and no other, ran exactly once.
     ///
     /// # Errors
-    /// The first promise that was broken, in words. To be asked when the queue is drained.
+    /// The first broken promise, as a text. Call it after the queue was drained.
     pub fn verdict(&self) -> Result<(), String> {
         self.broken.verdict()?;
         for (item, entry) in self.entries.iter().enumerate() {
@@ -180,15 +180,15 @@ impl Ledger {
         Ok(())
     }
 
-    /// Whether nothing waits while a CPU that may run it rests. To be asked again and again during
-    /// a run, with the time, when a thread could last not be started, and, for each CPU, for how many
-    /// nanoseconds it has rested; `None` where it does not.
+    /// Checks that no item waits while a CPU that may run it is idle.
     ///
-    /// A wait counts from the last thread that could not be started: those that are missing are made up
-    /// for soon after.
+    /// To be called repeatedly during a run, with three arguments: the time, the last failed start of a
+    /// thread, and for each CPU the nanoseconds for which it has been idle (`None` if it is busy).
+    ///
+    /// A wait counts from the last failed start of a thread: missing threads are replaced soon after.
     ///
     /// # Errors
-    /// Which item waits, and which CPU rests; or another promise that was broken.
+    /// The waiting item and the idle CPU, or another broken promise.
     pub fn scan(
         &self,
         now_ns: u64,
@@ -196,7 +196,7 @@ impl Ledger {
         idle_ns: impl Fn(CpuId) -> Option<u64>,
     ) -> Result<(), String> {
         self.broken.verdict()?;
-        // What waits for its turn is not to run.
+        // An item that waits for its turn should not run.
         if self.max_active.is_some_and(|most| self.running.load(SeqCst) >= most) {
             self.entries.iter().for_each(|entry| entry.promise.forget_wait());
             return Ok(());
@@ -212,8 +212,8 @@ impl Ledger {
             });
             if let Some((other, ns)) = rests {
                 return Err(format!(
-                    "item {item}, queued on CPU {cpu}, waits for {} µs, while CPU {other}, which \
-                     may run it, has rested for {} µs",
+                    "item {item}, queued on CPU {cpu}, has waited for {} µs, while CPU {other}, which \
+                     may run it, has been idle for {} µs",
                     waits_ns / 1_000,
                     ns / 1_000
                 ));
@@ -306,7 +306,7 @@ mod tests {
         let rests = |which: u32, ns| move |cpu: CpuId| (cpu.0 == which).then_some(ns);
         assert_eq!(all.scan(1_000, None, rests(1, 5_000)), Ok(()), "seen for the first time");
         assert_eq!(all.scan(1_090, None, rests(1, 5_000)), Ok(()), "not for long");
-        assert_eq!(all.scan(1_500, None, rests(1, 90)), Ok(()), "no CPU rests for long");
+        assert_eq!(all.scan(1_500, None, rests(1, 90)), Ok(()), "no CPU is idle for long");
         assert_eq!(all.scan(1_500, None, rests(2, 5_000)), Ok(()), "another's CPU");
         assert_eq!(all.scan(1_500, Some(1_450), rests(1, 5_000)), Ok(()), "a thread is missing");
         let broken = all.scan(1_500, None, rests(1, 5_000)).unwrap_err();

@@ -1,10 +1,11 @@
-//! Small programs that use a workqueue in the ways that break workqueues, and ledgers by which
-//! others judge what came of it.
+//! Small programs that use a workqueue in ways that tend to break workqueues, and ledgers to judge the
+//! outcome.
 //!
-//! They measure nothing. For a [`QueueTrial`] a seed decides everything: scope, variants, limits, who queues what where, and
-//! what the items do (queue another, sleep, compute, keep a CPU for long). A [`Scenario`] uses one part of the workqueue
-//! in a way that is the same each time, for sweeps in which one call after the other fails. The ledgers are kept
-//! with plain atomics of the language, apart from all that they judge.
+//! They measure nothing. In a [`QueueTrial`] a seed decides everything: scope, variants, limits, which
+//! producer queues what where, and the items' work (queue another, sleep, compute, occupy a CPU for long). A
+//! [`Scenario`] uses one part of the workqueue in the same way each time, for sweeps in which one call after
+//! the other fails. The ledgers use the language's plain atomics, and are separate from the code that they
+//! judge.
 
 mod cancels;
 mod ledger;

@@ -1,13 +1,13 @@
-//! Small programs for sweeps, in which the first call of a kind fails, then the second, and so on: each uses
-//! one part of the workqueue in a way that is the same each time.
+//! Small programs for sweeps, in which the first call of a kind fails, then the second, and so on. Each uses
+//! one part of the workqueue in the same way each time.
 //!
 //! Rules for them:
 //!
-//! 1. What is accepted must run, also where nothing comes after it: nobody queues anything to wake
-//!    others, and waiting is sleeping and looking at the [`Record`].
-//! 2. A call that is refused is made again until it succeeds, for longer than anything fails; where the
-//!    item itself came back, that is all that is asked for.
-//! 3. Whoever calls what may throw does so in front of a net.
+//! 1. Accepted items must run even if no other item follows: no program queues items to wake workers. Waiting
+//!    is sleeping and checking the [`Record`].
+//! 2. A refused call is repeated until it succeeds, for longer than any failure lasts. If the item itself was
+//!    returned, that suffices.
+//! 3. Code that may panic is called inside a net.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
@@ -29,7 +29,7 @@ pub(super) fn blocking<P: Platform>(stage: &Stage<'_, P>) -> Result<(), String> 
 }
 
 pub(super) fn one_cpu<P: Platform>(stage: &Stage<'_, P>) -> Result<(), String> {
-    // It may be refused: then the threads are where they are.
+    // It may be refused: the threads then stay where they are.
     let _ = P::set_affinity(&stage.cpus(1));
     blocking(stage)
 }
@@ -40,8 +40,8 @@ pub(super) fn rescuer<P: Platform>(stage: &Stage<'_, P>) -> Result<(), String> {
     waiting_items(stage, &queue)
 }
 
-/// Items that wait, so that others need a worker: those that say so, for longer than the monitor takes
-/// to scan, and those that do not, for longer than it takes to notice.
+/// Queues items that wait, so that others need a worker. Some announce the wait, and wait longer than the
+/// monitor's scan; others do not, and wait longer than the monitor takes to notice.
 fn waiting_items<P: Platform>(stage: &Stage<'_, P>, queue: &Workqueue<P>) -> Result<(), String> {
     for round in stage.rounds() {
         let step = us(round as u64 % 7 * 150);
@@ -55,7 +55,7 @@ fn waiting_items<P: Platform>(stage: &Stage<'_, P>, queue: &Workqueue<P>) -> Res
     Ok(())
 }
 
-/// Waits, and says so.
+/// Waits, and announces it.
 fn blocks<P: Platform>(time: Duration) {
     blocking_call::<P, _>(|| P::sleep(time));
 }
@@ -132,7 +132,7 @@ pub(super) fn periodic<P: Platform>(stage: &Stage<'_, P>) -> Result<(), String> 
         stage.record().answer(late, accepted);
         P::sleep(us(2_000));
         stage.until_done("the next tick", || {
-            if ticks.load(SeqCst) >= 3 { Ok(()) } else { Err("it does not come") }
+            if ticks.load(SeqCst) >= 3 { Ok(()) } else { Err("no tick came") }
         })?;
         stage.settle()?;
         periodic.stop_and_wait().map_err(|error| error.to_string())?;
@@ -208,7 +208,7 @@ pub(super) fn scopes<P: Platform>(stage: &Stage<'_, P>) -> Result<(), String> {
         };
         discard(user::call(scoped));
         if record.unfinished() > 0 {
-            return Err("a scope returned before its items were over".to_owned());
+            return Err("a scope returned before its items had finished".to_owned());
         }
     }
     Ok(())
@@ -276,7 +276,7 @@ pub(super) fn change<P: Platform>(stage: &Stage<'_, P>) -> Result<(), String> {
         (0..3).for_each(|_| stage.put(&queue, || P::sleep(us(30))));
         let inside = queue.clone();
         stage.put(&queue, move || {
-            // Inside an item, it may be refused, and then all is as it was.
+            // Inside an item it may be refused; then nothing changes.
             let _ = inside.change().max_active(2).apply();
             discard(inside);
         });
@@ -307,7 +307,7 @@ pub(super) fn drops<P: Platform>(stage: &Stage<'_, P>) -> Result<(), String> {
         let other = stage.queue(&runtime, |builder| builder.strict(round % 2 == 0))?;
         stage.put(&other, || ());
         let inside = queue.clone();
-        // The last handle may go inside an item of the queue.
+        // The last handle may be dropped inside an item of the queue.
         stage.put(&queue, move || {
             P::sleep(us(400));
             discard(inside);

@@ -1,23 +1,23 @@
-//! What was promised of one item, and whether it was kept. Plain atomics of the language, apart from the code that is
-//! judged.
+//! The promises made for one item, and whether they were kept. Uses the language's plain atomics, apart from the
+//! code under test.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
-/// The call that offers the item has not returned. Before that it is 0.
+/// The call that offers the item has not returned. Before the call, the state is 0.
 const OFFERED: u32 = 1;
 const ACCEPTED: u32 = 2;
 const REFUSED: u32 = 3;
-/// Accepted, and cancelled: it may have run or not.
+/// Accepted and then cancelled: it may or may not have run.
 const CANCELLED: u32 = 4;
 
-/// An item, as its queue answered for it and as it ran.
+/// The answers of the queue for an item, and its runs.
 #[derive(Debug, Default)]
 pub(super) struct Promise {
     answer: AtomicU32,
     begun: AtomicU32,
     ended: AtomicU32,
-    /// One more than the moment at which it was first seen to wait, in nanoseconds; 0 before.
+    /// One more than the time in nanoseconds at which it was first seen to wait; 0 before.
     waits_since_ns: AtomicU64,
 }
 
@@ -34,7 +34,7 @@ impl Promise {
         self.answer.store(CANCELLED, SeqCst);
     }
 
-    /// Notes that the item begins. Returns false if it did before.
+    /// Records that the item begins. Returns false if it began before.
     pub(super) fn begin(&self) -> bool {
         self.begun.fetch_add(1, SeqCst) == 0
     }
@@ -55,12 +55,13 @@ impl Promise {
         self.ended.load(SeqCst) > 0
     }
 
-    /// Whether the call that offers the item has returned, or it was never offered.
+    /// Returns whether the call that offers the item has returned, or was never made.
     pub(super) fn is_settled(&self) -> bool {
         self.answer.load(SeqCst) != OFFERED
     }
 
-    /// Returns what is wrong if the item has not run as often as it was accepted, when all has finished.
+    /// Returns the problem if, after everything has finished, the item did not run as often as it was
+    /// accepted.
     pub(super) fn breach(&self) -> Option<String> {
         let (begun, ended) = (self.begun.load(SeqCst), self.ended.load(SeqCst));
         match self.answer.load(SeqCst) {
@@ -73,7 +74,7 @@ impl Promise {
         }
     }
 
-    /// Returns for how long the item has waited since it was first seen to, and since a call last failed.
+    /// Returns how long the item has waited since it was first seen waiting, and since a call last failed.
     pub(super) fn waits_ns(&self, now_ns: u64, last_failure_ns: Option<u64>) -> u64 {
         if !self.is_accepted() || self.has_begun() {
             return 0;
@@ -85,13 +86,13 @@ impl Promise {
         now_ns.saturating_sub(since.max(last_failure_ns.unwrap_or(0)))
     }
 
-    /// Counts its wait from the next look on.
+    /// Restarts its wait at the next check.
     pub(super) fn forget_wait(&self) {
         self.waits_since_ns.store(0, Relaxed);
     }
 }
 
-/// The first rule that was broken, in words.
+/// The first broken rule, as a text.
 #[derive(Debug, Default)]
 pub(super) struct Broken(OnceLock<String>);
 

@@ -1,4 +1,4 @@
-//! A small program that uses a workqueue in the ways that break workqueues, decided by a seed.
+//! A small program that uses a workqueue in ways that tend to break workqueues, decided by a seed.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -13,51 +13,51 @@ use coreshard_workqueue::{Intake, Runtime, Wake, Work, Workqueue, blocking, join
 use super::ledger::Ledger;
 use crate::crew::pinned;
 
-/// How long an item may wait while a CPU that is allowed to run it rests. Longer than what faults
-/// of a simulation, and three scans of the monitor, take together.
+/// How long an item may wait while a CPU that may run it is idle. Longer than a simulation's faults and three
+/// scans of the monitor together.
 const BOUND: Duration = Duration::from_millis(14);
-/// How long an item keeps its CPU that is to show who else cannot run meanwhile.
+/// How long an item occupies its CPU, to reveal work that cannot run meanwhile.
 const HOGS_FOR: Duration = Duration::from_millis(30);
 
-/// How long the last threads have to end after all is dropped.
+/// How long the last threads have to end after everything was dropped.
 const SETTLE: Duration = Duration::from_millis(40);
 
-/// What an item does.
+/// The work of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Task {
     Nothing,
-    /// Queues another.
+    /// Queues another item.
     Queues,
-    /// Sleeps, and does not say so.
+    /// Sleeps, without announcing it.
     Sleeps(Duration),
-    /// Sleeps, and says so.
+    /// Sleeps, and announces it.
     Blocks(Duration),
-    /// Spins so many turns.
+    /// Spins for this many iterations.
     Computes(u32),
     /// Spins for [`HOGS_FOR`].
     Hogs,
-    /// Forks in two, so many levels deep.
+    /// Forks in two, this many levels deep.
     Forks(u32),
 }
 
 /// How an item is queued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
-    /// Where its producer runs.
+    /// On the producer's CPU.
     Here,
-    /// At its producer's CPU, or the one there is, by name.
+    /// On a CPU given explicitly: the producer's, or the only one.
     On,
     /// With a handle, on which its producer waits.
     Awaited,
-    /// Not it, but one of the trial's reusable items, at once or after a delay.
+    /// Queues one of the trial's reusable items instead, at once or after a delay.
     Reusable { which: usize, after: Duration },
-    /// Nothing is queued, but a reusable item cancelled.
+    /// Queues nothing, but cancels a reusable item.
     Cancel { which: usize },
-    /// Nothing is queued, but a reusable item waited for.
+    /// Queues nothing, but waits for a reusable item.
     Flush { which: usize },
 }
 
-/// Reusable items of a trial.
+/// The number of reusable items of a trial.
 const REUSABLE: usize = 2;
 
 #[derive(Clone, Copy, Debug)]
@@ -71,7 +71,7 @@ struct Step {
 #[derive(Clone, Debug)]
 struct Program {
     cpu: CpuId,
-    /// What it queues by the name of a CPU, it queues on this one.
+    /// The CPU of items that are queued on a CPU given explicitly.
     names: CpuId,
     steps: Vec<Step>,
 }
@@ -85,9 +85,9 @@ pub struct QueueTrial {
     wake: Wake,
     strict: bool,
     max_active: Option<usize>,
-    /// The only CPU that the runtime uses, where it is one.
+    /// The only CPU that the runtime uses, if there is just one.
     one_cpu: Option<CpuId>,
-    /// Workers for the whole runtime, and a reserve in each pool, where there is a limit.
+    /// The limit on workers of the whole runtime, with a reserve in each pool, if there is a limit.
     max_workers: Option<usize>,
     idle_timeout: Duration,
     producers: Vec<Program>,
@@ -119,8 +119,8 @@ impl fmt::Display for QueueTrial {
     }
 }
 
-/// The CPUs that surely may run what is queued on `cpu`: those that share with it what the scope is
-/// named after; of a shard, the core's. Told from the topology, and not from the pods.
+/// Returns the CPUs that may certainly run items queued on `cpu`: those that share with it the unit that the
+/// scope is named after; for a shard, the core's. Derived from the topology, not from the pods.
 fn allowed(topology: &Topology, scope: Scope, cpu: CpuId) -> CpuSet {
     let Some(own) = topology.cpu(cpu) else { return CpuSet::new() };
     let shares = |other: &coreshard_topology::Cpu| match scope {
@@ -134,7 +134,7 @@ fn allowed(topology: &Topology, scope: Scope, cpu: CpuId) -> CpuSet {
 }
 
 impl QueueTrial {
-    /// The trial of a seed, on a machine.
+    /// Creates the trial of a seed, on a machine.
     #[must_use]
     pub fn of_seed(seed: u64, topology: &Topology) -> Self {
         let mut random = fastrand::Rng::with_seed(seed);
@@ -142,12 +142,12 @@ impl QueueTrial {
         let micros = |random: &mut fastrand::Rng, most| Duration::from_micros(random.u64(1..=most));
         let idle_timeout = micros(&mut random, 1_000);
         let max_active = (random.u8(..4) == 0).then(|| random.usize(1..4));
-        // One that keeps a CPU, where another CPU may run what waits behind it.
+        // An item that occupies a CPU, if another CPU may run the items behind it.
         let cpus = topology.cpus();
-        // Nobody but the monitor sees to one who takes a waiting worker's place.
+        // Only the monitor replaces a waiting worker whose wait was not announced.
         let one_cpu = (random.u8(..5) == 0).then(|| cpus[random.usize(..cpus.len())].id);
         let may_hog = max_active.is_none() && one_cpu.is_none() && random.u8(..3) == 0;
-        // Waits that are longer than the monitor takes to scan, and to notice them.
+        // Waits longer than the monitor takes to scan and to notice them.
         let longest_wait = if random.u8(..3) == 0 { 12_000 } else { 500 };
         let mut producers: Vec<Program> = (0..random.usize(1..=5))
             .map(|_| cpus[random.usize(..cpus.len())].id)
@@ -183,7 +183,7 @@ impl QueueTrial {
                         rest: match random.u8(..8) {
                             0 => micros(&mut random, 1_500),
                             1 | 2 => micros(&mut random, 20),
-                            // About when workers that have slept since are to leave.
+                            // About when workers that have slept since then exit.
                             3 => idle_timeout + micros(&mut random, 40),
                             _ => Duration::ZERO,
                         },
@@ -217,12 +217,12 @@ impl QueueTrial {
         }
     }
 
-    /// An empty ledger for one run of this trial.
+    /// Creates an empty ledger for one run of this trial.
     #[must_use]
     pub fn ledger(&self) -> Arc<Ledger> {
         let items = self.producers.iter().map(|producer| producer.steps.len()).sum();
         let allowed = |cpu: CpuId| (cpu, allowed(&self.topology, self.scope, cpu));
-        // Where workers are limited, an item may wait though a CPU rests.
+        // If workers are limited, an item may wait although a CPU is idle.
         let allowed = match (self.max_workers, self.one_cpu) {
             (Some(_), _) => HashMap::new(),
             (None, Some(one)) => {
@@ -234,14 +234,16 @@ impl QueueTrial {
         Arc::new(Ledger::new(items, REUSABLE, allowed, self.max_active, BOUND))
     }
 
-    /// Runs the trial. A queue or a producer that cannot be had, for want of a thread, is let go:
-    /// then less is queued.
+    /// Runs the trial.
+    ///
+    /// A queue or a producer that cannot be created for lack of a thread is skipped; fewer items are then
+    /// queued.
     ///
     /// # Errors
-    /// Where the workqueue broke a promise, in words.
+    /// The promise that the workqueue broke, as a text.
     pub fn run<P: Platform>(&self, ledger: &Arc<Ledger>) -> Result<(), String> {
         self.use_a_queue::<P>(ledger)?;
-        // The monitor, which nobody waits for, sees that there is nothing left, and ends.
+        // The monitor, which no thread waits for, notices that nothing is left, and ends.
         P::sleep(SETTLE);
         ledger.verdict()
     }
@@ -283,7 +285,7 @@ impl QueueTrial {
         for (which, work) in works.iter().enumerate() {
             ledger.expect_flushed(which, work.flush().map_err(|error| error.to_string()));
         }
-        queue.drain().map_err(|error| format!("the first thread may drain, and yet: {error}"))?;
+        queue.drain().map_err(|error| format!("draining on the first thread failed: {error}"))?;
         ledger.verdict()?;
         drop(works);
         drop(queue);
@@ -292,7 +294,7 @@ impl QueueTrial {
     }
 }
 
-/// An item that is queued again and again.
+/// Creates an item that is queued repeatedly.
 fn reusable<P: Platform>(which: usize, ledger: Arc<Ledger>) -> Work<P> {
     Work::new(move |_| {
         ledger.begin_reusable(which);
@@ -304,7 +306,7 @@ fn reusable<P: Platform>(which: usize, ledger: Arc<Ledger>) -> Work<P> {
     })
 }
 
-/// The item's part in its own queueing: what it does, and the ledger.
+/// The item's own part: its work, and the records in the ledger.
 fn work<P: Platform>(queue: &Workqueue<P>, ledger: &Arc<Ledger>, item: usize, task: Task) {
     ledger.begin(item);
     match task {
@@ -337,7 +339,7 @@ fn work<P: Platform>(queue: &Workqueue<P>, ledger: &Arc<Ledger>, item: usize, ta
     ledger.end(item);
 }
 
-/// Visits each leaf, and keeps some of them longer than others.
+/// Visits each leaf, and stays in some of them longer than in others.
 fn fork<P: Platform>(leaves: &[AtomicU32], first: u32) {
     match leaves {
         [] => {}

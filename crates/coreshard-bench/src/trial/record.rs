@@ -1,5 +1,5 @@
-//! What became of each item of a [`Scenario`](super::Scenario), kept apart from the code that is judged;
-//! and which call of a user's code panics.
+//! The fate of each item of a [`Scenario`](super::Scenario), recorded apart from the code under test, and the
+//! selection of user calls that panic.
 
 use std::ops::Range;
 use std::panic;
@@ -8,48 +8,50 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 
 use super::promise::{Broken, Promise};
 
-/// Items of a scenario, at the most.
+/// The most items of a scenario.
 const MAX_ITEMS: usize = 8_192;
 
-/// How long an accepted item may wait, counted from when it was first seen to wait or from the last call that
-/// failed, whichever is later: some fifteen scans of the monitor.
+/// How long an accepted item may wait, counted from when it was first seen waiting or from the last failed
+/// call, whichever is later: about fifteen scans of the monitor.
 const BOUND_NS: u64 = 60_000_000;
 
-/// What a call that panics throws: it panics once more as it is dropped.
+/// The payload of a call that panics. It panics again when it is dropped.
 #[derive(Debug)]
 pub struct Bomb(());
 
 impl Drop for Bomb {
     fn drop(&mut self) {
-        // While a thread unwinds, the language would end the process.
+        // During unwinding, a panic would abort the process.
         if !std::thread::panicking() {
-            // Nothing that takes memory: who catches it keeps it for good, and a simulation's addresses
-            // are in use as long as any of its memory is.
+            // A payload without memory: the catcher keeps it forever, and a simulation's addresses are in use
+            // as long as any of its memory is.
             panic::panic_any(());
         }
     }
 }
 
-/// What was promised of each item, and whether it was kept.
+/// The promises made for each item, and whether they were kept.
 #[derive(Debug)]
 pub struct Record {
     entries: Box<[Promise]>,
     offered: AtomicUsize,
-    /// Items are kept from running for a while, as was asked for.
+    /// Whether items are currently held back on request.
     held: AtomicBool,
     calls: AtomicU64,
-    /// Which calls of a user's code panic, counted from 1.
+    /// The numbers of user calls that panic, counted from 1.
     panics: Range<u64>,
     broken: Broken,
 }
 
-/// An item that was offered.
+/// The number of an item that was offered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Number(usize);
 
 impl Record {
-    /// An empty one. `panics` are the numbers of the calls of a user's code that panic, from 1 on: of a
-    /// function, a hook or a destructor.
+    /// Creates an empty record.
+    ///
+    /// `panics` are the numbers, from 1 on, of the user calls that panic: calls of a function, a hook or a
+    /// destructor.
     #[must_use]
     pub fn new(panics: Range<u64>) -> Self {
         Self {
@@ -62,13 +64,13 @@ impl Record {
         }
     }
 
-    /// Calls of a user's code so far.
+    /// Returns the number of user calls so far.
     #[must_use]
     pub fn calls(&self) -> u64 {
         self.calls.load(SeqCst)
     }
 
-    /// A user's code is called.
+    /// Records a user call.
     pub(super) fn call(&self) {
         let call = self.calls.fetch_add(1, SeqCst) + 1;
         if self.panics.contains(&call) {
@@ -91,7 +93,7 @@ impl Record {
         self.entries[item].cancel();
     }
 
-    /// The item begins; it is over when what is returned is dropped.
+    /// Records that the item begins. It finishes when the returned value is dropped.
     pub(super) fn begin(self: &Arc<Self>, Number(item): Number) -> Running {
         if !self.entries[item].begin() {
             self.broken.note(|| format!("item {item} ran twice"));
@@ -99,7 +101,7 @@ impl Record {
         Running { record: Arc::clone(self), item }
     }
 
-    /// Items wait from here on, since they are told to, or no more.
+    /// Records that items are held back from now on, or no longer.
     pub(super) fn hold(&self, held: bool) {
         if !held {
             self.offered().iter().for_each(Promise::forget_wait);
@@ -111,19 +113,20 @@ impl Record {
         &self.entries[..self.offered.load(SeqCst)]
     }
 
-    /// Accepted items that have not finished.
+    /// Returns the number of accepted items that have not finished.
     pub(super) fn unfinished(&self) -> usize {
         self.offered().iter().filter(|item| item.is_accepted() && !item.has_ended()).count()
     }
 
-    /// Whether each item that was accepted ran exactly once, and none that was refused. To be asked when
-    /// all has finished.
+    /// Checks that each accepted item ran exactly once, and no refused one.
+    ///
+    /// To be called after everything has finished.
     ///
     /// # Errors
-    /// The first promise that was broken, in words.
+    /// The first broken promise, as a text.
     pub fn verdict(&self) -> Result<(), String> {
         for (item, promise) in self.offered().iter().enumerate() {
-            // A call that panicked has answered nothing.
+            // A call that panicked has given no answer.
             if let Some(breach) = promise.breach().filter(|_| promise.is_settled()) {
                 self.broken.note(|| format!("item {item} {breach}"));
             }
@@ -131,11 +134,12 @@ impl Record {
         self.broken.verdict()
     }
 
-    /// Whether no accepted item waits for long, with nothing that fails. To be asked again and again, with the
-    /// time and when a call last failed.
+    /// Checks that no accepted item waits for long while nothing fails.
+    ///
+    /// To be called repeatedly, with the time and the last failed call.
     ///
     /// # Errors
-    /// Which item waits, or another promise that was broken.
+    /// The waiting item, or another broken promise.
     pub fn scan(&self, now_ns: u64, last_failure_ns: Option<u64>) -> Result<(), String> {
         let held = self.held.load(SeqCst);
         for (item, promise) in self.offered().iter().enumerate().filter(|_| !held) {
@@ -166,7 +170,7 @@ impl Drop for Running {
     }
 }
 
-/// What a user's closure owns: its destructor is a user's code.
+/// A value that a user's closure owns: its destructor is a user call.
 pub(super) struct Owned(pub(super) Arc<Record>);
 
 impl Drop for Owned {
@@ -192,9 +196,9 @@ mod tests {
         assert_eq!(record.scan(5, None), Ok(()));
         assert_eq!(record.scan(BOUND_NS + 9, Some(10)), Ok(()), "something failed meanwhile");
         record.hold(true);
-        assert_eq!(record.scan(2 * BOUND_NS, None), Ok(()), "it is told to wait");
+        assert_eq!(record.scan(2 * BOUND_NS, None), Ok(()), "items are held back");
         record.hold(false);
-        assert_eq!(record.scan(2 * BOUND_NS, None), Ok(()), "no more, from here on");
+        assert_eq!(record.scan(2 * BOUND_NS, None), Ok(()), "items are no longer held back");
         drop(record.begin(item));
         assert_eq!((record.unfinished(), record.verdict()), (0, Ok(())));
         let waits = record.offer();

@@ -1,4 +1,4 @@
-//! Which programs there are, and how one is run.
+//! The programs, and how one is run.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,7 +13,7 @@ use super::record::Record;
 use super::stage::Stage;
 use super::{cancels, programs, teams, under_lock};
 
-/// Declares each program with its name and the function that is run.
+/// Declares each program with its name and its function.
 macro_rules! scenarios {
     ($($(#[doc = $doc:literal])+ $variant:ident = $name:literal: $run:path;)+) => {
         /// One of the programs.
@@ -42,13 +42,13 @@ macro_rules! scenarios {
 }
 
 scenarios! {
-    /// A pool of one worker at a time, whose items wait, with and without saying so.
+    /// A pool of one worker at a time, whose items wait, with and without announcing it.
     Blocking = "blocking": programs::blocking;
     /// The same, with all threads of the program on one CPU.
     OneCpu = "one-cpu": programs::one_cpu;
     /// The same, with one worker for the whole runtime, and a reserve.
     Rescuer = "rescuer": programs::rescuer;
-    /// Items that come and go so that workers do, with hooks.
+    /// Items whose arrival and absence start and stop workers, with hooks.
     Hooks = "hooks": programs::hooks;
     /// Several producers that wait for their items.
     Handles = "handles": programs::handles;
@@ -56,7 +56,7 @@ scenarios! {
     Periodic = "periodic": programs::periodic;
     /// Reusable work on queues with limits: queued, cancelled, flushed.
     Limits = "limits": programs::limits;
-    /// Scopes, one in another.
+    /// Nested scopes.
     Scopes = "scopes": programs::scopes;
     /// Forks and joins.
     Forks = "forks": programs::forks;
@@ -64,17 +64,17 @@ scenarios! {
     Freeze = "freeze": programs::freeze;
     /// Changes of scope, mask and limit while items run.
     Change = "change": programs::change;
-    /// Other CPUs for the whole runtime.
+    /// Changes of the whole runtime's CPUs.
     Usable = "usable": programs::usable;
-    /// Queues that are made and dropped with items in them.
+    /// Queues that are created and dropped with items in them.
     Drops = "drops": programs::drops;
     /// Futures that sleep, yield, and are cancelled.
     Tasks = "tasks": programs::tasks;
     /// Parallel loops under a lock, inside parallel loops.
     UnderLock = "under-lock": under_lock::under_lock;
-    /// Items that are cancelled, waited for in vain, and set aside.
+    /// Items that are cancelled, awaited in vain, and detached.
     Cancels = "cancels": cancels::cancels;
-    /// Teams, whose members fork, spawn and are sent broadcasts, and that end meanwhile.
+    /// Teams whose members fork, spawn and receive broadcasts, and that end meanwhile.
     Teams = "teams": teams::teams;
 }
 
@@ -84,17 +84,17 @@ impl fmt::Display for Scenario {
     }
 }
 
-/// Why a text is no [`Scenario`].
+/// The error when a text does not name a [`Scenario`].
 #[derive(Clone, PartialEq, Eq)]
 pub struct ParseScenarioError {
-    /// As it is shown: in quotes, shortened.
+    /// The text as it is shown: in quotes, shortened.
     given: String,
 }
 
 impl fmt::Display for ParseScenarioError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let all = Scenario::ALL.map(Scenario::name);
-        write!(f, "{} is no program of a sweep; there are {}", self.given, all.join(", "))
+        write!(f, "invalid program of a sweep {}: expected one of {}", self.given, all.join(", "))
     }
 }
 
@@ -111,12 +111,12 @@ impl FromStr for Scenario {
     }
 }
 
-/// How a scenario is run.
+/// A scenario with its options.
 #[derive(Clone, Debug)]
 pub struct ScenarioTrial {
-    /// Which.
+    /// The scenario.
     pub scenario: Scenario,
-    /// How often it does what it does.
+    /// The number of rounds.
     pub rounds: usize,
     topology: Topology,
     intake: Intake,
@@ -124,7 +124,7 @@ pub struct ScenarioTrial {
 }
 
 impl ScenarioTrial {
-    /// A scenario on a machine; the seed decides the variants.
+    /// Creates a trial of a scenario on a machine; the seed decides the variants.
     #[must_use]
     pub fn new(scenario: Scenario, rounds: usize, seed: u64, topology: &Topology) -> Self {
         let from_newest = |count: usize| count - 1 - (seed % count as u64) as usize;
@@ -137,10 +137,10 @@ impl ScenarioTrial {
         }
     }
 
-    /// Runs it.
+    /// Runs the scenario.
     ///
     /// # Errors
-    /// Where the workqueue broke a promise, in words.
+    /// The promise that the workqueue broke, as a text.
     pub fn run<P: Platform>(&self, record: &Arc<Record>) -> Result<(), String> {
         let Self { rounds, topology, intake, wake, .. } = self;
         let stage = Stage::<P>::new(topology, *rounds, (*wake, *intake), record);
@@ -148,7 +148,7 @@ impl ScenarioTrial {
             let what = thrown.message().map(str::to_owned);
             format!("the first thread panicked: {}", what.as_deref().unwrap_or("(not a text)"))
         })??;
-        // Other threads finish what was left to them.
+        // Other threads finish the work that was left to them.
         P::sleep(Duration::from_millis(40));
         record.verdict()
     }

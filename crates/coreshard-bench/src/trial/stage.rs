@@ -1,4 +1,4 @@
-//! What all programs of a sweep have: a machine, a record, and patience while calls fail.
+//! Common parts of the programs of a sweep: a machine, a record, and retries while calls fail.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -11,11 +11,11 @@ use coreshard_workqueue::{Builder, Intake, Runtime, RuntimeBuilder, Wake, Work, 
 
 use super::record::{Number, Owned, Record};
 
-/// How often, and for how long, something is tried again that was refused.
+/// How often, and how long, a refused call is retried.
 const TRIES: usize = 60;
 const TRY_EVERY: Duration = Duration::from_millis(2);
 
-/// How long a round may take until all that was accepted is over.
+/// How long a round may take until all accepted items have finished.
 const SETTLES: usize = 1_000;
 const LOOK_EVERY: Duration = Duration::from_micros(500);
 
@@ -23,12 +23,12 @@ pub(super) const fn us(micros: u64) -> Duration {
     Duration::from_micros(micros)
 }
 
-/// Drops what a user's code may have left, in front of a net.
+/// Drops a value that may have a user's destructor, inside a net.
 pub(super) fn discard<T>(value: T) {
     drop(user::discard(value));
 }
 
-/// Where a program runs.
+/// The environment of a program.
 pub(super) struct Stage<'run, P: Platform> {
     topology: &'run Topology,
     rounds: usize,
@@ -52,7 +52,7 @@ impl<'run, P: Platform> Stage<'run, P> {
         self.record
     }
 
-    /// The first CPUs of the machine.
+    /// Returns the first CPUs of the machine.
     pub(super) fn cpus(&self, count: usize) -> CpuSet {
         self.topology.online().iter().take(count).collect()
     }
@@ -68,7 +68,7 @@ impl<'run, P: Platform> Stage<'run, P> {
         set(builder).build().map_err(|error| format!("no runtime: {error}"))
     }
 
-    /// A queue, as soon as it can be had.
+    /// Creates a queue, retrying until it succeeds.
     pub(super) fn queue(
         &self,
         runtime: &Runtime<P>,
@@ -81,7 +81,7 @@ impl<'run, P: Platform> Stage<'run, P> {
         })
     }
 
-    /// Tries again what may be refused while something fails.
+    /// Retries a call that may be refused while something fails.
     pub(super) fn until_done<T, E: fmt::Display>(
         &self,
         what: &str,
@@ -95,20 +95,18 @@ impl<'run, P: Platform> Stage<'run, P> {
                     tries += 1;
                     P::sleep(TRY_EVERY);
                 }
-                Err(error) => return Err(format!("{what} is not to be had: {error}")),
+                Err(error) => return Err(format!("{what} is unavailable: {error}")),
             }
         }
     }
 
-    /// Waits until all that was accepted is over. Wakes nobody.
+    /// Waits until all accepted items have finished. Wakes no worker.
     pub(super) fn settle(&self) -> Result<(), String> {
         let settled = self.wait_until("items", || self.record.unfinished() == 0);
-        settled.map_err(|_| {
-            format!("{} accepted items do not come to their end", self.record.unfinished())
-        })
+        settled.map_err(|_| format!("{} accepted items do not finish", self.record.unfinished()))
     }
 
-    /// Waits until `holds`, for as long as items may take.
+    /// Waits until `holds` returns true, for as long as items may take.
     pub(super) fn wait_until(&self, what: &str, holds: impl Fn() -> bool) -> Result<(), String> {
         for _ in 0..SETTLES {
             if holds() {
@@ -116,10 +114,10 @@ impl<'run, P: Platform> Stage<'run, P> {
             }
             P::sleep(LOOK_EVERY);
         }
-        Err(format!("{what} does not come to its end"))
+        Err(format!("{what} does not finish"))
     }
 
-    /// How members are woken, and learn of work.
+    /// Returns how workers are woken, and how items enter a pool.
     pub(super) fn variants(&self) -> (Wake, Intake) {
         (self.wake, self.intake)
     }
@@ -133,7 +131,7 @@ impl<'run, P: Platform> Stage<'run, P> {
         0..self.rounds
     }
 
-    /// A reusable item that begins as this one.
+    /// Creates a reusable item that begins as this one.
     pub(super) fn work(&self, item: Number) -> Work<P> {
         let record = Arc::clone(self.record);
         Work::new(move |_| {
@@ -143,7 +141,7 @@ impl<'run, P: Platform> Stage<'run, P> {
     }
 }
 
-/// The closure of an item: it owns something with a destructor, and may panic.
+/// Creates the closure of an item: it owns a value with a destructor, and may panic.
 pub(super) fn item_of(
     record: &Arc<Record>,
     item: Number,

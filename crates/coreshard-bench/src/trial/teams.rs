@@ -1,4 +1,4 @@
-//! Teams: parallel loops under a lock, scopes, broadcasts, work that nobody waits for, and teams that end meanwhile.
+//! Teams: parallel loops under a lock, scopes, broadcasts, detached work, and teams that end meanwhile.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
@@ -9,11 +9,11 @@ use coreshard_workqueue::{Team, join};
 
 use super::stage::{Stage, discard};
 
-/// Parts of the outer loop, and of the inner one.
+/// Subtasks of the outer loop, and of the inner one.
 const OUTER: usize = 5;
 const INNER: usize = 4;
 
-/// Calls `body` with each of so many numbers, in parallel.
+/// Calls `body` with each of the numbers, in parallel.
 fn spread<P: Platform>(numbers: std::ops::Range<usize>, body: &(impl Fn(usize) + Sync)) {
     if numbers.len() < 2 {
         return numbers.for_each(body);
@@ -30,7 +30,7 @@ fn add_one(count: &AtomicU32) {
 pub(super) fn teams<P: Platform>(stage: &Stage<'_, P>) -> Result<(), String> {
     let runtime = stage.runtime(4, |builder| builder)?;
     for round in stage.rounds() {
-        // More members than CPUs, too; in one pool, and in several.
+        // Also more members than CPUs; in one pool, and in several.
         let members = [2, 4, 6, 1][round % 4];
         let scope = if round % 2 == 0 { Scope::System } else { Scope::Cache };
         let (wake, intake) = stage.variants();
@@ -43,8 +43,7 @@ pub(super) fn teams<P: Platform>(stage: &Stage<'_, P>) -> Result<(), String> {
         match outcome {
             Ok(outcome) => {
                 let (ran, wanted) = outcome?;
-                stage
-                    .wait_until("work that a team was left with", || ran.load(SeqCst) == wanted)?;
+                stage.wait_until("the remaining work of a team", || ran.load(SeqCst) == wanted)?;
             }
             Err(thrown) => discard(Err::<(), _>(thrown)),
         }
@@ -52,7 +51,7 @@ pub(super) fn teams<P: Platform>(stage: &Stage<'_, P>) -> Result<(), String> {
     Ok(())
 }
 
-/// Uses the team, and leaves it with work: how much of that was run, and how much is to be.
+/// Uses the team, and leaves work in it. Returns how much of it has run, and how much should run.
 fn in_team<P: Platform>(
     stage: &Stage<'_, P>,
     team: &Team<P>,
@@ -76,13 +75,13 @@ fn in_team<P: Platform>(
     });
     let (done, parts) = (*lock.lock(), parts.load(SeqCst) as usize);
     if (done, parts) != (OUTER, OUTER * INNER) {
-        return Err(format!("{done} parts of {OUTER} are done, with {parts} inner ones"));
+        return Err(format!("{done} of {OUTER} outer subtasks are done, with {parts} inner ones"));
     }
     let indices = team.broadcast(|index| (index, team.index()));
     if indices.iter().enumerate().any(|(at, found)| *found != (at, Some(at))) {
-        return Err(format!("a broadcast came to {indices:?}"));
+        return Err(format!("a broadcast reached {indices:?}"));
     }
-    // The team ends while some of this waits, and some is to come.
+    // The team ends while some of this work waits, and some has not been queued.
     let ran = Arc::new(AtomicU32::new(0));
     let wanted = 4 + team.members() as u32;
     for _ in 0..2 {

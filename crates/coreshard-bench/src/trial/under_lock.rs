@@ -1,5 +1,5 @@
-//! Parallel loops under a lock, inside parallel loops: whoever waits may run parts of what it waits for, and nothing
-//! else, or it waits for its own lock.
+//! Parallel loops under a lock, inside parallel loops: a waiting worker may run only subtasks of the loop
+//! that it waits for, or it could wait for its own lock.
 
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
@@ -9,11 +9,11 @@ use coreshard_workqueue::{Workqueue, join};
 
 use super::stage::{Stage, discard};
 
-/// Parts of the outer loop, and of the inner one.
+/// Subtasks of the outer loop, and of the inner one.
 const OUTER: usize = 6;
 const INNER: usize = 6;
 
-/// How parts are made.
+/// How subtasks are created.
 #[derive(Clone, Copy)]
 enum PartsAs {
     Join,
@@ -25,7 +25,7 @@ impl PartsAs {
     const ALL: [Self; 3] = [Self::Join, Self::Loop, Self::Scope];
 }
 
-/// Calls `body` with each of so many numbers, in parallel. Where nothing can be queued, less is called.
+/// Calls `body` with each of the numbers, in parallel. If items cannot be queued, with fewer of them.
 fn spread<P: Platform>(
     way: PartsAs,
     queue: &Workqueue<P>,
@@ -74,7 +74,9 @@ pub(super) fn under_lock<P: Platform>(stage: &Stage<'_, P>) -> Result<(), String
         discard(done);
         let (done, parts) = (*lock.lock(), parts.load(SeqCst) as usize);
         if whole && (done, parts) != (OUTER, OUTER * INNER) {
-            return Err(format!("{done} parts of {OUTER} are done, with {parts} inner ones"));
+            return Err(format!(
+                "{done} of {OUTER} outer subtasks are done, with {parts} inner ones"
+            ));
         }
     }
     Ok(())

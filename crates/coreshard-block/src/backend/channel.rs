@@ -1,6 +1,6 @@
-//! Backends and their channels: the traits that each of them implements, and the commands that they do.
+//! Backends and their channels: the traits to implement, and the commands that channels execute.
 //!
-//! Memory safety rests on the contract of [`Channel`].
+//! Memory safety relies on the contract of [`Channel`].
 #![allow(unsafe_code)]
 
 use std::sync::Arc;
@@ -16,57 +16,56 @@ use crate::request::Op;
 /// The size and the alignments of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
-    /// Its size in bytes.
+    /// The size in bytes.
     pub bytes: u64,
-    /// Offsets and lengths are multiples of this; 1 if it does not matter.
+    /// Offsets and lengths must be multiples of this; 1 if there is no restriction.
     pub block_bytes: u32,
-    /// Addresses of buffers are multiples of this; 1 if it does not matter.
+    /// Addresses of buffers must be multiples of this; 1 if there is no restriction.
     pub memory_align: u32,
-    /// Whether it may be written.
+    /// Whether the device may be written.
     pub writable: bool,
 }
 
 /// Wakes a channel's thread out of [`Channel::wait`], from any thread.
 pub type Waker = Arc<dyn Fn() + Send + Sync>;
 
-/// One thread's way to a backend.
+/// One thread's connection to a backend.
 ///
 /// # Safety
-/// An implementor touches a command's memory only between its `start` and the moment at which its
-/// completion is put into `into`, or the end of the channel's drop, whichever comes first.
+/// An implementor accesses a command's memory only between its `start` and the moment when its completion is
+/// put into `into`, or until the channel's drop returns, whichever comes first.
 pub unsafe trait Channel {
-    /// Takes a command. False, and nothing done, if it has no room: reap first.
+    /// Starts a command. Returns false and does nothing if the channel has no room: reap first.
     ///
     /// # Safety
-    /// The command's memory is good for what the command does until its completion was reported or
-    /// the channel's drop is over.
+    /// The command's memory must stay valid for the command's accesses until its completion was reported, or
+    /// until the channel's drop has returned.
     unsafe fn start(&mut self, command: &Command) -> bool;
 
-    /// Submits what was started to the device.
+    /// Submits the started commands to the device.
     ///
     /// # Errors
-    /// If the device does not take anything any more.
+    /// If the device accepts no more commands.
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
 
-    /// Puts what has been completed into `into`, without waiting.
+    /// Appends the completions so far to `into`, without waiting.
     fn reap(&mut self, into: &mut Vec<Completion>);
 
-    /// Flushes, and waits until something is completed, somebody calls the waker, or for
-    /// `timeout`. May return early.
+    /// Flushes, and waits until a command completes, the waker is called, or for `timeout`. May return early.
     ///
     /// # Errors
     /// As [`flush`](Self::flush).
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()>;
 
-    /// Asks that a command end soon. It is completed in any case, as cancelled or otherwise.
+    /// Requests that a command end soon. It completes in any case, as cancelled or otherwise.
     fn cancel(&mut self, id: u64);
 
-    /// Wakes this channel's thread.
+    /// Returns a waker for this channel's thread.
     fn waker(&self) -> Waker;
 
-    /// Tells the device of buffers that will be used often. False if that is of no use here.
+    /// Registers buffers that will be used often. Returns false if the channel has no use for that.
     ///
     /// # Errors
     /// If the device refuses.
@@ -74,62 +73,62 @@ pub unsafe trait Channel {
         Ok(false)
     }
 
-    /// Describes it, and what it could not have: for people.
+    /// Describes the channel for people, including the features that were unavailable.
     fn describe(&self) -> String;
 }
 
-/// A backend does the work of a device.
+/// The implementation of a device.
 pub trait Backend<P: Platform>: fmt::Debug + Send + Sync {
-    /// Its name in messages.
+    /// Returns the name used in messages.
     fn name(&self) -> &str;
 
-    /// Its size and alignments.
+    /// Returns the size and alignments.
     fn geometry(&self) -> Geometry;
 
-    /// A channel for the calling thread, with at most `depth` commands at a time.
+    /// Creates a channel for the calling thread, with at most `depth` commands at a time.
     ///
     /// # Errors
-    /// If it cannot be had.
+    /// If the channel cannot be created.
     fn channel(&self, depth: u32) -> Result<Box<dyn Channel>, OpenError>;
 }
 
 /// The memory of a command.
 #[derive(Clone, Copy, Debug)]
 pub enum Data {
-    /// None.
+    /// No data.
     None,
-    /// One piece.
+    /// One buffer.
     One {
         /// Its first byte.
         start: *mut u8,
         /// Its length in bytes.
         bytes: usize,
-        /// Its number among the registered buffers, if it is one.
+        /// Its index among the registered buffers, if it is registered.
         registered: Option<u16>,
     },
-    /// Several pieces.
+    /// Several buffers.
     Many {
         /// Start and length of each; lives as long as the command.
         pieces: *const libc::iovec,
-        /// How many.
+        /// The number of buffers.
         count: u32,
     },
 }
 
-/// One attempt at a request, as a channel gets it.
+/// One attempt at a request, as a channel receives it.
 #[derive(Clone, Copy, Debug)]
 pub struct Command {
-    /// Identifies it in its completion, and to cancel it. Below 2⁶³.
+    /// Identifies the command in its completion and for cancellation. Below 2⁶³.
     pub id: u64,
     /// The operation.
     pub op: Op,
-    /// Where.
+    /// The offset on the device, in bytes.
     pub offset: u64,
-    /// How much, for those without data.
+    /// The length in bytes of an operation without data.
     pub bytes: u64,
-    /// The memory to move.
+    /// The memory to read into or write from.
     pub data: Data,
-    /// The value for the kernel, see ioprio_set(2).
+    /// The I/O priority for the kernel, see ioprio_set(2).
     pub ioprio: u16,
 }
 
@@ -139,7 +138,7 @@ impl Command {
             Data::None => 0,
             Data::One { bytes, .. } => bytes,
             Data::Many { pieces, count } => {
-                // SAFETY: by the contract of `Channel::start` they live as long as the command.
+                // SAFETY: by the contract of `Channel::start`, they live as long as the command.
                 let pieces = unsafe { std::slice::from_raw_parts(pieces, count as usize) };
                 pieces.iter().map(|piece| piece.iov_len).sum()
             }
@@ -150,8 +149,8 @@ impl Command {
 /// The end of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completion {
-    /// Which.
+    /// The command's id.
     pub id: u64,
-    /// Bytes, or the negative errno.
+    /// The number of bytes, or the negative errno.
     pub result: i32,
 }

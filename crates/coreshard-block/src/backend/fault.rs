@@ -15,30 +15,32 @@ use crate::buffer::BufferPool;
 use crate::open_error::OpenError;
 use crate::request::Op;
 
-/// How often each fault is injected, in parts per million of the commands. The seed decides which. Default: no faults, and seed 0.
+/// How often each fault is injected, in parts per million of the commands.
 ///
-/// Write `..FaultPlan::default()` after the fields that differ: there may be more of them in a later version.
+/// The seed decides which commands fail. Default: no faults, and seed 0.
+///
+/// Use `..FaultPlan::default()` for the remaining fields; later versions may add some.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FaultPlan {
     /// The seed of the random numbers.
     pub seed: u64,
-    /// Fails with EAGAIN before anything was done.
+    /// Fails with EAGAIN before anything is done.
     pub transient: u32,
-    /// Fails with EIO before anything was done.
+    /// Fails with EIO before anything is done.
     pub media: u32,
-    /// Only the first part of a transfer is done, and reported so.
+    /// Only the first part of a transfer is done, and reported as such.
     pub short: u32,
-    /// The first part of a write is done, and then it fails with EIO.
+    /// The first part of a write is done, and then the write fails with EIO.
     pub torn: u32,
-    /// It is done, but reported late.
+    /// The command is done, but reported late.
     pub delayed: u32,
-    /// How late at the most.
+    /// The longest delay.
     pub longest_delay: Duration,
-    /// It is reported before an earlier one.
+    /// The command is reported before an earlier one.
     pub reordered: u32,
-    /// It is done, but not reported until it is cancelled.
+    /// The command is done, but not reported until it is cancelled.
     pub lost: u32,
-    /// From so many commands on, the device is gone (ENODEV); 0: it stays.
+    /// The number of commands after which the device disappears (ENODEV); 0: never.
     pub gone_after: u64,
 }
 
@@ -89,11 +91,11 @@ struct FaultyChannel<P: Platform> {
     plan: FaultPlan,
     commands: Arc<AtomicU64>,
     random: u64,
-    /// Completions to be reported.
+    /// Completions to report now.
     ready: Vec<Completion>,
-    /// Completions to be reported at their time.
+    /// Completions to report at their time.
     late: Vec<(Time, Completion)>,
-    /// Commands whose completion will be lost, and whose completion is.
+    /// Commands whose completion will be lost; below, those whose completion has been lost.
     will_be_lost: HashSet<u64>,
     lost: HashSet<u64>,
     /// Commands that fail after their first part.
@@ -102,7 +104,7 @@ struct FaultyChannel<P: Platform> {
 }
 
 impl<P: Platform> FaultyChannel<P> {
-    /// SplitMix64 (Sebastiano Vigna, public domain).
+    /// Draws a random number below `bound`. SplitMix64 (Sebastiano Vigna, public domain).
     fn below(&mut self, bound: u64) -> u64 {
         self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mixed = (self.random ^ (self.random >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -125,7 +127,7 @@ impl<P: Platform> FaultyChannel<P> {
         self.falls(self.plan.media).then_some(libc::EIO)
     }
 
-    /// The first part of a transfer of one piece.
+    /// Returns a command for the first part of a transfer with one buffer.
     fn first_part(&mut self, command: &Command) -> Option<Command> {
         let Data::One { start, bytes, registered } = command.data else { return None };
         let blocks = bytes / 512;
@@ -173,8 +175,8 @@ impl<P: Platform> FaultyChannel<P> {
     }
 }
 
-// SAFETY: commands go to the inner channel, whose contract is the same; what is reported here was
-// reported by the inner one, or was never given to it.
+// SAFETY: commands go to the inner channel, whose contract is the same. Completions reported here were
+// reported by the inner channel, or their commands never reached it.
 unsafe impl<P: Platform> Channel for FaultyChannel<P> {
     unsafe fn start(&mut self, command: &Command) -> bool {
         if let Some(errno) = self.failure() {
@@ -184,7 +186,7 @@ unsafe impl<P: Platform> Channel for FaultyChannel<P> {
         let torn = command.op == Op::Write && self.falls(self.plan.torn);
         let part =
             if torn || self.falls(self.plan.short) { self.first_part(command) } else { None };
-        // SAFETY: as promised to this function; a part of the memory is good for as long.
+        // SAFETY: by this function's contract; a part of the memory is valid for as long.
         let taken = unsafe { self.inner.start(part.as_ref().unwrap_or(command)) };
         if taken {
             if torn && part.is_some() {
@@ -218,7 +220,7 @@ unsafe impl<P: Platform> Channel for FaultyChannel<P> {
     }
 
     fn cancel(&mut self, id: u64) {
-        // An abort of what was lost succeeds, as on a real adapter.
+        // Aborting a lost command succeeds, as on a real adapter.
         if self.lost.remove(&id) {
             self.ready.push(Completion { id, result: -libc::ECANCELED });
         } else {

@@ -18,42 +18,41 @@ use super::sync;
 use crate::cause::{self, Opening};
 use crate::open_error::OpenError;
 
-/// How a file's requests are done.
+/// How a file's requests are executed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Engine {
-    /// By system calls on the calling thread for files in memory (tmpfs), whose reads and writes
-    /// never wait: there, each request of a ring would go through another thread. Else by
-    /// io_uring if that can be had, else by the thread pool if one was given, else by system
-    /// calls on the calling thread. [`Channel::describe`] says which, and why.
+    /// For files in memory (tmpfs), system calls on the calling thread: their reads and writes never wait,
+    /// and a ring would send each request through another thread. For other files the first available of:
+    /// io_uring, the thread pool if one was given, system calls on the calling thread. [`Channel::describe`]
+    /// says which was chosen, and why.
     #[default]
     Auto,
-    /// By io_uring, or not at all.
+    /// io_uring, or an error if it is unavailable.
     IoUring,
-    /// By system calls on the calling thread: for files that never wait, such as those in memory.
+    /// System calls on the calling thread. For files that never wait, such as files in memory.
     Sync,
-    /// By other threads.
+    /// Other threads.
     Threads,
 }
 
-/// How a file is to be opened.
+/// How to open a file.
 ///
-/// Write `..FileOptions::default()` after the fields that differ: there may be more of them in a later version.
+/// Use `..FileOptions::default()` for the remaining fields; later versions may add some.
 #[derive(Clone, Default)]
 pub struct FileOptions {
-    /// Whether it is also written. Default: no.
+    /// Opens for writing as well. Default: no.
     pub write: bool,
-    /// Past the page cache (O_DIRECT). Default: no.
+    /// Bypasses the page cache (O_DIRECT). Default: no.
     pub direct: bool,
-    /// As a block device's only exclusive user (O_EXCL): it is not opened if it is mounted or in use
-    /// otherwise, and not mounted while it is open. Of no meaning for files. Default: no.
+    /// Opens a block device for exclusive use (O_EXCL): fails if it is mounted or in use, and prevents
+    /// mounting while it is open. Ignored for files. Default: no.
     pub exclusive: bool,
-    /// How its requests are done. Default: [`Engine::Auto`].
+    /// How requests are executed. Default: [`Engine::Auto`].
     pub engine: Engine,
-    /// How its rings are to be. Default: [`RingOptions::default`].
+    /// How rings are set up. Default: [`RingOptions::default`].
     pub ring: RingOptions,
-    /// Other threads for [`Engine::Threads`], and for [`Engine::Auto`] if io_uring is forbidden.
-    /// Default: none.
+    /// Threads for [`Engine::Threads`], and for [`Engine::Auto`] if io_uring is forbidden. Default: none.
     pub executor: Option<Arc<dyn Executor>>,
 }
 
@@ -80,18 +79,20 @@ pub struct File {
 }
 
 impl File {
-    /// Opens a regular file or a block device. Its size is the one that it has now: what is added to it later, others' files as
-    /// those of `/proc` whose size is 0, can be had by opening it anew, or not at all. Direct I/O reads the last
-    /// bytes of a file by the whole block, and writes whole blocks alone.
+    /// Opens a regular file or a block device.
+    ///
+    /// The size is fixed when it is opened: to read data appended later, open the file again. Other files,
+    /// such as those of `/proc` with size 0, cannot be read. Direct I/O reads the last bytes of a file as a
+    /// whole block, and writes only whole blocks.
     ///
     /// # Errors
-    /// If it is not there, is something else, or cannot be opened as asked.
+    /// If the file does not exist, is of another type, or cannot be opened with these options.
     pub fn open(path: &Path, options: FileOptions) -> Result<Self, OpenError> {
         let mut flags = libc::O_CLOEXEC | libc::O_NONBLOCK;
         if options.direct {
             flags |= libc::O_DIRECT;
         }
-        // The flag has no meaning for files, and the system promises nothing if it is given all the same.
+        // The flag has no meaning for files, and open(2) leaves its effect on them undefined.
         let takes = options.exclusive && is_block_device(path);
         if takes {
             flags |= libc::O_EXCL;
@@ -105,26 +106,25 @@ impl File {
             OpenError::bad_input(format!("{path} cannot be {verb}: {reason}{cause}"))
         };
         let wrong = |what| OpenError::bad_input(format!("{} {what}", input::path(path)));
-        let folder = || wrong("is a folder; give a file or a block device");
+        let folder = || wrong("is a folder: expected a file or a block device");
         let opened =
             OpenOptions::new().read(true).write(options.write).custom_flags(flags).open(path);
         let file = opened.map_err(|reason| match reason.kind() {
             io::ErrorKind::IsADirectory => folder(),
             _ => failed(reason),
         })?;
-        // From here on what was opened counts, whatever the path may lead to by now.
+        // From now on the opened file counts, wherever the path may lead by now.
         let metadata = file.metadata().map_err(failed)?;
         if metadata.is_dir() {
             return Err(folder());
         }
         if options.exclusive && !takes && metadata.file_type().is_block_device() {
             return Err(failed(io::Error::other(
-                "a device has taken the place of a file just now",
+                "the path was a file a moment ago and is now a device",
             )));
         }
-        let no_size =
-            || wrong("has no size that can be found out; give a regular file or a block device");
-        // Nonblocking was for the opening of what turns out to be a pipe.
+        let no_size = || wrong("has no size: expected a regular file or a block device");
+        // Nonblocking was set in case the path leads to a pipe.
         // SAFETY: sets flags of an open descriptor.
         if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFL, flags & libc::O_DIRECT) } != 0 {
             return Err(failed(io::Error::last_os_error()));
@@ -148,11 +148,11 @@ impl File {
         })
     }
 
-    /// Whether its file system keeps everything in memory.
+    /// Returns whether the file system keeps everything in memory.
     fn is_in_memory(&self) -> bool {
         // SAFETY: all zeros is a valid value of this plain struct.
         let mut answer: libc::statfs = unsafe { std::mem::zeroed() };
-        // SAFETY: an open descriptor, and a live struct for the answer.
+        // SAFETY: an open descriptor, and a live struct for the result.
         let rc = unsafe { libc::fstatfs(self.descriptor.as_raw_fd(), &raw mut answer) };
         // From linux/magic.h; the type of `f_type` differs between architectures.
         const RAMFS_MAGIC: i128 = 0x8584_58f6;
@@ -160,7 +160,7 @@ impl File {
         rc == 0 && (kind == i128::from(libc::TMPFS_MAGIC) || kind == RAMFS_MAGIC)
     }
 
-    /// Its path.
+    /// Returns the path.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -171,17 +171,17 @@ fn is_block_device(path: &Path) -> bool {
 }
 
 fn device_bytes(file: &std::fs::File) -> Option<u64> {
-    // SAFETY: asks for the position of an open descriptor's end; nothing reads by position.
+    // SAFETY: seeks to the end of an open descriptor; no read uses the position.
     u64::try_from(unsafe { libc::lseek(file.as_raw_fd(), 0, libc::SEEK_END) }).ok()
 }
 
-/// The alignment of offsets and of addresses that direct I/O on this file needs: as statx(2) says, else 512 bytes
-/// for both, which a kernel that cannot tell (before 6.1) usually wants.
+/// Returns the alignments of offsets and of addresses that direct I/O on this file needs, as statx(2) reports
+/// them. A kernel that does not (before 6.1) usually wants 512 bytes for both.
 fn direct_alignment(file: &std::fs::File) -> (u32, u32) {
     const STATX_DIOALIGN: u32 = 0x2000;
     // SAFETY: all zeros is a valid value of this plain struct.
     let mut answer: libc::statx = unsafe { std::mem::zeroed() };
-    // SAFETY: an open descriptor, an empty path, and a live struct for the answer.
+    // SAFETY: an open descriptor, an empty path, and a live struct for the result.
     let rc = unsafe {
         libc::statx(
             file.as_raw_fd(),
@@ -198,7 +198,7 @@ fn direct_alignment(file: &std::fs::File) -> (u32, u32) {
     }
 }
 
-/// The file that was opened.
+/// Returns the opened file.
 impl AsFd for File {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.descriptor.as_fd()
@@ -221,7 +221,7 @@ impl<P: Platform> Backend<P> for File {
             let cause = cause::of_ring(refusals.errno());
             let cause = cause.map(|cause| format!(": {cause}")).unwrap_or_default();
             OpenError::new(format!(
-                "{}: no io_uring can be had ({}){cause}; allowed are other engines (sync, threads)",
+                "{}: io_uring is unavailable ({}){cause}; use another engine (sync, threads)",
                 self.name,
                 refusals.texts().join("; ")
             ))
@@ -234,7 +234,7 @@ impl<P: Platform> Backend<P> for File {
         match (&self.options.engine, executor) {
             (Engine::IoUring, _) => Ok(Box::new(ring().map_err(refused)?)),
             (Engine::Auto, _) if self.is_in_memory() => {
-                Ok(sync(" (the file is in memory, where nothing waits)"))
+                Ok(sync(" (the file is in memory, so it never waits)"))
             }
             (Engine::Auto, executor) => match ring() {
                 Ok(channel) => Ok(Box::new(channel)),
@@ -248,7 +248,7 @@ impl<P: Platform> Backend<P> for File {
             },
             (Engine::Threads, Some(executor)) => Ok(pool(executor, String::new())),
             (Engine::Threads, None) => Err(OpenError::new(format!(
-                "{}: no queue can be had: no executor was given",
+                "{}: the engine \"threads\" needs an executor, and none was given",
                 self.name
             ))),
             (Engine::Sync, _) => Ok(sync("")),

@@ -1,4 +1,4 @@
-//! A channel that completes commands as they are started.
+//! A channel that completes commands when they are started.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -9,7 +9,7 @@ use coreshard_platform::{Parker, Platform};
 
 use super::channel::{Channel, Command, Completion, Waker};
 
-/// Does each command on the calling thread, by `perform`, which returns the result.
+/// Executes each command on the calling thread with `perform`, which returns the result.
 pub(super) struct ImmediateChannel<P: Platform, F> {
     perform: F,
     name: String,
@@ -18,14 +18,14 @@ pub(super) struct ImmediateChannel<P: Platform, F> {
 }
 
 impl<P: Platform, F: FnMut(&Command) -> i32> ImmediateChannel<P, F> {
-    /// `perform` may use a command's memory while it is called, and not after.
+    /// Creates the channel. `perform` may use a command's memory only during the call.
     pub(super) fn new(name: String, depth: u32, perform: F) -> Self {
         let done = Vec::with_capacity(depth as usize);
         Self { perform, name, done, parker: Arc::new(Parker::new()) }
     }
 }
 
-// SAFETY: a command's memory is used while `perform` is called alone, so not after `start`.
+// SAFETY: a command's memory is used only while `perform` runs, so not after `start`.
 unsafe impl<P: Platform, F: FnMut(&Command) -> i32 + Send> Channel for ImmediateChannel<P, F> {
     unsafe fn start(&mut self, command: &Command) -> bool {
         self.done.push(Completion { id: command.id, result: (self.perform)(command) });

@@ -12,7 +12,7 @@ use super::immediate::ImmediateChannel;
 use crate::open_error::OpenError;
 use crate::request::Op;
 
-/// Bytes under one lock: a part of this size moves in one piece.
+/// The number of bytes under one lock; a part of this size is moved atomically.
 const STRIPE_BYTES: usize = 64 * 1024;
 
 struct Store<P: Platform> {
@@ -21,7 +21,7 @@ struct Store<P: Platform> {
 }
 
 impl<P: Platform> Store<P> {
-    /// Calls `with` for each part of a range, and the part's offset in it.
+    /// Calls `with` for each part of a range, with the part's offset in it.
     fn parts(&self, offset: u64, bytes: usize, mut with: impl FnMut(&mut [u8], usize)) -> usize {
         let end = offset.saturating_add(bytes as u64).min(self.bytes);
         let mut at = offset;
@@ -45,7 +45,7 @@ impl<P: Platform> Store<P> {
                 &one
             }
             Data::Many { pieces, count } => {
-                // SAFETY: by the contract of `Channel::start` they are good until the completion.
+                // SAFETY: by the contract of `Channel::start`, they are valid until the completion.
                 unsafe { std::slice::from_raw_parts(pieces, count as usize) }
             }
         };
@@ -56,7 +56,7 @@ impl<P: Platform> Store<P> {
                     let start = piece.iov_base.cast::<u8>();
                     let offset = command.offset + moved as u64;
                     moved += self.parts(offset, piece.iov_len, |part, at| {
-                        // SAFETY: `parts` stays within the piece, which is nobody else's.
+                        // SAFETY: `parts` stays within the piece, which no other code uses.
                         unsafe {
                             let there = start.add(at);
                             match command.op {
@@ -76,14 +76,17 @@ impl<P: Platform> Store<P> {
     }
 }
 
-/// A device in memory: each thread moves its own data, so a transfer of more than 64 KiB is not one
-/// piece for others.
+/// A device in memory.
+///
+/// Each thread moves its own data, so other threads may see a transfer of more than 64 KiB in part.
 pub struct Memory<P: Platform> {
     store: Arc<Store<P>>,
 }
 
 impl<P: Platform> Memory<P> {
-    /// `bytes` zeroed bytes. Ends the process if there is not so much memory, as other collections do.
+    /// Creates a device of `bytes` zeroed bytes.
+    ///
+    /// Aborts the process if memory is short, as other collections do.
     pub fn new(bytes: u64) -> Self {
         let stripes = (0..bytes.div_ceil(STRIPE_BYTES as u64))
             .map(|_| Lock::new(vec![0; STRIPE_BYTES].into_boxed_slice()))
@@ -91,10 +94,10 @@ impl<P: Platform> Memory<P> {
         Self { store: Arc::new(Store { bytes, stripes }) }
     }
 
-    /// As [`new`](Self::new), of a size that somebody else gave.
+    /// As [`new`](Self::new), for a size from untrusted input.
     ///
     /// # Errors
-    /// If so much memory cannot be had.
+    /// If there is not enough memory.
     ///
     /// ```
     /// use coreshard_block::Memory;
@@ -104,7 +107,7 @@ impl<P: Platform> Memory<P> {
     /// assert!(Memory::<Host>::try_new(u64::MAX).is_err());
     /// ```
     pub fn try_new(bytes: u64) -> Result<Self, TryReserveError> {
-        // Asked for in one piece, and given back.
+        // Requested in one piece to check, and freed at once.
         Vec::<u8>::new().try_reserve_exact(usize::try_from(bytes).unwrap_or(usize::MAX))?;
         Ok(Self::new(bytes))
     }
@@ -132,7 +135,7 @@ impl<P: Platform> Backend<P> for Memory<P> {
     }
 }
 
-/// Completes everything at once, and moves no data.
+/// Completes every command at once, without moving data.
 #[derive(Debug)]
 pub struct Null<P: Platform> {
     bytes: u64,
@@ -140,7 +143,7 @@ pub struct Null<P: Platform> {
 }
 
 impl<P: Platform> Null<P> {
-    /// A backend that says it has `bytes`.
+    /// Creates a backend that reports a size of `bytes`.
     pub fn new(bytes: u64) -> Self {
         Self { bytes, platform: PhantomData }
     }

@@ -1,8 +1,8 @@
 //! Backends do the work of devices; each thread has a channel to a backend.
 //!
-//! The contract that memory safety rests on: a channel may use a command's memory from `start` until
-//! it has reported the command's completion, and not after its own drop. So a channel whose commands are
-//! done elsewhere (by the kernel, by another thread) waits for them in its drop.
+//! Memory safety relies on this contract: a channel may use a command's memory from `start` until it has
+//! reported the command's completion, and not after its own drop. A channel whose commands run elsewhere (in
+//! the kernel, on another thread) therefore waits for them in its drop.
 
 mod channel;
 mod fault;

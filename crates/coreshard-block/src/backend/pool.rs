@@ -1,9 +1,9 @@
-//! Commands done by other threads: if io_uring is forbidden.
+//! Commands executed by other threads, for use when io_uring is forbidden.
 //!
 //! A [`PoolCommand`] is shared by the channel and the executor's job. One of them takes its ownership, once,
-//! and with it the command's memory, and completes it when done: the job that was run or dropped, or the
-//! channel that was asked to cancel it. So a buffer comes back from whoever owned it, whatever the executor
-//! does with its jobs: panic, keep, drop or hand back.
+//! and with it the command's memory, and completes the command. That is the job when it is run or dropped, or
+//! the channel when it is asked to cancel. So a buffer always comes back from its owner, whether the executor
+//! panics, or keeps, drops or returns its jobs.
 #![allow(unsafe_code)]
 
 use std::collections::HashMap;
@@ -23,8 +23,7 @@ use super::sync::perform;
 /// A piece of work for another thread; it may block.
 pub type Job = Box<dyn FnOnce() + Send>;
 
-/// Something that runs jobs on other threads, such as a workqueue. Any
-/// `Fn(Job) -> Result<(), Job>` is one:
+/// Runs jobs on other threads, as a workqueue does. Implemented by every `Fn(Job) -> Result<(), Job>`:
 ///
 /// ```
 /// use std::sync::Arc;
@@ -37,10 +36,10 @@ pub type Job = Box<dyn FnOnce() + Send>;
 /// # let _ = executor;
 /// ```
 pub trait Executor: Send + Sync {
-    /// Has `job` run on another thread. One that panics may have taken the job all the same.
+    /// Runs `job` on another thread. An executor that panics may still have taken the job.
     ///
     /// # Errors
-    /// Hands the job back if that cannot be.
+    /// Returns the job if it cannot be executed.
     fn execute(&self, job: Job) -> Result<(), Job>;
 }
 
@@ -50,7 +49,7 @@ impl<F: Fn(Job) -> Result<(), Job> + Send + Sync> Executor for F {
     }
 }
 
-/// State that the jobs of a channel share with it.
+/// State that a channel shares with its jobs.
 struct CompletionList<P: Platform> {
     done: Lock<P, Vec<Completion>>,
     parker: Arc<Parker<P>>,
@@ -74,10 +73,11 @@ impl<P: Platform> Ownership<P> {
         Self { word: P::AtomicU32::new(0) }
     }
 
-    /// True for one caller.
+    /// Returns true for exactly one caller.
     fn take(&self) -> bool {
-        // Relaxed: that one of them gets 0 is all that is needed. The submitter's writes came to the job's
-        // thread with the job, and the owner's go back with the completion list's lock; who loses touches nothing.
+        // Relaxed suffices, since only the uniqueness of the 0 matters. The submitter's writes reach the
+        // job's thread with the job, and the owner's return with the completion list's lock. A caller that
+        // gets 1 touches nothing.
         self.word.swap(1, Relaxed) == 0
     }
 }
@@ -90,8 +90,8 @@ struct PoolCommand<P: Platform> {
     command: Command,
 }
 
-// SAFETY: the command's memory is used by its owner, one thread, until the completion; the channel waits
-// for that in its drop.
+// SAFETY: the command's memory is used by its owner, one thread, until the completion. The channel waits for
+// that in its drop.
 unsafe impl<P: Platform> Send for PoolCommand<P> {}
 // SAFETY: as above.
 unsafe impl<P: Platform> Sync for PoolCommand<P> {}
@@ -103,7 +103,7 @@ impl<P: Platform> PoolCommand<P> {
         }
     }
 
-    /// Completes it as cancelled, if nobody owns it.
+    /// Completes the command as cancelled, if it has no owner.
     fn withdraw(&self) {
         if self.ownership.take() {
             self.complete(-libc::ECANCELED);
@@ -115,7 +115,7 @@ impl<P: Platform> PoolCommand<P> {
     }
 }
 
-/// A job's handle: dropped without having been run, it cancels the command.
+/// A job's handle. Cancels the command if it is dropped without having been run.
 struct JobGuard<P: Platform>(Arc<PoolCommand<P>>);
 
 impl<P: Platform> Drop for JobGuard<P> {
@@ -128,10 +128,10 @@ pub(super) struct PoolChannel<P: Platform> {
     executor: Arc<dyn Executor>,
     file: Arc<OwnedFd>,
     completions: Arc<CompletionList<P>>,
-    /// By id: those whose completion was not seen yet.
+    /// Commands whose completion was not seen yet, by id.
     commands: HashMap<u64, Arc<PoolCommand<P>>>,
     why: String,
-    /// The last panic of the executor, or of a job that it handed back.
+    /// The last panic of the executor, or of a job that it returned.
     thrown: Option<Thrown>,
 }
 
@@ -144,8 +144,7 @@ impl<P: Platform> PoolChannel<P> {
     }
 }
 
-// SAFETY: a command's memory is used by its owner alone, until the completion; the drop waits for all
-// commands.
+// SAFETY: only a command's owner uses its memory, until the completion. The drop waits for all commands.
 unsafe impl<P: Platform> Channel for PoolChannel<P> {
     unsafe fn start(&mut self, command: &Command) -> bool {
         let pooled = Arc::new(PoolCommand {
@@ -160,10 +159,10 @@ unsafe impl<P: Platform> Channel for PoolChannel<P> {
             let guard = &guard;
             guard.0.run();
         });
-        // Whatever comes of this, the command is completed.
+        // The command completes whatever the executor does.
         let executed = user::call(|| {
             if let Err(job) = self.executor.execute(job) {
-                // The executor is closed: better late than never.
+                // The executor is closed: run the job here.
                 job();
             }
         });
@@ -201,7 +200,7 @@ unsafe impl<P: Platform> Channel for PoolChannel<P> {
     fn describe(&self) -> String {
         let mut text = format!("thread pool{}", self.why);
         if let Some(thrown) = &self.thrown {
-            let message = thrown.message().unwrap_or("something that is not a text");
+            let message = thrown.message().unwrap_or("a payload that is not a string");
             text.push_str(&format!(" (its executor panicked: {message})"));
         }
         text
@@ -235,7 +234,7 @@ mod loom_tests {
         buffer: LoomCell<u32>,
     }
 
-    // SAFETY: that the buffer is touched by one thread at a time is what the model checks.
+    // SAFETY: the model checks that one thread at a time accesses the buffer.
     unsafe impl Send for PoolModel {}
     // SAFETY: as above.
     unsafe impl Sync for PoolModel {}
@@ -256,9 +255,9 @@ mod loom_tests {
         }
     }
 
-    /// A job beside the channel, which cancels it, and whose user has the buffer as soon as the completion
-    /// was seen. Fails (a race on the buffer) if `take` is a load and a store, and if a cancelled
-    /// command is completed without being taken.
+    /// A job beside a channel that cancels it, and whose user gets the buffer once the completion was seen.
+    /// Fails (a race on the buffer) if `take` is a load and a store, and if a cancelled command is completed
+    /// without being taken.
     #[test]
     fn loom_a_buffer_comes_back_from_who_had_it() {
         Loom::check(None, || {
@@ -275,7 +274,7 @@ mod loom_tests {
             // SAFETY: as above.
             model.buffer.with_mut(|buffer| unsafe { *buffer += 10 });
             job.join().unwrap();
-            assert_eq!(model.completions.done.lock().len(), 1, "told once");
+            assert_eq!(model.completions.done.lock().len(), 1, "completed once");
         });
     }
 }

@@ -1,5 +1,5 @@
-//! One system call for each command, on the calling thread: for files whose reads never wait, and
-//! the work of the thread pool.
+//! One system call per command, on the calling thread. Used for files whose reads never wait, and by the
+//! thread pool.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -12,12 +12,12 @@ use super::channel::{Channel, Command, Data};
 use super::immediate::ImmediateChannel;
 use crate::request::Op;
 
-/// Does the command with the calling thread. The bytes, or the negative errno.
+/// Executes the command on the calling thread. Returns the number of bytes, or the negative errno.
 pub(super) fn perform(fd: RawFd, command: &Command) -> i32 {
     let offset = command.offset as libc::off_t;
     let bytes = command.bytes as libc::off_t;
-    // SAFETY: by the contract of `Channel::start` the memory is good until the completion, and the
-    // descriptor is open: its owner is held by whoever calls this.
+    // SAFETY: by the contract of `Channel::start` the memory is valid until the completion. The descriptor is
+    // open, since the caller holds its owner.
     let result = unsafe {
         match (command.op, command.data) {
             (Op::Read, Data::One { start, bytes, .. }) => {
@@ -33,7 +33,7 @@ pub(super) fn perform(fd: RawFd, command: &Command) -> i32 {
                 libc::pwritev(fd, pieces, count as i32, offset)
             }
             (Op::Read | Op::Write, Data::None) => 0,
-            // fallocate(2) refuses it; nothing is nothing, as with a read.
+            // fallocate(2) refuses a length of 0; here it succeeds without effect, as an empty read does.
             (Op::Discard | Op::WriteZeroes, _) if command.bytes == 0 => 0,
             (Op::Fsync, _) => libc::fsync(fd) as isize,
             (Op::FsyncData, _) => libc::fdatasync(fd) as isize,
@@ -48,7 +48,7 @@ pub(super) fn perform(fd: RawFd, command: &Command) -> i32 {
     -io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)
 }
 
-/// See fallocate(2). Both keep the size.
+/// Returns the mode for fallocate(2). Both modes keep the size.
 pub(super) fn fallocate_mode(op: Op) -> i32 {
     match op {
         Op::Discard => libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE,
@@ -56,7 +56,7 @@ pub(super) fn fallocate_mode(op: Op) -> i32 {
     }
 }
 
-/// The channel of a file; `why` is part of its description.
+/// Creates the channel of a file; `why` is a part of its description.
 pub(super) fn channel<P: Platform>(
     file: Arc<OwnedFd>,
     depth: u32,

@@ -1,7 +1,7 @@
-//! The tags of a request: one of its target's, if that has a limit, and then one of the host's.
+//! The tags of a request: one of its target's, if the target has a limit, and then one of the host's.
 //!
-//! In this order: whoever waits for a tag of the host's may hold one of the target's, never the other way
-//! round, so there is no deadlock. A queue holds at most one of the target's in that way.
+//! The order prevents deadlock: a waiter for a host tag may hold a target tag, never the reverse. A queue
+//! holds at most one target tag in that way.
 
 use coreshard_platform::Platform;
 
@@ -18,13 +18,13 @@ pub(super) struct Permit {
 /// The source of a queue's permits.
 pub(super) struct Admission<P: Platform> {
     host: TagPort<P>,
-    /// `None` if the target has no limit: then nothing of the target's is touched.
+    /// `None` if the target has no limit; its state is then not accessed.
     target: Option<TargetLimit<P>>,
 }
 
 struct TargetLimit<P: Platform> {
     port: TagPort<P>,
-    /// A tag that is held while the queue waits for one of the host's.
+    /// A target tag that is held while the queue waits for a host tag.
     held: Option<Tag>,
 }
 
@@ -38,7 +38,7 @@ impl<P: Platform> Admission<P> {
         Self { host, target }
     }
 
-    /// A permit, if there is one at once.
+    /// Returns a permit, if one is available at once.
     #[inline]
     pub(super) fn get(&mut self) -> Option<Permit> {
         match &mut self.target {
@@ -47,7 +47,7 @@ impl<P: Platform> Admission<P> {
         }
     }
 
-    /// A permit, or else a place among the waiters; the waker is called when there is one.
+    /// Returns a permit, or else registers as a waiter. The waker is called when a permit is available.
     pub(super) fn get_or_wait(&mut self) -> Option<Permit> {
         let Some(TargetLimit { port, held }) = &mut self.target else {
             return get_or_enlist(&mut self.host).map(|host| Permit { host, target: None });
@@ -62,14 +62,14 @@ impl<P: Platform> Admission<P> {
         }
     }
 
-    /// Whether the queue is a waiter, or holds a tag while it waits.
+    /// Returns whether the queue is a waiter, or holds a tag while it waits.
     #[inline]
     pub(super) fn is_waiting(&self) -> bool {
         let limit = |limit: &TargetLimit<P>| limit.port.is_enlisted() || limit.held.is_some();
         self.host.is_enlisted() || self.target.as_ref().is_some_and(limit)
     }
 
-    /// Waits no more; a tag that was handed over meanwhile goes back.
+    /// Stops waiting. A tag that was handed over meanwhile is released.
     pub(super) fn stop_waiting(&mut self) {
         if self.host.is_forked() {
             return;
@@ -84,7 +84,7 @@ impl<P: Platform> Admission<P> {
         }
     }
 
-    /// Gives the tags of a request back.
+    /// Releases the tags of a request.
     #[inline]
     pub(super) fn put(&mut self, permit: Permit) {
         let Permit { host, target } = permit;
@@ -109,7 +109,7 @@ impl<P: Platform> TargetLimit<P> {
     }
 }
 
-/// A queue that is dropped is no waiter, and holds no tag.
+/// A dropped queue is no longer a waiter and holds no tag.
 impl<P: Platform> Drop for Admission<P> {
     fn drop(&mut self) {
         self.stop_waiting();

@@ -1,4 +1,4 @@
-//! Targets with a limit: kept, shared fairly, and nobody's who has none.
+//! Targets with a limit: the limit is kept and shared fairly, and other targets have none.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -11,14 +11,14 @@ use coreshard_platform::Host;
 
 use crate::*;
 
-/// What devices have at a time, and the most they ever had.
+/// The number of commands that devices have at a time, and the maximum so far.
 #[derive(Debug, Default)]
 struct Load {
     now: AtomicUsize,
     most: AtomicUsize,
 }
 
-/// Completes what was started at the second look after it.
+/// Completes a started command at the second reap after it.
 #[derive(Debug)]
 struct Slow(Arc<Load>);
 
@@ -28,7 +28,7 @@ struct SlowChannel {
     old: Vec<Completion>,
 }
 
-// SAFETY: never touches a command's memory.
+// SAFETY: never accesses a command's memory.
 unsafe impl Channel for SlowChannel {
     unsafe fn start(&mut self, command: &Command) -> bool {
         let now = self.load.now.fetch_add(1, SeqCst) + 1;
@@ -44,8 +44,8 @@ unsafe impl Channel for SlowChannel {
     }
 
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
-        // What it has is completed by further looks; without any, a message or a tag is waited for, for
-        // which the tests look again soon.
+        // Further reaps complete the commands at hand. Without any, the queue waits for a message or a tag,
+        // which the tests check again soon.
         if self.young.is_empty() && self.old.is_empty() {
             std::thread::sleep(timeout.unwrap_or_default().min(Duration::from_micros(50)));
         }
@@ -131,8 +131,8 @@ fn a_target_s_devices_keep_to_its_limit_and_share_it() {
                 break;
             }
         }
-        assert_eq!(greedy.outstanding(), 0, "{tags}: the limit is no dead end");
-        // While the greedy one's 100 went by, eight at a time at most.
+        assert_eq!(greedy.outstanding(), 0, "{tags}: the limited queue makes progress");
+        // While the greedy device's 100 requests passed, at most eight at a time.
         assert!(shy_done >= 5, "{tags}: the shy device had {shy_done} requests done");
         let most = |load: &mut Arc<Load>| load.most.load(SeqCst);
         assert!((4..=8).contains(&most(&mut load)), "{tags}: {load:?}");
@@ -143,8 +143,8 @@ fn a_target_s_devices_keep_to_its_limit_and_share_it() {
     }
 }
 
-/// Both the target and the host are short, on two threads that wait for each other's tags, and sleep
-/// until they are woken.
+/// Both the target and the host are short of tags. Two threads wait for each other's tags, and sleep until
+/// they are woken.
 #[test]
 fn nobody_is_stranded_between_target_and_host() {
     for tags in TagPolicy::ALL {
@@ -165,7 +165,7 @@ fn nobody_is_stranded_between_target_and_host() {
 }
 
 fn hammer(target: &Arc<Target<Host>>, thread: usize) {
-    // Delays, so that tags are out while others want them.
+    // Delays, so that tags are in use while other threads want them.
     let plan = FaultPlan {
         delayed: 500_000,
         longest_delay: Duration::from_micros(30),
@@ -185,12 +185,12 @@ fn hammer(target: &Arc<Target<Host>>, thread: usize) {
             while queue.next().is_some() {}
         }
     }
-    // What is left is cancelled by the drop.
+    // The drop cancels the rest.
     submit(&mut queue, 3);
 }
 
 #[test]
 fn a_limit_that_cannot_be_is_told() {
     let error = host(4, TagPolicy::None).target_with_limit("t", 0).unwrap_err().to_string();
-    assert!(error.contains("depth 0 was asked for; 1 to"), "{error}");
+    assert!(error.contains("invalid depth 0 of a tag set: expected 1 to"), "{error}");
 }

@@ -1,4 +1,4 @@
-//! Whether a device can do what a request asks for.
+//! Checks that a device can execute a request.
 
 use coreshard_platform::Platform;
 
@@ -8,7 +8,7 @@ use crate::host::Device;
 use crate::request::{MAX_BUFFERS, MAX_BYTES, Op, Payload, Request, Unfit};
 
 /// Checks whether the request can succeed.
-// Always, as `Queue::submit`: a call more costs 15 instructions a request.
+// Always inlined, as `Queue::submit`: another call costs 15 instructions per request.
 #[inline(always)]
 pub(super) fn check<P: Platform>(device: &Device<P>, request: &Request) -> Result<(), Unfit> {
     let geometry = device.geometry();
@@ -23,13 +23,13 @@ pub(super) fn check<P: Platform>(device: &Device<P>, request: &Request) -> Resul
     if fits { Ok(()) } else { check_again(device, request) }
 }
 
-/// The same, with what is seldom: the end of a file, and long requests that move nothing.
+/// The same, including the rare cases: the end of a file, and long requests that move no data.
 #[cold]
 #[inline(never)]
 fn check_again<P: Platform>(device: &Device<P>, request: &Request) -> Result<(), Unfit> {
     let Geometry { bytes, block_bytes, memory_align, writable } = device.geometry();
     let op = request.op;
-    // The rest of a file behind its last whole block can be read, by the block alone.
+    // Bytes after a file's last whole block can be read, but only as a whole block.
     let whole = bytes.checked_next_multiple_of(u64::from(block_bytes.max(1)));
     let end = if op == Op::Read { whole.unwrap_or(bytes) } else { bytes };
     if !device.is_online() {

@@ -1,4 +1,4 @@
-//! A queue's channel to its device: the commands that the device has, and those that it has completed.
+//! A queue's channel to its device: the commands at the device, and their completions.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -13,23 +13,23 @@ use crate::backend::{Channel, Completion, Waker};
 use crate::buffer::BufferPool;
 use crate::host::Device;
 
-/// The most commands that are flushed at once without being asked to.
+/// The most commands that accumulate before they are flushed unasked.
 const MAX_STAGED: u32 = 32;
 
 pub(super) struct DeviceChannel<P: Platform> {
     device: Arc<Device<P>>,
-    /// Leaked if the device is not done when the queue is dropped.
+    /// Leaked if the device still has commands when the queue is dropped.
     channel: ManuallyDrop<Box<dyn Channel>>,
     pool: Option<BufferPool>,
-    /// Commands that the device has.
+    /// Commands at the device.
     at_device: u32,
-    /// Of those: commands that were not flushed yet.
+    /// The part of them that was not flushed yet.
     staged: u32,
-    /// So many are flushed at once: one while this thread sleeps, so that the device has it early; more while
-    /// the thread is behind, so that each costs less.
+    /// The number of commands that are flushed at once. One while this thread sleeps, so that the device gets
+    /// them early; more while the thread is behind, so that each costs less.
     batch: u32,
     completions: Vec<Completion>,
-    /// So many of those are handled.
+    /// The number of handled completions.
     handled: usize,
 }
 
@@ -73,15 +73,15 @@ impl<P: Platform> DeviceChannel<P> {
         self.at_device > 0
     }
 
-    /// Starts what is left of a request; false if the channel has no room.
+    /// Starts the rest of a request. Returns false if the channel has no room.
     #[inline(always)]
     pub(super) fn start(&mut self, id: u64, request: &mut ActiveRequest<P>) -> bool {
-        // Lent before the call: if the channel panics, the device may have them.
+        // Lent before the call: if the channel panics, the device may have the buffers.
         let command = request.lend(id, self.pool.as_ref());
         request.attempts += 1;
         self.at_device += 1;
-        // SAFETY: the command's memory is lent, so it is neither touched nor freed until the completion
-        // was seen, even if the queue is gone by then. The pieces are on the heap.
+        // SAFETY: the command's memory is lent, so it is neither accessed nor freed until the completion was
+        // seen, even if the queue is dropped before. The array of pieces is on the heap.
         if unsafe { self.channel.start(&command) } {
             self.staged += 1;
             return true;
@@ -91,7 +91,7 @@ impl<P: Platform> DeviceChannel<P> {
         false
     }
 
-    /// The device is done with a command of this request.
+    /// Takes back the buffers of a command that the device has finished.
     #[inline]
     pub(super) fn take_back(&mut self, request: &mut ActiveRequest<P>) {
         request.buffers.take_back();
@@ -103,7 +103,7 @@ impl<P: Platform> DeviceChannel<P> {
         self.staged += 1;
     }
 
-    /// Flushes what was started, if that is enough for a batch.
+    /// Flushes the started commands if they make a batch.
     #[inline]
     pub(super) fn flush_batch(&mut self) {
         if self.staged >= (self.at_device / 2).clamp(1, self.batch) {
@@ -111,7 +111,7 @@ impl<P: Platform> DeviceChannel<P> {
         }
     }
 
-    /// Flushes what was started, if anything was.
+    /// Flushes the started commands, if any.
     #[inline]
     pub(super) fn flush_staged(&mut self) {
         if self.staged > 0 {
@@ -123,31 +123,32 @@ impl<P: Platform> DeviceChannel<P> {
     pub(super) fn flush(&mut self) {
         self.staged = 0;
         if self.channel.flush().is_err() {
-            // What was started may or may not complete; the device gets nothing more.
+            // The started commands may or may not complete; the device gets no more.
             self.device.set_offline();
         }
     }
 
-    /// The thread is behind: more are flushed at once.
+    /// Enlarges the batch, since the thread is behind.
     #[inline]
     pub(super) fn grow_batch(&mut self) {
         self.batch = (self.batch * 2).min(MAX_STAGED);
     }
 
-    /// Flushes what was started by the same system call that waits for a completion.
+    /// Flushes the started commands with the same system call that waits for a completion.
     pub(super) fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         self.staged = 0;
         self.batch = 1;
         self.channel.wait(timeout)
     }
 
-    /// Looks what the device has completed.
+    /// Collects the device's completions.
     #[inline]
     pub(super) fn reap(&mut self) {
         self.channel.reap(&mut self.completions);
     }
 
-    /// Takes the next completion. If a channel panics before all were taken, the next poll goes on with the rest.
+    /// Takes the next completion. If a channel panics before all were taken, the next poll continues with the
+    /// rest.
     #[inline]
     pub(super) fn next_completion(&mut self) -> Option<Completion> {
         let completion = self.completions.get(self.handled).copied();
@@ -161,7 +162,7 @@ impl<P: Platform> DeviceChannel<P> {
         completion
     }
 
-    /// Forgets what the device has: it is another process's.
+    /// Forgets the commands at the device, which belong to the parent process.
     pub(super) fn disown(&mut self) {
         self.completions = Vec::new();
         (self.at_device, self.staged, self.handled) = (0, 0, 0);
@@ -170,9 +171,9 @@ impl<P: Platform> DeviceChannel<P> {
     /// Drops the channel, which is leaked otherwise.
     ///
     /// # Safety
-    /// Called once, as the last call, when the device has no memory any more.
+    /// Must be the last call, made once, when the device no longer has any memory.
     pub(super) unsafe fn drop_channel(&mut self) {
-        // SAFETY: as the caller promises.
+        // SAFETY: by this function's contract.
         unsafe { ManuallyDrop::drop(&mut self.channel) };
     }
 }

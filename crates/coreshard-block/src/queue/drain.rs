@@ -1,4 +1,4 @@
-//! Dropping a queue: nothing is freed that the device may still use.
+//! Dropping a queue: no memory is freed that the device may still use.
 #![allow(unsafe_code)]
 
 use std::time::Duration;
@@ -10,7 +10,7 @@ use super::remote::Message;
 use crate::request::Completed;
 
 impl<P: Platform> Queue<P> {
-    /// Cancels everything, and waits for the device. True if it is done with all memory.
+    /// Cancels everything, and waits for the device. Returns true if the device has finished with all memory.
     fn drain(&mut self) -> bool {
         self.mailbox.close(&mut self.messages);
         while let Some(message) = self.messages.pop_front() {
@@ -23,7 +23,7 @@ impl<P: Platform> Queue<P> {
         let give_up_at = P::now() + self.drain_timeout;
         while self.requests.channel.is_busy() {
             let waited = self.requests.channel.wait(Some(Duration::from_millis(100)));
-            // What completed until now did so in time.
+            // Commands that have completed by now did so in time.
             self.advance();
             if self.requests.channel.is_busy() && (waited.is_err() || P::now() > give_up_at) {
                 return false;
@@ -34,25 +34,25 @@ impl<P: Platform> Queue<P> {
     }
 }
 
-/// Everything that was accepted ends: what waits as cancelled, what the device has when it is done
-/// with it. The drop waits for the device. If that takes more than a minute, the memory that
-/// the device may still touch is leaked, and the requests fail without it.
+/// Ends every accepted request. Waiting requests end as cancelled; those at the device end when it finishes.
+/// The drop waits for the device. After a minute, memory that the device may still use is leaked, and the
+/// requests fail without it.
 ///
-/// In a process that was forked from the queue's, all of it is leaked instead, and nothing is called.
+/// In a process that was forked from the queue's, everything is leaked instead, and nothing is called.
 ///
-/// A panic of a callback is resumed when all of this is done, unless the thread panics already.
+/// A callback's panic is resumed after all of this, unless the thread is already panicking.
 impl<P: Platform> Drop for Queue<P> {
     fn drop(&mut self) {
         if self.device().is_forked() {
-            // The channel stays, too: to drop it is to wait for what it has.
+            // The channel is also leaked, since its drop would wait for its commands.
             self.disown();
             return;
         }
         let drained = user::call(|| self.drain());
         let dropped = match drained {
-            // SAFETY: dropped once, here; the device has no memory any more.
+            // SAFETY: dropped once, here; the device no longer has any memory.
             Ok(true) => user::call(|| unsafe { self.requests.channel.drop_channel() }),
-            // A channel that panics is taken for one that never answers.
+            // A channel that panics is treated as one that never answers.
             Ok(false) | Err(_) => {
                 self.requests.abandon();
                 drained.map(drop)

@@ -1,4 +1,4 @@
-//! Devices that never answer: what they have stays theirs, and whoever waits is told.
+//! Devices that never answer: they keep their commands, and waiters get an error.
 #![allow(unsafe_code)]
 
 use std::cell::RefCell;
@@ -19,24 +19,25 @@ use crate::*;
 
 const REQUEST_BYTES: usize = 4096;
 
-/// A device that takes commands and keeps them.
+/// A device that accepts commands and keeps them.
 #[derive(Debug, Default)]
 struct Silent {
-    /// The name, address and length of each piece of what it has.
+    /// The id of each command at the device, with address and length of each piece.
     has: Mutex<Vec<(u64, usize, usize)>>,
-    /// So many commands it still answers, the oldest first, when somebody waits for it.
+    /// The number of commands that it still answers, the oldest first, when the queue waits.
     answers: AtomicUsize,
-    /// It cannot even be waited for.
+    /// Whether waiting for it fails.
     is_broken: AtomicBool,
     channel_is_dropped: AtomicBool,
     cancels: AtomicUsize,
 }
 
 impl Silent {
-    /// Writes into all that it has, as hardware does that was only slow.
+    /// Writes into all memory that it has, as slow hardware does.
     fn write_late(&self) {
         for (_, start, bytes) in self.has.lock().unwrap().iter() {
-            // SAFETY: the device has never told that it is done with this memory, so it is lent to it.
+            // SAFETY: the device never reported that it finished with this memory, so the memory is still
+            // lent to it.
             unsafe {
                 std::ptr::with_exposed_provenance_mut::<u8>(*start).write_bytes(0xEE, *bytes);
             }
@@ -49,7 +50,8 @@ struct SilentChannel {
     completions: Vec<Completion>,
 }
 
-// SAFETY: a command's memory is written by `write_late` alone, and there only of what was not told.
+// SAFETY: only `write_late` writes a command's memory, and only that of commands whose completion was not
+// reported.
 unsafe impl Channel for SilentChannel {
     unsafe fn start(&mut self, command: &Command) -> bool {
         let mut has = self.device.has.lock().unwrap();
@@ -126,7 +128,7 @@ fn host(depth: u32) -> Arc<HostAdapter<Host>> {
     HostAdapter::new(HostOptions { depth, ..HostOptions::default() }).unwrap()
 }
 
-/// A queue that is not patient, so that nobody waits for a minute here.
+/// Creates a queue with a short drain timeout, so that no test waits for a minute.
 fn queue_on(host: &Arc<HostAdapter<Host>>, silent: &Arc<Silent>) -> Queue<Host> {
     let device = host.target("t").device(Arc::new(SilentBackend(Arc::clone(silent)))).unwrap();
     let mut queue = device.queue(0, QueueOptions::default()).unwrap();
@@ -142,11 +144,11 @@ fn vec_of(byte: u8) -> Vec<u8> {
 fn ready(future: &mut IoFuture<Host>) -> Completed {
     match Pin::new(future).poll(&mut Context::from_waker(TaskWaker::noop())) {
         Poll::Ready(completed) => completed,
-        Poll::Pending => panic!("nobody was told"),
+        Poll::Pending => panic!("the future is pending"),
     }
 }
 
-/// What whoever waits for a request gets that the device keeps.
+/// Checks the completion of a request that the device keeps.
 fn is_given_up(completed: &Completed) {
     let error = completed.result.as_ref().unwrap_err();
     assert_eq!((error.class(), error.errno()), (ErrorClass::Gone, libc::ETIMEDOUT));
@@ -154,7 +156,7 @@ fn is_given_up(completed: &Completed) {
     for word in ["silent: ", "never answered", "buffers", "offline"] {
         assert!(text.contains(word), "{word:?} is not in {text}");
     }
-    assert_eq!(completed.payload.bytes(), 0, "the device has them");
+    assert_eq!(completed.payload.bytes(), 0, "the device keeps the buffers");
 }
 
 #[test]
@@ -166,7 +168,7 @@ fn what_a_silent_device_has_stays_its_own_and_all_others_are_told() {
         let pool = BufferPool::new(4, REQUEST_BYTES).unwrap();
         let mut queue = queue_on(&host, &silent);
         let (device, remote) = (Arc::clone(queue.device()), queue.remote());
-        // The device gets five: as many as there are tags.
+        // The device gets five: the number of tags.
         queue.submit(Request::write(0, vec_of(1)), 7).unwrap();
         let told: Rc<RefCell<Vec<Completed>>> = Rc::default();
         let called = Rc::clone(&told);
@@ -189,19 +191,19 @@ fn what_a_silent_device_has_stays_its_own_and_all_others_are_told() {
             assert_eq!(completed.payload.bytes(), REQUEST_BYTES, "handed back");
         }
         is_given_up(&told.borrow_mut().pop().unwrap());
-        assert!(told.borrow().is_empty(), "told once");
+        assert!(told.borrow().is_empty(), "reported once");
         kept.iter_mut().for_each(|future| is_given_up(&ready(future)));
-        assert!(silent.cancels.load(SeqCst) >= 5, "it was asked to end them");
+        assert!(silent.cancels.load(SeqCst) >= 5, "the device was asked to cancel them");
         assert!(!silent.channel_is_dropped.load(SeqCst), "the device may use its channel");
-        // What it writes now goes nowhere else.
-        assert_eq!(pool.taken(), 2, "those that it has");
+        // Writes of the device now reach no other memory.
+        assert_eq!(pool.taken(), 2, "the buffers at the device");
         let others: Vec<Vec<u8>> = (0..64).map(|_| vec![0; REQUEST_BYTES]).collect();
         let of_pool: Vec<Buffer> = std::iter::from_fn(|| pool.take()).collect();
         assert_eq!(of_pool.len(), 2);
         silent.write_late();
         assert!(others.iter().all(|other| other.iter().all(|byte| *byte == 0)));
         assert!(of_pool.iter().all(|buffer| buffer.iter().all(|byte| *byte == 0)));
-        // The device is out of use; the tags of what it has are not.
+        // The device is out of use, but the tags of its commands are free.
         assert!(!device.is_online());
         assert_eq!(host.tags().in_use(), 0);
         let counts = device.counts();
@@ -214,7 +216,7 @@ fn what_a_silent_device_has_stays_its_own_and_all_others_are_told() {
 
 #[test]
 fn what_it_answers_until_the_end_counts() {
-    // All, in the last look: then nothing is given up.
+    // All of them, in the last look: then nothing is given up.
     let silent = Arc::new(Silent::default());
     silent.answers.store(4, SeqCst);
     let host = host(8);
@@ -229,7 +231,7 @@ fn what_it_answers_until_the_end_counts() {
     }
     assert!(device.is_online() && silent.channel_is_dropped.load(SeqCst));
     assert_eq!(host.tags().in_use(), 0);
-    // Some.
+    // Some of them.
     let silent = Arc::new(Silent::default());
     silent.answers.store(3, SeqCst);
     let mut queue = queue_on(&host, &silent);
@@ -242,7 +244,7 @@ fn what_it_answers_until_the_end_counts() {
     is_given_up(&ready(&mut last));
 }
 
-/// A silent device that has all tags of its host, and of its target, takes none of them with it.
+/// A silent device holds all tags of its host and of its target; dropping its queue releases them all.
 #[test]
 fn its_neighbours_go_on() {
     for tags in TagPolicy::ALL {
@@ -271,7 +273,7 @@ fn its_neighbours_go_on() {
     }
 }
 
-/// Each of them is told, and what the first one throws goes on when that is done.
+/// All callbacks are called, and then the panic of the first one is resumed.
 #[test]
 fn callbacks_that_panic_as_they_are_told_of_the_end_stop_nothing() {
     let silent = Arc::new(Silent::default());
@@ -287,7 +289,7 @@ fn callbacks_that_panic_as_they_are_told_of_the_end_stop_nothing() {
         queue.call(Request::read(0, vec_of(1)), then).unwrap();
     }
     let thrown = catch_unwind(AssertUnwindSafe(|| drop(queue))).unwrap_err();
-    assert_eq!(thrown.downcast_ref::<i32>(), Some(&1), "the first one's");
+    assert_eq!(thrown.downcast_ref::<i32>(), Some(&1), "the panic of the first callback");
     assert_eq!(*told.borrow(), 6);
     assert!(!silent.channel_is_dropped.load(SeqCst));
     silent.write_late();

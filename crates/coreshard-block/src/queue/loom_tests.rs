@@ -1,4 +1,4 @@
-//! Models of what a future shares with the queue.
+//! Models of the state that a future shares with the queue.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -20,10 +20,10 @@ fn completed() -> Completed {
     Completed { result: Ok(0), payload: Payload::None, op: Op::Read, offset: 0, cookie: 0 }
 }
 
-/// A future from another thread is dropped while the queue takes its request. If the queue does not
-/// take it, the next request has the name that it would have had; nobody may cancel that one. Fails if
-/// the name is kept beside the state and read after the future was abandoned (another request is
-/// cancelled), and if `accepted` does not leave it (nothing is cancelled).
+/// Another thread drops a future while the queue takes its request. If the queue does not take it, the next
+/// request gets the id that it would have had, and must not be cancelled. Fails if the id is stored apart
+/// from the state and read after the future was abandoned (another request is cancelled), and if `accepted`
+/// does not store it (nothing is cancelled).
 #[test]
 fn loom_a_dropped_future_cancels_its_own_request_alone() {
     Loom::check(3, || {
@@ -54,8 +54,8 @@ impl Wake for Sleeper {
     }
 }
 
-/// A future is polled while its request is completed: it is ready, or its waker is woken. Fails (the
-/// poller sleeps for ever) if `poll` does not look again when it leaves its waker.
+/// A future is polled while its request completes: it is ready, or its waker is woken. Fails (the poller
+/// sleeps forever) if `poll` does not check again when it stores its waker.
 #[test]
 fn loom_no_completion_is_missed() {
     Loom::check(3, || {

@@ -1,15 +1,16 @@
 //! A thread's queue to a device.
 //!
-//! 1. A queue belongs to the thread that made it. All of a request happens there: submission, retries and
-//!    completion. Other threads send messages ([`RemoteQueue`]).
+//! 1. A queue belongs to the thread that created it. Submission, retries and completion all happen there.
+//!    Other threads send messages ([`RemoteQueue`]).
 //! 2. A request has a slot from its acceptance to its end, and waits (`pending`) until it has a tag. Its
-//!    buffers are lent to the device (`request_buffers`) from before [`Channel::start`](crate::Channel::start)
-//!    until the completion was seen; meanwhile nobody touches or frees them, whatever panics.
-//! 3. Deadlines, and retries with a backoff, are in one heap, checked when the queue is polled.
-//! 4. Users' callbacks and wakers are called when the queue's state is consistent (`outbox`), and a panic of
-//!    one is caught. The first panic is resumed in whoever polled, after all were called.
-//! 5. A channel may be a user's as well, and its panics are not caught. So the state is consistent before each
-//!    call of a channel, and completions that were reaped are in a field, where the next poll finds them.
+//!    buffers are lent to the device (`request_buffers`) from before
+//!    [`Channel::start`](crate::Channel::start) until the completion was seen. Meanwhile no code accesses or
+//!    frees them, whatever panics.
+//! 3. Deadlines, and retries with a backoff, are in one heap, which is checked when the queue is polled.
+//! 4. Users' callbacks and wakers are called when the queue's state is consistent (`outbox`), and their
+//!    panics are caught. The first panic is resumed in the polling caller, after all were called.
+//! 5. A channel may be user code as well, and its panics are not caught. The state is therefore consistent
+//!    before each call of a channel, and reaped completions are in a field, where the next poll finds them.
 
 mod admission;
 #[cfg(all(test, not(loom)))]
@@ -62,17 +63,17 @@ use crate::open_error::OpenError;
 use crate::request::{Completed, Refused, Request};
 use crate::tags::TagUser;
 
-/// How long a queue that is dropped waits for its device before it leaks the memory.
+/// How long a dropped queue waits for its device before it leaks the memory.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Why [`Queue::block_on`] panics in a forked process.
+/// The panic message of [`Queue::block_on`] in a forked process.
 const NEVER_READY: &str = "the future waits for a queue of the process that this one was forked from: open the device \
      anew here";
 
-/// Tells the queues of a process apart.
+/// Numbers the queues of a process.
 static QUEUES: AtomicU64 = AtomicU64::new(0);
 
-/// A thread's queue to a device. Not to be sent to another thread; see [`RemoteQueue`].
+/// A thread's queue to a device. It cannot be sent to another thread; see [`RemoteQueue`].
 ///
 /// ```
 /// use std::sync::Arc;
@@ -96,18 +97,19 @@ pub struct Queue<P: Platform> {
     requests: Requests<P>,
     number: u64,
     mailbox: Arc<Mailbox<P>>,
-    /// Taken out of the mailbox, to be handled.
+    /// Messages taken from the mailbox and not handled yet.
     messages: VecDeque<Message<P>>,
     /// How long the drop waits for the device.
     drain_timeout: Duration,
 }
 
 impl<P: Platform> Device<P> {
-    /// The queue of thread number `thread` (from 0 to below the host's `threads`), made on the
-    /// thread that uses it, after it was pinned.
+    /// Creates the queue of thread number `thread` (below the host's `threads`), on the thread that uses it,
+    /// after that was pinned.
     ///
     /// # Errors
-    /// If that thread has a queue already, there is no such number, or the backend has no channel.
+    /// If that thread already has a queue, if there is no such number, or if the backend cannot create a
+    /// channel.
     pub fn queue(
         self: &Arc<Self>,
         thread: usize,
@@ -118,12 +120,12 @@ impl<P: Platform> Device<P> {
             let (name, threads) = (self.name(), host.threads);
             OpenError::new(if thread < threads {
                 format!(
-                    "{name}: thread {thread} has a queue already; each of the host's {threads} threads has one, and \
-                     another once that is dropped"
+                    "{name}: thread {thread} already has a queue; each of the host's {threads} threads has one, and \
+                     another one after that is dropped"
                 )
             } else {
                 format!(
-                    "{name}: a queue for thread {thread} was asked for, but the host was made for threads below {threads}"
+                    "{name}: invalid thread {thread}: expected a number below the host's {threads} threads"
                 )
             })
         })?;
@@ -143,26 +145,26 @@ impl<P: Platform> Device<P> {
 }
 
 impl<P: Platform> Queue<P> {
-    /// The device.
+    /// Returns the device.
     #[inline]
     pub fn device(&self) -> &Arc<Device<P>> {
         self.requests.channel.device()
     }
 
-    /// Describes the channel, and what it could not have: for people.
+    /// Describes the channel for people, including the features that were unavailable.
     pub fn describe(&self) -> String {
         self.requests.channel.describe()
     }
 
-    /// Requests that were accepted and have not ended.
+    /// Returns the number of requests that were accepted and have not ended.
     pub fn outstanding(&self) -> usize {
         self.requests.outstanding()
     }
 
-    /// Tells the device of buffers that will be used often. False if that is of no use.
+    /// Registers buffers that will be used often. Returns false if the device has no use for that.
     ///
     /// # Errors
-    /// If the device refuses, such as for lack of memory that may be locked.
+    /// If the device refuses, for example because too little memory may be locked.
     pub fn register(&mut self, pool: &BufferPool) -> std::io::Result<bool> {
         if self.device().is_forked() {
             return Err(std::io::Error::from_raw_os_error(libc::ECHILD));
@@ -170,19 +172,19 @@ impl<P: Platform> Queue<P> {
         self.requests.channel.register(pool)
     }
 
-    /// A handle to this queue for other threads, and for futures on this one.
+    /// Returns a handle to this queue for other threads, and for futures on this one.
     pub fn remote(&self) -> RemoteQueue<P> {
         RemoteQueue::new(Arc::clone(&self.mailbox), self.device().name())
     }
 
-    /// Submits a request; [`next`](Self::next) hands out its completion, with this `cookie`.
-    /// Requests are handed to the device in batches, at the latest when the queue is polled.
+    /// Submits a request. [`next`](Self::next) returns its completion, with this `cookie`. Requests reach the
+    /// device in batches, at the latest when the queue is polled.
     ///
     /// # Errors
-    /// Hands the request back if the device is offline, or the request can never succeed: past the end that the device had
-    /// when it was opened, not aligned, not writable, of more than [`MAX_BUFFERS`](crate::MAX_BUFFERS) buffers or
-    /// [`MAX_BYTES`](crate::MAX_BYTES) bytes of data.
-    // Always: who submits has most of the request in registers.
+    /// Returns the request if the device is offline, or if the request can never succeed: past the end of the
+    /// device as it was opened, not aligned, not writable, or of more than
+    /// [`MAX_BUFFERS`](crate::MAX_BUFFERS) buffers or [`MAX_BYTES`](crate::MAX_BYTES) bytes of data.
+    // Always inlined: the caller has most of the request in registers.
     #[inline(always)]
     pub fn submit(&mut self, request: Request, cookie: u64) -> Result<RequestId, Refused> {
         self.try_accept(request, || OnComplete::Cookie(cookie))
@@ -203,12 +205,13 @@ impl<P: Platform> Queue<P> {
         }
     }
 
-    /// As [`submit`](Self::submit), with a callback, called when the queue is polled, or the request
-    /// cancelled. A callback may panic: all others are called nevertheless, and then the first one's panic
-    /// goes on in whoever polled.
+    /// As [`submit`](Self::submit), with a callback.
+    ///
+    /// It is called when the queue is polled or the request is cancelled. A callback may panic: all others
+    /// are still called, and then the first panic is resumed in the polling caller.
     ///
     /// # Errors
-    /// As [`submit`](Self::submit); then the callback is not called.
+    /// As [`submit`](Self::submit). The callback is not called then.
     pub fn call(
         &mut self,
         request: Request,
@@ -217,18 +220,19 @@ impl<P: Platform> Queue<P> {
         self.try_accept(request, || OnComplete::Callback(Box::new(then)))
     }
 
-    /// As [`submit`](Self::submit), with a future; a refusal comes through it too. Something must
-    /// poll the queue: [`block_on`](Self::block_on) does.
+    /// As [`submit`](Self::submit), with a future, which also reports a refusal.
+    ///
+    /// The queue must be polled meanwhile, for example by [`block_on`](Self::block_on).
     pub fn send(&mut self, request: Request) -> IoFuture<P> {
         let cell = FutureCell::new();
         if let Some(refused) = self.send_to(request, &cell) {
-            // Nobody waits for it yet, so no waker is called.
+            // Nothing waits for it yet, so no waker is called.
             drop(cell.complete(refused));
         }
         IoFuture::new(cell, Arc::clone(&self.mailbox))
     }
 
-    /// Submits a future's request; if it is refused, returns its completion.
+    /// Submits a future's request. If it is refused, returns its completion.
     fn send_to(&mut self, request: Request, cell: &Arc<FutureCell<P>>) -> Option<Completed> {
         if let Err(unfit) = check(self.device(), &request) {
             let Refused { request, error } = Refused::new(self.device().name(), request, unfit);
@@ -240,8 +244,10 @@ impl<P: Platform> Queue<P> {
         None
     }
 
-    /// Asks that a request end soon. It completes in any case: as cancelled, or as done if it
-    /// was too late. Nothing comes of a request that has ended, or of another queue's.
+    /// Requests that a request end soon.
+    ///
+    /// It completes in any case: as cancelled, or as done if it was too late. Does nothing to a request that
+    /// has ended, or that belongs to another queue.
     pub fn cancel(&mut self, id: RequestId) {
         if id.queue == self.number && !self.device().is_forked() {
             self.requests.abort(id.key, Abort::Cancelled);
@@ -251,11 +257,12 @@ impl<P: Platform> Queue<P> {
         }
     }
 
-    /// Looks what was completed, retries, starts what waits, and hands it to the device. Returns
-    /// how many requests came to their end; does not wait.
+    /// Handles completions and retries, starts waiting requests, and hands them to the device.
+    ///
+    /// Returns the number of requests that ended. Does not wait.
     ///
     /// # Panics
-    /// If a callback does, or a future's waker, after all that came to their end were told.
+    /// If a callback or a future's waker does, after all ended requests were reported.
     #[inline]
     pub fn poll(&mut self) -> usize {
         if self.device().is_forked() {
@@ -268,7 +275,7 @@ impl<P: Platform> Queue<P> {
         self.end_poll()
     }
 
-    /// As `poll`, without the flush. Panics of users' code are kept.
+    /// As `poll`, without the flush. Panics of user code are kept.
     #[inline]
     fn advance(&mut self) {
         if self.mailbox.has_messages() || !self.messages.is_empty() {
@@ -277,7 +284,7 @@ impl<P: Platform> Queue<P> {
         self.requests.advance();
     }
 
-    /// Flushes, resumes a panic of users' code, and returns how many requests ended.
+    /// Flushes, resumes a panic of user code, and returns how many requests ended.
     #[inline]
     fn end_poll(&mut self) -> usize {
         self.requests.channel.flush_staged();
@@ -285,8 +292,9 @@ impl<P: Platform> Queue<P> {
         self.requests.outbox.take_delivered()
     }
 
-    /// As [`poll`](Self::poll), but sleeps until a request comes to its end, somebody sends a
-    /// message, or for `timeout`. Returns at once if nothing is outstanding.
+    /// As [`poll`](Self::poll), but sleeps until a request ends, a message arrives, or for `timeout`.
+    ///
+    /// Returns at once if nothing is outstanding.
     ///
     /// # Panics
     /// As [`poll`](Self::poll).
@@ -304,8 +312,9 @@ impl<P: Platform> Queue<P> {
         self.end_poll()
     }
 
-    /// Lets go of everything in a process that was forked from the queue's: the kernel's ring is not mapped here, and threads
-    /// that hold locks or would answer are not here. So nothing is submitted, waited for, called or dropped.
+    /// Forgets everything in a process that was forked from the queue's. The kernel's ring is not mapped
+    /// there, and threads that hold locks or would answer do not exist. So nothing is submitted, waited for,
+    /// called or dropped.
     #[cold]
     fn disown(&mut self) -> usize {
         std::mem::forget(std::mem::take(&mut self.messages));
@@ -313,17 +322,17 @@ impl<P: Platform> Queue<P> {
         0
     }
 
-    /// A completion of a request that was submitted with a cookie, without waiting or polling.
+    /// Returns the completion of a request that was submitted with a cookie, without waiting or polling.
     #[inline]
     #[expect(
         clippy::should_implement_trait,
-        reason = "a queue is no iterator: None is not its end"
+        reason = "a queue is not an iterator: after None, more completions may follow"
     )]
     pub fn next(&mut self) -> Option<Completed> {
         self.requests.outbox.next()
     }
 
-    /// As [`next`](Self::next), but waits for it; `None` if nothing is outstanding.
+    /// As [`next`](Self::next), but waits for a completion. Returns `None` if nothing is outstanding.
     pub fn wait_for_one(&mut self) -> Option<Completed> {
         loop {
             if let Some(completed) = self.next() {
@@ -335,11 +344,11 @@ impl<P: Platform> Queue<P> {
         }
     }
 
-    /// Runs a future to its end on this thread, polling the queue meanwhile.
+    /// Runs a future to completion on this thread, polling the queue meanwhile.
     ///
     /// # Panics
-    /// As [`poll`](Self::poll); and in a process that was forked from the queue's, where the future is not
-    /// ready: nothing here would ever make it so.
+    /// As [`poll`](Self::poll). Also in a process that was forked from the queue's if the future is not
+    /// ready, since it could never become ready there.
     pub fn block_on<F: Future>(&mut self, future: F) -> F::Output {
         let mut future = pin!(future);
         let waker = if self.device().is_forked() {

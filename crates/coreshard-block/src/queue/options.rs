@@ -2,17 +2,17 @@
 
 use std::time::Duration;
 
-/// How often a request is tried again.
+/// How often a request is retried.
 ///
-/// Write `..RetryPolicy::default()` after the fields that differ: there may be more of them in a later version.
+/// Use `..RetryPolicy::default()` for the remaining fields; later versions may add some.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
     /// After transient failures. Default: 5.
     pub transient: u32,
     /// After failures of the medium. Default: 1.
     pub media: u32,
-    /// How long the first retry after a transient failure is put off; each further one twice as
-    /// long as the last. Default: 50 µs.
+    /// The delay of the first retry after a transient failure; each further delay is twice as long. Default:
+    /// 50 µs.
     pub backoff: Duration,
 }
 
@@ -24,14 +24,14 @@ impl Default for RetryPolicy {
 
 /// Options of a [`Queue`](crate::Queue).
 ///
-/// Write `..QueueOptions::default()` after the fields that differ: there may be more of them in a later version.
+/// Use `..QueueOptions::default()` for the remaining fields; later versions may add some.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueOptions {
-    /// Most requests that the device has from this queue at a time. Default: 128.
+    /// The most requests that the device has from this queue at a time. Default: 128.
     pub depth: u32,
-    /// How often a request is tried again. Default: [`RetryPolicy::default`].
+    /// How often a request is retried. Default: [`RetryPolicy::default`].
     pub retry: RetryPolicy,
-    /// If both classes wait for tags: this many turns of the best-effort class (default: 8) ...
+    /// If both classes wait for tags, this many turns of the best-effort class (default: 8) ...
     pub best_effort_share: u32,
     /// ... are followed by this many of the idle class (default: 1).
     pub idle_share: u32,

@@ -1,4 +1,4 @@
-//! Completed requests on their way to their users, and panics of users' code.
+//! Completed requests on their way to their users, and panics of user code.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -16,7 +16,7 @@ pub(super) enum OnComplete<P: Platform> {
     Cookie(u64),
     /// A callback.
     Callback(Box<dyn FnOnce(Completed)>),
-    /// A future, on whichever thread.
+    /// A future, on any thread.
     Future(Arc<FutureCell<P>>),
 }
 
@@ -43,7 +43,7 @@ impl<P: Platform> Outbox<P> {
                 completed.cookie = cookie;
                 self.done.push_back(completed);
             }
-            // Users' code is called when the queue's state is consistent.
+            // User code is called once the queue's state is consistent.
             on_complete => self.to_notify.push_back((on_complete, completed)),
         }
     }
@@ -53,14 +53,14 @@ impl<P: Platform> Outbox<P> {
         self.to_notify.push_back((OnComplete::Future(cell), refused));
     }
 
-    /// Notifies callbacks and futures. The first panic is kept, and the others are notified all the same.
+    /// Notifies callbacks and futures. The first panic is kept, and the others are still notified.
     #[inline]
     pub(super) fn notify(&mut self) {
         while let Some((on_complete, completed)) = self.to_notify.pop_front() {
             let notified = match on_complete {
                 OnComplete::Callback(call) => user::call(|| call(completed)),
                 OnComplete::Future(cell) => cell.complete(completed),
-                OnComplete::Cookie(_) => unreachable!("it is in the list of what is done"),
+                OnComplete::Cookie(_) => unreachable!("it is in the list of completions"),
             };
             if let Err(thrown) = notified {
                 self.keep(thrown);
@@ -73,7 +73,7 @@ impl<P: Platform> Outbox<P> {
         self.thrown.get_or_insert(thrown);
     }
 
-    /// Resumes the panic that was kept, in the caller.
+    /// Resumes the kept panic in the caller.
     #[inline]
     pub(super) fn rethrow(&mut self) {
         if let Some(thrown) = self.thrown.take() {
@@ -104,7 +104,7 @@ impl<P: Platform> Outbox<P> {
         mem::take(&mut self.delivered)
     }
 
-    /// Forgets what is another process's: nothing of it is called or dropped.
+    /// Forgets everything that belongs to the parent process, without calling or dropping any of it.
     pub(super) fn disown(&mut self) {
         mem::forget(mem::take(&mut self.to_notify));
         mem::forget(self.thrown.take());

@@ -5,14 +5,14 @@ use std::collections::VecDeque;
 use super::request_id::SlotKey;
 use crate::request::Priority;
 
-/// Requests of one priority class, first in, first out. The key of a request that left early stays, and is
-/// skipped; such keys are at most half of the queue, and a few.
+/// Requests of one priority class, first in, first out. The key of a request that left early stays and is
+/// skipped. Apart from a small number, such keys are at most half of the queue.
 #[derive(Debug, Default)]
 struct ClassQueue {
     keys: VecDeque<SlotKey>,
-    /// How many of them wait.
+    /// The number of waiting requests.
     waiting: usize,
-    /// Keys visited so far: what the queue costs.
+    /// The number of keys visited so far: the cost of the queue.
     visits: u64,
 }
 
@@ -37,15 +37,16 @@ impl ClassQueue {
     }
 }
 
-/// Requests without a tag: real-time ones first, the others by their shares, each class first in, first out.
+/// Requests without a tag: real-time ones first, the others by their shares. Each class is first in, first
+/// out.
 pub(super) struct Pending {
     real_time: ClassQueue,
     best_effort: ClassQueue,
     idle: ClassQueue,
-    /// Of so many turns in a row ...
+    /// In a cycle of this many turns ...
     best_effort_share: u32,
     idle_share: u32,
-    /// ... this is the next.
+    /// ... this is the next one.
     turn: u32,
 }
 
@@ -69,7 +70,7 @@ impl Pending {
         self.real_time.waiting + self.best_effort.waiting + self.idle.waiting
     }
 
-    /// Returns how many keys were visited so far: what the queues cost.
+    /// Returns the number of keys visited so far: the cost of the queues.
     pub(super) fn visits(&self) -> u64 {
         self.real_time.visits + self.best_effort.visits + self.idle.visits
     }
@@ -88,7 +89,7 @@ impl Pending {
         queue.waiting += 1;
     }
 
-    /// The next request; `waits` says which keys still wait.
+    /// Returns the next request; `waits` says which keys still wait.
     pub(super) fn pop(&mut self, waits: impl Fn(SlotKey) -> bool) -> Option<SlotKey> {
         let queue = if self.real_time.waiting > 0 {
             &mut self.real_time
@@ -104,7 +105,7 @@ impl Pending {
         queue.pop(waits)
     }
 
-    /// A request of this class was cancelled while it waited.
+    /// Records that a request of this class was cancelled while it waited.
     pub(super) fn left_early(&mut self, priority: Priority, waits: impl Fn(SlotKey) -> bool) {
         self.class(priority).left_early(waits);
     }

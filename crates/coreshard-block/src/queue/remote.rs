@@ -1,4 +1,4 @@
-//! A queue as other threads and futures reach it: messages to its thread, and completions that come back.
+//! A queue's interface to other threads and futures: messages to its thread, and completions back.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -15,8 +15,10 @@ use super::request_id::RequestId;
 use crate::backend::Waker;
 use crate::request::{Completed, Request};
 
-/// A handle to a queue for other threads, and for futures on its own: requests go to the queue's thread by
-/// message, and completions come back by future. May be cloned and sent.
+/// A handle to a queue for other threads, and for futures on the queue's own.
+///
+/// Requests go to the queue's thread as messages, and completions come back through futures. Can be cloned
+/// and sent.
 pub struct RemoteQueue<P: Platform> {
     mailbox: Arc<Mailbox<P>>,
     name: Arc<str>,
@@ -27,14 +29,15 @@ impl<P: Platform> RemoteQueue<P> {
         Self { mailbox, name: name.into() }
     }
 
-    /// Has the queue's thread submit `request`. If it is refused, or the queue is gone, the
-    /// future says so, with the payload.
+    /// Submits `request` on the queue's thread.
+    ///
+    /// If it is refused, or the queue has been dropped, the future returns an error with the payload.
     pub fn send(&self, request: Request) -> IoFuture<P> {
         let cell = FutureCell::new();
         let message = Message::Submit(request, Arc::clone(&cell));
         let future = IoFuture::new(cell, Arc::clone(&self.mailbox));
         if let Err(Message::Submit(request, cell)) = self.mailbox.send(message) {
-            // Nobody waits for it yet, so no waker is called.
+            // Nothing waits for it yet, so no waker is called.
             drop(cell.complete(Completed::cancelled(&self.name, request)));
         }
         future
@@ -60,17 +63,17 @@ pub(super) enum Message<P: Platform> {
 
 struct MailboxState<P: Platform> {
     messages: VecDeque<Message<P>>,
-    /// The queue is gone.
+    /// Whether the queue has been dropped.
     closed: bool,
 }
 
 /// Messages for a queue's thread.
 pub(super) struct Mailbox<P: Platform> {
     state: Lock<P, MailboxState<P>>,
-    /// 1 if there may be messages: read at each poll, written only when there are.
+    /// 1 if there may be messages. Read at each poll, and written only if there are some.
     is_nonempty: P::AtomicU32,
     waker: Waker,
-    /// In which process its queue is.
+    /// The generation of the queue's process.
     process_generation: u32,
 }
 
@@ -81,12 +84,13 @@ impl<P: Platform> Mailbox<P> {
         Arc::new(Self { state, is_nonempty: P::AtomicU32::new(0), waker, process_generation })
     }
 
-    /// True in a process that was forked from the queue's, where the lock may be held by nobody who is here.
+    /// Returns true in a process that was forked from the queue's. The lock may be held by a thread that does
+    /// not exist here.
     pub(super) fn is_forked(&self) -> bool {
         P::process_generation() != self.process_generation
     }
 
-    /// Hands the message back if the queue is gone, or another process's.
+    /// Sends a message. Returns it if the queue has been dropped, or belongs to another process.
     pub(super) fn send(&self, message: Message<P>) -> Result<(), Message<P>> {
         if self.is_forked() {
             return Err(message);
@@ -97,15 +101,15 @@ impl<P: Platform> Mailbox<P> {
                 return Err(message);
             }
             state.messages.push_back(message);
-            // Under the lock, so that it is not cleared while the message is there.
+            // Under the lock, so that the flag is not cleared while the message is in the list.
             self.is_nonempty.store(1, Release);
         }
-        // The channel may be a user's; a panic of its waker is not the sender's.
+        // The channel may be user code; a panic of its waker does not concern the sender.
         drop(user::call(|| (self.waker)()));
         Ok(())
     }
 
-    /// Whether there may be messages.
+    /// Returns whether there may be messages.
     #[inline]
     pub(super) fn has_messages(&self) -> bool {
         self.is_nonempty.load(Relaxed) != 0
@@ -126,9 +130,9 @@ impl<P: Platform> Mailbox<P> {
 
 pub(super) enum FutureState {
     Pending {
-        /// Cloned, woken and dropped outside of the lock.
+        /// Cloned, woken and dropped outside the lock.
         waker: Option<TaskWaker>,
-        /// Set once the queue has the request.
+        /// Set once the queue has accepted the request.
         id: Option<RequestId>,
     },
     FinishedRequest(Option<Completed>),
@@ -146,9 +150,9 @@ impl<P: Platform> FutureCell<P> {
         Arc::new(Self { state: Lock::new(FutureState::Pending { waker: None, id: None }) })
     }
 
-    /// The queue is about to accept the request with this id. False if the future was dropped: then it need
-    /// not, and the id is the next request's. So a future that is dropped takes its request's id from the
-    /// state that it replaces, and from nowhere else.
+    /// Records that the queue is about to accept the request with this id. Returns false if the future was
+    /// dropped: the request is not accepted then, and the id goes to the next one. A dropped future therefore
+    /// takes its request's id only from the state that it replaces.
     pub(super) fn accepted(&self, request: RequestId) -> bool {
         match &mut *self.state.lock() {
             FutureState::Pending { id, .. } => {
@@ -174,13 +178,15 @@ impl<P: Platform> FutureCell<P> {
     }
 }
 
-/// A future of a request's completion. Dropping it cancels the request; the layer keeps the buffers until the
-/// device is done with them. Leaking it leaks the completion, nothing else.
+/// A future of a request's completion.
+///
+/// Dropping it cancels the request; the layer keeps the buffers until the device has finished with them.
+/// Leaking it leaks only the completion.
 #[must_use = "a request whose future is dropped is cancelled"]
 pub struct IoFuture<P: Platform> {
     cell: Arc<FutureCell<P>>,
     mailbox: Arc<Mailbox<P>>,
-    /// It has left a waker, or needs none.
+    /// Whether it has stored a waker, or needs none.
     waits: bool,
     is_over: bool,
 }
@@ -197,11 +203,12 @@ impl<P: Platform> Future for IoFuture<P> {
     /// # Panics
     /// If it is polled again after it was ready.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Completed> {
-        // In a forked process whoever held the lock may not be here; nor will the completion come.
+        // In a forked process, the holder of the lock may not exist, and the completion never comes.
         if self.mailbox.is_forked() && self.cell.state.try_lock().is_none() {
             return Poll::Pending;
         }
-        // The first poll seldom finds it ready, later ones mostly do: so a waker is cloned at the first.
+        // The first poll rarely finds the completion, later ones mostly do. So a waker is cloned only at the
+        // first.
         let mut own = (!self.waits).then(|| context.waker().clone());
         loop {
             let mut state = self.cell.state.lock();
@@ -225,13 +232,13 @@ impl<P: Platform> Future for IoFuture<P> {
                         completed.expect("a future is not polled after it was ready"),
                     );
                 }
-                // Dropped before the completion is taken, which would be lost if that panics.
+                // Dropped before the completion is taken, which would be lost if the drop panics.
                 (FutureState::FinishedRequest(_), Some(own)) => {
                     drop(state);
                     self.waits = true;
                     drop(own);
                 }
-                (FutureState::Abandoned, _) => unreachable!("it is polled, so not dropped"),
+                (FutureState::Abandoned, _) => unreachable!("a polled future was not dropped"),
             }
         }
     }
@@ -244,9 +251,9 @@ impl<P: Platform> Drop for IoFuture<P> {
         }
         let was = mem::replace(&mut *self.cell.state.lock(), FutureState::Abandoned);
         let FutureState::Pending { waker, id } = was else { return };
-        // Without an id it is still in the mailbox, where the queue sees that it is abandoned.
+        // Without an id, the request is still in the mailbox, where the queue sees that it is abandoned.
         if let Some(id) = id {
-            // If the queue is gone, so is the request.
+            // A dropped queue has ended the request.
             drop(self.mailbox.send(Message::Cancel(id)));
         }
         // A panic of the waker's destructor is dropped: this thread may be unwinding.

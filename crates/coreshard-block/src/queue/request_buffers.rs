@@ -1,8 +1,8 @@
-//! A request's buffers, and who has them.
+//! A request's buffers, and who owns them.
 //!
-//! They are the queue's until [`RequestBuffers::lend`], and the device's from there on, until
-//! [`RequestBuffers::take_back`]. In between nothing here reads, hands out or frees them:
-//! dropped while the device has them, they are leaked.
+//! The queue owns them until [`RequestBuffers::lend`], and the device from then until
+//! [`RequestBuffers::take_back`]. In between, nothing here reads, returns or frees them. If they are dropped
+//! while the device has them, they are leaked.
 #![allow(unsafe_code)]
 
 use std::mem::{self, ManuallyDrop};
@@ -13,7 +13,7 @@ use crate::request::Payload;
 
 pub(super) struct RequestBuffers {
     payload: ManuallyDrop<Payload>,
-    /// Start and length of each piece of a payload of several: the device reads them.
+    /// Start and length of each piece of a vectored payload; the device reads them.
     pieces: ManuallyDrop<Vec<libc::iovec>>,
     lent: bool,
 }
@@ -31,7 +31,7 @@ impl RequestBuffers {
         self.lent
     }
 
-    /// Lends them to the device, from byte `from` on, of `bytes` in all.
+    /// Lends the buffers to the device: `bytes` bytes, from byte `from` on.
     #[inline]
     pub(super) fn lend(&mut self, from: usize, bytes: usize, pool: Option<&BufferPool>) -> Data {
         assert!(!self.lent, "a device has these buffers already");
@@ -61,16 +61,16 @@ impl RequestBuffers {
         }
     }
 
-    /// The device is done with them: it has said so, or never took them.
+    /// Takes the buffers back: the device has finished with them, or never took them.
     #[inline]
     pub(super) fn take_back(&mut self) {
         self.lent = false;
     }
 
-    /// The buffers, for their user. Nothing is left here.
+    /// Returns the buffers to their user, and keeps none.
     ///
     /// # Panics
-    /// If the device has them: that is a bug of ours.
+    /// If the device has them, which is a bug of this crate.
     #[inline]
     pub(super) fn take(&mut self) -> Payload {
         assert!(!self.lent, "the device has these buffers");
@@ -84,7 +84,7 @@ impl RequestBuffers {
 impl Drop for RequestBuffers {
     fn drop(&mut self) {
         if !self.lent {
-            // SAFETY: each is dropped once, here; nobody else has them.
+            // SAFETY: each is dropped once, here, and has no other owner.
             unsafe {
                 ManuallyDrop::drop(&mut self.pieces);
                 ManuallyDrop::drop(&mut self.payload);
@@ -110,7 +110,7 @@ mod tests {
         let mut lent = buffers();
         lent.lend(0, 512, None);
         drop(lent);
-        assert_eq!(pool.taken(), 1, "it is leaked");
+        assert_eq!(pool.taken(), 1, "the buffer is leaked");
         let mut lent = buffers();
         lent.lend(0, 512, None);
         let taken = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| lent.take()));

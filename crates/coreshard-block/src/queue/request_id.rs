@@ -1,6 +1,6 @@
 //! Ids of requests.
 
-/// Identifies one request of a process, and never another one.
+/// Identifies one request of a process. Ids are never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RequestId {
     /// The queue's number.
@@ -8,10 +8,10 @@ pub struct RequestId {
     pub(super) key: SlotKey,
 }
 
-/// Names a request of a queue, for good: no other request of the queue ever has its serial number.
+/// Names a request of a queue permanently: no other request of the queue ever has its serial number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct SlotKey {
     pub(super) serial: u64,
-    /// Its slot.
+    /// The index of its slot.
     pub(super) index: u32,
 }

@@ -1,4 +1,4 @@
-//! The life of a queue's requests: accepted, started, tried again, ended.
+//! The life of a queue's requests: accepted, started, retried, ended.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -18,7 +18,7 @@ use crate::backend::Completion;
 use crate::counters::{Outcome, ThreadCounters};
 use crate::request::{Completed, ErrorClass, IoError, Op, Request};
 
-/// How a request failed: the class, and the errno.
+/// How a request failed: the class and the errno.
 type Failure = (ErrorClass, i32);
 
 pub(super) struct Requests<P: Platform> {
@@ -29,7 +29,7 @@ pub(super) struct Requests<P: Platform> {
     options: QueueOptions,
     slots: Slots<P>,
     pending: Pending,
-    /// Requests that found no room in the channel; some may have ended.
+    /// Requests for which the channel had no room. Some may have ended.
     stalled: VecDeque<SlotKey>,
     /// Requests that have a tag.
     in_flight: u32,
@@ -61,7 +61,7 @@ impl<P: Platform> Requests<P> {
         }
     }
 
-    /// Returns how many were accepted and have not ended.
+    /// Returns how many requests were accepted and have not ended.
     pub(super) fn outstanding(&self) -> usize {
         self.in_flight as usize + self.pending.len()
     }
@@ -71,7 +71,7 @@ impl<P: Platform> Requests<P> {
         (self.pending.visits(), self.timers.visits())
     }
 
-    /// Returns the key of the request that is accepted next.
+    /// Returns the key that the next accepted request gets.
     #[inline]
     pub(super) fn next_key(&self) -> SlotKey {
         SlotKey { serial: self.serial + 1, index: self.slots.next() }
@@ -102,7 +102,7 @@ impl<P: Platform> Requests<P> {
         key
     }
 
-    /// Starts a request that has its permit for the first time.
+    /// Starts a request that just got its permit.
     #[inline(always)]
     fn issue(&mut self, index: u32) {
         self.in_flight += 1;
@@ -110,7 +110,7 @@ impl<P: Platform> Requests<P> {
         self.start(index);
     }
 
-    /// Starts what is left of a request on the channel, or stalls it until that has room.
+    /// Starts the rest of a request on the channel, or stalls it until the channel has room.
     #[inline]
     fn start(&mut self, index: u32) {
         if !self.try_start(index) {
@@ -125,14 +125,14 @@ impl<P: Platform> Requests<P> {
         self.start(index);
     }
 
-    /// As `start`; false if the channel has no room.
+    /// As `start`. Returns false if the channel has no room.
     #[inline(always)]
     fn try_start(&mut self, index: u32) -> bool {
         let (id, request) = self.slots.get_with_id(index);
         self.channel.start(id, request)
     }
 
-    /// Handles timers and completions, and starts what waits.
+    /// Handles timers and completions, and starts waiting requests.
     #[inline]
     pub(super) fn advance(&mut self) {
         if !self.timers.is_empty() {
@@ -151,7 +151,7 @@ impl<P: Platform> Requests<P> {
         self.outbox.notify();
     }
 
-    /// Sleeps until a command completes or the channel is woken, at most for `timeout` or until the next timer is due.
+    /// Sleeps until a command completes, the channel is woken, `timeout` expires, or the next timer is due.
     pub(super) fn sleep(&mut self, timeout: Option<Duration>) {
         let due = self.timers.next_due().map(|at| at - P::now());
         let timeout = timeout.into_iter().chain(due).min();
@@ -160,7 +160,7 @@ impl<P: Platform> Requests<P> {
         }
     }
 
-    /// Starts stalled requests, as far as the channel has room now.
+    /// Starts stalled requests, as long as the channel has room.
     #[cold]
     fn start_stalled(&mut self) {
         while let Some(key) = self.stalled.front().copied() {
@@ -172,7 +172,7 @@ impl<P: Platform> Requests<P> {
         }
     }
 
-    /// Starts pending requests, as far as there are tags.
+    /// Starts pending requests, as long as there are tags.
     fn dispatch(&mut self) {
         if !self.channel.device().is_online() {
             while let Some(key) = self.pending.pop(|key| self.slots.waits_for_tag(key)) {
@@ -182,7 +182,7 @@ impl<P: Platform> Requests<P> {
         while !self.pending.is_empty() && self.in_flight < self.options.depth {
             let Some(permit) = self.admission.get_or_wait() else { return };
             let key = self.pending.pop(|key| self.slots.waits_for_tag(key));
-            let index = key.expect("it is not empty").index;
+            let index = key.expect("the queue is not empty").index;
             self.slots.get_mut(index).permit = Some(permit);
             self.issue(index);
         }
@@ -214,7 +214,7 @@ impl<P: Platform> Requests<P> {
         }
     }
 
-    /// A completion was seen.
+    /// Handles a completion.
     #[inline]
     fn complete(&mut self, completion: Completion) {
         let Some((index, request)) = self.slots.at_device(completion.id) else { return };
@@ -237,7 +237,7 @@ impl<P: Platform> Requests<P> {
         let block_bytes = self.channel.device().geometry().block_bytes.max(1) as usize;
         let request = self.slots.get(index);
         if request.op == Op::Read && !moved.is_multiple_of(block_bytes) {
-            // The file ends within a block, and the device can be asked for whole ones alone.
+            // The file ends within a block, and the device reads only whole blocks.
             self.end_request(index, Ok(()));
         } else if moved == 0 {
             self.command_failed(index, libc::EIO);
@@ -278,14 +278,14 @@ impl<P: Platform> Requests<P> {
         self.fail(index, (class, errno));
     }
 
-    /// Ends a request: its tag goes back, and its completion is delivered. It is in no wait queue any more.
+    /// Ends a request: releases its tag and delivers its completion. The request must be in no wait queue.
     #[inline]
     fn end_request(&mut self, index: u32, result: Result<(), Failure>) {
         let request = self.slots.take(index);
         let ActiveRequest { permit, op, offset, bytes, mut buffers, moved, .. } = request;
         let ActiveRequest { attempts, timers, on_complete, .. } = request;
         let payload = buffers.take();
-        // Nothing is left in them: the compiler does not know that there is nothing to drop.
+        // They are empty, but the compiler does not know that there is nothing to drop.
         mem::forget(buffers);
         self.timers.forget(timers);
         if let Some(permit) = permit {
@@ -311,7 +311,7 @@ impl<P: Platform> Requests<P> {
         self.end_request(index, Err(failure));
     }
 
-    /// Cancels a request, wherever it is. Does nothing to one that has ended.
+    /// Cancels a request, wherever it is. Does nothing if it has ended.
     #[cold]
     pub(super) fn abort(&mut self, key: SlotKey, abort: Abort) {
         let failure = match abort {
@@ -335,20 +335,20 @@ impl<P: Platform> Requests<P> {
         if request.buffers.is_lent() {
             self.channel.cancel(id);
         } else {
-            // It waits for a retry, or for room, and is skipped there.
+            // It waits for a retry or for room, and is skipped there.
             self.fail(index, failure);
         }
     }
 
-    /// Cancels all of them, and tries none again from here on.
+    /// Cancels all requests, and retries none from now on.
     pub(super) fn close(&mut self) {
         self.is_closing = true;
         self.slots.keys().into_iter().for_each(|key| self.abort(key, Abort::Cancelled));
         self.outbox.notify();
     }
 
-    /// Cancels the commands that the device has once more: what was done but not reported at the first cancel is reported
-    /// at another.
+    /// Cancels the commands at the device once more. A command that was done but not reported at the first
+    /// cancel is reported at another.
     pub(super) fn cancel_again(&mut self) {
         for key in self.slots.keys() {
             let (id, request) = self.slots.get_with_id(key.index);
@@ -358,8 +358,9 @@ impl<P: Platform> Requests<P> {
         }
     }
 
-    /// The device will never be done: all requests fail, and the buffers that it has are leaked. Their tags go back, so that
-    /// other devices do not wait for them; commands are not named by tags, so they can be used again.
+    /// Gives up on a device that will never answer. All requests fail, and buffers at the device are leaked.
+    /// Their tags are released, so that other devices do not wait for them. Commands are not identified by
+    /// tags, so the tags can be reused.
     #[cold]
     pub(super) fn abandon(&mut self) {
         self.channel.device().set_offline();
@@ -376,8 +377,8 @@ impl<P: Platform> Requests<P> {
         self.outbox.notify();
     }
 
-    /// Lets go of everything in a process that was forked from the queue's, without a call or a drop of anything. Nothing is
-    /// outstanding from here on.
+    /// Forgets everything in a process that was forked from the queue's, without calling or dropping
+    /// anything. Nothing is outstanding afterwards.
     #[cold]
     pub(super) fn disown(&mut self) {
         mem::forget(mem::replace(&mut self.slots, Slots::new()));

@@ -1,4 +1,4 @@
-//! The requests that a queue has accepted, each in a slot from then to its end.
+//! The accepted requests of a queue. Each has a slot from its acceptance to its end.
 
 use std::mem;
 
@@ -22,7 +22,7 @@ pub(super) enum Abort {
 
 /// A request that the queue has accepted.
 pub(super) struct ActiveRequest<P: Platform> {
-    /// The tags that it has. `None`: it waits for them.
+    /// Its tags. `None` while it waits for them.
     pub(super) permit: Option<Permit>,
     pub(super) serial: u64,
     pub(super) op: Op,
@@ -32,7 +32,7 @@ pub(super) struct ActiveRequest<P: Platform> {
     pub(super) buffers: RequestBuffers,
     pub(super) moved: usize,
     pub(super) attempts: u32,
-    /// How many timers are set for it.
+    /// The number of timers that are set for it.
     pub(super) timers: u32,
     pub(super) abort: Abort,
     pub(super) on_complete: OnComplete<P>,
@@ -63,12 +63,12 @@ impl<P: Platform> ActiveRequest<P> {
         }
     }
 
-    /// Leaks its buffers: the device may use them for ever.
+    /// Leaks its buffers: the device may use them forever.
     pub(super) fn leak_buffers(&mut self) {
         self.buffers = RequestBuffers::new(Payload::None);
     }
 
-    /// A command for what is left to do. It lends the buffers to the device.
+    /// Creates a command for the rest of the request, and lends the buffers to the device.
     #[inline]
     pub(super) fn lend(&mut self, id: u64, pool: Option<&BufferPool>) -> Command {
         Command {
@@ -82,17 +82,19 @@ impl<P: Platform> ActiveRequest<P> {
     }
 }
 
-/// The last generation of a slot. The slot is not used again after it, so no two commands of a queue have equal ids. Ids are
-/// below 2⁶³.
+/// The last generation of a slot. The slot is not reused after it, so no two commands of a queue have equal
+/// ids. Ids are below 2⁶³.
 const LAST_GENERATION: u32 = u32::MAX >> 1;
 
-/// A place for a request. The generation tells its completion from that of an earlier request there.
+/// A place for a request. The generation distinguishes its completion from that of an earlier request in the
+/// slot.
 struct Slot<P: Platform> {
     generation: u32,
     request: Option<ActiveRequest<P>>,
 }
 
-/// All active requests of a queue. A [`SlotKey`] finds its request, or that it has ended, by one access.
+/// All active requests of a queue. Looking up a [`SlotKey`] takes one access, and finds its request or that
+/// it has ended.
 pub(super) struct Slots<P: Platform> {
     slots: Vec<Slot<P>>,
     /// Free slots; the last one used is on top.
@@ -104,19 +106,19 @@ impl<P: Platform> Slots<P> {
         Self { slots: Vec::new(), free: Vec::new() }
     }
 
-    /// The slot that the next request will have.
+    /// Returns the slot that the next request will have.
     #[inline]
     pub(super) fn next(&self) -> u32 {
         self.free.last().copied().unwrap_or(self.slots.len() as u32)
     }
 
-    /// Puts a request into the slot that [`next`](Self::next) returned, and returns that.
+    /// Puts a request into the slot that [`next`](Self::next) returned, and returns that slot.
     #[inline]
     pub(super) fn put(&mut self, make: impl FnOnce() -> ActiveRequest<P>) -> u32 {
         let index = self.free.pop().unwrap_or_else(|| self.grow());
         let slot = &mut self.slots[index as usize];
         slot.generation += 1;
-        // A free slot has no request: the compiler does not know that there is nothing to drop.
+        // A free slot has no request, but the compiler does not know that there is nothing to drop.
         mem::forget(slot.request.replace(make()));
         index
     }
@@ -148,7 +150,7 @@ impl<P: Platform> Slots<P> {
         self.slots[index as usize].request.as_mut().expect("the request has not ended")
     }
 
-    /// The request of this key, unless it has ended.
+    /// Returns the request with this key, unless it has ended.
     #[inline]
     pub(super) fn find(&self, key: SlotKey) -> Option<&ActiveRequest<P>> {
         let slot = self.slots.get(key.index as usize)?;
@@ -167,7 +169,7 @@ impl<P: Platform> Slots<P> {
         (id, slot.request.as_mut().expect("the request has not ended"))
     }
 
-    /// The request of the command with this id, if the device has it, and its slot.
+    /// Returns the slot and the request of the command with this id, if it is at the device.
     #[inline]
     pub(super) fn at_device(&mut self, id: u64) -> Option<(u32, &mut ActiveRequest<P>)> {
         let (generation, index) = ((id >> 32) as u32, id as u32);
@@ -179,7 +181,7 @@ impl<P: Platform> Slots<P> {
         Some((index, request))
     }
 
-    /// The keys of all requests.
+    /// Returns the keys of all requests.
     pub(super) fn keys(&self) -> Vec<SlotKey> {
         let slots = self.slots.iter().zip(0..);
         let key = |(slot, index): (&Slot<P>, u32)| {

@@ -1,4 +1,4 @@
-//! Queues on every backend: data, errors, ends before time.
+//! Queues on every backend: data, errors, early ends.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -23,7 +23,7 @@ fn queue_on(backend: Arc<dyn Backend<Host>>) -> Queue<Host> {
     device_on(backend, 16).queue(0, QueueOptions::default()).unwrap()
 }
 
-/// A file of a mebibyte; it is removed with the folder.
+/// Creates a file of 1 MiB, which is removed with the folder.
 fn file(folder: &tempfile::TempDir, engine: Engine, direct: bool) -> Arc<dyn Backend<Host>> {
     file_with(folder, FileOptions { engine, direct, ..FileOptions::default() })
 }
@@ -40,7 +40,7 @@ fn file_with(folder: &tempfile::TempDir, options: FileOptions) -> Arc<dyn Backen
     Arc::new(File::open(&path, options).unwrap())
 }
 
-/// Every backend that keeps data. A sandbox may forbid io_uring: then that one is left out.
+/// Returns every backend that keeps data. io_uring is left out if a sandbox forbids it.
 fn backends(folder: &tempfile::TempDir) -> Vec<Arc<dyn Backend<Host>>> {
     let ring = file(folder, Engine::IoUring, false);
     let mut backends = vec![
@@ -87,7 +87,9 @@ fn what_was_written_is_read_on_every_backend() {
         assert_eq!(read.payload.into_one().unwrap().into_vec(), bytes(8192, 1), "{how}");
         let parts = vec![Buffer::aligned(4096), Buffer::aligned(8192)];
         let read = queue.send(Request::read_vectored(20480 - 4096, parts));
-        let Payload::Many(parts) = queue.block_on(read).payload else { panic!("two came in") };
+        let Payload::Many(parts) = queue.block_on(read).payload else {
+            panic!("two buffers were submitted")
+        };
         assert!(parts[0].iter().all(|byte| *byte == 0), "{how}");
         assert!(parts[1][..4096].iter().all(|byte| *byte == 9), "{how}");
         let counts = queue.device().counts();
@@ -108,7 +110,7 @@ fn zeroes_are_written_where_the_file_allows() {
             let zeroed = queue.send(request);
             match queue.block_on(zeroed).result {
                 Ok(_) => {}
-                // Not every file system can.
+                // Not every file system supports it.
                 Err(error) => assert_eq!(error.errno(), libc::EOPNOTSUPP, "{error}"),
             }
         }
@@ -153,7 +155,7 @@ fn callbacks_are_called_when_the_queue_is_polled() {
     assert_eq!(*seen.borrow(), (0..40).map(|number| (number, number * 512)).collect::<Vec<_>>());
 }
 
-/// What became of a request alone: the bytes, or the error's number and text.
+/// Returns the result of a single request: the bytes, or the errno and the text.
 fn outcome(queue: &mut Queue<Host>, request: Request) -> Result<usize, (i32, String)> {
     let told = |error: &IoError| (error.errno(), error.to_string());
     match queue.submit(request, 0) {
@@ -168,9 +170,9 @@ fn what_can_never_succeed_is_refused_with_its_payload() {
     let mut queue = queue_on(file(&folder, Engine::Sync, true));
     let block = queue.device().geometry().block_bytes as u64;
     for (request, says) in [
-        (Request::read(1 << 20, Buffer::aligned(4096)), "allowed are requests that end at 1048576"),
+        (Request::read(1 << 20, Buffer::aligned(4096)), "expected an end at 1048576 or before"),
         (Request::read(u64::MAX - 1, Buffer::aligned(4096)), "goes past the end"),
-        (Request::write((1 << 20) - 4096, Buffer::aligned(8192)), "that end at 1048576 or before"),
+        (Request::write((1 << 20) - 4096, Buffer::aligned(8192)), "an end at 1048576 or before"),
         (Request::read(block / 2, Buffer::aligned(4096)), "multiples of the block size"),
         (Request::read(0, Buffer::aligned(4095)), "multiples of the block size"),
     ] {
@@ -201,9 +203,9 @@ fn more_than_a_completion_can_tell_of_is_refused_and_what_moves_nothing_has_no_s
         assert_eq!(most.unwrap(), MAX_BUFFERS);
         for op in [Request::read_vectored, Request::write_vectored] {
             let (_, error) = outcome(&mut queue, op(0, buffers(MAX_BUFFERS + 1))).unwrap_err();
-            assert!(error.ends_with("it has 1025 buffers; allowed are 1024"), "{error}");
+            assert!(error.ends_with("1025 buffers: expected at most 1024"), "{error}");
         }
-        // A hole: no memory, nor a disk, is used for it.
+        // A hole uses neither memory nor disk space.
         let request = Request::discard(0, bytes as usize);
         if let Err((errno, error)) = outcome(&mut queue, request) {
             assert_eq!(errno, libc::EOPNOTSUPP, "{error}");
@@ -212,10 +214,10 @@ fn more_than_a_completion_can_tell_of_is_refused_and_what_moves_nothing_has_no_s
     let null = Arc::new(Null::new(1 << 40));
     let long = Request { bytes: MAX_BYTES + 1, ..Request::read(0, Vec::new()) };
     let (_, error) = outcome(&mut queue_on(null), long).unwrap_err();
-    assert!(error.ends_with("allowed are 2147483647 bytes at once"), "{error}");
+    assert!(error.ends_with("expected at most 2147483647 bytes"), "{error}");
 }
 
-/// With direct I/O the last bytes come with the whole block.
+/// With direct I/O, the last bytes come with the whole block.
 #[test]
 fn what_is_left_of_a_file_behind_its_last_whole_block_can_be_read() {
     let folder = tempfile::tempdir().unwrap();
@@ -251,11 +253,11 @@ fn what_is_left_of_a_file_behind_its_last_whole_block_can_be_read() {
                 assert_eq!(read(last, end - last).unwrap() as u64, 5_000 - last);
             }
             let past = read(0, end + block).unwrap_err().to_string();
-            assert!(past.contains(&format!("that end at {end} or before")), "{past}");
+            assert!(past.contains(&format!("an end at {end} or before")), "{past}");
             if direct {
                 let write = Request::write(last, Buffer::aligned(block as usize));
                 let (_, error) = outcome(&mut queue, write).unwrap_err();
-                assert!(error.contains("that end at 5000 or before"), "{error}");
+                assert!(error.contains("an end at 5000 or before"), "{error}");
             }
         }
     }
@@ -268,11 +270,11 @@ fn a_thread_that_has_a_queue_is_told_so() {
     let device = host.target("t").device(Arc::new(Null::new(4096))).unwrap();
     let first = device.queue(1, QueueOptions::default()).unwrap();
     let second = device.queue(1, QueueOptions::default()).unwrap_err().to_string();
-    assert!(second.contains("thread 1 has a queue already"), "{second}");
+    assert!(second.contains("thread 1 already has a queue"), "{second}");
     drop(first);
     drop(device.queue(1, QueueOptions::default()).unwrap());
     let none = device.queue(2, QueueOptions::default()).unwrap_err().to_string();
-    assert!(none.ends_with("threads below 2"), "{none}");
+    assert!(none.ends_with("the host's 2 threads"), "{none}");
 }
 
 #[test]
@@ -339,7 +341,8 @@ fn short_transfers_are_finished_and_torn_writes_never_done() {
 #[test]
 fn a_lost_completion_times_out_and_its_buffer_comes_back() {
     let mut queue = queue_on(memory(FaultPlan { lost: 1_000_000, ..FaultPlan::default() }));
-    // Long enough for a slow machine to lose it first: what is late before may come all the same.
+    // Long enough that even a slow machine loses the request first; a timeout before that does not prevent
+    // its completion.
     let request = Request::read(0, vec![0; 512]).timeout(Duration::from_millis(200));
     let read = queue.send(request);
     let completed = queue.block_on(read);
@@ -416,7 +419,7 @@ fn dropped_and_leaked_futures_free_or_keep_their_buffers() {
         let counts = queue.device().clone();
         drop(queue);
         assert_eq!(counts.counts().issued, counts.counts().done);
-        assert!(pool.taken() <= 1, "a leaked future keeps its completion, and nothing else");
+        assert!(pool.taken() <= 1, "a leaked future keeps only its completion");
     }
 }
 
@@ -452,7 +455,7 @@ fn futures_result<F: Future>(future: F) -> F::Output {
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     match future.as_mut().poll(&mut context) {
         std::task::Poll::Ready(output) => output,
-        std::task::Poll::Pending => panic!("it is not ready"),
+        std::task::Poll::Pending => panic!("the future is not ready"),
     }
 }
 
@@ -472,7 +475,7 @@ fn other_threads_send_requests_by_message() {
         for future in futures {
             assert_eq!(queue.block_on(future).result.unwrap(), 4096);
         }
-        // A future inside of which requests are sent.
+        // A future that sends requests itself.
         let remote = queue.remote();
         let copied = queue.block_on(async move {
             let read = remote.send(Request::read(0, Buffer::aligned(4096))).await;
@@ -487,7 +490,7 @@ fn other_threads_send_requests_by_message() {
 fn a_sleeping_queue_is_woken_by_a_message() {
     let folder = tempfile::tempdir().unwrap();
     for backend in backends(&folder) {
-        // Nothing but the message can wake it: the one completion is lost.
+        // Only the message can wake it: the single completion is lost.
         let plan = FaultPlan { lost: 1_000_000, ..FaultPlan::default() };
         let mut queue = queue_on(Arc::new(Faulty::new(backend, plan)));
         let lost = queue.submit(Request::read(0, Buffer::aligned(4096)), 7).unwrap();
@@ -505,7 +508,7 @@ fn a_sleeping_queue_is_woken_by_a_message() {
     }
 }
 
-/// What deadlines and cancels cost does not grow with the line: each request is looked at a few times,
+/// The cost of deadlines and cancels does not grow with the line. Each request is visited a few times,
 /// however many there are.
 #[test]
 fn deadlines_and_cancels_cost_the_same_however_long_the_line_is() {
@@ -532,7 +535,7 @@ fn deadlines_and_cancels_cost_the_same_however_long_the_line_is() {
             assert!(line <= 5 * requests + 100, "{what}: {line} looks at {requests} in line");
             assert!(timers <= 5 * requests + 100, "{what}: {timers} looks at {requests} timers");
         };
-        // All are done long before their deadlines.
+        // All complete long before their deadlines.
         let device = device_on(memory(FaultPlan::default()), 4);
         let mut queue = device.queue(0, QueueOptions::default()).unwrap();
         for cookie in 0..requests {
@@ -551,7 +554,7 @@ fn deadlines_and_cancels_cost_the_same_however_long_the_line_is() {
             all_told(&mut queue, requests);
             few(&queue, "timed out");
         }
-        // All are cancelled, the last one first, while new ones come.
+        // All are cancelled, the last one first, while new ones arrive.
         let mut queue = device_on(memory(lossy), 1).queue(0, QueueOptions::default()).unwrap();
         let mut ids: Vec<RequestId> = (0..requests / 2)
             .map(|cookie| queue.submit(read(Duration::from_secs(3_600)), cookie).unwrap())

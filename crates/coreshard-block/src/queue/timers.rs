@@ -1,7 +1,7 @@
 //! Timers of a queue's requests, in a heap: deadlines, and retries with a backoff.
 //!
-//! A timer of a request that has finished stays in the heap until it expires, or until more than half of the heap
-//! are such: then they are removed together, so that each costs a few visits in all.
+//! A timer of a finished request stays in the heap until it expires, or until more than half of the timers
+//! are of that kind. Then these are removed together, so that each costs a few visits in total.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -21,9 +21,9 @@ pub(super) enum Timer {
 #[derive(Debug, Default)]
 pub(super) struct Timers {
     heap: BinaryHeap<Reverse<(Time, SlotKey, Timer)>>,
-    /// How many are of requests that have not finished.
+    /// The number of timers whose request has not finished.
     live: usize,
-    /// Timers visited so far: what the heap costs, but for the sorting.
+    /// The number of timers visited so far: the cost of the heap, apart from sorting.
     visits: u64,
 }
 
@@ -41,7 +41,7 @@ impl Timers {
         self.visits
     }
 
-    /// A request with so many timers ended.
+    /// Records that a request with this many timers ended.
     #[inline]
     pub(super) fn forget(&mut self, timers: u32) {
         self.live -= timers as usize;

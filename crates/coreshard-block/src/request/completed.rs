@@ -1,4 +1,4 @@
-//! The end of a request: completed, or not accepted.
+//! The end of a request: completed, or refused.
 
 use std::fmt;
 
@@ -9,27 +9,28 @@ use super::request::{Op, Payload, Request};
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Completed {
-    /// Bytes transferred, or why it failed. A read may be shorter than asked for if a file ends: within the last block, with
-    /// direct I/O, or if it was cut since it was opened. A write is whole or failed.
+    /// The bytes transferred, or the error. A read can be shorter than requested at the end of a file: within
+    /// the last block with direct I/O, or if the file was truncated after it was opened. A write is complete
+    /// or fails.
     pub result: Result<usize, IoError>,
-    /// The request's buffers, each just as it was handed over but for what was read into it.
+    /// The request's buffers as they were submitted, apart from the data read into them.
     pub payload: Payload,
     /// The operation.
     pub op: Op,
-    /// Where.
+    /// The offset on the device, in bytes.
     pub offset: u64,
-    /// The number that was given with it; 0 if a callback or a future takes the completion.
+    /// The number passed with the request; 0 if a callback or a future takes the completion.
     pub cookie: u64,
 }
 
 impl Completed {
-    /// The completion of a request that was not accepted.
+    /// Creates the completion of a request that was refused.
     pub(crate) fn of_refused(request: Request, error: IoError) -> Self {
         let Request { op, offset, payload, .. } = request;
         Self { result: Err(error), payload, op, offset, cookie: 0 }
     }
 
-    /// The completion of a request whose queue is gone.
+    /// Creates the completion of a request whose queue was dropped.
     pub(crate) fn cancelled(device: &str, request: Request) -> Self {
         let Request { op, offset, bytes, .. } = request;
         let class = ErrorClass::Cancelled;
@@ -38,7 +39,7 @@ impl Completed {
     }
 }
 
-/// A request that was not accepted, and why. Nothing happened, and the payload is here.
+/// A request that was refused, with the reason and its payload. Nothing was done.
 pub struct Refused {
     pub(crate) request: Request,
     pub(crate) error: IoError,
@@ -51,12 +52,12 @@ impl Refused {
         Self { request, error }
     }
 
-    /// The request with its payload.
+    /// Returns the request with its payload.
     pub fn into_request(self) -> Request {
         self.request
     }
 
-    /// Why it was refused.
+    /// Returns why it was refused.
     pub fn error(&self) -> &IoError {
         &self.error
     }

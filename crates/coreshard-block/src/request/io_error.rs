@@ -1,30 +1,30 @@
-//! How requests fail.
+//! Errors of requests.
 
 use std::fmt;
 use std::io;
 
 use super::request::Op;
 
-/// Whether another try may succeed.
+/// The class of an error: whether a retry may succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorClass {
-    /// The same may succeed a moment later.
+    /// A retry may succeed a moment later.
     Transient,
-    /// This place of the medium cannot be read or written.
+    /// This part of the medium cannot be read or written.
     Media,
-    /// The device is not there any more.
+    /// The device has been removed, or is offline.
     Gone,
-    /// It took longer than it was given.
+    /// The request exceeded its timeout.
     Timeout,
-    /// The caller, or the end of its future, wanted it no more.
+    /// The caller cancelled the request, or dropped its future.
     Cancelled,
     /// The request can never succeed as it is: not aligned, out of range, no space, read-only.
     Invalid,
 }
 
 impl ErrorClass {
-    /// The class of an errno, as Linux' block layer gives them (`blk_errors` in block/blk-core.c).
+    /// Returns the class of an errno, as Linux' block layer assigns it (`blk_errors` in block/blk-core.c).
     pub fn of_errno(errno: i32) -> Self {
         match errno {
             libc::EAGAIN | libc::EINTR | libc::EBUSY | libc::ENOMEM => Self::Transient,
@@ -52,13 +52,13 @@ impl fmt::Display for ErrorClass {
     }
 }
 
-/// Buffers of one request, at most: what readv(2) takes (UIO_MAXIOV).
+/// The most buffers of one request: the limit of readv(2) (UIO_MAXIOV).
 pub const MAX_BUFFERS: usize = 1024;
 
-/// Bytes that one request moves, at most: what a completion of the kernel can tell.
+/// The most bytes that one request moves: the largest count that a kernel completion can hold.
 pub const MAX_BYTES: usize = i32::MAX as usize;
 
-/// Why a device cannot do a request.
+/// The reason why a device cannot execute a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unfit {
     Offline,
@@ -92,12 +92,12 @@ impl Unfit {
 impl fmt::Display for Unfit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Offline => f.write_str("the device is offline from here on"),
+            Self::Offline => f.write_str("the device is offline"),
             Self::Forked => f.write_str(
                 "this process was forked from the one that opened the device: open it anew here",
             ),
             Self::PastEnd { end } => {
-                write!(f, "it goes past the end; allowed are requests that end at {end} or before")
+                write!(f, "request goes past the end: expected an end at {end} or before")
             }
             Self::ReadOnly => f.write_str("the device can only be read; open it for writing"),
             Self::Unaligned { block_bytes, memory_align } => write!(
@@ -106,18 +106,20 @@ impl fmt::Display for Unfit {
                  addresses of buffers are multiples of {memory_align}"
             ),
             Self::TooLong => {
-                write!(f, "it moves too much; allowed are {MAX_BYTES} bytes at once")
+                write!(f, "invalid length: expected at most {MAX_BYTES} bytes")
             }
             Self::TooManyBuffers { given } => {
-                write!(f, "it has {given} buffers; allowed are {MAX_BUFFERS}")
+                write!(f, "{given} buffers: expected at most {MAX_BUFFERS}")
             }
         }
     }
 }
 
-/// How a request failed. Its text names the device, the request, the kernel's reason, and what became of the device.
+/// The error of a request.
+///
+/// Its text names the device, the request, the kernel's reason, and the device's state.
 pub struct IoError {
-    // Small if all goes well.
+    // Boxed, so that results are small.
     inner: Box<Inner>,
 }
 
@@ -127,12 +129,12 @@ struct Inner {
     op: Op,
     offset: u64,
     bytes: usize,
-    /// Of a write: what is known to have reached the device all the same.
+    /// For a write: the bytes that are known to have reached the device.
     transferred: usize,
     class: ErrorClass,
     errno: i32,
     attempts: u32,
-    /// Of a request that no device was asked for.
+    /// Set for a request that was refused before it reached a device.
     unfit: Option<Unfit>,
 }
 
@@ -154,25 +156,26 @@ impl IoError {
         Self { inner: Box::new(inner) }
     }
 
-    /// Of a request that can never succeed as it is.
+    /// Creates the error of a request that can never succeed as it is.
     pub(crate) fn unfit(device: &str, op: Op, offset: u64, bytes: usize, unfit: Unfit) -> Self {
         let mut error = Self::new(device, op, offset, bytes, 0, unfit.class(), unfit.errno(), 0);
         error.inner.unfit = Some(unfit);
         error
     }
 
-    /// Whether another try may succeed.
+    /// Returns the class, which says whether a retry may succeed.
     pub fn class(&self) -> ErrorClass {
         self.inner.class
     }
 
-    /// The kernel's number for it.
+    /// Returns the errno.
     pub fn errno(&self) -> i32 {
         self.inner.errno
     }
 
-    /// Bytes from the request's start that were transferred all the same. A write that failed in
-    /// the middle is torn: it is never reported as done.
+    /// Returns the bytes from the request's start that were transferred despite the error.
+    ///
+    /// A write that failed in the middle is torn: it is never reported as done.
     pub fn transferred(&self) -> usize {
         self.inner.transferred
     }
@@ -194,12 +197,12 @@ impl fmt::Display for IoError {
             write!(f, "; {transferred} bytes were transferred before that")?;
         }
         match (*class, *errno) {
-            // See `Queue::give_up`.
+            // See `Requests::abandon`.
             (ErrorClass::Gone, libc::ETIMEDOUT) => f.write_str(
-                "; the device never answered: it keeps the request's buffers for good, and is offline \
-                 from here on",
+                "; the device never answered: it keeps the request's buffers, and is now \
+                 offline",
             ),
-            (ErrorClass::Gone, _) => f.write_str("; the device is offline from here on"),
+            (ErrorClass::Gone, _) => f.write_str("; the device is now offline"),
             _ => Ok(()),
         }
     }
@@ -228,6 +231,6 @@ mod tests {
         let said = std::io::Error::from_raw_os_error(libc::EINVAL).to_string();
         assert!(plain.ends_with(&said), "an errno has several causes: {plain}");
         let gone = text(ErrorClass::of_errno(libc::ENODEV), libc::ENODEV, 0);
-        assert!(gone.contains("(gone)") && gone.ends_with("offline from here on"), "{gone}");
+        assert!(gone.contains("(gone)") && gone.ends_with("is now offline"), "{gone}");
     }
 }

@@ -1,8 +1,11 @@
-//! Requests of users, and how they end.
+//! Users' requests, and how they end.
 
 mod completed;
 mod io_error;
-#[expect(clippy::module_inception, reason = "the folder is a request's life, the file the request")]
+#[expect(
+    clippy::module_inception,
+    reason = "the folder is about requests, the file about their type"
+)]
 mod request;
 
 pub use completed::{Completed, Refused};

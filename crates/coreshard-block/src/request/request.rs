@@ -9,17 +9,17 @@ use crate::buffer::Buffer;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Op {
-    /// Fill the payload from the device.
+    /// Reads from the device into the payload.
     Read,
-    /// Write the payload to the device.
+    /// Writes the payload to the device.
     Write,
-    /// Make sure that what was written stays after power is lost.
+    /// Makes completed writes survive a loss of power.
     Fsync,
-    /// As `Fsync`, but for metadata that is not needed to read the data.
+    /// As `Fsync`, without metadata that is not needed to read the data.
     FsyncData,
-    /// Say that a range is not needed any more.
+    /// Declares a range unused.
     Discard,
-    /// Make a range read as zeros.
+    /// Makes a range read as zeros.
     WriteZeroes,
 }
 
@@ -36,7 +36,7 @@ impl fmt::Display for Op {
     }
 }
 
-/// The order of requests if tags are short; the device is told as well.
+/// The order of requests when tags are short. It is also passed to the device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Priority {
     /// Before all others.
@@ -44,16 +44,16 @@ pub enum Priority {
     /// By the shares of [`QueueOptions`](crate::QueueOptions).
     #[default]
     BestEffort,
-    /// As `BestEffort`, with the other share.
+    /// Like `BestEffort`, with the other share.
     Idle,
 }
 
 impl Priority {
-    /// The value for the kernel, see ioprio_set(2): the class in the upper bits, level 4 of 8.
+    /// Returns the value for the kernel, see ioprio_set(2): the class in the upper bits, level 4 of 8.
     pub(crate) fn ioprio(self) -> u16 {
         match self {
             Self::RealTime => 1 << 13 | 4,
-            // 0: as the thread's own.
+            // 0 means the thread's own priority.
             Self::BestEffort => 0,
             Self::Idle => 3 << 13,
         }
@@ -66,14 +66,14 @@ pub enum Payload {
     /// None, for requests that move no data.
     #[default]
     None,
-    /// One.
+    /// One buffer.
     One(Buffer),
-    /// Several, filled or written one after another.
+    /// Several buffers, filled or written in order.
     Many(Vec<Buffer>),
 }
 
 impl Payload {
-    /// Bytes in all.
+    /// Returns the total length in bytes.
     pub fn bytes(&self) -> usize {
         match self {
             Self::None => 0,
@@ -82,7 +82,7 @@ impl Payload {
         }
     }
 
-    /// The buffer, if there is just one.
+    /// Returns the buffer, if there is exactly one.
     pub fn into_one(self) -> Option<Buffer> {
         match self {
             Self::One(buffer) => Some(buffer),
@@ -91,7 +91,7 @@ impl Payload {
     }
 }
 
-/// A request. The layer owns its buffers until it is completed.
+/// A request. The layer owns its buffers until it completes.
 #[derive(Debug)]
 #[must_use = "a request does nothing until it is submitted"]
 pub struct Request {
@@ -108,31 +108,31 @@ impl Request {
         Self { op, offset, bytes, payload, priority: Priority::default(), timeout: None }
     }
 
-    /// Reads as many bytes as `buffer` has, from `offset` on.
+    /// Creates a read that fills `buffer` from `offset` on.
     pub fn read(offset: u64, buffer: impl Into<Buffer>) -> Self {
         let buffer = buffer.into();
         Self::new(Op::Read, offset, buffer.len(), Payload::One(buffer))
     }
 
-    /// Writes `buffer` from `offset` on.
+    /// Creates a write of `buffer` from `offset` on.
     pub fn write(offset: u64, buffer: impl Into<Buffer>) -> Self {
         let buffer = buffer.into();
         Self::new(Op::Write, offset, buffer.len(), Payload::One(buffer))
     }
 
-    /// Reads into several buffers, one after another.
+    /// Creates a read into several buffers, in order.
     pub fn read_vectored(offset: u64, buffers: Vec<Buffer>) -> Self {
         let payload = Payload::Many(buffers);
         Self::new(Op::Read, offset, payload.bytes(), payload)
     }
 
-    /// Writes several buffers, one after another.
+    /// Creates a write of several buffers, in order.
     pub fn write_vectored(offset: u64, buffers: Vec<Buffer>) -> Self {
         let payload = Payload::Many(buffers);
         Self::new(Op::Write, offset, payload.bytes(), payload)
     }
 
-    /// Makes sure that everything completed before stays after power is lost.
+    /// Creates a request that makes all completed writes survive a loss of power.
     pub fn fsync() -> Self {
         Self::new(Op::Fsync, 0, 0, Payload::None)
     }
@@ -142,29 +142,31 @@ impl Request {
         Self::new(Op::FsyncData, 0, 0, Payload::None)
     }
 
-    /// Says that `bytes` from `offset` on are not needed any more. They may read as anything.
+    /// Creates a request that declares `bytes` bytes from `offset` on unused.
+    ///
+    /// Their content is unspecified afterwards.
     pub fn discard(offset: u64, bytes: usize) -> Self {
         Self::new(Op::Discard, offset, bytes, Payload::None)
     }
 
-    /// Makes `bytes` from `offset` on read as zeros.
+    /// Creates a request that makes `bytes` bytes from `offset` on read as zeros.
     pub fn write_zeroes(offset: u64, bytes: usize) -> Self {
         Self::new(Op::WriteZeroes, offset, bytes, Payload::None)
     }
 
-    /// Sets its priority.
+    /// Sets the priority.
     pub fn priority(mut self, priority: Priority) -> Self {
         self.priority = priority;
         self
     }
 
-    /// How long it may take, from the submission on, waiting for a tag and retries included.
+    /// Sets the timeout, counted from submission and including waits for tags and retries.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
     }
 
-    /// Its buffers.
+    /// Returns the buffers.
     pub fn into_payload(self) -> Payload {
         self.payload
     }

@@ -8,14 +8,14 @@ use coreshard_topology::NodeId;
 
 use crate::node_slice::NodeSlice;
 
-/// Set in a word while a port waits for a bit of it: set and cleared under the set's lock, and seen by
-/// whoever gives a bit back, since that changes the same word.
+/// Set in a word while a port waits for one of its bits. Set and cleared under the set's lock. A port that
+/// releases a bit sees the mark, since the release changes the same word.
 const WAITED: u64 = 1 << 63;
 
-/// A word holds at most 2⁵ tags, so that there are several words to spread over.
+/// A word holds at most 2⁵ tags, so that ports can spread over several words.
 const MAX_SHIFT: u32 = 5;
 
-/// One bit for each tag; each word on lines of its own.
+/// One bit for each tag; each word is on its own lines.
 #[derive(Debug)]
 pub(super) struct Bitmap<P: Platform> {
     words: NodeSlice<Padded<P::AtomicU64>>,
@@ -25,7 +25,8 @@ pub(super) struct Bitmap<P: Platform> {
 }
 
 impl<P: Platform> Bitmap<P> {
-    /// `depth` free tags on `node`, spread over at least `spread` words if there are as many.
+    /// Creates a bitmap of `depth` free tags on `node`, spread over at least `spread` words if there are
+    /// enough tags.
     pub(super) fn new(
         depth: u32,
         spread: u32,
@@ -42,12 +43,12 @@ impl<P: Platform> Bitmap<P> {
         self.words.placement()
     }
 
-    /// Tags in a word.
+    /// Returns the number of tags in a word.
     pub(super) fn word_tags(&self) -> u32 {
         1 << self.shift
     }
 
-    /// The bits of `range` in a word.
+    /// Returns the bits of `range` in a word.
     fn mask(&self, word: usize, range: &Range<u32>) -> u64 {
         let first = (word as u32) << self.shift;
         let from = range.start.max(first) - first;
@@ -60,7 +61,8 @@ impl<P: Platform> Bitmap<P> {
         (range.start >> self.shift) as usize..last as usize
     }
 
-    /// Takes a free bit of `mask`, from `first_bit` on and then around, unless a port waits for one of the word.
+    /// Takes a free bit of `mask`, from `first_bit` on and wrapping around, unless a port waits for a bit of
+    /// the word.
     #[inline]
     fn take_in(&self, word: usize, mask: u64, first_bit: u32) -> Option<u32> {
         let mut seen = self.words[word].load(Relaxed);
@@ -72,8 +74,8 @@ impl<P: Platform> Bitmap<P> {
             let above = free >> first_bit << first_bit;
             let free = if above == 0 { free } else { above };
             let bit = free.trailing_zeros();
-            // An exchange that cannot fail; Acquire pairs with the Release of `put`: what the
-            // tag's last holder did with it has finished.
+            // A read-modify-write that cannot fail. Acquire pairs with the Release of `put`: the tag's last
+            // holder has finished with it.
             seen = self.words[word].fetch_or(1 << bit, Acquire);
             if seen & (1 << bit) == 0 {
                 return Some(((word as u32) << self.shift) + bit);
@@ -86,7 +88,7 @@ impl<P: Platform> Bitmap<P> {
     pub(super) fn take(&self, range: Range<u32>, hint: u32) -> Option<u32> {
         let hinted = (hint >> self.shift) as usize;
         let first = hint & !(self.word_tags() - 1);
-        // Most often all tags of the hint's word are in the range, and one of them is free.
+        // Usually all tags of the hint's word are in the range, and one of them is free.
         if range.start <= first && first + self.word_tags() <= range.end.min(self.depth) {
             let mask = (1 << self.word_tags()) - 1;
             if let Some(tag) = self.take_in(hinted, mask, hint - first) {
@@ -113,8 +115,8 @@ impl<P: Platform> Bitmap<P> {
         None
     }
 
-    /// As [`take`](Self::take) for a waiter: marks each word that it reads, so that whoever gives a bit of it
-    /// back later sees that it is waited for. Under the set's lock.
+    /// As [`take`](Self::take), for a waiter. Marks each word that it reads, so that a port which releases a
+    /// bit of it later sees that a waiter exists. Called under the set's lock.
     pub(super) fn take_or_mark(&self, range: Range<u32>) -> Option<u32> {
         if range.is_empty() {
             return None;
@@ -134,21 +136,21 @@ impl<P: Platform> Bitmap<P> {
         None
     }
 
-    /// Gives `tag` back. True if a port waits for a tag of its word.
+    /// Releases `tag`. Returns true if a port waits for a tag of its word.
     ///
     /// # Panics
-    /// If the tag was not taken: that is a bug of ours.
+    /// If the tag was not taken, which is a bug of this crate.
     #[inline]
     pub(super) fn put(&self, tag: u32) -> bool {
         let bit = 1 << (tag & (self.word_tags() - 1));
-        // Release pairs with the Acquire of the next taker; Acquire, since a waiter's mark is
-        // followed by a look at what stood before it.
+        // Release pairs with the Acquire of the next taker. Acquire, since a port that sees a waiter's mark
+        // then reads the state that was written before it.
         let before = self.words[(tag >> self.shift) as usize].fetch_and(!bit, AcqRel);
-        assert!(before & bit != 0, "tag {tag} was given back, but was not taken");
+        assert!(before & bit != 0, "tag {tag} was released, but was not taken");
         before & WAITED != 0
     }
 
-    /// Clears all marks: there are no waiters, or they will mark again. Under the set's lock.
+    /// Clears all marks: there are no waiters, or they will mark again. Called under the set's lock.
     pub(super) fn unmark(&self) {
         for word in self.words.iter() {
             if word.load(Relaxed) & WAITED != 0 {
@@ -157,7 +159,7 @@ impl<P: Platform> Bitmap<P> {
         }
     }
 
-    /// Tags that are taken. Exact at rest.
+    /// Returns the number of taken tags. Exact while no tag is taken or released.
     pub(super) fn taken(&self) -> u32 {
         self.words.iter().map(|word| (word.load(Relaxed) & !WAITED).count_ones()).sum()
     }

@@ -1,5 +1,5 @@
-//! Models of the tag set. A stranded waiter is a deadlock, which loom reports; a tag held twice is
-//! a race on its cell.
+//! Models of the tag set. loom reports a stranded waiter as a deadlock, and a tag held twice as a race on its
+//! cell.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::{TagPolicy, TagPort, TagSet, TagSetSpec};
 struct Owned(Vec<LoomCell<u32>>);
 
 #[allow(unsafe_code)]
-// SAFETY: that each cell is touched by one thread at a time is what the model checks.
+// SAFETY: the model checks that one thread at a time accesses each cell.
 unsafe impl Sync for Owned {}
 #[allow(unsafe_code)]
 // SAFETY: as above.
@@ -19,25 +19,25 @@ unsafe impl Send for Owned {}
 fn use_tags(mut port: TagPort<Loom>, owned: &Owned, rounds: usize) {
     for _ in 0..rounds {
         let tag = port.wait();
-        // Fails as a race if another thread has the same tag, or its use is not seen to be over.
+        // Fails as a race if another thread has the same tag, or if the end of its use is not visible.
         #[allow(unsafe_code)]
-        // SAFETY: the holder of a tag is the only one at its cell.
+        // SAFETY: only the holder of a tag accesses its cell.
         owned.0[tag.index()].with_mut(|used| unsafe { *used += 1 });
         port.put(tag);
     }
 }
 
-/// What the users are when the threads begin.
+/// The state of the users when the threads begin.
 #[derive(PartialEq)]
 enum Users {
-    /// Without a share: each asks for one when it takes its first tag.
+    /// Without a share: each requests one when it takes its first tag.
     Idle(usize),
     /// With their shares.
     Busy(usize),
 }
 
-/// Ports of the users named in `ports`, each of which takes and gives back a tag `rounds` times;
-/// the first one on the model's own thread.
+/// Runs ports of the users in `ports`, each of which takes and releases a tag `rounds` times. The first one
+/// runs on the model's own thread.
 fn share(policy: TagPolicy, depth: u32, users: Users, ports: &[usize], rounds: usize) {
     let spec = TagSetSpec { depth, reserved: 0, policy, threads: 1, ..TagSetSpec::default() };
     let set = Arc::new(TagSet::<Loom>::new(spec).unwrap());
@@ -70,30 +70,30 @@ fn share(policy: TagPolicy, depth: u32, users: Users, ports: &[usize], rounds: u
         .iter()
         .map(|cell| {
             #[allow(unsafe_code)]
-            // SAFETY: all other threads are joined.
+            // SAFETY: all other threads have been joined.
             cell.with(|used| unsafe { *used })
         })
         .sum();
     assert_eq!(uses as usize, threads_of.len() * rounds);
 }
 
-/// Two threads, one tag, twice each. Fails with `serve` left out of `put` and with `take_or_mark`
-/// looking before it marks instead of by the same instruction (deadlocks), with a relaxed
-/// `fetch_and` in `put`, and with what `fetch_or` found not looked at in `take_in` (races).
+/// Two threads, one tag, twice each. Fails if `serve` is left out of `put`, and if `take_or_mark` looks
+/// before it marks instead of by the same instruction (deadlocks). Also fails with a relaxed `fetch_and` in
+/// `put`, and if `take_in` ignores the result of `fetch_or` (races).
 #[test]
 fn loom_one_tag_goes_back_and_forth() {
     Loom::check(2, || share(TagPolicy::None, 1, Users::Idle(1), &[0, 0], 2));
 }
 
-/// Three threads, one tag: two wait at once. Fails with the marks taken away after a hand-over while
-/// somebody is still in line (deadlock).
+/// Three threads, one tag: two wait at once. Fails if the marks are removed after a hand-over although a
+/// waiter remains (deadlock).
 #[test]
 fn loom_two_wait_in_line() {
     Loom::check(1, || share(TagPolicy::None, 1, Users::Idle(1), &[0, 0, 0], 1));
 }
 
-/// A user's two threads may have one tag of two at a time, though the other is free. Fails with the
-/// mark of the count not looked at in `put` (deadlock).
+/// A user's two threads may have one of two tags at a time, although the other is free. Fails if `put`
+/// ignores the mark of the count (deadlock).
 #[test]
 fn loom_a_counted_limit_is_waited_for() {
     for policy in [TagPolicy::Packed, TagPolicy::Padded] {
@@ -102,8 +102,8 @@ fn loom_a_counted_limit_is_waited_for() {
     }
 }
 
-/// Windows of one tag each, from the beginning or made while the first user has both tags. Fails with
-/// the slice not marked (deadlock).
+/// Windows of one tag each, from the beginning or created while the first user has both tags. Fails if the
+/// slice is not marked (deadlock).
 #[test]
 fn loom_a_window_is_waited_for() {
     let policy = TagPolicy::Windowed { shared_pct: 0 };
@@ -111,8 +111,7 @@ fn loom_a_window_is_waited_for() {
     Loom::check(1, move || share(policy, 2, Users::Idle(2), &[0, 0, 1], 1));
 }
 
-/// Nothing but a common part, of one tag, for two users. Fails with the common part not marked
-/// (deadlock).
+/// A common part only, with one tag for two users. Fails if the common part is not marked (deadlock).
 #[test]
 fn loom_the_common_part_is_waited_for() {
     let policy = TagPolicy::Windowed { shared_pct: 100 };

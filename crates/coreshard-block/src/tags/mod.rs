@@ -1,13 +1,13 @@
 //! Tags: the right to have a request in flight, shared by the devices of a host.
 //!
-//! Who may touch what (`README.md` beside this file tells the protocol):
+//! Access rules (`README.md` beside this file explains the protocol):
 //!
-//! 1. A [`TagPort`] belongs to one thread at a time. Taking and giving back touch one word of the
-//!    bitmap, the user's line (read only, but for the packed count), and the port's own line.
-//! 2. A word's *waited* mark is set and cleared under the set's lock, and read by whoever gives a tag back,
-//!    in the same instruction.
-//! 3. Users, shares and waiters are under the set's lock, which is taken only when a port has to wait, and
-//!    when a user becomes busy or idle.
+//! 1. A [`TagPort`] belongs to one thread at a time. Taking and releasing a tag access one word of the
+//!    bitmap, the user's line (read-only, except for the packed count), and the port's own line.
+//! 2. A word's *waited* mark is set and cleared under the set's lock. A releasing port reads it by the same
+//!    instruction that releases the tag.
+//! 3. Users, shares and waiters are under the set's lock. It is taken only when a port has to wait, and when
+//!    a user becomes busy or idle.
 
 mod bitmap;
 #[cfg(all(test, loom))]

@@ -10,23 +10,22 @@ use coreshard_topology::input::quoted;
 /// No active user's limit is below this, as in Linux' `hctx_may_queue` (block/blk-mq.h).
 pub(super) const MIN_SHARE: u32 = if cfg!(loom) { 1 } else { 4 };
 
-/// How tags that several devices share are accounted to them, the oldest variant first.
+/// How tags that several devices share are accounted to them. The oldest variant comes first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum TagPolicy {
-    /// A device counts its tags in one atomic word that lies beside its limits, as Linux' request
-    /// queue had it: whoever reads the limits waits for whoever counts.
+    /// A device counts its tags in one atomic word beside its limits, as Linux' request queue did. Threads
+    /// that read the limits contend with threads that count.
     Packed,
-    /// The count has lines of its own.
+    /// The count has its own lines.
     Padded,
-    /// Nothing is counted: each active device has a slice of the tags to itself, and
-    /// `shared_pct` per cent of them are common to all. The slice is one word, which changes only
-    /// when a device becomes busy or idle.
+    /// Nothing is counted. Each active device has its own slice of the tags, and `shared_pct` per cent of
+    /// them are common to all. The slice is one word, which changes only when a device becomes busy or idle.
     Windowed {
-        /// The part of the tags that is common to all, 0 to 100.
+        /// The common part of the tags, in per cent, 0 to 100.
         shared_pct: u8,
     },
-    /// Nothing is counted and nothing kept apart: first come, first served.
+    /// Nothing is counted and nothing reserved: first come, first served.
     #[default]
     None,
 }
@@ -36,8 +35,8 @@ impl TagPolicy {
     pub const ALL: [Self; 4] =
         [Self::Packed, Self::Padded, Self::Windowed { shared_pct: 50 }, Self::None];
 
-    /// Tags common to all, if slices of the rest are `slices`, and a slice's length. Slices are
-    /// whole words of `word_tags` if they are longer than a word, so that no two share lines.
+    /// Returns the number of common tags if the rest is split into `slices` slices, and a slice's length.
+    /// Slices longer than a word of `word_tags` tags are whole words, so that no two share lines.
     pub(super) fn split(self, depth: u32, slices: u32, word_tags: u32) -> (u32, u32) {
         let Self::Windowed { shared_pct } = self else { return (depth, 0) };
         if slices <= 1 {
@@ -61,7 +60,7 @@ impl fmt::Display for TagPolicy {
     }
 }
 
-/// Why a text is no [`TagPolicy`].
+/// The error when a text does not name a [`TagPolicy`].
 pub type ParseTagPolicyError = ParseNameError;
 
 impl FromStr for TagPolicy {
@@ -81,20 +80,20 @@ impl FromStr for TagPolicy {
         }
         .ok_or_else(|| {
             ParseNameError::new(format!(
-                "{} is no tag policy; there are packed, padded, windowed:PERCENT (0 to 100, of the \
-                 tags that are common) and none",
+                "invalid tag policy {}: expected packed, padded, windowed:PERCENT (0 to 100, the part of the \
+                 tags that is common) or none",
                 quoted(text)
             ))
         })
     }
 }
 
-/// Bits of a tag's number, or of the number behind the last one.
+/// The width of a tag's number, or of the number after the last one.
 const BITS: u32 = 21;
 const MASK: u64 = (1 << BITS) - 1;
 
-/// The tags that a device may take, packed into one word so that it is read and changed in one
-/// piece: its slice's first tag, the slice's end, and where the common part begins.
+/// The tags that a device may take, packed into one word so that it is read and changed atomically: the
+/// slice's first tag, the slice's end, and the start of the common part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Window(u64);
 
@@ -113,12 +112,12 @@ impl Window {
         self.0
     }
 
-    /// The tags that no other device may take.
+    /// Returns the tags that no other device may take.
     pub(super) fn slice(self) -> Range<u32> {
         (self.0 & MASK) as u32..(self.0 >> BITS & MASK) as u32
     }
 
-    /// The first of the tags common to all; they go to the end of the set.
+    /// Returns the first tag of the common part, which extends to the end of the set.
     pub(super) fn common(self) -> u32 {
         (self.0 >> (2 * BITS) & MASK) as u32
     }

@@ -1,4 +1,4 @@
-//! Ports: each is one thread's handle to the tags of a user.
+//! Ports: a port is one thread's handle to the tags of a user.
 
 use std::fmt;
 use std::num::NonZeroU64;
@@ -13,20 +13,20 @@ use super::set::{
     next_number, wake,
 };
 
-/// A tag's number lies in so many lower bits; all numbers of a set do, reserved ones included.
+/// The width of a tag's number in a tag's word; reserved tags have numbers of the same range.
 const NUMBER_BITS: u32 = 21;
 const _: () = assert!(MAX_TAGS + MAX_RESERVED_TAGS <= 1 << NUMBER_BITS);
 
-/// The right to have one request in flight. Given back through the port that it was taken through.
+/// The right to have one request in flight. It must be released through the port that it was taken through.
 #[derive(PartialEq, Eq, Hash)]
-#[must_use = "a tag that is not given back is lost to its set"]
+#[must_use = "a tag that is not released is lost to its set"]
 pub struct Tag {
-    /// Its number, and above it that of its port.
+    /// The tag's number, and above it its port's number.
     word: NonZeroU64,
 }
 
 impl Tag {
-    /// Its number: from 0 to below the set's depth, and from there on for reserved tags.
+    /// Returns the tag's number: below the set's depth, or from there on for reserved tags.
     pub fn index(&self) -> usize {
         self.number() as usize
     }
@@ -48,10 +48,10 @@ impl fmt::Debug for Tag {
     }
 }
 
-/// Identifies a port, and so its tags: no two ports of a process ever have the same, of whichever set.
+/// Identifies a port, and so its tags: no two ports of a process have the same id, in any set.
 #[derive(Clone, Copy, Debug)]
 struct PortId {
-    /// The port's number, above where tags have theirs.
+    /// The port's number, shifted above the tags' numbers.
     mark: NonZeroU64,
 }
 
@@ -77,8 +77,10 @@ impl PortId {
     }
 }
 
-/// One thread's handle to a user's tags. It tries the tag that it gave back last first, so that an uncontended
-/// thread touches one line of the bitmap.
+/// One thread's handle to a user's tags.
+///
+/// It first tries the tag that it released last, so that an uncontended thread touches one line of the
+/// bitmap.
 pub struct TagPort<P: Platform> {
     set: Arc<TagSet<P>>,
     id: PortId,
@@ -92,7 +94,7 @@ pub struct TagPort<P: Platform> {
 }
 
 impl<P: Platform> TagUser<P> {
-    /// A port for a thread.
+    /// Creates a port for a thread.
     pub fn port(&self) -> TagPort<P> {
         let line = Arc::new(PortLine {
             held: P::AtomicU32::new(0),
@@ -113,7 +115,7 @@ impl<P: Platform> TagUser<P> {
             line,
             policy: self.set.spec.policy,
             depth,
-            // Each port begins at a word of its own.
+            // Each port begins at its own word.
             hint: (ports as u64 * u64::from(self.set.bitmap.word_tags()) % u64::from(depth)) as u32,
             enlisted: false,
         }
@@ -121,8 +123,10 @@ impl<P: Platform> TagUser<P> {
 }
 
 impl<P: Platform> TagPort<P> {
-    /// A free tag that this user may have now. `None` also if others wait for it: whoever
-    /// wants to wait with them calls [`enlist`](Self::enlist) or [`wait`](Self::wait).
+    /// Takes a free tag that this user may have now.
+    ///
+    /// Also returns `None` if other ports wait for it; to wait as well, call [`enlist`](Self::enlist) or
+    /// [`wait`](Self::wait).
     #[inline]
     pub fn get(&mut self) -> Option<Tag> {
         let line = &self.shared.line;
@@ -132,10 +136,9 @@ impl<P: Platform> TagPort<P> {
         let tag = match self.policy {
             TagPolicy::None => self.set.bitmap.take(0..self.depth, self.hint)?,
             TagPolicy::Packed | TagPolicy::Padded => {
-                let count = self.shared.count(self.policy).expect("these rungs count");
-                // The mark makes the number larger than any limit: those who wait go first. Some
-                // threads of a user may pass here at once, and take it above its limit by as
-                // many, as in Linux.
+                let count = self.shared.count(self.policy).expect("these variants count");
+                // The mark makes the number larger than any limit, so waiters go first. Several threads of a
+                // user may pass this check at once and exceed its limit by as many, as in Linux.
                 if count.load(Relaxed) >= line.limit.load(Relaxed) {
                     return None;
                 }
@@ -161,7 +164,7 @@ impl<P: Platform> TagPort<P> {
         self.id.tag(tag)
     }
 
-    /// A reserved tag, if one is free.
+    /// Takes a reserved tag, if one is free.
     pub fn get_reserved(&mut self) -> Option<Tag> {
         let all = (1_u64 << self.set.spec.reserved) - 1;
         let mut seen = self.set.reserved.load(Relaxed);
@@ -178,11 +181,10 @@ impl<P: Platform> TagPort<P> {
         }
     }
 
-    /// Gives a tag back, or on to a waiter.
+    /// Releases a tag, or hands it to a waiter.
     ///
     /// # Panics
-    /// If the tag was taken through another port, of this set or of another one. Then nothing is
-    /// given back.
+    /// If the tag was taken through another port, of this set or of another one. Nothing is released then.
     #[inline]
     pub fn put(&mut self, tag: Tag) {
         if !self.id.has(&tag) {
@@ -192,14 +194,15 @@ impl<P: Platform> TagPort<P> {
         if tag >= self.depth {
             let bit = 1 << (tag - self.depth);
             let before = self.set.reserved.fetch_and(!bit, Release);
-            assert!(before & bit != 0, "reserved tag {tag} was given back, but was not taken");
+            assert!(before & bit != 0, "reserved tag {tag} was released, but was not taken");
             return;
         }
         self.hint = tag;
         self.line.held.store(self.line.held.load(Relaxed) - 1, Relaxed);
         let mut waited = false;
         if let Some(count) = self.shared.count(self.policy) {
-            // AcqRel: this is seen by one who waits, or the mark is seen here.
+            // AcqRel: either a waiter sees this, or the waiter's mark is seen here. Pairs with the `fetch_or`
+            // in `take_for_waiter`.
             waited = count.fetch_sub(1, AcqRel) & COUNT_WAITED != 0;
         }
         waited |= self.set.bitmap.put(tag);
@@ -208,16 +211,19 @@ impl<P: Platform> TagPort<P> {
         }
     }
 
-    /// Has `waker` called when a tag is handed to this port while it waits, instead of waking the
-    /// thread inside [`wait`](Self::wait). It is called on the thread that gave the tag back;
-    /// what it throws is dropped there.
+    /// Sets a waker, called when a tag is handed to this port while it waits, instead of waking a thread
+    /// inside [`wait`](Self::wait).
+    ///
+    /// It runs on the releasing thread, where its panics are dropped.
     pub fn set_waker(&mut self, waker: Arc<dyn Fn() + Send + Sync>) {
         let before = self.line.waker.lock().replace(waker);
         drop(before);
     }
 
-    /// Becomes a waiter, without sleeping: a tag at once if there is one, else one is handed to the port later,
-    /// see [`granted`](Self::granted).
+    /// Takes a tag if one is available.
+    ///
+    /// Otherwise becomes a waiter, without sleeping, and a tag is handed to the port later, see
+    /// [`granted`](Self::granted).
     pub fn enlist(&mut self) -> Option<Tag> {
         if self.enlisted {
             return self.granted();
@@ -238,23 +244,24 @@ impl<P: Platform> TagPort<P> {
         self.granted()
     }
 
-    /// The tag that was handed to this port since it was enlisted.
+    /// Takes the tag that was handed to this port since it was enlisted, if any.
     pub fn granted(&mut self) -> Option<Tag> {
         if !self.enlisted || self.line.grant.load(Acquire) == 0 {
             return None;
         }
-        // Only this thread takes a grant, and there is no other before it is enlisted again.
+        // Only this thread takes a grant, and there is no other until it is enlisted again. Acquire pairs
+        // with the Release in `serve_waiting`.
         let tag = self.line.grant.swap(0, Acquire) - 1;
         self.enlisted = false;
         Some(self.have(tag))
     }
 
-    /// True while the port is a waiter.
+    /// Returns true while the port is a waiter.
     pub fn is_enlisted(&self) -> bool {
         self.enlisted
     }
 
-    /// Waits no more; a tag that was handed over meanwhile is returned.
+    /// Stops waiting, and returns a tag that was handed over meanwhile.
     pub fn withdraw(&mut self) -> Option<Tag> {
         if !self.enlisted {
             return None;
@@ -270,8 +277,9 @@ impl<P: Platform> TagPort<P> {
         registry.waiters.retain(|waiter| !Arc::ptr_eq(&waiter.port, &self.line));
     }
 
-    /// A tag; sleeps until there is one. First come, first served among those who wait and may
-    /// have it. Not for a port with a waker of its own.
+    /// Takes a tag, and sleeps until there is one.
+    ///
+    /// Waiters that may have a tag are served first come, first served. Not for a port with its own waker.
     pub fn wait(&mut self) -> Tag {
         if let Some(tag) = self.get().or_else(|| self.enlist()) {
             return tag;
@@ -284,12 +292,12 @@ impl<P: Platform> TagPort<P> {
         }
     }
 
-    /// Tags that this port has taken and not given back, reserved ones aside.
+    /// Returns the number of tags that this port has taken and not released, without reserved ones.
     pub fn held(&self) -> u32 {
         self.line.held.load(Relaxed)
     }
 
-    /// True in a process that was forked from the one that made it: nothing of it may be used there.
+    /// Returns true in a process that was forked from the set's, where it must not be used.
     pub(crate) fn is_forked(&self) -> bool {
         self.set.is_forked()
     }
@@ -299,7 +307,7 @@ impl<P: Platform> TagPort<P> {
 #[inline(never)]
 fn wrong_port(tag: &Tag, id: PortId, set: u32) -> ! {
     panic!(
-        "tag {} was taken through port {}, and given back through port {} of tag set {set}; give it back \
+        "tag {} was taken through port {}, but released through port {} of tag set {set}: release it \
          through the port that it was taken through",
         tag.number(),
         tag.port(),

@@ -1,4 +1,4 @@
-//! A set of tags, and how they are shared out.
+//! A set of tags, and how it is shared.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -17,8 +17,7 @@ use super::bitmap::Bitmap;
 use super::policy::{MIN_SHARE, TagPolicy, Window};
 use crate::node_slice::NodeSlice;
 
-/// A set of tags that devices share: `depth` ordinary ones, numbered from 0, and reserved ones
-/// after them.
+/// A set of tags that devices share: `depth` ordinary ones, numbered from 0, followed by reserved ones.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -28,7 +27,7 @@ use crate::node_slice::NodeSlice;
 /// let spec = TagSetSpec { depth: 2, policy: TagPolicy::Padded, ..TagSetSpec::default() };
 /// let set = Arc::new(TagSet::<Host>::new(spec)?);
 /// let mut port = set.add_user()?.port();
-/// let first = port.get().expect("nobody has a tag yet");
+/// let first = port.get().expect("all tags are free");
 /// let second = port.get().expect("the only user may have them all");
 /// assert!(port.get().is_none());
 /// port.put(first);
@@ -40,14 +39,14 @@ pub struct TagSet<P: Platform> {
     pub(super) number: u32,
     pub(super) spec: TagSetSpec,
     pub(super) bitmap: Bitmap<P>,
-    /// A bit set is a reserved tag in use.
+    /// A set bit marks a reserved tag in use.
     pub(super) reserved: Padded<P::AtomicU64>,
     pub(super) registry: Padded<Lock<P, Registry<P>>>,
-    /// In which process it was made.
+    /// The generation of the process that created it.
     process_generation: u32,
 }
 
-/// A user of a [`TagSet`], such as a device; makes the ports of its threads.
+/// A user of a [`TagSet`], such as a device. Creates the ports of its threads.
 pub struct TagUser<P: Platform> {
     pub(super) set: Arc<TagSet<P>>,
     pub(super) index: usize,
@@ -55,10 +54,10 @@ pub struct TagUser<P: Platform> {
 }
 
 impl<P: Platform> TagSet<P> {
-    /// A set with all tags free.
+    /// Creates a set with all tags free.
     ///
     /// # Errors
-    /// If `depth` or `reserved` are out of range, or there is no memory.
+    /// If `depth` or `reserved` are out of range, or there is not enough memory.
     pub fn new(spec: TagSetSpec) -> Result<Self, TagSetError> {
         spec.check()?;
         let registry =
@@ -73,38 +72,38 @@ impl<P: Platform> TagSet<P> {
         })
     }
 
-    /// Its options.
+    /// Returns the options.
     pub fn spec(&self) -> &TagSetSpec {
         &self.spec
     }
 
-    /// The placement of its bitmap.
+    /// Returns where the bitmap lies.
     pub fn placement(&self) -> &Placement {
         self.bitmap.placement()
     }
 
-    /// Ordinary tags in use. Exact at rest.
+    /// Returns the number of ordinary tags in use. Exact while no tag is taken or released.
     pub fn in_use(&self) -> u32 {
         self.bitmap.taken()
     }
 
-    /// Users that have a share of the tags at this moment.
+    /// Returns the number of users that currently have a share of the tags.
     pub fn active_users(&self) -> usize {
         self.registry.lock().users.iter().filter(|user| is_active(user)).count()
     }
 
-    /// A new user, idle until it takes its first tag.
+    /// Adds a user, which is idle until it takes its first tag.
     ///
     /// # Errors
-    /// If there is no memory.
+    /// If there is not enough memory.
     pub fn add_user(self: &Arc<Self>) -> Result<TagUser<P>, TagSetError> {
         self.add_user_on(self.spec.node)
     }
 
-    /// As [`add_user`](Self::add_user), with its line on `node`.
+    /// As [`add_user`](Self::add_user), with the user's line on `node`.
     ///
     /// # Errors
-    /// If there is no memory.
+    /// If there is not enough memory.
     pub fn add_user_on(self: &Arc<Self>, node: Option<NodeId>) -> Result<TagUser<P>, TagSetError> {
         let make = |_| UserState {
             line: Padded::new(UserLine {
@@ -139,7 +138,7 @@ impl<P: Platform> TagSet<P> {
         Ok(TagUser { set: Arc::clone(self), index, shared })
     }
 
-    /// Gives `user` a share. Cold: once for each time that it was idle.
+    /// Gives `user` a share. Cold: called once each time the user was idle.
     #[cold]
     pub(super) fn activate(&self, user: usize) {
         let woken = {
@@ -156,19 +155,20 @@ impl<P: Platform> TagSet<P> {
         wake(woken);
     }
 
-    /// True in a process that was forked from the one that made it: the lock may be held by nobody who is here.
+    /// Returns true in a process that was forked from the set's. The lock may be held by a thread that does
+    /// not exist here.
     pub(super) fn is_forked(&self) -> bool {
         P::process_generation() != self.process_generation
     }
 
-    /// Recomputes what each active user may have.
+    /// Recomputes the tags that each active user may have.
     fn share_out(&self, registry: &Registry<P>) {
         let active = || registry.users.iter().filter(|user| is_active(user));
         let users = active().count().max(1) as u32;
         let depth = self.spec.depth;
         let limit = depth.div_ceil(users).max(MIN_SHARE).min(depth);
         let (common, each) = self.spec.policy.split(depth, users, self.bitmap.word_tags());
-        // The common part comes last, so that slices begin where words begin.
+        // The common part comes last, so that slices begin at word boundaries.
         for (at, user) in active().enumerate() {
             let start = at as u32 * each;
             let line = &user.shared.line;
@@ -178,12 +178,13 @@ impl<P: Platform> TagSet<P> {
         }
     }
 
-    /// Takes a tag for a port that waits, marking what it waits for. Under the lock.
+    /// Takes a tag for a waiting port, and marks the words that it waits for. Called under the lock.
     fn take_for_waiter(&self, user: &UserState<P>) -> Option<u32> {
         let count = user.count(self.spec.policy);
         if let Some(count) = count {
             let limit = user.line.limit.load(Relaxed);
-            // AcqRel: a tag given back later is seen here or sees the mark.
+            // AcqRel: either a later release sees the mark, or it is seen here. Pairs with the `fetch_sub` in
+            // `TagPort::put`.
             if count.fetch_or(COUNT_WAITED, AcqRel) & !COUNT_WAITED >= limit {
                 return None;
             }
@@ -203,8 +204,8 @@ impl<P: Platform> TagSet<P> {
         Some(tag)
     }
 
-    /// Hands free tags to the waiters that may have them, first come, first served. Returns the ports to wake,
-    /// outside of the lock.
+    /// Hands free tags to waiters that may have them, first come, first served. Returns the ports to wake,
+    /// outside the lock.
     pub(super) fn serve_waiting(&self, registry: &mut Registry<P>) -> Vec<Arc<PortLine<P>>> {
         self.deactivate_idle(registry);
         self.unmark(registry);
@@ -212,8 +213,7 @@ impl<P: Platform> TagSet<P> {
         let Registry { users, waiters, .. } = registry;
         waiters.retain(|waiter| match self.take_for_waiter(&users[waiter.user].shared) {
             Some(tag) => {
-                // Release pairs with the Acquire of `granted`: the tag comes with what its last
-                // holder did.
+                // Release pairs with the Acquire of `granted`: the last holder's writes come with the tag.
                 waiter.port.grant.store(tag + 1, Release);
                 woken.push(Arc::clone(&waiter.port));
                 false
@@ -226,7 +226,7 @@ impl<P: Platform> TagSet<P> {
         woken
     }
 
-    /// Clears all marks; the remaining waiters mark again, and then search.
+    /// Clears all marks. The remaining waiters mark again, and then search.
     fn unmark(&self, registry: &Registry<P>) {
         self.bitmap.unmark();
         for user in &registry.users {
@@ -238,11 +238,11 @@ impl<P: Platform> TagSet<P> {
         }
     }
 
-    /// Takes the share from users that have had no tag for the grace period.
+    /// Takes the share of users that have had no tag for the grace period.
     fn deactivate_idle(&self, registry: &mut Registry<P>) {
         let now = P::now();
         let grace_ns = u64::try_from(self.spec.grace.as_nanos()).unwrap_or(u64::MAX);
-        // Four scans a period: a share is taken at most a quarter late.
+        // Four scans per period, so a share is taken at most a quarter late.
         if now.ns_since(registry.scanned_at) < grace_ns / 4 {
             return;
         }
@@ -275,7 +275,7 @@ impl<P: Platform> TagSet<P> {
         }
     }
 
-    /// Called by whoever gave back a tag that a port waits for.
+    /// Serves the waiters. Called after releasing a tag that a port waits for.
     #[cold]
     pub(super) fn serve(&self) {
         let woken = self.serve_waiting(&mut self.registry.lock());
@@ -283,7 +283,7 @@ impl<P: Platform> TagSet<P> {
     }
 }
 
-/// Its share goes to the others; ports that still have tags keep its entry.
+/// Its share goes to the other users. Ports that still have tags keep its entry.
 impl<P: Platform> Drop for TagUser<P> {
     fn drop(&mut self) {
         if self.set.is_forked() {
@@ -315,29 +315,29 @@ impl<P: Platform> fmt::Debug for TagUser<P> {
     }
 }
 
-/// The most tags of a set.
+/// The most ordinary tags of a set.
 pub const MAX_TAGS: u32 = 1 << 20;
 /// The most reserved tags of a set.
 pub const MAX_RESERVED_TAGS: u32 = 63;
 
 /// Options of a [`TagSet`](crate::TagSet).
 ///
-/// Write `..TagSetSpec::default()` after the fields that differ: there may be more of them in a later version.
+/// Use `..TagSetSpec::default()` for the remaining fields; later versions may add some.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TagSetSpec {
-    /// Tags for ordinary requests, 1 to [`MAX_TAGS`]. Default: 64.
+    /// The number of tags for ordinary requests, 1 to [`MAX_TAGS`]. Default: 64.
     pub depth: u32,
-    /// Further tags for requests that may not wait for others, such as a flush before power-off; at
-    /// most [`MAX_RESERVED_TAGS`]. Default: 1.
+    /// The number of additional tags for requests that must not wait for others, such as a flush before
+    /// power-off; at most [`MAX_RESERVED_TAGS`]. Default: 1.
     pub reserved: u32,
     /// How tags are accounted to users. Default: [`TagPolicy::default`].
     pub policy: TagPolicy,
-    /// How many threads will take tags, as far as is known: the bitmap has at least as many words,
-    /// if there are as many tags. Default: 1.
+    /// The number of threads that will take tags, if known: the bitmap has at least as many words, if there
+    /// are as many tags. Default: 1.
     pub threads: u32,
-    /// The node that the bitmap is to lie on. Default: any.
+    /// The node of the bitmap. Default: any.
     pub node: Option<NodeId>,
-    /// How long a user without a tag keeps its share, while others are short of tags. Default: 5 s.
+    /// How long a user without a tag keeps its share while others are short of tags. Default: 5 s.
     pub grace: Duration,
 }
 
@@ -354,7 +354,7 @@ impl Default for TagSetSpec {
     }
 }
 
-/// Why there is no tag set.
+/// The error when a tag set cannot be created.
 pub struct TagSetError {
     text: String,
     memory: Option<NodeMemoryError>,
@@ -364,10 +364,10 @@ impl TagSetSpec {
     pub(super) fn check(&self) -> Result<(), TagSetError> {
         let Self { depth, reserved, .. } = self;
         let text = if !(1..=MAX_TAGS).contains(depth) {
-            format!("a tag set of depth {depth} was asked for; 1 to {MAX_TAGS} are possible")
+            format!("invalid depth {depth} of a tag set: expected 1 to {MAX_TAGS}")
         } else if *reserved > MAX_RESERVED_TAGS {
             format!(
-                "{reserved} reserved tags were asked for; at most {MAX_RESERVED_TAGS} are possible"
+                "invalid number of reserved tags {reserved}: expected at most {MAX_RESERVED_TAGS}"
             )
         } else {
             return Ok(());
@@ -392,21 +392,21 @@ impl std::error::Error for TagSetError {
 
 impl From<NodeMemoryError> for TagSetError {
     fn from(error: NodeMemoryError) -> Self {
-        Self { text: format!("no memory for a tag set: {error}"), memory: Some(error) }
+        Self { text: format!("not enough memory for a tag set: {error}"), memory: Some(error) }
     }
 }
 
-/// Set in a user's count while a port of that user waits for the count to fall.
+/// Set in a user's count while one of its ports waits for the count to fall.
 pub(super) const COUNT_WAITED: u32 = 1 << 31;
 
-/// The words that every port of a user reads for each tag. The packed variant's count lies here, beside what is
-/// read, as that variant wants it.
+/// The words that every port of a user reads for each tag. The packed variant's count lies here on purpose,
+/// beside the words that are read.
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct UserLine<P: Platform> {
     /// 1 while the user has a share of the tags.
     pub(super) active: P::AtomicU32,
-    /// The most tags it may have, if they are counted.
+    /// The most tags that it may have, if they are counted.
     pub(super) limit: P::AtomicU32,
     /// Its slice, see `Window` in `policy.rs`.
     pub(super) window: P::AtomicU64,
@@ -432,7 +432,7 @@ impl<P: Platform> UserState<P> {
     }
 }
 
-/// The user's state, on its node, as its ports share it.
+/// The user's state, on its node, shared by its ports.
 #[derive(Debug)]
 pub(super) struct SharedUserState<P: Platform>(pub(super) NodeSlice<UserState<P>>);
 
@@ -444,17 +444,17 @@ impl<P: Platform> std::ops::Deref for SharedUserState<P> {
     }
 }
 
-/// The part of a port that other threads may see.
+/// The part of a port that other threads may access.
 #[repr(align(128))]
 pub(super) struct PortLine<P: Platform> {
-    /// Tags that the port has. Written by its thread alone, without a locked instruction.
+    /// The number of tags that the port has. Only its thread writes it, without a locked instruction.
     pub(super) held: P::AtomicU32,
-    /// Tags that it ever took, wrapping. As `held`.
+    /// The number of tags that it ever took, wrapping. Written like `held`.
     pub(super) taken: P::AtomicU32,
-    /// A tag that was handed to the port while it waited, plus 1; else 0.
+    /// A tag that was handed to the port while it waited, plus 1; otherwise 0.
     pub(super) grant: P::AtomicU32,
     pub(super) parker: Parker<P>,
-    /// Called instead of the parker, if the port's thread waits for other things too.
+    /// Called instead of the parker, if the port's thread also waits for other events.
     pub(super) waker: Lock<P, Option<Arc<dyn Fn() + Send + Sync>>>,
 }
 
@@ -464,11 +464,11 @@ pub(super) struct Waiter<P: Platform> {
 }
 
 pub(super) struct UserEntry<P: Platform> {
-    /// Its device is gone; another user may have the entry.
+    /// Its device was dropped; another user may have the entry.
     pub(super) gone: bool,
     pub(super) shared: Arc<SharedUserState<P>>,
     pub(super) ports: Vec<Arc<PortLine<P>>>,
-    /// The sum of its ports' `taken` at the last scan, and when it last changed.
+    /// The sum of its ports' `taken` at the last scan; then when the sum last changed.
     pub(super) seen_taken: u32,
     pub(super) changed_at: Time,
 }
@@ -487,7 +487,7 @@ pub(super) fn wake<P: Platform>(ports: Vec<Arc<PortLine<P>>>) {
     for port in ports {
         let waker = port.waker.lock().clone();
         match waker {
-            // A panic of a waker is dropped: this thread has others to wake.
+            // A waker's panic is dropped: this thread has others to wake.
             Some(waker) => drop(user::call(move || waker())),
             None => {
                 port.parker.unpark();
@@ -496,8 +496,8 @@ pub(super) fn wake<P: Platform>(ports: Vec<Arc<PortLine<P>>>) {
     }
 }
 
-/// A number that no other set or port of the process ever has. Not the platform's: nothing is decided by
-/// how large it is.
+/// Returns a number that no other set or port of the process ever has. Not the platform's atomic: no decision
+/// depends on its value.
 pub(super) fn next_number() -> NonZeroU64 {
     static NUMBERS: AtomicU64 = AtomicU64::new(1);
     NonZeroU64::new(NUMBERS.fetch_add(1, Relaxed)).expect("fewer than 2⁶⁴ sets and ports were made")

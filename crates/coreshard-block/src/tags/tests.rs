@@ -40,7 +40,7 @@ fn an_uncontended_port_keeps_to_one_tag() {
     port.put(first);
     for _ in 0..100 {
         let tag = port.get().unwrap();
-        assert_eq!(tag.index(), number, "the line that was touched last is touched again");
+        assert_eq!(tag.index(), number, "the port takes the tag that it released last");
         port.put(tag);
     }
 }
@@ -60,7 +60,7 @@ fn two_busy_users_have_their_shares() {
         shy.put(first);
         let taken: Vec<Tag> = std::iter::from_fn(|| greedy.get()).collect();
         let left: Vec<Tag> = std::iter::from_fn(|| shy.get()).collect();
-        assert!(left.len() >= least, "{policy}: the shy one has {} of 32", left.len());
+        assert!(left.len() >= least, "{policy}: the shy user has {} of 32", left.len());
         assert_eq!(set.active_users(), 2);
         taken.into_iter().for_each(|tag| greedy.put(tag));
         left.into_iter().for_each(|tag| shy.put(tag));
@@ -95,7 +95,7 @@ fn an_idle_user_loses_its_share_after_the_grace_period() {
         match busy.enlist() {
             Some(tag) => taken.push(tag),
             None => {
-                // Its own give-back looks for idle users.
+                // Its own release looks for idle users.
                 std::thread::sleep(grace);
                 busy.put(taken.pop().unwrap());
                 taken.extend(busy.granted());
@@ -104,7 +104,7 @@ fn an_idle_user_loses_its_share_after_the_grace_period() {
     }
     assert_eq!(set.active_users(), 1);
     assert!(idle.get().is_none(), "all are taken");
-    assert_eq!(set.active_users(), 2, "but it asked for its share");
+    assert_eq!(set.active_users(), 2, "but it requested its share");
     taken.into_iter().for_each(|tag| busy.put(tag));
 }
 
@@ -126,7 +126,7 @@ fn users_that_go_leave_their_share_and_their_place() {
         assert_eq!((taken.len(), set.active_users()), (8, 1));
         taken.into_iter().for_each(|tag| port.put(tag));
     }
-    assert_eq!(set.registry.lock().users.len(), 2, "places are used again");
+    assert_eq!(set.registry.lock().users.len(), 2, "entries are reused");
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn a_waker_is_called_for_a_tag_that_is_handed_over() {
     assert!(second.granted().is_none());
     first.put(tag);
     assert_eq!(woken.load(Ordering::Relaxed), 1);
-    assert!(first.get().is_none(), "it was handed over, not freed");
+    assert!(first.get().is_none(), "the tag was handed over, not freed");
     let tag = second.granted().unwrap();
     assert!(!second.is_enlisted());
     second.put(tag);
@@ -191,7 +191,7 @@ fn the_line_is_first_come_first_served() {
     assert!(line.iter_mut().all(|port| port.enlist().is_none()));
     for mut next in line {
         holder.put(tag);
-        assert!(holder.get().is_none(), "whoever waits goes first");
+        assert!(holder.get().is_none(), "waiters go first");
         tag = next.granted().unwrap();
         holder = next;
     }
@@ -243,7 +243,7 @@ fn what_cannot_be_made_is_told() {
 }
 
 #[test]
-#[should_panic(expected = "and given back through port")]
+#[should_panic(expected = "but released through port")]
 fn a_tag_of_another_set_is_refused() {
     let (one, other) = (set(4, TagPolicy::None), set(4, TagPolicy::None));
     let (mut one, mut other) = (one.add_user().unwrap().port(), other.add_user().unwrap().port());

@@ -1,6 +1,6 @@
-//! Users' code that misbehaves: callbacks, wakers and executors that panic at the worst moment, and ids and
-//! tags that go to the wrong place. No buffer may come back while the device has it, and whoever is owed
-//! a completion gets it.
+//! Misbehaving user code: callbacks, wakers and executors that panic at the worst moment, and ids and tags
+//! that go to the wrong place. No buffer may come back while the device has it, and every waiter gets its
+//! completion.
 #![allow(unsafe_code)]
 
 use std::cell::RefCell;
@@ -21,18 +21,18 @@ use coreshard_block::{
 use coreshard_platform::Host;
 use testing::within;
 
-/// Long enough for a loaded machine, and shorter than a queue's patience with a device that never answers.
+/// Long enough for a loaded machine, and shorter than a queue waits for a device that never answers.
 const LIMIT: Duration = Duration::from_secs(40);
 
-/// A device whose every completion the test decides on. It writes into what it was given until then, as
+/// A device whose completions the test decides on. It writes into its commands' memory until then, as
 /// hardware does.
 #[derive(Debug, Default)]
 struct GateState {
-    /// Commands that it has.
+    /// Commands at the device.
     has: AtomicUsize,
-    /// How many it completes at its next looks.
+    /// How many it completes at its next reap.
     may_complete: AtomicUsize,
-    /// How many of its waits are let go by before it completes everything.
+    /// How many waits return before it completes everything.
     slow_waits: AtomicUsize,
 }
 
@@ -52,7 +52,8 @@ unsafe impl Channel for GatedChannel {
 
     fn reap(&mut self, into: &mut Vec<Completion>) {
         for (_, start, bytes) in &self.commands {
-            // SAFETY: by the contract of `start` it is this channel's until it is reported.
+            // SAFETY: by the contract of `start`, the memory is this channel's until the completion is
+            // reported.
             unsafe {
                 std::ptr::with_exposed_provenance_mut::<u8>(*start).write_bytes(0xEE, *bytes);
             }
@@ -130,19 +131,19 @@ fn a_callback_that_panics_while_its_queue_is_dropped_frees_no_buffer_that_the_de
                 *told.borrow_mut() += 1;
                 drop(completed);
                 let (out, has) = (pool_of.taken() as usize, gate.has.load(SeqCst));
-                assert!(out >= has, "{out} buffers are out, but the device has {has}");
+                assert!(out >= has, "{out} buffers are in use, but the device has {has}");
                 if number % 2 == 0 {
                     panic!("a callback of number {number}");
                 }
             };
             queue.call(Request::read(number * 4096, pool.take().unwrap()), then).unwrap();
         }
-        // One is completed, and its callback panics; the device still has the others, for some time.
+        // One command completes and its callback panics; the device keeps the others for some time.
         gate.may_complete.store(1, SeqCst);
         gate.slow_waits.store(2, SeqCst);
         let dropped = catch_unwind(AssertUnwindSafe(|| drop(queue)));
         let (out, has) = (pool.taken() as usize, gate.has.load(SeqCst));
-        assert!(out >= has, "{out} buffers are out, but the device has {has}");
+        assert!(out >= has, "{out} buffers are in use, but the device has {has}");
         assert_eq!((*told.borrow(), has, out), (8, 0, 0));
         let payload = dropped.expect_err("a panic is not lost");
         assert_eq!(payload.downcast_ref::<String>().unwrap(), "a callback of number 0");
@@ -150,7 +151,7 @@ fn a_callback_that_panics_while_its_queue_is_dropped_frees_no_buffer_that_the_de
     });
 }
 
-/// A thread that panics drops its queue, and callbacks panic on top of that: the process goes on.
+/// A thread that panics drops its queue, and callbacks panic as well: the process continues.
 #[test]
 fn callbacks_that_panic_while_their_thread_unwinds_do_not_abort() {
     let pool = BufferPool::new(4, 4096).unwrap();
@@ -202,13 +203,13 @@ fn a_callback_that_panics_takes_no_other_completion_with_it() {
             assert_eq!(queue.block_on(future).result.unwrap(), 512);
         }
         assert_eq!(pool.taken(), 0);
-        // The queue is as good as before.
+        // The queue is still usable.
         queue.submit(Request::read(0, pool.take().unwrap()), 99).unwrap();
         assert_eq!(queue.wait_for_one().unwrap().cookie, 99);
     });
 }
 
-/// A callback's panic leaves `cancel` too, after what it is called for.
+/// A callback's panic also leaves `cancel`, after the request was cancelled.
 #[test]
 fn a_panic_leaves_cancel_when_all_is_settled() {
     let (_gate, device) = gate(1);
@@ -257,7 +258,7 @@ fn a_waker_that_panics_takes_no_other_completion_with_it() {
     });
 }
 
-/// The waker of a future is its user's: no lock of the future's is held while it is cloned or dropped.
+/// A future's waker is user code: no lock of the future is held while it is cloned or dropped.
 #[test]
 fn wakers_are_cloned_and_dropped_outside_of_the_future_s_lock() {
     within(LIMIT, || {
@@ -290,7 +291,7 @@ fn wakers_are_cloned_and_dropped_outside_of_the_future_s_lock() {
     });
 }
 
-/// Takes each job, and panics or not.
+/// Takes each job, and may panic.
 struct Stuck {
     jobs: Mutex<Vec<Job>>,
     panics: bool,
@@ -341,7 +342,7 @@ fn a_buffer_that_came_back_by_its_deadline_is_no_job_s_any_more() {
             }
             assert_eq!(back.len(), 4);
             back.iter_mut().for_each(|buffer| buffer.fill(0));
-            // Only now the executor has time.
+            // Only now the executor runs its jobs.
             let jobs = std::mem::take(&mut *stuck.jobs.lock().unwrap());
             assert_eq!(jobs.len(), 4);
             jobs.into_iter().for_each(|job| job());
@@ -424,8 +425,8 @@ fn an_id_of_another_queue_cancels_nothing_here() {
     other.submit(Request::read(0, vec![0; 512]), 0).unwrap();
     other.cancel(ids[0]);
     other.poll();
-    assert_eq!(other.outstanding(), 1, "it is not the other queue's request");
-    // Nor does an id name the request that comes after its own.
+    assert_eq!(other.outstanding(), 1, "the id belongs to another queue");
+    // Nor does an id match the request that follows its own.
     for _ in 0..3 {
         one.cancel(ids[0]);
         one.poll();

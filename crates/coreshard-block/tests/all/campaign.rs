@@ -1,8 +1,8 @@
-//! Everything goes wrong at once: errors, delays, lost and torn requests, timeouts, cancels, dropped
-//! futures, callbacks that panic, and still every buffer comes back once, the counters agree, and nothing is said to be
-//! done that is not.
+//! All faults at once: errors, delays, lost and torn requests, timeouts, cancels, dropped futures, panicking
+//! callbacks. Still every buffer comes back once, the counters agree, and no request is reported as done that
+//! was not.
 //!
-//! `CORESHARD_BLOCK_REQUESTS` says how many requests (10,000 by default); `docs/results/block.md` has
+//! `CORESHARD_BLOCK_REQUESTS` sets the number of requests (10,000 by default); `docs/results/block.md` has
 //! the long campaign.
 
 use std::cell::RefCell;
@@ -49,7 +49,7 @@ fn plan(seed: u64) -> FaultPlan {
     }
 }
 
-/// What one thread saw.
+/// The results of one thread.
 #[derive(Debug, Default)]
 struct Seen {
     submitted: u64,
@@ -58,10 +58,10 @@ struct Seen {
     dropped: u64,
 }
 
-/// Thrown by callbacks, without a word: there are many.
+/// The payload of callbacks' panics. Resumed without the panic hook, since there are many.
 struct Thrown;
 
-/// Waits; what callbacks throw is let go.
+/// Waits, and ignores panics of callbacks.
 fn wait(queue: &mut Queue<Host>, timeout: Option<Duration>) {
     if let Err(thrown) = catch_unwind(AssertUnwindSafe(|| queue.wait(timeout)))
         && !thrown.is::<Thrown>()
@@ -70,7 +70,7 @@ fn wait(queue: &mut Queue<Host>, timeout: Option<Duration>) {
     }
 }
 
-/// One thread's requests. Futures that are kept are polled to their end; others are dropped at some
+/// Issues one thread's requests. Some futures are kept and polled to completion; others are dropped at some
 /// moment, or their requests cancelled. Every other callback panics.
 fn hammer(device: &Arc<Device<Host>>, thread: usize, requests: u64) -> Seen {
     let pool = BufferPool::new(IN_FLIGHT, BLOCK_BYTES).unwrap();
@@ -79,7 +79,7 @@ fn hammer(device: &Arc<Device<Host>>, thread: usize, requests: u64) -> Seen {
         ..QueueOptions::default()
     };
     let mut queue = device.queue(thread, options).unwrap();
-    // A sandbox may allow too little locked memory; then buffers are not registered.
+    // A sandbox may allow too little locked memory; buffers are then not registered.
     let _ = queue.register(&pool);
     let mut dice = fastrand::Rng::with_seed(thread as u64 + 1);
     let mut seen = Seen::default();
@@ -98,7 +98,7 @@ fn hammer(device: &Arc<Device<Host>>, thread: usize, requests: u64) -> Seen {
             } else {
                 Request::write(offset, buffer)
             };
-            // Lost requests come back by their timeout alone.
+            // Lost requests end only by their timeout.
             let request = request.timeout(Duration::from_millis(dice.u64(5..50)));
             let class = [Priority::RealTime, Priority::BestEffort, Priority::Idle][dice.usize(..3)];
             let request = request.priority(class);
@@ -110,7 +110,7 @@ fn hammer(device: &Arc<Device<Host>>, thread: usize, requests: u64) -> Seen {
                 let then = move |completed| {
                     called.borrow_mut().push(completed);
                     if panics {
-                        // As a panic, but without the hook's message.
+                        // A panic without the hook's message.
                         resume_unwind(Box::new(Thrown));
                     }
                 };
@@ -146,7 +146,7 @@ fn hammer(device: &Arc<Device<Host>>, thread: usize, requests: u64) -> Seen {
         count(&completed, &mut seen);
     });
     assert_eq!(calls, 0, "each callback was called once");
-    assert_eq!((cookies, futures.len()), (0, 0), "each completion was told once");
+    assert_eq!((cookies, futures.len()), (0, 0), "each completion was reported once");
     assert_eq!(seen.completed + seen.dropped, seen.submitted);
     assert_eq!(pool.taken(), 0, "every buffer came back");
     seen
@@ -188,7 +188,7 @@ fn campaign(
     requests: u64,
 ) {
     let options = HostOptions {
-        // Fewer tags than are wanted.
+        // Fewer tags than the queues want.
         depth: 64,
         tags,
         counters,
@@ -206,9 +206,9 @@ fn campaign(
         .collect();
     let seen: Vec<Seen> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
     let counts = device.counts();
-    assert_eq!(counts.issued, counts.done, "at rest: {counts:?}");
+    assert_eq!(counts.issued, counts.done, "after all requests: {counts:?}");
     assert!(counts.timeouts <= counts.errors && counts.errors <= counts.done, "{counts:?}");
-    // What ended while it waited for a tag was never issued.
+    // Requests that ended while they waited for a tag were never issued.
     let submitted: u64 = seen.iter().map(|seen| seen.submitted).sum();
     assert!(counts.issued <= submitted);
     let failed: u64 = seen.iter().flat_map(|seen| seen.failed.values()).sum();
@@ -245,13 +245,13 @@ fn a_campaign_in_memory_under_every_policy() {
 #[test]
 fn a_campaign_on_a_file() {
     let folder = tempfile::tempdir().unwrap();
-    // By io_uring, where it can be had.
+    // By io_uring, if it is available.
     let backend = file(&folder.path().join("file"), Engine::Auto);
     campaign(backend, TagPolicy::None, CounterLayout::PerCpu, requests() / 5);
 }
 
-/// The device is gone in the middle of random writes, each with its offset and number in it: what was
-/// told to be done is on it, whole, or was overwritten by a later write that may or may not be.
+/// The device disappears during random writes, each with its offset and number in its data. Every write that
+/// was reported as done is on the medium, whole, or was overwritten by a later write.
 #[test]
 fn what_was_told_to_be_done_survives_a_device_that_vanishes() {
     for seed in 0..20 {
@@ -273,7 +273,7 @@ fn what_was_told_to_be_done_survives_a_device_that_vanishes() {
             {
                 let data = pattern(block, seed);
                 let request = Request::write(block * BLOCK_BYTES as u64, data);
-                // Lost ones come back by their timeout.
+                // Lost requests end by their timeout.
                 let request = request.timeout(Duration::from_millis(20));
                 let Ok(_) = queue.submit(request, block) else { break };
                 told += 1;
@@ -285,9 +285,9 @@ fn what_was_told_to_be_done_survives_a_device_that_vanishes() {
                 done.push(completed.cookie);
             }
         }
-        assert_eq!(told, 0, "whatever was accepted came back");
+        assert_eq!(told, 0, "every accepted request completed");
         assert!(!device.is_online() && !done.is_empty() && done.len() < BLOCKS as usize);
-        // The power is back: what the medium holds is looked at without faults.
+        // The power is back: the content of the medium is checked without faults.
         let after = host.target("again").device(memory).unwrap();
         let mut queue = after.queue(0, QueueOptions::default()).unwrap();
         for block in done {
@@ -296,7 +296,7 @@ fn what_was_told_to_be_done_survives_a_device_that_vanishes() {
             let found = queue.block_on(read).payload.into_one().unwrap().into_vec();
             assert!(
                 found == pattern(block, seed),
-                "block {block} was told to be done, seed {seed}"
+                "block {block} was reported as done, seed {seed}"
             );
         }
     }

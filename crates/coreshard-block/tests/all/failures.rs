@@ -1,6 +1,6 @@
-//! A file that fails in places: a disk that is full, one that cannot write there, a file that has become shorter. Each
-//! failure is that of its own request, and what was told to be written is there.
-#![expect(clippy::print_stderr, reason = "a test that leaves something out says so")]
+//! Files that fail in places: a full disk, a disk with unwritable parts, a truncated file. Each failure
+//! concerns its own request only, and all data of successful writes is on the medium.
+#![expect(clippy::print_stderr, reason = "a test that skips a part reports it")]
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -18,15 +18,15 @@ use seccompiler::{
 };
 use testing::{Lack, NEVER, skip, within};
 
-/// Of two pages, so that the first one may find room, and the second one none.
+/// Two pages, so that the first one may find room and the second one none.
 const REQUEST_BYTES: usize = 2 * PAGE_BYTES;
 const REQUESTS: u64 = 64;
 const FILE_BYTES: u64 = REQUESTS * REQUEST_BYTES as u64;
 const IN_FLIGHT: usize = 8;
-/// Tells this executable that it is in a namespace, and where its small disk is.
+/// Tells this executable that it runs in a namespace, and the path of its small disk.
 const SMALL_DISK: &str = "CORESHARD_FAILURES_DISK";
 
-/// Of holes alone.
+/// Opens a queue to a file that consists of holes.
 fn queue(path: &Path, engine: Engine) -> Result<Queue<Host>, String> {
     std::fs::File::create(path).unwrap().set_len(FILE_BYTES).unwrap();
     let executor: Arc<dyn Executor> = Arc::new(|job: Job| {
@@ -41,7 +41,8 @@ fn queue(path: &Path, engine: Engine) -> Result<Queue<Host>, String> {
     device.queue(0, QueueOptions::default()).map_err(|error| error.to_string())
 }
 
-/// Writes the whole file, some requests at a time; which of them could not be written, all for this reason.
+/// Writes the whole file, several requests at a time. Returns the requests that could not be written; each
+/// must fail with `errno`.
 fn write_all(queue: &mut Queue<Host>, errno: i32) -> BTreeSet<u64> {
     let mut failed = BTreeSet::new();
     let mut take = |completed: Completed| {
@@ -62,7 +63,7 @@ fn write_all(queue: &mut Queue<Host>, errno: i32) -> BTreeSet<u64> {
     };
     for number in 0..REQUESTS {
         while queue.outstanding() >= IN_FLIGHT {
-            take(queue.wait_for_one().expect("some are on their way"));
+            take(queue.wait_for_one().expect("requests are outstanding"));
         }
         let mut buffer = Buffer::aligned(REQUEST_BYTES);
         buffer.fill(pattern(number));
@@ -74,7 +75,7 @@ fn write_all(queue: &mut Queue<Host>, errno: i32) -> BTreeSet<u64> {
     failed
 }
 
-/// Reads what was told to be written, after a flush of all.
+/// Reads all data whose write succeeded, after a flush.
 fn verify(queue: &mut Queue<Host>, failed: &BTreeSet<u64>, how: &str) {
     let synced = queue.send(Request::fsync());
     queue.block_on(synced).result.unwrap();
@@ -101,7 +102,8 @@ fn pattern(number: u64) -> u8 {
     number as u8 + 1
 }
 
-/// From here on writes of this thread from `offset` on, and of those that it starts, fail with `errno`.
+/// From now on writes at `offset` and beyond fail with `errno`, for this thread and the threads that it
+/// starts.
 fn fail_from(offset: u64, errno: i32) -> Result<(), Box<dyn std::error::Error>> {
     let beyond = SeccompCondition::new(3, SeccompCmpArgLen::Qword, SeccompCmpOp::Ge, offset)?;
     let rules = [(libc::SYS_pwrite64, vec![SeccompRule::new(vec![beyond])?])].into_iter().collect();
@@ -133,7 +135,7 @@ fn a_place_that_cannot_be_written_fails_its_own_requests_alone() {
     }
 }
 
-/// Not a test by itself: what is run on a small disk.
+/// Not a test by itself: this part runs on a small disk.
 #[test]
 fn fills_its_disk() {
     let Some(disk) = std::env::var_os(SMALL_DISK) else { return };
@@ -150,8 +152,8 @@ fn fills_its_disk() {
         let failed = write_all(&mut queue, libc::ENOSPC);
         assert!(!failed.is_empty() && failed.len() < REQUESTS as usize, "{how}: {failed:?}");
         verify(&mut queue, &failed, &how);
-        // The file is emptied by the next one, not removed: a job that is over may hold it open for a moment
-        // more, and its room with it.
+        // The next run truncates the file instead of removing it: a finished job may hold it open a moment
+        // longer, and with it its space.
     }
 }
 
@@ -175,11 +177,11 @@ fn a_full_disk_fails_what_finds_no_room_and_loses_nothing() {
         return skip(Lack::Mount, format!("no file system can be mounted: {err}"));
     }
     assert!(ran.status.success(), "{out}{err}");
-    // What was left out there.
+    // The parts that were skipped there.
     eprint!("{err}");
 }
 
-/// What is beyond the end that a file has come to have: nothing to read, and no error; what is before it stays.
+/// Reads beyond a file's new end return no data and no error; the data before it stays.
 #[test]
 fn a_file_that_becomes_shorter_is_read_as_far_as_it_goes() {
     for engine in [Engine::Auto, Engine::IoUring, Engine::Threads, Engine::Sync] {

@@ -1,5 +1,5 @@
-//! Where io_uring is forbidden, as many containers do: a seccomp filter that answers its system calls
-//! as a container's would, or as a kernel without it.
+//! Environments that forbid io_uring, as many containers do: a seccomp filter answers its system calls as a
+//! container's filter would, or as a kernel without io_uring.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,11 +17,11 @@ use seccompiler::{
 };
 use testing::{Lack, NEVER, skip, within};
 
-/// A system call, where `operation` is given with this second argument.
+/// A system call, optionally restricted to this second argument `operation`.
 type Call = (i64, Option<u64>);
 
-/// From here on the calling thread, and what it starts, gets `errno` for `call`. False, and said so,
-/// where filters cannot be had.
+/// From now on the calling thread, and threads that it starts, get `errno` for `call`. Returns false, with a
+/// message, if filters are unavailable.
 fn forbid((call, operation): Call, errno: i32) -> bool {
     let forbidden = || -> Result<(), Box<dyn std::error::Error>> {
         let rules = match operation {
@@ -91,7 +91,7 @@ fn moves_data(queue: &mut Queue<Host>) {
     assert_eq!((counts.issued, counts.done, counts.errors), (65, 65, 0));
 }
 
-/// Not in memory, where io_uring is not tried.
+/// A folder that is not in memory, where io_uring would not be tried.
 fn folder() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
@@ -104,15 +104,15 @@ fn without_io_uring_there_is_a_remedy_or_another_engine() {
         forbidden((libc::SYS_io_uring_setup, None), errno, move || {
             let folder = folder();
             let path = folder.path().join("file");
-            // Asked for by name: an error with the remedy.
+            // Requested by name: an error with the remedy.
             let engine = Engine::IoUring;
             let error = queue(&path, FileOptions { engine, ..Default::default() }).unwrap_err();
-            let rungs =
+            let variants =
                 "SINGLE_ISSUER|DEFER_TASKRUN, SINGLE_ISSUER|COOP_TASKRUN, COOP_TASKRUN, plain";
-            for word in [path.to_str().unwrap(), rungs, words, "a seccomp filter is in force"] {
+            for word in [path.to_str().unwrap(), variants, words, "a seccomp filter is in force"] {
                 assert!(error.contains(word), "{word:?} is not in {error}");
             }
-            // Else the next best, and it says why.
+            // Otherwise the next best engine is used, and the description says why.
             let auto = FileOptions::default;
             let with_threads = FileOptions { executor: Some(threads()), ..auto() };
             for (options, engine) in [(auto(), "sync"), (with_threads, "thread pool")] {
@@ -122,7 +122,7 @@ fn without_io_uring_there_is_a_remedy_or_another_engine() {
                     return skip(Lack::Disk, "the build folder is in memory");
                 }
                 assert!(
-                    how.starts_with(&format!("{engine} (no io_uring: {rungs}: {words}")),
+                    how.starts_with(&format!("{engine} (no io_uring: {variants}: {words}")),
                     "{how}"
                 );
                 moves_data(&mut queue);
@@ -131,7 +131,7 @@ fn without_io_uring_there_is_a_remedy_or_another_engine() {
     }
 }
 
-/// A limit that is not reached is not the cause, whatever the errno is.
+/// A limit that is not reached is not the cause, whatever the errno.
 #[test]
 fn a_limit_is_named_only_if_it_is_reached() {
     for errno in [libc::ENOMEM, libc::EMFILE] {
@@ -148,7 +148,7 @@ fn a_limit_is_named_only_if_it_is_reached() {
 
 #[test]
 fn without_ring_messages_an_event_wakes() {
-    // From linux/io_uring.h. A kernel before 6.13 answers so to what it does not know.
+    // From linux/io_uring.h. A kernel before 6.13 returns this for an unknown operation.
     const IORING_REGISTER_SEND_MSG_RING: u64 = 31;
     let call = (libc::SYS_io_uring_register, Some(IORING_REGISTER_SEND_MSG_RING));
     forbidden(call, libc::EINVAL, || {
@@ -169,7 +169,7 @@ fn without_ring_messages_an_event_wakes() {
             std::thread::sleep(Duration::from_millis(5));
             let read = || remote.send(Request::read(0, Buffer::aligned(PAGE_BYTES)));
             tell.send(read()).unwrap();
-            // Rings once more, now that the future is there to be found.
+            // Rings once more, now that the future is set.
             drop(read());
         });
         let read = queue.block_on(std::future::poll_fn(|_| match told.try_recv() {

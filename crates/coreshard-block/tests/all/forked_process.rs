@@ -1,5 +1,5 @@
-//! A process that is forked while its queues have requests: the child is refused, and neither hangs nor breaks;
-//! nothing changes for the parent.
+//! A process forks while its queues have requests. Requests in the child are refused, and the child neither
+//! hangs nor crashes. The parent is not affected.
 
 use std::future::Future;
 use std::pin::pin;
@@ -25,14 +25,15 @@ fn device(backend: Arc<dyn Backend<Host>>) -> Arc<Device<Host>> {
     HostAdapter::new(options).unwrap().target("t").device(backend).unwrap()
 }
 
-/// What the child finds; all that it was left is dropped there.
+/// The checks in the child, which drops everything it inherited.
 fn in_child(
     device: Arc<Device<Host>>,
     mut queue: Queue<Host>,
     future: impl Future<Output = coreshard_block::Completed>,
     called: &AtomicU64,
 ) -> Result<(), String> {
-    let refused = queue.submit(Request::read(0, vec![7; 512]), 9).err().ok_or("it was taken\n")?;
+    let refused =
+        queue.submit(Request::read(0, vec![7; 512]), 9).err().ok_or("it was accepted\n")?;
     let text = refused.error().to_string();
     expect(refused.error().class() == ErrorClass::Gone && text.contains("forked"), &text)?;
     let payload = refused.into_request().into_payload();
@@ -44,7 +45,7 @@ fn in_child(
     expect(queue.block_on(sent).result.is_err(), "a future says so")?;
     let mut future = Box::pin(future);
     let polled = matches!(future.as_mut().poll(&mut context), Poll::Pending);
-    expect(polled, "what the parent waits for does not come here")?;
+    expect(polled, "the parent's completions do not arrive here")?;
     expect(queue.poll() == 0 && queue.wait(None) == 0, "nothing comes")?;
     expect(queue.wait_for_one().is_none() && queue.outstanding() == 0, "nothing is outstanding")?;
     drop(future);
@@ -64,7 +65,7 @@ fn a_fork_with(backend: Arc<dyn Backend<Host>>, name: &str) {
     }
     queue.submit(Request::write(8192, vec![1; 512]), 3).unwrap();
     let future = queue.send(Request::read(4096, vec![0; 512]));
-    // Another thread takes the host's locks over and over.
+    // Another thread takes the host's locks repeatedly.
     let over = AtomicBool::new(false);
     let parts = std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -124,7 +125,7 @@ fn open(path: &std::path::Path, engine: Engine) -> Arc<dyn Backend<Host>> {
     Arc::new(File::open(path, options).unwrap())
 }
 
-/// Numbers whose memory could not be counted are errors, and take none.
+/// Numbers of threads that would need too much memory are errors, and allocate nothing.
 #[test]
 fn threads_without_an_end_are_refused() {
     testing::own_process!();
@@ -139,7 +140,7 @@ fn threads_without_an_end_are_refused() {
     }
 }
 
-/// Nothing to discard is nothing to fail at, on every medium.
+/// Discarding nothing succeeds on every medium.
 #[test]
 fn a_discard_of_nothing_is_done() {
     testing::own_process!();

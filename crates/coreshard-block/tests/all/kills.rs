@@ -1,16 +1,16 @@
-//! A process that writes is killed at any moment: what it said was written is in the file, and of what it had only
-//! begun each block is old or new.
+//! A writing process is killed at a random moment. All writes that it reported as done are in the file, and
+//! after unfinished writes each block is old or new.
 //!
-//! The writer is this test's own executable once more. By a pipe it tells of each request before it submits it, and
-//! again when it was completed; the parent kills it, reads the pipe to its end, and compares the file with what it
-//! was told. Each sector says of itself which request wrote it.
+//! The writer is this test's executable, started again. It reports each request through a pipe before it
+//! submits it, and again after completion. The parent kills it, reads the pipe to its end, and compares the
+//! file with the reports. Each sector contains the number of the request that wrote it.
 //!
-//! A block may be a mixture only where a write to it was told to have failed, or the device tears writes (that with
-//! faults, which does a part of a write and then the rest). A kill leaves the page cache as it is:
-//! what a power cut leaves is another question, which `Request::fsync` answers, and no test here.
+//! A block may be a mixture only if a write to it was reported as failed, or if the device tears writes (the
+//! variant with faults, which does a part of a write and then the rest). A kill does not affect the page
+//! cache. Power loss is outside this test; `Request::fsync` protects against it.
 //!
-//! 12 kills; 96 where `CORESHARD_NIGHTLY` is set.
-#![expect(clippy::print_stderr, reason = "a test that leaves something out says so")]
+//! 12 kills; 96 if `CORESHARD_NIGHTLY` is set.
+#![expect(clippy::print_stderr, reason = "a test that skips a part reports it")]
 
 use std::collections::HashMap;
 use std::fs::{self, File as StdFile, OpenOptions};
@@ -31,18 +31,18 @@ use coreshard_platform::Host;
 use testing::{Lack, skip};
 
 const SECTOR_BYTES: usize = 512;
-/// What a kill leaves whole: a page, which the kernel fills in one go.
+/// The unit that a kill leaves whole: a page, which the kernel fills at once.
 const BLOCK_BYTES: usize = 4096;
 const SECTORS: usize = BLOCK_BYTES / SECTOR_BYTES;
 const BLOCKS: usize = 64;
 const IN_FLIGHT: usize = 16;
 const MAX_BLOCKS: usize = 4;
-/// Records that a writer gets to tell before it is killed, at most.
+/// The most records that a writer reports before it is killed.
 const MAX_RECORDS: u64 = 1500;
-/// What the writer gets in its environment.
+/// The environment variable with the writer's orders.
 const ORDER: &str = "CORESHARD_KILLS_WRITE";
 
-/// Ways to a file.
+/// Ways of writing to a file.
 #[derive(Clone, Copy, Debug)]
 enum Way {
     Ring,
@@ -58,7 +58,7 @@ fn kills() -> usize {
     if std::env::var_os("CORESHARD_NIGHTLY").is_some() { 96 } else { 12 }
 }
 
-/// What the request `version` writes into a sector.
+/// The content that the request `version` writes into a sector.
 fn sector(version: u64, number: usize) -> [u8; SECTOR_BYTES] {
     let mut dice = fastrand::Rng::with_seed(version << 16 | number as u64);
     let mut bytes = [0; SECTOR_BYTES];
@@ -67,7 +67,7 @@ fn sector(version: u64, number: usize) -> [u8; SECTOR_BYTES] {
     bytes
 }
 
-/// Which request has written a sector; `None` where that was none.
+/// Returns the request that wrote a sector; `None` if none did.
 fn version_of(bytes: &[u8], number: usize) -> Option<u64> {
     let version = u64::from_le_bytes(bytes[..8].try_into().unwrap());
     (bytes == sector(version, number)).then_some(version)
@@ -81,14 +81,14 @@ fn fill(bytes: &mut [u8], version: u64, first_block: usize) {
 
 // The writer.
 
-/// Not a test by itself: what the parent starts, and kills.
+/// Not a test by itself: the process that the parent starts and kills.
 #[test]
 fn writes_until_it_is_killed() {
     let Ok(order) = std::env::var(ORDER) else { return };
     let mut words = order.splitn(3, ' ');
     let mut number = || words.next().unwrap().parse::<u64>().unwrap();
     let (way, first_version) = (WAYS[number() as usize], number());
-    // A record is one system call, and so it is told as a whole, or not at all.
+    // A record is one system call, so it is reported as a whole or not at all.
     let mut pipe = StdFile::from(stdout().as_fd().try_clone_to_owned().unwrap());
     // The test harness has left its line unfinished.
     pipe.write_all(b"\n").unwrap();
@@ -152,7 +152,7 @@ fn write(mut queue: Queue<Host>, first_version: u64, mut pipe: StdFile) {
         }
         let (block, count) = (dice.usize(..BLOCKS), dice.usize(1..=MAX_BLOCKS));
         let count = count.min(BLOCKS - block);
-        // Two writes to a block at a time could come to lie there in either order.
+        // Two concurrent writes to a block could end in either order.
         let (request, count) = if dice.u8(..16) == 0 || busy[block..block + count].contains(&true) {
             (if dice.bool() { Request::fsync() } else { Request::fsync_data() }, 0)
         } else {
@@ -169,27 +169,27 @@ fn write(mut queue: Queue<Host>, first_version: u64, mut pipe: StdFile) {
 
 // The parent.
 
-/// A writer, killed at the latest when it is forgotten.
+/// A writer, killed at the latest when it is dropped.
 struct Writer(Child);
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        // It may be gone already.
+        // It may have exited already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// What may stand in a block.
+/// The possible contents of a block.
 #[derive(Clone, Debug, Default)]
 struct Block {
-    /// The last request that was told to be done.
+    /// The last request that was reported as done.
     settled: u64,
-    /// Later ones that were begun, and whether they may have left a part of themselves.
+    /// Later requests that were begun, and whether they may have left a part of their data.
     open: Vec<(u64, bool)>,
 }
 
-/// What the writers of one file have told.
+/// The reports of the writers of one file.
 #[derive(Debug)]
 struct Ledger {
     /// Whether a write is done in parts of less than a block.
@@ -215,7 +215,7 @@ impl Ledger {
         }
     }
 
-    /// Takes a record; false for what is none.
+    /// Takes a record. Returns false if the line is not a record.
     fn take(&mut self, record: &str) -> bool {
         let mut words = record.split(' ');
         let what = words.next().unwrap_or_default();
@@ -252,7 +252,7 @@ impl Ledger {
         true
     }
 
-    /// Compares the file with what was told. Afterwards it is known what stands there.
+    /// Compares the file with the reports. Afterwards its content is known.
     fn verify(&mut self, path: &Path, how: &str) {
         let file = OpenOptions::new().read(true).write(true).open(path).unwrap();
         let mut bytes = vec![0; BLOCK_BYTES];
@@ -269,7 +269,7 @@ impl Ledger {
             };
             assert!(
                 versions.iter().all(|version| version.is_some_and(is_known)),
-                "{how}: block {number} is {versions:?}, but {block:?} was told"
+                "{how}: block {number} is {versions:?}, but {block:?} was reported"
             );
             let is_whole = versions.iter().all(|version| *version == versions[0]);
             let may_be_torn = block.open.iter().any(|open| open.1);
@@ -288,7 +288,7 @@ impl Ledger {
     }
 }
 
-/// Starts a writer and kills it; false where there is no such way to a file here.
+/// Starts a writer and kills it. Returns false if this way of writing is unavailable here.
 fn kill_one(way: usize, path: &Path, ledger: &mut Ledger, dice: &mut fastrand::Rng) -> bool {
     let order = format!("{way} {} {}", ledger.last_version + 1, path.display());
     let child = Command::new(std::env::current_exe().unwrap())
@@ -299,14 +299,14 @@ fn kill_one(way: usize, path: &Path, ledger: &mut Ledger, dice: &mut fastrand::R
         .unwrap();
     let mut writer = Writer(child);
     let mut pipe = BufReader::new(writer.0.stdout.take().unwrap());
-    // Mostly in the midst of its work; else while it begins.
+    // Usually during its work; otherwise while it starts.
     let mut left = if dice.u8(..8) > 0 { dice.u64(..MAX_RECORDS) } else { 0 };
     if left == 0 {
         std::thread::sleep(Duration::from_micros(dice.u64(..8_000)));
         writer.0.kill().unwrap();
     }
     let mut line = Vec::new();
-    // Without its end it is no record: it was not told.
+    // A record without its end was not fully reported, so it is not counted.
     while pipe.read_until(b'\n', &mut line).unwrap() > 0 && line.last() == Some(&b'\n') {
         let record = String::from_utf8_lossy(&line).trim_end().to_owned();
         line.clear();
@@ -329,7 +329,7 @@ fn kill_one(way: usize, path: &Path, ledger: &mut Ledger, dice: &mut fastrand::R
 #[test]
 fn what_was_told_to_be_written_is_there_after_a_kill() {
     let mut dice = fastrand::Rng::with_seed(kills() as u64);
-    // In the build folder, and not in memory: direct I/O wants a disk.
+    // In the build folder, and not in memory: direct I/O needs a disk.
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let mut ledgers: Vec<Option<Ledger>> = Vec::new();
     for (number, way) in WAYS.iter().enumerate() {
@@ -355,5 +355,5 @@ fn what_was_told_to_be_written_is_there_after_a_kill() {
         eprintln!("{way:?}: {done} requests done, {failed} failed, {unfinished} cut off");
         sums = (sums.0 + done, sums.1 + unfinished);
     }
-    assert!(sums.0 > 0 && sums.1 > 0, "nobody was killed in the midst of work: {sums:?}");
+    assert!(sums.0 > 0 && sums.1 > 0, "no writer was killed during its work: {sums:?}");
 }

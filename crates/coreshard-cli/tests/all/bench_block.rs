@@ -94,9 +94,9 @@ fn bad_input_is_one_sentence_with_a_remedy_and_status_2() {
     let missing = folder.path().join("missing").display().to_string();
     let target = folder.path().display().to_string();
     for (args, says) in [
-        (vec![jobs.as_str()], "bad.fio: line 3: zonemode: there is no such key"),
+        (vec![jobs.as_str()], "bad.fio: line 3: zonemode: unknown key"),
         (vec!["no-such.fio"], "the job file no-such.fio cannot be read"),
-        (vec!["--bs=4q"], "--bs: \"4q\" is no number of bytes"),
+        (vec!["--bs=4q"], "--bs: \"4q\" is not a number of bytes"),
         (vec!["--ioengine=mmap"], "io_uring, psync"),
         (vec!["--rw=randread"], "give a filename"),
         (vec!["--filename", &missing], "missing cannot be opened: No such file"),

@@ -265,7 +265,7 @@ fn time_based_with_verify_writes_until_the_runtime_is_over() {
 fn libaio_stands_for_auto_and_says_so() {
     let done = on_a_mebibyte("rw=write ioengine=libaio iodepth=8");
     assert_eq!((done.written(), done.span()), (1024 * KIB, (256, 0, 255)));
-    assert!(done.notes.iter().any(|note| note.contains("ioengine=libaio is done as")));
+    assert!(done.notes.iter().any(|note| note.contains("ioengine=libaio is treated as")));
 }
 
 #[test]
@@ -273,8 +273,11 @@ fn words_that_cannot_be_obeyed_are_refused_by_name() {
     for (word, says) in [
         ("group_reporting=0", "--group_reporting: 0 is not supported"),
         ("thread=0", "--thread: 0 is not supported"),
-        ("bssplit=4k/50:6k/50", "--bssplit: \"4k/50:6k/50\" has sizes that do not fit one another"),
-        ("size=200%", "--size: \"200%\" is no percentage from 1% to 100%"),
+        (
+            "bssplit=4k/50:6k/50",
+            "--bssplit: \"4k/50:6k/50\" has sizes that are not multiples of the smallest",
+        ),
+        ("size=200%", "--size: \"200%\" is not a percentage from 1% to 100%"),
         ("offset=2m", "has 1048576 bytes, and nothing at offset=2097152"),
         ("filename=/a:/b", "names several files"),
     ] {

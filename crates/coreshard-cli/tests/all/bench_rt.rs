@@ -158,9 +158,9 @@ fn what_cannot_be_is_a_clear_sentence() {
     coreshard(&["cyclic", "--priority", "100"])
         .assert()
         .code(2)
-        .stderr(predicate::str::contains("the priority 100 is not allowed; allowed are 1 to 99"));
+        .stderr(predicate::str::contains("invalid priority 100: expected 1 to 99"));
     coreshard(&["index", "--variants", "striped"])
         .assert()
         .code(2)
-        .stderr(predicate::str::contains("there are packed, padded, split and per-llc"));
+        .stderr(predicate::str::contains("expected packed, padded, split or per-llc"));
 }

@@ -1,7 +1,7 @@
-//! Why the kernel refused something, from what can be looked up: limits, capabilities, affinities, control groups.
+//! Explains why the kernel refused a request, from limits, capabilities, affinities and control groups.
 //!
-//! An errno has several causes: EPERM for a scheduling policy has six. A cause is named if its facts were read and the
-//! kernel's rule says that they suffice; else the plain error stands alone.
+//! One errno can have several causes: EPERM for a scheduling policy has six. A cause is reported only if its
+//! facts could be read and the kernel's rule says that they suffice. Otherwise the plain error is reported.
 
 use std::fs;
 use std::path::Path;
@@ -12,11 +12,13 @@ use super::cpu_mask::affinity_of;
 use super::limits::{CAP_SYS_NICE, has_capability, nice_of, number, rt_runtime, soft_limit};
 use crate::{Policy, ThreadId};
 
-/// Facts that the kernel's rules for a thread's policy and nice value depend on. `None` is for a fact that could not be read.
+/// Facts that the kernel's rules for a thread's policy and nice value depend on. `None` means that a fact
+/// could not be read.
 #[derive(Clone, Debug, Default)]
 struct Facts {
     has_sys_nice: bool,
-    /// The process is in the first user namespace, whose capabilities are the machine's.
+    /// Whether the process is in the initial user namespace. Only there are capabilities valid for the
+    /// machine.
     in_first_namespace: Option<bool>,
     /// RLIMIT_RTPRIO and RLIMIT_NICE; `None` for no limit.
     rtprio: Option<u64>,
@@ -24,9 +26,9 @@ struct Facts {
     nice: Option<i32>,
     affinity: Option<CpuSet>,
     online: Option<CpuSet>,
-    /// The part of a CPU that real-time threads may have, in microseconds: of how many.
+    /// The time that real-time threads may use of each CPU, and the period, both in microseconds.
     rt_runtime: Option<(i64, i64)>,
-    /// The process's control group of version 1, and what its threads may have of it.
+    /// The process's control group (version 1), and its real-time runtime.
     group_runtime: Option<(String, i64)>,
 }
 
@@ -53,7 +55,7 @@ fn online() -> Option<CpuSet> {
     fs::read_to_string("/sys/devices/system/cpu/online").ok()?.trim().parse().ok()
 }
 
-/// The real-time runtime of the process's control group, if the kernel has it (CONFIG_RT_GROUP_SCHED).
+/// Returns the real-time runtime of the process's control group, if the kernel has CONFIG_RT_GROUP_SCHED.
 fn group_runtime() -> Option<(String, i64)> {
     let has_cpu = |list: &str| list.split(',').any(|name| name == "cpu");
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
@@ -71,23 +73,23 @@ fn group_runtime() -> Option<(String, i64)> {
     Some((group, number(&folder.join("cpu.rt_runtime_us"))?))
 }
 
-/// Why a thread was not given `asked`; 0 is the calling thread.
+/// Explains why a thread was not given `asked`. Thread 0 is the calling thread.
 pub(super) fn of_policy(asked: Policy, errno: Option<i32>, thread: ThreadId) -> Option<String> {
     policy_cause(asked, errno?, &Facts::of(thread))
 }
 
-/// The rules of sched(7) and of the kernel's `__sched_setscheduler`, in its order.
+/// Applies the rules of sched(7) and of the kernel's `__sched_setscheduler`, in its order.
 fn policy_cause(asked: Policy, errno: i32, facts: &Facts) -> Option<String> {
     let is_deadline = matches!(asked, Policy::Deadline { .. });
     if is_deadline && errno == libc::EBUSY {
-        // Its only reason, by sched_setattr(2).
+        // sched_setattr(2) documents no other reason for EBUSY.
         let limit = facts.rt_runtime.filter(|(runtime, _)| *runtime >= 0);
         return Some(limit.map_or_else(
-            || "the CPUs' time is promised to other SCHED_DEADLINE threads".to_owned(),
+            || "other SCHED_DEADLINE threads have reserved the CPUs' time".to_owned(),
             |(runtime, period)| {
                 format!(
-                    "of {period} µs of each CPU, {runtime} may be promised to SCHED_DEADLINE threads \
-                     (kernel.sched_rt_runtime_us), and too much of that is promised already"
+                    "SCHED_DEADLINE threads may reserve {runtime} of {period} µs of each CPU \
+                     (kernel.sched_rt_runtime_us), and too much of that is already reserved"
                 )
             },
         ));
@@ -126,21 +128,21 @@ fn policy_cause(asked: Policy, errno: i32, facts: &Facts) -> Option<String> {
     }
     if facts.has_sys_nice && facts.in_first_namespace == Some(false) {
         return Some(
-            "this process has CAP_SYS_NICE in a user namespace of its own, where it does not count"
+            "this process has CAP_SYS_NICE only in its own user namespace, where it has no effect"
                 .to_owned(),
         );
     }
     None
 }
 
-/// Why the calling thread was not given a nice value.
+/// Explains why the calling thread was not given a nice value.
 pub(super) fn of_nice(asked: i8, errno: Option<i32>) -> Option<String> {
     nice_cause(asked, errno?, &Facts::of(ThreadId(0)))
 }
 
-/// By setpriority(2): EACCES for a lower value than RLIMIT_NICE allows.
+/// setpriority(2) returns EACCES for a value lower than RLIMIT_NICE allows.
 fn nice_cause(asked: i8, errno: i32, facts: &Facts) -> Option<String> {
-    // No limit allows all values, which begin at −20.
+    // No limit allows all values, from −20 up.
     let lowest = 20 - i64::try_from(facts.nice_limit.unwrap_or(40)).unwrap_or(40);
     let current = facts.nice?;
     (errno == libc::EACCES
@@ -155,7 +157,7 @@ fn nice_cause(asked: i8, errno: i32, facts: &Facts) -> Option<String> {
         })
 }
 
-/// Why a thread cannot run on `asked` alone.
+/// Explains why a thread cannot be restricted to `asked`.
 pub(super) fn of_affinity(asked: &CpuSet) -> Option<String> {
     if let Some(online) = online()
         && !asked.is_subset(&online)
@@ -168,7 +170,8 @@ pub(super) fn of_affinity(asked: &CpuSet) -> Option<String> {
     Some(format!("the process's cpuset has CPUs {}", outside.cpus))
 }
 
-/// Why memory cannot be locked, if the limit is lower than that and binds the calling thread.
+/// Explains why memory cannot be locked, if the limit is below `needed_bytes` and applies to the calling
+/// thread.
 pub(super) fn of_memory_lock(needed_bytes: u64, limit_bytes: Option<u64>) -> Option<String> {
     let limit = limit_bytes.filter(|limit| *limit < needed_bytes)?;
     Some(format!(
@@ -189,7 +192,7 @@ mod tests {
         Some(text.parse().unwrap())
     }
 
-    /// A process with all rights, on a machine of four CPUs.
+    /// A process with all privileges, on a machine with four CPUs.
     fn root() -> Facts {
         Facts {
             has_sys_nice: true,
@@ -226,9 +229,9 @@ mod tests {
             (DEADLINE, libc::EPERM, &pinned, Some("may run on CPUs 1, and the kernel")),
             (fifo, libc::EPERM, &in_group, Some("\"/jobs\" has no real-time runtime")),
             (DEADLINE, libc::EPERM, &switched_off, Some("kernel.sched_rt_runtime_us is 0")),
-            (fifo, libc::EPERM, &in_container, Some("in a user namespace of its own")),
-            (DEADLINE, libc::EBUSY, &root(), Some("of 1000000 µs of each CPU, 950000")),
-            // The facts allow it: whatever refused it is not known.
+            (fifo, libc::EPERM, &in_container, Some("in its own user namespace")),
+            (DEADLINE, libc::EBUSY, &root(), Some("may reserve 950000 of 1000000 µs of each CPU")),
+            // The facts allow it, so the cause is unknown.
             (fifo, libc::EPERM, &root(), None),
             (fifo, libc::EPERM, &pinned, None),
             (fifo, libc::EPERM, &limited, None),

@@ -10,24 +10,23 @@ use coreshard_topology::CpuId;
 
 use crate::{ThreadId, ThreadUsage, Time};
 
-/// glibc (since 2.35) and musl answer without a system call: from the thread's rseq area or the
-/// vDSO.
+/// Returns the current CPU. glibc (since 2.35) and musl read it from the rseq area or the vDSO, without a
+/// system call.
 #[inline(always)]
 pub(super) fn current() -> CpuId {
-    // SAFETY: takes no arguments and touches no memory of ours.
+    // SAFETY: takes no arguments and accesses no memory of this program.
     let cpu = unsafe { libc::sched_getcpu() };
-    // −1 is answered only by kernels without the call; CPU 0 exists everywhere, and the current
-    // CPU is a hint about place in any case.
+    // Only kernels without the call return −1. CPU 0 always exists, and the current CPU is only a hint.
     CpuId(u32::try_from(cpu).unwrap_or(0))
 }
 
-/// Fetches the line at `place` for writing. A prefetch never faults, whatever the address.
+/// Prefetches the line at `place` for writing. A prefetch never faults, whatever the address.
 #[inline(always)]
 pub(super) fn prefetch_write(place: *const u8) {
-    // Written out, since the compiler's intrinsic fetches for reading if it does not know
-    // that the CPU has this one. x86-64 CPUs without it take it for a no-op.
+    // Written in assembly: the compiler's intrinsic fetches for reading unless it knows that the CPU supports
+    // this instruction. x86-64 CPUs that lack it execute it as a no-op.
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch has no effect but on caches, and does not fault.
+    // SAFETY: a prefetch affects only caches, and does not fault.
     unsafe {
         std::arch::asm!("prefetchw [{}]", in(reg) place, options(nostack, preserves_flags));
     }
@@ -40,20 +39,15 @@ pub(super) fn prefetch_write(place: *const u8) {
     let _ = place;
 }
 
-/// Returns the end of the calling thread's stack at this moment.
+/// Returns the calling thread's stack pointer.
 ///
-/// No local's address tells that: under an address sanitizer locals may lie elsewhere.
-///
-/// ```
-/// let before = coreshard_platform::stack_pointer();
-/// assert!(before.abs_diff(coreshard_platform::stack_pointer()) < 1 << 20, "it is the same stack");
-/// ```
+/// The address of a local variable is no substitute: under an address sanitizer, locals may lie elsewhere.
 #[inline]
 #[must_use]
 pub fn stack_pointer() -> usize {
     let pointer: usize;
     #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: it reads a register.
+    // SAFETY: only reads a register.
     unsafe {
         std::arch::asm!("mov {}, rsp", out(reg) pointer, options(nomem, nostack, preserves_flags));
     }
@@ -72,19 +66,19 @@ pub fn stack_pointer() -> usize {
 
 fn try_clock(clock: libc::clockid_t) -> Option<Duration> {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is a live timespec for the kernel to fill.
+    // SAFETY: `time` is a live timespec that the kernel fills.
     let rc = unsafe { libc::clock_gettime(clock, &raw mut time) };
     let read = || Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32);
     (rc == 0).then(read)
 }
 
-/// The state letter of proc_pid_stat(5) comes after the name, which is in parentheses and may
-/// hold any character.
+/// Reads the state letter of proc_pid_stat(5). It follows the name, which is in parentheses and may contain
+/// any character.
 ///
-/// Allocates nothing: a watchdog that asks may not wait for an allocator's lock, whose holder is kept from
-/// running by just what the watchdog is to find.
+/// Allocates nothing: a watchdog must not wait for an allocator's lock whose holder is starved by the very
+/// thread that the watchdog is looking for.
 pub(super) fn is_waiting(ThreadId(thread): ThreadId) -> bool {
-    // (The standard library keeps short paths on the stack, too.)
+    // The standard library also keeps short paths on the stack.
     let mut path = [0; 40];
     let room = path.len();
     let mut rest = &mut path[..];
@@ -92,7 +86,7 @@ pub(super) fn is_waiting(ThreadId(thread): ThreadId) -> bool {
         return false;
     }
     let written = room - rest.len();
-    // Number, name (15 bytes, but the kernel's own threads may have up to 64) and state.
+    // Number, name (15 bytes; up to 64 for kernel threads) and state.
     let mut stat = [0; 128];
     let path = std::str::from_utf8(&path[..written]).unwrap_or_default();
     let read = File::open(path).and_then(|mut file| file.read(&mut stat));
@@ -103,16 +97,16 @@ pub(super) fn is_waiting(ThreadId(thread): ThreadId) -> bool {
 }
 
 fn read_clock(clock: libc::clockid_t) -> Duration {
-    try_clock(clock).expect("every Linux has the monotonic clock, and the caller's own")
+    try_clock(clock).expect("every Linux has the monotonic clock and the caller's CPU clock")
 }
 
 pub(super) fn this_thread() -> ThreadId {
-    // SAFETY: takes no arguments and touches no memory of ours.
+    // SAFETY: takes no arguments and accesses no memory of this program.
     ThreadId(unsafe { libc::gettid() }.unsigned_abs())
 }
 
-/// The CPU clock of another thread: the kernel's encoding of thread ids in clock ids, as
-/// pthread_getcpuclockid(3) makes them, but from an id that may be stale: then there is no clock.
+/// Reads another thread's CPU clock. Thread ids are encoded in clock ids as pthread_getcpuclockid(3) does,
+/// but from an id that may be stale. A stale id has no clock.
 pub(super) fn cpu_time_of(ThreadId(thread): ThreadId) -> Option<Duration> {
     const CPUCLOCK_SCHED: i32 = 2;
     const CPUCLOCK_PERTHREAD: i32 = 4;
@@ -120,10 +114,10 @@ pub(super) fn cpu_time_of(ThreadId(thread): ThreadId) -> Option<Duration> {
     try_clock(!thread << 3 | CPUCLOCK_PERTHREAD | CPUCLOCK_SCHED)
 }
 
-/// Two system calls: the kernel brings a thread's CPU time up to date if its clock is asked, and nowhere else.
+/// Makes two system calls: the kernel updates a thread's CPU time only when its clock is read.
 pub(super) fn own_usage() -> Option<ThreadUsage> {
     let mut usage = MaybeUninit::<libc::rusage>::uninit();
-    // SAFETY: it is a rusage for the kernel to fill.
+    // SAFETY: the argument is a rusage that the kernel fills.
     let rc = unsafe { libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr()) };
     if rc != 0 {
         return None;
@@ -139,14 +133,14 @@ pub(super) fn monotonic_now() -> Time {
     Time::from_ns(since_boot.as_secs() * 1_000_000_000 + u64::from(since_boot.subsec_nanos()))
 }
 
-/// See [`Platform::rough_ns`](crate::Platform::rough_ns).
+/// Implements [`Platform::rough_ns`](crate::Platform::rough_ns).
 #[inline(always)]
 pub(super) fn rough_ns() -> u64 {
     #[cfg(target_arch = "x86_64")]
     {
         // The counter runs at 1 to 5 GHz.
-        // SAFETY: every x86-64 CPU has the instruction; if a process may not use it, it may not read the
-        // clock from user space either.
+        // SAFETY: every x86-64 CPU has the instruction. A process that may not use it cannot read the clock
+        // from user space either.
         unsafe { std::arch::x86_64::_rdtsc() / 2 }
     }
     #[cfg(not(target_arch = "x86_64"))]
@@ -155,24 +149,24 @@ pub(super) fn rough_ns() -> u64 {
     }
 }
 
-/// The CPU time that the calling thread has used.
+/// Returns the CPU time that the calling thread has used.
 pub fn thread_cpu_time() -> Duration {
     read_clock(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
-/// Measures CPU time of the whole process, all threads together.
+/// Measures the CPU time of the whole process, all threads together.
 #[derive(Clone, Copy, Debug)]
 pub struct CpuClock {
     started: Duration,
 }
 
 impl CpuClock {
-    /// Starts at zero.
+    /// Starts a measurement at zero.
     pub fn start() -> Self {
         Self { started: read_clock(libc::CLOCK_PROCESS_CPUTIME_ID) }
     }
 
-    /// CPU time used since the start.
+    /// Returns the CPU time used since the start.
     pub fn elapsed(&self) -> Duration {
         read_clock(libc::CLOCK_PROCESS_CPUTIME_ID).saturating_sub(self.started)
     }
@@ -199,11 +193,11 @@ mod tests {
         });
         let id = hear.recv().unwrap();
         assert!(cpu_time_of(id).unwrap() >= Duration::from_millis(1));
-        // It is on its way into the wait for the channel.
+        // The thread is about to wait for the channel.
         while !is_waiting(id) {
             std::thread::yield_now();
         }
-        assert!(!is_waiting(this_thread()), "this thread runs");
+        assert!(!is_waiting(this_thread()), "this thread is running");
         drop(stop);
         thread.join().unwrap();
         assert_eq!(cpu_time_of(ThreadId(u32::MAX)), None);

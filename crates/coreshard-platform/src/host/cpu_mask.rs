@@ -1,4 +1,4 @@
-//! A thread's CPUs as the kernel has them, sched_getaffinity(2): read and asked for, without an explanation.
+//! Reads and sets a thread's CPUs with sched_getaffinity(2) and its counterpart, without explaining failures.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -7,18 +7,18 @@ use coreshard_topology::{CpuId, CpuSet};
 
 use crate::{AffinityError, ThreadId};
 
-/// Masks grow until the kernel is content; no kernel has more CPUs than this.
+/// Masks grow until the kernel accepts their size. No kernel supports more CPUs than this.
 const MAX_CPUS: usize = 1 << 20;
 const MAX_CPUS_UNALLOCATED: usize = 4_096;
 const WORD_BITS: usize = u64::BITS as usize;
 
-/// The CPUs that a thread of this process may run on; 0 means the calling one, and the process's id its
-/// main thread.
+/// Returns the CPUs that a thread of this process may run on. Thread 0 is the calling thread; the process id
+/// is its main thread.
 pub(super) fn affinity_of(thread: libc::pid_t) -> Result<CpuSet, AffinityError> {
     let mut words = vec![0_u64; 16];
     loop {
-        // SAFETY: the buffer is live and as long as is said. The raw system call is used because it
-        // returns how many bytes the kernel filled.
+        // SAFETY: the buffer is live and has the given length. The raw system call is used because it returns
+        // the number of bytes that the kernel filled.
         let rc = unsafe {
             libc::syscall(
                 libc::SYS_sched_getaffinity,
@@ -39,8 +39,8 @@ pub(super) fn affinity_of(thread: libc::pid_t) -> Result<CpuSet, AffinityError> 
     }
 }
 
-/// Asks that a thread of this process run on `cpus` only. False if the kernel refuses, or one of
-/// them is beyond what is asked for without allocating.
+/// Restricts a thread of this process to `cpus`. Returns false if the kernel refuses, or if a CPU is beyond
+/// the mask that fits on the stack.
 pub(super) fn set_affinity_of(thread: ThreadId, cpus: impl Iterator<Item = CpuId>) -> bool {
     let mut words = [0; MAX_CPUS_UNALLOCATED / WORD_BITS];
     for cpu in cpus {
@@ -51,7 +51,7 @@ pub(super) fn set_affinity_of(thread: ThreadId, cpus: impl Iterator<Item = CpuId
 }
 
 pub(super) fn ask(ThreadId(thread): ThreadId, words: &[u64]) -> bool {
-    // SAFETY: the buffer is live and as long as is said.
+    // SAFETY: the buffer is live and has the given length.
     let rc = unsafe {
         libc::syscall(libc::SYS_sched_setaffinity, thread, size_of_val(words), words.as_ptr())
     };

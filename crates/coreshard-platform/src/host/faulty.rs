@@ -1,4 +1,4 @@
-//! This machine, on which starts of threads fail as a test says. With the feature `faulty`, for tests.
+//! This machine, with thread starts that fail when a test says so. Requires the feature `faulty`.
 
 use std::io;
 use std::sync::atomic::AtomicU64;
@@ -8,33 +8,33 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::thread::{self, HostThread};
 use crate::{SpawnError, ThreadSpec};
 
-/// [`Host`](crate::Host), where a test decides of each thread whether it is started; see [`Faulty::decide`].
+/// [`Host`](crate::Host), except that a test decides which threads start; see [`Faulty::decide`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Faulty;
 
 type Decide = dyn Fn(&Start<'_>) -> io::Result<()> + Send + Sync;
 
-/// A test's closure, and how many starts it has decided.
+/// A test's closure, and the number of starts it has decided.
 struct Script {
     decide: Box<Decide>,
     starts: AtomicU64,
 }
 
-/// The closure that decides now; `None`: all threads start.
+/// The closure in force; `None` if all threads start.
 static SCRIPT: Mutex<Option<Arc<Script>>> = Mutex::new(None);
-/// One test of a process at a time.
+/// Held by a test while its faults are in force, so that one test of a process runs at a time.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// A thread that is about to be started.
+/// A thread that is about to start.
 #[derive(Debug)]
 pub struct Start<'spec> {
-    /// How many starts there were since the faults began, with this one.
+    /// The number of starts since the faults began, including this one.
     pub number: u64,
-    /// Its options.
+    /// The thread's options.
     pub spec: &'spec ThreadSpec,
 }
 
-/// While it lives, its test decides which starts fail; other tests of the process wait for it.
+/// Keeps a test's faults in force until it is dropped. Other tests of the process wait for it.
 #[must_use = "starts fail while this lives"]
 pub struct Faults {
     script: Arc<Script>,
@@ -48,17 +48,21 @@ impl std::fmt::Debug for Faults {
 }
 
 impl Faulty {
-    /// Has `decide` called before each start of a thread on this platform, on the thread that wants it: an
-    /// error is what the start fails with. It may wait, as the kernel may before it refuses.
+    /// Calls `decide` before each thread start on this platform, on the thread that starts it.
+    ///
+    /// An error makes the start fail with that error. `decide` may block, as the kernel may before it
+    /// refuses.
     pub fn decide(decide: impl Fn(&Start<'_>) -> io::Result<()> + Send + Sync + 'static) -> Faults {
-        // A test that failed with faults going on is no reason for the next not to run.
+        // A test that failed with faults in force must not prevent the next one.
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let script = Arc::new(Script { decide: Box::new(decide), starts: AtomicU64::new(0) });
         *SCRIPT.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&script));
         Faults { script, _turn: turn }
     }
 
-    /// Lets these starts fail, counted from 1 from here on, as if too many threads are there already.
+    /// Makes the starts selected by `which` fail as if there were too many threads.
+    ///
+    /// Starts are counted from 1, from this call on.
     pub fn fail_starts(which: impl Fn(u64) -> bool + Send + Sync + 'static) -> Faults {
         Self::decide(move |start| if which(start.number) { Err(Self::refusal()) } else { Ok(()) })
     }
@@ -71,7 +75,7 @@ impl Faulty {
 }
 
 impl Faults {
-    /// Starts that there were since the faults began, those that failed among them.
+    /// Returns the number of starts since the faults began, including failed ones.
     #[must_use]
     pub fn starts(&self) -> u64 {
         self.script.starts.load(SeqCst)
@@ -88,7 +92,7 @@ pub(super) fn spawn(
     spec: ThreadSpec,
     body: Box<dyn FnOnce() + Send>,
 ) -> Result<HostThread, SpawnError> {
-    // Not under the lock: `decide` may wait.
+    // Not under the lock: `decide` may block.
     let script = SCRIPT.lock().unwrap_or_else(PoisonError::into_inner).clone();
     if let Some(script) = script {
         let number = script.starts.fetch_add(1, SeqCst) + 1;

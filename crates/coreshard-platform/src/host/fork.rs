@@ -1,4 +1,4 @@
-//! fork(2) without exec: the child has one thread, and none of a runtime's workers.
+//! fork(2) without exec: the child has one thread, and none of the runtime's workers.
 
 use std::cell::RefCell;
 use std::sync::atomic::AtomicBool;
@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use super::{generation, locals, readers};
 use crate::{ForkHook, LocalKey};
 
-/// Dead ones are thrown out whenever the list has doubled.
+/// Dead hooks are removed whenever the list has doubled.
 static HOOKS: Mutex<Hooks> = Mutex::new(Hooks { hooks: Vec::new(), prune_at: 64 });
 
-/// Forks are heard of.
+/// Whether the fork handlers are registered.
 static HEARS: AtomicBool = AtomicBool::new(false);
 
 struct Hooks {
@@ -40,7 +40,7 @@ pub(super) fn hook(hook: Weak<dyn ForkHook>) {
 
 pub(super) fn hear_of_forks() {
     generation::register_once(&HEARS, || {
-        // Hooks find the child's generation and its readers as they are to be.
+        // The generation and the readers are up to date in the child before its hooks run.
         generation::hear_of_forks();
         readers::hear_of_forks();
         generation::around(prepare, in_parent, in_child);
@@ -51,7 +51,7 @@ fn lock() -> MutexGuard<'static, Hooks> {
     HOOKS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Before the fork: nobody changes the list until it has finished.
+/// Runs before the fork: locks the list, so that no thread changes it during the fork.
 extern "C" fn prepare() {
     if FORKING.with_borrow(Option::is_some) {
         return;
@@ -70,12 +70,12 @@ extern "C" fn in_parent() {
 }
 
 extern "C" fn in_child() {
-    // Whatever pool this thread worked for is not here.
+    // The pool that this thread worked for has no threads in the child.
     locals::set(LocalKey::Worker, std::ptr::null_mut());
     if let Some(Forking { list, living }) = FORKING.take() {
         drop(list);
         living.iter().for_each(|hook| hook.forked());
-        // The last of one might go here, and wait for threads that are no more.
+        // Leaked: dropping the last reference to a hook could wait for threads that the child does not have.
         std::mem::forget(living);
     }
 }

@@ -1,18 +1,17 @@
-//! Handlers of this process's forks, around each of them or in the child alone; and the number of forks between the first
-//! process and this one.
+//! Fork handlers of this process, and the number of forks between the first process and this one.
 #![allow(unsafe_code)]
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU32};
 
-/// One more than the number of forks; 0 until the first question, from when on they are counted. Written before the child has
-/// a second thread.
+/// One more than the number of forks; 0 until the first query, which starts the count. Written before the
+/// child has a second thread.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 
-/// Calls `register` unless it was called for this flag before.
+/// Calls `register` unless it was already called for this flag.
 ///
-/// No `Once`: a child that is forked while another thread is in one would wait for it for ever. So handlers may be registered
-/// twice, and do nothing the second time.
+/// Does not use `Once`: a child forked while another thread is inside one would wait for it forever. Handlers
+/// may therefore be registered twice, and do nothing the second time.
 pub(super) fn register_once(is_registered: &AtomicBool, register: impl FnOnce()) {
     if !is_registered.load(Relaxed) {
         register();
@@ -20,12 +19,13 @@ pub(super) fn register_once(is_registered: &AtomicBool, register: impl FnOnce())
     }
 }
 
-/// In the forked process, on its only thread, after what was registered before.
+/// Registers a handler that runs in the child, on its only thread, after the handlers registered before.
 pub(super) fn in_child(child: extern "C" fn()) {
     register(None, None, child);
 }
 
-/// On the forking thread: `prepare` before the fork, `parent` and `child` after it, each in its process.
+/// Registers handlers on the forking thread: `prepare` runs before the fork, `parent` and `child` after it,
+/// each in its process.
 pub(super) fn around(prepare: extern "C" fn(), parent: extern "C" fn(), child: extern "C" fn()) {
     register(Some(prepare), Some(parent), child);
 }
@@ -40,11 +40,11 @@ fn register(
     let rc = unsafe {
         libc::pthread_atfork(prepare.map(handler), parent.map(handler), Some(handler(child)))
     };
-    // ENOMEM is its only error; a program that is that short ends soon, as it does elsewhere.
-    assert_eq!(rc, 0, "pthread_atfork has no memory");
+    // ENOMEM is the only error; a program that short of memory soon fails elsewhere.
+    assert_eq!(rc, 0, "pthread_atfork is out of memory");
 }
 
-/// `None` before the first question: see [`hear_of_forks`].
+/// Returns `None` before the first query; see [`hear_of_forks`].
 #[inline(always)]
 pub(super) fn known() -> Option<u32> {
     GENERATION.load(Relaxed).checked_sub(1)
@@ -55,8 +55,8 @@ pub(super) fn current() -> u32 {
     GENERATION.load(Relaxed) - 1
 }
 
-/// Counts forks from here on. Two threads that are here at a time have the child count twice, and a fork in between finds no
-/// thread that knows a generation yet.
+/// Starts counting forks. If two threads do so at once, the child counts twice, which is harmless. So is a
+/// fork between the registration and the store: no thread knows a generation yet.
 pub(super) fn hear_of_forks() {
     if GENERATION.load(Relaxed) == 0 {
         in_child(forked);
@@ -64,7 +64,7 @@ pub(super) fn hear_of_forks() {
     }
 }
 
-/// In the child of a fork, on its only thread.
+/// Runs in the child of a fork, on its only thread.
 extern "C" fn forked() {
     GENERATION.fetch_add(1, Relaxed);
 }

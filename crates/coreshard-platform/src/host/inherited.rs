@@ -1,15 +1,15 @@
-//! Attributes that a thread inherits from its creator on Linux, and gets from the process instead.
+//! Gives new threads the attributes of the process instead of their creator's.
 //!
-//! On Linux a new thread has its creator's CPUs, nice value, scheduling policy, signal mask and timer slack.
-//! Ours are made by whoever happens to need one: by a thread that builds a queue, by a worker, by the
-//! monitor; and they serve others than their creator. So they get what the *process* has, and that is
-//! what its main thread has: what it was started with (nice, chrt, taskset, systemd), and what it has set
-//! for itself. A program whose main thread blocks a signal before all, so that one thread may wait for it,
-//! finds that all of ours block it.
+//! On Linux a new thread inherits its creator's CPUs, nice value, scheduling policy, signal mask and timer
+//! slack. The threads of this library are created by whichever thread needs one (a thread that builds a
+//! queue, a worker, the monitor), and serve others. So they get the attributes of the *process*, which are
+//! those of its main thread: the ones it was started with (nice, chrt, taskset, systemd), and the ones it has
+//! set for itself. If a program's main thread blocks a signal first so that one thread can wait for it, all
+//! of this library's threads block it.
 //!
-//! As far as that is allowed: without a privilege (CAP_SYS_NICE, RLIMIT_NICE, RLIMIT_RTPRIO), nobody gets
-//! more of the CPU than he has. A thread made by one that is nicer than the process, or runs by a
-//! higher priority's leave, keeps what it cannot change.
+//! Privileges limit this: without CAP_SYS_NICE, RLIMIT_NICE or RLIMIT_RTPRIO, no thread can raise its own
+//! priority. If its creator had a higher nice value than the process, or was given a policy that the thread
+//! may not change, the new thread keeps the creator's value.
 #![allow(unsafe_code)]
 
 use std::mem::MaybeUninit;
@@ -28,40 +28,40 @@ use crate::ThreadId;
 /// The calling thread, for calls that take a thread.
 const CALLER: libc::pid_t = 0;
 
-/// For how long what the process has is taken to be what it had: threads that make one another do so in quick
-/// succession, and each look opens a file.
+/// How long the attributes found last are reused. Threads that create one another do so in quick succession,
+/// and each lookup opens a file.
 const FRESH: Duration = Duration::from_millis(10);
 
-/// The attributes that a thread found last: of which process, when, which.
+/// The attributes found last: the process, the time, the attributes.
 static LAST: Mutex<Option<(u32, Instant, Arc<Inherited>)>> = Mutex::new(None);
 
 /// The attributes of the process.
 pub(super) struct Inherited {
-    /// As sched_setaffinity(2) takes them.
+    /// In the form that sched_setaffinity(2) takes.
     cpus: Option<Vec<u64>>,
     nice: Option<i32>,
     policy: Option<(i32, i32)>,
     blocked: Option<libc::sigset_t>,
     timer_slack: Option<u64>,
-    /// The main thread's own threads inherit all of it.
+    /// Whether the main thread's own threads inherit all attributes.
     is_passed_on: bool,
 }
 
 /// The attributes that a new thread gets from the process.
 pub(super) struct Legacy {
     of_process: Arc<Inherited>,
-    /// It has that from its creator.
+    /// Whether the thread already has them from its creator.
     is_there: bool,
 }
 
 impl Legacy {
-    /// True if these are the CPUs that the process may run on.
+    /// Returns true if these are the CPUs that the process may run on.
     pub(super) fn has_cpus(&self, cpus: &CpuSet) -> bool {
         self.of_process.cpus.as_ref() == Some(&words_of(cpus))
     }
 
-    /// Gives it to the calling thread, which is new. `sets_cpus` and `sets_nice` say that it will get
-    /// these from elsewhere.
+    /// Applies the attributes to the calling thread, which is new. `sets_cpus` and `sets_nice` say that the
+    /// thread gets its CPUs and nice value otherwise.
     pub(super) fn give(&self, sets_cpus: bool, sets_nice: bool) {
         if !self.is_there {
             self.of_process.give(sets_cpus, sets_nice);
@@ -70,12 +70,12 @@ impl Legacy {
 }
 
 impl Inherited {
-    /// The attributes that a child process gets.
+    /// Returns the attributes that a child process gets.
     pub(super) fn for_child() -> Arc<Self> {
         Self::of_process().of_process
     }
 
-    /// Gives CPUs, nice value and policy to the calling thread. Async-signal-safe: makes system calls, and nothing else.
+    /// Gives CPUs, nice value and policy to the calling thread. Async-signal-safe: only makes system calls.
     pub(super) fn apply(&self) {
         if let Some(policy) = self.policy {
             set_policy(policy);
@@ -88,14 +88,15 @@ impl Inherited {
         }
     }
 
-    /// Asked by the creator, before it makes a thread. What is not told stays as it is inherited. The main thread,
-    /// who changes it, sees what is; others may see what was 10 ms ago.
+    /// Called by the creator before it creates a thread. An attribute that cannot be read stays inherited.
+    /// The main thread, which changes the attributes, sees the current ones; other threads may see values up
+    /// to 10 ms old.
     pub(super) fn of_process() -> Legacy {
-        // SAFETY: a plain system call without arguments.
+        // SAFETY: a system call without arguments.
         let here = unsafe { libc::syscall(libc::SYS_gettid) };
         let process = std::process::id();
         let is_main = i64::from(process) == here;
-        // A thread that made this process may have held it; nobody waits for that.
+        // In a forked child, the lock may be held by a thread of the parent, so no thread waits for it.
         let mut last = LAST.try_lock().ok();
         if let Some((of, at, known)) = last.as_deref().and_then(Option::as_ref)
             && !is_main
@@ -121,7 +122,7 @@ impl Inherited {
             }),
             policy: policy.map(|(policy, priority)| {
                 let plain = policy & !libc::SCHED_RESET_ON_FORK;
-                // A deadline is nothing that several threads could have.
+                // A deadline cannot be shared by several threads.
                 let is_given =
                     !is_reset(policy) || !matches!(plain, libc::SCHED_FIFO | libc::SCHED_RR);
                 if is_given && plain != SCHED_DEADLINE {
@@ -139,7 +140,7 @@ impl Inherited {
 
     fn give(&self, sets_cpus: bool, sets_nice: bool) {
         if let Some(blocked) = &self.blocked {
-            // SAFETY: the set is live; the old one is not asked for.
+            // SAFETY: the set is live, and the old one is not requested.
             unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, blocked, ptr::null_mut()) };
         }
         if let Some(wanted) = self.policy
@@ -155,19 +156,19 @@ impl Inherited {
         if let Some(words) = self.cpus.as_ref().filter(|_| !sets_cpus)
             && affinity_words(CALLER).as_ref() != Some(words)
         {
-            // Refused, it keeps its creator's.
+            // If refused, the thread keeps its creator's.
             ask(ThreadId(0), words);
         }
         if let Some(slack) = self.timer_slack
             && timer_slack() != Some(slack)
         {
-            // SAFETY: plain integers.
+            // SAFETY: takes only integers.
             unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, slack) };
         }
     }
 }
 
-/// Gives the calling thread a policy and its fixed priority, if that is allowed.
+/// Gives the calling thread a policy and its fixed priority, if permitted.
 fn set_policy((policy, priority): (i32, i32)) {
     // The raw call, which every C library leaves to the kernel; its parameter is one integer.
     // SAFETY: the parameter is live.
@@ -176,20 +177,20 @@ fn set_policy((policy, priority): (i32, i32)) {
     }
 }
 
-/// Gives the calling thread a nice value, if that is allowed.
+/// Gives the calling thread a nice value, if permitted.
 fn set_nice(nice: i32) {
-    // SAFETY: plain integers.
+    // SAFETY: takes only integers.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, CALLER as libc::id_t, nice) };
 }
 
-/// Not in every libc.
+/// Not defined by every libc.
 const SCHED_DEADLINE: i32 = 6;
 
 fn is_reset(policy: i32) -> bool {
     policy & libc::SCHED_RESET_ON_FORK != 0
 }
 
-/// A thread's policy, with its flag, and its fixed priority.
+/// Returns a thread's policy, with its flag, and its fixed priority.
 fn policy_of(thread: libc::pid_t) -> Option<(i32, i32)> {
     let mut priority: libc::c_int = 0;
     // The raw calls, as in `set_policy`.
@@ -207,26 +208,26 @@ fn affinity_words(thread: libc::pid_t) -> Option<Vec<u64>> {
 
 fn blocked_here() -> Option<libc::sigset_t> {
     let mut blocked = MaybeUninit::uninit();
-    // SAFETY: no set is given, and the place for the answer is live; it is written if 0 is returned.
+    // SAFETY: no new set is given, and the output set is live; it is written if the call returns 0.
     unsafe {
         let rc = libc::pthread_sigmask(libc::SIG_BLOCK, ptr::null(), blocked.as_mut_ptr());
         (rc == 0).then(|| blocked.assume_init())
     }
 }
 
-/// The first two real-time signals are the C library's own, which nobody but the library blocks: for a
-/// moment, with all others, while it makes a thread or a process.
+/// The first two real-time signals belong to the C library. Only the library blocks them, briefly and with
+/// all others, while it creates a thread or a process.
 const LIBRARYS_OWN: u64 = 0b11 << 31;
-/// How often to look again then.
+/// How often to look again while they are blocked.
 const LOOKS: u32 = 100;
 
-/// Only the file system tells which signals another thread blocks.
+/// Returns the signals that the main thread blocks. Only the file system reports this for another thread.
 fn blocked_by_main() -> Option<libc::sigset_t> {
     for _ in 0..LOOKS {
         let bits = blocked_in(&fs::read_to_string("/proc/self/status").ok()?)?;
         if bits & LIBRARYS_OWN == 0 {
             let mut blocked = MaybeUninit::uninit();
-            // SAFETY: the set is live, and `sigemptyset` makes it one; the numbers are signals'.
+            // SAFETY: the set is live, `sigemptyset` initialises it, and the numbers are signals.
             return unsafe {
                 libc::sigemptyset(blocked.as_mut_ptr());
                 for bit in (0..u64::BITS).filter(|bit| bits >> bit & 1 == 1) {
@@ -246,12 +247,12 @@ fn blocked_in(status: &str) -> Option<u64> {
 }
 
 fn timer_slack() -> Option<u64> {
-    // SAFETY: plain integers.
+    // SAFETY: takes only integers.
     let slack = unsafe { libc::prctl(libc::PR_GET_TIMERSLACK, 0_u64, 0_u64, 0_u64, 0_u64) };
     u64::try_from(slack).ok()
 }
 
-/// Told to the privileged alone.
+/// Reads the main thread's timer slack. Only privileged threads may read it.
 fn timer_slack_of_main() -> Option<u64> {
     fs::read_to_string("/proc/self/timerslack_ns").ok()?.trim().parse().ok()
 }
@@ -259,11 +260,11 @@ fn timer_slack_of_main() -> Option<u64> {
 /// Starts child processes that are scheduled as the process is.
 ///
 /// On Linux a child inherits the CPUs, nice value and scheduling policy of the *thread* that starts it. A
-/// worker of a strict queue may run on one CPU, a worker of a high-priority queue has nice −20, and a
-/// thread of a real-time executor is pinned: a compiler or a database that an item starts there would
-/// keep that for as long as it runs.
+/// worker of a strict queue may run on one CPU, a worker of a high-priority queue has nice −20, and a thread
+/// of a real-time executor is pinned. A compiler or a database started by an item there would keep these
+/// attributes for as long as it runs.
 ///
-/// A `tokio::process::Command` is given it by its `as_std_mut`.
+/// For a `tokio::process::Command`, use its `as_std_mut`.
 ///
 /// ```
 /// use std::process::Command;
@@ -275,21 +276,21 @@ fn timer_slack_of_main() -> Option<u64> {
 /// ```
 pub trait ChildCommand {
     /// Gives the child the CPUs, nice value and scheduling policy that the process's main thread has at this
-    /// call, rather than those of the thread that starts it. The library's own threads begin with the
-    /// same values.
+    /// call, rather than those of the thread that starts it. The library's own threads start with the same
+    /// values.
     ///
-    /// A value that the kernel does not allow stays as it is inherited. Without CAP_SYS_NICE or
-    /// RLIMIT_NICE, a child of a worker with nice 10 keeps that.
+    /// A value that the kernel does not permit stays inherited. Without CAP_SYS_NICE or RLIMIT_NICE, a child
+    /// of a worker with nice 10 keeps nice 10.
     ///
-    /// The child is made by fork(2) rather than by vfork(2), as with
-    /// [`pre_exec`](CommandExt::pre_exec), so that the call takes longer in a process with much memory.
+    /// The child is created by fork(2) rather than vfork(2), as with [`pre_exec`](CommandExt::pre_exec). The
+    /// call therefore takes longer in a process with much memory.
     fn inherit_from_process(&mut self) -> &mut Self;
 }
 
 impl ChildCommand for Command {
     fn inherit_from_process(&mut self) -> &mut Self {
         let attributes = Inherited::for_child();
-        // SAFETY: `apply` makes system calls only, and reads memory that was allocated here.
+        // SAFETY: `apply` only makes system calls, and reads memory that was allocated here.
         unsafe {
             self.pre_exec(move || {
                 attributes.apply();
@@ -324,17 +325,18 @@ mod tests {
         assert!(process.blocked.is_some());
     }
 
-    /// A child's CPUs, nice value and policy, as /proc has them.
+    /// Returns a child's CPUs, nice value and policy, as /proc shows them.
     fn of_child(command: &mut Command) -> (String, String, String) {
         let output = command.arg("/proc/self/status").arg("/proc/self/stat").output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
         let cpus = text.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap();
-        // The fields after the program's name, which is in parentheses; the first of them is the third.
+        // Fields after the program's name, which is in parentheses. The first of them is field 3.
         let fields: Vec<&str> = text.rsplit_once(')').unwrap().1.split_whitespace().collect();
         (cpus.trim().to_owned(), fields[19 - 3].to_owned(), fields[41 - 3].to_owned())
     }
 
-    /// The children of a thread that `start` starts: a plain one, and one that inherits from the process.
+    /// Returns two children of a thread created by `start`: a plain one, and one that inherits from the
+    /// process.
     fn children<E>(
         start: impl FnOnce(Box<dyn FnOnce() + Send>) -> Result<HostThread, E>,
     ) -> Result<[(String, String, String); 2], E> {

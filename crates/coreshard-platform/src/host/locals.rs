@@ -1,4 +1,4 @@
-//! A thread's own pointers.
+//! Per-thread pointers.
 
 use std::cell::{Cell, RefCell};
 use std::ptr;
@@ -7,7 +7,7 @@ use super::cpu;
 use crate::LocalKey;
 
 thread_local! {
-    // Without a destructor: they can be asked for until the thread is gone, by users' destructors too.
+    // Without a destructor, so that they can be read until the thread has ended, also by users' destructors.
     static POINTERS: [Cell<*mut ()>; LocalKey::COUNT] =
         const { [const { Cell::new(ptr::null_mut()) }; LocalKey::COUNT] };
 }
@@ -16,7 +16,7 @@ thread_local! {
     static ENDS: Ends = const { Ends(RefCell::new(Vec::new())) };
 }
 
-/// Closures that are called when their thread ends, the latest first.
+/// Closures to call when their thread ends, the latest first.
 struct Ends(RefCell<Vec<Box<dyn FnOnce()>>>);
 
 impl Drop for Ends {
@@ -32,11 +32,11 @@ fn is_main_thread() -> bool {
 }
 
 pub(super) fn at_thread_end(end: Box<dyn FnOnce()>) {
-    // The process ends with its main thread: nobody has use for it then.
+    // The process ends with its main thread, so the closures have no use.
     if is_main_thread() {
         return;
     }
-    // One that ends already tells nobody any more.
+    // A thread that is already ending reports nothing more.
     let _ = ENDS.try_with(|ends| ends.0.borrow_mut().push(end));
 }
 

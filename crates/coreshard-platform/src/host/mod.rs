@@ -33,14 +33,14 @@ use crate::{
     Platform, SpawnError, ThreadId, ThreadSpec, ThreadUsage, Time, WaitOutcome,
 };
 
-/// Memory of so many bytes, which may lie on any node, is the program's allocator's.
+/// Memory up to this size that may lie on any node comes from the program's allocator.
 const HEAP_BYTES: usize = 16 << 10;
 
 /// This machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Host;
 
-/// Implements [`Platform`] by this machine, for a type whose threads `$spawn` starts.
+/// Implements [`Platform`] by this machine, for a type whose threads are started by `$spawn`.
 macro_rules! platform_of_this_machine {
     ($platform:ty, $spawn:path) => {
         impl Platform for $platform {
@@ -113,7 +113,8 @@ macro_rules! platform_of_this_machine {
             }
 
             fn allocate(bytes: usize, node: Option<NodeId>) -> Result<NodeMemory, NodeMemoryError> {
-                // A little that may lie anywhere: mapping and unmapping it on all CPUs takes longer than most of its users do.
+                // Small memory that may lie anywhere: mapping and unmapping it on all CPUs takes longer than
+                // most uses of it.
                 if node.is_none() && bytes <= HEAP_BYTES {
                     return NodeMemory::on_heap(bytes);
                 }
@@ -188,7 +189,7 @@ platform_of_this_machine!(Host, thread::spawn);
 #[cfg(feature = "faulty")]
 platform_of_this_machine!(Faulty, faulty::spawn);
 
-/// The host's [`DataCell`]: an [`UnsafeCell`] and nothing else.
+/// The host's [`DataCell`]: a plain [`UnsafeCell`].
 #[repr(transparent)]
 #[derive(Debug)]
 pub struct HostCell<T>(UnsafeCell<T>);
@@ -208,7 +209,7 @@ impl<T> DataCell<T> for HostCell<T> {
     }
 }
 
-/// The first question has all registered that hears of forks.
+/// Returns the process's generation. The first call registers the fork handlers.
 #[cold]
 fn first_generation() -> u32 {
     fork::hear_of_forks();

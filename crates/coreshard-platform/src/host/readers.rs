@@ -1,4 +1,4 @@
-//! This process's threads as readers of what others may free; see `../reading.rs`.
+//! The threads of this process as readers of memory that other threads may free; see `../reading.rs`.
 #![allow(unsafe_code)]
 
 use std::cell::Cell;
@@ -10,29 +10,29 @@ use super::generation;
 use crate::Padded;
 use crate::reading::Sections;
 
-/// Looks at a thread that is inside a section before it is taken for one that was preempted there. A
-/// section takes nanoseconds, a system call now and then.
+/// Looks at a thread inside a section before it is taken to be preempted there. A section takes nanoseconds,
+/// occasionally a system call.
 const LOOKS: u32 = 1_000;
 
-/// A thread's word. It stays for good, and another thread takes it over when its own has ended: so there
-/// are as many as there were threads at once.
+/// A thread's word. It is never freed; when its thread has ended, another one takes it over. So the number of
+/// readers is the largest number of threads that existed at once.
 struct Reader {
     sections: Sections<AtomicU32>,
-    /// One more than the count of forks where its thread lives; 0 while it has none.
+    /// One more than the fork count of its thread's process; 0 while no thread owns it.
     process: AtomicU32,
     next: *const Padded<Reader>,
 }
 
-// SAFETY: `next` is written before others see the reader, and leads to one that stays for good.
+// SAFETY: `next` is written before the reader is published, and points to a reader that is never freed.
 unsafe impl Sync for Reader {}
 
 /// The list of all readers. It only grows.
 static FIRST: AtomicPtr<Padded<Reader>> = AtomicPtr::new(ptr::null_mut());
 
-/// Sections of threads that have no reader: their thread-local values are gone already.
+/// Sections of threads without a reader: their thread-local values have been destroyed.
 static STRAGGLERS: AtomicU32 = AtomicU32::new(0);
 
-/// Forks are heard of.
+/// Whether the fork handlers are registered.
 static HEARS: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
@@ -40,13 +40,13 @@ thread_local! {
     static LEAVING: Leaving = const { Leaving };
 }
 
-/// Gives the reader back when its thread ends.
+/// Releases the reader when its thread ends.
 struct Leaving;
 
 impl Drop for Leaving {
     fn drop(&mut self) {
         let reader = READER.replace(ptr::null());
-        // SAFETY: null, or one of the list, which stays.
+        // SAFETY: null, or an element of the list, which is never freed.
         if let Some(reader) = unsafe { reader.as_ref() } {
             reader.process.store(0, Release);
         }
@@ -56,23 +56,23 @@ impl Drop for Leaving {
 #[inline(always)]
 pub(super) fn begin() -> *const () {
     let reader = READER.get();
-    // SAFETY: null, or one of the list, which stays.
+    // SAFETY: null, or an element of the list, which is never freed.
     let Some(words) = (unsafe { reader.as_ref() }) else { return begin_first() };
-    // The other half is the reclaimer's membarrier.
+    // Pairs with the reclaimer's membarrier in `barrier_on_all_cpus`.
     words.sections.enter(|| compiler_fence(SeqCst));
     reader.cast()
 }
 
 #[inline(always)]
 pub(super) fn end(thread: *const ()) {
-    // SAFETY: null, or from `begin`.
+    // SAFETY: null, or returned by `begin`.
     match unsafe { thread.cast::<Padded<Reader>>().as_ref() } {
         Some(words) => words.sections.leave(),
         None => end_straggling(),
     }
 }
 
-/// On a thread that has no reader.
+/// Begins a section on a thread that has no reader.
 #[cold]
 fn begin_first() -> *const () {
     if LEAVING.try_with(|_| ()).is_ok() {
@@ -80,22 +80,22 @@ fn begin_first() -> *const () {
         return begin();
     }
     STRAGGLERS.fetch_add(1, Relaxed);
-    // Pairs with the reclaimer's: see `../reading.rs`.
+    // Pairs with the reclaimer's barrier: see `../reading.rs`.
     fence(SeqCst);
     ptr::null()
 }
 
 #[cold]
 fn end_straggling() {
-    // Release: what was read is not freed before it was read.
+    // Release pairs with the reclaimer's load in `try_grace_period`: memory is not freed before it was read.
     STRAGGLERS.fetch_sub(1, Release);
 }
 
-/// A reader that no thread has; a new one, if there is none.
+/// Takes a reader that no thread owns, or makes one.
 fn take() -> *const Padded<Reader> {
     hear_of_forks();
     let process = generation::current() + 1;
-    // Acquire: who had it before is outside of all sections.
+    // Acquire pairs with the Release of the thread that gave it up: that thread is outside of all sections.
     let free = |reader: &&Padded<Reader>| {
         reader.process.compare_exchange(0, process, AcqRel, Relaxed).is_ok()
     };
@@ -110,11 +110,11 @@ fn take() -> *const Padded<Reader> {
     loop {
         let next = made.next;
         let reader = Box::into_raw(made);
-        // Release: who finds it finds what is in it.
+        // Release pairs with the Acquire of threads that walk the list: they see an initialised reader.
         match FIRST.compare_exchange_weak(next.cast_mut(), reader, Release, Relaxed) {
             Ok(_) => return reader,
             Err(first) => {
-                // SAFETY: made above; nobody else knows of it.
+                // SAFETY: made above and not published.
                 made = unsafe { Box::from_raw(reader) };
                 made.next = first;
             }
@@ -128,11 +128,11 @@ fn readers() -> impl Iterator<Item = &'static Padded<Reader>> {
     std::iter::successors(at(FIRST.load(Acquire)), move |reader| at(reader.next))
 }
 
-/// True if every section that began before this call has ended. False if that cannot be told: a thread
-/// is in one for long, or the kernel has no membarrier(2) for us.
+/// Returns true if every section that began before this call has ended. Returns false if that cannot be
+/// determined: a thread stays in a section for long, or membarrier(2) is unavailable.
 ///
-/// A thread whose reader is not in the list yet, or is nobody's, has not begun its section when the barrier
-/// is over, and so sees what was published before it.
+/// A thread whose reader is not in the list yet, or is unowned, has not begun its section when the barrier
+/// ends. It therefore sees what was published before.
 pub(super) fn try_grace_period() -> bool {
     if !barrier_on_all_cpus() {
         return false;
@@ -150,7 +150,7 @@ pub(super) fn try_grace_period() -> bool {
         && readers().filter(|reader| reader.process.load(Relaxed) == process).all(is_over)
 }
 
-/// Every CPU that runs a thread of this process passes a memory barrier, and so does the caller.
+/// Makes every CPU that runs a thread of this process, and the caller, pass a memory barrier.
 fn barrier_on_all_cpus() -> bool {
     // <linux/membarrier.h>
     const PRIVATE_EXPEDITED: libc::c_int = 1 << 3;
@@ -158,7 +158,7 @@ fn barrier_on_all_cpus() -> bool {
     // SAFETY: the call takes no pointers.
     let membarrier =
         |command: libc::c_int| unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) } == 0;
-    // A process has to say once that it is going to (and a forked one again): EPERM until then.
+    // A process must register first, and a forked one again; until then the call returns EPERM.
     membarrier(PRIVATE_EXPEDITED)
         || (membarrier(REGISTER_PRIVATE_EXPEDITED) && membarrier(PRIVATE_EXPEDITED))
 }
@@ -167,7 +167,7 @@ pub(super) fn hear_of_forks() {
     generation::register_once(&HEARS, || generation::in_child(forked));
 }
 
-/// In the child of a fork, on its only thread: the others' readers are nobody's any more.
+/// Runs in the child of a fork, on its only thread: releases the readers of all other threads.
 extern "C" fn forked() {
     READER.set(ptr::null());
     STRAGGLERS.store(0, Relaxed);
@@ -182,16 +182,16 @@ mod tests {
 
     use crate::{Host, Platform, Reading};
 
-    /// One at a time: a section of another test is one too many.
+    /// Serialises these tests: a section of another test would delay the grace period.
     static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
     #[test]
     fn a_grace_period_is_not_over_before_each_section_that_is_there() {
         let _turn = TURN.lock();
         if !has_membarrier() {
-            return skip(Lack::Membarrier, "there is no grace period");
+            return skip(Lack::Membarrier, "grace periods need it");
         }
-        assert!(Host::try_grace_period(), "nobody reads");
+        assert!(Host::try_grace_period(), "no thread is in a section");
         let (say, hear) = mpsc::channel();
         let (stop, stopped) = mpsc::channel::<()>();
         let reader = thread::spawn(move || {
@@ -206,7 +206,7 @@ mod tests {
         assert!(!Host::try_grace_period(), "a thread is inside a section");
         drop(stop);
         hear.recv().unwrap();
-        assert!(Host::try_grace_period(), "it has left");
+        assert!(Host::try_grace_period(), "the thread has left its section");
         reader.join().unwrap();
     }
 
@@ -226,14 +226,14 @@ mod tests {
         let _turn = TURN.lock();
         let (say, hear) = mpsc::channel();
         let thread = thread::spawn(move || {
-            // Its destructor is there first, and so runs last.
+            // Initialised first, so destroyed last.
             LATE.set(Some(Late(say)));
             drop(Reading::<Host>::begin());
         });
         assert!(!hear.recv().unwrap(), "the thread itself was reading");
         thread.join().unwrap();
         if has_membarrier() {
-            // Threads that come and go leave nothing that is taken for a section.
+            // Threads that have ended leave nothing behind that looks like a section.
             (0..100).for_each(|_| thread::spawn(|| drop(Reading::<Host>::begin())).join().unwrap());
             assert!(Host::try_grace_period());
         }

@@ -17,10 +17,10 @@ use crate::{
 
 const SCHED_DEADLINE: u32 = 6;
 const SCHED_FLAG_RESET_ON_FORK: u64 = 1;
-/// futex(2), since Linux 5.14: like FUTEX_LOCK_PI, with the monotonic clock.
+/// futex(2), since Linux 5.14: like FUTEX_LOCK_PI, but with the monotonic clock.
 const FUTEX_LOCK_PI2: i32 = 13;
 
-/// How much of a new thread's stack is used once, if it cannot be asked for: less than any stack.
+/// How much of a new thread's stack is touched if its bounds cannot be read: less than any stack.
 const FALLBACK_BYTES: usize = 16 << 10;
 
 /// sched_setattr(2).
@@ -38,7 +38,7 @@ struct SchedAttr {
 }
 
 impl SchedAttr {
-    /// `resets` says whether threads and processes of the thread begin at normal priority.
+    /// `resets` says whether threads and processes that the thread starts begin at normal priority.
     fn of(policy: Policy, resets: bool) -> Self {
         let flags = if resets { SCHED_FLAG_RESET_ON_FORK } else { 0 };
         let plain = Self { size: size_of::<Self>() as u32, flags, ..Self::default() };
@@ -80,11 +80,11 @@ impl SchedAttr {
     }
 }
 
-/// The policy of a thread of this process; 0 is the calling one.
+/// Returns the policy of a thread of this process. Thread 0 is the calling thread.
 fn policy_of(thread: u32) -> io::Result<SchedAttr> {
     let mut attr = SchedAttr::default();
     let bytes = size_of::<SchedAttr>();
-    // SAFETY: the structure is live, and as long as is said.
+    // SAFETY: the structure is live and has the given length.
     let rc = unsafe { libc::syscall(libc::SYS_sched_getattr, thread, &raw mut attr, bytes, 0) };
     if rc == 0 { Ok(attr) } else { Err(io::Error::last_os_error()) }
 }
@@ -92,17 +92,17 @@ fn policy_of(thread: u32) -> io::Result<SchedAttr> {
 fn set_policy(thread: u32, policy: Policy, resets: bool) -> Result<(), PolicyError> {
     let attr = SchedAttr::of(policy, resets);
     let rc = match policy {
-        // The older call, which leaves the nice value as it is.
+        // The older call, which leaves the nice value unchanged.
         Policy::Normal => {
             let parameter = [0_i32];
-            // SAFETY: the parameter is live, and one integer on Linux.
+            // SAFETY: the parameter is live; on Linux it is one integer.
             unsafe {
                 let resets = if resets { libc::SCHED_RESET_ON_FORK } else { 0 };
                 let policy = libc::SCHED_OTHER | resets;
                 libc::syscall(libc::SYS_sched_setscheduler, thread, policy, parameter.as_ptr())
             }
         }
-        // SAFETY: the structure is live and says its own size.
+        // SAFETY: the structure is live and states its own size.
         _ => unsafe { libc::syscall(libc::SYS_sched_setattr, thread, &raw const attr, 0) },
     };
     let refused = |reason: io::Error| {
@@ -131,10 +131,10 @@ fn throttle() -> Option<Throttle> {
     (runtime < period).then_some(Throttle { runtime, period })
 }
 
-/// Puts the calling thread's whole stack into memory.
+/// Faults in the calling thread's whole stack.
 fn prefault_stack() {
     if populate_stack().is_err() {
-        // A kernel before 5.14: a part of it, by use.
+        // A kernel before 5.14: touch a part of it.
         use_stack(FALLBACK_BYTES);
     }
 }
@@ -142,8 +142,8 @@ fn prefault_stack() {
 fn populate_stack() -> io::Result<()> {
     let mut start = ptr::null_mut();
     let mut bytes = 0;
-    // SAFETY: the attributes are initialised by the first call and destroyed by the last; the other
-    // pointers are live for the call to fill.
+    // SAFETY: the attributes are initialised by the first call and destroyed by the last. The other pointers
+    // are live, and the call fills them.
     let rc = unsafe {
         let mut attributes: libc::pthread_attr_t = std::mem::zeroed();
         let rc = libc::pthread_getattr_np(libc::pthread_self(), &raw mut attributes);
@@ -157,14 +157,14 @@ fn populate_stack() -> io::Result<()> {
     if rc != 0 {
         return Err(io::Error::from_raw_os_error(rc));
     }
-    // SAFETY: the range is this thread's stack; populating it changes no content.
+    // SAFETY: the range is this thread's stack, and populating it changes no content.
     let rc = unsafe { libc::madvise(start, bytes, libc::MADV_POPULATE_WRITE) };
     if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 #[inline(never)]
 fn use_stack(bytes: usize) {
-    // A frame may hold a copy or two of it.
+    // A frame may hold one or two copies of it.
     const STEP: usize = 4 << 10;
     let used = std::hint::black_box([1_u8; STEP]);
     if bytes > STEP {
@@ -190,14 +190,14 @@ fn learn_holder() -> u32 {
     id
 }
 
-/// How many hold the lock on memory, and whether this process had locked it itself before.
+/// How many values hold the memory lock, and whether this process had locked its memory itself before.
 static MEMORY: Mutex<(usize, bool)> = Mutex::new((0, false));
 
 fn unlock_memory() {
     let mut memory = MEMORY.lock().unwrap_or_else(PoisonError::into_inner);
     memory.0 -= 1;
     if memory.0 == 0 && !memory.1 {
-        // SAFETY: changes how memory is kept, not what is in it.
+        // SAFETY: changes paging, not the content of memory.
         unsafe { libc::munlockall() };
     }
 }
@@ -208,8 +208,8 @@ fn futex_inheriting(
     until: Option<&libc::timespec>,
 ) -> io::Result<()> {
     loop {
-        // SAFETY: the word is a live, aligned 32-bit integer for the whole call (a borrow), and the
-        // time is null or a live timespec.
+        // SAFETY: the word is a live, aligned 32-bit integer for the whole call (a borrow). The time is null
+        // or points to a live timespec.
         let rc = unsafe {
             libc::syscall(
                 libc::SYS_futex,
@@ -222,7 +222,7 @@ fn futex_inheriting(
         let error = io::Error::last_os_error();
         match error.raw_os_error() {
             _ if rc == 0 => return Ok(()),
-            // EAGAIN: the holder is about to exit; a signal: look again.
+            // EAGAIN means that the holder is about to exit, EINTR a signal: try again.
             Some(libc::EINTR | libc::EAGAIN) => {}
             _ => return Err(error),
         }
@@ -265,14 +265,14 @@ impl RealTime for Host {
     }
 
     fn policy() -> Policy {
-        // Every thread can be asked about itself.
+        // Every thread may read its own policy.
         policy_of(0).map_or(Policy::Normal, |attr| attr.policy())
     }
 
     fn sleep_to(moment: Time) {
         let until = timespec(moment.as_ns());
         loop {
-            // SAFETY: the time is a live timespec; no remainder is asked for.
+            // SAFETY: the time is a live timespec, and no remainder is requested.
             let rc = unsafe {
                 libc::clock_nanosleep(
                     libc::CLOCK_MONOTONIC,
@@ -302,8 +302,8 @@ impl RealTime for Host {
         if until.is_none() && locked.as_ref().is_err_and(is_old) {
             locked = futex_inheriting(word, libc::FUTEX_LOCK_PI, None);
         }
-        // The kernel has written the word, and ordered what came before; this says so to whoever looks at
-        // programs alone (sanitizers). Pairs with the one in `unlock_inheriting`.
+        // The kernel has written the word and ordered everything before. This load makes the order visible to
+        // sanitizers, which see only the program. Pairs with the `fetch_or` in `unlock_inheriting`.
         word.load(Acquire);
         locked.map_err(|error| match error.raw_os_error() {
             Some(libc::ETIMEDOUT) => InheritError::TimedOut,
@@ -314,9 +314,9 @@ impl RealTime for Host {
     }
 
     fn unlock_inheriting(word: &AtomicU32) {
-        // Changes nothing: see `lock_inheriting`.
+        // Does not change the word. Pairs with the load in `lock_inheriting`.
         word.fetch_or(0, Release);
-        // Refused only if the caller does not hold it, which its guard rules out.
+        // Fails only if the caller does not hold the lock, which its guard excludes.
         let _ = futex_inheriting(word, libc::FUTEX_UNLOCK_PI, None);
     }
 
@@ -334,7 +334,7 @@ impl RealTime for Host {
         let mut memory = MEMORY.lock().unwrap_or_else(PoisonError::into_inner);
         if memory.0 == 0 {
             let locked_before = status_bytes("VmLck:") > 0;
-            // SAFETY: changes how memory is kept, not what is in it.
+            // SAFETY: changes paging, not the content of memory.
             let rc = unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE) };
             if rc != 0 {
                 let reason = io::Error::last_os_error();
@@ -349,7 +349,7 @@ impl RealTime for Host {
     }
 
     fn page_faults() -> u64 {
-        // SAFETY: an all-zero rusage is valid, and live for the kernel to fill.
+        // SAFETY: an all-zero rusage is valid and live, and the kernel fills it.
         let usage = unsafe {
             let mut usage: libc::rusage = std::mem::zeroed();
             libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage);

@@ -1,4 +1,4 @@
-//! These hold with privilege and without: a thread drops what this process may have.
+//! Real-time tests that pass with and without privileges: a thread drops those that this process has.
 
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, mpsc};
@@ -16,11 +16,12 @@ fn unprivileged<R: Send + 'static>(body: impl FnOnce() -> R + Send + 'static) ->
         pid: i32,
     }
     let dropped = move || {
-        // _LINUX_CAPABILITY_VERSION_3, the calling thread; effective, permitted, inheritable, twice.
+        // _LINUX_CAPABILITY_VERSION_3, the calling thread; effective, permitted and inheritable sets, two
+        // words each.
         let header = Header { version: 0x2008_0522, pid: 0 };
         let mut sets = [0_u32; 6];
         let lost = !(1 << CAP_IPC_LOCK | 1 << CAP_SYS_NICE);
-        // SAFETY: header and sets are live and of the layout of capget(2), version 3.
+        // SAFETY: header and sets are live and have the layout of capget(2), version 3.
         unsafe {
             libc::syscall(libc::SYS_capget, &raw const header, sets.as_mut_ptr());
             sets[0] &= lost;
@@ -91,7 +92,7 @@ fn without_privilege_the_needed_values_are_told() {
             format!("RLIMIT_RTPRIO is {}, and 50 or CAP_SYS_NICE is needed", limits.priority);
         assert!(error.contains("\"lost\"") && error.contains(&needs), "{error}");
     }
-    // Another test of this process may hold the lock, which then needs nothing.
+    // Another test of this process may hold the lock; then this one needs no memory.
     if let (Some(limit), Err(error)) = (limits.locked_bytes, memory) {
         let error = error.to_string();
         assert!(error.contains(&format!("RLIMIT_MEMLOCK is {limit} bytes")), "{error}");
@@ -128,10 +129,10 @@ fn another_thread_is_demoted() {
     assert_eq!(policy_of(id.0).unwrap().policy(), Policy::Normal);
     drop(stop);
     thread.join();
-    // The kernel tells of a thread's end a moment before the thread is gone.
+    // The kernel reports a thread's end slightly before the thread has been removed.
     let since = std::time::Instant::now();
     while Host::set_policy(id, Policy::Normal).is_ok() {
-        assert!(since.elapsed() < NEVER, "it is gone");
+        assert!(since.elapsed() < NEVER, "the thread has not ended");
         std::thread::yield_now();
     }
 }

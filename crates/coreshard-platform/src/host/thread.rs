@@ -1,5 +1,5 @@
-//! Threads with a name, an affinity, a nice value and a stack size, all of them read back. Of what is
-//! not asked for they have what the process has, not what their creator has: see `inherited`.
+//! Threads with a name, an affinity, a nice value and a stack size. Each is read back. All other attributes
+//! come from the process, not from the creator: see `inherited`.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -20,7 +20,7 @@ pub struct HostThread(std::thread::JoinHandle<()>);
 
 impl ThreadHandle for HostThread {
     fn join(self) {
-        // A body that panics has printed its panic; its end is what was waited for.
+        // A panicking body has already printed its panic; only its end was awaited.
         drop(self.0.join());
     }
 }
@@ -32,10 +32,10 @@ pub(super) fn spawn(
     spawn_prepared(spec, None, body)
 }
 
-/// The last step of a thread before its body.
+/// The last step that a thread takes before its body.
 pub(super) type Prepare = Box<dyn FnOnce() -> Result<(), SpawnFailure> + Send>;
 
-/// As [`spawn`]; the thread takes a further step before its body, whose failure is the start's.
+/// Like [`spawn`], with one more step before the body. If it fails, the start fails.
 pub(super) fn spawn_prepared(
     spec: ThreadSpec,
     prepare: Option<Prepare>,
@@ -51,7 +51,7 @@ pub(super) fn spawn_prepared(
     }
     has_room_for(stack_bytes.unwrap_or(STACK_BYTES)).map_err(failed)?;
     let process = Inherited::of_process();
-    // What it has from the process needs nothing that could fail, so the creator does not wait for it.
+    // Attributes of the process cannot fail to apply, so the creator does not wait for them.
     let affinity = affinity.filter(|cpus| !process.has_cpus(cpus));
     if affinity.is_none() && nice.is_none() && prepare.is_none() {
         let thread = builder.spawn(move || {
@@ -87,24 +87,24 @@ pub(super) fn spawn_prepared(
     }
 }
 
-/// The standard library's default, if `RUST_MIN_STACK` does not say otherwise.
+/// The standard library's default stack size, unless `RUST_MIN_STACK` overrides it.
 const STACK_BYTES: usize = 2 << 20;
 
-/// The memory that a thread takes beside its stack at its start, with room to spare: guard pages, its name, and a stack for
-/// signals, without which the standard library ends the process.
+/// Memory that a thread needs beside its stack when it starts, rounded up: guard pages, its name, and a
+/// signal stack, without which the standard library aborts the process.
 const BESIDE_STACK_BYTES: usize = 256 << 10;
 
-/// An error if a thread could not be given its memory. The C library may have a used stack at hand, and start the
-/// thread all the same; what that needs then, and does not get, would end the process.
+/// Returns an error if memory for a thread's stack cannot be mapped. The C library may reuse a cached stack
+/// and start the thread anyway. A later failed allocation during its start would then abort the process.
 ///
-/// It is tried if the address space has a limit. If it has none, a try would find room, and hold up all other threads
-/// that touch new memory.
+/// Tried only if the address space is limited. Without a limit, the attempt would always succeed, and would
+/// block all other threads that touch new memory.
 fn has_room_for(stack_bytes: usize) -> io::Result<()> {
     if soft_limit(libc::RLIMIT_AS).is_none() {
         return Ok(());
     }
     let bytes = stack_bytes.saturating_add(BESIDE_STACK_BYTES);
-    // SAFETY: asks for new memory, at no address of anybody's; it is not touched.
+    // SAFETY: maps new memory at an address of the kernel's choice; it is not touched.
     let memory = unsafe {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         libc::mmap(std::ptr::null_mut(), bytes, libc::PROT_NONE, flags, -1, 0)
@@ -112,14 +112,15 @@ fn has_room_for(stack_bytes: usize) -> io::Result<()> {
     if memory == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: mapped just now, and used by nobody.
+    // SAFETY: mapped just now, and not used.
     unsafe { libc::munmap(memory, bytes) };
     Ok(())
 }
 
-/// On Linux, nice is a thread's own (setpriority(2), "C library/kernel differences").
+/// Sets the calling thread's nice value. On Linux it is per thread (setpriority(2), "C library/kernel
+/// differences").
 fn set_nice(asked: i8) -> Result<(), SpawnFailure> {
-    // SAFETY: plain system calls with integers; 0 means the calling thread.
+    // SAFETY: system calls with integers; 0 means the calling thread.
     let rc = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, i32::from(asked)) };
     if rc != 0 {
         let error = io::Error::last_os_error();
@@ -133,18 +134,18 @@ fn set_nice(asked: i8) -> Result<(), SpawnFailure> {
     }
 }
 
-/// The CPUs that the calling thread may run on.
+/// Returns the CPUs that the calling thread may run on.
 ///
 /// # Errors
-/// If the kernel does not say.
+/// If the kernel does not report them.
 pub fn affinity() -> Result<CpuSet, AffinityError> {
     affinity_of(0)
 }
 
-/// Asks that the calling thread run on `cpus` only, and reads the answer back.
+/// Restricts the calling thread to `cpus`, and reads the result back.
 ///
 /// # Errors
-/// If the kernel refuses, or sets other CPUs than were asked for.
+/// If the kernel refuses, or sets other CPUs than requested.
 pub fn set_affinity(cpus: &CpuSet) -> Result<(), AffinityError> {
     const CALLER: ThreadId = ThreadId(0);
     if !ask(CALLER, &words_of(cpus)) {
@@ -170,7 +171,7 @@ mod tests {
         let spec = ThreadSpec {
             name: "coreshard\0-test\0".into(),
             affinity: Some(cpu.clone()),
-            // What everybody may ask for.
+            // Every thread may request this.
             nice: Some(19),
             stack_bytes: Some(256 << 10),
         };

@@ -1,17 +1,17 @@
-//! A platform's atomics, and its cells of plain data, which a protocol and not the compiler keeps from being shared.
+//! A platform's atomics, and its cells of plain data that a protocol, not the compiler, protects.
 
 use std::fmt::Debug;
 use std::sync::atomic::{self, Ordering};
 
-/// An atomic integer of a platform, with the meaning of [`std::sync::atomic`]'s types.
+/// An atomic integer of a platform, with the semantics of [`std::sync::atomic`]'s types.
 ///
-/// It has the size and alignment of the native type wherever layout is simulated or measured, so
-/// that a struct's real padding and real false sharing are what is seen.
+/// It has the size and alignment of the native type wherever layout is simulated or measured, so that a
+/// struct's real padding and real false sharing are measured.
 ///
-/// Accesses know their caller's place in the source, for a platform that reports who used which
-/// line; if they are inlined, as on the host, that costs nothing.
+/// Accesses know their caller's source location, for a platform that reports who used which line. On the host
+/// they are inlined, so this costs nothing.
 pub trait AtomicInt<T: Copy>: Debug + Send + Sync {
-    /// A new atomic that holds `value`.
+    /// Creates an atomic that holds `value`.
     fn new(value: T) -> Self;
     /// Reads the value.
     #[track_caller]
@@ -19,10 +19,10 @@ pub trait AtomicInt<T: Copy>: Debug + Send + Sync {
     /// Writes `value`.
     #[track_caller]
     fn store(&self, value: T, order: Ordering);
-    /// Writes `value` and returns what was there. Cannot fail: preferred if many CPUs meet.
+    /// Writes `value` and returns the previous value. Cannot fail, so preferred under contention.
     #[track_caller]
     fn swap(&self, value: T, order: Ordering) -> T;
-    /// Writes `new` if the value is `current`; returns what was there either way.
+    /// Writes `new` if the value is `current`. Returns the previous value either way.
     ///
     /// # Errors
     /// The value found, if it was not `current`.
@@ -34,23 +34,23 @@ pub trait AtomicInt<T: Copy>: Debug + Send + Sync {
         success: Ordering,
         failure: Ordering,
     ) -> Result<T, T>;
-    /// Adds and returns what was there before; wraps.
+    /// Adds, wrapping, and returns the previous value.
     #[track_caller]
     fn fetch_add(&self, value: T, order: Ordering) -> T;
-    /// Subtracts and returns what was there before; wraps.
+    /// Subtracts, wrapping, and returns the previous value.
     #[track_caller]
     fn fetch_sub(&self, value: T, order: Ordering) -> T;
-    /// Bitwise or; returns what was there before.
+    /// Computes the bitwise or, and returns the previous value.
     #[track_caller]
     fn fetch_or(&self, value: T, order: Ordering) -> T;
-    /// Bitwise and; returns what was there before.
+    /// Computes the bitwise and, and returns the previous value.
     #[track_caller]
     fn fetch_and(&self, value: T, order: Ordering) -> T;
 }
 
-/// An atomic pointer of a platform, with the meaning of [`std::sync::atomic::AtomicPtr`].
+/// An atomic pointer of a platform, with the semantics of [`std::sync::atomic::AtomicPtr`].
 pub trait AtomicPointer<T>: Debug + Send + Sync {
-    /// A new atomic that holds `pointer`.
+    /// Creates an atomic that holds `pointer`.
     fn new(pointer: *mut T) -> Self;
     /// Reads the pointer.
     #[track_caller]
@@ -58,10 +58,10 @@ pub trait AtomicPointer<T>: Debug + Send + Sync {
     /// Writes `pointer`.
     #[track_caller]
     fn store(&self, pointer: *mut T, order: Ordering);
-    /// Writes `pointer` and returns what was there.
+    /// Writes `pointer` and returns the previous pointer.
     #[track_caller]
     fn swap(&self, pointer: *mut T, order: Ordering) -> *mut T;
-    /// Writes `new` if the pointer is `current`; returns what was there either way.
+    /// Writes `new` if the pointer is `current`. Returns the previous pointer either way.
     ///
     /// # Errors
     /// The pointer found, if it was not `current`.
@@ -75,17 +75,17 @@ pub trait AtomicPointer<T>: Debug + Send + Sync {
     ) -> Result<*mut T, *mut T>;
 }
 
-/// A cell of plain data whose accesses a platform may watch.
+/// A cell of plain data whose accesses a platform may observe.
 ///
-/// On the host it is an [`UnsafeCell`](std::cell::UnsafeCell); a model checker's cell checks that no two accesses race,
-/// and a simulated machine's reports each access with its address and size.
+/// On the host it is an [`UnsafeCell`](std::cell::UnsafeCell). A model checker's cell checks that no two
+/// accesses race; a simulated machine's cell reports each access with its address and size.
 pub trait DataCell<T> {
-    /// A new cell that holds `value`.
+    /// Creates a cell that holds `value`.
     fn new(value: T) -> Self;
-    /// Calls `read` with a pointer that is good for reads during the call.
+    /// Calls `read` with a pointer that is valid for reads during the call.
     #[track_caller]
     fn with<R>(&self, read: impl FnOnce(*const T) -> R) -> R;
-    /// Calls `write` with a pointer that is good for reads and writes during the call.
+    /// Calls `write` with a pointer that is valid for reads and writes during the call.
     #[track_caller]
     fn with_mut<R>(&self, write: impl FnOnce(*mut T) -> R) -> R;
 }

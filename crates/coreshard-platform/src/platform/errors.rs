@@ -1,4 +1,4 @@
-//! Why a machine does not give what was asked for.
+//! Errors of requests that a machine refused.
 
 use std::error::Error;
 use std::{fmt, io};
@@ -7,7 +7,7 @@ use coreshard_topology::CpuSet;
 
 use super::thread::Policy;
 
-/// Defines an error: a sentence, and the kernel's reason, if it gave one.
+/// Defines an error type: a sentence, and the kernel's reason if it gave one.
 macro_rules! machine_error {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
@@ -33,30 +33,30 @@ macro_rules! machine_error {
 }
 
 machine_error!(
-    /// Why an affinity could not be had.
+    /// The error when an affinity cannot be set or read.
     AffinityError
 );
 
 impl AffinityError {
-    /// An error for a platform that refuses `asked`.
+    /// Creates the error of a platform that refuses `asked`.
     pub fn refused(asked: CpuSet, reason: io::Error) -> Self {
         let text = format!("the kernel refused to let a thread run on CPUs {asked}: {reason}");
         Self { text, reason: Some(reason) }
     }
 
-    /// The kernel does not say which affinity a thread has.
+    /// Creates the error of a kernel that does not report a thread's affinity.
     pub(crate) fn not_told(reason: io::Error) -> Self {
-        let text = format!("the kernel does not tell a thread's affinity: {reason}");
+        let text = format!("the kernel does not report a thread's affinity: {reason}");
         Self { text, reason: Some(reason) }
     }
 
-    /// `found` was set in place of `asked`.
+    /// Creates the error for `found` set in place of `asked`.
     pub(crate) fn read_back(asked: &CpuSet, found: &CpuSet) -> Self {
         let text = format!("a thread was to run on CPUs {asked}, but the kernel set {found}");
         Self { text, reason: None }
     }
 
-    /// Adds a cause that was found out.
+    /// Adds a known cause.
     pub(crate) fn because(mut self, cause: Option<String>) -> Self {
         self.text.extend(cause.map(|cause| format!("; {cause}")));
         self
@@ -64,32 +64,33 @@ impl AffinityError {
 }
 
 machine_error!(
-    /// Why a thread cannot be scheduled as asked for.
+    /// The error when a thread cannot be scheduled as requested.
     PolicyError
 );
 
 impl PolicyError {
-    /// The platform refused `asked`. `cause` is for a cause that was found out, and what would help; without one the
-    /// reason stands alone.
+    /// Creates the error of a platform that refused `asked`.
+    ///
+    /// `cause` is the known cause and its remedy; without one, the reason stands alone.
     pub fn refused(asked: Policy, reason: io::Error, cause: Option<String>) -> Self {
         let text = format!("{asked} was refused ({reason}){}", behind_colon(cause));
         Self { text, reason: Some(reason) }
     }
 
-    /// The platform set another policy than the one asked for.
+    /// Creates the error of a platform that set another policy than requested.
     pub fn read_back(asked: Policy, found: Policy) -> Self {
-        let text = format!("{asked} was asked for, but the kernel set {found}");
+        let text = format!("{asked} was requested, but the kernel set {found}");
         Self { text, reason: None }
     }
 }
 
 machine_error!(
-    /// Why memory cannot be locked.
+    /// The error when memory cannot be locked.
     MemoryLockError
 );
 
 impl MemoryLockError {
-    /// The platform refused. `cause` is for a cause that was found out, and what would help.
+    /// Creates the error of a platform that refused. `cause` is the known cause and its remedy.
     pub fn new(reason: io::Error, cause: Option<String>) -> Self {
         let text = format!("memory cannot be locked ({reason}){}", behind_colon(cause));
         Self { text, reason: Some(reason) }
@@ -97,12 +98,12 @@ impl MemoryLockError {
 }
 
 machine_error!(
-    /// Why no memory could be had at all.
+    /// The error when no memory is available.
     NodeMemoryError
 );
 
 impl NodeMemoryError {
-    /// An error for a platform that has no such memory.
+    /// Creates the error of a platform that lacks such memory.
     pub fn new(bytes: usize, reason: io::Error) -> Self {
         let text = format!("{bytes} bytes of memory cannot be mapped: {reason}");
         Self { text, reason: Some(reason) }
@@ -113,9 +114,9 @@ fn behind_colon(cause: Option<String>) -> String {
     cause.map(|cause| format!(": {cause}")).unwrap_or_default()
 }
 
-/// Why a thread could not be had as asked for.
+/// The error when a thread cannot be started as requested.
 pub struct SpawnError {
-    // Small if all goes well.
+    // Boxed, so that results are small.
     inner: Box<(String, SpawnFailure)>,
 }
 
@@ -126,17 +127,16 @@ pub(crate) struct SpawnFailure {
 }
 
 impl SpawnFailure {
-    /// A nice value was refused; `cause` is for a cause that was found out.
+    /// Creates the error for a refused nice value; `cause` is the known cause and its remedy.
     pub(crate) fn nice_refused(asked: i8, reason: io::Error, cause: Option<String>) -> Self {
         let text = format!("nice {asked} was refused ({reason}){}", behind_colon(cause));
         Self { text, source: Some(Box::new(reason)) }
     }
 
-    /// Another nice value was set than the one asked for.
+    /// Creates the error for a nice value other than the one requested.
     pub(crate) fn nice_read_back(asked: i8, found: i32) -> Self {
-        let text = format!(
-            "nice {asked} was asked for, but the kernel set {found}; allowed are -20 to 19"
-        );
+        let text =
+            format!("nice {asked} was requested, but the kernel set {found}; expected -20 to 19");
         Self { text, source: None }
     }
 }
@@ -158,12 +158,12 @@ impl SpawnError {
         Self { inner: Box::new((thread, failure)) }
     }
 
-    /// An error for a platform that cannot make threads, or is told to behave so.
+    /// Creates the error of a platform that cannot create threads, or simulates that.
     pub fn refused(thread: impl Into<String>, reason: io::Error) -> Self {
         Self::new(thread.into(), reason.into())
     }
 
-    /// An error for a platform that cannot give a thread its affinity.
+    /// Creates the error of a platform that cannot give a thread its affinity.
     pub fn affinity(thread: impl Into<String>, reason: AffinityError) -> Self {
         Self::new(thread.into(), reason.into())
     }

@@ -1,12 +1,11 @@
-//! The seam: the trait that every runtime is generic over, and all that its signatures are made of.
+//! The platform interface: the trait that every runtime is generic over, and all types of its signatures.
 //!
-//! Nothing here knows an implementation: `host`, `faulty` and `loom_platform` lean on this folder, and it leans on
-//! none of them.
+//! This folder depends on no implementation; `host`, `faulty` and `loom_platform` depend on it.
 
 mod atomic;
 pub(crate) mod errors;
 mod node_memory;
-#[expect(clippy::module_inception, reason = "the folder is the seam, the file its trait")]
+#[expect(clippy::module_inception, reason = "the folder is the interface, the file its trait")]
 mod platform;
 mod realtime;
 mod thread;

@@ -9,32 +9,32 @@ use coreshard_topology::NodeId;
 
 use super::errors::NodeMemoryError;
 
-/// Constants from mbind(2) and get_mempolicy(2). *Preferred*, not *bind*: a full node then gives
-/// memory elsewhere, which is told, instead of a process killed for want of memory.
+/// Constants from mbind(2) and get_mempolicy(2). *Preferred*, not *bind*: if the node is full, memory comes
+/// from another node, which is reported. With *bind* the process would be killed for lack of memory.
 const MPOL_PREFERRED: libc::c_int = 1;
 const MPOL_F_NODE: libc::c_ulong = 1;
 const MPOL_F_ADDR: libc::c_ulong = 2;
 
-/// The node that memory lies on.
+/// Where memory lies.
 #[derive(Debug)]
 pub enum Placement {
-    /// On the node that was asked for; the kernel said so after the pages were touched.
+    /// On the requested node, as the kernel confirmed after the pages were touched.
     OnNode(NodeId),
-    /// No node was asked for: it lies where its first toucher ran.
+    /// No node was requested: the memory lies on the node of the thread that first touched it.
     Unasked,
-    /// It lies on another node than was asked for.
+    /// On another node than requested.
     Elsewhere {
-        /// The node asked for.
+        /// The requested node.
         asked: NodeId,
-        /// The node where its first page lies.
+        /// The node of its first page.
         found: NodeId,
     },
-    /// The kernel could not be asked (no NUMA support, or a sandbox forbids it): the memory is
-    /// usable, but nobody knows its node.
+    /// The kernel could not be asked (no NUMA support, or a sandbox forbids it). The memory is usable, but
+    /// its node is unknown.
     Unverified {
-        /// The node asked for.
+        /// The requested node.
         asked: NodeId,
-        /// The kernel's answer.
+        /// The kernel's error.
         reason: io::Error,
     },
 }
@@ -43,48 +43,48 @@ impl fmt::Display for Placement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::OnNode(node) => write!(f, "on node {node}"),
-            Self::Unasked => f.write_str("no node asked for"),
+            Self::Unasked => f.write_str("no node requested"),
             Self::Elsewhere { asked, found } => {
-                write!(f, "degraded: node {asked} asked for, but it lies on node {found}")
+                write!(f, "degraded: node {asked} requested, but it lies on node {found}")
             }
             Self::Unverified { asked, reason } => {
-                write!(f, "degraded: node {asked} asked for, but the kernel says: {reason}")
+                write!(f, "degraded: node {asked} requested, but not verified: {reason}")
             }
         }
     }
 }
 
-/// Gives memory of another platform back; see [`NodeMemory::adopt`].
+/// Returns memory to another platform; see [`NodeMemory::adopt`].
 pub type ReleaseMemory = unsafe fn(start: NonNull<u8>, bytes: usize);
 
-/// A zeroed, page-aligned mapping, given back when dropped.
+/// A zeroed, page-aligned mapping, unmapped when dropped.
 #[derive(Debug)]
 pub struct NodeMemory {
     start: NonNull<u8>,
     bytes: usize,
     placement: Placement,
-    /// How it is given back, if it is no mapping of the host's.
+    /// Releases memory that the host has not mapped.
     release: Option<ReleaseMemory>,
 }
 
-// SAFETY: the mapping belongs to this value alone; what is put there is its user's affair.
+// SAFETY: this value alone owns the mapping; its user is responsible for the content.
 unsafe impl Send for NodeMemory {}
-// SAFETY: a shared reference gives out an address and a length, nothing more.
+// SAFETY: a shared reference only gives out an address and a length.
 unsafe impl Sync for NodeMemory {}
 
 impl NodeMemory {
-    /// Maps `bytes` (rounded up to whole pages), asks that they lie on `node`, touches every page
-    /// so that the kernel places it now, and asks where it came to lie.
+    /// Maps `bytes` (rounded up to whole pages) with a preference for `node`.
+    ///
+    /// Touches every page, so that the kernel places it now, and reads back where it lies.
     ///
     /// # Errors
-    /// If the memory cannot be mapped. Being placed elsewhere is told by
-    /// [`NodeMemory::placement`].
+    /// If the memory cannot be mapped. Memory on another node is no error: [`NodeMemory::placement`] reports
+    /// it.
     pub fn allocate(bytes: usize, node: Option<NodeId>) -> Result<Self, NodeMemoryError> {
         let page = page_bytes();
         let rounded = bytes.max(1).checked_next_multiple_of(page);
         let rounded = rounded.ok_or_else(|| no_memory(bytes))?;
-        // SAFETY: an anonymous mapping at an address of the kernel's choice touches no memory
-        // that exists.
+        // SAFETY: an anonymous mapping at an address of the kernel's choice touches no existing memory.
         let start = unsafe {
             libc::mmap(
                 ptr::null_mut(),
@@ -103,8 +103,8 @@ impl NodeMemory {
             Self { start, bytes: rounded, placement: Placement::Unasked, release: None };
         let bound = node.map(|node| (node, memory.bind(node)));
         for offset in (0..rounded).step_by(page) {
-            // SAFETY: the offset lies inside the mapping, which nobody else knows yet. Volatile,
-            // since the write of a zero over a zero is there for its page fault.
+            // SAFETY: the offset lies inside the mapping, which no other code has access to yet. Volatile, so
+            // that the write of a zero over a zero is kept for its page fault.
             unsafe { start.as_ptr().add(offset).write_volatile(0) };
         }
         if let Some((asked, bound)) = bound {
@@ -117,26 +117,27 @@ impl NodeMemory {
         Ok(memory)
     }
 
-    /// Zeroed memory of the program's allocator, wherever it lies: for where nothing can be mapped, though the
-    /// allocator has something left.
+    /// Returns zeroed memory of the program's allocator, on any node.
+    ///
+    /// For use when nothing can be mapped but the allocator has memory left.
     ///
     /// # Errors
-    /// If the allocator has nothing left either.
+    /// If the allocator has no memory left either.
     pub fn on_heap(bytes: usize) -> Result<Self, NodeMemoryError> {
         let error = || no_memory(bytes);
         let rounded = bytes.max(1).checked_next_multiple_of(page_bytes()).ok_or_else(error)?;
         let layout = Layout::from_size_align(rounded, page_bytes()).map_err(|_| error())?;
         // SAFETY: the layout's size is not zero.
         let start = NonNull::new(unsafe { alloc::alloc_zeroed(layout) }).ok_or_else(error)?;
-        // SAFETY: allocated just now, zeroed, and given back with the same layout.
+        // SAFETY: allocated just now, zeroed, and freed with the same layout.
         Ok(unsafe { Self::adopt(start, rounded, Placement::Unasked, release_to_heap) })
     }
 
-    /// Memory that another platform has laid out on a node of its own, and takes back by `release`.
+    /// Adopts memory that another platform has placed on one of its nodes, and that `release` returns to it.
     ///
     /// # Safety
-    /// From `start` on, `bytes` zeroed bytes are good for reads and writes, and nobody else's,
-    /// until `release` is called with the same two values: once, on whichever thread.
+    /// `bytes` zeroed bytes from `start` on must be valid for reads and writes, and belong to the new value
+    /// alone, until `release` is called with the same two values. It is called once, on any thread.
     pub unsafe fn adopt(
         start: NonNull<u8>,
         bytes: usize,
@@ -146,36 +147,37 @@ impl NodeMemory {
         Self { start, bytes, placement, release: Some(release) }
     }
 
-    /// The first byte; aligned to a page.
+    /// Returns the first byte; it is page-aligned.
     pub fn as_ptr(&self) -> *mut u8 {
         self.start.as_ptr()
     }
 
-    /// The length in bytes: whole pages.
+    /// Returns the length in bytes: whole pages.
     pub fn len(&self) -> usize {
         self.bytes
     }
 
-    /// Never: a mapping has at least a page.
+    /// Returns false: a mapping has at least one page.
     pub fn is_empty(&self) -> bool {
         false
     }
 
-    /// Its placement.
+    /// Returns where the memory lies.
     pub fn placement(&self) -> &Placement {
         &self.placement
     }
 
-    /// Gives the pages back to the system; from here on they read as zeros, and lie on the node
-    /// that was asked for when they are touched again. False if that cannot be done: then the
-    /// memory is as it was.
+    /// Returns the pages to the system.
+    ///
+    /// They then read as zeros, and lie on the requested node when they are touched again. Returns false if
+    /// that is not possible; the memory is then unchanged.
     pub fn give_back_pages(&self) -> bool {
         if self.release.is_some() {
-            // Another platform's memory: what it would cost there is that platform's to say.
+            // Another platform's memory: that platform decides what this would cost.
             return false;
         }
-        // SAFETY: the range is this mapping. It stays mapped; what was written there is gone,
-        // which its user has asked for.
+        // SAFETY: the range is this mapping, and it stays mapped. Its content is lost, as the caller
+        // requested.
         unsafe { libc::madvise(self.start.as_ptr().cast(), self.bytes, libc::MADV_DONTNEED) == 0 }
     }
 
@@ -183,8 +185,8 @@ impl NodeMemory {
         const WORD_BITS: usize = libc::c_ulong::BITS as usize;
         let mut mask = vec![0 as libc::c_ulong; node.index() / WORD_BITS + 1];
         mask[node.index() / WORD_BITS] |= 1 << (node.index() % WORD_BITS);
-        // SAFETY: the range is this mapping, and the mask is live and has as many bits as are
-        // said (the kernel counts one less).
+        // SAFETY: the range is this mapping. The mask is live and has the given number of bits (the kernel
+        // counts one less).
         let rc = unsafe {
             libc::syscall(
                 libc::SYS_mbind,
@@ -201,7 +203,7 @@ impl NodeMemory {
 
     fn node_of_first_page(&self) -> io::Result<NodeId> {
         let mut node: libc::c_int = -1;
-        // SAFETY: `node` is live for the kernel to fill; the address is this mapping's.
+        // SAFETY: `node` is live and the kernel fills it. The address is this mapping's.
         let rc = unsafe {
             libc::syscall(
                 libc::SYS_get_mempolicy,
@@ -222,9 +224,9 @@ impl NodeMemory {
 impl Drop for NodeMemory {
     fn drop(&mut self) {
         match self.release {
-            // SAFETY: as promised to `adopt`, with its two values, once.
+            // SAFETY: as required by `adopt`, with its two values, once.
             Some(release) => unsafe { release(self.start, self.bytes) },
-            // SAFETY: the mapping is this value's own and is unmapped once.
+            // SAFETY: this value owns the mapping and unmaps it once.
             None => unsafe {
                 libc::munmap(self.start.as_ptr().cast(), self.bytes);
             },
@@ -232,8 +234,10 @@ impl Drop for NodeMemory {
     }
 }
 
+/// Frees memory allocated by [`NodeMemory::on_heap`].
+///
 /// # Safety
-/// As of [`ReleaseMemory`], for what [`NodeMemory::on_heap`] has allocated.
+/// As for [`ReleaseMemory`].
 unsafe fn release_to_heap(start: NonNull<u8>, bytes: usize) {
     if let Ok(layout) = Layout::from_size_align(bytes, page_bytes()) {
         // SAFETY: by this function's contract.
@@ -246,7 +250,7 @@ fn no_memory(bytes: usize) -> NodeMemoryError {
 }
 
 fn page_bytes() -> usize {
-    // SAFETY: takes an integer, answers one.
+    // SAFETY: takes an integer and returns one.
     let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     usize::try_from(bytes).unwrap_or(4096)
 }
@@ -259,7 +263,7 @@ mod tests {
     fn memory_of_the_heap_is_zeroed_writable_and_given_back() {
         let memory = NodeMemory::on_heap(5_000).unwrap();
         assert!(memory.len() >= 5_000 && memory.as_ptr().addr().is_multiple_of(page_bytes()));
-        // SAFETY: it is live, zeroed, and this test's alone.
+        // SAFETY: the mapping is live, zeroed, and used only by this test.
         let bytes = unsafe { std::slice::from_raw_parts_mut(memory.as_ptr(), memory.len()) };
         assert!(bytes.iter().all(|byte| *byte == 0));
         bytes.fill(1);
@@ -272,13 +276,13 @@ mod tests {
         for node in [None, Some(NodeId(0))] {
             let memory = NodeMemory::allocate(100_000, node).unwrap();
             assert!(memory.len() >= 100_000 && memory.len().is_multiple_of(page_bytes()));
-            // SAFETY: the mapping is live, zeroed, and this test's alone.
+            // SAFETY: the mapping is live, zeroed, and used only by this test.
             let bytes = unsafe { std::slice::from_raw_parts_mut(memory.as_ptr(), memory.len()) };
             assert!(bytes.iter().all(|byte| *byte == 0));
             bytes.fill(7);
             match (node, memory.placement()) {
                 (None, Placement::Unasked) | (Some(_), Placement::OnNode(NodeId(0))) => {}
-                // A kernel without NUMA support, or a sandbox: said, and usable all the same.
+                // A kernel without NUMA support, or a sandbox: reported, and the memory is usable.
                 (Some(_), Placement::Unverified { .. }) => {}
                 (node, placement) => panic!("{node:?} gave {placement:?}"),
             }
@@ -288,7 +292,7 @@ mod tests {
     #[test]
     fn pages_that_were_given_back_read_as_zeros() {
         let memory = NodeMemory::allocate(100_000, None).unwrap();
-        // SAFETY: the mapping is live and this test's alone.
+        // SAFETY: the mapping is live and used only by this test.
         unsafe { memory.as_ptr().add(5_000).write_volatile(7) };
         assert!(memory.give_back_pages());
         // SAFETY: as above; it stays mapped.

@@ -1,4 +1,4 @@
-//! The interface of real-time runtimes to a platform, beyond that of every runtime.
+//! The platform services that real-time runtimes need in addition.
 
 use std::time::Duration;
 
@@ -8,26 +8,29 @@ use crate::{
 
 /// A platform whose threads may have fixed priorities.
 pub trait RealTime: ByteAtomics {
-    /// Starts a thread as [`Platform::spawn`](crate::Platform::spawn) does, and returns when it runs
-    /// with `policy`, read back, and its stack is in memory. Threads and processes that it starts are
-    /// scheduled normally.
+    /// Starts a thread as [`Platform::spawn`](crate::Platform::spawn) does.
+    ///
+    /// Returns once it runs with `policy`, read back, and its stack is in memory. Threads and processes that
+    /// it starts are scheduled normally.
     ///
     /// # Errors
-    /// As [`Platform::spawn`](crate::Platform::spawn), and if the policy cannot be had.
+    /// As [`Platform::spawn`](crate::Platform::spawn), and if the policy cannot be set.
     fn spawn_as(
         spec: ThreadSpec,
         policy: Policy,
         body: Box<dyn FnOnce() + Send>,
     ) -> Result<Self::Thread, SpawnError>;
 
-    /// Gives a thread of this process another policy, and reads it back.
+    /// Sets the policy of a thread of this process, and reads it back.
     ///
     /// # Errors
-    /// If there is no such thread, or the policy is refused.
+    /// If there is no such thread, or if the policy is refused.
     fn set_policy(thread: ThreadId, policy: Policy) -> Result<(), PolicyError>;
 
-    /// Gives the calling thread another policy for a while. What its threads and processes inherit from it
-    /// stays as it is, where [`set_policy`](Self::set_policy) has them begin at normal priority.
+    /// Sets the policy of the calling thread for a while.
+    ///
+    /// The policy that its new threads and processes inherit is unchanged. In contrast,
+    /// [`set_policy`](Self::set_policy) makes them begin at normal priority.
     ///
     /// # Errors
     /// If the policy is refused.
@@ -35,55 +38,56 @@ pub trait RealTime: ByteAtomics {
         Self::set_policy(Self::this_thread(), policy)
     }
 
-    /// How the calling thread is scheduled, without what it was lent.
+    /// Returns the calling thread's policy, without any inherited priority.
     fn policy() -> Policy;
 
     /// Sleeps until a moment of the monotonic clock.
     fn sleep_to(moment: Time);
 
-    /// The number by which a lock with priority inheritance names the calling thread as its holder:
-    /// not 0, and below 2³⁰. Cheap.
+    /// Returns the number that names the calling thread as the holder of a priority-inheritance lock: not 0,
+    /// and below 2³⁰. Cheap.
     fn holder_word() -> u32;
 
-    /// Takes a lock with priority inheritance whose word was not 0: sleeps until it is free, and
-    /// lends the calling thread's priority to its holder meanwhile. The word then has the caller's
-    /// [`holder_word`](Self::holder_word) in its low 30 bits.
+    /// Takes a priority-inheritance lock whose word was not 0.
+    ///
+    /// Sleeps until it is free, and lends the calling thread's priority to the holder meanwhile. The word
+    /// then has the caller's [`holder_word`](Self::holder_word) in its low 30 bits.
     ///
     /// # Errors
-    /// If the time is over, or the wait would never end.
+    /// If the time runs out, or if the wait would never end.
     fn lock_inheriting(word: &Self::AtomicU32, until: Option<Time>) -> Result<(), InheritError>;
 
-    /// Frees a lock with priority inheritance whose word was not the holder's alone: hands it to the
-    /// waiter of the highest priority, and returns what was borrowed.
+    /// Releases a priority-inheritance lock whose word held more than the holder's number.
+    ///
+    /// Hands it to the waiter with the highest priority, and drops the inherited priority.
     fn unlock_inheriting(word: &Self::AtomicU32);
 
-    /// The limits of this process.
+    /// Returns the limits of this process.
     fn real_time_limits() -> RealTimeLimits;
 
-    /// Keeps all memory of the process, present and future, from being paged out, until the value
-    /// returned is dropped.
+    /// Locks all present and future memory of the process, so that it is not paged out, until the returned
+    /// value is dropped.
     ///
     /// # Errors
     /// If the limit on locked memory is too low.
     fn lock_memory() -> Result<LockedMemory, MemoryLockError>;
 
-    /// The page faults of the calling thread so far, minor and major.
+    /// Returns the calling thread's page faults so far, minor and major.
     fn page_faults() -> u64;
 }
 
-/// A process's limits for real time.
+/// A process's limits for real-time scheduling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RealTimeLimits {
-    /// The highest fixed priority; 0 for none.
+    /// The highest fixed priority that is permitted; 0 for none.
     pub priority: u8,
-    /// How much memory may be locked, in bytes; `None` for all.
+    /// The amount of memory that may be locked, in bytes; `None` for no limit.
     pub locked_bytes: Option<u64>,
-    /// How much of a period real-time threads may run on a CPU together; `None` if that is not
-    /// limited.
+    /// The time in each period that all real-time threads of a CPU may run; `None` for no limit.
     pub throttle: Option<Throttle>,
 }
 
-/// The limit of real-time threads on a CPU.
+/// The throttle of real-time threads on a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Throttle {
     /// How long they may run in a period.
@@ -93,33 +97,33 @@ pub struct Throttle {
 }
 
 impl Throttle {
-    /// The part of a CPU that they may have, 0 to 1.
+    /// Returns the fraction of a CPU that real-time threads may use, 0 to 1.
     pub fn share(&self) -> f64 {
         self.runtime.as_secs_f64() / self.period.as_secs_f64().max(f64::MIN_POSITIVE)
     }
 }
 
-/// Why a lock with priority inheritance was not had.
+/// The error when a priority-inheritance lock was not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InheritError {
-    /// The time is over.
+    /// The time ran out.
     TimedOut,
-    /// The caller holds it, or waits for itself over other locks.
+    /// The caller holds the lock, or waits for itself through other locks.
     WouldDeadlock,
-    /// The thread that holds it has ended: it will never be let go of.
+    /// The holder thread has ended, so the lock will never be released.
     HolderGone,
     /// The platform has no such locks.
     Unsupported,
 }
 
-/// Proof that memory is locked; dropped, it is unlocked, unless it was locked before.
+/// Proof that memory is locked. Unlocks it when dropped, unless it was locked before.
 #[derive(Debug)]
 pub struct LockedMemory {
     unlock: Option<fn()>,
 }
 
 impl LockedMemory {
-    /// Calls `unlock` when it is dropped.
+    /// Creates a value that calls `unlock` when it is dropped.
     pub fn new(unlock: Option<fn()>) -> Self {
         Self { unlock }
     }

@@ -1,38 +1,38 @@
-//! Threads, as a platform has them.
+//! Threads of a platform, their options and policies.
 
 use std::fmt;
 use std::time::Duration;
 
 use coreshard_topology::CpuSet;
 
-/// A thread of this process, as the platform names it.
+/// The platform's id of a thread of this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThreadId(pub u32);
 
 /// How a thread has used its time so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThreadUsage {
-    /// For how long it ran.
+    /// How long it ran.
     pub cpu_time: Duration,
-    /// How often it waited for something: sleep, lock, I/O. What it was kept from running for others to run does not count.
+    /// How often it waited (sleep, lock, I/O). Preemptions do not count.
     pub waits: u64,
 }
 
-/// Whose per-thread pointer is meant: each runtime has one of its own.
+/// The keys of per-thread pointers. Each runtime has its own key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LocalKey {
     /// The worker that runs on this thread.
     Worker,
-    /// The real-time executor whose thread this is.
+    /// The real-time executor that this thread belongs to.
     Executor,
     /// The ceilings of the locks that this thread holds.
     Ceilings,
-    /// How much the future that is polled on this thread may still do. No pointer, but a count.
+    /// The remaining budget of the future that is polled on this thread: a count, not a pointer.
     Budget,
 }
 
 impl LocalKey {
-    /// How many there are; each is the index of its pointer, for a platform that keeps them in an array.
+    /// The number of keys. Each key is an index, for a platform that keeps the pointers in an array.
     pub const COUNT: usize = 4;
 }
 
@@ -42,42 +42,43 @@ pub trait ThreadHandle: Send + fmt::Debug {
     fn join(self);
 }
 
-/// Options of a thread. Of the rest it has what the process has (on the host: what the main thread
-/// has), as far as that is allowed, and nothing of whoever happens to make it: scheduling policy, signal
-/// mask and timer slack, too.
+/// Options of a thread.
+///
+/// All other attributes (scheduling policy, signal mask, timer slack) are those of the process, as far as
+/// permitted. On the host these are the main thread's. None comes from the thread's creator.
 #[derive(Clone, Debug, Default)]
 pub struct ThreadSpec {
-    /// Its name; the kernel keeps the first 15 bytes, and bytes that are zero are left out.
+    /// The name. The kernel keeps the first 15 bytes, and zero bytes are left out.
     pub name: String,
-    /// The CPUs it may run on; the process's if `None`.
+    /// The CPUs that it may run on; the process's if `None`.
     pub affinity: Option<CpuSet>,
-    /// Its nice value, −20 (most) to 19 (least); the process's if `None`.
+    /// The nice value, −20 (most CPU time) to 19 (least); the process's if `None`.
     pub nice: Option<i8>,
-    /// The size of its stack; the platform's default if `None`.
+    /// The stack size in bytes; the platform's default if `None`.
     pub stack_bytes: Option<usize>,
 }
 
 /// How a thread is scheduled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Policy {
-    /// With fairness, as all threads are by default.
+    /// The default: time is shared fairly among threads.
     #[default]
     Normal,
-    /// Before all threads of a lower priority, until it waits (SCHED_FIFO). 1 to 99.
+    /// Runs before all threads of lower priority, until it waits (SCHED_FIFO). 1 to 99.
     Fifo(u8),
-    /// As `Fifo`, but threads of equal priority take turns (SCHED_RR). 1 to 99.
+    /// Like `Fifo`, but threads of equal priority take turns (SCHED_RR). 1 to 99.
     RoundRobin(u8),
-    /// Before all of the above: at most `runtime` in each `period` (SCHED_DEADLINE).
+    /// Runs before all other policies, for at most `runtime` in each `period` (SCHED_DEADLINE).
     Deadline {
         /// How long it may run in a period.
         runtime: Duration,
-        /// The period, and the deadline in it.
+        /// The period, which is also the deadline within it.
         period: Duration,
     },
 }
 
 impl Policy {
-    /// The fixed priority, if it has one.
+    /// Returns the fixed priority, if the policy has one.
     pub const fn priority(self) -> Option<u8> {
         match self {
             Self::Fifo(priority) | Self::RoundRobin(priority) => Some(priority),

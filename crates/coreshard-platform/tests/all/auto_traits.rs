@@ -1,5 +1,5 @@
-//! Which public types may go to another thread, and which may be shared: the compiler decides, and this
-//! says what it is to decide. Each line is checked while this file is compiled.
+//! Which public types are `Send` and which are `Sync`. The compiler infers it, and this file states the
+//! expectation. Each line is checked while this file is compiled.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -7,7 +7,7 @@ use std::rc::Rc;
 use coreshard_platform::user::Thrown;
 use coreshard_platform::*;
 
-/// Fails to compile where a type has a trait after all: the method is then found twice.
+/// Fails to compile if a type has the trait after all: the method is then ambiguous.
 macro_rules! lacks {
     ($type:ty: $($trait:ident)+) => { $(
         const _: fn() = || {
@@ -53,17 +53,17 @@ const _: () = {
     send::<Thrown>();
 };
 
-// A lock lends its data to one thread after the other, so the data must be one that may go.
+// A lock hands its data from thread to thread, so the data must be `Send`.
 lacks!(Lock<Host, Rc<u8>>: Send Sync);
-// A guard that is shared shares the data.
+// Sharing a guard shares the data.
 lacks!(LockGuard<'static, Host, Cell<u8>>: Sync);
 lacks!(LockGuard<'static, Host, Rc<u8>>: Send Sync);
-// The protocol around a cell says who may use it, not the cell.
+// The protocol around a cell decides who may use it, not the cell.
 lacks!(HostCell<u8>: Sync);
 lacks!(HostCell<Rc<u8>>: Send);
 lacks!(Padded<Cell<u8>>: Sync);
 lacks!(Padded<Rc<u8>>: Send Sync);
-// What was thrown may go on, but is any type that may.
+// A panic payload is `Send`, but its type is unknown.
 lacks!(Thrown: Sync);
 
 #[test]

@@ -1,17 +1,17 @@
-//! Which periodic tasks a CPU has room for.
+//! Admission control: which periodic tasks a CPU has room for.
 
-/// Admission control: the part of each CPU that is promised to tasks with budgets.
+/// The part of each CPU that is reserved for tasks with budgets.
 ///
-/// Earliest deadline first meets all deadlines of a CPU as long as the sum of budget over deadline is at
-/// most 1 (Liu and Layland, 1973, with densities if deadlines are shorter than periods), or the part
-/// of the CPU that real-time threads may use. Tasks are put onto the CPU whose nearest deadline is the
-/// latest among those with room, as the kernel's `cpudl` has it.
+/// Earliest deadline first meets all deadlines of a CPU if the sum of budget over deadline is at most 1, or
+/// at most the part of the CPU that real-time threads may use (Liu and Layland, 1973, with densities if
+/// deadlines are shorter than periods). A task goes to the CPU whose nearest deadline is the latest among
+/// CPUs with room, as in the kernel's `cpudl`.
 #[derive(Debug)]
 pub(super) struct AdmissionControl {
     limit: f64,
-    /// By position: the sum of densities.
+    /// The sum of densities, by position.
     sums: Vec<f64>,
-    /// By position: the shortest relative deadlines, the nearest first.
+    /// The relative deadlines, by position, the nearest first.
     nearest: Vec<Vec<u64>>,
     heap: DeadlineHeap,
 }
@@ -23,7 +23,7 @@ pub(super) struct NoRoom {
     pub(super) limit: f64,
 }
 
-/// Sums of many shares are not exact.
+/// Tolerance, since sums of many shares are inexact.
 const ROUNDING: f64 = 1e-9;
 
 impl AdmissionControl {
@@ -33,7 +33,7 @@ impl AdmissionControl {
         Self { limit, sums: vec![0.0; cpus], nearest: vec![Vec::new(); cpus], heap }
     }
 
-    /// Promises `density` of a CPU among `positions` to a task of a relative deadline.
+    /// Reserves `density` of a CPU among `positions` for a task with this relative deadline.
     pub(super) fn admit(
         &mut self,
         positions: &[usize],
@@ -41,7 +41,7 @@ impl AdmissionControl {
         deadline_ns: u64,
     ) -> Result<usize, NoRoom> {
         let fits = |position: &usize| self.sums[*position] + density <= self.limit + ROUNDING;
-        // The latest of all in one look; if that has no room, the latest of those that have.
+        // First the CPU with the latest deadline of all. If it has no room, the latest of those with room.
         let latest = self.heap.latest().map(|(position, _)| position);
         let chosen = latest
             .filter(|position| positions.contains(position) && fits(position))
@@ -61,7 +61,7 @@ impl AdmissionControl {
         Ok(position)
     }
 
-    /// A task that was admitted is over.
+    /// Releases the reservation of a task that has ended.
     pub(super) fn release(&mut self, position: usize, density: f64, deadline_ns: u64) {
         self.sums[position] = (self.sums[position] - density).max(0.0);
         let nearest = &mut self.nearest[position];
@@ -72,9 +72,10 @@ impl AdmissionControl {
     }
 }
 
-/// CPUs by the deadline of what they run, the latest first: a binary heap that knows where each CPU
-/// stands in it, after the Linux kernel's `cpudl` (kernel/sched/cpudeadline.c). A CPU without a deadline
-/// is later than all that have one.
+/// CPUs ordered by the deadline of their running task, the latest first.
+///
+/// A binary heap that tracks each CPU's position, after the Linux kernel's `cpudl`
+/// (kernel/sched/cpudeadline.c). A CPU without a deadline is later than all others.
 ///
 /// ```
 /// use coreshard_rt::DeadlineHeap;
@@ -89,22 +90,22 @@ impl AdmissionControl {
 pub struct DeadlineHeap {
     /// CPU and deadline.
     heap: Vec<(usize, u64)>,
-    /// By CPU: its position in the heap.
+    /// The position in the heap, by CPU.
     position_of: Vec<Option<usize>>,
 }
 
 impl DeadlineHeap {
-    /// A heap for the CPUs 0 to `cpus` − 1, none of which is in it.
+    /// Creates a heap for the CPUs 0 to `cpus` − 1, none of which has a deadline.
     pub fn new(cpus: usize) -> Self {
         Self { heap: Vec::with_capacity(cpus), position_of: vec![None; cpus] }
     }
 
-    /// The CPU of the latest deadline, and that.
+    /// Returns the CPU with the latest deadline, and the deadline.
     pub fn latest(&self) -> Option<(usize, u64)> {
         self.heap.first().copied()
     }
 
-    /// The deadline of a CPU; `None` if it has none, or the heap was not made for it.
+    /// Returns the deadline of a CPU. Returns `None` if it has none, or if the heap was not created for it.
     pub fn deadline(&self, cpu: usize) -> Option<u64> {
         self.position_of.get(cpu).copied().flatten().map(|position| self.heap[position].1)
     }
@@ -112,7 +113,7 @@ impl DeadlineHeap {
     /// Sets the deadline of a CPU, whether it had one or not. O(log CPUs).
     ///
     /// # Panics
-    /// For a CPU that the heap was not made for.
+    /// If the heap was not created for this CPU.
     pub fn set(&mut self, cpu: usize, deadline: u64) {
         let position = match self.position_of[cpu] {
             Some(position) => {
@@ -129,7 +130,7 @@ impl DeadlineHeap {
         self.down(position);
     }
 
-    /// Takes a CPU out, if it has a deadline.
+    /// Removes a CPU's deadline, if it has one.
     pub fn clear(&mut self, cpu: usize) {
         let Some(position) = self.position_of.get_mut(cpu).and_then(Option::take) else { return };
         self.heap.swap_remove(position);
@@ -183,9 +184,9 @@ mod tests {
         assert_ne!(first, second);
         let refused = admitted.admit(&[0, 1], 0.5, 5).unwrap_err();
         assert!((refused.sum - 1.0).abs() < 1e-6 && refused.limit == 0.95, "{refused:?}");
-        // The second's deadline is later, and it has room.
+        // The second CPU's deadline is later, and it has room.
         assert_eq!(admitted.admit(&[0, 1], 0.2, 5), Ok(second));
-        // From now on that one has the nearest deadline.
+        // From now on the second CPU has the nearest deadline.
         assert_eq!(admitted.admit(&[0, 1], 0.2, 5), Ok(first));
         assert_eq!(admitted.admit(&[second], 0.2, 5), Ok(second));
         admitted.release(first, 0.6, 10);

@@ -16,21 +16,20 @@ use crate::error::RtError;
 use crate::index::{PriorityIndex, Rung};
 use crate::level::Priority;
 
-/// The part of a CPU that real-time threads get if nothing else limits them: the Linux kernel's default.
+/// The part of a CPU that real-time threads get if there is no other limit: the Linux kernel's default.
 const UTILISATION_LIMIT: f64 = 0.95;
 
 const STACK_BYTES: usize = 256 << 10;
 
-/// Something of real time that the machine does not grant, and how the executor runs without it.
+/// A real-time feature that the machine does not grant, and its consequence.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Degradation {
-    /// Tasks run at normal priority: in no order of importance, and behind any load.
+    /// Tasks run at normal priority: in no order of importance, and without precedence over other load.
     Priorities(RtError),
     /// Memory may be paged out, so a task may have to wait for it.
     MemoryLock(RtError),
-    /// No watchdog is above the tasks: one of the highest priority that runs away is found only when
-    /// it pauses.
+    /// No watchdog runs above the tasks: a runaway of the highest priority is found only when it pauses.
     Watchdog(RtError),
 }
 
@@ -38,24 +37,24 @@ impl fmt::Display for Degradation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Priorities(error) => {
-                write!(f, "degraded: tasks run at normal priority, since {error}")
+                write!(f, "degraded: tasks run at normal priority: {error}")
             }
             Self::MemoryLock(error) => {
-                write!(f, "degraded: tasks may wait for paged-out memory, since {error}")
+                write!(f, "degraded: tasks may wait for paged-out memory: {error}")
             }
             Self::Watchdog(error) => {
-                write!(f, "degraded: the watchdog is not above all tasks, since {error}")
+                write!(f, "degraded: the watchdog does not run above all tasks: {error}")
             }
         }
     }
 }
 
-/// Describes an [`Executor`].
+/// Configures an [`Executor`].
 #[derive(Debug)]
 pub struct ExecutorBuilder<P: RealTime> {
     topology: Topology,
     cpus: Option<CpuSet>,
-    rung: Rung,
+    variant: Rung,
     lock_memory: bool,
     priorities: Vec<Priority>,
     options: Options,
@@ -63,7 +62,7 @@ pub struct ExecutorBuilder<P: RealTime> {
 }
 
 impl<P: RealTime> Executor<P> {
-    /// Begins to describe an executor on the CPUs of a machine.
+    /// Returns a builder for an executor on the CPUs of a machine.
     pub fn builder(topology: &Topology) -> ExecutorBuilder<P> {
         ExecutorBuilder::new(topology.clone())
     }
@@ -76,7 +75,7 @@ impl<P: RealTime> ExecutorBuilder<P> {
         Self {
             topology,
             cpus: None,
-            rung: Rung::default(),
+            variant: Rung::default(),
             lock_memory: false,
             priorities: Vec::new(),
             options: Options {
@@ -92,80 +91,87 @@ impl<P: RealTime> ExecutorBuilder<P> {
         }
     }
 
-    /// Sets the CPUs to use. By default these are the CPUs of the topology that the process may use:
-    /// those in the affinity mask of its main thread, which taskset and cpusets limit. A program that was
-    /// started with fewer CPUs, and isolates others for its real-time tasks, names them here.
+    /// Sets the CPUs to use.
+    ///
+    /// The default is the CPUs of the topology that the process may use: those in the affinity mask of its
+    /// main thread, which taskset and cpusets limit. A program that was started with fewer CPUs, and isolates
+    /// others for its real-time tasks, names them here.
     #[must_use]
     pub fn cpus(mut self, cpus: CpuSet) -> Self {
         self.cpus = Some(cpus);
         self
     }
 
-    /// The layout of the index; the best one known by default.
+    /// Sets the layout of the index. Default: the fastest one known.
     #[must_use]
-    pub fn rung(mut self, rung: Rung) -> Self {
-        self.rung = rung;
+    pub fn rung(mut self, variant: Rung) -> Self {
+        self.variant = variant;
         self
     }
 
-    /// Lets tasks of equal priority take turns (SCHED_RR): up to `tasks` of them are begun on a CPU at
-    /// once, each on a thread of its own, and the kernel gives each its slice
-    /// (`/proc/sys/kernel/sched_rr_timeslice_ms`). Periodic tasks of that priority take turns with them.
-    /// By default (SCHED_FIFO) a task that has begun is not interrupted by others of its priority.
+    /// Lets tasks of equal priority take turns (SCHED_RR).
     ///
-    /// A task still begins where lower work runs, if there is such a CPU; else on the CPU where the
-    /// fewest of its priority take turns. It stays there, so with long tasks one CPU may be done before
+    /// Up to `tasks` of them run on a CPU at once, each on its own thread, and the kernel gives each its
+    /// slice (`/proc/sys/kernel/sched_rr_timeslice_ms`). Periodic tasks of that priority take turns with
+    /// them. By default (SCHED_FIFO) a running task is not interrupted by others of its priority.
+    ///
+    /// A task still begins on a CPU that runs lower-priority work, if there is one; else on the CPU where the
+    /// fewest tasks of its priority take turns. It stays there, so with long tasks one CPU may finish before
     /// another.
     ///
-    /// Their threads are started with the first task of a priority, so at most [`MAX_ROUND_ROBIN`](crate::MAX_ROUND_ROBIN) are allowed.
+    /// The threads are started with the first task of a priority. At most
+    /// [`MAX_ROUND_ROBIN`](crate::MAX_ROUND_ROBIN) tasks may take turns.
     #[must_use]
     pub fn round_robin(mut self, tasks: NonZeroUsize) -> Self {
         self.options.round_robin = Some(tasks);
         self
     }
 
-    /// Whether to keep the whole process's memory from being paged out, while the executor lives.
+    /// Sets whether to lock the whole process's memory while the executor lives.
     #[must_use]
     pub fn lock_memory(mut self, lock: bool) -> Self {
         self.lock_memory = lock;
         self
     }
 
-    /// Priorities whose threads are started at once, rather than with their first task.
+    /// Sets the priorities whose threads are started at once, rather than with their first task.
     #[must_use]
     pub fn priorities(mut self, priorities: impl IntoIterator<Item = Priority>) -> Self {
         self.priorities = priorities.into_iter().collect();
         self
     }
 
-    /// The size of a thread's stack, in bytes, which is in memory from the start; 256 KiB by default.
+    /// Sets the size of a thread's stack in bytes. The stack is in memory from the start. Default: 256 KiB.
     #[must_use]
     pub fn stack_bytes(mut self, bytes: usize) -> Self {
         self.options.stack_bytes = bytes;
         self
     }
 
-    /// The CPU time after which a task without a budget of its own is taken for a runaway, and demoted;
-    /// by default there is no such limit.
+    /// Sets the CPU time after which a task without its own budget is demoted as a runaway.
+    ///
+    /// Default: no limit.
     #[must_use]
     pub fn budget(mut self, budget: Option<Duration>) -> Self {
         self.options.budget = budget;
         self
     }
 
-    /// How often the watchdog scans; `None` for no watchdog. By default every 10 ms, and not more often than
-    /// every [`MIN_WATCHDOG_PERIOD`](crate::MIN_WATCHDOG_PERIOD): it runs above all tasks.
+    /// Sets how often the watchdog scans; `None` disables it.
+    ///
+    /// Default: every 10 ms. The minimum is [`MIN_WATCHDOG_PERIOD`](crate::MIN_WATCHDOG_PERIOD), since the
+    /// watchdog runs above all tasks.
     #[must_use]
     pub fn watchdog_period(mut self, period: Option<Duration>) -> Self {
         self.options.watchdog_period = period;
         self
     }
 
-    /// Starts the executor with all that was asked for.
+    /// Starts the executor with everything that was requested.
     ///
     /// # Errors
-    /// If the CPUs cannot be used, or the machine does not grant priorities, locked memory or a
-    /// watchdog above the tasks; the text says what is needed.
+    /// If the CPUs cannot be used, or if the machine does not grant priorities, locked memory or a watchdog
+    /// above the tasks. The text says what is needed.
     pub fn build(self) -> Result<Executor<P>, RtError> {
         let (executor, degradations) = self.build_degraded()?;
         match degradations.into_iter().next() {
@@ -175,14 +181,15 @@ impl<P: RealTime> ExecutorBuilder<P> {
         }
     }
 
-    /// Starts the executor with what the machine grants, and says what it lacks. Nothing is lacking
-    /// if the list is empty.
+    /// Starts the executor with whatever the machine grants.
+    ///
+    /// Also returns the missing features; the list is empty if none is missing.
     ///
     /// # Errors
-    /// If the CPUs cannot be used, a number is out of its bounds, or threads cannot be had even at normal
+    /// If the CPUs cannot be used, a number is out of range, or threads cannot be started even at normal
     /// priority.
     pub fn build_degraded(self) -> Result<(Executor<P>, Vec<Degradation>), RtError> {
-        let Self { topology, cpus, rung, lock_memory, priorities, mut options, .. } = self;
+        let Self { topology, cpus, variant, lock_memory, priorities, mut options, .. } = self;
         options.check()?;
         let cpus = match (cpus, P::process_cpus()) {
             (Some(named), _) => named,
@@ -191,15 +198,15 @@ impl<P: RealTime> ExecutorBuilder<P> {
                 let usable = topology.online() & &allowed;
                 if usable.is_empty() {
                     return Err(RtError::new(format!(
-                        "this process may run on CPUs {allowed}, and none of them is online in the given topology, \
-                         which has CPUs {}; allowed are CPUs that are in both, or a set that names others",
+                        "this process may run on CPUs {allowed}, none of which is online in the given topology with \
+                         CPUs {}: expected CPUs that are in both, or an explicit set",
                         topology.online()
                     )));
                 }
                 usable
             }
         };
-        let (index, writers) = PriorityIndex::new(rung, &topology, &cpus)?;
+        let (index, writers) = PriorityIndex::new(variant, &topology, &cpus)?;
         let mut degradations = Vec::new();
         options.highest = priorities.iter().max().copied().unwrap_or(Priority::MIN);
         let granted = grants::<P>(Policy::Fifo(options.highest.get()));
@@ -214,7 +221,7 @@ impl<P: RealTime> ExecutorBuilder<P> {
         let hook: Weak<Shared<P>> = Arc::downgrade(&shared);
         P::on_fork(hook);
         let supervisor = supervision::start(&shared, memory)?;
-        // From here on a failure ends what was started.
+        // From now on a failure stops the threads that were started.
         let executor = Executor { shared, supervisor: Lock::new(Some(supervisor)) };
         for priority in priorities {
             executor.shared.prepare(priority)?;
@@ -225,7 +232,7 @@ impl<P: RealTime> ExecutorBuilder<P> {
     }
 }
 
-/// Tries whether a thread may have a policy.
+/// Checks that a thread may have a policy, by starting one.
 fn grants<P: RealTime>(policy: Policy) -> Result<(), RtError> {
     let spec = ThreadSpec { name: "rt-try".to_owned(), ..ThreadSpec::default() };
     P::spawn_as(spec, policy, Box::new(|| {}))?.join();

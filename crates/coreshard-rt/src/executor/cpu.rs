@@ -13,32 +13,33 @@ use crate::index::{CpuMask, LevelWriter};
 use crate::level::{Level, Priority};
 use crate::lock::{InheritGuard, InheritMutex};
 
-/// How many threads of a CPU's level run a task, for searches at that level. Written under the CPU's lock.
+/// The number of a CPU's threads at its level that run a task, for searches at that level. Written under the
+/// CPU's lock.
 type RrRunning<P> = Arc<Padded<<P as Platform>::AtomicU32>>;
 
 /// Counts of events on a CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CpuStats {
-    /// Tasks that were begun here.
+    /// Tasks that began here.
     pub started: u64,
-    /// Of these, the ones that this CPU pulled from where they waited.
+    /// Tasks among `started` that this CPU pulled from another.
     pub pulled: u64,
     /// Tasks that had to wait here.
     pub waited: u64,
-    /// How often a task came here too late: another had begun.
+    /// How often a task arrived here after another one had begun.
     pub too_late: u64,
 }
 
-/// The state of a CPU, as [`Executor::snapshot`](crate::Executor::snapshot) finds it.
+/// The state of a CPU, as reported by [`Executor::snapshot`](crate::Executor::snapshot).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CpuSnapshot {
     /// The CPU.
     pub cpu: CpuId,
-    /// Whether it is used.
+    /// Whether it is in use.
     pub online: bool,
-    /// The level of what was begun there.
+    /// The level of its running tasks.
     pub level: Level,
     /// The tasks that wait there: priority, and the CPUs that each may use.
     pub waiting: Vec<(Priority, CpuSet)>,
@@ -57,7 +58,7 @@ pub(super) struct Job {
     pub(super) began: Duration,
     /// `None` for a task of fixed priority.
     pub(super) deadline: Option<Time>,
-    /// The watchdog has counted it out.
+    /// Whether the watchdog demoted it, and with that counted it out.
     pub(super) demoted: bool,
 }
 
@@ -66,8 +67,8 @@ pub(super) struct Job {
 struct RunningTask {
     id: u64,
     budget: Option<Duration>,
-    /// It has used more than that, and the watchdog has set its thread to normal priority. It counts until
-    /// the supervisor has replaced its thread.
+    /// Whether it exceeded its budget and the watchdog set its thread to normal priority. It still counts
+    /// until the supervisor has replaced its thread.
     demoted: bool,
 }
 
@@ -77,7 +78,7 @@ struct ThreadSlot<P: RealTime> {
     running: Option<RunningTask>,
 }
 
-/// The most important task of a CPU, alone at its level.
+/// The highest-priority task of a CPU, alone at its level.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HighestTask {
     pub(super) id: u64,
@@ -88,10 +89,10 @@ pub(super) struct HighestTask {
 /// The next step of a thread whose task has finished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AfterTask {
-    /// It has its next task.
+    /// Run the next task, which is assigned.
     RunNext,
     Sleep,
-    /// It was replaced.
+    /// Exit: the thread was replaced.
     Exit,
 }
 
@@ -99,16 +100,16 @@ pub(super) enum AfterTask {
 pub(super) struct CpuState<P: RealTime> {
     writer: LevelWriter<P>,
     online: bool,
-    /// By level: how many tasks of it have begun and have not finished.
+    /// By level: the number of tasks that have begun and have not finished.
     begun: Box<[u16]>,
     active: LevelSet,
     waiting: PriorityArray,
-    /// By level: one, or as many as take turns (SCHED_RR).
+    /// By level: one thread, or as many as take turns (SCHED_RR).
     threads: Vec<Vec<ThreadSlot<P>>>,
     /// `None` if no tasks take turns.
     rr_running: Option<RrRunning<P>>,
     jobs: Vec<Job>,
-    /// The CPUs whose `pull_sources` name this one.
+    /// The CPUs whose `pull_sources` contain this one.
     announced_to: CpuMask,
     stats: CpuStats,
 }
@@ -116,14 +117,14 @@ pub(super) struct CpuState<P: RealTime> {
 pub(super) struct Cpu<P: RealTime> {
     pub(super) id: CpuId,
     state: InheritMutex<P, CpuState<P>>,
-    /// The highest level that waits here, for CPUs that pull. Written under the lock; on lines of its own,
-    /// since it changes less often than the lock.
+    /// The highest level that waits here, for CPUs that pull. Written under the lock. On its own lines, since
+    /// it changes less often than the lock.
     highest_waiting: Padded<P::AtomicU32>,
-    /// The CPUs to pull from: one bit for each at which a task ever waited that may run here. One set for the
-    /// whole machine, as the kernel's `rto_mask`, would be a line that all CPUs write.
+    /// The CPUs to pull from: a bit is set if a task ever waited at that CPU which may run here. One set for
+    /// the whole machine, like the kernel's `rto_mask`, would be a line that all CPUs write.
     pull_sources: Padded<Box<[P::AtomicU64]>>,
     rr_running: Option<RrRunning<P>>,
-    /// 1 if the watchdog has demoted something. Written under the lock.
+    /// 1 if the watchdog has demoted a task. Written under the lock.
     needs_supervisor: P::AtomicU32,
 }
 
@@ -170,9 +171,10 @@ impl<P: RealTime> Cpu<P> {
         self.lock_state().waiting.len()
     }
 
-    /// Returns how many threads of the CPU's level run a task; the largest number if no tasks take turns.
+    /// Returns how many threads of the CPU's level run a task, or the largest number if no tasks take turns.
     pub(super) fn rr_nr_running(&self) -> usize {
-        // SeqCst: after what the caller published, as a search of the index.
+        // SeqCst: ordered after the caller's earlier publication, like a search of the index. Pairs with the
+        // store in `publish`.
         self.rr_running.as_ref().map_or(usize::MAX, |rr_running| rr_running.load(SeqCst) as usize)
     }
 
@@ -186,7 +188,7 @@ impl<P: RealTime> Cpu<P> {
         self.state.lock_own()
     }
 
-    /// Begins a task, or hands it back if the CPU runs something as important by now.
+    /// Begins a task. Returns it if the CPU now runs a task of at least its priority.
     pub(super) fn start(&self, task: Task, pulled: bool) -> Option<Task> {
         let mut state = self.lock_state();
         if !state.takes(task.priority) {
@@ -206,9 +208,9 @@ impl<P: RealTime> Cpu<P> {
         thread.unpark();
     }
 
-    /// Queues a task here, or begins it if that is possible by now. Returns whether it waits.
+    /// Queues a task here, or begins it if that has become possible. Returns whether it waits.
     ///
-    /// `announce` makes this CPU a pull source of those in the mask.
+    /// `announce` makes this CPU a pull source of the CPUs in the mask.
     pub(super) fn enqueue(&self, task: Task, announce: impl FnOnce(&CpuMask)) -> bool {
         let mut state = self.lock_state();
         if state.takes(task.priority) {
@@ -225,7 +227,7 @@ impl<P: RealTime> Cpu<P> {
         true
     }
 
-    /// Takes the task with this number back, if it still waits here.
+    /// Takes back the task with this number, if it still waits here.
     pub(super) fn take_id(&self, priority: Priority, id: u64) -> Option<Task> {
         let mut state = self.lock_state();
         let task = state.waiting.take_id(priority, id);
@@ -233,7 +235,7 @@ impl<P: RealTime> Cpu<P> {
         task
     }
 
-    /// Takes the most important task above `level` that `may` run elsewhere.
+    /// Takes the highest-priority task above `level` that `may` accepts.
     pub(super) fn take_above(&self, level: Level, may: impl Fn(&Task) -> bool) -> Option<Task> {
         let mut state = self.lock_state();
         let task = state.waiting.take(level, may);
@@ -241,22 +243,25 @@ impl<P: RealTime> Cpu<P> {
         task
     }
 
-    /// Publishes the highest priority that waits here. A thread that queues a task issues a fence afterwards.
+    /// Publishes the highest priority that waits here. A thread that queues a task executes a fence
+    /// afterwards.
     fn publish_waiting(&self, state: &CpuState<P>) {
         let top = u32::from(state.waiting.highest().get());
         if self.highest_waiting.load(Relaxed) != top {
-            // Release: whoever sees it sees the bit in its pull sources. SeqCst: in one order with the
-            // index's words (its README, "At rest"). The lock makes it one writer at a time.
+            // Release: a CPU that sees the level also sees the bit in its pull sources. SeqCst: in one order
+            // with the index's words (see "At rest" in the index's README). The lock admits one writer at a
+            // time.
             self.highest_waiting.store(top, SeqCst);
         }
     }
 
-    /// Returns the highest level that waits here, for a CPU whose own level was published with a fence before.
+    /// Returns the highest level that waits here. The calling CPU must have published its own level with a
+    /// fence before.
     pub(super) fn highest_waiting(&self) -> u32 {
         self.highest_waiting.load(SeqCst)
     }
 
-    /// Lets this CPU pull from the one at `position`.
+    /// Makes this CPU pull from the one at `position`.
     pub(super) fn add_pull_source(&self, position: usize) {
         self.pull_sources[position / 64].fetch_or(1 << (position % 64), SeqCst);
     }
@@ -266,10 +271,10 @@ impl<P: RealTime> Cpu<P> {
         self.pull_sources.iter().map(|word| word.load(SeqCst))
     }
 
-    /// Counts out a task of `level`, which ran on the thread `own` or was a job, and begins the most important one that waits
-    /// here, if it can begin.
+    /// Counts out a task of `level`, which ran on the thread `own` or was a job. Then begins the
+    /// highest-priority task that waits here, if it can begin.
     ///
-    /// Returns what `own` does next, and whether the CPU may pull.
+    /// Returns the next step of `own`, and whether the CPU may pull.
     pub(super) fn finish(
         &self,
         level: Level,
@@ -280,11 +285,11 @@ impl<P: RealTime> Cpu<P> {
         if let Some(own) = own {
             let slots = &mut state.threads[level.index()];
             let Some(slot) = slots.iter_mut().find(|slot| Arc::ptr_eq(&slot.thread, own)) else {
-                // The supervisor has replaced it, and has counted the task out.
+                // The supervisor has replaced the thread, and has counted the task out.
                 return (AfterTask::Exit, false);
             };
             if slot.running.take().is_some_and(|task| task.demoted) {
-                // It was not replaced.
+                // The thread was not replaced.
                 own.restore_policy();
             }
         }
@@ -303,7 +308,7 @@ impl<P: RealTime> Cpu<P> {
         (next, may_pull)
     }
 
-    /// Begins what waits here, after the CPU's level fell though none of its threads finished a task.
+    /// Begins waiting tasks after the CPU's level fell although none of its threads finished a task.
     pub(super) fn start_next(&self) {
         let mut state = self.lock_state();
         let thread = self.assign_next(&mut state, None);
@@ -313,7 +318,7 @@ impl<P: RealTime> Cpu<P> {
         }
     }
 
-    /// Assigns the most important task that waits here, if it can begin, and tells the index.
+    /// Assigns the highest-priority task that waits here, if it can begin, and updates the index.
     fn assign_next(
         &self,
         state: &mut CpuState<P>,
@@ -321,7 +326,7 @@ impl<P: RealTime> Cpu<P> {
     ) -> Option<Arc<PriorityThread<P>>> {
         let floor = state.floor();
         let CpuState { online, waiting, writer, .. } = state;
-        // No `then`: that would move the task once more.
+        // No `then`, which would move the task once more.
         let next =
             if *online { waiting.take(floor, |task| writer.is_in(&task.allowed)) } else { None };
         let thread = next.map(|task| state.assign(task, own));
@@ -342,8 +347,9 @@ impl<P: RealTime> Cpu<P> {
         moved
     }
 
-    /// Demotes the tasks that have used more than their budgets: those for which `overused`, given the thread, its CPU time at
-    /// the beginning and the budget, returns the time used. `report` gets the level, the budget and that time. Returns whether the supervisor has to be called.
+    /// Demotes the tasks that exceeded their budgets. `overused` gets the thread, its CPU time at the task's
+    /// beginning and the budget, and returns the used time if the task is to be demoted. `report` gets the
+    /// level, the budget and that time. Returns whether the supervisor must be notified.
     pub(super) fn demote_overused(
         &self,
         state: &mut CpuState<P>,
@@ -378,25 +384,25 @@ impl<P: RealTime> Cpu<P> {
             state.publish();
         }
         if has_demoted || is_lower {
-            // The supervisor replaces threads, and begins what waits.
+            // The supervisor replaces threads, and begins waiting tasks.
             self.needs_supervisor.store(1, Relaxed);
         }
         has_demoted || is_lower
     }
 
-    /// Returns whether the supervisor has to look at this CPU, and forgets it.
+    /// Returns whether the supervisor must check this CPU, and resets that.
     pub(super) fn take_needs_supervisor(&self) -> bool {
-        // Relaxed: it was set under the CPU's lock, which is taken next.
+        // Relaxed: the flag was set under the CPU's lock, which is taken next.
         self.needs_supervisor.load(Relaxed) != 0 && self.needs_supervisor.swap(0, Relaxed) != 0
     }
 
-    /// Has the supervisor look at this CPU again.
+    /// Makes the supervisor check this CPU again.
     pub(super) fn keep_needs_supervisor(&self) {
         self.needs_supervisor.store(1, Relaxed);
     }
 
-    /// Puts `fresh` in the place of the thread that runs the demoted task `id`, which exits after it. If the task has finished
-    /// meanwhile its thread stays, and `fresh` exits.
+    /// Puts `fresh` in the place of the thread that runs the demoted task `id`; that thread exits after the
+    /// task. If the task has finished meanwhile, its thread stays and `fresh` exits.
     pub(super) fn replace_thread(
         &self,
         priority: Priority,
@@ -431,31 +437,31 @@ impl<P: RealTime> CpuState<P> {
         self.online
     }
 
-    /// Uses the CPU again.
+    /// Brings the CPU back into use.
     pub(super) fn bring_online(&mut self) {
         self.online = true;
         self.publish();
     }
 
-    /// Returns the level of what has begun here.
+    /// Returns the level of the running tasks.
     fn current_level(&self) -> Level {
         self.active.highest()
     }
 
-    /// Returns whether a task of `priority` would run at once, or by turns with others of its priority.
+    /// Returns whether a task of `priority` would run at once, or take turns with others of its priority.
     fn takes(&self, priority: Priority) -> bool {
         self.online && self.floor() < priority.level()
     }
 
-    /// Returns the level above which a task may begin here: the CPU's, or one below it if a task of the same
-    /// priority can take turns with those that are here.
+    /// Returns the level above which a task may begin here: the CPU's. It is one lower if a task of the CPU's
+    /// priority can take turns.
     pub(super) fn floor(&self) -> Level {
         let level = self.current_level();
         let has_turn = self.rr_running.is_some() && self.free_slot(level, None).is_some();
         if has_turn { Level::from_index(level.index() - 1) } else { level }
     }
 
-    /// The index of a slot of `level` that runs no task: that of `own`, if it is one.
+    /// Returns the index of a slot of `level` that runs no task, preferably that of `own`.
     fn free_slot(&self, level: Level, own: Option<&Arc<PriorityThread<P>>>) -> Option<usize> {
         let threads = &self.threads[level.index()];
         let is_own = |slot: &ThreadSlot<P>| own.is_some_and(|own| Arc::ptr_eq(own, &slot.thread));
@@ -488,7 +494,7 @@ impl<P: RealTime> CpuState<P> {
         }
     }
 
-    /// Tells the index at which level this CPU is.
+    /// Publishes the level of this CPU in the index.
     fn publish(&mut self) {
         if self.online {
             let level = self.current_level();
@@ -496,7 +502,8 @@ impl<P: RealTime> CpuState<P> {
                 let threads = self.threads[level.index()].iter();
                 let taken = threads.filter(|slot| slot.running.is_some()).count() as u32;
                 if rr_running.load(Relaxed) != taken {
-                    // SeqCst: before this CPU reads what waits elsewhere.
+                    // SeqCst: ordered before this CPU reads which tasks wait elsewhere. Pairs with the load
+                    // in `rr_nr_running`.
                     rr_running.store(taken, SeqCst);
                 }
             }
@@ -504,7 +511,8 @@ impl<P: RealTime> CpuState<P> {
         }
     }
 
-    /// Gives a task to a thread, to `own` if it can. The caller wakes the thread, after the lock.
+    /// Assigns a task to a thread, to `own` if possible. The caller wakes the thread after releasing the
+    /// lock.
     fn assign(
         &mut self,
         task: Task,
@@ -527,20 +535,21 @@ impl<P: RealTime> CpuState<P> {
         self.publish();
     }
 
-    /// Takes a job out. The caller counts it out, unless it was demoted.
+    /// Removes a job. The caller counts it out, unless it was demoted.
     pub(super) fn end_job(&mut self, id: u64) -> Option<Job> {
         let at = self.jobs.iter().position(|job| job.id == id)?;
         Some(self.jobs.swap_remove(at))
     }
 
-    /// Returns the thread of the job with the nearest deadline; among equal ones the first.
+    /// Returns the thread of the job with the nearest deadline; the first of equal ones.
     pub(super) fn nearest_job(&self) -> Option<ThreadId> {
         let by_deadline = self.jobs.iter().filter(|job| !job.demoted);
         let by_deadline = by_deadline.filter_map(|job| Some((job.deadline?, job.id, job.thread)));
         by_deadline.min_by_key(|job| (job.0, job.1)).map(|job| job.2)
     }
 
-    /// Returns the task at the CPU's level, if it is the only one there and no job: of several, another may run.
+    /// Returns the task at the CPU's level if it is the only one there and no job: of several, another may be
+    /// running.
     pub(super) fn highest_task(&self) -> Option<HighestTask> {
         let level = self.current_level();
         if self.begun[level.index()] != 1 {

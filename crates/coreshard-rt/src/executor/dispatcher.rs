@@ -1,4 +1,4 @@
-//! Which CPU runs which task: push and pull. `README.md` has the protocol.
+//! Decides which CPU runs which task, by push and pull. `README.md` has the protocol.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -18,9 +18,9 @@ use crate::level::Level;
 pub(super) struct Dispatcher<P: RealTime> {
     index: Arc<PriorityIndex<P>>,
     cpus: Box<[Padded<Cpu<P>>]>,
-    /// By CPU number: the position in `cpus`.
+    /// The position in `cpus`, by CPU number.
     positions: Box<[Option<usize>]>,
-    /// How many tasks of equal priority take turns on a CPU.
+    /// The number of tasks of equal priority that take turns on a CPU.
     round_robin: Option<NonZeroUsize>,
     max_tries: P::AtomicU32,
 }
@@ -44,13 +44,13 @@ impl<P: RealTime> Dispatcher<P> {
         &self.index
     }
 
-    /// The CPUs, by position.
+    /// Returns the CPUs, by position.
     pub(super) fn cpus(&self) -> &[Padded<Cpu<P>>] {
         &self.cpus
     }
 
     pub(super) fn all_cpus(&self) -> CpuMask {
-        self.index.mask(self.index.cpus()).expect("an index has CPUs, and they are its own")
+        self.index.mask(self.index.cpus()).expect("the index's own CPUs are valid and not empty")
     }
 
     pub(super) fn position_of(&self, cpu: CpuId) -> Option<usize> {
@@ -69,7 +69,7 @@ impl<P: RealTime> Dispatcher<P> {
 
     fn cpu_of(&self, cpu: CpuId) -> &Cpu<P> {
         let position = self.position_of(cpu);
-        &self.cpus[position.expect("the index knows the executor's CPUs alone")]
+        &self.cpus[position.expect("the index contains only the executor's CPUs")]
     }
 
     /// Returns the most CPUs that were tried for one task.
@@ -92,7 +92,8 @@ impl<P: RealTime> Dispatcher<P> {
             self.note_tries(tries);
             match cpu.start(task, false) {
                 None => return,
-                // Another task was faster. So this is no storm: each failure is another's success.
+                // Another task was faster. There is no storm of retries: each failure is another task's
+                // success.
                 Some(back) => task = back,
             }
         }
@@ -101,8 +102,8 @@ impl<P: RealTime> Dispatcher<P> {
         if !self.wait_at(home, task) {
             return;
         }
-        // The task is published; from here on a CPU that comes down sees it. One that came down
-        // before is found here: see "At rest" in the index's README.
+        // The task is published. A CPU that lowers its level from now on sees it; a CPU that did so before is
+        // found here (see "At rest" in the index's README).
         P::fence();
         while let Some(cpu) = self.find_cpu(level, &allowed, self.cpus[home].id) {
             tries += 1;
@@ -118,8 +119,8 @@ impl<P: RealTime> Dispatcher<P> {
         }
     }
 
-    /// The CPU at the lowest level below `level`; or else, if tasks of equal priority take turns, the one
-    /// at `level` where the fewest do.
+    /// Returns the CPU at the lowest level below `level`. If tasks of equal priority take turns, falls back
+    /// to the CPU at `level` where the fewest do.
     fn find_cpu(&self, level: Level, allowed: &CpuMask, near: CpuId) -> Option<&Cpu<P>> {
         if let Some((cpu, _)) = self.index.find(level, allowed, near) {
             return Some(self.cpu_of(cpu));
@@ -132,7 +133,7 @@ impl<P: RealTime> Dispatcher<P> {
         (fewest < most).then(|| self.cpu_of(cpu))
     }
 
-    /// The CPU at which a task waits: `near`, if it may run there.
+    /// Returns the CPU at which a task waits: `near`, if the task may run there.
     fn home_of(&self, task: &Task, near: CpuId) -> usize {
         let allowed =
             |position: &usize| self.index.is_allowed(&task.allowed, self.cpus[*position].id);
@@ -142,7 +143,7 @@ impl<P: RealTime> Dispatcher<P> {
             .expect("a task's set of CPUs is not empty")
     }
 
-    /// Queues a task at a CPU, or begins it there, if that is possible by now. True if it waits.
+    /// Queues a task at a CPU, or begins it there if that has become possible. Returns true if it waits.
     fn wait_at(&self, home: usize, task: Task) -> bool {
         self.cpus[home].enqueue(task, |allowed| {
             let pulling = self.index.cpus_of(allowed);
@@ -150,7 +151,8 @@ impl<P: RealTime> Dispatcher<P> {
         })
     }
 
-    /// A task of `level` has finished at a CPU, on the thread `own` or on that of a periodic task.
+    /// Records that a task of `level` has finished at a CPU, on the thread `own` or on a periodic task's
+    /// thread.
     pub(super) fn finish(
         &self,
         position: usize,
@@ -164,13 +166,14 @@ impl<P: RealTime> Dispatcher<P> {
         next
     }
 
-    /// Begins what may begin at a CPU whose level fell, though none of its threads finished a task.
+    /// Begins waiting tasks at a CPU whose level fell although none of its threads finished a task.
     pub(super) fn take_waiting(&self, position: usize) {
         self.cpus[position].start_next();
         self.pull(position);
     }
 
-    /// The CPU's level fell: takes what waits elsewhere and is more important than what runs here.
+    /// Called when the CPU's level fell: takes tasks that wait elsewhere with a higher priority than the
+    /// CPU's level.
     fn pull(&self, position: usize) {
         let cpu = &self.cpus[position];
         let mut passed = [0_u64; MAX_INDEX_CPUS / 64];
@@ -186,16 +189,17 @@ impl<P: RealTime> Dispatcher<P> {
             let Some(from) = self.most_urgent(cpu, level, &passed) else { return };
             let may = |task: &Task| self.index.is_allowed(&task.allowed, cpu.id);
             match self.cpus[from].take_above(level, may).map(|task| cpu.start(task, true)) {
-                // Another CPU may have a more important one.
+                // Another CPU may have one of higher priority.
                 Some(None) => {}
                 Some(Some(back)) => self.dispatch(back, cpu.id),
-                // Nothing for this CPU there. What comes later comes with its own push.
+                // No task for this CPU waits there. A later one is pushed when it arrives.
                 None => passed[from / 64] |= 1 << (from % 64),
             }
         }
     }
 
-    /// The pull source of a CPU where the most important task above `level` waits, except those in `passed`.
+    /// Returns the pull source at which the highest-priority task above `level` waits, except those in
+    /// `passed`.
     fn most_urgent(&self, cpu: &Cpu<P>, level: Level, passed: &[u64]) -> Option<usize> {
         let mut best = None;
         let mut bound = u32::from(level.get());
@@ -204,7 +208,7 @@ impl<P: RealTime> Dispatcher<P> {
             while bits != 0 {
                 let position = at * 64 + bits.trailing_zeros() as usize;
                 bits &= bits - 1;
-                // Ordered after this CPU's level by the fence in its publishing.
+                // Ordered after the publication of this CPU's level by the fence there.
                 let top = self.cpus[position].highest_waiting();
                 if top > bound {
                     (best, bound) = (Some(position), top);
@@ -214,13 +218,13 @@ impl<P: RealTime> Dispatcher<P> {
         best
     }
 
-    /// Takes a CPU out: what waits there goes elsewhere, what was begun there ends there.
+    /// Takes a CPU out of use: tasks waiting there go elsewhere, running ones finish there.
     pub(super) fn take_offline(&self, position: usize) {
         let cpu = &self.cpus[position];
         cpu.take_offline().into_iter().for_each(|task| self.dispatch(task, cpu.id));
     }
 
-    /// Takes a CPU back.
+    /// Brings a CPU back into use.
     pub(super) fn bring_online(&self, position: usize) {
         self.cpus[position].lock_state().bring_online();
         self.pull(position);

@@ -1,4 +1,4 @@
-//! The right to a task's result.
+//! Handles to tasks' results.
 
 use std::any::Any;
 use std::fmt;
@@ -11,8 +11,10 @@ use coreshard_platform::{AtomicInt, Lock, RealTime};
 const PENDING: u32 = 0;
 const DONE: u32 = 1;
 
-/// Why a task has no result: its panic, or that it was dropped before it began, or is in another process. It may be dropped anywhere, whatever its
-/// payload's destructor does.
+/// The reason why a task has no result: its panic, or that it was dropped before it began, or that it belongs
+/// to another process.
+///
+/// It may be dropped anywhere, whatever its payload's destructor does.
 pub struct TaskPanic {
     thrown: Thrown,
     is_panic: bool,
@@ -23,12 +25,14 @@ impl TaskPanic {
         Self { thrown, is_panic: true }
     }
 
-    /// It did not panic: `why` says what there is in place of its result.
+    /// Creates the reason of a task that did not panic; `why` describes it.
     fn without_panic(why: &'static str) -> Self {
         Self { thrown: Thrown::new(Box::new(why)), is_panic: false }
     }
 
-    /// The panic's payload, to be resumed; of a task that did not panic, a text that says why it has no result.
+    /// Returns the panic's payload, to be resumed.
+    ///
+    /// For a task that did not panic, the payload is a text with the reason.
     pub fn into_payload(self) -> Box<dyn Any + Send> {
         self.thrown.into_payload()
     }
@@ -48,38 +52,38 @@ impl std::error::Error for TaskPanic {}
 struct Outcome<P: RealTime, T> {
     state: P::AtomicU32,
     value: Lock<P, Option<Result<T, TaskPanic>>>,
-    /// In which process its task is.
+    /// The generation of the task's process.
     process_generation: u32,
 }
 
-/// The right to the result of a task. Dropped, the task runs all the same.
+/// A handle to the result of a task. If it is dropped, the task still runs.
 pub struct TaskHandle<P: RealTime, T> {
     outcome: Arc<Outcome<P, T>>,
 }
 
 impl<P: RealTime, T> TaskHandle<P, T> {
-    /// Whether the task has finished.
+    /// Returns whether the task has finished.
     pub fn is_done(&self) -> bool {
-        // Acquire pairs with the Release of `Completer::complete`: what the task wrote is seen.
+        // Acquire pairs with the Release of `Completer::complete`: the task's writes are visible.
         self.outcome.state.load(Acquire) == DONE
     }
 
     /// Waits until the task has finished.
     ///
     /// # Errors
-    /// If it panicked. If this process was forked from its own and the task had not finished then, it never finishes here, and
-    /// counts as one that panicked.
+    /// If the task panicked. Also if this process was forked from the task's before the task had finished,
+    /// since it never finishes here.
     pub fn join(self) -> Result<T, TaskPanic> {
         while !self.is_done() {
             if P::process_generation() != self.outcome.process_generation {
                 return Err(TaskPanic::without_panic(
-                    "the task's executor is in the process that this one was forked from",
+                    "the task's executor belongs to the process that this one was forked from",
                 ));
             }
             P::wait(&self.outcome.state, PENDING, None);
         }
         let value = self.outcome.value.lock().take();
-        value.expect("a task that is done has left its outcome, and a handle is joined once")
+        value.expect("a finished task has an outcome, and a handle is joined once")
     }
 }
 
@@ -89,8 +93,8 @@ impl<P: RealTime, T> fmt::Debug for TaskHandle<P, T> {
     }
 }
 
-/// A task's body that completes its handle, and the handle. A task that is dropped unrun counts as one that
-/// panicked.
+/// Returns a task body that completes its handle, and the handle. A task that is dropped before it ran counts
+/// as panicked.
 pub(super) fn with_handle<P: RealTime, T: Send + 'static>(
     body: impl FnOnce() -> T + Send + 'static,
 ) -> (Box<dyn FnOnce() + Send>, TaskHandle<P, T>) {

@@ -1,4 +1,4 @@
-//! Incidents: what the watchdog has found, and how much of it is kept.
+//! Incidents: findings of the watchdog, and how many are kept.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -9,7 +9,7 @@ use coreshard_topology::CpuId;
 
 use crate::lock::InheritMutex;
 
-/// How many incidents are kept: the latest. Room for them is allocated at the start, so that the watchdog
+/// How many of the latest incidents are kept. Room for them is allocated at the start, so that the watchdog
 /// allocates nothing.
 pub(super) const MAX_KEPT: usize = if cfg!(loom) { 2 } else { 256 };
 
@@ -17,32 +17,32 @@ pub(super) const MAX_KEPT: usize = if cfg!(loom) { 2 } else { 256 };
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Incident {
-    /// A task has used more CPU time than its budget, and goes on at normal priority.
+    /// A task used more CPU time than its budget, and continues at normal priority.
     Demoted {
-        /// Where.
+        /// The CPU.
         cpu: CpuId,
-        /// The priority it had; of a task by deadline, its band's.
+        /// The priority it had; for a task by deadline, its band's.
         priority: u8,
         /// The budget.
         budget: Duration,
-        /// The CPU time that it had used when it was found.
+        /// The CPU time that it had used by then.
         used: Duration,
     },
-    /// The most important task of a CPU could run, and did not for a long time: the kernel has throttled
-    /// real-time threads, or something above all priorities runs.
+    /// The highest-priority task of a CPU was ready but did not run for a long time: the kernel throttled
+    /// real-time threads, or work above all priorities ran.
     Throttled {
-        /// Where.
+        /// The CPU.
         cpu: CpuId,
         /// The priority of the task.
         priority: u8,
         /// How long it was kept from running, within the last period of throttling.
         lost: Duration,
-        /// The limit that the kernel enforces, if it says one.
+        /// The limit that the kernel enforces, if it reports one.
         limit: Option<Throttle>,
     },
-    /// There were more incidents than are kept, and these, the oldest, are gone.
+    /// There were more incidents than are kept, and the oldest were dropped.
     Dropped {
-        /// How many.
+        /// The number of dropped incidents.
         count: u64,
     },
 }
@@ -53,14 +53,14 @@ impl fmt::Display for Incident {
             Self::Demoted { cpu, priority, budget, used } => write!(
                 f,
                 "a task of priority {priority} on CPU {cpu} has used {} µs of its budget of {} µs, and \
-                 goes on at normal priority",
+                 continues at normal priority",
                 used.as_micros(),
                 budget.as_micros()
             ),
             Self::Throttled { cpu, priority, lost, limit } => {
                 write!(
                     f,
-                    "a task of priority {priority} on CPU {cpu} could run and was kept from it for \
+                    "a task of priority {priority} on CPU {cpu} was ready but did not run for \
                      {} ms",
                     lost.as_millis()
                 )?;
@@ -76,7 +76,7 @@ impl fmt::Display for Incident {
             }
             Self::Dropped { count } => write!(
                 f,
-                "{count} older incidents were dropped, since nobody took them: the latest {MAX_KEPT} are \
+                "{count} older incidents were dropped: take_incidents was not called, and only the latest {MAX_KEPT} are \
                  kept"
             ),
         }
@@ -85,7 +85,7 @@ impl fmt::Display for Incident {
 
 /// The latest incidents that were not taken yet.
 pub(super) struct Incidents<P: RealTime> {
-    /// The lock lends priority, since the watchdog takes it too.
+    /// The lock lends priority, since the watchdog also takes it.
     kept: InheritMutex<P, Kept>,
 }
 
@@ -105,7 +105,7 @@ impl<P: RealTime> Incidents<P> {
         Self { kept: InheritMutex::new(Kept::new()) }
     }
 
-    /// Keeps some more, and drops the oldest if there is no room. Allocates nothing.
+    /// Adds incidents, and drops the oldest if there is no room. Allocates nothing.
     pub(super) fn record(&self, incidents: impl Iterator<Item = Incident>) {
         let mut kept = self.kept.lock_own();
         for incident in incidents {
@@ -117,7 +117,7 @@ impl<P: RealTime> Incidents<P> {
         }
     }
 
-    /// Takes them, in their order; before them, how many were dropped.
+    /// Takes the incidents in order, preceded by the number of dropped ones.
     pub(super) fn take(&self) -> Vec<Incident> {
         let mut taken = Kept::new();
         std::mem::swap(&mut taken, &mut *self.kept.lock_own());

@@ -1,4 +1,4 @@
-//! The model of the task_counts.
+//! The model of the task counts.
 
 use std::sync::Arc;
 
@@ -6,11 +6,11 @@ use coreshard_platform::Loom;
 
 use super::task_counts::TaskCounts;
 
-/// A task begins another one and is over, while the executor's end asks whether all are. The second one
-/// is over only after the question.
+/// A task begins another one and finishes, while the executor's shutdown asks whether all tasks have
+/// finished. The second task finishes only after the question.
 ///
-/// Fails if tasks are counted out by a relaxed addition, if the counts are summed relaxed, and
-/// if the accepted ones are summed first.
+/// Fails if tasks are counted out by a relaxed addition, if the counts are summed with relaxed loads, and if
+/// the accepted tasks are summed first.
 #[test]
 fn loom_all_is_over_only_when_what_tasks_have_begun_is_too() {
     Loom::check(None, || {
@@ -21,14 +21,14 @@ fn loom_all_is_over_only_when_what_tasks_have_begun_is_too() {
             theirs.accept().forget();
             drop(theirs.guard());
         });
-        assert!(!task_counts.all_finished(), "the second task is not over");
+        assert!(!task_counts.all_finished(), "the second task has not finished");
         first.join().expect("a task's thread does not panic");
         drop(task_counts.guard());
         assert!(task_counts.all_finished());
     });
 }
 
-/// As above, and the second task finishes at any time: once all are seen to be over, both are.
+/// As above, but the second task finishes at any time. Once all tasks are seen to have finished, both have.
 #[test]
 fn loom_what_is_seen_to_be_over_has_run() {
     use std::sync::atomic::Ordering::Relaxed;
@@ -51,7 +51,7 @@ fn loom_what_is_seen_to_be_over_has_run() {
             second.join().expect("a task's thread does not panic");
         });
         if task_counts.all_finished() {
-            assert_eq!(ran.load(Relaxed), 2, "what is over has run");
+            assert_eq!(ran.load(Relaxed), 2, "a finished task has run");
         }
         first.join().expect("a task's thread does not panic");
         assert!(task_counts.all_finished());

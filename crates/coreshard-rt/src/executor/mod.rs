@@ -1,20 +1,20 @@
 //! The executor: tasks of fixed priorities on many CPUs.
 //!
-//! Who may touch what:
+//! Access rules:
 //!
-//! 1. What runs and waits at a CPU is under that CPU's lock, which lends priority. No thread holds two of
-//!    these locks, and no user's code runs under one.
-//! 2. A CPU's level writer lies under its lock, so the index has one writer for each CPU.
-//! 3. Each CPU's `highest_waiting` is written under its lock and read by anybody. A bit of a CPU's
-//!    `pull_sources` is set under the lock of the CPU that it stands for, and stays.
-//! 4. Users' code (tasks, activations, hooks, and what their destructors do) is called by
-//!    [`user::call`](coreshard_platform::user::call), on priority threads, on the threads of periodic
+//! 1. A CPU's running and waiting tasks are under that CPU's lock, which lends priority. No thread holds two
+//!    of these locks, and no user code runs under one.
+//! 2. A CPU's level writer is under its lock, so the index has one writer for each CPU.
+//! 3. A CPU's `highest_waiting` is written under its lock and read by any thread. A bit of a CPU's
+//!    `pull_sources` is set under the lock of the CPU that the bit stands for, and never cleared.
+//! 4. User code (tasks, activations, hooks, and their destructors) is called by
+//!    [`user::call`](coreshard_platform::user::call). It runs on priority threads, on the threads of periodic
 //!    tasks, and on the thread that drops the executor.
-//! 5. Any thread may start threads, but the supervisor alone joins them (`supervision.rs`).
-//! 6. A priority thread is of one CPU and one priority. The kernel preempts among the threads of a CPU; the
-//!    executor only decides which task begins where.
+//! 5. Any thread may start threads, but only the supervisor joins them (`supervision.rs`).
+//! 6. A priority thread belongs to one CPU and one priority. The kernel preempts among the threads of a CPU;
+//!    the executor only decides which task begins where.
 //!
-//! `README.md` tells why no task waits for a CPU that it might have.
+//! `README.md` explains why no task waits for a CPU that it could have.
 
 mod admission;
 mod builder;
@@ -58,10 +58,9 @@ use crate::level::Priority;
 
 /// Runs tasks of fixed priorities on some CPUs.
 ///
-/// On each CPU there is a thread for each priority in use, scheduled SCHED_FIFO and pinned, so that the
-/// kernel preempts between tasks. A task begins on the CPU that runs the least important work among
-/// those it may use, or waits until there is one below its priority. A task that has begun stays on its
-/// CPU.
+/// Each CPU has a pinned SCHED_FIFO thread for each priority in use, so that the kernel preempts between
+/// tasks. A task begins on the CPU with the lowest level among those it may use, or waits until there is one
+/// below its priority. A running task stays on its CPU.
 ///
 /// ```
 /// use coreshard_platform::Host;
@@ -69,7 +68,7 @@ use crate::level::Priority;
 /// use coreshard_topology::Topology;
 ///
 /// let machine = Topology::host()?;
-/// // Without privilege the same program runs, at normal priority, and can say so.
+/// // Without privileges the same program runs at normal priority, and can report that.
 /// let (executor, degradations) = Executor::<Host>::builder(&machine).build_degraded()?;
 /// for degradation in &degradations {
 ///     eprintln!("{degradation}");
@@ -79,28 +78,28 @@ use crate::level::Priority;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// Dropped, it drops the timers that are set, runs what was accepted, ends its threads, and unlocks what it
-/// locked; and returns when that is done. Dropped on one of its own threads (by a task, a periodic body or
-/// hook, or a destructor of one), it returns at once, and all that is done once the thread is no longer
-/// needed for it. No thread has to be had for either.
+/// Dropping the executor drops pending timers, runs all accepted tasks, stops its threads, unlocks memory,
+/// and then returns. If it is dropped on one of its own threads (by a task, a periodic body or hook, or one
+/// of their destructors), the drop returns at once, and the shutdown completes in the background. Neither
+/// case needs to start a thread.
 pub struct Executor<P: RealTime> {
     shared: Arc<Shared<P>>,
-    /// In a lock, so that an executor can be shared whatever a platform's handle is.
+    /// In a lock, so that an executor is `Sync` whatever a platform's handle is.
     supervisor: Lock<P, Option<P::Thread>>,
 }
 
 impl<P: RealTime> Executor<P> {
-    /// The CPUs.
+    /// Returns the CPUs.
     pub fn cpus(&self) -> &CpuSet {
         self.index().cpus()
     }
 
-    /// The index.
+    /// Returns the index.
     pub fn index(&self) -> &Arc<PriorityIndex<P>> {
         self.shared.dispatcher.priority_index()
     }
 
-    /// Whether tasks have their priorities; false on an executor that is degraded.
+    /// Returns whether tasks have their priorities; false on a degraded executor.
     pub fn has_priorities(&self) -> bool {
         self.shared.options.has_priorities
     }
@@ -108,16 +107,16 @@ impl<P: RealTime> Executor<P> {
     /// Starts the threads of a priority on all CPUs now, rather than with its first task.
     ///
     /// # Errors
-    /// If they cannot be had.
+    /// If they cannot be started.
     pub fn prepare(&self, priority: Priority) -> Result<(), RtError> {
         self.shared.check_process()?;
         self.shared.prepare(priority)
     }
 
-    /// Runs `body` on whichever CPU runs the least important work.
+    /// Runs `body` on the CPU with the lowest level.
     ///
     /// # Errors
-    /// If the threads of a priority that was not in use yet cannot be had.
+    /// If the threads of a priority that was not in use yet cannot be started.
     pub fn spawn<T: Send + 'static>(
         &self,
         priority: Priority,
@@ -126,8 +125,7 @@ impl<P: RealTime> Executor<P> {
         self.spawn_in(priority, self.shared.dispatcher.all_cpus(), None, body)
     }
 
-    /// Runs `body` on one of `cpus`, and demotes it once it has used `budget` of CPU time, if that is
-    /// given.
+    /// Runs `body` on one of `cpus`. If `budget` is given, demotes it once it has used that much CPU time.
     ///
     /// # Errors
     /// As [`spawn`](Self::spawn), and if a CPU is not the executor's.
@@ -141,12 +139,11 @@ impl<P: RealTime> Executor<P> {
         self.spawn_in(priority, self.index().mask(cpus)?, budget, body)
     }
 
-    /// As [`spawn_on`](Self::spawn_on), with the set of CPUs made beforehand by the
-    /// [`index`](Self::index).
+    /// As [`spawn_on`](Self::spawn_on), with a set of CPUs created beforehand by the [`index`](Self::index).
     ///
     /// # Errors
-    /// As [`spawn`](Self::spawn), and if the set is empty, or of another index and has CPUs that this
-    /// one has not.
+    /// As [`spawn`](Self::spawn), and if the set is empty, or belongs to another index and has CPUs that this
+    /// one lacks.
     pub fn spawn_in<T: Send + 'static>(
         &self,
         priority: Priority,
@@ -163,11 +160,12 @@ impl<P: RealTime> Executor<P> {
         Ok(handle)
     }
 
-    /// Runs `body` at `priority` after `delay`, on whichever CPU runs the least important work then. A
-    /// timer that is still set when the executor is dropped is dropped too.
+    /// Runs `body` at `priority` after `delay`, on the CPU with the lowest level at that time.
+    ///
+    /// Timers that are still pending when the executor is dropped are dropped as well.
     ///
     /// # Errors
-    /// If the threads of a priority that was not in use yet cannot be had.
+    /// If the threads of a priority that was not in use yet cannot be started.
     pub fn after<T: Send + 'static>(
         &self,
         delay: Duration,
@@ -179,7 +177,7 @@ impl<P: RealTime> Executor<P> {
         shared.prepare(priority)?;
         shared.timers.ensure_thread(|| {
             let theirs = Arc::clone(shared);
-            // Above all tasks: it only hands them on.
+            // Above all tasks, since it only hands them on.
             let policy = shared.options.highest_policy::<P>();
             let body = move || theirs.timers.run(|task| theirs.accept(task));
             shared.supervisor.start_thread("rt-timers".to_owned(), None, policy, body)
@@ -192,8 +190,9 @@ impl<P: RealTime> Executor<P> {
     /// Runs `body` periodically.
     ///
     /// # Errors
-    /// If period, deadline and budget do not fit together, the priority is taken by the machine, a CPU
-    /// is not the executor's, all of them are offline, none of the others has room for the budget, or the thread cannot be had.
+    /// If period, deadline and budget are inconsistent, if the machine reserves the priority, if a CPU is not
+    /// the executor's, if all CPUs are offline, if none of the others has room for the budget, or if the
+    /// thread cannot be started.
     pub fn periodic(
         &self,
         task: Periodic,
@@ -203,8 +202,10 @@ impl<P: RealTime> Executor<P> {
         periodic_thread::start(&self.shared, task, body)
     }
 
-    /// Stops using a CPU: what waits there goes to others, what has begun there ends there. A periodic task has begun: it goes on
-    /// there until it is stopped, and no other is put there.
+    /// Stops using a CPU: tasks waiting there go to others, running ones finish there.
+    ///
+    /// A periodic task counts as running: it continues there until it is stopped, and no other is placed
+    /// there.
     ///
     /// # Errors
     /// If the CPU is not the executor's.
@@ -215,7 +216,7 @@ impl<P: RealTime> Executor<P> {
         Ok(())
     }
 
-    /// Uses a CPU again.
+    /// Brings a CPU back into use.
     ///
     /// # Errors
     /// If the CPU is not the executor's.
@@ -226,7 +227,9 @@ impl<P: RealTime> Executor<P> {
         Ok(())
     }
 
-    /// Returns the state of each CPU, one after the other: all of it is true together only while nothing moves.
+    /// Returns the state of each CPU, read one after the other.
+    ///
+    /// The states are consistent with one another only while no task begins, finishes or moves.
     pub fn snapshot(&self) -> Vec<CpuSnapshot> {
         if self.shared.is_forked() {
             return Vec::new();
@@ -235,7 +238,7 @@ impl<P: RealTime> Executor<P> {
         self.shared.dispatcher.cpus().iter().map(|cpu| cpu.snapshot(cpus_of)).collect()
     }
 
-    /// The number of tasks that wait for a CPU.
+    /// Returns the number of tasks that wait for a CPU.
     pub fn waiting(&self) -> usize {
         if self.shared.is_forked() {
             return 0;
@@ -243,13 +246,15 @@ impl<P: RealTime> Executor<P> {
         self.shared.dispatcher.cpus().iter().map(|cpu| cpu.waiting()).sum()
     }
 
-    /// The most CPUs that were tried for one task at once.
+    /// Returns the most CPUs that were tried for one task.
     pub fn max_tries(&self) -> u32 {
         self.shared.dispatcher.max_tries()
     }
 
-    /// Returns what the watchdog has found since the last call, in its order. The latest 256 are kept; if there
-    /// were more, the first one is an [`Incident::Dropped`] that says how many were dropped.
+    /// Returns the watchdog's findings since the last call, in order.
+    ///
+    /// The latest 256 are kept; if there were more, the first one is an [`Incident::Dropped`] with the number
+    /// of dropped ones.
     pub fn take_incidents(&self) -> Vec<Incident> {
         if self.shared.is_forked() { Vec::new() } else { self.shared.incidents.take() }
     }
@@ -258,7 +263,7 @@ impl<P: RealTime> Executor<P> {
 impl<P: RealTime> Drop for Executor<P> {
     fn drop(&mut self) {
         if self.shared.is_forked() {
-            // Its thread is not here to be joined.
+            // Its thread does not exist in this process, so it cannot be joined.
             std::mem::forget(self.supervisor.get_mut().take());
             return;
         }
@@ -266,7 +271,7 @@ impl<P: RealTime> Drop for Executor<P> {
         self.shared.timers.discard();
         self.shared.supervisor.end();
         let supervisor = self.supervisor.get_mut().take();
-        // A thread that the supervisor joins does not wait for it.
+        // A thread that the supervisor joins must not wait for it.
         if !self.shared.supervisor.is_own_thread() {
             supervisor.into_iter().for_each(ThreadHandle::join);
         }

@@ -12,26 +12,26 @@ use super::admission::AdmissionControl;
 use crate::error::RtError;
 use crate::level::Priority;
 
-/// By what a periodic task is more important than another.
+/// The precedence of a periodic task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Urgency {
     /// By its priority.
     Fixed(Priority),
-    /// By the nearest deadline: the task runs above all fixed priorities up to 95 (those from 96 on
-    /// come before it), and before tasks of later deadlines on its CPU. It must have a budget, and is
-    /// admitted only if its CPU has room.
+    /// By the nearest deadline. The task runs above all fixed priorities up to 95, below those from 96 on,
+    /// and before tasks with later deadlines on its CPU. It must have a budget, and is admitted only if its
+    /// CPU has room.
     Deadline,
 }
 
 /// Handling of a task that is still running when its next period begins.
 #[derive(Default)]
 pub enum Overrun {
-    /// The activations that were missed are left out.
+    /// Skips the missed activations.
     #[default]
     Skip,
-    /// They are made up for, one right after the other.
+    /// Runs the missed activations one right after the other.
     CatchUp,
-    /// The function is called with the activation that lasted too long; then they are left out.
+    /// Calls the function with the activation that took too long, and then skips the missed ones.
     Call(Box<dyn FnMut(&Activation) + Send>),
 }
 
@@ -45,28 +45,29 @@ impl fmt::Debug for Overrun {
     }
 }
 
-/// A periodic task, described.
+/// The description of a periodic task.
 #[derive(Debug)]
 pub struct Periodic {
-    /// By what it is more important than others.
+    /// The task's precedence.
     pub urgency: Urgency,
-    /// From one activation to the next.
+    /// The time from one activation to the next.
     pub period: Duration,
-    /// From its start to its first activation.
+    /// The time from the task's start to its first activation.
     pub phase: Duration,
-    /// From an activation until it must be done; the period if `None`.
+    /// The time from an activation to its deadline; the period if `None`.
     pub deadline: Option<Duration>,
-    /// The CPU time that an activation may use. With it the task is admitted only if there is room,
+    /// The CPU time that an activation may use. With a budget, the task is admitted only if there is room,
     /// and demoted for the rest of an activation that uses more.
     pub budget: Option<Duration>,
-    /// The CPUs that it may be put on; all of the executor's if `None`.
+    /// The CPUs that it may be placed on; all of the executor's if `None`.
     pub cpus: Option<CpuSet>,
     /// Handling of missed activations.
     pub overrun: Overrun,
 }
 
 impl Periodic {
-    /// A task of `priority` every `period`, at once, without a budget, that skips what it misses.
+    /// Creates a task of `priority` that starts at once, runs every `period`, has no budget, and skips missed
+    /// activations.
     pub fn every(period: Duration, priority: Priority) -> Self {
         Self {
             urgency: Urgency::Fixed(priority),
@@ -82,22 +83,22 @@ impl Periodic {
     pub(super) fn checked(&self) -> Result<Duration, RtError> {
         let deadline = self.deadline.unwrap_or(self.period);
         if self.period.is_zero() {
-            return Err(RtError::new("the period is 0; allowed are periods above 0"));
+            return Err(RtError::new("invalid period 0: expected a period above 0"));
         }
         if deadline.is_zero() || deadline > self.period {
             return Err(RtError::new(format!(
-                "the deadline is {deadline:?} after each activation; allowed are deadlines above 0 and up \
+                "invalid deadline {deadline:?} after each activation: expected more than 0 and up \
                  to the period, which is {:?}",
                 self.period
             )));
         }
         match self.budget {
             Some(budget) if budget.is_zero() || budget > deadline => Err(RtError::new(format!(
-                "the budget is {budget:?}; allowed are budgets above 0 and up to the deadline, which is \
+                "invalid budget {budget:?}: expected more than 0 and up to the deadline, which is \
                      {deadline:?}"
             ))),
             None if self.urgency == Urgency::Deadline => {
-                Err(RtError::new("a task by deadline has no budget; it needs one above 0"))
+                Err(RtError::new("a task by deadline needs a budget above 0"))
             }
             _ => Ok(deadline),
         }
@@ -107,13 +108,13 @@ impl Periodic {
 /// One activation of a periodic task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Activation {
-    /// Counted from 0; those that were left out are counted too.
+    /// The number, counted from 0. Skipped activations are counted as well.
     pub number: u64,
-    /// When it was to begin.
+    /// When it was due.
     pub wanted: Time,
     /// When its thread woke up.
     pub woke: Time,
-    /// When it must be done.
+    /// When it must have finished.
     pub deadline: Time,
 }
 
@@ -121,17 +122,17 @@ pub struct Activation {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PeriodicStats {
-    /// Activations that are over.
+    /// Activations that have finished.
     pub activations: u64,
-    /// Of these, the ones that were done after their deadline.
+    /// Activations among these that finished after their deadline.
     pub late: u64,
-    /// Activations that were left out.
+    /// Activations that were skipped.
     pub skipped: u64,
-    /// Activations that threw.
+    /// Activations that panicked.
     pub panics: u64,
 }
 
-/// The last part of a long sleep: by a timer alone, not woken by a stop.
+/// The last part of a long sleep: ended only by a timer, not by a stop.
 const LAST_SLEEP: Duration = Duration::from_millis(20);
 
 /// One of the counts of a periodic task.
@@ -151,9 +152,9 @@ pub(super) struct PeriodicControl<P: RealTime> {
     over: P::AtomicU32,
     /// Its thread's id, once that runs.
     thread: P::AtomicU32,
-    /// In which process that is.
+    /// The generation of the thread's process.
     process_generation: u32,
-    /// By [`Count`].
+    /// Indexed by [`Count`].
     counts: [P::AtomicU64; 4],
 }
 
@@ -168,7 +169,7 @@ impl<P: RealTime> PeriodicControl<P> {
         })
     }
 
-    /// Called on its thread, at its start.
+    /// Called on its thread, at the start.
     pub(super) fn started(&self) {
         self.thread.store(P::this_thread().0, Relaxed);
     }
@@ -178,14 +179,14 @@ impl<P: RealTime> PeriodicControl<P> {
         P::wake_all(&raw const self.stops);
     }
 
-    /// Its thread has finished, or could not be had.
+    /// Records that its thread has finished, or could not be started.
     pub(super) fn finished(&self) {
         // Release pairs with the Acquire of `PeriodicHandle::stop`.
         self.over.store(1, Release);
         P::wake_all(&raw const self.over);
     }
 
-    /// Sleeps until a moment. False if the task is to stop.
+    /// Sleeps until a moment. Returns false if the task is to stop.
     pub(super) fn sleep_to(&self, moment: Time) -> bool {
         loop {
             if self.stops.load(Acquire) != 0 {
@@ -205,7 +206,7 @@ impl<P: RealTime> PeriodicControl<P> {
     }
 }
 
-/// The periodic tasks of an executor, and what was promised to them.
+/// The periodic tasks of an executor, and their reservations.
 pub(super) struct PeriodicTasks<P: RealTime> {
     running: Lock<P, Vec<Arc<PeriodicControl<P>>>>,
     admitted: Lock<P, AdmissionControl>,
@@ -236,7 +237,7 @@ impl<P: RealTime> PeriodicTasks<P> {
     }
 }
 
-/// A periodic task. Dropped, the task goes on until the executor ends.
+/// A handle to a periodic task. If it is dropped, the task continues until the executor shuts down.
 pub struct PeriodicHandle<P: RealTime> {
     control: Arc<PeriodicControl<P>>,
     cpu: CpuId,
@@ -247,7 +248,7 @@ impl<P: RealTime> PeriodicHandle<P> {
         Self { control, cpu }
     }
 
-    /// The CPU it was put on.
+    /// Returns the CPU that it was placed on.
     pub fn cpu(&self) -> CpuId {
         self.cpu
     }
@@ -259,9 +260,11 @@ impl<P: RealTime> PeriodicHandle<P> {
         PeriodicStats { activations, late, skipped, panics }
     }
 
-    /// Stops it after the current activation, and waits for that, and until what it owns is dropped. Called by
-    /// the task itself (its body, its hook, or a destructor of theirs), or in a process that was forked from its
-    /// own, it does not wait.
+    /// Stops the task after the current activation.
+    ///
+    /// Waits for that, and until the task's values are dropped. Does not wait if it is called by the task
+    /// itself (its body, its hook, or one of their destructors), or in a process that was forked from the
+    /// task's.
     pub fn stop(self) -> PeriodicStats {
         self.control.stop();
         // While it has not finished, no other thread has its thread's id.

@@ -1,4 +1,4 @@
-//! The threads of periodic tasks: one for each, pinned to its CPU.
+//! The threads of periodic tasks: one for each task, pinned to its CPU.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use super::shared::Shared;
 use crate::error::RtError;
 use crate::level::{Level, Priority};
 
-/// The priorities of tasks by deadline (EDF): the job of the nearest deadline runs, later ones wait, and a
+/// The priorities of tasks by deadline (EDF). The job with the nearest deadline runs and later ones wait. A
 /// thread that wakes up preempts both, to find out which it is.
 const EDF_WAITING: u8 = 96;
 const EDF_RUNNING: u8 = 97;
@@ -32,7 +32,7 @@ pub(super) fn start<P: RealTime>(
     let control = PeriodicControl::new();
     shared.periodics.add(Arc::clone(&control));
     let (theirs, shares) = (Arc::clone(&control), Arc::clone(shared));
-    // From here on a failure undoes this, by the guard.
+    // From now on a failure undoes this through the guard.
     let ends = PeriodicGuard { shared: shares, control: theirs, admitted };
     let priority = match task.urgency {
         Urgency::Fixed(priority) => priority,
@@ -53,7 +53,7 @@ pub(super) fn start<P: RealTime>(
     Ok(PeriodicHandle::new(control, cpu))
 }
 
-/// The position of a task's CPU; and for a task with a budget, its density and its deadline in nanoseconds.
+/// The position of a task's CPU. For a task with a budget, also its density and its deadline in nanoseconds.
 type Admitted = (usize, Option<(f64, u64)>);
 
 /// Chooses the CPU of a task.
@@ -73,7 +73,7 @@ fn admit<P: RealTime>(
     let positions: Vec<usize> = positions.filter(is_online).collect();
     if positions.is_empty() {
         return Err(RtError::new(format!(
-            "the executor was told to take CPUs {cpus} offline; a periodic task needs one of its CPUs online"
+            "CPUs {cpus} were taken offline: a periodic task needs one of its CPUs online"
         )));
     }
     if let Some(budget) = task.budget {
@@ -82,13 +82,13 @@ fn admit<P: RealTime>(
         let admitted = periodics.admitted().lock().admit(&positions, density, deadline_ns);
         let position = admitted.map_err(|NoRoom { sum, limit }| {
             RtError::new(format!(
-                "no CPU has room for the task: with it, the least used one would be promised {sum:.3} of \
-                 its time; at most {limit:.3} is allowed"
+                "no CPU has room for the task: with it, {sum:.3} of the least used CPU's time would be reserved; \
+                 expected at most {limit:.3}"
             ))
         })?;
         return Ok((position, Some((density, deadline_ns))));
     }
-    // Without a budget nothing is reserved: the CPU at the lowest level now.
+    // Nothing is reserved without a budget: the CPU at the lowest level now.
     let online = positions.iter().map(|position| dispatcher.cpus()[*position].id).collect();
     let mask = dispatcher.priority_index().mask(&online)?;
     let found = dispatcher.priority_index().find(Level::TOP, &mask, P::current_cpu());
@@ -96,7 +96,7 @@ fn admit<P: RealTime>(
     Ok((found.unwrap_or(positions[0]), None))
 }
 
-/// Dropped when the task's thread is done with it, or could not be had: ends the task.
+/// Ends the task when its thread has finished, or could not be started.
 struct PeriodicGuard<P: RealTime> {
     shared: Arc<Shared<P>>,
     control: Arc<PeriodicControl<P>>,
@@ -117,7 +117,7 @@ impl<P: RealTime> Drop for PeriodicGuard<P> {
 struct PeriodicLoop<'a, P: RealTime> {
     shared: &'a Shared<P>,
     position: usize,
-    /// How its thread is scheduled while it sleeps.
+    /// The policy of its thread while it sleeps.
     policy: Policy,
     deadline: Duration,
     control: &'a PeriodicControl<P>,
@@ -188,7 +188,7 @@ impl<P: RealTime> PeriodicLoop<'_, P> {
         let Some(job) = state.end_job(id) else { return };
         if job.demoted || job.deadline.is_some() {
             if self.shared.options.has_priorities {
-                // Its old policy was granted once, so it is again.
+                // The thread had this policy before, so it is granted again.
                 let _ = P::set_policy(job.thread, self.policy);
             }
             self.schedule(state.nearest_job(), EDF_RUNNING);
@@ -202,7 +202,7 @@ impl<P: RealTime> PeriodicLoop<'_, P> {
     /// Moves a thread to a priority of the band.
     fn schedule(&self, thread: Option<ThreadId>, to: u8) {
         if let Some(thread) = thread.filter(|_| self.shared.options.has_priorities) {
-            // It is at most what the thread was granted.
+            // It is at most the priority that the thread was granted.
             let _ = P::set_policy(thread, Policy::Fifo(to));
         }
     }

@@ -6,12 +6,12 @@ use std::time::Duration;
 use crate::index::CpuMask;
 use crate::level::{Level, Priority};
 
-/// A closure that is run once, and the CPUs that may run it.
+/// A closure to run once, and the CPUs that may run it.
 pub(super) struct Task {
     pub(super) id: u64,
     pub(super) priority: Priority,
     pub(super) allowed: CpuMask,
-    /// CPU time after which it is demoted.
+    /// The CPU time after which it is demoted.
     pub(super) budget: Option<Duration>,
     pub(super) run: Box<dyn FnOnce() + Send>,
 }
@@ -29,13 +29,13 @@ impl LevelSet {
         self.0 &= !(1 << level);
     }
 
-    /// The highest; level 0 if there is none.
+    /// Returns the highest level, or level 0 if the set is empty.
     pub(super) fn highest(self) -> Level {
         Level::from_index(self.0.checked_ilog2().unwrap_or(0) as usize)
     }
 }
 
-/// Tasks that wait, by priority, and among equals first come, first served.
+/// Waiting tasks by priority; first come, first served among equals.
 pub(super) struct PriorityArray {
     queues: Vec<VecDeque<Task>>,
     occupied: LevelSet,
@@ -59,12 +59,12 @@ impl PriorityArray {
         self.len
     }
 
-    /// The highest priority that waits, as a level; 0 for none.
+    /// Returns the highest waiting priority as a level; 0 for none.
     pub(super) fn highest(&self) -> Level {
         self.occupied.highest()
     }
 
-    /// Takes the first task of the highest priority above `level` that `may`.
+    /// Takes the first task of the highest priority above `level` that `may` accepts.
     pub(super) fn take(&mut self, level: Level, may: impl Fn(&Task) -> bool) -> Option<Task> {
         let mut left = self.occupied;
         while left.highest() > level {
@@ -77,7 +77,7 @@ impl PriorityArray {
         None
     }
 
-    /// Takes one task by its number.
+    /// Takes the task with this number.
     pub(super) fn take_id(&mut self, priority: Priority, id: u64) -> Option<Task> {
         let at = priority.level().index();
         let position = self.queues[at].iter().position(|task| task.id == id)?;
@@ -97,7 +97,7 @@ impl PriorityArray {
         self.queues.iter().rev().flatten()
     }
 
-    /// Takes all of them, highest first.
+    /// Takes all tasks, highest priority first.
     pub(super) fn drain(&mut self) -> Vec<Task> {
         self.occupied = LevelSet::default();
         self.len = 0;

@@ -1,4 +1,4 @@
-//! The threads that run tasks: each of one CPU and one priority.
+//! The threads that run tasks. Each belongs to one CPU and one priority.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -15,7 +15,7 @@ pub(super) struct PriorityThread<P: RealTime> {
     assignment: Lock<P, Assignment>,
     /// 0 until it runs.
     id: P::AtomicU32,
-    /// Its CPU time when its task began, if that has a budget: in nanoseconds, or [`NOT_BEGUN`]. Reset
+    /// Its CPU time when its task began, if the task has a budget: in nanoseconds, or [`NOT_BEGUN`]. Reset
     /// under the CPU's lock, by the thread that assigns the task.
     task_began: P::AtomicU64,
 }
@@ -40,7 +40,7 @@ impl<P: RealTime> PriorityThread<P> {
         })
     }
 
-    /// Called on it, at its start.
+    /// Called on the thread, at its start.
     pub(super) fn started(&self) {
         self.id.store(P::this_thread().0, Relaxed);
     }
@@ -49,35 +49,35 @@ impl<P: RealTime> PriorityThread<P> {
         Some(ThreadId(self.id.load(Relaxed))).filter(|id| id.0 != 0)
     }
 
-    /// Called on it: sleeps until there may be an assignment.
+    /// Called on the thread: sleeps until there may be an assignment.
     pub(super) fn park(&self) {
         self.parker.park();
     }
 
-    /// Called on it: takes what it is to do.
+    /// Called on the thread: takes its assignment.
     pub(super) fn take_assignment(&self) -> Assignment {
         std::mem::replace(&mut *self.assignment.lock(), Assignment::None)
     }
 
-    /// Called on it, when it begins a task that has a budget.
+    /// Called on the thread when it begins a task with a budget.
     pub(super) fn begins_task(&self) {
         let used = P::cpu_time_of(P::this_thread()).unwrap_or_default();
         self.task_began.store(u64::try_from(used.as_nanos()).unwrap_or(NOT_BEGUN), Relaxed);
     }
 
-    /// Called on it, after the watchdog has set it to normal priority.
+    /// Called on the thread after the watchdog has set it to normal priority.
     pub(super) fn restore_policy(&self) {
-        // The policy was granted once, so it is again.
+        // The policy was granted before, so it is granted again.
         let _ = P::set_policy(P::this_thread(), self.policy);
     }
 
-    /// Returns its CPU time when its task began; for a task that has a budget, under the CPU's lock.
+    /// Returns its CPU time when its task began, for a task with a budget. Called under the CPU's lock.
     pub(super) fn task_began(&self) -> Option<Duration> {
         let began = self.task_began.load(Relaxed);
         (began != NOT_BEGUN).then(|| Duration::from_nanos(began))
     }
 
-    /// Gives it a task. The caller unparks it, after the CPU's lock.
+    /// Assigns a task to the thread. The caller unparks it after releasing the CPU's lock.
     pub(super) fn assign(&self, task: Task) {
         if task.budget.is_some() {
             self.task_began.store(NOT_BEGUN, Relaxed);

@@ -31,19 +31,19 @@ pub(super) struct Shared<P: RealTime> {
     pub(super) incidents: Incidents<P>,
     /// 1 from the shutdown on; the watchdog sleeps on it.
     pub(super) ends: P::AtomicU32,
-    /// One bit for each level: every CPU has its threads. Read by each spawn, written with the first task
-    /// of a priority.
+    /// One bit for each level, set once every CPU has its threads. Read by each spawn, and written with the
+    /// first task of a priority.
     prepared: [P::AtomicU64; 2],
     /// Held while threads are started.
     preparing: Lock<P, ()>,
-    /// By the position of the CPU that spawns: the next task's number. One counter for all would be a line
-    /// that every CPU writes.
+    /// The next task's number, by the position of the spawning CPU. A single counter would be a line that
+    /// every CPU writes.
     next_ids: Box<[Padded<P::AtomicU64>]>,
-    /// In which process its threads are.
+    /// The generation of the process that has its threads.
     process_generation: u32,
 }
 
-/// It registers a hook so that forks are counted, and so that the child never drops what it holds.
+/// Registered so that forks are counted, and so that the child never drops this state.
 impl<P: RealTime> ForkHook for Shared<P> {
     fn forked(&self) {}
 }
@@ -68,8 +68,8 @@ impl<P: RealTime> Shared<P> {
         }
     }
 
-    /// True in a process that was forked from that of the threads: they are not here, and locks may be held by
-    /// them.
+    /// Returns true in a process that was forked from the threads' process. The threads do not exist here,
+    /// and may hold locks.
     pub(super) fn is_forked(&self) -> bool {
         P::process_generation() != self.process_generation
     }
@@ -81,7 +81,7 @@ impl<P: RealTime> Shared<P> {
     /// Returns a number that no other task of this executor has.
     pub(super) fn new_id(&self) -> u64 {
         let position = self.dispatcher.position_of(P::current_cpu());
-        // The last one is for CPUs that are not the executor's.
+        // The last counter is for CPUs that are not the executor's.
         let position = position.unwrap_or(self.next_ids.len() - 1);
         (position as u64) << 48 | self.next_ids[position].fetch_add(1, Relaxed)
     }
@@ -105,11 +105,11 @@ impl<P: RealTime> Shared<P> {
         guard.forget();
     }
 
-    /// Starts the threads of `priority` on every CPU, if they are not there yet.
+    /// Starts the threads of `priority` on every CPU, unless they exist.
     pub(super) fn prepare(self: &Arc<Self>, priority: Priority) -> Result<(), RtError> {
         let level = priority.level().index();
         let (word, bit) = (&self.prepared[level / 64], 1 << (level % 64));
-        // Acquire pairs with the Release below: the threads are seen.
+        // Acquire pairs with the Release below: the threads are visible.
         if word.load(Acquire) & bit != 0 {
             return Ok(());
         }
@@ -125,7 +125,7 @@ impl<P: RealTime> Shared<P> {
         Ok(())
     }
 
-    /// Starts a thread; the caller puts it into its CPU's slot.
+    /// Starts a thread. The caller puts it into its CPU's slot.
     pub(super) fn new_thread(
         self: &Arc<Self>,
         position: usize,
@@ -155,7 +155,7 @@ impl<P: RealTime> Shared<P> {
                 if task.budget.is_some() {
                     thread.begins_task();
                 }
-                // What a task throws is its handle's; this is what came after: a destructor's.
+                // The handle receives a task's panic. A later panic, of a destructor, is dropped.
                 drop(user::call(task.run));
                 let next = self.dispatcher.finish(position, priority.level(), Some(thread));
                 drop(guard);

@@ -1,13 +1,13 @@
-//! The supervisor's work: it replaces the threads of demoted tasks, joins threads that have ended, and
-//! shuts the executor down. Others only call it, and do not wait:
+//! The supervisor's work. It replaces the threads of demoted tasks, joins threads that have ended, and shuts
+//! the executor down. Other threads only notify it, and do not wait:
 //!
-//! 1. *No thread joins itself.* The supervisor joins all threads but its own, and runs no user's code. Its own
-//!    is joined by the thread that drops the executor, unless that is one of the executor's threads (each knows by a
-//!    thread-local pointer): then it is never joined.
+//! 1. *No thread joins itself.* The supervisor joins all threads but its own, and runs no user code. The
+//!    thread that drops the executor joins the supervisor's, unless it is one of the executor's threads (each
+//!    recognises that by a thread-local pointer). In that case the supervisor's thread is never joined.
 //! 2. *A shutdown starts no thread.* The supervisor exists from the beginning.
-//! 3. The work to do follows from the state that it reads: a thread that has ended, a demoted task, the
-//!    shutdown. `calls` is advanced *after* that was written, and the supervisor reads it *before* the state;
-//!    so it reads the state again, or its futex wait returns at once.
+//! 3. The work follows from the state that the supervisor reads: a thread that has ended, a demoted task, the
+//!    shutdown. `calls` is advanced *after* the state was written, and the supervisor reads it *before* the
+//!    state. So it either reads the state again, or its futex wait returns at once.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::AcqRel;
@@ -18,11 +18,11 @@ use coreshard_platform::{AtomicInt, LockedMemory, RealTime, ThreadSpec};
 use super::shared::Shared;
 use crate::error::RtError;
 
-/// How soon it tries again: to start a thread that could not be had, and to see the last tasks finished.
+/// How soon it retries to start a thread, and checks again whether the last tasks have finished.
 const RETRY: Duration = Duration::from_millis(10);
 const SHUTDOWN_POLL: Duration = Duration::from_millis(1);
 
-/// Starts the supervisor, above or beside all tasks, as far as that is granted. The memory is unlocked at its end.
+/// Starts the supervisor at the highest priority that is granted. It unlocks the memory at its end.
 pub(super) fn start<P: RealTime>(
     shared: &Arc<Shared<P>>,
     memory: Option<LockedMemory>,
@@ -63,17 +63,17 @@ fn supervise<P: RealTime>(shared: &Arc<Shared<P>>) {
     supervisor.join_all();
 }
 
-/// From here on nothing is accepted any more.
+/// Stops accepting tasks.
 fn begin_shutdown<P: RealTime>(shared: &Shared<P>) {
     shared.timers.end();
     shared.periodics.stop();
-    // What waits for a CPU that is offline gets it now.
+    // Tasks that wait for an offline CPU get it now.
     let positions = 0..shared.dispatcher.cpus().len();
     positions.for_each(|position| shared.dispatcher.bring_online(position));
 }
 
-/// Replaces each thread that runs a demoted task by a fresh one, so that its CPU goes on. True if
-/// one cannot be had now.
+/// Replaces each thread that runs a demoted task with a fresh one, so that its CPU continues. Returns true if
+/// a thread cannot be started now.
 fn replace_threads<P: RealTime>(shared: &Arc<Shared<P>>) -> bool {
     let mut is_short = false;
     for (position, cpu) in shared.dispatcher.cpus().iter().enumerate() {

@@ -1,4 +1,4 @@
-//! The supervisor's state: how it is called, and the threads that it joins.
+//! The supervisor's state: how it is notified, and the threads that it joins.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::error::RtError;
 
 pub(super) struct Supervisor<P: RealTime> {
     stack_bytes: usize,
-    /// Advanced by each call; it sleeps on this.
+    /// Advanced by each notification; the supervisor sleeps on it.
     calls: P::AtomicU32,
     /// 1 once the executor was dropped.
     ends: P::AtomicU32,
@@ -22,13 +22,14 @@ pub(super) struct Supervisor<P: RealTime> {
 /// The executor's threads, without the supervisor's.
 struct ThreadTable<P: RealTime> {
     next: u64,
-    /// By number, until they are joined.
+    /// Threads by number, until they are joined.
     running: BTreeMap<u64, P::Thread>,
-    /// Those that have ended and are not joined. A number may be here before its thread is in `running`.
+    /// The numbers of threads that have ended and are not joined. A number may be listed before its thread is
+    /// in `running`.
     ended: Vec<u64>,
 }
 
-/// On each thread of the executor: reports its end.
+/// Reports the end of a thread of the executor.
 struct ExitGuard<P: RealTime> {
     supervisor: Arc<Supervisor<P>>,
     number: u64,
@@ -89,7 +90,7 @@ impl<P: RealTime> Supervisor<P> {
         Ok(())
     }
 
-    /// Returns whether the calling thread is one of this executor's.
+    /// Returns whether the calling thread belongs to this executor.
     pub(super) fn is_own_thread(&self) -> bool {
         P::local(LocalKey::Executor) == self.identity()
     }
@@ -100,18 +101,18 @@ impl<P: RealTime> Supervisor<P> {
 
     /// Wakes the supervisor. Never waits.
     pub(super) fn notify(&self) {
-        // Release pairs with the Acquire of `calls`: whoever sees the call sees what was written before it.
+        // Release pairs with the Acquire of `calls`: a thread that sees the call sees all writes before it.
         self.calls.fetch_add(1, Release);
         P::wake_all(&raw const self.calls);
     }
 
-    /// Has the supervisor shut the executor down.
+    /// Makes the supervisor shut the executor down.
     pub(super) fn end(&self) {
         self.ends.store(1, Release);
         self.notify();
     }
 
-    /// Returns the number of the last call, to be read before the state that the calls are about.
+    /// Returns the number of the last call. Must be read before the state that the calls refer to.
     pub(super) fn calls(&self) -> u32 {
         // Acquire pairs with the Release of `notify`.
         self.calls.load(Acquire)
@@ -119,7 +120,7 @@ impl<P: RealTime> Supervisor<P> {
 
     /// Returns whether the executor was dropped.
     pub(super) fn ends(&self) -> bool {
-        // Acquire pairs with the Release of `end`: what the executor's users did is seen.
+        // Acquire pairs with the Release of `end`: writes of the executor's users are visible.
         self.ends.load(Acquire) != 0
     }
 
@@ -136,7 +137,7 @@ impl<P: RealTime> Supervisor<P> {
             let ThreadTable { running, ended, .. } = &mut *threads;
             ended.retain(|number| {
                 let thread = running.remove(number);
-                // Without a handle yet, its starter will store it, and call.
+                // Its starter will store the handle, and notify again.
                 let is_starting = thread.is_none();
                 handles.extend(thread);
                 is_starting
@@ -145,7 +146,7 @@ impl<P: RealTime> Supervisor<P> {
         handles.into_iter().for_each(ThreadHandle::join);
     }
 
-    /// Joins all threads, which were told to exit, and start no others.
+    /// Joins all threads, which were told to exit and start no others.
     pub(super) fn join_all(&self) {
         let running = std::mem::take(&mut self.threads.lock().running);
         running.into_values().for_each(ThreadHandle::join);

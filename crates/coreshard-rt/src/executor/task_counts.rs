@@ -1,4 +1,4 @@
-//! How many tasks were accepted, and how many are finished.
+//! Counts of accepted and finished tasks.
 //!
 //! A task is counted in before another thread can see it, and counted out once, by a guard. Both counts are
 //! per CPU, so that no two CPUs share a line.
@@ -21,28 +21,28 @@ impl<P: Platform> TaskCounts<P> {
         TaskGuard(self)
     }
 
-    /// The guard of a task that was counted in by another thread.
+    /// Returns the guard of a task that was counted in by another thread.
     pub(super) fn guard(&self) -> TaskGuard<'_, P> {
         TaskGuard(self)
     }
 
-    /// Whether all tasks are finished, those that they spawned among them. Then it stays so, unless a task is
-    /// accepted from elsewhere.
+    /// Returns whether all tasks have finished, including those that they spawned. The result stays true
+    /// unless a task is accepted from outside.
     pub(super) fn all_finished(&self) -> bool {
-        // Finished first: then no task that came in between is counted as finished alone. Acquire pairs
-        // with the Release in `TaskGuard::drop`: whoever sees that a task is finished sees those that it
-        // spawned. With relaxed counters a weakly ordered machine (Arm) may show the end of a task before
+        // Finished tasks first: then no task that arrives in between is counted only as finished. Acquire
+        // pairs with the Release in `TaskGuard::drop`: a thread that sees a task's end sees the tasks that it
+        // spawned. With relaxed counters, a weakly ordered machine (Arm) may show the end of a task before
         // the beginning of one that it spawned.
         let finished = self.finished.sum_acquired();
         finished == self.accepted.sum()
     }
 }
 
-/// Counts its task out when dropped, also by a panic.
+/// Counts its task out when dropped, also after a panic.
 pub(super) struct TaskGuard<'counts, P: Platform>(&'counts TaskCounts<P>);
 
 impl<P: Platform> TaskGuard<'_, P> {
-    /// Another thread counts it out.
+    /// Leaves it to another thread to count the task out.
     pub(super) fn forget(self) {
         std::mem::forget(self);
     }
@@ -50,7 +50,7 @@ impl<P: Platform> TaskGuard<'_, P> {
 
 impl<P: Platform> Drop for TaskGuard<'_, P> {
     fn drop(&mut self) {
-        // Release pairs with the Acquire in `all_finished`: what this task spawned is counted in.
+        // Release pairs with the Acquire in `all_finished`: tasks spawned by this one are counted in.
         self.0.finished.add_released(1);
     }
 }

@@ -1,4 +1,4 @@
-//! Tasks that begin after a while.
+//! Tasks that begin after a delay.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -34,7 +34,7 @@ impl<P: RealTime> Timers<P> {
         }
     }
 
-    /// Starts the timer thread by `start`, unless it has been.
+    /// Starts the timer thread with `start`, unless it exists.
     pub(super) fn ensure_thread(
         &self,
         start: impl FnOnce() -> Result<(), RtError>,
@@ -87,16 +87,16 @@ impl<P: RealTime> Timers<P> {
         }
     }
 
-    /// Drops the timers that are set, and what their tasks own.
+    /// Drops the pending timers, and the values that their tasks own.
     pub(super) fn discard(&self) {
         let dropped = std::mem::take(&mut *self.pending.lock());
-        // One by one: if one's destructor panics, the others are dropped all the same. The panic is not
-        // reported, as that of any task's destructor.
+        // One by one: if a destructor panics, the others are still dropped. The panic is not reported, like
+        // that of any task's destructor.
         dropped.into_values().for_each(|task| drop(user::discard(task)));
     }
 
-    /// Ends the timer thread. Afterwards each task that was due is accepted; one that came later would find
-    /// no thread to run it.
+    /// Stops the timer thread. Afterwards every task that was due is accepted; a later one would find no
+    /// thread to run it.
     pub(super) fn end(&self) {
         self.ends.store(1, Release);
         self.notify();
@@ -112,17 +112,19 @@ impl<P: RealTime> Timers<P> {
     }
 }
 
-/// A timer that was set. Dropped, it stays set.
+/// A handle to a timer. If it is dropped, the timer stays set.
 pub struct TimerHandle<P: RealTime> {
     pending: Arc<Pending<P>>,
     key: (Time, u64),
-    /// In which process its executor is.
+    /// The generation of the executor's process.
     process_generation: u32,
 }
 
 impl<P: RealTime> TimerHandle<P> {
-    /// Takes the timer back. True if its task had not begun, and never will: its handle reports that it
-    /// was dropped.
+    /// Cancels the timer.
+    ///
+    /// Returns true if its task had not begun and never will; the task's handle then reports that it was
+    /// dropped.
     pub fn cancel(self) -> bool {
         if P::process_generation() != self.process_generation {
             return false;

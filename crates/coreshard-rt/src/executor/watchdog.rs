@@ -1,12 +1,12 @@
 //! The watchdog: finds tasks that use more CPU time than their budget, and CPUs that the kernel throttles.
 //!
-//! Its priority is above all tasks, for the case that tasks of 99 run away on all CPUs at once. So during a
-//! scan it does nothing that can wait:
+//! Its priority is above all tasks, in case runaways of priority 99 occupy all CPUs. So a scan does nothing
+//! that can wait:
 //!
-//! 1. It starts and joins no thread, and allocates nothing: a thread of normal priority, which gets no CPU
-//!    just then, may hold what that needs. The supervisor does all that, once a CPU is free.
-//! 2. CPUs whose lock is held are scanned last. The lock lends priority, and no user's code runs under it.
-//! 3. A task is demoted by one system call, under its CPU's lock, so that it cannot end meanwhile.
+//! 1. It starts and joins no thread, and allocates nothing. A thread of normal priority, which gets no CPU
+//!    just then, may hold the necessary locks. The supervisor does all that, once a CPU is free.
+//! 2. CPUs whose lock is held are scanned last. The lock lends priority, and no user code runs under it.
+//! 3. A task is demoted by one system call, under its CPU's lock, so that it cannot finish meanwhile.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Acquire;
@@ -20,20 +20,21 @@ use super::shared::Shared;
 use crate::error::RtError;
 use crate::lock::InheritGuard;
 
-/// The watchdog may use one part in this many of its period: it is above all tasks, so this bounds what it takes from them.
+/// The watchdog may use the period divided by this. It runs above all tasks, so this bounds the time that it
+/// takes from them.
 const RUNTIME_DIVISOR: u32 = 10;
 
-/// If it scans less often, its share is one of this time: the kernel refuses periods of more than 4.2 s
-/// (`sched_deadline_period_max_us`), or of whatever an administrator has set.
+/// The longest period for its reservation, if it scans less often. The kernel refuses periods above 4.2 s
+/// (`sched_deadline_period_max_us`), or above an administrator's setting.
 const LONGEST_PERIOD: Duration = Duration::from_secs(1);
 
-/// How long the most important task of a CPU ran, and did not.
+/// How long the highest-priority task of a CPU ran, and how long it was kept from running.
 #[derive(Clone, Copy, Debug)]
 struct RunSample {
     id: u64,
     /// The CPU time of its thread at the last scan.
     cpu_time: Duration,
-    /// How long it was kept from running, of the time that this sample spans.
+    /// How long it was kept from running, within the time that this sample spans.
     lost: Duration,
     span: Duration,
 }
@@ -43,11 +44,11 @@ struct RunSample {
 struct CpuWatch {
     highest: Option<HighestTask>,
     sample: Option<RunSample>,
-    /// Its lock was held at first.
+    /// Whether its lock was held at first.
     is_held: bool,
 }
 
-/// Starts the watchdog. An error inside `Ok` says why it is not above all tasks.
+/// Starts the watchdog. An error inside `Ok` says why it does not run above all tasks.
 pub(super) fn start<P: RealTime>(shared: &Arc<Shared<P>>) -> Result<Option<RtError>, RtError> {
     let Some(period) = shared.options.watchdog_period else { return Ok(None) };
     let start = |policy| {
@@ -58,7 +59,7 @@ pub(super) fn start<P: RealTime>(shared: &Arc<Shared<P>>) -> Result<Option<RtErr
     if !shared.options.has_priorities {
         return start(Policy::Normal).map(|()| None);
     }
-    // Not tried beforehand: admission may fail later, if another program has taken its share.
+    // Not tried beforehand: admission may fail later, if another program has taken the reserved share.
     let bounded = period.min(LONGEST_PERIOD);
     let above = Policy::Deadline { runtime: bounded / RUNTIME_DIVISOR, period: bounded };
     match start(above) {
@@ -70,9 +71,9 @@ pub(super) fn start<P: RealTime>(shared: &Arc<Shared<P>>) -> Result<Option<RtErr
 struct Watchdog<'a, P: RealTime> {
     shared: &'a Shared<P>,
     limit: Option<Throttle>,
-    /// By position.
+    /// Indexed by position.
     watched: Box<[CpuWatch]>,
-    /// In this scan; never more than are kept.
+    /// Findings of this scan; never more than are kept.
     found: Vec<Incident>,
     has_demoted: bool,
 }
@@ -119,7 +120,7 @@ impl<'a, P: RealTime> Watchdog<'a, P> {
         if !self.found.is_empty() {
             self.shared.incidents.record(self.found.drain(..));
         }
-        // After the report: a thread that runs since the supervisor was called finds it there.
+        // After the report: a thread that runs since the supervisor was notified finds the report there.
         if std::mem::take(&mut self.has_demoted) {
             self.shared.supervisor.notify();
         }
@@ -132,7 +133,7 @@ impl<'a, P: RealTime> Watchdog<'a, P> {
         }
     }
 
-    /// Demotes the tasks of a CPU that have used more than their budgets.
+    /// Demotes the tasks of a CPU that exceeded their budgets.
     fn scan_cpu(&mut self, position: usize, mut state: InheritGuard<'_, P, CpuState<P>>) {
         let shared = self.shared;
         let cpu = &shared.dispatcher.cpus()[position];
@@ -143,7 +144,7 @@ impl<'a, P: RealTime> Watchdog<'a, P> {
         self.watched[position].highest = state.highest_task();
     }
 
-    /// Whether the most important task of a CPU was kept from running.
+    /// Checks whether the highest-priority task of a CPU was kept from running.
     fn check_throttling(&mut self, position: usize, elapsed: Duration) {
         let watch = &mut self.watched[position];
         let Some(top) = watch.highest else {
@@ -158,7 +159,7 @@ impl<'a, P: RealTime> Watchdog<'a, P> {
         };
         let ran = cpu_time.saturating_sub(sample.cpu_time);
         sample.cpu_time = cpu_time;
-        // A thread that sleeps is not kept from running.
+        // A sleeping thread is not kept from running.
         if P::is_waiting(top.thread) {
             (sample.lost, sample.span) = (Duration::ZERO, Duration::ZERO);
             return;
@@ -173,7 +174,7 @@ impl<'a, P: RealTime> Watchdog<'a, P> {
         let kept = limit.map_or(period / 20, |limit| limit.period - limit.runtime);
         let lost = std::mem::take(&mut sample.lost);
         sample.span = Duration::ZERO;
-        // Half of what throttling takes: scans do not begin and end with its periods.
+        // Half of what throttling takes, since scans are not aligned with its periods.
         if lost >= kept / 2 {
             let cpu = self.shared.dispatcher.cpus()[position].id;
             self.report(Incident::Throttled { cpu, priority: top.level.get(), lost, limit });
@@ -181,7 +182,7 @@ impl<'a, P: RealTime> Watchdog<'a, P> {
     }
 }
 
-/// Returns what a task has used, if that is more than its budget, and it was demoted.
+/// Returns the CPU time that a task has used if it exceeds the budget and the task was demoted.
 fn overused<P: RealTime>(
     shared: &Shared<P>,
     thread: ThreadId,

@@ -2,14 +2,18 @@
 
 use std::ops::Range;
 
-/// The most CPUs of an index. Sets of positions have a fixed size, so that looking for a CPU allocates
-/// nothing; the largest machines sold have half as many.
+/// The most CPUs of an index.
+///
+/// Sets of positions have a fixed size, so that a search allocates nothing. The largest machines sold have
+/// half as many.
 pub const MAX_INDEX_CPUS: usize = if cfg!(loom) { 64 } else { 1024 };
 
 pub(super) const WORDS: usize = MAX_INDEX_CPUS / 64;
 
-/// A set of CPUs of one index, as [`PriorityIndex::mask`](super::PriorityIndex::mask) makes it
-/// and a search fills it. Made once for a task, not for each search.
+/// A set of CPUs of one index, created by [`PriorityIndex::mask`](super::PriorityIndex::mask) or filled by a
+/// search.
+///
+/// Create it once for a task, not for each search.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuMask {
     pub(super) words: [u64; WORDS],
@@ -19,12 +23,12 @@ impl CpuMask {
     /// The empty set.
     pub const EMPTY: Self = Self { words: [0; WORDS] };
 
-    /// The number of CPUs.
+    /// Returns the number of CPUs.
     pub fn len(&self) -> usize {
         self.words.iter().map(|word| word.count_ones() as usize).sum()
     }
 
-    /// True if there is no CPU.
+    /// Returns true if the set is empty.
     pub fn is_empty(&self) -> bool {
         self.words.iter().all(|word| *word == 0)
     }
@@ -33,17 +37,17 @@ impl CpuMask {
         self.words[position / 64] |= 1 << (position % 64);
     }
 
-    /// Whether all of its positions are among the first `positions`.
+    /// Returns whether all positions are among the first `positions`.
     pub(crate) fn is_within(&self, positions: usize) -> bool {
         self.words_in(positions.min(MAX_INDEX_CPUS)..MAX_INDEX_CPUS).all(|(_, bits)| bits == 0)
     }
 
-    /// Whether all of `other` are among its CPUs.
+    /// Returns whether all CPUs of `other` are in this set.
     pub(crate) fn contains(&self, other: &Self) -> bool {
         self.words.iter().zip(&other.words).all(|(these, those)| those & !these == 0)
     }
 
-    /// Adds all of `other`.
+    /// Adds all CPUs of `other`.
     pub(crate) fn join(&mut self, other: &Self) {
         self.words.iter_mut().zip(&other.words).for_each(|(these, those)| *these |= those);
     }
@@ -53,7 +57,7 @@ impl CpuMask {
         self.words[position / 64] & (1 << (position % 64)) != 0
     }
 
-    /// Its members among the positions of `range`, a word at a time: the number of the word, and its
+    /// Returns the members among the positions of `range`, one word at a time: the word's index, and its
     /// bits.
     #[inline]
     pub(super) fn words_in(&self, range: Range<usize>) -> impl Iterator<Item = (usize, u64)> + '_ {
@@ -82,7 +86,7 @@ impl CpuMask {
     }
 }
 
-/// The positions that words tell of.
+/// Returns the positions of the bits in words.
 #[inline]
 pub(super) fn bits_of(words: impl Iterator<Item = (usize, u64)>) -> impl Iterator<Item = usize> {
     words.flat_map(|(at, mut bits)| {

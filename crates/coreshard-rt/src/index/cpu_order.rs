@@ -1,4 +1,4 @@
-//! The position of each CPU in an index: neighbours in the machine are neighbours in it.
+//! The position of each CPU in an index: neighbours in the machine are neighbours in the index.
 
 use std::ops::Range;
 
@@ -7,17 +7,17 @@ use coreshard_topology::{CpuId, CpuSet, Topology};
 use super::cpu_mask::{CpuMask, MAX_INDEX_CPUS};
 use crate::error::RtError;
 
-/// The CPUs of an index in the order of the machine's parts: package, node, last-level cache, core,
-/// number. So the CPUs of a cache, and of a core, are neighbours, however the system numbers them.
+/// The CPUs of an index, ordered by package, node, last-level cache, core and number. So the CPUs of a cache,
+/// and of a core, are neighbours, however the system numbers them.
 #[derive(Debug)]
 pub(super) struct CpuOrder {
     cpus: Box<[CpuId]>,
     set: CpuSet,
-    /// By CPU number.
+    /// The position, by CPU number.
     position_of: Box<[Option<u16>]>,
     /// The positions of each last-level cache.
     groups: Box<[Range<usize>]>,
-    /// By position: its group.
+    /// The group, by position.
     group_of: Box<[u16]>,
 }
 
@@ -29,7 +29,7 @@ impl CpuOrder {
         if cpus.len() > MAX_INDEX_CPUS {
             let given = cpus.len();
             return Err(RtError::new(format!(
-                "{given} CPUs are too many for a priority index; allowed are 1 to {MAX_INDEX_CPUS}"
+                "invalid number of CPUs {given} for a priority index: expected 1 to {MAX_INDEX_CPUS}"
             )));
         }
         let given = cpus - topology.online();
@@ -85,8 +85,8 @@ impl CpuOrder {
         self.position_of.get(cpu.index()).copied().flatten().map(usize::from)
     }
 
-    /// The member of `candidates` that is nearest to `near`: itself, the next one of its cache, or
-    /// the next one of all, counted around.
+    /// Returns the member of `candidates` that is nearest to `near`: itself, or the next one of its cache, or
+    /// the next one of all, wrapping around.
     #[inline]
     pub(super) fn nearest(&self, candidates: &CpuMask, near: usize) -> Option<usize> {
         if candidates.has(near) {

@@ -1,5 +1,5 @@
-//! The three variants that keep, for each level, a count of its CPUs and the set of them. They differ in
-//! where these lie; what is done with them is the same.
+//! The three variants that store, for each level, a count of its CPUs and their set. They differ in where
+//! these lie; the operations on them are the same.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 
@@ -9,8 +9,8 @@ use super::cpu_mask::{CpuMask, WORDS};
 use super::occupied::Occupied;
 use crate::level::Level;
 
-/// The set of CPUs at a level, one bit for each position. It begins on a line of its own, as from the kernel's
-/// allocator.
+/// The set of CPUs at a level, one bit for each position. It begins on its own line, like memory from the
+/// kernel's allocator.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub(super) struct LevelMask<P: ByteAtomics> {
@@ -26,11 +26,11 @@ impl<P: ByteAtomics> LevelMask<P> {
 
 /// The places of counts and masks.
 pub(super) trait Layout<P: ByteAtomics> {
-    /// How many CPUs run at a level.
+    /// Returns the number of CPUs at a level.
     fn count(&self, level: usize) -> &P::AtomicU32;
-    /// The CPUs at a level.
+    /// Returns the CPUs at a level.
     fn mask(&self, level: usize) -> &LevelMask<P>;
-    /// Tells the platform the names of its fields.
+    /// Names the fields to the platform.
     fn describe(&self);
 }
 
@@ -38,7 +38,7 @@ pub(super) trait Layout<P: ByteAtomics> {
 pub(super) struct Levels<P: ByteAtomics, L> {
     occupied: Box<Occupied<P>>,
     layout: Box<L>,
-    /// The words of a mask that have a CPU.
+    /// The number of mask words that have a CPU.
     words: usize,
 }
 
@@ -54,29 +54,29 @@ impl<P: ByteAtomics, L: Layout<P>> Levels<P, L> {
         levels
     }
 
-    /// Moves the CPU at `position` from one level to another: into the new one first, so that a search
+    /// Moves the CPU at `position` from one level to another. It enters the new level first, so that a search
     /// finds it in one of the two at any time.
     #[inline]
     pub(super) fn set(&self, position: usize, old: Option<Level>, new: Option<Level>) {
         let (word, bit) = (position / 64, 1_u64 << (position % 64));
         if let Some(level) = new.map(Level::index) {
-            // The mask before the count: Release in the count's SeqCst pairs with the Acquire of a
-            // search's load of the count, so whoever counts this CPU sees its bit. So this needs no
-            // order of its own.
+            // The mask before the count. Release in the count's SeqCst pairs with the Acquire of a search's
+            // load of the count: a search that counts this CPU sees its bit. So the mask needs no order of
+            // its own.
             self.layout.mask(level).words[word].fetch_or(bit, Relaxed);
             self.layout.count(level).fetch_add(1, SeqCst);
             self.occupied.entered(level);
         }
         if let Some(level) = old.map(Level::index) {
-            // Release, both: whoever sees that this CPU has left sees that it was in the new level
-            // before. Pairs with the Acquire of the loads of count and mask, and with that of the
-            // occupied levels, which a search loads again after each level.
+            // Release, both: a search that sees this CPU gone from the old level sees it in the new one.
+            // Pairs with the Acquire of the loads of count and mask, and with that of the occupied levels,
+            // which a search loads again after each level.
             self.layout.count(level).fetch_sub(1, SeqCst);
             self.layout.mask(level).words[word].fetch_and(!bit, Release);
         }
     }
 
-    /// The lowest level below `below` with a CPU of `allowed`, and all such CPUs.
+    /// Returns the lowest level below `below` with a CPU of `allowed`, and all such CPUs.
     #[inline]
     pub(super) fn find(&self, below: Level, allowed: &CpuMask) -> Option<(Level, CpuMask)> {
         let mut from = 0;
@@ -135,7 +135,7 @@ impl<P: ByteAtomics> Layout<P> for Packed<P> {
 
     #[inline]
     fn mask(&self, level: usize) -> &LevelMask<P> {
-        // The pointer is on the line that counts are written on: reading it is what costs.
+        // The pointer shares its line with counts that are written, so reading it is the main cost.
         P::touch_read(&raw const self.levels[level].mask);
         &self.levels[level].mask
     }
@@ -162,8 +162,8 @@ fields!(PaddedLevel<P: ByteAtomics> { count, mask });
 #[derive(Debug)]
 pub(super) struct OwnLine<P: ByteAtomics>(Box<LevelMask<P>>);
 
-/// The mask pointer on a line of its own, and so each level too: the change that was made to the
-/// Linux kernel for machines with hundreds of CPUs.
+/// The mask pointer, and so each level, on its own line: the change made to the Linux kernel for machines
+/// with hundreds of CPUs.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub(super) struct PaddedLevels<P: ByteAtomics> {
@@ -200,7 +200,7 @@ impl<P: ByteAtomics> Layout<P> for PaddedLevels<P> {
     }
 }
 
-/// All counts together, then all masks, each mask on lines of its own and found without a pointer.
+/// All counts together, then all masks. Each mask is on its own lines and found without a pointer.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub(super) struct Split<P: ByteAtomics> {
@@ -244,7 +244,7 @@ mod tests {
 
     const LINE: usize = 64;
 
-    /// The lines that a layout's own words take, without the masks behind pointers.
+    /// Returns the number of lines of a layout's own words, without the masks behind pointers.
     const fn lines<L>() -> usize {
         size_of::<L>().div_ceil(LINE)
     }
@@ -264,7 +264,7 @@ mod tests {
         assert_eq!(offset_of!(PaddedLevel<Host>, count), 0);
         assert_eq!(offset_of!(PaddedLevel<Host>, mask), LINE);
         assert_eq!(size_of::<PaddedLevel<Host>>(), 2 * LINE);
-        // Published: 203, with a line of the kernel's own behind it.
+        // Published: 203, followed by a line of the kernel's own.
         assert_eq!(lines::<PaddedLevels<Host>>(), 202);
     }
 

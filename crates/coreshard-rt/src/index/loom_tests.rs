@@ -1,5 +1,5 @@
-//! Models of set against find, on every variant. `README.md`, "Models", says which of them was seen to
-//! fail for which weakening of an ordering, and for which step left out.
+//! Models of `set` against `find`, for every variant. `README.md`, "Models", lists the weakened orderings and
+//! omitted steps with which each of them fails.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
@@ -10,10 +10,10 @@ use super::*;
 
 fn check(model: impl Fn(Rung) + Send + Sync + 'static) {
     let model = Arc::new(model);
-    for rung in Rung::ALL {
+    for variant in Rung::ALL {
         let model = Arc::clone(&model);
-        // Two searches that take one another's doubt for their own need three.
-        Loom::check(4, move || model(rung));
+        // The case of two searches that mistake each other's doubt for their own needs three.
+        Loom::check(4, move || model(variant));
     }
 }
 
@@ -23,21 +23,25 @@ fn level(level: usize) -> Level {
 
 type Index = Arc<PriorityIndex<Loom>>;
 
-/// What the searches before the model have left.
+/// The marks that earlier searches have left.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Marks {
-    /// All levels are marked, as they are in the long run: a CPU that enters one writes no mark.
+    /// All levels are marked, as in the long run: a CPU that enters one writes no mark.
     Steady,
-    /// A search in vain has cleared the marks of the levels without a CPU, and raised the bound: a CPU
-    /// that enters one has to mark it.
+    /// A failed search has cleared the marks of the levels without a CPU, and raised the bound. A CPU that
+    /// enters one has to mark it.
     Clean,
 }
 
-/// As many CPUs of one cache as levels are given, each at its level.
-fn index(rung: Rung, levels: &[usize], marks: Marks) -> (Index, CpuMask, Vec<LevelWriter<Loom>>) {
+/// Creates an index over one CPU of one cache for each given level, at that level.
+fn index(
+    variant: Rung,
+    levels: &[usize],
+    marks: Marks,
+) -> (Index, CpuMask, Vec<LevelWriter<Loom>>) {
     let machine = format!("pack:1 l3:1 core:{} pu:1", levels.len());
     let machine = Topology::from_synthetic(&machine).unwrap();
-    let (index, mut writers) = PriorityIndex::new(rung, &machine, machine.online()).unwrap();
+    let (index, mut writers) = PriorityIndex::new(variant, &machine, machine.online()).unwrap();
     if marks == Marks::Steady {
         (1..Level::COUNT).for_each(|at| writers[0].set(level(at)));
     }
@@ -52,27 +56,27 @@ fn index(rung: Rung, levels: &[usize], marks: Marks) -> (Index, CpuMask, Vec<Lev
     (index, mask, writers)
 }
 
-/// A CPU that is raised twice, below the level that is asked for: a search finds it at any time. Beside
-/// one that is above, and beside one that stays behind and keeps the level's count from being 0.
+/// A CPU is raised twice, below the requested level: a search finds it at any time. It runs beside one that
+/// is above, and beside one that stays behind and keeps the level's count from being 0.
 #[test]
 fn loom_a_cpu_being_raised_is_never_missed() {
     for marks in [Marks::Steady, Marks::Clean] {
-        check(move |rung| raised_beside(rung, &[1, 6], marks));
-        check(move |rung| raised_beside(rung, &[1, 1], marks));
+        check(move |variant| raised_beside(variant, &[1, 6], marks));
+        check(move |variant| raised_beside(variant, &[1, 1], marks));
     }
 }
 
-/// The same by releases and acquires alone, if no level loses its last CPU but the first.
+/// The same with releases and acquires alone, if only the first level loses its last CPU.
 #[test]
 fn loom_a_cpu_being_raised_is_never_missed_by_releases_and_acquires() {
     Loom::weakened(|| {
-        check(|rung| raised_beside(rung, &[1, 3, 5], Marks::Steady));
-        check(|rung| raised_beside(rung, &[1, 1, 3, 5], Marks::Steady));
+        check(|variant| raised_beside(variant, &[1, 3, 5], Marks::Steady));
+        check(|variant| raised_beside(variant, &[1, 1, 3, 5], Marks::Steady));
     });
 }
 
-fn raised_beside(rung: Rung, levels: &[usize], marks: Marks) {
-    let (index, _, mut writers) = index(rung, levels, marks);
+fn raised_beside(variant: Rung, levels: &[usize], marks: Marks) {
+    let (index, _, mut writers) = index(variant, levels, marks);
     let mask = index.mask(&[CpuId(0)].into_iter().collect()).unwrap();
     let mut raised = writers.remove(0);
     let setter = loom::thread::spawn(move || {
@@ -81,19 +85,19 @@ fn raised_beside(rung: Rung, levels: &[usize], marks: Marks) {
         raised
     });
     let found = index.find(level(6), &mask, CpuId(1));
-    assert_eq!(found.map(|(cpu, _)| cpu), Some(CpuId(0)), "{rung}");
+    assert_eq!(found.map(|(cpu, _)| cpu), Some(CpuId(0)), "{variant}");
     let raised = setter.join().unwrap();
     assert_eq!(index.find(level(6), &mask, CpuId(1)), Some((CpuId(0), level(5))));
     drop((raised, writers));
 }
 
-/// A level that one CPU has left and another enters, while a search finds it empty: it keeps, or
-/// gets, its mark, and the one that entered is found.
+/// One CPU has left a level and another enters it, while a search finds it empty. The level keeps or gets its
+/// mark, and the entering CPU is found.
 #[test]
 fn loom_a_level_that_is_entered_anew_stays_marked() {
-    check(|rung| {
+    check(|variant| {
         // The first CPU has left level 1, so its bit is stale.
-        let (index, mask, mut writers) = index(rung, &[1, 4], Marks::Clean);
+        let (index, mask, mut writers) = index(variant, &[1, 4], Marks::Clean);
         writers[0].set(level(5));
         let mut enters = writers.remove(1);
         let setter = loom::thread::spawn(move || {
@@ -102,17 +106,17 @@ fn loom_a_level_that_is_entered_anew_stays_marked() {
         });
         let _ = index.find(level(2), &mask, CpuId(0));
         let enters = setter.join().unwrap();
-        assert_eq!(index.find(level(2), &mask, CpuId(0)), Some((CpuId(1), level(1))), "{rung}");
+        assert_eq!(index.find(level(2), &mask, CpuId(0)), Some((CpuId(1), level(1))), "{variant}");
         drop((enters, writers));
     });
 }
 
-/// As above with two searches at once, each of which may clear: a late one must not take the
-/// other's doubt for its own.
+/// As above with two concurrent searches, each of which may clear. A late one must not take the other's doubt
+/// for its own.
 #[test]
 fn loom_two_searches_clear_for_themselves_alone() {
-    check(|rung| {
-        let (index, mask, mut writers) = index(rung, &[1, 4], Marks::Steady);
+    check(|variant| {
+        let (index, mask, mut writers) = index(variant, &[1, 4], Marks::Steady);
         writers[0].set(level(5));
         let mut enters = writers.remove(1);
         let other = Arc::clone(&index);
@@ -126,24 +130,24 @@ fn loom_two_searches_clear_for_themselves_alone() {
         let _ = index.find(level(2), &mask, CpuId(0));
         searcher.join().unwrap();
         let enters = setter.join().unwrap();
-        assert_eq!(index.find(level(2), &mask, CpuId(0)), Some((CpuId(1), level(1))), "{rung}");
+        assert_eq!(index.find(level(2), &mask, CpuId(0)), Some((CpuId(1), level(1))), "{variant}");
         drop((enters, writers));
     });
 }
 
-/// At rest: a thread says that a task waits, and then searches; a CPU comes down, and then looks
-/// whether a task waits. One of the two sees the other.
+/// A thread publishes that a task waits, and then searches. A CPU lowers its level, and then checks for
+/// waiting tasks. One of the two sees the other.
 #[test]
 fn loom_a_cpu_that_comes_down_is_found_or_sees_that_a_task_waits() {
     for marks in [Marks::Steady, Marks::Clean] {
-        check(move |rung| comes_down(rung, marks));
+        check(move |variant| comes_down(variant, marks));
     }
 }
 
-fn comes_down(rung: Rung, marks: Marks) {
-    let (index, mask, mut writers) = index(rung, &[5, 6], marks);
+fn comes_down(variant: Rung, marks: Marks) {
+    let (index, mask, mut writers) = index(variant, &[5, 6], marks);
     let waits = Arc::new(loom::sync::atomic::AtomicU32::new(0));
-    // loom takes a first value for one that no order holds for.
+    // loom treats a first value as unordered with everything.
     waits.store(0, SeqCst);
     let mut comes_down = writers.remove(0);
     let flag = Arc::clone(&waits);
@@ -156,6 +160,6 @@ fn comes_down(rung: Rung, marks: Marks) {
     Loom::fence();
     let found = index.find(level(3), &mask, CpuId(1)).is_some();
     let (seen, writer) = setter.join().unwrap();
-    assert!(found || seen, "{rung}");
+    assert!(found || seen, "{variant}");
     drop((writer, writers));
 }

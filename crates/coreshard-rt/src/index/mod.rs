@@ -1,7 +1,7 @@
-//! The priority index: which level each CPU runs at, and the CPU that runs the least important work.
+//! The priority index: the level of each CPU, and the search for the CPU with the lowest level.
 //!
-//! `README.md` tells the protocol of each variant: what is written in which order, which order of whose
-//! it pairs with, and why a CPU that is there is never missed.
+//! `README.md` explains the protocol of each variant: which writes happen in which order, which accesses they
+//! pair with, and why no available CPU is missed.
 
 mod cpu_mask;
 mod cpu_order;
@@ -28,22 +28,22 @@ use levels::{LevelMask, Levels, Packed, PaddedLevels, Split};
 use occupied::Occupied;
 use per_llc::PerLlc;
 
-/// How a priority index is laid out: the oldest variant first.
+/// The layout of a priority index. The oldest variant comes first.
 ///
 /// | variant | layout | own bytes on 480 CPUs | lines written by `set` | lines read by `find` |
 /// |---|---|---|---|---|
-/// | packed | count and mask pointer of a level side by side, four levels a line | 1,664 + masks | 4: 2 counts, 2 masks | 3 for each level it looks at, that with the count and pointer among them |
-/// | padded | a level's count and mask pointer on lines of their own | 12,928 + masks | 4 | 4 |
+/// | packed | count and mask pointer of a level side by side, four levels a line | 1,664 + masks | 4: 2 counts, 2 masks | 3 for each level it visits, including the line of count and pointer |
+/// | padded | a level's count and mask pointer on separate lines | 12,928 + masks | 4 | 4 |
 /// | split | all counts, then all masks, no pointers | 13,376 | 4 | 3 |
 /// | per-llc | a byte for each CPU, grouped by cache, and a summary for each cache | 768 | 1 (and the summary's, if a cache's lowest level falls) | 1 for each 64 allowed CPUs, after a summary |
 ///
-/// The three with masks also read, and seldom write, the line of occupied levels. The masks take two
-/// lines for each level whatever the number of CPUs.
+/// The three variants with masks also read, and rarely write, the line of occupied levels. The masks take two
+/// lines for each level, whatever the number of CPUs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Rung {
-    /// As the Linux kernel had it.
+    /// As in the Linux kernel until 2025.
     Packed,
-    /// As the Linux kernel has it for machines with hundreds of CPUs.
+    /// As in the Linux kernel, changed for machines with hundreds of CPUs.
     Padded,
     /// Counts and masks apart.
     Split,
@@ -72,20 +72,20 @@ impl FromStr for Rung {
     type Err = RtError;
 
     fn from_str(text: &str) -> Result<Self, RtError> {
-        Self::ALL.into_iter().find(|rung| rung.to_string() == text).ok_or_else(|| {
+        Self::ALL.into_iter().find(|variant| variant.to_string() == text).ok_or_else(|| {
             RtError::new(format!(
-                "{} is no rung of the priority index; there are packed, padded, split and per-llc",
+                "invalid variant of the priority index {}: expected packed, padded, split or per-llc",
                 quoted(text)
             ))
         })
     }
 }
 
-/// Which level each of some CPUs runs at.
+/// The levels at which a set of CPUs runs.
 ///
-/// Every CPU has one [`LevelWriter`], whose owner alone sets its level. Anybody may ask for
-/// the CPU that runs at the lowest level: that takes no lock, and is independent of the number of
-/// levels. After the kernel's `cpupri` (kernel/sched/cpupri.c).
+/// Every CPU has one [`LevelWriter`], and only its owner sets the CPU's level. Any thread may search for the
+/// CPU at the lowest level. A search takes no lock, and its cost is independent of the number of levels.
+/// After the kernel's `cpupri` (kernel/sched/cpupri.c).
 ///
 /// ```
 /// use coreshard_platform::Host;
@@ -106,7 +106,7 @@ impl FromStr for Rung {
 /// ```
 #[derive(Debug)]
 pub struct PriorityIndex<P: ByteAtomics> {
-    rung: Rung,
+    variant: Rung,
     order: CpuOrder,
     layout: AnyLayout<P>,
 }
@@ -119,8 +119,9 @@ enum AnyLayout<P: ByteAtomics> {
     PerLlc(PerLlc<P>),
 }
 
-/// Writes the level of one CPU. There is one for each CPU, so a CPU's level has a single writer; dropped, it
-/// takes its CPU out of the index.
+/// Sets the level of one CPU. Each CPU has one, so its level has a single writer.
+///
+/// Dropping it removes the CPU from the index.
 #[derive(Debug)]
 pub struct LevelWriter<P: ByteAtomics> {
     index: Arc<PriorityIndex<P>>,
@@ -130,24 +131,26 @@ pub struct LevelWriter<P: ByteAtomics> {
 }
 
 impl<P: ByteAtomics> PriorityIndex<P> {
-    /// An index over `cpus`, and the level writer of each, in the order of the set. All are idle.
+    /// Creates an index over `cpus`, and the level writer of each, in the order of the set.
+    ///
+    /// All CPUs are idle.
     ///
     /// # Errors
     /// If there is no CPU, more than [`MAX_INDEX_CPUS`], or one that is not online.
     pub fn new(
-        rung: Rung,
+        variant: Rung,
         topology: &Topology,
         cpus: &CpuSet,
     ) -> Result<(Arc<Self>, Vec<LevelWriter<P>>), RtError> {
         let order = CpuOrder::new(topology, cpus)?;
         let number = order.len();
-        let layout = match rung {
+        let layout = match variant {
             Rung::Packed => AnyLayout::Packed(Levels::new(Packed::new(), number)),
             Rung::Padded => AnyLayout::Padded(Levels::new(PaddedLevels::new(), number)),
             Rung::Split => AnyLayout::Split(Levels::new(Split::new(), number)),
             Rung::PerLlc => AnyLayout::PerLlc(PerLlc::new(&order)),
         };
-        let index = Arc::new(Self { rung, order, layout });
+        let index = Arc::new(Self { variant, order, layout });
         let writers = cpus.iter().filter_map(|cpu| {
             let position = index.order.position_of(cpu)?;
             let group = index.order.group_of(position);
@@ -160,17 +163,17 @@ impl<P: ByteAtomics> PriorityIndex<P> {
         Ok((index, writers))
     }
 
-    /// Its layout.
+    /// Returns the layout.
     pub const fn rung(&self) -> Rung {
-        self.rung
+        self.variant
     }
 
-    /// Its CPUs.
+    /// Returns the CPUs.
     pub fn cpus(&self) -> &CpuSet {
         self.order.set()
     }
 
-    /// The bytes it takes, without what says where each CPU stands, which is never written.
+    /// Returns the size in bytes, without the table of CPU positions, which is never written.
     pub fn bytes(&self) -> usize {
         let masks = Level::COUNT * size_of::<LevelMask<P>>();
         let occupied = size_of::<Occupied<P>>();
@@ -182,10 +185,10 @@ impl<P: ByteAtomics> PriorityIndex<P> {
         }
     }
 
-    /// A set of CPUs in the form that a search takes.
+    /// Creates a set of CPUs in the form that a search takes.
     ///
     /// # Errors
-    /// If a CPU is not of this index, or there is none.
+    /// If a CPU is not in this index, or if the set is empty.
     pub fn mask(&self, cpus: &CpuSet) -> Result<CpuMask, RtError> {
         if cpus.is_empty() {
             return Err(RtError::no_cpu());
@@ -200,39 +203,40 @@ impl<P: ByteAtomics> PriorityIndex<P> {
         Ok(mask)
     }
 
-    /// Says what is wrong with a mask that this index may not have made. (One of another index of as
-    /// many CPUs cannot be told from one of its own.)
+    /// Returns an error for a mask that this index cannot have created. A mask of another index with as many
+    /// CPUs is not detected.
     pub(crate) fn check(&self, mask: &CpuMask) -> Result<(), RtError> {
         if mask.is_empty() {
             return Err(RtError::no_cpu());
         }
         if !mask.is_within(self.order.len()) {
             return Err(RtError::new(format!(
-                "the CPU mask is of another index, and has CPUs that this one has not; allowed are \
-                 masks that the executor's own index makes, of CPUs {}",
+                "the CPU mask belongs to another index and has CPUs that this one lacks: expected \
+                 a mask created by the executor's index, of CPUs {}",
                 self.cpus()
             )));
         }
         Ok(())
     }
 
-    /// Whether a CPU is among those of a mask.
+    /// Returns whether a mask contains a CPU.
     #[inline]
     pub fn is_allowed(&self, mask: &CpuMask, cpu: CpuId) -> bool {
         self.order.position_of(cpu).is_some_and(|position| mask.has(position))
     }
 
-    /// The CPUs of a mask of this index.
+    /// Returns the CPUs of a mask of this index.
     pub fn cpus_of(&self, mask: &CpuMask) -> CpuSet {
         mask.iter().filter_map(|position| self.order.cpus().get(position).copied()).collect()
     }
 
-    /// The CPU of `allowed` that runs at the lowest level below `below`, and that level. Among
-    /// several it is `near` itself, or one of its cache, if they are among them.
+    /// Returns the CPU of `allowed` at the lowest level below `below`, and that level.
     ///
-    /// A CPU that was at such a level before the call, and is at most raised to another one meanwhile,
-    /// is never missed. One that comes down meanwhile may be: the levels it passes have been looked
-    /// at. (The variant per-llc misses it only if it was not below `below` before.)
+    /// Among several CPUs it is `near` itself, or one of the same cache, if possible.
+    ///
+    /// A CPU that was at such a level before the call, and is at most raised to another such level meanwhile,
+    /// is never missed. A CPU whose level falls during the search may be missed, since the search has passed
+    /// that level. (The variant per-llc misses it only if it was not below `below` before.)
     #[inline]
     pub fn find(&self, below: Level, allowed: &CpuMask, near: CpuId) -> Option<(CpuId, Level)> {
         let near = self.order.position_of(near).unwrap_or(0);
@@ -244,8 +248,9 @@ impl<P: ByteAtomics> PriorityIndex<P> {
         Some((self.order.cpus()[self.order.nearest(&found, near)?], level))
     }
 
-    /// All CPUs of `allowed` that run at the lowest level below `below`, and that level; as
-    /// [`find`](Self::find).
+    /// Returns all CPUs of `allowed` at the lowest level below `below`, and that level.
+    ///
+    /// The guarantees are those of [`find`](Self::find).
     #[inline]
     pub fn find_all(&self, below: Level, allowed: &CpuMask) -> Option<(CpuMask, Level)> {
         self.search(below, allowed).map(|(level, found)| (found, level))
@@ -273,26 +278,26 @@ impl<P: ByteAtomics> PriorityIndex<P> {
 }
 
 impl<P: ByteAtomics> LevelWriter<P> {
-    /// The CPU.
+    /// Returns the CPU.
     pub fn cpu(&self) -> CpuId {
         self.index.order.cpus()[self.position]
     }
 
-    /// Returns whether the CPU is among those of a mask.
+    /// Returns whether a mask contains the CPU.
     pub(crate) fn is_in(&self, mask: &CpuMask) -> bool {
         mask.has(self.position)
     }
 
-    /// The level that was said last; `None` if the CPU is out of the index.
+    /// Returns the level that was set last; `None` if the CPU is not in the index.
     pub const fn level(&self) -> Option<Level> {
         self.level
     }
 
-    /// Says that the CPU runs at `level` from now on.
+    /// Sets the CPU's level.
     ///
-    /// After a *lower* level than before, what the caller does next is ordered after it: whoever
-    /// publishes something, and then searches with a fence in between, finds this CPU, or what was
-    /// published is seen here.
+    /// After a *lower* level than before, the caller's next accesses are ordered after it. If another thread
+    /// publishes something, executes a fence and searches, then either it finds this CPU, or this CPU sees
+    /// the publication.
     #[inline]
     pub fn set(&mut self, level: Level) {
         if self.level != Some(level) {
@@ -301,8 +306,7 @@ impl<P: ByteAtomics> LevelWriter<P> {
         }
     }
 
-    /// Takes the CPU out of the index, as one that goes offline, until the next
-    /// [`set`](Self::set).
+    /// Removes the CPU from the index, for example when it goes offline, until the next [`set`](Self::set).
     pub fn withdraw(&mut self) {
         if self.level.is_some() {
             self.index.set(self.group, self.position, self.level, None);

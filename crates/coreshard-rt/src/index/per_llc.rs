@@ -1,5 +1,5 @@
-//! The variant per-llc: one byte for each CPU, which its level writer alone writes, with a plain store; and for
-//! each last-level cache a summary that says which levels a search may skip. See `README.md`.
+//! The variant per-llc. Each CPU has one byte, written only by its level writer, with a plain store. Each
+//! last-level cache has a summary that says which levels a search may skip. See `README.md`.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -12,14 +12,14 @@ use crate::level::Level;
 
 const LINE_BYTES: usize = if cfg!(loom) { 1 } else { 64 };
 
-/// The byte of a CPU that is at no level: above all that a search asks for.
+/// The byte of a CPU that is not in the index: above all levels that a search requests.
 const ABSENT: u8 = u8::MAX;
 
 /// Bits 0–7 of a summary: no CPU of the group is at a lower level than this.
 const BOUND: u64 = 0xff;
 /// A search is about to raise the bound, and checks whether it may.
 const DOUBT: u64 = 1 << 8;
-/// Of the number that tells one doubt from the next.
+/// The unit of the number that distinguishes one doubt from the next.
 const VERSION_UNIT: u64 = 1 << 16;
 
 /// A line of CPUs' levels, in the order of their positions.
@@ -30,7 +30,7 @@ pub(super) struct LevelBytes<P: ByteAtomics> {
 }
 fields!(LevelBytes<P: ByteAtomics> { levels });
 
-/// A group's summary; on a line pair of its own, since it is mostly read.
+/// A group's summary; on its own line pair, since it is mostly read.
 #[repr(C)]
 #[derive(Debug)]
 pub(super) struct Summary<P: ByteAtomics> {
@@ -57,7 +57,7 @@ impl<P: ByteAtomics> Group<P> {
         let line = |_| LevelBytes { levels: std::array::from_fn(|_| P::AtomicU8::new(ABSENT)) };
         Self {
             lines: (0..positions.len().div_ceil(LINE_BYTES)).map(line).collect(),
-            // No CPU has a level yet, and 0 is no lie about that.
+            // No CPU has a level yet, and 0 is a valid bound.
             summary: Padded::new(Summary { bound: P::AtomicU64::new(0) }),
             positions,
         }
@@ -69,21 +69,21 @@ impl<P: ByteAtomics> Group<P> {
         &self.lines[at / LINE_BYTES].levels[at % LINE_BYTES]
     }
 
-    /// The bound, if a search may believe it: a bound in doubt is none.
+    /// Returns the bound. Returns 0 if it is in doubt.
     #[inline]
     fn bound(&self) -> u8 {
-        // SeqCst: pairs with `lowered`, as the searcher's own fence does (README, "At rest").
+        // SeqCst: pairs with `lowered`, like the searcher's own fence (README, "At rest").
         let seen = self.summary.bound.load(SeqCst);
         if seen & DOUBT == 0 { (seen & BOUND) as u8 } else { 0 }
     }
 
-    /// A CPU of the group has come down to `level`.
+    /// Lowers the bound for a CPU of the group whose level fell to `level`.
     fn lowered(&self, level: u8) {
-        // Pairs with the fence in `raise_bound`: either this load sees the doubt, or that one sees
-        // the byte that was written before this fence. Else the bound could be raised above a CPU.
+        // Pairs with the fence in `raise_bound`: either this load sees the doubt, or that function sees the
+        // byte that was written before this fence. Otherwise the bound could be raised above a CPU.
         P::fence();
-        // SeqCst, also if the exchange fails: if the bound is low enough because another CPU has
-        // lowered it just then, that comes before this CPU reads what waits (README, "At rest").
+        // SeqCst, also if the exchange fails. If the bound is low enough because another CPU has just lowered
+        // it, that comes before this CPU reads which tasks wait (README, "At rest").
         let mut seen = self.summary.bound.load(SeqCst);
         while seen & BOUND > u64::from(level) || seen & DOUBT != 0 {
             let bound = (seen & BOUND).min(u64::from(level));
@@ -95,7 +95,7 @@ impl<P: ByteAtomics> Group<P> {
         }
     }
 
-    /// The lowest byte of all.
+    /// Returns the lowest byte of all.
     fn lowest(&self) -> u8 {
         self.positions
             .clone()
@@ -104,24 +104,24 @@ impl<P: ByteAtomics> Group<P> {
             .unwrap_or(ABSENT)
     }
 
-    /// A search has read all CPUs of the group in vain. Raises the bound to the lowest of them, so that the next
-    /// search skips them; does nothing if another thread is at it.
+    /// Raises the bound to the lowest CPU of the group, after a search has read all of them in vain, so that
+    /// the next search skips them. Does nothing if another thread is doing so.
     #[cold]
     fn raise_bound(&self) {
         let seen = self.summary.bound.load(Relaxed);
         if seen & DOUBT != 0 {
             return;
         }
-        // The version makes this doubt another one than any before or after it.
+        // The version makes this doubt distinct from all others.
         let doubted = (seen | DOUBT).wrapping_add(VERSION_UNIT);
         if self.summary.bound.compare_exchange(seen, doubted, Relaxed, Relaxed).is_err() {
             return;
         }
-        // Pairs with the fence in `lowered`, and orders the doubt before the bytes.
+        // Pairs with the fence in `lowered`, and orders the doubt before the reads of the bytes.
         P::fence();
         let raised = doubted & !(BOUND | DOUBT) | u64::from(self.lowest());
-        // Failed: a CPU came down meanwhile, and has settled the doubt. Release (in SeqCst) with the
-        // SeqCst load of a search: it sees no older bytes than were seen here.
+        // If it fails, a CPU has lowered its level meanwhile and settled the doubt. Release (in SeqCst) pairs
+        // with the SeqCst load of a search, which sees no older bytes than were seen here.
         let _ = self.summary.bound.compare_exchange(doubted, raised, SeqCst, Relaxed);
     }
 }
@@ -137,7 +137,7 @@ impl<P: ByteAtomics> PerLlc<P> {
         Self { groups }
     }
 
-    /// The CPU at `position`, of `group`, goes to another level.
+    /// Moves the CPU at `position`, in `group`, to another level.
     #[inline]
     pub(super) fn set(
         &self,
@@ -149,15 +149,16 @@ impl<P: ByteAtomics> PerLlc<P> {
         let group = &self.groups[group];
         let byte = |level: Option<Level>| level.map_or(ABSENT, Level::get);
         let (old, new) = (byte(old), byte(new));
-        // Relaxed: a search reads the old level or the new one, and either is right; there is no
-        // second word that must agree. What is ordered after a *lower* level has a fence.
+        // Relaxed: a search reads the old level or the new one, and either is right. There is no second word
+        // that must agree. Accesses after a *lower* level are ordered by a fence.
         group.byte(position).store(new, Relaxed);
         if new < old {
             group.lowered(new);
         }
     }
 
-    /// The lowest level below `below` with a CPU of `allowed`, and all such CPUs. Reads the bytes alone.
+    /// Returns the lowest level below `below` with a CPU of `allowed`, and all such CPUs. Reads only the
+    /// bytes.
     pub(super) fn find(&self, below: Level, allowed: &CpuMask) -> Option<(Level, CpuMask)> {
         let mut lowest = below.get();
         let mut found = CpuMask::EMPTY;
@@ -175,8 +176,7 @@ impl<P: ByteAtomics> PerLlc<P> {
         (lowest < below.get()).then(|| (Level::from_index(usize::from(lowest)), found))
     }
 
-    /// The nearest CPU of `allowed` at the lowest level below `below`. Done as soon as it meets a CPU
-    /// without work.
+    /// Returns the nearest CPU of `allowed` at the lowest level below `below`. Stops at the first idle CPU.
     #[inline]
     pub(super) fn find_one(
         &self,
@@ -190,7 +190,7 @@ impl<P: ByteAtomics> PerLlc<P> {
         let mut found = None;
         for number in (home..self.groups.len()).chain(0..home) {
             let group = &self.groups[number];
-            // The nearest come first, so among equals the first one stays.
+            // The nearest come first, so the first of equal ones is kept.
             let (first, rest) = if number == home {
                 (near..group.positions.end, group.positions.start..near)
             } else {
@@ -221,7 +221,7 @@ impl<P: ByteAtomics> PerLlc<P> {
         found.map(|position| (Level::from_index(usize::from(best)), position))
     }
 
-    /// The bytes of all groups' lines.
+    /// Returns the number of bytes of all groups' lines.
     pub(super) fn bytes(&self) -> usize {
         let lines: usize = self.groups.iter().map(|group| group.lines.len()).sum();
         lines * LINE_BYTES + self.groups.len() * size_of::<Padded<Summary<P>>>()

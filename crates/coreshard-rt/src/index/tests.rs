@@ -5,7 +5,7 @@ use coreshard_platform::Host;
 use super::*;
 use crate::level::Priority;
 
-/// What each CPU's level is, and nothing clever.
+/// The level of each CPU in a plain list.
 struct Oracle {
     topology: Topology,
     levels: Vec<(CpuId, Option<Level>)>,
@@ -32,7 +32,7 @@ fn machines() -> [Topology; 4] {
     [
         "pack:1 core:3 pu:1",
         "pack:2 l3:2 core:3 pu:2",
-        // Two groups of more than a line each, numbered across each other; and one per package.
+        // Two groups of more than one line each, with interleaved numbers; and one group per package.
         "pack:1 l3:2 core:70 pu:2(indexes=core)",
         "pack:2 numa:1 l3:1 core:120 pu:2(indexes=core)",
     ]
@@ -55,15 +55,15 @@ fn random_level(random: &mut fastrand::Rng) -> Option<Level> {
     }
 }
 
-fn agree(rung: Rung, topology: &Topology, seed: u64, steps: usize) {
+fn agree(variant: Rung, topology: &Topology, seed: u64, steps: usize) {
     let mut random = fastrand::Rng::with_seed(seed);
     let cpus: Vec<CpuId> = topology.online().iter().collect();
     let (index, mut writers) =
-        PriorityIndex::<Host>::new(rung, topology, topology.online()).unwrap();
+        PriorityIndex::<Host>::new(variant, topology, topology.online()).unwrap();
     let levels = cpus.iter().map(|cpu| (*cpu, Some(Level::IDLE))).collect();
     let mut oracle = Oracle { topology: topology.clone(), levels };
     for step in 0..steps {
-        let what = format!("{rung} on {}, seed {seed}, step {step}", topology.name());
+        let what = format!("{variant} on {}, seed {seed}, step {step}", topology.name());
         let at = random.usize(..cpus.len());
         let level = random_level(&mut random);
         oracle.levels[at].1 = level;
@@ -97,10 +97,10 @@ fn agree(rung: Rung, topology: &Topology, seed: u64, steps: usize) {
 }
 
 #[test]
-fn every_rung_agrees_with_a_sequential_oracle() {
+fn every_variant_agrees_with_a_sequential_oracle() {
     for topology in machines() {
-        for rung in Rung::ALL {
-            (0..3).for_each(|seed| agree(rung, &topology, seed, 400));
+        for variant in Rung::ALL {
+            (0..3).for_each(|seed| agree(variant, &topology, seed, 400));
         }
     }
 }
@@ -113,10 +113,10 @@ fn a_summary_is_never_above_its_cpus_and_is_raised_by_a_search_in_vain() {
     let mask = index.mask(topology.online()).unwrap();
     let top = Priority::MAX.level();
     writers.iter_mut().for_each(|writer| writer.set(top));
-    let AnyLayout::PerLlc(groups) = &index.layout else { panic!("another rung") };
+    let AnyLayout::PerLlc(groups) = &index.layout else { panic!("another variant") };
     assert_eq!(groups.bound_of(0), 0, "raising a CPU alone raises no bound");
     assert_eq!(index.find(top, &mask, CpuId(0)), None);
-    assert_eq!(groups.bound_of(0), 99, "the search has seen them all");
+    assert_eq!(groups.bound_of(0), 99, "the search has read all bytes");
     let mut random = fastrand::Rng::with_seed(1);
     for _ in 0..2_000 {
         let at = random.usize(..100);
@@ -128,11 +128,11 @@ fn a_summary_is_never_above_its_cpus_and_is_raised_by_a_search_in_vain() {
     }
 }
 
-/// Moves CPU 0 as `moves` says, below level 70, while others search and another CPU goes anywhere.
-fn is_found_at_any_time(rung: Rung, moves: impl Fn(&mut LevelWriter<Host>) + Send + Sync) {
+/// Moves CPU 0 with `moves`, below level 70, while other threads search and another CPU goes to any level.
+fn is_found_at_any_time(variant: Rung, moves: impl Fn(&mut LevelWriter<Host>) + Send + Sync) {
     let topology = Topology::from_synthetic("pack:1 l3:1 core:70 pu:1").unwrap();
     let (index, mut writers) =
-        PriorityIndex::<Host>::new(rung, &topology, topology.online()).unwrap();
+        PriorityIndex::<Host>::new(variant, &topology, topology.online()).unwrap();
     let mask = index.mask(topology.online()).unwrap();
     writers.iter_mut().for_each(|writer| writer.set(Priority::MAX.level()));
     let (mut mover, mut other) = (writers.remove(0), writers.remove(0));
@@ -147,7 +147,7 @@ fn is_found_at_any_time(rung: Rung, moves: impl Fn(&mut LevelWriter<Host>) + Sen
             });
             while !moving.is_finished() {
                 let found = index.find(Priority::new(70).unwrap().level(), &mask, CpuId(9));
-                assert!(found.is_some(), "{rung}: CPU 0 was below 70 all the time");
+                assert!(found.is_some(), "{variant}: CPU 0 was below 70 all the time");
             }
         });
     }
@@ -155,8 +155,8 @@ fn is_found_at_any_time(rung: Rung, moves: impl Fn(&mut LevelWriter<Host>) + Sen
 
 #[test]
 fn a_cpu_that_is_raised_is_found_at_any_time() {
-    for rung in Rung::ALL {
-        is_found_at_any_time(rung, |writer| {
+    for variant in Rung::ALL {
+        is_found_at_any_time(variant, |writer| {
             (1..70).for_each(|at| writer.set(Level::from_index(at)))
         });
     }
@@ -171,10 +171,10 @@ fn per_llc_finds_a_cpu_that_comes_down_at_any_time_too() {
 }
 
 #[test]
-fn the_bytes_of_a_rung_are_those_it_says() {
+fn the_bytes_of_a_variant_are_those_it_says() {
     let topology = Topology::from_synthetic("pack:2 numa:1 l3:1 core:120 pu:2").unwrap();
-    let bytes = Rung::ALL.map(|rung| {
-        PriorityIndex::<Host>::new(rung, &topology, topology.online()).unwrap().0.bytes()
+    let bytes = Rung::ALL.map(|variant| {
+        PriorityIndex::<Host>::new(variant, &topology, topology.online()).unwrap().0.bytes()
     });
     let (masks, occupied) = (101 * 128, 64);
     assert_eq!(
@@ -189,17 +189,19 @@ fn cpus_that_are_not_there_are_named() {
     let new =
         |cpus: &str| PriorityIndex::<Host>::new(Rung::PerLlc, &topology, &cpus.parse().unwrap());
     let error = new("2-6").unwrap_err().to_string();
-    assert_eq!(error, "CPUs 4-6 are not among the allowed ones, which are 0-3");
+    assert_eq!(error, "invalid CPUs 4-6: expected CPUs among 0-3");
     let (index, _seats) = new("0-2").unwrap();
     let error = index.mask(&"1,3".parse().unwrap()).unwrap_err().to_string();
-    assert_eq!(error, "CPUs 3 are not among the allowed ones, which are 0-2");
+    assert_eq!(error, "invalid CPUs 3: expected CPUs among 0-2");
     assert!(index.mask(&CpuSet::new()).is_err());
     let large = Topology::from_synthetic("pack:1 core:1025 pu:1").unwrap();
     let error = PriorityIndex::<Host>::new(Rung::Split, &large, large.online()).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "1025 CPUs are too many for a priority index; allowed are 1 to 1024"
+        "invalid number of CPUs 1025 for a priority index: expected 1 to 1024"
     );
     assert!(Priority::new(0).is_err() && "percpu".parse::<Rung>().is_err());
-    assert!(Rung::ALL.iter().all(|rung| rung.to_string().parse::<Rung>().unwrap() == *rung));
+    assert!(
+        Rung::ALL.iter().all(|variant| variant.to_string().parse::<Rung>().unwrap() == *variant)
+    );
 }

@@ -1,4 +1,4 @@
-//! A mutex whose holder runs at the highest priority of all who may take it.
+//! A mutex whose holder runs at the highest priority of all its takers.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -10,51 +10,52 @@ use super::error::{LockError, LockResult};
 use super::inherit::{InheritGuard, InheritMutex};
 use crate::level::Priority;
 
-/// A mutual-exclusion lock over `T` with a *ceiling*: whoever takes it is raised to that priority
-/// first, and lowered again afterwards. So nobody of a lower priority preempts a holder on its CPU,
-/// and if all takers run on one CPU, none ever waits (the immediate ceiling protocol;
-/// PTHREAD_PRIO_PROTECT).
+/// A mutual-exclusion lock over `T` with a *ceiling*. A thread that takes the lock is first raised to that
+/// priority, and lowered again after release.
 ///
-/// A thread that holds several runs at the highest of their ceilings, or at its own priority if that is
-/// higher, and may give them back in any order. Its own priority is the one it had before the first of
-/// them; if it is set to another one meanwhile, by whomever, it runs at that until it next takes or gives
-/// back such a lock, which then counts its ceilings anew. (So it is no lock for tasks of
-/// [`Urgency::Deadline`](crate::Urgency::Deadline), whose priorities change as others come and go.)
+/// So no thread of a lower priority preempts a holder on its CPU, and if all takers run on one CPU, none ever
+/// waits (the immediate ceiling protocol; PTHREAD_PRIO_PROTECT).
 ///
-/// Raising and lowering are a few system calls for each lock, and a small record is allocated for a thread
-/// that holds none yet. Takers on other CPUs wait with inheritance, as in [`InheritMutex`]. A holder that is
-/// scheduled normally, on a machine that grants no priority, gets [`LockError::NotRaised`], and so does one
-/// that is scheduled SCHED_DEADLINE.
+/// A thread that holds several locks runs at the highest of their ceilings, or at its own priority if that is
+/// higher, and may release them in any order. Its own priority is the one it had before it took the first of
+/// them. If its priority is changed meanwhile, it runs at the new priority until it next takes or releases
+/// such a lock, when its ceilings are computed anew. The lock is therefore unsuitable for tasks of
+/// [`Urgency::Deadline`](crate::Urgency::Deadline), whose priorities change as others start and end.
+///
+/// Raising and lowering take a few system calls for each lock, and a small record is allocated for a thread
+/// that holds none yet. Takers on other CPUs wait with inheritance, as in [`InheritMutex`]. A thread that is
+/// scheduled normally, on a machine that grants no priority, gets [`LockError::NotRaised`]. So does one that
+/// is scheduled SCHED_DEADLINE.
 pub struct CeilingMutex<P: RealTime, T> {
     ceiling: Priority,
     inner: InheritMutex<P, T>,
 }
 
 impl<P: RealTime, T> CeilingMutex<P, T> {
-    /// A free lock over `data`, for takers of at most `ceiling`.
+    /// Creates a free lock over `data`, for takers up to the priority `ceiling`.
     pub fn new(ceiling: Priority, data: T) -> Self {
         Self { ceiling, inner: InheritMutex::new(data) }
     }
 
-    /// The highest priority of a taker.
+    /// Returns the highest priority of a taker.
     pub const fn ceiling(&self) -> Priority {
         self.ceiling
     }
 
-    /// Takes the lock; sleeps until it is free.
+    /// Takes the lock. Sleeps until it is free.
     ///
     /// # Errors
-    /// As [`InheritMutex::lock`], and if the caller's own priority is above the ceiling, or the
-    /// platform refuses to raise it.
+    /// As [`InheritMutex::lock`], and if the caller's own priority is above the ceiling, or if the platform
+    /// refuses to raise it.
     #[track_caller]
     pub fn lock(&self) -> LockResult<CeilingGuard<'_, P, T>> {
         self.raised(InheritMutex::lock)
     }
 
-    /// Takes the lock; sleeps until it is free, but not beyond `moment`.
+    /// Takes the lock. Sleeps until it is free, at most until `moment`.
     ///
     /// # Errors
-    /// As [`lock`](Self::lock), and if the time is over.
+    /// As [`lock`](Self::lock), and if the time runs out.
     #[track_caller]
     pub fn lock_until(&self, moment: Time) -> LockResult<CeilingGuard<'_, P, T>> {
         self.raised(|inner| inner.lock_until(moment))
@@ -69,7 +70,7 @@ impl<P: RealTime, T> CeilingMutex<P, T> {
         self.raised(InheritMutex::try_lock)
     }
 
-    /// Whether a holder has panicked.
+    /// Returns whether a holder has panicked.
     pub fn is_poisoned(&self) -> bool {
         self.inner.is_poisoned()
     }
@@ -82,7 +83,7 @@ impl<P: RealTime, T> CeilingMutex<P, T> {
         let raise = Raise::<P>::to(self.ceiling)?;
         match lock(&self.inner) {
             Ok(guard) => Ok(CeilingGuard { guard, _raise: raise }),
-            // If there is no guard, the caller is lowered again here.
+            // Without a guard, the caller is lowered again here.
             Err(error) => Err(error.map(|guard| CeilingGuard { guard, _raise: raise })),
         }
     }
@@ -94,8 +95,9 @@ impl<P: RealTime, T> fmt::Debug for CeilingMutex<P, T> {
     }
 }
 
-/// Proof that its thread holds the lock, at its ceiling; gives both back when dropped, the lock
-/// first.
+/// Proof that its thread holds the lock and runs at its ceiling.
+///
+/// Dropping it releases the lock and then lowers the thread.
 pub struct CeilingGuard<'lock, P: RealTime, T> {
     guard: InheritGuard<'lock, P, T>,
     _raise: Raise<P>,
@@ -126,16 +128,16 @@ const CEILINGS: usize = Priority::MAX.get() as usize + 1;
 
 struct Ceilings {
     base: Policy,
-    /// The policy that was set here last, or found.
+    /// The policy that was set or found here last.
     set: Policy,
-    /// By ceiling: how many guards of it there are.
+    /// By ceiling: the number of guards.
     held: [u32; CEILINGS],
 }
 
-/// While it lives, its thread runs at a ceiling, or above.
+/// Keeps its thread at a ceiling or above while it lives.
 pub(super) struct Raise<P: RealTime> {
     ceiling: Priority,
-    /// It stays on the thread that it has raised.
+    /// Not `Send`: it belongs to the thread that it has raised.
     _of_its_thread: PhantomData<*const P>,
 }
 
@@ -158,8 +160,8 @@ impl<P: RealTime> Drop for Raise<P> {
         ceilings.notice(P::policy());
         let held = &mut ceilings.held[usize::from(self.ceiling.get())];
         *held = held.saturating_sub(1);
-        // To lower oneself is always allowed. To go back up to another ceiling, after somebody has lowered the
-        // thread, may not be: then it stays what it is.
+        // A thread may always lower itself. If it was lowered by another thread, it may lack the permission
+        // to return to another ceiling; then its priority stays unchanged.
         let _ = ceilings.apply::<P>();
         put::<P>(ceilings);
     }
@@ -175,7 +177,8 @@ impl Ceilings {
     fn raise<P: RealTime, G>(&mut self, ceiling: Priority) -> Result<(), LockError<G>> {
         let ceiling = ceiling.get();
         if matches!(self.base, Policy::Deadline { .. }) {
-            let reason = format!("it is scheduled {}, which comes before every ceiling", self.base);
+            let reason =
+                format!("the caller is scheduled {}, which precedes every ceiling", self.base);
             return Err(LockError::NotRaised(reason));
         }
         if let Some(priority) = self.base.priority().filter(|priority| *priority > ceiling) {
@@ -188,7 +191,7 @@ impl Ceilings {
         })
     }
 
-    /// Gives the thread the policy that it is to have.
+    /// Gives the thread the policy that it should have.
     fn apply<P: RealTime>(&mut self) -> Result<(), coreshard_platform::PolicyError> {
         let wanted = match self.highest() {
             Some(ceiling) if self.base.priority().is_none_or(|base| base < ceiling) => {
@@ -208,17 +211,17 @@ impl Ceilings {
     }
 }
 
-/// The calling thread's record; it has none then.
+/// Takes the calling thread's record; the thread has none afterwards.
 #[allow(unsafe_code)]
 fn take<P: RealTime>() -> Option<Box<Ceilings>> {
     let record = P::local(LocalKey::Ceilings).cast::<Ceilings>();
     P::set_local(LocalKey::Ceilings, std::ptr::null_mut());
-    // SAFETY: under this key there is nothing but what `put` has left there, on this thread, and it was
-    // taken from there just now.
+    // SAFETY: only `put` stores under this key, on this thread, and the record was removed from there just
+    // now.
     (!record.is_null()).then(|| unsafe { Box::from_raw(record) })
 }
 
-/// Keeps the calling thread's record until it holds nothing any more.
+/// Stores the calling thread's record, or frees it once the thread holds no lock.
 fn put<P: RealTime>(ceilings: Box<Ceilings>) {
     if ceilings.highest().is_some() {
         P::set_local(LocalKey::Ceilings, Box::into_raw(ceilings).cast());

@@ -1,38 +1,39 @@
-//! Why a lock was not had.
+//! Errors of taking a lock.
 
 use std::fmt;
 
-/// A guard, or why there is none; the error of a poisoned lock has the guard.
+/// A guard, or the reason why there is none. The error of a poisoned lock contains the guard.
 pub(super) type LockResult<G> = Result<G, LockError<G>>;
 
-/// Why a lock was not had as asked for.
+/// The error when a lock was not taken as requested.
 pub enum LockError<G> {
-    /// Somebody panicked while he held it, so the data may be half changed. It is held now.
+    /// A holder panicked, so the data may be inconsistent. The lock is held now.
     Poisoned(G),
-    /// It is held, and the caller did not want to wait.
+    /// The lock is held, and the caller did not want to wait.
     Held,
-    /// It was still held at the moment given.
+    /// The lock was still held at the given moment.
     TimedOut,
-    /// The caller holds it already, or would wait for itself over other locks.
+    /// The caller already holds the lock, or would wait for itself through other locks.
     WouldDeadlock,
-    /// The thread that held it has ended without letting go of it, its guard forgotten: nobody will ever have
-    /// it. (If the kernel has given that thread's id to another one since, that one is waited for.)
+    /// The holder thread has ended without releasing the lock, having forgotten its guard: the lock can never
+    /// be taken again. (If the kernel has reused that thread's id since, a taker waits for the other thread
+    /// instead.)
     HolderGone,
     /// The platform has no locks with priority inheritance.
     Unsupported,
     /// The caller's priority is above the lock's ceiling.
     AboveCeiling {
-        /// The caller's.
+        /// The caller's priority.
         priority: u8,
-        /// The lock's.
+        /// The lock's ceiling.
         ceiling: u8,
     },
-    /// The platform refused to raise the caller to the lock's ceiling; in words.
+    /// The platform refused to raise the caller to the lock's ceiling; the reason as a text.
     NotRaised(String),
 }
 
 impl<G> LockError<G> {
-    /// The guard of a lock that is held, but poisoned.
+    /// Returns the guard of a poisoned lock, which is held.
     pub fn into_guard(self) -> Option<G> {
         match self {
             Self::Poisoned(guard) => Some(guard),
@@ -61,16 +62,16 @@ impl<G> fmt::Display for LockError<G> {
         match self {
             Self::Poisoned(_) => f.write_str("the lock is poisoned: a holder panicked"),
             Self::Held => f.write_str("the lock is held"),
-            Self::TimedOut => f.write_str("the lock was held until the time was over"),
+            Self::TimedOut => f.write_str("the lock was still held at the timeout"),
             Self::WouldDeadlock => f.write_str("waiting for the lock would never end"),
-            Self::HolderGone => f.write_str(
-                "the thread that held the lock has ended and forgotten its guard: nobody can have it any more",
-            ),
-            Self::Unsupported => f.write_str("there is no priority inheritance on this platform"),
+            Self::HolderGone => {
+                f.write_str("the thread that held the lock has ended without releasing it")
+            }
+            Self::Unsupported => f.write_str("the platform has no priority inheritance"),
             Self::AboveCeiling { priority, ceiling } => write!(
                 f,
-                "a thread of priority {priority} may not take a lock whose ceiling is {ceiling}; \
-                 allowed are priorities up to the ceiling"
+                "invalid priority {priority} for a lock with the ceiling {ceiling}: \
+                 expected a priority up to the ceiling"
             ),
             Self::NotRaised(reason) => {
                 write!(f, "the caller cannot be raised to the lock's ceiling: {reason}")

@@ -1,8 +1,11 @@
-//! A mutex with priority inheritance: one word, and no system call while nobody waits.
+//! A mutex with priority inheritance: one word, and no system call without waiters.
 //!
-//! States of the word: 0 (free); the holder's number (held, nobody waits: the holder may free it
-//! itself); the number with further bits, which are the kernel's (somebody waits: the kernel hands it
-//! over). So it is the word of futex(2)'s "Priority-inheritance futexes".
+//! States of the word, which follow futex(2), "Priority-inheritance futexes":
+//!
+//! - 0: free.
+//! - The holder's number: held without waiters, so the holder may release it itself.
+//! - The number with further bits, which are the kernel's: there are waiters, and the kernel hands the lock
+//!   over.
 
 use std::cell::UnsafeCell;
 use std::fmt;
@@ -17,11 +20,13 @@ use super::error::{LockError, LockResult};
 
 const FREE: u32 = 0;
 
-/// How often a lock is asked for if waiters cannot sleep on it.
+/// The retry interval if waiters cannot sleep on the lock.
 const FORBIDDEN_RETRY: Duration = Duration::from_micros(50);
 
-/// A mutual-exclusion lock over `T` that lends the priority of its most important waiter to its
-/// holder, and is handed to that waiter. It poisons.
+/// A mutual-exclusion lock over `T` that lends the priority of its highest-priority waiter to its holder, and
+/// is handed to that waiter.
+///
+/// It has poisoning.
 ///
 /// ```
 /// use coreshard_platform::Host;
@@ -33,18 +38,18 @@ const FORBIDDEN_RETRY: Duration = Duration::from_micros(50);
 /// ```
 pub struct InheritMutex<P: RealTime, T> {
     word: P::AtomicU32,
-    /// Written by a holder that panics, under the lock.
+    /// Written under the lock, by a holder that panics.
     poisoned: P::AtomicU32,
     data: UnsafeCell<T>,
 }
 
-// SAFETY: the data is only reached through a guard, and the word admits one guard at a time; so
-// sharing the lock hands `&mut T` from thread to thread, which is sound for `T: Send`.
+// SAFETY: the data is only reached through a guard, and the word admits one guard at a time. Sharing the lock
+// therefore hands `&mut T` from thread to thread, which is sound for `T: Send`.
 #[allow(unsafe_code)]
 unsafe impl<P: RealTime, T: Send> Sync for InheritMutex<P, T> {}
 
 impl<P: RealTime, T> InheritMutex<P, T> {
-    /// A free lock over `data`.
+    /// Creates a free lock over `data`.
     pub fn new(data: T) -> Self {
         Self {
             word: P::AtomicU32::new(FREE),
@@ -53,29 +58,29 @@ impl<P: RealTime, T> InheritMutex<P, T> {
         }
     }
 
-    /// Takes the lock; sleeps until it is free.
+    /// Takes the lock. Sleeps until it is free.
     ///
     /// # Errors
-    /// If it is poisoned (the error has the guard), the wait would never end, or the platform has
-    /// no inheritance.
+    /// If it is poisoned (the error has the guard), if the wait would never end, or if the platform has no
+    /// inheritance.
     #[inline]
     #[track_caller]
     pub fn lock(&self) -> LockResult<InheritGuard<'_, P, T>> {
         self.lock_by(None)
     }
 
-    /// Takes the lock; sleeps until it is free, but not beyond `moment`.
+    /// Takes the lock. Sleeps until it is free, at most until `moment`.
     ///
     /// # Errors
-    /// As [`lock`](Self::lock), and if the time is over.
+    /// As [`lock`](Self::lock), and if the time runs out.
     #[track_caller]
     pub fn lock_until(&self, moment: Time) -> LockResult<InheritGuard<'_, P, T>> {
         self.lock_by(Some(moment))
     }
 
-    /// Takes a lock of the executor's own: under those no code of a user's runs, so none is ever half
-    /// changed, and nobody takes one twice. If the platform has no inheritance after all (it may be
-    /// forbidden to a process), it is asked for until it is free.
+    /// Takes a lock of the executor itself. No user code runs under those, so their data is always
+    /// consistent, and no thread takes one twice. If the platform has no inheritance after all (it may be
+    /// forbidden to a process), retries until the lock is free.
     #[track_caller]
     pub(crate) fn lock_own(&self) -> InheritGuard<'_, P, T> {
         loop {
@@ -97,7 +102,7 @@ impl<P: RealTime, T> InheritMutex<P, T> {
         if self.take() { self.guard() } else { Err(LockError::Held) }
     }
 
-    /// The data, without locking: the borrow proves that nobody else is here.
+    /// Returns the data without locking: the exclusive borrow proves that no other thread has access.
     ///
     /// # Errors
     /// If it is poisoned; the error has the data.
@@ -107,7 +112,7 @@ impl<P: RealTime, T> InheritMutex<P, T> {
         if poisoned { Err(LockError::Poisoned(data)) } else { Ok(data) }
     }
 
-    /// Takes the data out.
+    /// Returns the data.
     ///
     /// # Errors
     /// If it is poisoned; the error has the data.
@@ -117,12 +122,12 @@ impl<P: RealTime, T> InheritMutex<P, T> {
         if poisoned { Err(LockError::Poisoned(data)) } else { Ok(data) }
     }
 
-    /// Whether a holder has panicked.
+    /// Returns whether a holder has panicked.
     pub fn is_poisoned(&self) -> bool {
         self.poisoned.load(Relaxed) != 0
     }
 
-    /// Says that the data is whole again.
+    /// Marks the data as consistent again.
     pub fn clear_poison(&self) {
         self.poisoned.store(0, Relaxed);
     }
@@ -130,7 +135,7 @@ impl<P: RealTime, T> InheritMutex<P, T> {
     #[inline]
     #[track_caller]
     fn take(&self) -> bool {
-        // Acquire pairs with the Release of the unlock: the last holder's writes are seen.
+        // Acquire pairs with the Release of the unlock: the last holder's writes are visible.
         self.word.compare_exchange(FREE, P::holder_word(), Acquire, Relaxed).is_ok()
     }
 
@@ -138,7 +143,7 @@ impl<P: RealTime, T> InheritMutex<P, T> {
     #[track_caller]
     fn lock_by(&self, until: Option<Time>) -> LockResult<InheritGuard<'_, P, T>> {
         if !self.take() {
-            // No spinning: it would keep the holder from its CPU, if that is this one.
+            // No spinning, which would keep the holder from its CPU if it is this one.
             P::lock_inheriting(&self.word, until).map_err(|error| match error {
                 InheritError::TimedOut => LockError::TimedOut,
                 InheritError::WouldDeadlock => LockError::WouldDeadlock,
@@ -152,7 +157,7 @@ impl<P: RealTime, T> InheritMutex<P, T> {
     #[inline]
     #[track_caller]
     fn guard(&self) -> LockResult<InheritGuard<'_, P, T>> {
-        // What the last holder wrote comes over with the lock.
+        // The data that the last holder wrote arrives with the lock.
         P::touch_write(self.data.get());
         let panics = std::thread::panicking();
         let guard = InheritGuard { lock: self, panics, _of_its_thread: PhantomData };
@@ -166,11 +171,13 @@ impl<P: RealTime, T> fmt::Debug for InheritMutex<P, T> {
     }
 }
 
-/// Proof that its thread holds the lock; gives it back when dropped, and poisons it if a panic
-/// began meanwhile. It stays on its thread: the lock names that one as its holder.
+/// Proof that its thread holds the lock.
+///
+/// Releases it when dropped, and poisons it if a panic began meanwhile. Not `Send`: the lock names this
+/// thread as its holder.
 pub struct InheritGuard<'lock, P: RealTime, T> {
     lock: &'lock InheritMutex<P, T>,
-    /// The thread was panicking when it took the lock.
+    /// Whether the thread was panicking when it took the lock.
     panics: bool,
     _of_its_thread: PhantomData<*const ()>,
 }
@@ -180,8 +187,8 @@ impl<P: RealTime, T> Deref for InheritGuard<'_, P, T> {
     #[inline(always)]
     #[allow(unsafe_code)]
     fn deref(&self) -> &T {
-        // SAFETY: the guard's existence means this thread holds the lock, and nobody else can have a
-        // guard; the borrow of the guard keeps it so.
+        // SAFETY: the guard's existence means that this thread holds the lock, so no other guard exists. The
+        // borrow of the guard keeps it so.
         unsafe { &*self.lock.data.get() }
     }
 }
@@ -201,8 +208,8 @@ impl<P: RealTime, T> Drop for InheritGuard<'_, P, T> {
         if !self.panics && std::thread::panicking() {
             self.lock.poisoned.store(1, Relaxed);
         }
-        // Release pairs with the Acquire of the next holder. It fails if somebody waits: then the
-        // kernel hands the lock over, and orders as well.
+        // Release pairs with the Acquire of the next holder. The exchange fails if there are waiters; then
+        // the kernel hands the lock over, and provides the ordering.
         let word = &self.lock.word;
         if word.compare_exchange(P::holder_word(), FREE, Release, Relaxed).is_err() {
             P::unlock_inheriting(word);

@@ -1,9 +1,9 @@
 //! Locks for threads of fixed priorities.
 //!
-//! A thread of high priority that waits for a lock must not wait for whatever else runs at priorities
-//! between its own and the holder's: *priority inversion*. [`InheritMutex`] lends the waiter's
-//! priority to the holder, [`CeilingMutex`] raises whoever takes it beforehand (both: Sha, Rajkumar
-//! and Lehoczky, "Priority Inheritance Protocols", 1990).
+//! A high-priority thread that waits for a lock must not wait for work of priorities between its own and the
+//! holder's: *priority inversion*. [`InheritMutex`] lends the waiter's priority to the holder;
+//! [`CeilingMutex`] raises each taker beforehand (both: Sha, Rajkumar and Lehoczky, "Priority Inheritance
+//! Protocols", 1990).
 
 mod ceiling;
 mod error;

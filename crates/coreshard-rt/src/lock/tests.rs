@@ -1,4 +1,4 @@
-//! The locks on this machine's threads; `tests/simulated/inversion.rs` has priorities.
+//! The locks on this machine's threads; `tests/simulated/inversion.rs` tests priorities.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -77,7 +77,7 @@ fn a_ceiling_raises_or_says_why_not() {
     std::thread::spawn(move || {
         if Host::set_policy(Host::this_thread(), above).is_ok() {
             let error = lock.lock().unwrap_err().to_string();
-            assert!(error.contains("priority 9") && error.contains("ceiling is 5"), "{error}");
+            assert!(error.contains("priority 9") && error.contains("ceiling 5"), "{error}");
             assert_eq!(Host::policy(), above);
         }
     })

@@ -1,4 +1,4 @@
-//! The executor on this machine: with privilege and without, the same program does the same.
+//! The executor on this machine: the same program works with and without privileges.
 
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, mpsc};
@@ -19,7 +19,7 @@ fn executor() -> (Executor<Host>, Vec<Degradation>) {
     Executor::<Host>::builder(&machine).cpus(cpus).build_degraded().unwrap()
 }
 
-/// Runs `body` on a thread that may have no priority and lock little memory.
+/// Runs `body` on a thread that may have no priority and may lock little memory.
 fn unprivileged<R: Send + 'static>(body: impl FnOnce() -> R + Send + 'static) -> R {
     let dropped = move || {
         let no_cap = |capability| caps::drop(None, caps::CapSet::Effective, capability);
@@ -27,11 +27,11 @@ fn unprivileged<R: Send + 'static>(body: impl FnOnce() -> R + Send + 'static) ->
         no_cap(caps::Capability::CAP_IPC_LOCK).unwrap();
         body()
     };
-    // Named as the test is, for what it says.
+    // The thread has the test's name, for its messages.
     within(NEVER, dropped)
 }
 
-/// What holds whatever the machine grants.
+/// Checks that hold whatever the machine grants.
 fn runs_a_program(executor: &Executor<Host>) {
     let sum = Arc::new(AtomicU64::new(0));
     let handles: Vec<_> = (0..200_u64)
@@ -75,7 +75,7 @@ fn equals_take_turns_where_that_is_asked_for() {
     let builder = Executor::<Host>::builder(&machine).cpus(cpus.clone());
     let (executor, _) = builder.round_robin(2.try_into().unwrap()).build_degraded().unwrap();
     let one: CpuSet = cpus.iter().take(1).collect();
-    // Each spins until the other has run, on one CPU: without turns, neither ever ends.
+    // Each spins until the other has run, on one CPU: without turns, neither ever finishes.
     let met = Arc::new(AtomicU64::new(0));
     let give_up = Host::now() + NEVER;
     let meets = || {
@@ -133,7 +133,7 @@ fn memory_that_cannot_be_locked_is_an_error_with_the_limit() {
         let executor = Executor::<Host>::builder(&machine).cpus(cpus).lock_memory(true);
         let (_executor, degradations) = executor.build_degraded().unwrap();
         let of_memory = degradations.iter().find(|it| matches!(it, Degradation::MemoryLock(_)));
-        // A process as small as the limit has its memory locked all the same.
+        // The memory of a process below the limit is locked nevertheless.
         if let Some(degradation) = of_memory {
             let text = degradation.to_string();
             assert!(text.contains(&format!("RLIMIT_MEMLOCK is {limit} bytes, and ")), "{text}");
@@ -235,7 +235,7 @@ fn bad_input_is_refused_with_its_numbers() {
     let ms = Duration::from_millis;
     let every = |period| Periodic::every(period, priority(50));
     let refused = |task| executor.periodic(task, |_| ()).unwrap_err().to_string();
-    assert!(refused(every(Duration::ZERO)).starts_with("the period is 0"));
+    assert!(refused(every(Duration::ZERO)).starts_with("invalid period 0"));
     let error = refused(Periodic { deadline: Some(ms(11)), ..every(ms(10)) });
     assert!(error.contains("11ms") && error.contains("10ms"), "{error}");
     let error = refused(Periodic { deadline: Some(ms(5)), budget: Some(ms(6)), ..every(ms(10)) });
@@ -246,7 +246,7 @@ fn bad_input_is_refused_with_its_numbers() {
     let error = executor.spawn_on(priority(1), &absent, None, || ()).unwrap_err().to_string();
     assert!(error.contains("4000"), "{error}");
     let error = refused(Periodic { urgency: Urgency::Deadline, ..every(ms(10)) });
-    assert!(error.contains("no budget"), "{error}");
+    assert!(error.contains("needs a budget"), "{error}");
     let one: CpuSet = executor.cpus().iter().take(1).collect();
     let hungry = |budget| Periodic {
         urgency: Urgency::Deadline,
@@ -282,7 +282,7 @@ fn a_runaway_is_demoted_and_reported_and_its_cpu_goes_on() {
     };
     let budget = Duration::from_millis(10);
     let runaway = executor.spawn_on(priority(70), &one, Some(budget), runs_away).unwrap();
-    // It waits for the runaway's CPU, and gets it though that never ends by itself.
+    // It waits for the runaway's CPU, and gets it although the runaway never finishes.
     executor.spawn_on(priority(70), &one, None, || ()).unwrap().join().unwrap();
     let incidents = executor.take_incidents();
     let [Incident::Demoted { cpu, priority: 70, budget: of, used }] = incidents[..] else {
@@ -307,8 +307,8 @@ fn what_was_accepted_runs_before_the_end() {
     assert_eq!(count.load(SeqCst), 50);
 }
 
-/// Takes a CPU for three seconds, so only where it is asked for: `CORESHARD_RT_THROTTLE=1`. What the kernel
-/// does then depends on whether normal threads want the CPU, so it needs other load to say anything.
+/// Occupies a CPU for three seconds, so it runs only with `CORESHARD_RT_THROTTLE=1`. The kernel's behaviour
+/// depends on whether normal threads want the CPU, so the result is meaningful only under other load.
 #[test]
 fn a_task_that_the_kernel_throttles_is_reported() {
     if std::env::var_os("CORESHARD_RT_THROTTLE").is_none() {
@@ -329,7 +329,7 @@ fn a_task_that_the_kernel_throttles_is_reported() {
     assert!(text.contains("sched_rt_runtime_us"), "{text}");
 }
 
-/// What would take threads, or a CPU, without end is refused, with what is allowed.
+/// Options that would take unlimited threads or CPU time are rejected, with the accepted values.
 #[test]
 fn numbers_without_an_end_are_refused() {
     let (machine, cpus) = usable();

@@ -1,5 +1,5 @@
-//! A process that is forked from that of an executor: errors in the child, and no hang; nothing changes for the
-//! parent.
+//! A process that is forked from an executor's. The child gets errors and does not hang; the parent is not
+//! affected.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -63,7 +63,7 @@ fn a_forked_process_is_told_and_the_parent_goes_on() {
     let before = count.load(SeqCst);
     let started = Instant::now();
     while count.load(SeqCst) == before {
-        assert!(started.elapsed() < NEVER, "the periodic task goes on");
+        assert!(started.elapsed() < NEVER, "the periodic task continues");
         std::thread::sleep(Duration::from_millis(1));
     }
     periodic.stop();

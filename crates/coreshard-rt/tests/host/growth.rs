@@ -1,4 +1,5 @@
-//! What comes and goes leaves nothing behind. Alone in its process, since it looks at all of it.
+//! Tasks and threads that have ended leave nothing behind. The only test in its process, since it checks the
+//! whole process.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -9,12 +10,14 @@ use coreshard_platform::Host;
 use coreshard_rt::{Executor, Incident, Periodic, Priority};
 use testing::{NEVER, within};
 
-/// The mappings of this process: a thread that nobody joins keeps two, its stack and the guard before that.
+/// Returns the number of mappings of this process. A thread that is not joined keeps two: its stack and the
+/// guard before it.
 fn mappings() -> usize {
     std::fs::read_to_string("/proc/self/maps").unwrap().lines().count()
 }
 
-/// How many may be added: those of the allocator, and stacks that the C library keeps for the next threads.
+/// The most mappings that may be added: those of the allocator, and stacks that the C library keeps for later
+/// threads.
 const MAX_ADDED: usize = 80;
 
 #[test]
@@ -52,7 +55,7 @@ fn threads_are_joined_as_they_end() {
                     }
                 };
                 let runaway = executor.spawn_on(priority, &one, budget, spins).unwrap();
-                // It begins when the other is no longer in its place.
+                // It begins once the other one no longer occupies its place.
                 executor.spawn_on(priority, &one, None, || ()).unwrap().join().unwrap();
                 stops.store(true, SeqCst);
                 runaway.join().unwrap();

@@ -1,4 +1,4 @@
-//! The CPUs that an executor uses when the program names none: those that this process may use.
+//! The default CPUs of an executor: those that this process may use.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,7 +10,7 @@ use coreshard_rt::{Executor, Priority};
 use coreshard_topology::{CpuId, CpuSet, Topology};
 use testing::{Lack, skip};
 
-/// A cpuset with one CPU, which holds this process until the value is dropped.
+/// A cpuset with one CPU that contains this process until the value is dropped.
 struct Cpuset {
     folder: PathBuf,
     parent: PathBuf,
@@ -48,14 +48,14 @@ impl Drop for Cpuset {
     }
 }
 
-/// The machine, and the last CPU of it that this process may use: an executor that uses more would begin on
-/// the first one.
+/// Returns the machine, and the last of its CPUs that this process may use. An executor that uses more would
+/// begin on the first one.
 fn last_cpu() -> (Topology, CpuId) {
     let (machine, cpus) = usable();
     (machine, cpus.last().unwrap())
 }
 
-/// What holds for a process that may use `cpu` alone.
+/// Checks an executor in a process that may only use `cpu`.
 fn stays_on(machine: &Topology, cpu: CpuId) {
     let one: CpuSet = [cpu].into_iter().collect();
     let priority = Priority::new(40).unwrap();

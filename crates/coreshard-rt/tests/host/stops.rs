@@ -1,5 +1,6 @@
-//! How an executor ends: whoever drops its last handle, whether threads can still be had or not, and with
-//! tasks that wait or without. Each case has a process of its own, since it may hang or abort.
+//! Shutdown of an executor: for every thread that may drop the last handle, with and without the ability to
+//! start threads, and with and without waiting tasks. Each case runs in its own process, since it may hang or
+//! abort.
 #![allow(unsafe_code)]
 
 use std::cell::RefCell;
@@ -18,7 +19,7 @@ const CASE: &str = "CORESHARD_RT_STOP";
 const PENDING: u64 = 40;
 const MS: Duration = Duration::from_millis(1);
 
-/// Who drops the last handle.
+/// The thread that drops the last handle.
 const DROPPERS: [&str; 12] = [
     "outside",
     "task",
@@ -44,8 +45,8 @@ fn priority(priority: u8) -> Priority {
     Priority::new(priority).unwrap()
 }
 
-/// From here on this process starts no thread. (The limit does not bind root, so the process becomes
-/// somebody else.)
+/// Prevents this process from starting threads. (The limit does not bind root, so the process changes its
+/// user.)
 fn without_threads() {
     let limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: plain system calls; the limit is live.
@@ -62,7 +63,7 @@ fn every(period: Duration, overrun: Overrun) -> Periodic {
     Periodic { overrun, ..Periodic::every(period, priority(30)) }
 }
 
-/// Runs one case, and returns when nothing of the executor is left.
+/// Runs one case. Returns when the executor has ended completely.
 fn run_case(dropper: &str, threads: bool, pending: bool) {
     let before = status("Threads:");
     let (machine, cpus) = usable();
@@ -144,7 +145,7 @@ fn run_case(dropper: &str, threads: bool, pending: bool) {
             };
             drop(executor.spawn(priority(20), keeps).unwrap());
             hear.recv().unwrap();
-            // Another task drops it; else it would keep its executor for good.
+            // Another task drops it; otherwise it would keep its executor forever.
             let all: Vec<_> = executor.cpus().iter().collect();
             for cpu in all {
                 let wait = wait.clone();
@@ -167,7 +168,7 @@ fn run_case(dropper: &str, threads: bool, pending: bool) {
             stops = Some(executor.periodic(every(MS, Overrun::Skip), keeps).unwrap());
             hear.recv().unwrap();
         }
-        other => panic!("there is no case {other}"),
+        other => panic!("unknown case {other}"),
     }
     let ran = Arc::new(AtomicU64::new(0));
     let all: Vec<_> = executor.cpus().iter().collect();
@@ -194,7 +195,7 @@ fn run_case(dropper: &str, threads: bool, pending: bool) {
     while status("Threads:") > before {
         std::thread::sleep(MS);
     }
-    assert_eq!(ran.load(SeqCst), if pending { PENDING } else { 0 }, "what was accepted has run");
+    assert_eq!(ran.load(SeqCst), if pending { PENDING } else { 0 }, "every accepted task has run");
 }
 
 fn wait_for(opened: &Arc<AtomicBool>) -> impl Fn() + Clone + Send + use<> {
@@ -206,12 +207,12 @@ fn wait_for(opened: &Arc<AtomicBool>) -> impl Fn() + Clone + Send + use<> {
     }
 }
 
-/// The child's side; nothing unless it is one.
+/// The child's side. Does nothing in other processes.
 #[test]
 fn a_case() {
     let Ok(case) = std::env::var(CASE) else { return };
     let [dropper, threads, pending] = case.split('/').collect::<Vec<_>>()[..] else {
-        panic!("{case} is no case")
+        panic!("unknown case {case}")
     };
     run_case(dropper, threads == "threads", pending == "pending");
 }
@@ -222,7 +223,7 @@ fn start(case: &str) -> Child {
     command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-/// How a case's process ended, where it did not end well.
+/// Returns how a case's process failed, if it did.
 fn trouble(mut child: Child, since: Instant) -> Option<String> {
     loop {
         if let Some(status) = child.try_wait().unwrap() {
@@ -273,16 +274,16 @@ fn an_empty_mask_is_refused_and_the_executor_ends() {
     assert!(error.contains("empty"), "{error}");
 }
 
-/// A mask of a larger index may have places that this one has not.
+/// A mask of a larger index may have positions that this one lacks.
 #[test]
 fn a_mask_of_another_index_is_refused_and_the_executor_ends() {
     let error = within(NEVER, || {
         let (machine, cpus) = usable();
         let larger =
             coreshard_topology::Topology::from_synthetic("pack:1 l3:1 core:200 pu:1").unwrap();
-        let rung = coreshard_rt::Rung::PerLlc;
+        let variant = coreshard_rt::Rung::PerLlc;
         let (index, _seats) =
-            coreshard_rt::PriorityIndex::<Host>::new(rung, &larger, larger.online()).unwrap();
+            coreshard_rt::PriorityIndex::<Host>::new(variant, &larger, larger.online()).unwrap();
         let last = larger.online().last().into_iter().collect();
         let mask = index.mask(&last).unwrap();
         let (executor, _) =
@@ -292,7 +293,7 @@ fn a_mask_of_another_index_is_refused_and_the_executor_ends() {
     assert!(error.contains("another index"), "{error}");
 }
 
-/// `stop` waits for the activation that calls it: so it does not.
+/// `stop` would wait for the activation that calls it, so it does not wait.
 #[test]
 fn a_periodic_task_may_stop_itself() {
     within(NEVER, || {
@@ -306,7 +307,7 @@ fn a_periodic_task_may_stop_itself() {
             say.send(itself.stop().activations).unwrap();
         };
         give.send(executor.periodic(every(MS, Overrun::Skip), body).unwrap()).unwrap();
-        assert_eq!(hear.recv().unwrap(), 0, "the one at hand is not over");
-        assert!(hear.recv().is_err(), "and it was the last one");
+        assert_eq!(hear.recv().unwrap(), 0, "the current activation has not finished");
+        assert!(hear.recv().is_err(), "it was the last activation");
     });
 }

@@ -1,4 +1,4 @@
-//! What users' code throws, in bodies, hooks and destructors, ends that one thing alone.
+//! A panic of user code in bodies, hooks and destructors ends only that one call.
 
 use std::panic::panic_any;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use coreshard_platform::{Host, user};
 use coreshard_rt::{Executor, Overrun, Periodic, Priority};
 use testing::{NEVER, within};
 
-/// Panics as it is dropped, with another one that does.
+/// Panics when it is dropped, with a payload that does so as well.
 struct Bomb(u8, Arc<AtomicU64>);
 
 impl Drop for Bomb {
@@ -37,7 +37,7 @@ fn lanes_and_periodic_tasks_outlive_what_is_thrown() {
         let (executor, priority) = executor();
         let (thrown, result, captured, unwanted) = (bomb(), bomb(), bomb(), bomb());
         drop(executor.spawn::<()>(priority, move || panic_any(thrown)).unwrap());
-        // Where the task is over already, the result is its handle's to drop, here.
+        // If the task has already finished, the handle drops the result here.
         drop(user::discard(executor.spawn(priority, move || result).unwrap()));
         let captures = move || drop(captured);
         executor.spawn(priority, captures).unwrap().join().unwrap_err();
@@ -49,7 +49,7 @@ fn lanes_and_periodic_tasks_outlive_what_is_thrown() {
             assert_eq!(lives.join().unwrap(), 1, "the thread of CPU {cpu} lives");
         }
 
-        // A body and a hook that throw such things each time, and own some.
+        // A body and a hook that panic with such payloads each time, and own some.
         let (theirs, hooks, owned) = (Arc::clone(&gone), Arc::clone(&gone), [bomb(), bomb()]);
         let [of_body, of_hook] = owned;
         let (say, hear) = mpsc::channel();
@@ -88,7 +88,7 @@ fn timers_that_are_dropped_throw_one_by_one() {
             })
             .collect();
         drop(executor);
-        // Each bomb, and the one that it throws.
+        // Each bomb, and its payload.
         assert_eq!(gone.load(SeqCst), 10);
         for handle in handles {
             assert!(handle.join().unwrap_err().to_string().contains("dropped before it began"));

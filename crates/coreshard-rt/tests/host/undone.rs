@@ -1,5 +1,5 @@
-//! What an executor changes of its process is undone when it is dropped. Alone in its process, since it
-//! looks at all of it.
+//! An executor's changes of its process are undone when it is dropped. The only test in its process, since it
+//! checks the whole process.
 
 use std::fs;
 use std::time::Duration;
@@ -42,7 +42,7 @@ fn memory_threads_affinity_and_policy_are_as_before() {
     let [low, high] = [20, 70].map(|level| Priority::new(level).unwrap());
     executor.spawn(high, || ()).unwrap().join().unwrap();
     let every = Periodic::every(Duration::from_millis(1), low);
-    // It is not stopped, so the end does that.
+    // It is not stopped, so the executor's drop does that.
     executor.periodic(every, |_| ()).unwrap();
     if executor.has_priorities() {
         let lock = CeilingMutex::<Host, ()>::new(high, ());
@@ -50,7 +50,7 @@ fn memory_threads_affinity_and_policy_are_as_before() {
         assert_ne!(process().policy, before.policy);
         drop(raised);
     } else {
-        skip(Lack::Rt, "policies are not looked at");
+        skip(Lack::Rt, "policies are not checked");
     }
     let during = process();
     assert_ne!(during.threads, before.threads);
@@ -58,7 +58,7 @@ fn memory_threads_affinity_and_policy_are_as_before() {
         assert_ne!(during.locked, before.locked);
     }
     drop(executor);
-    // A thread that was joined may be counted for a moment more.
+    // A joined thread may be counted for a moment longer.
     for _ in 0..1_000 {
         if process() == before {
             return;

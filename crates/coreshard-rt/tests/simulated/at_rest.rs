@@ -1,5 +1,5 @@
-//! What holds of push and pull in every run of a simulated machine: when nothing moves, no task waits
-//! for a CPU that it might have; and nothing is lost when CPUs go.
+//! Invariants of push and pull in every run of a simulated machine. While no task moves, no task waits for a
+//! CPU that it could have. No task is lost when CPUs go offline.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
@@ -10,15 +10,15 @@ use coreshard_rt::{CpuSnapshot, Executor, InheritMutex, Priority, PriorityIndex,
 use coreshard_sim::{Faults, Machine, Sim, Simulation};
 use coreshard_topology::{CpuId, CpuSet};
 
-/// More seeds, for a campaign; see docs/results/rt.md.
+/// The number of seeds; more for a campaign, see docs/results/rt.md.
 fn seeds() -> u64 {
     std::env::var("CORESHARD_RT_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(12)
 }
 
 const CPUS: u32 = 8;
 
-/// Others see a CPU's plain stores later, as x86's memory order allows: what must be seen before the CPU
-/// looks itself needs a locked instruction or a fence.
+/// Other CPUs see a CPU's plain stores later, as x86's memory order permits. A store that must be visible
+/// before the CPU's next load needs a locked instruction or a fence.
 const HELD: Faults = Faults {
     held_stores_per_million: 300_000,
     longest_hold: Duration::from_micros(5),
@@ -26,7 +26,7 @@ const HELD: Faults = Faults {
 };
 const TASKS: u64 = 120;
 
-/// Where a CPU runs something below what waits and may run there.
+/// Describes a CPU below the level of a waiting task that could run there, if there is one.
 fn unjust(snapshot: &[CpuSnapshot]) -> Option<String> {
     for at in snapshot {
         for (priority, allowed) in &at.waiting {
@@ -52,11 +52,11 @@ struct Told {
     pulled: u64,
 }
 
-/// Tasks of random priorities and CPUs are begun by several tasks at once; each waits for its own gate, and
-/// some hold one of two locks that lend priority meanwhile, or wait for it. Gates are opened in bursts, CPUs
-/// come and go, and when all is quiet the CPUs are looked at. Half of the runs let equals take turns, and a
-/// third of them hold stores back.
-fn scenario(seed: u64, rung: Rung) -> Told {
+/// Several tasks concurrently begin tasks of random priorities and CPUs. Each of these waits for its own
+/// gate; meanwhile some hold one of two locks that lend priority, or wait for it. Gates are opened in bursts,
+/// and CPUs go offline and online. The CPUs are checked when no task moves. Half of the runs let tasks of
+/// equal priority take turns, and a third of them delay stores.
+fn scenario(seed: u64, variant: Rung) -> Told {
     let machine = Machine::named("xeon-hcc-2s").unwrap();
     let topology = machine.topology().clone();
     // Some of each package.
@@ -69,7 +69,7 @@ fn scenario(seed: u64, rung: Rung) -> Told {
             [1, 10, 20, 50, 80, 99].map(|at| Priority::new(at).unwrap()).to_vec();
         let mut executor = Executor::<Sim>::builder(&topology)
             .cpus(cpus.clone())
-            .rung(rung)
+            .rung(variant)
             .watchdog_period(None)
             .priorities(priorities.iter().copied().chain([Priority::new(5).unwrap()]));
         if seed / 4 % 2 == 1 {
@@ -137,10 +137,10 @@ fn scenario(seed: u64, rung: Rung) -> Told {
                 }
             }
             starters.into_iter().for_each(coreshard_platform::ThreadHandle::join);
-            // Everything that could move has moved by then.
+            // Every task that could move has moved by then.
             Sim::sleep(Duration::from_millis(5));
             let snapshot = executor.snapshot();
-            assert_eq!(unjust(&snapshot), None, "{rung}, seed {seed}: {snapshot:#?}");
+            assert_eq!(unjust(&snapshot), None, "{variant}, seed {seed}: {snapshot:#?}");
             rests += 1;
         }
         let max_tries = executor.max_tries();
@@ -154,47 +154,47 @@ fn scenario(seed: u64, rung: Rung) -> Told {
             pulled: stats.iter().map(|stats| stats.pulled).sum(),
         }
     });
-    run.unwrap_or_else(|error| panic!("{rung}, seed {seed}: {error}")).value
+    run.unwrap_or_else(|error| panic!("{variant}, seed {seed}: {error}")).value
 }
 
 #[test]
 fn at_rest_no_waiting_task_outranks_a_running_one_and_nothing_is_lost() {
     let (mut max_tries, mut rests, mut waited, mut pulled) = (0, 0, 0, 0);
     for seed in 0..seeds() {
-        let rung = Rung::ALL[seed as usize % Rung::ALL.len()];
-        let told = scenario(seed, rung);
-        assert_eq!(told.run, TASKS, "{rung}, seed {seed}: each task ran once");
-        // A task that is begun looks for a CPU again only when another task was faster.
-        assert!(told.max_tries <= CPUS, "{rung}, seed {seed}: {} tries", told.max_tries);
+        let variant = Rung::ALL[seed as usize % Rung::ALL.len()];
+        let told = scenario(seed, variant);
+        assert_eq!(told.run, TASKS, "{variant}, seed {seed}: each task ran once");
+        // A task retries its search for a CPU only when another task was faster.
+        assert!(told.max_tries <= CPUS, "{variant}, seed {seed}: {} tries", told.max_tries);
         max_tries = max_tries.max(told.max_tries);
         rests += told.rests;
         waited += told.waited;
         pulled += told.pulled;
     }
-    // The scenario is none if nobody had to wait, or to pull.
+    // The scenario is useless if no task had to wait or was pulled.
     assert!(waited > 20 * seeds() && pulled > seeds(), "{waited} waited, {pulled} were pulled");
     let figures =
-        format!("{rests} rests, {waited} waited, {pulled} pulled, at most {max_tries} tries");
+        format!("{rests} checks, {waited} waited, {pulled} pulled, at most {max_tries} tries");
     if std::env::var_os("CORESHARD_RT_SEEDS").is_some() {
         tell(&figures);
     }
 }
 
-/// For a campaign, whose figures are recorded.
+/// Prints the figures of a campaign, which are recorded.
 #[allow(clippy::print_stderr)]
 fn tell(figures: &str) {
     eprintln!("{figures}");
 }
 
-/// A CPU comes down at about the moment at which a task finds that it has not: over and over, with all
-/// kinds of distances between the two, and with stores that are held back.
+/// A CPU lowers its level at about the moment when a task finds no CPU. Repeated with many distances between
+/// the two, and with delayed stores.
 #[test]
 fn a_cpu_that_comes_down_while_a_task_is_laid_to_wait_gets_it() {
     let machine = Machine::named("xeon-hcc-2s").unwrap();
     let topology = machine.topology().clone();
     let rounds = 400;
-    for (rung, faults) in
-        Rung::ALL.into_iter().flat_map(|rung| [(rung, Faults::NONE), (rung, HELD)])
+    for (variant, faults) in
+        Rung::ALL.into_iter().flat_map(|variant| [(variant, Faults::NONE), (variant, HELD)])
     {
         let simulation = Simulation::new(&machine).seed(7).faults(faults);
         let run = simulation.time_limit(Duration::from_secs(20)).run(|| {
@@ -204,7 +204,7 @@ fn a_cpu_that_comes_down_while_a_task_is_laid_to_wait_gets_it() {
             let [high, low] = [50, 20].map(|at| Priority::new(at).unwrap());
             let executor = Executor::<Sim>::builder(&topology)
                 .cpus(both.clone())
-                .rung(rung)
+                .rung(variant)
                 .watchdog_period(None)
                 .priorities([high, low]);
             let executor = Arc::new(executor.build().unwrap());
@@ -238,7 +238,7 @@ fn a_cpu_that_comes_down_while_a_task_is_laid_to_wait_gets_it() {
                 Sim::spawn_fifo(starter, 99, Box::new(begin)).unwrap();
                 Sim::sleep(Duration::from_millis(1));
                 let snapshot = executor.snapshot();
-                assert_eq!(unjust(&snapshot), None, "{rung}, round {round}: {snapshot:#?}");
+                assert_eq!(unjust(&snapshot), None, "{variant}, round {round}: {snapshot:#?}");
                 gate.store(1, Release);
                 Sim::wake_all(&raw const *gate);
                 blocker.join().unwrap();
@@ -246,23 +246,23 @@ fn a_cpu_that_comes_down_while_a_task_is_laid_to_wait_gets_it() {
                 Sim::sleep(Duration::from_millis(3));
             }
         });
-        run.unwrap_or_else(|error| panic!("{rung}: {error}"));
+        run.unwrap_or_else(|error| panic!("{variant}: {error}"));
     }
 }
 
-/// Tasks of equal priority take turns, as many on each CPU as may: the next ones wait, and one that ends
-/// lets the next one in, on its CPU or from elsewhere.
+/// Tasks of equal priority take turns, up to the limit on each CPU, and further ones wait. A task that
+/// finishes admits the next one, on its CPU or from elsewhere.
 #[test]
 fn equals_take_turns_on_the_cpu_where_the_fewest_do() {
     let machine = Machine::named("xeon-hcc-2s").unwrap();
     let topology = machine.topology().clone();
-    for rung in Rung::ALL {
+    for variant in Rung::ALL {
         let run = Simulation::new(&machine).seed(3).time_limit(Duration::from_secs(5)).run(|| {
             let cpus = [1, 2].map(CpuId);
             let priority = Priority::new(50).unwrap();
             let executor = Executor::<Sim>::builder(&topology)
                 .cpus(cpus.into_iter().collect())
-                .rung(rung)
+                .rung(variant)
                 .round_robin(2.try_into().unwrap())
                 .watchdog_period(None)
                 .build()
@@ -285,7 +285,7 @@ fn equals_take_turns_on_the_cpu_where_the_fewest_do() {
                         Sim::wait(&gates[number], 0, None);
                     }
                 };
-                // The last one may run on the second CPU alone.
+                // The last one may run only on the second CPU.
                 let allowed = if number == 6 { &cpus[1..] } else { &cpus[..] };
                 let allowed = allowed.iter().copied().collect();
                 drop(executor.spawn_on(priority, &allowed, None, waits).unwrap());
@@ -293,30 +293,31 @@ fn equals_take_turns_on_the_cpu_where_the_fewest_do() {
             }
             let first = seen();
             let on = |cpu: u32| first.iter().filter(|it| **it == 1 + cpu).count();
-            assert_eq!((on(1), on(2), &first[4..]), (2, 2, &[0, 0, 0][..]), "{rung}: {first:?}");
-            assert_eq!(executor.waiting(), 3, "{rung}");
-            // One of each CPU's ends: the first two that wait come in, in their order.
+            assert_eq!((on(1), on(2), &first[4..]), (2, 2, &[0, 0, 0][..]), "{variant}: {first:?}");
+            assert_eq!(executor.waiting(), 3, "{variant}");
+            // One task of each CPU finishes: the first two waiting tasks begin, in order.
             let [one, two] = [1, 2].map(|cpu| first.iter().position(|it| *it == 1 + cpu).unwrap());
             open(one);
-            assert_eq!((seen()[4], &seen()[5..]), (2, &[0, 0][..]), "{rung}: {:?}", seen());
+            assert_eq!((seen()[4], &seen()[5..]), (2, &[0, 0][..]), "{variant}: {:?}", seen());
             open(two);
             assert_eq!(
                 seen()[5..].iter().filter(|it| **it == 3).count(),
                 1,
-                "{rung}: {:?}",
+                "{variant}: {:?}",
                 seen()
             );
             (0..7).for_each(open);
-            assert!(seen().iter().all(|it| *it != 0) && seen()[6] == 3, "{rung}: {:?}", seen());
-            // A more important one still comes before them, and they do not take turns with it.
+            assert!(seen().iter().all(|it| *it != 0) && seen()[6] == 3, "{variant}: {:?}", seen());
+            // A task of higher priority still precedes them, and they do not take turns with it.
             assert_eq!(executor.waiting(), 0);
         });
-        run.unwrap_or_else(|error| panic!("{rung}: {error}"));
+        run.unwrap_or_else(|error| panic!("{variant}: {error}"));
     }
 }
 
-/// Timers that are due when the executor ends: each task runs, or is dropped. (That one is begun when the
-/// threads are gone takes a thread of timers that is kept from running just then; no seed showed it.)
+/// Timers that are due when the executor shuts down: each task runs or is dropped. (A task that is begun
+/// after the threads have exited requires a timer thread that is preempted at that moment; no seed produced
+/// it.)
 #[test]
 fn a_timer_that_is_due_at_the_end_runs_or_is_dropped() {
     let machine = Machine::named("xeon-hcc-2s").unwrap();
@@ -346,22 +347,23 @@ fn a_timer_that_is_due_at_the_end_runs_or_is_dropped() {
         ran += run.unwrap_or_else(|error| panic!("round {round}: {error}")).value;
     }
     let all = rounds as usize * timers;
-    assert!(0 < ran && ran < all, "{ran} of {all} ran: it was not about the moment");
+    assert!(0 < ran && ran < all, "{ran} of {all} ran: the shutdown missed the timers");
 }
 
-/// The index alone, without the executor's locks, which let stores go too: a CPU comes down and looks
-/// whether a task waits, while a thread says that one waits and looks for a CPU. Fails without the fence
-/// after a byte.
+/// The index alone, without the executor's locks, which also flush stores. A CPU lowers its level and checks
+/// whether a task waits, while a thread publishes a waiting task and searches for a CPU. Fails without the
+/// fence after a byte.
 #[test]
 fn a_store_that_is_held_back_lets_no_cpu_and_task_miss_each_other() {
     let machine = Machine::named("xeon-hcc-2s").unwrap();
     let topology = machine.topology().clone();
     let [priority, low] = [50, 20].map(|level| Priority::new(level).unwrap().level());
-    for rung in Rung::ALL {
+    for variant in Rung::ALL {
         let run = Simulation::new(&machine).seed(11).faults(HELD).run(|| {
             let mut random = fastrand::Rng::with_seed(11);
             let cpus: CpuSet = [1, 130].map(CpuId).into_iter().collect();
-            let (index, mut writers) = PriorityIndex::<Sim>::new(rung, &topology, &cpus).unwrap();
+            let (index, mut writers) =
+                PriorityIndex::<Sim>::new(variant, &topology, &cpus).unwrap();
             let mask = index.mask(&cpus).unwrap();
             writers.iter_mut().for_each(|writer| writer.set(priority));
             let mut writer = writers.remove(0);
@@ -397,10 +399,10 @@ fn a_store_that_is_held_back_lets_no_cpu_and_task_miss_each_other() {
                 let searches = Sim::spawn(on(CpuId(130)), Box::new(body)).unwrap();
                 [comes_down, searches].into_iter().for_each(coreshard_platform::ThreadHandle::join);
                 let (back, seen) = std::mem::take(&mut *told.lock());
-                assert!(seen || found.load(Acquire) == 1, "{rung}, round {round}");
+                assert!(seen || found.load(Acquire) == 1, "{variant}, round {round}");
                 writer = back.unwrap();
             }
         });
-        run.unwrap_or_else(|error| panic!("{rung}: {error}"));
+        run.unwrap_or_else(|error| panic!("{variant}: {error}"));
     }
 }

@@ -1,5 +1,5 @@
-//! Which public types may go to another thread, and which may be shared: the compiler decides, and this
-//! says what it is to decide. Each line is checked while this file is compiled.
+//! Which public types are `Send` and which are `Sync`. The compiler infers it, and this file states the
+//! expectation. Each line is checked while this file is compiled.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -7,7 +7,7 @@ use std::rc::Rc;
 use coreshard_platform::{ByteAtomics, Host, RealTime};
 use coreshard_rt::*;
 
-/// Fails to compile where a type has a trait after all: the method is then found twice.
+/// Fails to compile if a type has the trait after all: the method is then ambiguous.
 macro_rules! lacks {
     ($type:ty: $($trait:ident)+) => { $(
         const _: fn() = || {
@@ -24,8 +24,8 @@ const fn send<T: Send>() {}
 const fn sync<T: Sync>() {}
 const fn both<T: Send + Sync>() {}
 
-/// What is generic over the platform, on every platform: an executor that is only shared on some would not
-/// be usable in generic code.
+/// Types that are generic over the platform, on every platform: generic code could not use an executor that
+/// is `Sync` only on some.
 const fn on_every_platform<P: RealTime>() {
     both::<Executor<P>>();
     both::<TaskHandle<P, Cell<u8>>>();
@@ -59,16 +59,16 @@ const _: () = {
     sync::<TaskHandle<Host, u8>>();
 };
 
-// A result that may not go to another thread may not come from one.
+// A result that is not `Send` cannot come from another thread.
 lacks!(TaskHandle<Host, Rc<u8>>: Send Sync);
-// What was thrown may go on, but is any type that may.
+// A panic payload is `Send`, but its type is unknown.
 lacks!(TaskPanic: Sync);
 // A hook is called by one thread at a time.
 lacks!(Overrun: Sync);
-// The lock lends its data to one thread after the other, so the data must be one that may go.
+// The lock hands its data from thread to thread, so the data must be `Send`.
 lacks!(InheritMutex<Host, Rc<u8>>: Send Sync);
 lacks!(CeilingMutex<Host, Rc<u8>>: Send Sync);
-// The kernel knows the holder by its thread, and the ceiling is its thread's.
+// The kernel identifies the holder by its thread, and the ceiling belongs to its thread.
 lacks!(InheritGuard<'static, Host, u8>: Send Sync);
 lacks!(CeilingGuard<'static, Host, u8>: Send Sync);
 lacks!(InheritGuard<'static, Host, Cell<u8>>: Send Sync);

@@ -1,5 +1,5 @@
-//! A thread that holds ceilings runs at the highest of them, or at its own priority: whatever the order in
-//! which they are taken and given back, and whoever changes its priority meanwhile.
+//! A thread that holds ceilings runs at the highest of them, or at its own priority if that is higher. This
+//! holds for any order of taking and releasing, and when its priority is changed meanwhile.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
@@ -17,7 +17,7 @@ fn set<P: RealTime>(policy: Policy) {
     P::set_policy(P::this_thread(), policy).unwrap();
 }
 
-/// Runs `body` on the simulated machine, and on this one, where that grants priorities.
+/// Runs `body` on the simulated machine, and on this one if it grants priorities.
 fn on_both(simulated: fn(), here: fn()) {
     let machine = Machine::named("xeon-hcc-2s").unwrap();
     Simulation::new(&machine).seed(1).run(simulated).unwrap();
@@ -37,7 +37,7 @@ fn any_order<P: RealTime>() {
     for base in [Policy::Normal, Policy::Fifo(5)] {
         set::<P>(base);
         let locks = [10, 30, 20, 30].map(mutex::<P>);
-        // All orders of giving back.
+        // All orders of release.
         for order in 0..24_usize {
             let mut held: Vec<_> =
                 locks.iter().map(|lock| (lock.ceiling().get(), lock.lock().unwrap())).collect();
@@ -70,7 +70,7 @@ fn random<P: RealTime>() {
         let ceiling = lock.ceiling().get();
         match random.u8(..20) {
             0 => {
-                // Not to what it is: that cannot be told from no change.
+                // Not to the current value, which is indistinguishable from no change.
                 let to = random.u8(1..60);
                 if P::policy() != Policy::Fifo(to) {
                     set::<P>(Policy::Fifo(to));
@@ -107,14 +107,15 @@ fn any_sequence_leaves_a_thread_at_its_highest_ceiling_or_its_own() {
 fn changes<P: RealTime>() {
     set::<P>(Policy::Fifo(3));
     let [low, high] = [10, 20].map(mutex::<P>);
-    // By itself or by somebody else, which is the same to it.
+    // By itself or by another thread, which makes no difference to it.
     let (first, second) = (low.lock().unwrap(), high.lock().unwrap());
     set::<P>(Policy::Fifo(7));
     drop(first);
-    assert_eq!(P::policy(), Policy::Fifo(20), "the ceiling that is held holds");
+    assert_eq!(P::policy(), Policy::Fifo(20), "the held ceiling applies");
     drop(second);
-    assert_eq!(P::policy(), Policy::Fifo(7), "what it was set to meanwhile");
-    // Demoted, as by a watchdog: it stays so, and goes back to it after the next ceiling too.
+    assert_eq!(P::policy(), Policy::Fifo(7), "the priority that was set meanwhile");
+    // Demoted, as by a watchdog. It stays demoted, and returns to that priority after the next ceiling as
+    // well.
     let first = low.lock().unwrap();
     set::<P>(Policy::Normal);
     drop(first);
@@ -147,14 +148,14 @@ fn panics<P: RealTime>() {
     }));
     assert!(panic.is_err() && locks[1].is_poisoned() && locks[2].is_poisoned());
     assert_eq!(P::policy(), Policy::Fifo(10));
-    // A poisoned one raises all the same.
+    // A poisoned lock also raises its taker.
     let poisoned = locks[1].lock().unwrap_err().into_guard().unwrap();
     assert_eq!(P::policy(), Policy::Fifo(30));
     drop(kept);
     assert_eq!(P::policy(), Policy::Fifo(30));
     drop(poisoned);
     assert_eq!(P::policy(), Policy::Fifo(3));
-    // One that is not had lowers again, to what is held.
+    // A failed attempt lowers the thread again, to the ceilings that it holds.
     let kept = locks[0].lock();
     assert!(kept.is_err() || locks[0].try_lock().is_err());
     drop(kept);
@@ -166,7 +167,7 @@ fn a_panic_gives_back_what_was_taken_since() {
     on_both(panics::<Sim>, panics::<Host>);
 }
 
-/// A lower ceiling below a higher one is no mistake: the thread's own priority is what counts.
+/// Taking a lower ceiling under a higher one is permitted: only the thread's own priority counts.
 fn nests<P: RealTime>() {
     set::<P>(Policy::Fifo(5));
     let [low, high] = [10, 50].map(mutex::<P>);
@@ -186,17 +187,17 @@ fn a_lower_ceiling_may_be_taken_below_a_higher_one() {
     on_both(nests::<Sim>, nests::<Host>);
 }
 
-/// A ceiling is lent for a while: what a thread's own threads begin with is as it was before.
+/// A ceiling is temporary: threads created later begin with the original priority.
 #[test]
 fn a_ceiling_leaves_nothing_behind_for_later_threads() {
     let begins_with = || std::thread::spawn(Host::policy).join().unwrap();
     let thread = std::thread::spawn(move || {
         Host::set_own_policy(Policy::Fifo(5)).map_err(|error| error.to_string())?;
-        assert_eq!(begins_with(), Policy::Fifo(5), "a thread's threads have its priority");
+        assert_eq!(begins_with(), Policy::Fifo(5), "new threads have its priority");
         let lock = mutex::<Host>(30);
         drop(lock.lock().unwrap());
         assert_eq!(Host::policy(), Policy::Fifo(5));
-        assert_eq!(begins_with(), Policy::Fifo(5), "and have it after a lock, too");
+        assert_eq!(begins_with(), Policy::Fifo(5), "new threads have it also after a lock");
         Host::set_own_policy(Policy::Normal).unwrap();
         drop(lock.lock().unwrap());
         Host::set_own_policy(Policy::Fifo(6)).unwrap();

@@ -1,4 +1,4 @@
-//! Tasks by deadline, and where periodic tasks are put, on a simulated machine.
+//! Tasks by deadline, and the placement of periodic tasks, on a simulated machine.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use coreshard_topology::{CpuId, CpuSet};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// Computes, and can be preempted every now and then: the simulation preempts where memory is touched.
+/// Computes, with regular preemption points: the simulation preempts at memory accesses.
 fn work(duration: Duration) {
     let touched = <Sim as Platform>::AtomicU32::new(0);
     for _ in 0..duration.as_micros() / 20 {
@@ -19,8 +19,8 @@ fn work(duration: Duration) {
     }
 }
 
-/// Two tasks on one CPU that take 0.6 and 0.3 of it. Deadlines can be met only if the one with much to
-/// do makes way for the other.
+/// Two tasks on one CPU that use 0.6 and 0.3 of it. The deadlines can be met only if the long task yields to
+/// the short one.
 fn long_and_short(urgency: [Urgency; 2]) -> [PeriodicStats; 2] {
     let machine = Machine::named("xeon-hcc-2s").unwrap();
     let topology = machine.topology().clone();
@@ -76,14 +76,14 @@ fn no_periodic_task_is_put_on_a_cpu_that_is_offline() {
             let task = start(budget).unwrap();
             assert_eq!(task.cpu(), online, "{budget:?}");
         }
-        // What has begun there goes on there.
+        // Running tasks continue there.
         let activations = before.stats().activations;
         Sim::sleep(MS * 10);
         assert!(before.stats().activations > activations);
         executor.take_offline(online).unwrap();
         for budget in budgets {
             let error = start(budget).unwrap_err().to_string();
-            assert!(error.contains("CPUs 3-4 offline"), "{error}");
+            assert!(error.contains("CPUs 3-4 were taken offline"), "{error}");
         }
         executor.bring_online(offline).unwrap();
         assert_eq!(start(None).unwrap().cpu(), offline);

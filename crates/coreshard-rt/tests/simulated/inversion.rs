@@ -1,5 +1,5 @@
-//! Priority inversion, with and without its remedies: a thread of low priority holds a lock, one of
-//! high priority waits for it, and one of medium priority has much to do, all on one CPU.
+//! Priority inversion, with and without its remedies. A low-priority thread holds a lock, a high-priority
+//! thread waits for it, and a medium-priority thread computes for long, all on one CPU.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Release};
@@ -11,7 +11,7 @@ use coreshard_sim::{Machine, Sim, Simulation};
 use coreshard_topology::CpuSet;
 use testing::{Lack, skip};
 
-/// What the thread of low priority does while it holds the lock, and the medium one does in all.
+/// The low thread's time inside the lock; then the medium thread's total time.
 const CRITICAL: Duration = Duration::from_micros(200);
 const HOG: Duration = Duration::from_millis(20);
 
@@ -32,23 +32,25 @@ impl<P: RealTime> Guarded<P> for Lock<P, ()> {
 
 impl<P: RealTime> Guarded<P> for InheritMutex<P, ()> {
     fn with(&self, work: &mut dyn FnMut()) {
-        let _guard = self.lock().expect("it is sound");
+        let _guard = self.lock().expect("the lock is not poisoned");
         work();
     }
 }
 
 impl<P: RealTime> Guarded<P> for CeilingMutex<P, ()> {
     fn with(&self, work: &mut dyn FnMut()) {
-        let _guard = self.lock().expect("it is sound, and its takers are below its ceiling");
+        let _guard =
+            self.lock().expect("the lock is not poisoned, and its takers are below its ceiling");
         work();
     }
 }
 
 struct Scene<P: RealTime, G> {
     lock: G,
-    /// The barrier. 0: the low one has not the lock yet. 1: it has. 2: all are there, and go.
+    /// The barrier. 0: the low thread does not have the lock yet. 1: it has. 2: all threads have arrived, and
+    /// go on.
     stage: P::AtomicU32,
-    /// 1 when the medium one is done.
+    /// 1 when the medium thread has finished.
     hogged: P::AtomicU32,
     compute: fn(Duration),
 }
@@ -63,8 +65,8 @@ fn await_stage<P: RealTime, G>(scene: &Scene<P, G>, wanted: u32) {
     }
 }
 
-/// How long the thread of high priority waited, and whether the medium one was done first. `None`
-/// where the platform grants no priorities.
+/// Returns how long the high thread waited, and whether the medium one finished first. Returns `None` if the
+/// platform grants no priorities.
 fn waited<P: RealTime, G: Guarded<P>>(lock: G, compute: fn(Duration)) -> Option<(Duration, bool)> {
     let cpu: CpuSet = [P::current_cpu()].into_iter().collect();
     let scene = Arc::new(Scene::<P, G> {
@@ -130,7 +132,7 @@ fn simulated<G: Guarded<Sim>>(lock: impl FnOnce() -> G) -> (Duration, bool) {
     run.unwrap().value
 }
 
-/// The critical section, and generously the switches on the way into and out of it.
+/// The critical section, plus a generous time for the switches before and after it.
 const BOUND: Duration = CRITICAL.saturating_add(Duration::from_micros(20));
 
 #[test]
@@ -157,8 +159,8 @@ fn burn(duration: Duration) {
     while coreshard_platform::thread_cpu_time() - start < duration {}
 }
 
-/// On this machine, where it grants priorities: in which order things happen, since how long they
-/// take is not this test's to say.
+/// On this machine, if it grants priorities. Checks only the order of events, since the durations are beyond
+/// the test's control.
 #[test]
 fn on_this_machine_the_high_thread_comes_before_the_medium_one() {
     if let Some((_, after_the_hog)) = waited::<Host, _>(InheritMutex::new(()), burn) {
@@ -167,13 +169,13 @@ fn on_this_machine_the_high_thread_comes_before_the_medium_one() {
         let (_, after_the_hog) = waited::<Host, _>(CeilingMutex::new(ceiling, ()), burn).unwrap();
         assert!(!after_the_hog, "ceiling");
         let (_, after_the_hog) = waited::<Host, _>(Lock::new(()), burn).unwrap();
-        assert!(after_the_hog, "and without either it is the other way round");
+        assert!(after_the_hog, "and without either the order is reversed");
     } else {
         skip(Lack::Rt, "no thread of high priority can be started");
     }
 }
 
-/// A thread that forgets its guard and ends takes the lock with it: whoever comes is told so.
+/// A thread that ends after forgetting its guard leaves the lock held: later takers get an error.
 #[test]
 fn a_lock_whose_holder_has_ended_says_so() {
     let lock = Arc::new(InheritMutex::<Host, u32>::new(7));

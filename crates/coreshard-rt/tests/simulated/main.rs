@@ -1,4 +1,4 @@
-//! Real time on a simulated machine, and what the compiler decides.
+//! Real time on a simulated machine, and compile-time checks.
 
 mod at_rest;
 mod auto_traits;

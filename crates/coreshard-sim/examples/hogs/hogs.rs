@@ -1,4 +1,5 @@
-//! Hogs of each kind, and how long the items of another queue wait beside them. Shared by an example and a test.
+//! Hogs of each kind, and how long the items of another queue wait beside them. Shared by an example and a
+//! test.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -8,22 +9,22 @@ use coreshard_platform::{AtomicInt, Platform, ThreadHandle, ThreadSpec};
 use coreshard_topology::Topology;
 use coreshard_workqueue::{Runtime, Work, Workqueue, join};
 
-/// What occupies the workers.
+/// The work that occupies the workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hog {
-    /// Parallel loops, each of pieces of 1 ms.
+    /// Parallel loops of 1 ms pieces.
     Loops,
     /// Calls of `join` whose halves compute.
     Joins,
-    /// Items that compute, four for each CPU.
+    /// Computing items, four for each CPU.
     Computing,
-    /// As `Computing`, each in a queue of its own.
+    /// Like `Computing`, each in its own queue.
     Queues,
     /// Items of one queue, two for each CPU, that spin until the last one has begun.
     Chain,
     /// Reusable items that compute for 1 ms and queue themselves again.
     Requeuing,
-    /// Items that sleep without saying so, four for each CPU.
+    /// Items that sleep without announcing it, four for each CPU.
     Blocking,
 }
 
@@ -63,14 +64,15 @@ impl<P: Platform> Shared<P> {
     }
 }
 
-/// A machine to measure on: its topology, how to compute for a time, and CPUs for the thread that queues the victims.
+/// A machine to measure on: its topology, a function that computes for a time, and CPUs for the thread that
+/// queues the victims.
 pub(crate) struct Bench {
     pub(crate) topology: Topology,
     pub(crate) cpus: usize,
     pub(crate) compute: fn(Duration),
 }
 
-/// The hogs that were started, and what goes on for them.
+/// The started hogs, and the threads that continue them.
 struct Started<P: Platform> {
     queues: Vec<Workqueue<P>>,
     threads: Vec<P::Thread>,
@@ -158,8 +160,9 @@ fn start<P: Platform>(
     started
 }
 
-/// Starts the hogs, then queues `victims` items of 1 ms on another queue, one each 10 ms. Returns how long each waited to
-/// begin, in nanoseconds, sorted. One that has not begun after a second counts as long as it waited.
+/// Starts the hogs, then queues `victims` items of 1 ms on another queue, one every 10 ms. Returns how long
+/// each waited to begin, in nanoseconds, sorted. An item that has not begun after a second counts with its
+/// wait so far.
 pub(crate) fn waits<P: Platform>(bench: &Bench, hog: Hog, victims: usize) -> Vec<u64> {
     let runtime = Runtime::<P>::builder(bench.topology.clone()).build().expect("a runtime");
     let compute = bench.compute;
@@ -167,7 +170,7 @@ pub(crate) fn waits<P: Platform>(bench: &Bench, hog: Hog, victims: usize) -> Vec
     let shared = Arc::new(Shared::<P> { stops, begun, compute });
     let started = start(&runtime, bench, hog, &shared);
     P::sleep(HEAD_START);
-    // It is dropped after the hogs have stopped: that waits for its items.
+    // Dropped after the hogs have stopped, since the drop waits for its items.
     let queue = runtime.workqueue().name("victims").build().expect("a queue");
     let waits = wait_beside::<P>(&queue, victims, compute);
     shared.stops.store(1, Release);

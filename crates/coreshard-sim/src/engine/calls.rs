@@ -1,4 +1,5 @@
-//! What simulated code calls: accesses, waits, wake-ups, starts. These functions suspend the calling thread.
+//! The functions that simulated code calls: accesses, waits, wake-ups, thread starts. They suspend the
+//! calling thread.
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering, Ordering::Relaxed};
@@ -20,7 +21,7 @@ use crate::memory::{Access, Place};
 use crate::report::Site;
 use crate::space::STACK_BYTES;
 
-/// The running thread accesses `bytes` bytes from `address` on. Outside a simulation it costs nothing.
+/// Accesses `bytes` bytes from `address` on, by the running thread. Free outside a simulation.
 #[inline]
 pub(crate) fn access(address: usize, bytes: usize, access: Access, site: Site) {
     let Some(sim) = current() else { return };
@@ -34,8 +35,8 @@ pub(crate) fn access(address: usize, bytes: usize, access: Access, site: Site) {
     }
 }
 
-/// The running thread changes a word of `bytes` bytes, if `is_wanted` says so of its value. If the machine has no instruction
-/// for that, it loads the word, and stores to it unless the line was taken meanwhile; else it tries again.
+/// Modifies a word of `bytes` bytes, by the running thread, if `is_wanted` accepts its value. If the machine
+/// has no such instruction, it loads the word and stores to it, and retries if the line was taken meanwhile.
 #[inline]
 pub(crate) fn modify(
     address: usize,
@@ -61,8 +62,8 @@ pub(crate) fn modify(
     }
 }
 
-/// True if the store is buffered: then it is written to memory later. Else the buffer was drained, and the
-/// caller does the store.
+/// Returns true if the store is buffered, so that it is written to memory later. Otherwise the buffer was
+/// drained, and the caller executes the store.
 #[inline]
 pub(crate) fn buffer_store(
     word: *const (),
@@ -80,13 +81,13 @@ pub(crate) fn buffer_store(
 fn buffer_by_chance(sim: NonNull<SimState>, store: BufferedStore, order: Ordering) -> bool {
     in_turn(sim);
     let address = store.word.addr();
-    // Stacks lie at multiples of their size.
+    // Stacks are aligned to their size.
     let on_own_stack = address / STACK_BYTES == stack_pointer() / STACK_BYTES;
     with(sim, |sim| {
         sim.hw.commit_due_stores();
         let mut delay = None;
         if !on_own_stack && order != Ordering::SeqCst {
-            // Stores keep their order: one behind a buffered store is buffered, too.
+            // Stores keep their order: one after a buffered store is also buffered.
             let is_behind = sim.hw.has_buffered_stores();
             delay = sim.faults.store_delay().or(is_behind.then_some(0));
         }
@@ -100,7 +101,7 @@ fn buffer_by_chance(sim: NonNull<SimState>, store: BufferedStore, order: Orderin
     })
 }
 
-/// The running thread enters the kernel, by when its CPU's stores are in memory, and takes a time there.
+/// Enters the kernel on the running thread: writes its CPU's buffered stores to memory, and charges the cost.
 #[inline]
 pub(super) fn enter_kernel(sim: NonNull<SimState>, cost: impl FnOnce(&Costs) -> Ps) {
     with(sim, |sim| {
@@ -112,7 +113,7 @@ pub(super) fn enter_kernel(sim: NonNull<SimState>, cost: impl FnOnce(&Costs) -> 
     });
 }
 
-/// The running thread takes a time that the machine's costs tell.
+/// Charges the running thread one of the machine's costs.
 #[inline]
 pub(crate) fn charge(sim: NonNull<SimState>, cost: impl FnOnce(&Costs) -> Ps) {
     with(sim, |sim| {
@@ -121,13 +122,13 @@ pub(crate) fn charge(sim: NonNull<SimState>, cost: impl FnOnce(&Costs) -> Ps) {
     });
 }
 
-/// The running thread does what may take it off its CPU.
+/// Reports that the running thread may leave its CPU.
 pub(super) fn might_sleep(sim: NonNull<SimState>, does: &str, site: Site) {
     with(sim, |sim| sim.might_sleep(does, site));
     preemption_point(sim);
 }
 
-/// A place where code of a kernel may be preempted, unless it holds a lock.
+/// A point at which kernel code may be preempted, unless it holds a lock.
 pub(crate) fn preemption_point(sim: NonNull<SimState>) {
     if with(sim, |sim| sim.leaves_at_point()) {
         in_turn(sim);
@@ -144,7 +145,7 @@ pub(crate) fn spin_hint() {
     }
 }
 
-/// The running thread looks up to `looks` times whether it is `done`, and spins before each look.
+/// Checks up to `looks` times whether `done` returns true, spinning before each check.
 pub(crate) fn watch(looks: u32, mut done: impl FnMut() -> bool) -> bool {
     let sim = current().filter(|sim| with(*sim, |sim| sim.may_sleep_over_looks()));
     let mut left = looks;
@@ -160,7 +161,7 @@ pub(crate) fn watch(looks: u32, mut done: impl FnMut() -> bool) -> bool {
         if let Some(until) = with(sim, |sim| sim.sleep_over_looks(since, left)) {
             suspend(sim, Pause::Spins { until });
             let over = with(sim, SimState::go_on_looking);
-            // The last one is done by the caller.
+            // The caller makes the last check.
             left -= u32::try_from(over).unwrap_or(u32::MAX).min(left - 1);
             if done() {
                 return true;
@@ -171,12 +172,12 @@ pub(crate) fn watch(looks: u32, mut done: impl FnMut() -> bool) -> bool {
     false
 }
 
-/// The way into the kernel: half of a system call.
+/// The cost of entering the kernel: half of a system call.
 fn into_kernel(costs: &Costs) -> Ps {
     costs.syscall / 2
 }
 
-/// The way out of it.
+/// The cost of leaving the kernel.
 fn out_of_kernel(costs: &Costs) -> Ps {
     costs.syscall - into_kernel(costs)
 }
@@ -202,7 +203,7 @@ pub(crate) fn wait(
     enter_kernel(sim, |costs| into_kernel(costs) + costs.futex);
     access(address, size_of::<u32>(), Access::Load, site);
     let ends_after = with(sim, |sim| sim.faults.wait_ends_after(sim.hw.now));
-    // Nothing runs between the look and the sleep, as under the kernel's lock.
+    // No other thread runs between the check and the sleep, as under the kernel's lock.
     if word.load(Relaxed) != expected || ends_after == Some(0) {
         charge(sim, out_of_kernel);
         return WaitOutcome::Returned;
@@ -223,8 +224,8 @@ pub(crate) fn wait(
     outcome
 }
 
-/// Wakes up to `most` threads that sleep on a word. If none does, that costs little: Linux's
-/// `futex_wake` looks at a count before it takes the bucket's lock.
+/// Wakes up to `most` threads that sleep on a word. Cheap if there are none: Linux's `futex_wake` checks a
+/// count before it takes the bucket's lock.
 pub(crate) fn wake(address: usize, most: usize) {
     let sim = expect_sim("a thread is woken");
     enter_kernel(sim, into_kernel);
@@ -253,9 +254,9 @@ pub(crate) fn wake(address: usize, most: usize) {
     charge(sim, out_of_kernel);
 }
 
-/// The running thread spins, first come first served, until the holder of a lock hands it over: each
-/// spins on a word of its own (an MCS queue), which reaches it in one transfer. False, and nothing
-/// done, if the word does not hold `contended` any more.
+/// Spins until the holder of a lock hands it over, first come first served. Each waiter spins on its own word
+/// (an MCS queue), which reaches it in one transfer. Returns false and does nothing if the word no longer
+/// holds `contended`.
 pub(crate) fn spin_in_queue(word: &AtomicU32, free: u32, contended: u32, site: Site) -> bool {
     let address = (&raw const *word).addr();
     let sim = expect_sim("a thread spins for a lock");
@@ -273,7 +274,7 @@ pub(crate) fn spin_in_queue(word: &AtomicU32, free: u32, contended: u32, site: S
     true
 }
 
-/// A look at a thread through the kernel, which costs a system call.
+/// Queries a thread through the kernel, at the cost of a system call.
 fn look_at<R>(
     sim: NonNull<SimState>,
     thread: ThreadId,
@@ -290,14 +291,14 @@ fn look_at<R>(
 }
 
 pub(crate) fn cpu_time_of(thread: ThreadId) -> Option<Duration> {
-    let sim = expect_sim("a thread's CPU time is asked for");
+    let sim = expect_sim("a thread's CPU time is read");
     look_at(sim, thread, Call::CpuTime, |sim, number| {
         Duration::from_nanos(sim.sched.cpu_time_of(number, sim.hw.now) / NS)
     })
 }
 
 pub(crate) fn is_waiting(thread: ThreadId) -> bool {
-    let sim = expect_sim("a thread's state is asked for");
+    let sim = expect_sim("a thread's state is read");
     let waits_for =
         look_at(sim, thread, Call::ThreadState, |sim, number| sim.threads[number].waits_for());
     waits_for.flatten().is_some_and(|wait| !matches!(wait, Wait::LockQueue { .. }))
@@ -312,7 +313,7 @@ pub(crate) fn sleep(duration: Duration, site: Site) {
     finish_wait(sim);
 }
 
-/// The running thread makes a system call that may take it off its CPU.
+/// Makes a system call that may take the running thread off its CPU.
 fn call_that_might_sleep(what: &str, does: &str, site: Site) -> NonNull<SimState> {
     let sim = expect_sim(what);
     with(sim, |sim| sim.might_sleep(does, site));
@@ -362,7 +363,7 @@ pub(crate) fn spawn(
     in_kernel(sim, |sim| sim.spawn(spec, fifo_priority, body))
 }
 
-/// The running thread is about to run the item of the function `name`, unless that is void.
+/// Begins the item of the function `name` on the running thread, unless it is void.
 pub(crate) fn item_begins(name: &'static str, is_void: impl Fn() -> bool) {
     let Some(sim) = current() else { return };
     switch_point();
@@ -386,20 +387,20 @@ pub(crate) fn item_is_over() {
     switch_point();
 }
 
-/// A place where another thread may go on, whatever is asked for.
+/// A point at which another thread may continue, in any switching mode.
 pub(crate) fn switch_point() {
     let Some(sim) = current() else { return };
     with(sim, |sim| sim.hw.now += sim.faults.stall_at_point().unwrap_or(0));
     suspend(sim, Pause::NotNext);
 }
 
-/// On the first thread of a run by hand: lets up to `items` items begin, and time pass for `duration`. Returns when
-/// nothing can go on: how many began.
+/// Lets up to `items` items begin and time pass for `duration`; called on the first thread of a run by hand.
+/// Returns the number of begun items once no thread can continue.
 pub(crate) fn let_run(items: u64, duration: Duration) -> u64 {
     let sim = expect_sim("items are run by hand");
     let begun = in_kernel(sim, |sim| {
         let hand = sim.hand.as_mut();
-        let hand = hand.expect("items are run by hand where the simulation is by hand alone");
+        let hand = hand.expect("items can be run by hand only in a simulation by hand");
         let (thread, now) = (sim.hw.thread, sim.hw.now);
         assert!(thread == FIRST, "items are run by the test's own thread, not by an item");
         let held = hand.give(items, ps(duration));

@@ -1,52 +1,53 @@
-//! Running a program by hand: its first thread says how many items may begin and how far time goes.
+//! Runs a program by hand: its first thread controls how many items may begin and how far time advances.
 //!
-//! 1. The first thread runs until it waits. Others run when it has let them (`let_run`), and no item begins on
-//!    them but those that it allows: a thread that comes to an item's beginning stands there, first come first served.
-//! 2. Time costs nothing and stands still, unless the first thread lets it pass: events are handled in order
-//!    until the moment it has named.
-//! 3. The run is *quiet* when no thread can go on before that moment. Then the first thread goes on, if it has let
-//!    others run. If it waits for something else, an item may begin, one after the other, until what it waits for
-//!    has come; and if there is none, the run has failed.
+//! 1. The first thread runs until it waits. Others run when it has let them (`let_run`), and begin only as
+//!    many items as it allows. A thread that reaches the beginning of an item stops there, first come first
+//!    served.
+//! 2. Nothing costs time, and time stands still unless the first thread lets it pass. Then events are handled
+//!    in order until the requested moment.
+//! 3. The run is *quiet* when no thread can continue before that moment. Then the first thread continues, if
+//!    it has let others run. If it waits for something else, items begin one after the other until its wait
+//!    ends. If no item is left, the run has failed.
 
 use std::collections::VecDeque;
 
 use super::threads::{FIRST, Thread, Wait};
 use crate::machine::Ps;
 
-/// How often the first thread may look, in vain, before the run fails for that.
+/// How often the first thread may check in vain before the run fails.
 const LOOKS: u32 = 10_000;
 
-/// What follows when the run is quiet.
+/// The next step when the run is quiet.
 pub(super) enum Quiet {
-    /// The first thread goes on.
+    /// The first thread continues.
     FirstGoesOn,
     /// An item may begin on the thread that has waited longest.
     ItemBegins(usize),
-    /// What the first thread waits for cannot come.
+    /// The first thread's wait cannot end.
     InVain,
 }
 
-/// What the first thread allows the others.
+/// The first thread's permissions for the others.
 #[derive(Debug, Default)]
 pub(super) struct Hand {
     /// Items that may begin.
     allowed: u64,
-    /// Threads that stand before an item.
+    /// Threads that stopped before an item.
     held: VecDeque<usize>,
-    /// How far time goes.
+    /// How far time may advance.
     until: Ps,
-    /// How often the first thread has let others go first since it last did something.
+    /// How often the first thread has yielded since its last other action.
     looks: u32,
 }
 
 impl Hand {
-    /// How far time goes.
+    /// Returns how far time may advance.
     pub(super) const fn until(&self) -> Ps {
         self.until
     }
 
-    /// The first thread lets up to `items` items begin, and time pass. Returns the threads that go on for that, first come
-    /// first served.
+    /// Permits up to `items` items to begin, and time to pass. Returns the threads that may continue, first
+    /// come first served.
     pub(super) fn give(&mut self, items: u64, time: Ps) -> Vec<usize> {
         self.allowed = items;
         self.until = self.until.saturating_add(time);
@@ -59,8 +60,8 @@ impl Hand {
         self.allowed = 0;
     }
 
-    /// True while a thread may not begin an item, given what the first thread does. One that is inside another is a part of
-    /// that.
+    /// Returns true while a thread may not begin an item, given the first thread's state. An item inside
+    /// another one is a part of it.
     pub(super) fn holds(&self, thread: usize, does: &Thread, first: &Thread) -> bool {
         let first_waits = first.waits_for().is_some_and(|wait| wait != Wait::Hand);
         self.allowed == 0
@@ -70,17 +71,18 @@ impl Hand {
             && does.item().is_none()
     }
 
-    /// A thread stands before an item.
+    /// Records that a thread stopped before an item.
     pub(super) fn hold(&mut self, thread: usize) {
         self.held.push_back(thread);
     }
 
-    /// An item begins that is not a part of another.
+    /// Records that an item begins that is not a part of another.
     pub(super) fn item_begins(&mut self) {
         self.allowed = self.allowed.saturating_sub(1);
     }
 
-    /// The first thread lets others go first, and does not wait. True if it has looked too often, in vain.
+    /// Records that the first thread yields without waiting. Returns true if it has checked too often, in
+    /// vain.
     pub(super) fn looks_in_vain(&mut self, times: u32, now: Ps) -> bool {
         if now <= self.until {
             self.looks = self.looks.saturating_add(times);
@@ -88,12 +90,13 @@ impl Hand {
         now <= self.until && self.looks >= LOOKS
     }
 
-    /// A thread begins to wait.
+    /// Records that a thread begins to wait.
     pub(super) fn note_wait(&mut self) {
         self.looks = 0;
     }
 
-    /// Between two events, when no CPU is busy and the next event is after the moment that the first thread has named.
+    /// Called between two events, when no CPU is busy and the next event is after the moment requested by the
+    /// first thread.
     pub(super) fn when_quiet(&mut self, first: &Thread) -> Quiet {
         match first.waits_for() {
             Some(Wait::Hand) => Quiet::FirstGoesOn,
@@ -101,7 +104,7 @@ impl Hand {
         }
     }
 
-    /// The threads that stand before an item, which may go on as they like.
+    /// Returns the threads that stopped before an item; they may continue freely.
     pub(super) fn into_held(self) -> VecDeque<usize> {
         self.held
     }

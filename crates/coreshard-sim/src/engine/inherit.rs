@@ -1,5 +1,5 @@
-//! Fixed priorities of running threads, and locks that lend their waiters' priority to the holder:
-//! Linux's FUTEX_LOCK_PI, in outline.
+//! Fixed priorities of running threads, and locks that lend their waiters' priority to the holder: an outline
+//! of Linux's FUTEX_LOCK_PI.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::threads::{ThreadState, Wait};
 use crate::memory::Access;
 use crate::report::Site;
 
-/// Threads wait for the lock, so its holder may not free it by itself.
+/// Threads wait for the lock, so its holder must release it through the kernel.
 const WAITERS: u32 = 1 << 31;
 const HOLDER: u32 = (1 << 30) - 1;
 
@@ -21,10 +21,10 @@ fn change_priority(sim: &mut SimState, thread: usize, priority: u8) {
     sim.sched.set_priority(&mut sim.hw, thread, priority, is_runnable);
 }
 
-/// Gives a thread the highest of its own priority and those of the threads that wait for it, and
-/// so on along what it waits for itself.
+/// Gives a thread the highest of its own priority and those of the threads that wait for it, and propagates
+/// it along the locks that it waits for itself.
 fn settle(sim: &mut SimState, mut thread: usize) {
-    // A chain is at most as long as there are threads; a circle is one that deadlocks.
+    // A chain is at most as long as there are threads; a cycle is a deadlock.
     for _ in 0..sim.threads.len() {
         let priority_of = |thread| sim.sched.priority_of(thread);
         let (priority, holder) = sim.inheritance.settle(thread, priority_of);
@@ -34,7 +34,7 @@ fn settle(sim: &mut SimState, mut thread: usize) {
     }
 }
 
-/// Gives a thread another SCHED_FIFO priority, or 0 for none. False if there is no such thread.
+/// Sets a thread's SCHED_FIFO priority; 0 for none. Returns false if there is no such thread.
 pub(crate) fn set_priority(thread: ThreadId, priority: u8) -> bool {
     let sim = expect_sim("a priority is set");
     preemption_point(sim);
@@ -51,9 +51,9 @@ pub(crate) fn set_priority(thread: ThreadId, priority: u8) -> bool {
     })
 }
 
-/// The running thread's own SCHED_FIFO priority; 0 for none.
+/// Returns the running thread's own SCHED_FIFO priority; 0 for none.
 pub(crate) fn priority() -> u8 {
-    let sim = expect_sim("a priority is asked for");
+    let sim = expect_sim("a priority is read");
     enter_kernel(sim, |costs| costs.syscall);
     with(sim, |sim| match sim.inheritance.own_of_lent(sim.hw.thread) {
         Some(own) => *own,
@@ -72,7 +72,7 @@ pub(crate) fn lock_inheriting(
     enter_kernel(sim, |costs| costs.syscall + costs.futex);
     let address = (&raw const *word).addr();
     access(address, size_of::<u32>(), Access::ReadModifyWrite, site);
-    // Nothing runs between here and the wait, as under the kernel's lock.
+    // No other thread runs between here and the wait, as under the kernel's lock.
     let waits = in_kernel(sim, |sim| {
         let me = sim.hw.thread;
         let seen = word.load(Relaxed);
@@ -107,8 +107,7 @@ pub(crate) fn lock_inheriting(
     Err(InheritError::TimedOut)
 }
 
-/// Hands a lock of the running thread to the waiter of the highest priority, and gives back what
-/// was lent for it.
+/// Hands a lock of the running thread to the waiter with the highest priority, and drops the lent priority.
 pub(crate) fn unlock_inheriting(word: &AtomicU32, site: Site) {
     let sim = expect_sim("a lock is freed");
     enter_kernel(sim, |costs| costs.syscall + costs.futex);

@@ -1,4 +1,4 @@
-//! Priority inheritance: which threads wait for which lock, and which priorities that lends.
+//! Priority inheritance: which threads wait for which lock, and which priorities are lent.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use crate::memory::Place;
 /// A lock that threads wait for.
 struct Lock {
     holder: usize,
-    /// First come first.
+    /// In the order of arrival.
     waiters: Vec<usize>,
 }
 
@@ -15,25 +15,25 @@ struct Lock {
 #[derive(Default)]
 pub(super) struct Inheritance {
     locks: BTreeMap<Place, Lock>,
-    /// By thread that was lent a priority: its own.
+    /// The own priority of each thread that was lent one.
     own: BTreeMap<usize, u8>,
 }
 
 impl Inheritance {
-    /// The own priority of a thread that was lent one.
+    /// Returns the own priority of a thread that was lent one.
     pub(super) fn own_of_lent(&mut self, thread: usize) -> Option<&mut u8> {
         self.own.get_mut(&thread)
     }
 
-    /// A thread waits for a lock.
+    /// Records that a thread waits for a lock.
     pub(super) fn wait(&mut self, place: Place, holder: usize, waiter: usize) {
         let lock = self.locks.entry(place).or_insert(Lock { holder, waiters: Vec::new() });
         lock.holder = holder;
         lock.waiters.push(waiter);
     }
 
-    /// A thread waits for a lock no longer. Returns the lock's holder, if any thread is known to have waited for it, and
-    /// whether others still do.
+    /// Records that a thread no longer waits for a lock. Returns the lock's holder, if any thread is known to
+    /// have waited for it, and whether others still wait.
     pub(super) fn give_up(&mut self, place: Place, waiter: usize) -> Option<(usize, bool)> {
         let lock = self.locks.get_mut(&place)?;
         lock.waiters.retain(|other| *other != waiter);
@@ -44,18 +44,18 @@ impl Inheritance {
         Some((holder, has_others))
     }
 
-    /// A lock is freed: its next holder is the waiter of the highest priority, which `asleep` tells of those that sleep.
-    /// Returns it, and whether others still wait.
+    /// Releases a lock to the waiter with the highest priority. `asleep` returns the priority of a sleeping
+    /// waiter. Returns the next holder, and whether others still wait.
     pub(super) fn hand_over(
         &mut self,
         place: Place,
         asleep: impl Fn(usize) -> Option<u8>,
     ) -> Option<(usize, bool)> {
         let lock = self.locks.get_mut(&place)?;
-        // A waiter whose time has run out is on its way, and gives up by itself.
+        // A waiter whose time has run out is already leaving, and gives up by itself.
         let waiting = lock.waiters.iter().rev().filter_map(|it| Some((asleep(*it)?, *it)));
         let Some((_, next)) = waiting.max_by_key(|(priority, _)| *priority) else {
-            // Those whose time has run out find the lock free, or another's.
+            // Those whose time has run out find the lock free, or held by another thread.
             self.locks.remove(&place);
             return None;
         };
@@ -63,8 +63,8 @@ impl Inheritance {
         self.give_up(place, next)
     }
 
-    /// Settles what a thread is lent: the highest priority of the threads that wait for it. Returns its priority, and the holder
-    /// of the lock that it waits for itself.
+    /// Recomputes a thread's lent priority: the highest of the threads that wait for it. Returns its
+    /// priority, and the holder of the lock that it waits for itself.
     pub(super) fn settle(
         &mut self,
         thread: usize,

@@ -1,6 +1,6 @@
-//! Work items, as a runtime reports them: how many wait, how many have begun, and which panics no caller asked for.
+//! Work items, as a runtime reports them: how many wait, how many have begun, and panics without a handler.
 
-/// What is known of a run's items.
+/// The known items of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Items {
     queued: u64,
@@ -9,7 +9,7 @@ pub(crate) struct Items {
 }
 
 impl Items {
-    /// Accepted, and not begun.
+    /// Returns the number of accepted items that have not begun.
     pub(crate) const fn queued(&self) -> u64 {
         self.queued
     }
@@ -18,7 +18,7 @@ impl Items {
         self.begun
     }
 
-    /// What was thrown, with the queue's name.
+    /// Returns the panics, with the queue's name.
     pub(super) fn panics(&self) -> &[String] {
         &self.panics
     }

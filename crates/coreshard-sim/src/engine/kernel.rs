@@ -1,4 +1,4 @@
-//! What the kernel does for threads: it has them wait, wakes them, starts and ends them.
+//! The kernel's operations on threads: waiting, waking, starting and ending.
 #![allow(unsafe_code)]
 
 use std::time::Duration;
@@ -17,12 +17,12 @@ use crate::machine::{Ps, ps};
 use crate::space::in_host;
 
 impl SimState {
-    /// The running thread begins to wait, for `timeout` at most.
+    /// Begins a wait of the running thread, for `timeout` at most.
     pub(super) fn begin_wait(&mut self, wait: Wait, timeout: Option<Duration>) {
         let (number, since) = (self.hw.thread, self.hw.now);
         let thread = &mut self.threads[number];
         thread.begin_wait(wait, since);
-        // Others wait for work alone, and always at the same place.
+        // Other threads wait only for work, and always at the same place.
         if self.settings.record_waits && (number == FIRST || !thread.items.is_empty()) {
             thread.waited_at = Some(WaitedAt::here());
         }
@@ -34,13 +34,13 @@ impl SimState {
         }
     }
 
-    /// Makes a thread runnable at `at`. Returns when the waker is done with it.
+    /// Makes a thread runnable at `at`. Returns when the waker has finished.
     pub(super) fn wake(&mut self, thread: usize, at: Ps) -> Ps {
         self.threads[thread].become_runnable();
         self.sched.wake(&mut self.hw, thread, at)
     }
 
-    /// Wakes a thread that sleeps on a word, or has it become runnable only later, if faults delay its wake-up.
+    /// Wakes a thread that sleeps on a word. It becomes runnable later if faults delay its wake-up.
     pub(super) fn wake_sleeper(&mut self, thread: usize) {
         match self.faults.wakeup_delay(self.hw.now) {
             Some(delay) => {
@@ -51,7 +51,7 @@ impl SimState {
         }
     }
 
-    /// Has a thread's timer come at `deadline` or before.
+    /// Sets a thread's timer to `deadline`, or keeps an earlier one.
     pub(super) fn set_timer(&mut self, thread: usize, deadline: Ps) {
         if self.threads[thread].set_deadline(deadline) {
             self.hw.agenda.push(deadline, Event::Timer(thread));
@@ -67,13 +67,13 @@ impl SimState {
         if let Some(place) = self.threads[thread].time_out() {
             self.futexes.remove(place, thread);
         }
-        // The timer's interrupt comes to the CPU where the thread was: none is sent.
+        // The timer's interrupt arrives at the thread's CPU, so none is sent.
         let running = std::mem::replace(&mut self.hw.cpu, self.sched.cpu_of(thread));
         self.wake(thread, time);
         self.hw.cpu = running;
     }
 
-    /// Gives the running thread another set of CPUs. True if it may stay on its own.
+    /// Sets the running thread's CPUs. Returns true if it may stay on its CPU.
     pub(super) fn set_affinity(&mut self, cpus: &CpuSet) -> Result<bool, AffinityError> {
         if self.call_fails(Call::Affinity) {
             return Err(AffinityError::refused(cpus.clone(), refusal()));
@@ -81,7 +81,7 @@ impl SimState {
         self.sched.set_affinity(self.hw.thread, cpus, self.hw.cpu)
     }
 
-    /// Starts a thread for the running one, unless that goes wrong.
+    /// Starts a thread for the running one, unless that fails.
     pub(super) fn spawn(
         &mut self,
         spec: ThreadSpec,
@@ -103,7 +103,7 @@ impl SimState {
         Ok(thread)
     }
 
-    /// A thread that is yet to be woken.
+    /// Creates a thread that is woken later.
     pub(super) fn new_thread(
         &mut self,
         mut spec: ThreadSpec,
@@ -124,12 +124,12 @@ impl SimState {
                 sim.suspender = suspender;
                 sim.threads[number].suspender = suspender;
             });
-            // A panic was printed by its hook; it ends this thread alone, as on the host.
+            // The panic hook has reported a panic. It ends only this thread, as on the host.
             if let Err(thrown) = user::call(body) {
                 drop(thrown);
                 with(sim, |sim| sim.panicked += 1);
             }
-            // Its end is for others to see: not before its time.
+            // The thread's end must not be visible before its time.
             in_turn(sim);
         });
         if let Some(pulse) = &self.settings.pulse {
@@ -140,7 +140,7 @@ impl SimState {
         Ok(number)
     }
 
-    /// The thread of a CPU has returned.
+    /// Handles the end of a CPU's thread.
     pub(super) fn finish_thread(&mut self, number: usize) {
         let (body, joiners) = self.threads.finish(number);
         // SAFETY: as in `new_thread`.
@@ -150,7 +150,7 @@ impl SimState {
         }
     }
 
-    /// Takes the current thread off its CPU. Afterwards it stays runnable if its state says so.
+    /// Takes the current thread off its CPU. It stays runnable if its state says so.
     pub(super) fn switch_out(&mut self, cpu: usize, now: Ps) {
         let thread = self.sched.current(cpu);
         let leaves = match thread.map(|thread| self.threads[thread].state()) {
@@ -161,7 +161,7 @@ impl SimState {
         self.sched.switch_out(&mut self.hw, cpu, now, leaves);
     }
 
-    /// A random CPU goes offline. Ends the event that is handled.
+    /// Takes a random CPU offline. Ends the current event.
     pub(super) fn some_cpu_goes_offline(&mut self, now: Ps) {
         let online = self.sched.online_cpus();
         let next = self.faults.next_offline();
@@ -177,7 +177,7 @@ impl SimState {
         }
     }
 
-    /// From here on the program runs as any other: what was held back goes on.
+    /// Ends the run by hand: threads that were held back continue, and the program runs normally.
     pub(crate) fn end_by_hand(&mut self) {
         let Some(hand) = self.hand.take() else { return };
         let now = self.hw.now;

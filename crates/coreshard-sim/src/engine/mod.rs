@@ -1,29 +1,29 @@
 //! The engine: virtual threads on virtual CPUs, in virtual time, on one host thread.
 //!
-//! 1. A virtual thread is a coroutine. It runs until it is not its CPU's turn any more, or it waits.
-//! 2. The CPU with the smallest (time, random number, id) is next. A CPU whose time is still the
-//!    smallest goes on without a switch; that is what the agenda's horizon is for.
-//! 3. Whatever simulated code does to the world outside its thread happens at its CPU's turn. The
-//!    time it takes is added afterwards. So all effects are in the order of virtual time.
-//! 4. All state is in [`SimState`], which simulated code reaches by a thread-local
-//!    pointer. No reference to it is held while a coroutine is suspended.
+//! 1. A virtual thread is a coroutine. It runs until its CPU's turn ends, or it waits.
+//! 2. The CPU with the smallest (time, random number, id) is next. A CPU whose time is still the smallest
+//!    continues without a switch; the agenda's horizon exists for that.
+//! 3. Every effect of simulated code outside its thread happens at its CPU's turn. The time it takes is added
+//!    afterwards. So all effects are in the order of virtual time.
+//! 4. All state is in [`SimState`], which simulated code reaches by a thread-local pointer. No reference to
+//!    it is held while a coroutine is suspended.
 //! 5. Nothing in here depends on addresses, on the host's clock, or on the order of a hash table.
 //!
-//! Each file calls only files that stand before it:
+//! Each file calls only files listed before it:
 //!
 //! | file | owns |
 //! |---|---|
-//! | `settings`, `pulse` | what is asked of a run; whether it still goes on |
-//! | `faults/` | what goes wrong on purpose: by chance, or by a call's number |
+//! | `settings`, `pulse` | the options of a run; whether it still makes progress |
+//! | `faults/` | injected faults: random, or by a call's number |
 //! | `hardware/` | time, CPUs that spin, store buffers, the trace; the caches are in [`memory`](crate::memory) |
 //! | `scheduler/` | run queues, idle CPUs, hotplug |
-//! | `threads`, `wait_queues`, `waited_at`, `items` | what each thread does or waits for |
+//! | `threads`, `wait_queues`, `waited_at`, `items` | the state of each thread, and the reason of its wait |
 //! | `hand`, `inheritance` | runs by hand; locks that lend priority |
-//! | `state` | the root, made of all these, and how simulated code reaches it |
-//! | `kernel` | how the root has threads wait, and wakes, starts and ends them |
-//! | `calls`, `inherit` | what simulated code calls |
-//! | `view` | what is seen of a run from outside |
-//! | `run`, `simulation` | the loop of events; how a simulation is set up, and what it has come to |
+//! | `state` | the root, which contains all these, and how simulated code reaches it |
+//! | `kernel` | the root's operations: waiting, waking, starting and ending threads |
+//! | `calls`, `inherit` | the functions that simulated code calls |
+//! | `view` | the view of a run from outside |
+//! | `run`, `simulation` | the event loop; the setup and the result of a simulation |
 
 mod calls;
 mod faults;

@@ -1,10 +1,12 @@
-//! Whether a run goes on, for another host thread that would else wait for it for ever.
+//! Whether a run makes progress, for another host thread that would otherwise wait for it forever.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
-/// Tells, on any host thread, whether a simulation goes on, and which virtual thread has the host's: one that
-/// waits by something that the simulator does not know keeps it for ever.
+/// Reports, on any host thread, whether a simulation makes progress, and which virtual thread occupies the
+/// host thread.
+///
+/// A virtual thread that blocks by means unknown to the simulator occupies it forever.
 #[derive(Debug, Default)]
 pub struct Pulse {
     beats: AtomicU64,
@@ -14,13 +16,13 @@ pub struct Pulse {
 }
 
 impl Pulse {
-    /// Grows while virtual threads have turns, or access memory.
+    /// Returns a number that grows while virtual threads have turns, or access memory.
     #[must_use]
     pub fn beats(&self) -> u64 {
         self.beats.load(Relaxed)
     }
 
-    /// The virtual thread whose turn it is, and the item that it was inside of when that began.
+    /// Returns the virtual thread whose turn it is, and the item that it was inside when the turn began.
     #[must_use]
     pub fn thread(&self) -> (String, Option<&'static str>) {
         let thread = self.thread.load(Relaxed) as usize;

@@ -1,4 +1,4 @@
-//! The loop of events, and one turn of a CPU: which thread it runs, and until when.
+//! The event loop, and one turn of a CPU: which thread it runs, and until when.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -17,18 +17,18 @@ use crate::machine::{Machine, NS, Ps, ps};
 use crate::profile::Profile;
 use crate::space::{Arena, in_arena};
 
-/// A thread whose next turn is later than this is not waited for by the schedule.
+/// The schedule does not wait for a thread whose next turn is later than this.
 const SOON: Ps = 100_000 * NS;
 
-/// Looks at a run from outside, how often, and when next.
+/// Observes a run from outside: how, how often, and when next.
 pub(super) struct Watch<'a> {
     pub(super) next: Ps,
     pub(super) every: Ps,
-    /// An error says which rule is broken.
+    /// Returns an error if a rule is broken.
     pub(super) look: &'a mut (dyn FnMut(&View<'_>) -> Result<(), String> + 'a),
 }
 
-/// A simulation that runs; dropping it ends it.
+/// A running simulation. Dropping it ends it.
 pub(super) struct RunningSimulation {
     sim: *mut SimState,
     arena: NonNull<Arena>,
@@ -40,11 +40,11 @@ impl RunningSimulation {
     }
 
     pub(super) fn sim(&mut self) -> &mut SimState {
-        // SAFETY: made by `Box::into_raw`, and freed by `drop`; no coroutine runs.
+        // SAFETY: created by `Box::into_raw`, and freed by `drop`; no coroutine runs.
         unsafe { &mut *self.sim }
     }
 
-    /// Runs to the end. Returns when the first thread was over, in nanoseconds.
+    /// Runs to the end. Returns when the first thread finished, in nanoseconds.
     pub(super) fn run(
         &mut self,
         program: impl FnOnce(),
@@ -59,8 +59,8 @@ impl RunningSimulation {
                 end
             });
         });
-        // SAFETY: the closure is run, or forgotten, before this function's caller goes on: `drop`
-        // forgets all coroutines. It stays on this host thread.
+        // SAFETY: the closure is run, or forgotten, before this function's caller continues: `drop` forgets
+        // all coroutines. It stays on this host thread.
         let program: Box<dyn FnOnce() + Send + 'static> = unsafe { std::mem::transmute(program) };
         let sim = self.sim();
         let spec = ThreadSpec { name: "main".to_owned(), ..ThreadSpec::default() };
@@ -105,10 +105,10 @@ impl RunningSimulation {
 
 impl Drop for RunningSimulation {
     fn drop(&mut self) {
-        // SAFETY: made by `Box::into_raw` in `new`, and freed here alone.
+        // SAFETY: created by `Box::into_raw` in `new`, and freed only here.
         let mut sim = unsafe { Box::from_raw(self.sim) };
         for body in sim.threads.bodies() {
-            // SAFETY: what is on the stack is forgotten, as a leak is; nothing resumes it.
+            // SAFETY: the stack's values are leaked; nothing resumes it.
             unsafe { body.force_reset() };
         }
         drop(sim);
@@ -117,7 +117,7 @@ impl Drop for RunningSimulation {
     }
 }
 
-/// True when the program has returned, and no thread is left that goes on by itself or wakes soon enough.
+/// Returns true when the program has returned, and no remaining thread runs or wakes soon enough.
 fn is_over(sim: &SimState, settles_until: &mut Option<Ps>) -> bool {
     let alive = sim.threads.alive();
     if !sim.threads[FIRST].is_over() || alive > 0 && sim.hw.agenda.has_busy_cpus() {
@@ -129,7 +129,8 @@ fn is_over(sim: &SimState, settles_until: &mut Option<Ps>) -> bool {
     alive == 0 || !(sim.hw.agenda.has_timers() && soon)
 }
 
-/// If the run is by hand, between two events: lets the first thread go on, or an item begin, if nothing else can.
+/// If the run is by hand, between two events: lets the first thread continue, or an item begin, if nothing
+/// else can.
 fn look_by_hand(sim: &mut SimState) -> Result<(), SimError> {
     let Some(hand) = &mut sim.hand else { return Ok(()) };
     let until = hand.until();
@@ -154,12 +155,12 @@ fn look_by_hand(sim: &mut SimState) -> Result<(), SimError> {
     Ok(())
 }
 
-/// Checks, as an event of this time begins, whether the run may go on.
+/// Checks at the beginning of an event at this time whether the run may continue.
 fn check(sim: &mut SimState, time: Ps, watch: Option<&mut Watch<'_>>) -> Result<(), SimError> {
     if sim.hw.agenda.is_idle() {
         return Err(SimError::Deadlock(Stuck::of(sim)));
     }
-    // No event of its own: that would be seen in the run.
+    // Not a separate event, which would affect the run.
     if let Some(watch) = watch.filter(|watch| time >= watch.next) {
         watch.next = time + watch.every;
         sim.last_time = sim.last_time.max(time);
@@ -168,7 +169,7 @@ fn check(sim: &mut SimState, time: Ps, watch: Option<&mut Watch<'_>>) -> Result<
         }
     }
     if sim.is_to_stop() {
-        // What its threads do as they are unwound is the end of it.
+        // Stopped now, so that the threads can be unwound.
         sim.settings.stop = None;
         return Err(SimError::Stopped);
     }
@@ -177,18 +178,17 @@ fn check(sim: &mut SimState, time: Ps, watch: Option<&mut Watch<'_>>) -> Result<
     }
     if sim.resumes > sim.settings.turn_limit {
         let turns = sim.settings.turn_limit;
-        let rule = format!("the simulated program came to no end within {turns} turns");
+        let rule = format!("the simulated program did not finish within {turns} turns");
         return Err(SimError::Broken { rule, stuck: Stuck::of(sim) });
     }
     Ok(())
 }
 
-/// Until when the schedule holds back the thread whose turn it is.
+/// Returns until when the schedule holds back the thread whose turn it is.
 fn held_back(sim: &mut SimState, cpu: usize, now: Ps) -> Option<Ps> {
     let thread = sim.sched.current(cpu)?;
     let others = (0..sim.hw.agenda.cpus()).filter_map(|other| {
-        // One that spins cannot go on before another does, and one that computes will
-        // not for long.
+        // A spinning thread cannot continue before another does, and a computing one will not for long.
         let soon = sim.hw.agenda.next_step(other).is_some_and(|step| step < now + SOON);
         let can = other != cpu && soon && !sim.hw.spinning.is_asleep(other);
         if can { sim.sched.current_or_next(other) } else { None }
@@ -196,7 +196,7 @@ fn held_back(sim: &mut SimState, cpu: usize, now: Ps) -> Option<Ps> {
     sim.faults.held_back_until(thread, cpu, now, others)
 }
 
-/// The running CPU takes its next thread, or is idle. Ends the event that is handled.
+/// Lets the running CPU take its next thread, or become idle. Ends the current event.
 fn take_next(sim: &mut SimState, cpu: usize) {
     let now = sim.hw.now;
     sim.switch_out(cpu, now);
@@ -206,7 +206,8 @@ fn take_next(sim: &mut SimState, cpu: usize) {
     }
 }
 
-/// A CPU goes on. Returns the thread that it runs now; `None` if there is none, and the event is over.
+/// Begins the turn of a CPU. Returns the thread that it runs now; `None` if there is none, and the event has
+/// ended.
 fn begin_turn(sim: &mut SimState, cpu: usize, time: Ps) -> Option<usize> {
     let Some(slept) = sim.hw.begin_step(cpu, time) else {
         sim.hw.agenda.end();
@@ -241,7 +242,7 @@ fn begin_turn(sim: &mut SimState, cpu: usize, time: Ps) -> Option<usize> {
             }
         }
     }
-    let number = sim.sched.current(cpu).expect("a CPU that goes on has a thread");
+    let number = sim.sched.current(cpu).expect("a continuing CPU has a thread");
     let leaves = if preemptible { sim.sched.preempts_at(cpu) } else { Ps::MAX };
     let limit = leaves.min(sim.hw.now.saturating_add(sim.faults.turn()));
     sim.hw.begin_turn(number, limit);
@@ -254,16 +255,16 @@ fn begin_turn(sim: &mut SimState, cpu: usize, time: Ps) -> Option<usize> {
     Some(number)
 }
 
-/// A CPU goes on: its thread runs until it pauses.
+/// Runs a CPU's thread until it pauses.
 ///
 /// # Safety
-/// The simulation lives, and there is no reference to it.
+/// The simulation must be live, without any reference to it.
 unsafe fn step(sim: *mut SimState, cpu: usize, time: Ps) {
     // SAFETY: by this function's contract; the reference ends before the coroutine is resumed.
     let c = unsafe { &mut *sim };
     let Some(number) = begin_turn(c, cpu, time) else { return };
     let arena = c.arena();
-    // Boxed, so it stays where it is when threads are added.
+    // Boxed, so its address is stable when threads are added.
     let body: *mut _ =
         &mut **c.threads[number].body.as_mut().expect("a thread that runs has a body");
     let result = {
@@ -271,11 +272,11 @@ unsafe fn step(sim: *mut SimState, cpu: usize, time: Ps) {
         // SAFETY: the arena and the coroutine live; nothing else resumes the coroutine.
         unsafe { in_arena(arena, || (*body).resume(())) }
     };
-    // SAFETY: the coroutine is suspended or over, so this is the only reference again.
+    // SAFETY: the coroutine is suspended or finished, so this is the only reference again.
     end_turn(unsafe { &mut *sim }, cpu, number, result);
 }
 
-/// A CPU's thread has paused.
+/// Handles a pause of a CPU's thread.
 fn end_turn(sim: &mut SimState, cpu: usize, thread: usize, result: CoroutineResult<(), ()>) {
     let CoroutineResult::Yield(()) = result else {
         sim.hw.wait_for_loaded();
@@ -286,11 +287,11 @@ fn end_turn(sim: &mut SimState, cpu: usize, thread: usize, result: CoroutineResu
     sim.hw.end_turn();
     let now = sim.hw.now;
     match sim.pause {
-        // If it is to make room for another, it does so at its next turn: not before its time.
+        // If it must make room for another thread, it does so at its next turn, not before its time.
         Pause::NotNext => sim.hw.agenda.step_on(cpu, now),
         Pause::Spins { until } => {
             sim.hw.agenda.step_on(cpu, until);
-            // It may go on sooner.
+            // It may continue sooner.
             sim.hw.agenda.set_clock(cpu, now);
         }
         // The CPU that hands the lock over, or the line's arbiter, starts this CPU again.

@@ -1,4 +1,4 @@
-//! A simulation: how it is to run, what it has come to.
+//! A simulation: its options and its result.
 #![allow(unsafe_code)]
 
 use std::panic::{self, AssertUnwindSafe};
@@ -17,33 +17,34 @@ use crate::profile::Profile;
 use crate::report::{LineReport, Timeline};
 use crate::space::{Arena, in_host};
 
-/// How a simulation is to run. Equal settings give equal runs.
+/// The options of a simulation. Equal options give equal runs.
 #[derive(Clone, Debug)]
 pub struct Simulation<'machine> {
     machine: &'machine Machine,
     settings: Settings,
 }
 
-/// What a simulation has come to.
+/// The result of a simulation.
 #[derive(Debug)]
 pub struct Run<R> {
-    /// What the program returned.
+    /// The program's return value.
     pub value: R,
     /// Figures of the run.
     pub summary: Summary,
-    /// Which lines cost time, if that was recorded.
+    /// The lines that cost time, if recorded.
     pub lines: Option<LineReport>,
-    /// What each CPU ran when, if that was recorded.
+    /// The threads of each CPU over time, if recorded.
     pub timeline: Option<Timeline>,
-    /// Something that the program has allocated is not freed: it is leaked, or held by a thread that still
-    /// waits, or by `value`.
+    /// Whether memory that the program has allocated is not freed: it is leaked, or held by a thread that
+    /// still waits, or by `value`.
     pub left_memory: bool,
 }
 
 impl<R> Run<R> {
-    /// With another value, which is made of it when the simulation is over. While there is anything in a simulation's memory,
-    /// all of its addresses stay, and no more than 256 simulations can have some: copy values to keep those of many
-    /// simulations.
+    /// Maps the value after the simulation has ended.
+    ///
+    /// While any allocation remains in a simulation's memory, all of its addresses stay reserved, and at most
+    /// 256 simulations can have some. Copy values to keep those of many simulations.
     ///
     /// ```
     /// use coreshard_sim::{Machine, Simulation};
@@ -67,27 +68,27 @@ pub struct Summary {
     pub seed: u64,
     /// Virtual time from the start to the program's return, in nanoseconds.
     pub virtual_ns: u64,
-    /// Depends on every access and every switch of the run, with its time: equal for equal runs.
+    /// A hash of every access and every switch of the run, with its time: equal for equal runs.
     pub trace_hash: u64,
     /// Memory accesses that were simulated.
     pub accesses: u64,
-    /// Those that did not find the line as they needed it.
+    /// Accesses that did not find the line in the required state.
     pub misses: u64,
-    /// Times that the engine resumed a thread.
+    /// How often the engine resumed a thread.
     pub resumes: u64,
-    /// Times that a CPU began to run a thread.
+    /// How often a CPU began to run a thread.
     pub context_switches: u64,
-    /// Times that a thread was made runnable.
+    /// How often a thread was made runnable.
     pub wakeups: u64,
     /// Interrupts sent to idle CPUs.
     pub ipis: u64,
-    /// Virtual threads, the program's first one among them.
+    /// Virtual threads, including the program's first one.
     pub threads: usize,
-    /// Threads that a panic has ended.
+    /// Threads that ended by a panic.
     pub panicked_threads: usize,
     /// Threads that still waited when the program had returned.
     pub threads_left: usize,
-    /// Lines that were touched.
+    /// Lines that were accessed.
     pub lines: u64,
     /// Calls that can fail.
     pub calls: CallCounts,
@@ -95,7 +96,7 @@ pub struct Summary {
     pub items_begun: u64,
     /// Work items that were accepted and never began.
     pub items_left: u64,
-    /// Panics of items that no caller asked for, with the queue's name.
+    /// Panics of items without a handler, with the queue's name.
     pub unheard_panics: Vec<String>,
 }
 
@@ -113,37 +114,39 @@ macro_rules! setters {
 }
 
 setters! {
-    /// Settles which of several CPUs at the same time is first.
+    /// Sets the seed, which breaks ties among CPUs at the same time.
     seed: u64;
-    /// Whose code the program is taken for.
+    /// Sets the cost profile: user space or kernel.
     profile: Profile;
-    /// Whether to record which code used which line; takes about twice the time.
+    /// Sets whether to record which code used which line; takes about twice the time.
     record_lines: bool;
-    /// Whether to record what each CPU ran when.
+    /// Sets whether to record the threads of each CPU over time.
     record_timeline: bool;
-    /// What goes wrong on purpose. Default: nothing.
+    /// Sets the injected faults. Default: none.
     faults: Faults;
-    /// The virtual time after which a run is given up.
+    /// Sets the virtual time after which a run is aborted.
     time_limit: Duration;
-    /// How many turns threads may have before a run is given up. Default: any number.
+    /// Sets the number of thread turns after which a run is aborted. Default: unlimited.
     turn_limit: u64;
-    /// For how long of virtual time threads that sleep are waited for when the program has returned, such as one that looks
-    /// now and then whether it is still needed. What they hold is given back then; of those that are forgotten it keeps the
-    /// simulation's addresses, of which a process has some hundreds. It is no part of the program's time. Default: not at all.
+    /// Sets the virtual time to wait for sleeping threads after the program has returned, such as one that
+    /// checks periodically whether it is still needed. Their memory is then released. If they are abandoned
+    /// instead, the simulation's addresses stay reserved, of which a process has some hundreds. This time
+    /// does not count as the program's. Default: zero.
     settle: Duration;
-    /// Whether each access costs the same, wherever the data are and whichever CPU used them: the run does not depend on
-    /// addresses, so it is the same again without [`SimAlloc`](crate::SimAlloc). Default: no.
+    /// Sets whether each access costs the same, wherever the data is and whichever CPU used it. The run then
+    /// does not depend on addresses, so it is reproducible without [`SimAlloc`](crate::SimAlloc). Default:
+    /// no.
     uniform_memory: bool;
-    /// Whether [`Stuck`](super::Stuck) tells where in the source the first thread, and those inside items, wait. Takes some
-    /// microseconds for each wait. Default: no.
+    /// Sets whether [`Stuck`](super::Stuck) reports where in the source the first thread, and threads inside
+    /// items, wait. Takes some microseconds for each wait. Default: no.
     record_waits: bool;
-    /// Whether items begin and time passes as the first thread says by [`Sim::let_run`](crate::Sim::let_run), and
-    /// nothing costs time; threads are switched [at waits](Switching::AtWaits) then. Default: no.
+    /// Sets whether the first thread controls items and time with [`Sim::let_run`](crate::Sim::let_run), and
+    /// nothing costs time. Threads are then switched [at waits](Switching::AtWaits). Default: no.
     by_hand: bool;
 }
 
 impl<'machine> Simulation<'machine> {
-    /// A simulation of `machine`: seed 0, the futex profile, nothing recorded, at most an hour of
+    /// Creates a simulation of `machine`: seed 0, the futex profile, nothing recorded, at most an hour of
     /// virtual time.
     #[must_use]
     pub fn new(machine: &'machine Machine) -> Self {
@@ -155,58 +158,62 @@ impl<'machine> Simulation<'machine> {
         Self { machine, settings }
     }
 
-    /// Where threads are switched. Default: [`Switching::Anywhere`].
+    /// Sets where threads are switched. Default: [`Switching::Anywhere`].
     #[must_use]
     pub fn switching(mut self, switching: Switching) -> Self {
         self.settings.at_waits = switching == Switching::AtWaits;
         self
     }
 
-    /// Which starts [`Faults::failed_spawns_per_million`] leaves out: `spares` is called with the thread's name, and whether
-    /// the program's first thread starts it. Default: none.
+    /// Exempts starts from [`Faults::failed_spawns_per_million`].
+    ///
+    /// `spares` is called with the thread's name, and whether the program's first thread starts it. Default:
+    /// none.
     #[must_use]
     pub fn spare_starts(mut self, spares: fn(&str, bool) -> bool) -> Self {
         self.settings.spares_start = Some(spares);
         self
     }
 
-    /// Has `pulse` told of each turn.
+    /// Reports each turn to `pulse`.
     #[must_use]
     pub fn pulse(mut self, pulse: Arc<Pulse>) -> Self {
         self.settings.pulse = Some(pulse);
         self
     }
 
-    /// Ends the run with [`SimError::Stopped`] soon after `stop` is true, which another host thread may make it, or a handler
-    /// of a signal.
+    /// Ends the run with [`SimError::Stopped`] soon after `stop` becomes true.
+    ///
+    /// Another host thread or a signal handler may set it.
     #[must_use]
     pub fn stop_when(mut self, stop: Arc<AtomicBool>) -> Self {
         self.settings.stop = Some(stop);
         self
     }
 
-    /// Runs `program` as the first thread of the machine, on its first CPU, and everything that it
-    /// starts, until it has returned and nothing but waiting is left.
+    /// Runs `program` as the first thread of the machine, on its first CPU, with all threads that it starts,
+    /// until it has returned and all threads wait.
     ///
     /// # Errors
-    /// If the simulation cannot be set up, the program deadlocks, or its time limit passes. Threads
-    /// that are left then are forgotten as they are: what they hold is leaked.
+    /// If the simulation cannot be set up, the program deadlocks, or its time limit passes. Remaining threads
+    /// are abandoned, and their memory is leaked.
     ///
     /// # Panics
-    /// With what the program's first thread threw. Inside another simulation.
+    /// With the panic of the program's first thread. Also inside another simulation.
     pub fn run<R>(&self, program: impl FnOnce() -> R) -> Result<Run<R>, SimError> {
         self.run_and_watch(program, None)
     }
 
-    /// As [`run`](Self::run), with `look` called for every `every` of virtual time, between two
-    /// events. It is no part of the program: the run is the same without it. The run ends at once
-    /// if it returns an error, which says what rule is broken.
+    /// As [`run`](Self::run), and calls `look` once per `every` of virtual time, between two events.
+    ///
+    /// This does not affect the run. If `look` returns an error, which names the broken rule, the run ends at
+    /// once.
     ///
     /// # Errors
-    /// As there, and [`SimError::Broken`].
+    /// As [`run`](Self::run), and [`SimError::Broken`].
     ///
     /// # Panics
-    /// As there.
+    /// As [`run`](Self::run).
     pub fn run_watched<R>(
         &self,
         program: impl FnOnce() -> R,
@@ -225,7 +232,7 @@ impl<'machine> Simulation<'machine> {
         assert!(current().is_none(), "a simulation cannot run inside another one");
         keep_panic_hook_outside();
         let mut arena = Arena::reserve().map_err(SimError::Setup)?;
-        // SAFETY: the arena was just made, and there is no other reference to it.
+        // SAFETY: the arena was just created, and there is no other reference to it.
         let hooks = unsafe { arena.as_mut() };
         if self.settings.faults.held_stores_per_million > 0 {
             hooks.before_change = Some(drain_own_stores);
@@ -238,7 +245,7 @@ impl<'machine> Simulation<'machine> {
         let mut outcome = None;
         let program = || outcome = Some(panic::catch_unwind(AssertUnwindSafe(program)));
         let end_ns = running.run(program, watch)?;
-        let value = match outcome.expect("a program that is over has left its outcome") {
+        let value = match outcome.expect("a finished program has stored its outcome") {
             Ok(value) => value,
             Err(payload) => {
                 drop(running);
@@ -295,8 +302,8 @@ fn tell_recorder_of_release(address: usize, bytes: usize) {
     with_current(|sim| sim.release(address, bytes));
 }
 
-/// Wraps the process's panic hook, so that it takes no memory of the program that panics: its run would not
-/// be the same twice.
+/// Wraps the process's panic hook, so that it does not allocate from the memory of the panicking program,
+/// whose run would not be reproducible.
 fn keep_panic_hook_outside() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

@@ -27,16 +27,16 @@ thread_local! {
     static CURRENT: Cell<*mut SimState> = const { Cell::new(ptr::null_mut()) };
 }
 
-/// The simulation whose code runs on this host thread.
+/// Returns the simulation whose code runs on this host thread.
 #[inline]
 pub(crate) fn current() -> Option<NonNull<SimState>> {
     NonNull::new(CURRENT.get())
 }
 
-/// The simulation whose code runs on this host thread.
+/// Returns the simulation whose code runs on this host thread.
 ///
 /// # Panics
-/// If there is none; `what` says what was tried.
+/// If there is none; `what` describes the attempt.
 pub(crate) fn expect_sim(what: &str) -> NonNull<SimState> {
     current().unwrap_or_else(|| panic!("{what} on the simulated machine, outside a simulation"))
 }
@@ -44,12 +44,12 @@ pub(crate) fn expect_sim(what: &str) -> NonNull<SimState> {
 /// As [`with`], on the simulation whose code runs on this host thread.
 ///
 /// # Panics
-/// If there is none; `what` says what was tried.
+/// If there is none; `what` describes the attempt.
 pub(crate) fn expect<R>(what: &str, act: impl FnOnce(&mut SimState) -> R) -> R {
     with(expect_sim(what), act)
 }
 
-/// While this guard lives, `current` is its simulation.
+/// While this guard lives, `current` returns its simulation.
 pub(super) struct EnterGuard(*mut SimState);
 
 impl EnterGuard {
@@ -64,15 +64,15 @@ impl Drop for EnterGuard {
     }
 }
 
-/// Calls `act` with the simulation's state. `act` does not suspend, and runs no simulated code.
+/// Calls `act` with the simulation's state. `act` must neither suspend nor run simulated code.
 #[inline]
 pub(crate) fn with<R>(mut sim: NonNull<SimState>, act: impl FnOnce(&mut SimState) -> R) -> R {
-    // SAFETY: one thread runs a simulation, and simulated code is suspended while the engine
-    // runs, so this is the only reference, for as long as `act` lasts.
+    // SAFETY: one thread runs a simulation, and simulated code is suspended while the engine runs. So this is
+    // the only reference for as long as `act` lasts.
     act(unsafe { sim.as_mut() })
 }
 
-/// As [`with`]; what `act` allocates is not the simulated program's.
+/// As [`with`], but allocations of `act` do not belong to the simulated program.
 #[inline]
 pub(crate) fn in_kernel<R>(sim: NonNull<SimState>, act: impl FnOnce(&mut SimState) -> R) -> R {
     with(sim, |sim| in_host(|| act(sim)))
@@ -102,7 +102,7 @@ pub(super) fn in_turn(sim: NonNull<SimState>) {
     in_turn_ahead(sim);
 }
 
-/// As [`in_turn`], for a thread that does not need what it loaded last.
+/// As [`in_turn`], for a thread that does not need its last loaded value.
 #[inline]
 pub(super) fn in_turn_ahead(sim: NonNull<SimState>) {
     if with(sim, |sim| sim.hw.now >= sim.hw.agenda.horizon()) {
@@ -110,33 +110,34 @@ pub(super) fn in_turn_ahead(sim: NonNull<SimState>) {
     }
 }
 
-/// Accesses after which the pulse has another beat.
+/// The number of accesses per beat of the pulse.
 const BEAT_EVERY: u32 = 64;
 
-/// Why a thread gave the host thread back to the engine.
+/// Why a thread returned the host thread to the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pause {
     /// Another CPU is earlier.
     NotNext,
-    /// It waits; its state says for what.
+    /// It waits; its state has the reason.
     Waits,
-    /// It lets others run.
+    /// It yields.
     Yields,
-    /// Its slice is over, or another thread is to run at once.
+    /// Its slice has ended, or another thread must run at once.
     Preempted,
-    /// It spins on a line, and goes on when that is written, or at this time.
+    /// It spins on a line, and continues when that is written, or at this time.
     Spins { until: Ps },
     /// It must go to another CPU.
     Moves,
     /// It waits, and keeps its CPU.
     SpinsInQueue,
-    /// Its CPU waits for a line that others want, too.
+    /// Its CPU waits for a contended line.
     AwaitsLine,
 }
 
-/// All that a simulation consists of.
+/// The whole state of a simulation.
 ///
-/// The parts do not know this root. They return what happened; the scheduler alone is handed another part, the hardware.
+/// The parts do not know this root. They return what happened; only the scheduler gets access to another
+/// part, the hardware.
 pub(crate) struct SimState {
     pub(super) settings: Settings,
     pub(crate) hw: Hardware,
@@ -148,13 +149,13 @@ pub(crate) struct SimState {
     pub(super) lock_queues: WaitQueues,
     pub(super) inheritance: Inheritance,
     pub(crate) items: Items,
-    /// If the run is by hand, until the program is over.
+    /// Set while the run is by hand.
     pub(super) hand: Option<Hand>,
     pub(super) pause: Pause,
     pub(super) suspender: Suspender,
-    /// Times that a thread was resumed.
+    /// How often a thread was resumed.
     pub(super) resumes: u64,
-    /// Threads that a panic has ended.
+    /// Threads that ended by a panic.
     pub(super) panicked: usize,
     /// The time of the last event.
     pub(super) last_time: Ps,
@@ -164,7 +165,7 @@ pub(crate) struct SimState {
     node_ids: Vec<NodeId>,
     /// How far ahead the program's clock is.
     clock_ahead: Ps,
-    /// Read-side sections that threads are inside of.
+    /// The number of open read-side sections.
     readings: u64,
 }
 
@@ -211,7 +212,7 @@ impl SimState {
         self.settings.profile
     }
 
-    /// The name of the thread that runs: its number, from 1 on.
+    /// Returns the name of the running thread: its number, from 1 on.
     pub(crate) const fn thread_id(&self) -> ThreadId {
         ThreadId(self.hw.thread as u32 + 1)
     }
@@ -224,18 +225,19 @@ impl SimState {
         &mut self.threads[self.hw.thread].locals[key as usize]
     }
 
-    /// The clock that the program reads.
+    /// Reads the program's clock.
     pub(crate) fn read_clock(&mut self) -> Ps {
         self.clock_ahead += self.faults.clock_jump().unwrap_or(0);
         self.hw.now + self.clock_ahead
     }
 
-    /// Counts a call of the running thread. True if it is to fail.
+    /// Counts a call of the running thread. Returns true if it must fail.
     pub(crate) fn call_fails(&mut self, call: Call) -> bool {
         self.faults.call_fails(call, self.hw.now)
     }
 
-    /// If threads are switched at waits alone, a worker that looked for work would keep all others from bringing it.
+    /// If threads are switched only at waits, a worker that spins for work would keep all others from
+    /// queueing it.
     pub(crate) fn idlers_may_spin(&self) -> bool {
         self.settings.profile == Profile::Futex && !self.settings.at_waits
     }
@@ -248,14 +250,15 @@ impl SimState {
         self.readings -= 1;
     }
 
-    /// True if no read-side section is open. Every CPU passes a barrier, the running thread's among them.
+    /// Returns true if no read-side section is open. Every CPU, including the running thread's, passes a
+    /// barrier.
     pub(crate) fn try_grace_period(&mut self) -> bool {
         self.drain_own_stores();
         self.readings == 0
     }
 
-    /// Lays fresh pages on a node. False if a node is asked for and there is none of that
-    /// number: then they lie where they are touched first.
+    /// Places fresh pages on a node. Returns false if there is no node of that number; they then lie on the
+    /// node of the first access.
     pub(crate) fn renew(&mut self, address: usize, bytes: usize, node: Option<NodeId>) -> bool {
         let index = node.and_then(|node| self.node_ids.iter().position(|known| *known == node));
         let start = self.hw.memory.place(address);
@@ -263,7 +266,7 @@ impl SimState {
         node.is_none() || index.is_some()
     }
 
-    /// Notes which fields lie at an address.
+    /// Records which fields lie at an address.
     pub(crate) fn describe<T: Fields>(&mut self, address: usize) {
         let place = self.hw.place(address);
         if let Some(recorder) = &mut self.hw.recorder {
@@ -271,7 +274,7 @@ impl SimState {
         }
     }
 
-    /// Notes that a block of memory is given back.
+    /// Records that a block of memory is freed.
     pub(super) fn release(&mut self, address: usize, bytes: usize) {
         let place = self.hw.place(address);
         if let Some(recorder) = &mut self.hw.recorder {
@@ -279,7 +282,7 @@ impl SimState {
         }
     }
 
-    /// Notes that what the running thread does from here on is measured, or is not.
+    /// Records whether the running thread is measured from now on.
     pub(crate) fn measure(&mut self, measured: bool) {
         let thread = self.hw.thread;
         if let Some(recorder) = &mut self.hw.recorder {
@@ -287,7 +290,7 @@ impl SimState {
         }
     }
 
-    /// True if a CPU goes on while the lines of its stores are on their way.
+    /// Returns true if a CPU continues while the lines of its stores are in transit.
     pub(crate) fn stores_run_ahead(&self) -> bool {
         self.hw.memory.has_several_misses()
     }
@@ -296,7 +299,7 @@ impl SimState {
         self.hw.drain_stores(self.hw.cpu);
     }
 
-    /// The running thread accesses memory, at its CPU's turn. True if it is to let others go first.
+    /// Accesses memory by the running thread, at its CPU's turn. Returns true if the thread must yield.
     #[inline]
     pub(super) fn access(
         &mut self,
@@ -317,8 +320,8 @@ impl SimState {
             let granted =
                 if arbitrates { self.threads[self.hw.thread].granted.take() } else { None };
             self.hw.access(address, bytes, access, granted, site);
-            // A CPU with buffered stores may stall, so that others come between this load and the stores before it.
-            // That order is what breaks programs.
+            // A CPU with buffered stores may stall, so that others run between this load and the stores
+            // before it. That order is the one that breaks programs.
             if access == Access::Load && self.hw.has_buffered_stores() {
                 self.hw.now += self.faults.stall_after_load().unwrap_or(0);
             }
@@ -330,9 +333,9 @@ impl SimState {
         spins
     }
 
-    /// True if storing `value` frees a lock for which threads spin in a queue. Then the word is to stay as it
-    /// is: the wake-up that follows hands the lock to the first of them. A wake-up without such a store hands
-    /// nothing over.
+    /// Returns true if storing `value` releases a lock for which threads spin in a queue. The word must then
+    /// stay unchanged: the following wake-up hands the lock to the first of them. A wake-up without such a
+    /// store hands nothing over.
     #[inline]
     pub(crate) fn hands_over(&mut self, address: usize, value: u64) -> bool {
         !self.lock_queues.is_empty() && self.begin_handover(address, value)
@@ -360,8 +363,8 @@ impl SimState {
         self.hw.agenda.step_at(cpu, self.hw.now + transfer);
     }
 
-    /// Notes that the running thread has taken a lock. Under [`Profile::InKernel`] the holder of a lock keeps its CPU: threads
-    /// that wait for it spin, and the next in line would spin on the CPU that the holder needs.
+    /// Records that the running thread has taken a lock. Under [`Profile::InKernel`] the holder of a lock
+    /// keeps its CPU: waiters spin, and the next in line would spin on the CPU that the holder needs.
     #[inline]
     pub(crate) fn lock_is_taken(&mut self, address: usize, data: &'static str, taken_at: Site) {
         if self.settings.profile == Profile::InKernel {
@@ -378,14 +381,15 @@ impl SimState {
         }
     }
 
-    /// The running thread does what may take it off its CPU (the kernel's `might_sleep`): it breaks a rule if it holds a lock.
+    /// Reports that the running thread may leave its CPU (the kernel's `might_sleep`). This breaks a rule if
+    /// it holds a lock.
     pub(super) fn might_sleep(&mut self, does: &str, site: Site) {
         let thread = &self.threads[self.hw.thread];
         let Some(lock) = thread.held_locks.last() else { return };
         let broken = || {
             format!(
                 "thread {:?} {does} at {site} and holds the lock over {} that it took at {}: \
-                 whoever waits for that lock spins, and may keep the CPU from it for ever \
+                 waiters for that lock spin, and may keep the CPU from it forever \
                  (costs in-kernel)",
                 thread.name, lock.data, lock.taken_at
             )
@@ -395,27 +399,28 @@ impl SimState {
         }
     }
 
-    /// True if the running thread must make room now.
+    /// Returns true if the running thread must yield now.
     pub(super) fn must_leave(&self) -> bool {
         self.hw.now >= self.sched.preempts_at(self.hw.cpu)
     }
 
-    /// True if the running thread is to be preempted as it comes by a point of preemption.
+    /// Returns true if the running thread must be preempted at a preemption point.
     pub(super) fn leaves_at_point(&self) -> bool {
         self.settings.profile == Profile::InKernel
             && self.threads[self.hw.thread].held_locks.is_empty()
             && self.must_leave()
     }
 
-    /// True once the run is to be ended, and until it is.
+    /// Returns true once the run must end.
     pub(super) fn is_to_stop(&self) -> bool {
         self.settings.stop.as_ref().is_some_and(|stop| stop.load(Relaxed))
     }
 
-    /// The running thread spins for a turn. Returns how it pauses, if it does.
+    /// Lets the running thread spin for a turn. Returns how it pauses, if it does.
     pub(super) fn spin(&mut self) -> Option<Pause> {
         if !self.settings.at_waits && self.is_to_stop() {
-            // A thread that computes for hours, while nothing else happens, gives way to the engine, which ends the run.
+            // A thread that computes for hours, while nothing else happens, yields to the engine, which ends
+            // the run.
             return Some(Pause::NotNext);
         }
         self.hw.spin();
@@ -427,19 +432,20 @@ impl SimState {
         self.hw.sleep_over_spins().map(|until| Pause::Spins { until })
     }
 
-    /// True if the looks of a thread need not be simulated each.
+    /// Returns true if a thread's checks need not be simulated individually.
     pub(super) fn may_sleep_over_looks(&self) -> bool {
         !self.faults.is_active() && !self.settings.at_waits && !self.hw.has_uniform_memory()
     }
 
-    /// After a turn of looks that began at `since`, in vain: until when the CPU may sleep, if `left` turns like this one are
-    /// to follow.
+    /// Called after a failed turn of checks that began at `since`. If `left` turns like this one are to
+    /// follow, returns until when the CPU may sleep.
     pub(super) fn sleep_over_looks(&mut self, since: Ps, left: u32) -> Option<Ps> {
         let until = self.hw.sleep_over_looks(since, left)?;
         Some(until.min(self.sched.preempts_at(self.hw.cpu)).max(self.hw.now))
     }
 
-    /// The running thread looks again, after its CPU slept: how many turns were over by then.
+    /// Called when the running thread checks again, after its CPU slept. Returns how many turns had ended by
+    /// then.
     pub(super) fn go_on_looking(&mut self) -> u64 {
         let thread = &mut self.threads[self.hw.thread];
         if std::mem::take(&mut thread.is_interrupted) {
@@ -448,28 +454,29 @@ impl SimState {
         std::mem::take(&mut thread.turns_over)
     }
 
-    /// The running thread lets others go first, and does not wait.
+    /// Records that the running thread yields without waiting.
     pub(super) fn looks_around(&mut self, times: u32) {
         let now = self.hw.now;
         let hand = self.hand.as_mut().filter(|_| self.hw.thread == FIRST);
         let is_in_vain = hand.is_some_and(|hand| hand.looks_in_vain(times, now));
         if is_in_vain && self.broken_rule.is_none() {
             self.broken_rule = Some(in_host(|| {
-                "the test's own thread looks again and again at something that does not change: where a test runs by \
+                "the test's own thread repeatedly checks something that does not change: in a test by \
                  hand, nothing runs and no time passes before it calls tick, run_until_idle or advance, or waits"
                     .to_owned()
             }));
         }
     }
 
-    /// True while the running thread may not begin an item.
+    /// Returns true while the running thread may not begin an item.
     pub(super) fn is_held_by_hand(&self) -> bool {
         let thread = self.hw.thread;
         let (does, first) = (&self.threads[thread], &self.threads[FIRST]);
         self.hand.as_ref().is_some_and(|hand| hand.holds(thread, does, first))
     }
 
-    /// The running thread begins the item of the function `name`, unless that `is_void`: then it takes it off a queue alone.
+    /// Begins the item of the function `name` on the running thread. If it `is_void`, the thread only removes
+    /// it from a queue.
     pub(super) fn begin_item(&mut self, name: &'static str, is_void: bool) {
         let number = self.hw.thread;
         let thread = &mut self.threads[number];
@@ -485,7 +492,7 @@ impl SimState {
         }
     }
 
-    /// A line for which CPUs wait is free. Ends the event that is handled.
+    /// Hands out a line for which CPUs wait. Ends the current event.
     pub(super) fn hand_out_line(&mut self, slot: usize, time: Ps) {
         if let Some((cpu, outcome)) = self.hw.hand_out_line(slot, time)
             && let Some(thread) = self.sched.current(cpu)

@@ -1,4 +1,4 @@
-//! The virtual threads: what each does or waits for.
+//! The virtual threads: the state of each, and the reason of its wait.
 
 use std::ops::{Index, IndexMut};
 
@@ -17,28 +17,28 @@ pub(super) type Suspender = *const Yielder<(), ()>;
 /// The program's first thread.
 pub(super) const FIRST: usize = 0;
 
-/// What a thread waits for.
+/// The reason of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wait {
     /// A wake-up on a futex word, which held this value.
     Futex { place: Place, address: usize, expected: u32 },
-    /// To become runnable: it was woken.
+    /// Becoming runnable, after a wake-up.
     Woken,
     /// Its turn at a lock, for which its CPU spins.
     LockQueue { place: Place, free: u32 },
-    /// A moment.
+    /// A moment in time.
     Sleep,
     /// The end of another thread.
     Join(usize),
-    /// That an item may begin.
+    /// Permission to begin an item.
     Item,
-    /// That nothing can go on: it lets others run.
+    /// Quiet: the first thread lets others run.
     Hand,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ThreadState {
-    /// Runs, or waits in a run queue.
+    /// Running, or waiting in a run queue.
     Runnable,
     Waiting {
         wait: Wait,
@@ -51,7 +51,7 @@ pub(super) enum ThreadState {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HeldLock {
     pub(super) address: usize,
-    /// The type of what it protects.
+    /// The type of the data that it protects.
     pub(super) data: &'static str,
     pub(super) taken_at: Site,
 }
@@ -64,25 +64,25 @@ pub(super) struct Thread {
     state: ThreadState,
     /// When its wait ends at the latest.
     deadline: Option<Ps>,
-    /// When its timer's event comes; any other is stale.
+    /// The time of its timer's event; any other is stale.
     timer_at: Option<Ps>,
     timed_out: bool,
-    /// Its wait ends at its deadline for no reason.
+    /// Whether its wait ends at its deadline without a reason.
     wakes_by_chance: bool,
     /// By key.
     pub(super) locals: [*mut (); LocalKey::COUNT],
     pub(super) joiners: Vec<usize>,
-    /// It has freed a lock, and is about to wake the first in its queue.
+    /// A thread that is handed the lock that this one has released, with its next wake-up.
     pub(super) hands_lock_to: Option<usize>,
     /// The locks that it holds, under the profile of a kernel; the latest last.
     pub(super) held_locks: Vec<HeldLock>,
-    /// The functions of the items that it is inside of, the innermost last.
+    /// The functions of the items that it is inside, the innermost last.
     pub(super) items: Vec<&'static str>,
     /// Where it waits, if that is recorded.
     pub(super) waited_at: Option<WaitedAt>,
-    /// The line that its CPU waited for is its: what the access did.
+    /// The result of its access to a line that its CPU waited for and got.
     pub(super) granted: Option<Outcome>,
-    /// While it watches: turns that were over before it goes on, and whether its CPU is interrupted then.
+    /// During a watch: turns that ended before it continues, and whether its CPU is interrupted then.
     pub(super) turns_over: u64,
     pub(super) is_interrupted: bool,
 }
@@ -118,7 +118,7 @@ impl Thread {
         self.state == ThreadState::Over
     }
 
-    /// What it waits for, if it does.
+    /// Returns the reason of its wait, if it waits.
     pub(super) const fn waits_for(&self) -> Option<Wait> {
         match self.state {
             ThreadState::Waiting { wait, .. } => Some(wait),
@@ -126,7 +126,7 @@ impl Thread {
         }
     }
 
-    /// The function of the item that it is inside of, the innermost one.
+    /// Returns the function of the innermost item that it is inside.
     pub(super) fn item(&self) -> Option<&'static str> {
         self.items.last().copied()
     }
@@ -142,7 +142,7 @@ impl Thread {
         self.deadline = None;
     }
 
-    /// Notes that it was woken, and becomes runnable only later.
+    /// Records that it was woken, and becomes runnable only later.
     pub(super) fn become_woken(&mut self) {
         if let ThreadState::Waiting { since, .. } = self.state {
             self.state = ThreadState::Waiting { wait: Wait::Woken, since };
@@ -150,7 +150,7 @@ impl Thread {
         }
     }
 
-    /// Its wait ends at `deadline` at the latest. Returns true if an event must come for its timer then.
+    /// Ends its wait at `deadline` at the latest. Returns true if an event must be scheduled for its timer.
     pub(super) fn set_deadline(&mut self, deadline: Ps) -> bool {
         self.deadline = Some(deadline);
         let is_sooner = self.timer_at.is_none_or(|known| known > deadline);
@@ -160,18 +160,18 @@ impl Thread {
         is_sooner
     }
 
-    /// Its wait ends at its deadline for no reason.
+    /// Ends its wait at its deadline without a reason.
     pub(super) fn wake_by_chance(&mut self) {
         self.wakes_by_chance = true;
     }
 
-    /// Its timer's event has come. Returns its deadline, unless the event is stale.
+    /// Handles its timer's event. Returns its deadline, unless the event is stale.
     pub(super) fn take_timer(&mut self, time: Ps) -> Option<Ps> {
         self.timer_at.take_if(|at| *at == time)?;
         self.deadline
     }
 
-    /// Its deadline has come. Returns the word that it waits on no longer, if it does.
+    /// Handles its deadline. Returns the word that it no longer waits on, if any.
     pub(super) fn time_out(&mut self) -> Option<Place> {
         self.timed_out =
             !std::mem::take(&mut self.wakes_by_chance) && self.waits_for() != Some(Wait::Woken);
@@ -212,13 +212,13 @@ impl Threads {
         self.alive += 1;
     }
 
-    /// The number of a thread that has not ended; threads are named from 1 on.
+    /// Returns the number of a thread that has not ended; threads are named from 1 on.
     pub(super) fn number_of(&self, thread: ThreadId) -> Option<usize> {
         let number = (thread.0 as usize).checked_sub(1)?;
         self.all.get(number).is_some_and(|thread| !thread.is_over()).then_some(number)
     }
 
-    /// The thread has returned. Gives back its coroutine, and the threads that wait for its end.
+    /// Records that the thread has returned. Returns its coroutine, and the threads that wait for its end.
     pub(super) fn finish(&mut self, number: usize) -> (Box<Body>, Vec<usize>) {
         let thread = &mut self.all[number];
         thread.state = ThreadState::Over;
@@ -227,7 +227,7 @@ impl Threads {
         (body, std::mem::take(&mut thread.joiners))
     }
 
-    /// The coroutines of all threads that have not ended.
+    /// Returns the coroutines of all threads that have not ended.
     pub(super) fn bodies(&mut self) -> impl Iterator<Item = &mut Body> {
         self.all.iter_mut().filter_map(|thread| thread.body.as_deref_mut())
     }

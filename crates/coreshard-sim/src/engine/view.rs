@@ -1,4 +1,4 @@
-//! What can be seen of a run from outside, while it goes on and when it came to no end.
+//! The view of a run from outside, while it runs and after it failed.
 #![allow(unsafe_code)]
 
 use std::fmt;
@@ -12,7 +12,7 @@ use crate::machine::NS;
 use crate::memory::Place;
 use crate::report::bare_name;
 
-/// What can be seen of a run from outside, at one moment of virtual time.
+/// The view of a run from outside, at one moment of virtual time.
 #[derive(Clone, Copy)]
 pub struct View<'run> {
     pub(super) sim: &'run SimState,
@@ -26,83 +26,85 @@ impl fmt::Debug for View<'_> {
 }
 
 impl View<'_> {
-    /// Virtual time since the start, in nanoseconds. It does not jump when the program's clock
-    /// does.
+    /// Returns the virtual time since the start, in nanoseconds.
+    ///
+    /// It does not jump when the program's clock does.
     #[must_use]
     pub const fn now_ns(&self) -> u64 {
         self.now_ns
     }
 
-    /// For how long a CPU has been idle, in nanoseconds; `None` if it runs, is
-    /// being woken, is offline, or does not exist.
+    /// Returns how long a CPU has been idle, in nanoseconds.
+    ///
+    /// Returns `None` if it runs, is being woken, is offline, or does not exist.
     #[must_use]
     pub fn idle_ns(&self, cpu: CpuId) -> Option<u64> {
         let since = self.sim.sched.idle_since(self.sim.sched.place_of(cpu)?)?;
         Some(self.now_ns.saturating_sub(since / NS))
     }
 
-    /// Threads that could not be started so far.
+    /// Returns the number of threads that could not be started so far.
     #[must_use]
     pub const fn failed_spawns(&self) -> usize {
         self.sim.faults.failed_starts()
     }
 
-    /// When a call was last made to fail, in nanoseconds: by its number, or a start by chance.
+    /// Returns when a call last failed by injection, in nanoseconds: by its number, or randomly for a start.
     #[must_use]
     pub fn last_failure_ns(&self) -> Option<u64> {
         self.sim.faults.last_failure().map(|last| last / NS)
     }
 
-    /// What each thread that is not over does or waits for, a line each.
+    /// Returns the state of each thread that has not ended, one line each.
     #[must_use]
     pub fn threads(&self) -> Vec<WaitingThread> {
         WaitingThread::all(self.sim)
     }
 }
 
-/// Why a simulation came to no end.
+/// The error of a simulation that did not finish.
 pub enum SimError {
     /// The simulation cannot be set up.
     Setup(io::Error),
-    /// Every thread waits for something that cannot come any more.
+    /// Every thread waits for an event that can no longer occur.
     Deadlock(Stuck),
     /// The time limit has passed.
     TimeLimit(Stuck),
-    /// A rule is broken: one of the engine's, or of the closure that watches the run.
+    /// A rule of the engine, or of the closure that observes the run, was broken.
     Broken {
         /// Which rule, and how.
         rule: String,
-        /// What each thread did then.
+        /// The state of each thread at that time.
         stuck: Stuck,
     },
-    /// It was stopped from outside.
+    /// The run was stopped from outside.
     Stopped,
 }
 
-/// What each thread waits for.
+/// The state of each thread of a stuck run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stuck {
     /// The seed, to run it again.
     pub seed: u64,
     /// The virtual time of the last event, in nanoseconds.
     pub at_ns: u64,
-    /// The trace hash until then, as [`Summary`](super::Summary) has it.
+    /// The trace hash until then, as in [`Summary`](super::Summary).
     pub trace_hash: u64,
-    /// Each thread that is not over.
+    /// Each thread that has not ended.
     pub threads: Vec<WaitingThread>,
 }
 
-/// A thread that is not over.
+/// A thread that has not ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WaitingThread {
     /// Its name.
     pub name: String,
-    /// What it waits for, or does, in words.
+    /// The state of the thread, in words.
     pub waits_for: String,
 }
 
 impl SimError {
-    /// What each thread did when the run ended, if it ran.
+    /// Returns the state of each thread when the run ended, if it ran.
     pub(crate) const fn stuck(&self) -> Option<&Stuck> {
         match self {
             Self::Deadlock(stuck) | Self::TimeLimit(stuck) | Self::Broken { stuck, .. } => {
@@ -129,7 +131,7 @@ impl fmt::Display for SimError {
             Self::Setup(error) => write!(f, "the simulation cannot be set up: {error}"),
             Self::Deadlock(stuck) => write!(f, "the simulated program is deadlocked {stuck}"),
             Self::TimeLimit(stuck) => {
-                write!(f, "the simulated program came to no end within its time limit {stuck}")
+                write!(f, "the simulated program did not finish within its time limit {stuck}")
             }
             Self::Broken { rule, stuck } => write!(f, "{rule}\n{stuck}"),
             Self::Stopped => f.write_str("the simulation was stopped"),
@@ -142,7 +144,7 @@ coreshard_topology::readable_debug!(SimError);
 impl std::error::Error for SimError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            // The text has what it says itself already.
+            // The text already contains this error's text.
             Self::Setup(error) => error.source(),
             Self::Deadlock(_) | Self::TimeLimit(_) | Self::Broken { .. } | Self::Stopped => None,
         }
@@ -194,7 +196,7 @@ fn runs(sim: &SimState, number: usize) -> String {
     let cpu = sim.sched.cpu_of(number);
     let id = sim.sched.id_of(cpu);
     if sim.sched.current(cpu) != Some(number) {
-        return format!("can run, and waits for CPU {id}");
+        return format!("is runnable, and waits for CPU {id}");
     }
     match sim.hw.spinning.first_line(cpu) {
         Some(line) => format!("spins on {}, on CPU {id}", name_of(sim, line)),
@@ -209,14 +211,14 @@ fn waits(sim: &SimState, wait: Wait, since: u64) -> String {
         }
         Wait::Woken => format!("sleeps since {since} ns, and was woken"),
         Wait::Sleep => format!("sleeps since {since} ns"),
-        Wait::Item => format!("stands since {since} ns before an item"),
+        Wait::Item => format!("is held before an item since {since} ns"),
         Wait::Hand => format!("lets others run since {since} ns"),
         Wait::Join(other) => {
             format!("waits since {since} ns for the end of {:?}", sim.threads[other].name)
         }
         Wait::Futex { place, address, expected } => {
-            // SAFETY: the word's owner sleeps on it, so it is live, and it is a
-            // 32-bit atomic; no simulated code runs.
+            // SAFETY: the word's owner sleeps on it, so it is live, and it is a 32-bit atomic. No simulated
+            // code runs.
             let holds = unsafe { *(address as *const u32) };
             let name = name_of(sim, place);
             format!(

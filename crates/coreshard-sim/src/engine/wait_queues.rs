@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use crate::memory::{ByPlace, Place};
 
-/// Threads that wait, by the word, first come first.
+/// Waiting threads by word, in the order of arrival.
 #[derive(Default)]
 pub(super) struct WaitQueues {
     waiters: ByPlace<VecDeque<usize>>,
@@ -20,12 +20,12 @@ impl WaitQueues {
         self.waiters.is_empty()
     }
 
-    /// The one that has waited longest.
+    /// Returns the thread that has waited longest.
     pub(super) fn first(&self, place: Place) -> Option<usize> {
         self.waiters.get(&place)?.front().copied()
     }
 
-    /// Removes the one that has waited longest.
+    /// Removes the thread that has waited longest.
     pub(super) fn pop(&mut self, place: Place) -> Option<usize> {
         let waiters = self.waiters.get_mut(&place)?;
         let first = waiters.pop_front();
@@ -35,7 +35,7 @@ impl WaitQueues {
         first
     }
 
-    /// Removes one whose time has run out.
+    /// Removes a thread whose time has run out.
     pub(super) fn remove(&mut self, place: Place, thread: usize) {
         if let Some(waiters) = self.waiters.get_mut(&place) {
             waiters.retain(|waiter| *waiter != thread);

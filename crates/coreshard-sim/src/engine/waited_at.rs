@@ -1,4 +1,5 @@
-//! Where in the program's source a thread waits: the innermost function outside the crates that programs build on.
+//! The place in the program's source where a thread waits: the innermost function outside the crates that
+//! programs build on.
 
 use std::fmt;
 
@@ -6,10 +7,10 @@ use backtrace::Backtrace;
 
 use crate::report::own_code::is_programs_own;
 
-/// Crates of the runtime whose functions are between a program and its wait.
+/// Crates of the runtime, whose functions lie between a program and its wait.
 const BELOW: [&str; 3] = ["coreshard", "coreshard_workqueue", "coreshard_platform"];
 
-/// A stack as it was, whose names are looked up when it is shown.
+/// A captured stack, whose names are resolved when it is shown.
 pub(super) struct WaitedAt(Backtrace);
 
 impl WaitedAt {

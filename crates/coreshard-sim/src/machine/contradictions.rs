@@ -1,11 +1,12 @@
-//! Numbers of a machine's file that are each allowed, and contradict one another.
+//! Detects numbers of a machine's file that are valid individually but contradict one another.
 
 use super::costs::{Arbitration, Costs, NS, Ps};
 
-/// The key to blame, and what contradicts what.
+/// The key to blame, and the contradiction.
 type Contradiction = (&'static str, String);
 
-/// The first contradiction of a machine's costs, of which those keys are `given`, and of its matrix of latencies if it has one.
+/// Returns the first contradiction among a machine's costs, whose keys are `given`, and its latency matrix,
+/// if it has one.
 pub(super) fn of(
     costs: &Costs,
     matrix: Option<&[Ps]>,
@@ -18,7 +19,7 @@ pub(super) fn of(
         None => ("latency_llc", costs.latency_llc),
     };
     let nearest_of_matrix = || {
-        // A CPU is no way from itself.
+        // The distance of a CPU to itself does not count.
         let nearest = matrix?.iter().copied().filter(|latency| *latency > 0).min()?;
         let nearest = ("the shortest of latency_matrix", nearest);
         let (_, problem) = less(nearest, ("l1_hit", costs.l1_hit), FARTHER_THAN_OWN)?;
@@ -30,7 +31,7 @@ pub(super) fn of(
         .or_else(|| contention(costs.arbitration?, longest))
 }
 
-const FARTHER_THAN_OWN: &str = "another CPU's cache is farther than the own one";
+const FARTHER_THAN_OWN: &str = "another CPU's cache is farther than the CPU's own";
 
 /// A cost and its key.
 type Cost = (&'static str, Ps);
@@ -39,7 +40,7 @@ fn ns(time: Ps) -> f64 {
     time as f64 / NS as f64
 }
 
-/// `larger` must not be less than `smaller`.
+/// Returns a contradiction if `larger` is less than `smaller`.
 fn less((key, larger): Cost, (other, smaller): Cost, why: &str) -> Option<Contradiction> {
     let problem = || format!("{key} is {}, less than {other}, {}: {why}", ns(larger), ns(smaller));
     (larger < smaller).then(|| (key, problem()))
@@ -48,14 +49,14 @@ fn less((key, larger): Cost, (other, smaller): Cost, why: &str) -> Option<Contra
 fn zeros(costs: &Costs) -> Option<Contradiction> {
     let all = [
         ("l1_hit", costs.l1_hit, "time would stand still in a loop of loads"),
-        ("cycle", costs.cycle, "no latency could be told in cycles"),
-        ("slice", costs.slice, "threads would change places for ever"),
+        ("cycle", costs.cycle, "latencies could not be expressed in cycles"),
+        ("slice", costs.slice, "threads would switch forever"),
     ];
     let (key, _, why) = all.into_iter().find(|(_, cost, _)| *cost == 0)?;
     Some((key, format!("{key} is 0: {why}")))
 }
 
-/// Compares the costs that are given; the reader of the file decides which must be.
+/// Compares the given costs; the reader of the file decides which are required.
 fn distances(costs: &Costs, given: impl Fn(&str) -> bool) -> Option<Contradiction> {
     let hit = ("l1_hit", costs.l1_hit);
     let near = ("memory_local", costs.memory_local);
@@ -65,9 +66,10 @@ fn distances(costs: &Costs, given: impl Fn(&str) -> bool) -> Option<Contradictio
         ("latency_package", costs.latency_package),
         ("latency_remote", costs.latency_remote),
     ];
-    let farther = "what is farther takes no less";
+    let farther = "a greater distance cannot cost less";
     let [smt, llc, package, remote] = latencies;
-    // Which must not be less than which, and why. A package's own LLCs may be as far from one another as two packages are.
+    // Pairs in which the first must not be less than the second, and why. A package's own LLCs may be as far
+    // apart as two packages.
     let pairs = [
         (("atomic", costs.atomic), hit, "it loads and stores the same line"),
         (near, hit, "memory is farther than the first cache"),
@@ -80,7 +82,7 @@ fn distances(costs: &Costs, given: impl Fn(&str) -> bool) -> Option<Contradictio
 }
 
 fn contention(its: Arbitration, (other, longest): Cost) -> Option<Contradiction> {
-    // One CPU is no distance from another.
+    // A single CPU has no distances.
     if its.request > longest && longest > 0 {
         let (request, longest) = (ns(its.request), ns(longest));
         let problem = format!(
@@ -88,7 +90,7 @@ fn contention(its: Arbitration, (other, longest): Cost) -> Option<Contradiction>
         );
         return Some(("request_ns", problem));
     }
-    // What a machine whose read-modify-writes are a load and a store does not have.
+    // Keys that have no meaning on a machine whose read-modify-writes are a load and a store.
     let others = [
         ("far_atomic_ns", its.far_atomic, "its atomics are a CPU's loads and stores"),
         ("misses_at_once", its.misses_at_once, "its release stores wait for those before"),

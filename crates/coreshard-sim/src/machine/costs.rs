@@ -1,4 +1,4 @@
-//! What things cost on a machine. A machine's file says each in nanoseconds, with its source; see
+//! The costs of operations on a machine. A machine's file gives each in nanoseconds, with its source; see
 //! `README.md` beside this file for the keys.
 
 use std::time::Duration;
@@ -6,44 +6,44 @@ use std::time::Duration;
 /// The most CPUs of a simulated machine.
 pub const MAX_CPUS: usize = 1024;
 
-/// A time in picoseconds: the simulator's unit, so that a fraction of a nanosecond adds up right.
+/// A time in picoseconds: the simulator's unit, so that fractions of a nanosecond add up exactly.
 pub(crate) type Ps = u64;
 
 /// Picoseconds in a nanosecond.
 pub(crate) const NS: Ps = 1_000;
 
-/// A duration in picoseconds, far from overflow.
+/// Converts a duration to picoseconds, far from overflow.
 pub(crate) fn ps(duration: Duration) -> Ps {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX / NS).saturating_mul(NS).min(Ps::MAX / 4)
 }
 
 macro_rules! costs {
     ($($(#[$doc:meta])* $field:ident = $need:ident),+ $(,)?) => {
-        /// What things cost on a machine, in picoseconds.
+        /// The costs of a machine, in picoseconds.
         #[derive(Clone, Debug, Default)]
         pub(crate) struct Costs {
             $($(#[$doc])* pub(crate) $field: Ps,)+
             /// Idle states, shallow ones first.
             pub(crate) idle: Vec<IdleState>,
-            /// How contended lines change hands; `None`: first come first served.
+            /// How contended lines change hands; `None`: first come, first served.
             pub(crate) arbitration: Option<Arbitration>,
-            /// How threads are woken and switched, in detail; `None`: in outline.
+            /// The details of waking and switching threads; `None`: a coarse model.
             pub(crate) scheduler: Option<SchedulerCosts>,
-            /// By how much costs vary, and what interrupts; `None`: each is what it is, each time.
+            /// By how much costs vary, and how often CPUs are interrupted; `None`: costs are constant.
             pub(crate) variation: Option<Variation>,
         }
 
-        /// Each key of a file's `[costs]`, when it is needed, and its field.
+        /// Each key of a file's `[costs]`, when it is required, and its field.
         pub(super) const KEYS: &[(&str, Need, fn(&mut Costs) -> &mut Ps)] =
             &[$((stringify!($field), Need::$need, |costs| &mut costs.$field)),+];
     };
 }
 
-/// When a key must be there.
+/// When a key is required.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Need {
     Always,
-    /// 0 if it is not given.
+    /// Never; 0 if it is not given.
     Never,
     /// If cores have several CPUs.
     Smt,
@@ -56,18 +56,18 @@ pub(super) enum Need {
 }
 
 costs! {
-    /// A clock cycle, to tell latencies in cycles.
+    /// A clock cycle, to express latencies in cycles.
     cycle = Always,
     /// A load or store that hits the first cache.
     l1_hit = Always,
     /// A read-modify-write of a line that the CPU owns.
     atomic = Always,
-    /// What a program computes between two accesses: added to each.
+    /// The computation between two accesses, which is added to each.
     compute = Never,
-    /// How long the holder of a line is busy answering one of several readers at once.
+    /// How long the holder of a line is busy answering one of several concurrent readers.
     shared_read = Always,
-    /// From a CPU's write to its SMT sibling's having the line: half a round trip of a
-    /// compare-exchange ping-pong, as are the next three.
+    /// From a CPU's write until its SMT sibling has the line: half a round trip of a compare-exchange
+    /// ping-pong. The next three are measured likewise.
     latency_smt = Smt,
     /// The same within an LLC.
     latency_llc = Always,
@@ -75,13 +75,13 @@ costs! {
     latency_package = SeveralLlcs,
     /// The same between packages.
     latency_remote = SeveralPackages,
-    /// What is added if the line's home is on neither end's package.
+    /// The additional time if the line's home is on neither end's package.
     home_far = Never,
-    /// A line out of the CPU's own node's memory.
+    /// A line from the memory of the CPU's own node.
     memory_local = Always,
-    /// A line out of another node's memory.
+    /// A line from the memory of another node.
     memory_remote = SeveralNodes,
-    /// One turn of a spinning thread, its look at the word aside.
+    /// One turn of a spinning thread, without its check of the word.
     spin_hint = Always,
     /// Reading the clock.
     clock_read = Always,
@@ -89,11 +89,11 @@ costs! {
     syscall = Always,
     /// Finding a futex's waiters in the kernel.
     futex = Always,
-    /// Setting and taking back the timer of a wait that has a timeout.
+    /// Setting and cancelling the timer of a wait with a timeout.
     timer = Never,
-    /// Making a thread runnable: the target's run queue is locked for that time.
+    /// Making a thread runnable: the target's run queue is locked for this time.
     wake = Always,
-    /// What is added to that if the CPU is not the waker's.
+    /// The additional time if the CPU is not the waker's.
     wake_remote = Never,
     /// Sending an interrupt to an idle CPU.
     ipi_send = Always,
@@ -101,7 +101,7 @@ costs! {
     ipi_latency = Always,
     /// From one thread to another.
     context_switch = Always,
-    /// Making a thread.
+    /// Creating a thread.
     thread_create = Always,
     /// How long a thread runs while others wait for its CPU: from tick to tick.
     slice = Always,
@@ -112,86 +112,91 @@ costs! {
 pub(crate) struct Arbitration {
     /// How long a CPU keeps a line that it fetched, so that its next accesses hit.
     pub(crate) hold: Ps,
-    /// How long a line's home is busy with a request that takes the line, beyond its way.
+    /// How long a line's home is busy with a request that takes the line, in addition to the transfer.
     pub(crate) locked: Ps,
-    /// What of a latency the request is on its way: a CPU that has waited that long has spent it.
+    /// The part of a latency that the request takes: a CPU that has waited this long has already spent it.
     pub(crate) request: Ps,
-    /// What a request takes beyond the latency if it was not there before the line was.
+    /// The additional time of a request that arrives after the line.
     pub(crate) fresh_request: Ps,
-    /// What it costs to leave a loop of loads, whose guesses the new value refutes.
+    /// The cost of leaving a loop of loads, whose predictions the new value refutes.
     pub(crate) spin_exit: Ps,
-    /// How far away a requester has half the weight of one at no distance; 0: first come first served.
+    /// The distance at which a requester has half the weight of one at distance zero; 0: first come, first
+    /// served.
     pub(crate) reach: Ps,
-    /// How long a line's home is busy with an atomic that it does itself; 0: all are done in the CPU's cache.
+    /// How long a line's home is busy with an atomic that it executes itself; 0: all are executed in the
+    /// CPU's cache.
     pub(crate) far_atomic: Ps,
-    /// A load that finds a written line takes it.
+    /// Whether a load that finds a written line takes it.
     pub(crate) loads_take: bool,
-    /// The other line of a pair comes along with one that a CPU asks for.
+    /// Whether a requested line brings the other line of its pair along.
     pub(crate) pair_prefetch: bool,
-    /// A read-modify-write is a load and a store that fails if the line was taken meanwhile.
+    /// Whether a read-modify-write is a load and a store that fails if the line was taken meanwhile.
     pub(crate) exclusives: bool,
-    /// Lines that a CPU has on their way at once; 0: one, for which it waits, and one store's.
+    /// The number of lines that a CPU can have in transit; 0: one that it waits for, and one of a store.
     pub(crate) misses_at_once: u64,
-    /// Stores past which a CPU of a replay goes on while their line is elsewhere; 0: loads of the line wait for it at once.
+    /// The number of pending stores in a replay, while their line is elsewhere; 0: loads of the line wait for
+    /// it at once.
     pub(crate) stores_ahead: u64,
 }
 
-/// What waking and switching cost in detail.
+/// The detailed costs of waking and switching.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SchedulerCosts {
-    /// Lines of the woken thread and of its run queue that the waker gets from the CPU where it goes.
+    /// The number of lines of the woken thread and of its run queue that the waker fetches from the target
+    /// CPU.
     pub(crate) wake_lines: u64,
-    /// A look at one CPU, in search of an idle one.
+    /// Checking one CPU in search of an idle one.
     pub(crate) scan: Ps,
-    /// From one thread of a kernel to another: no address space changes.
+    /// A switch between two kernel threads: the address space does not change.
     pub(crate) kernel_switch: Ps,
-    /// What code of a kernel computes between two accesses to shared memory.
+    /// The computation of kernel code between two accesses to shared memory.
     pub(crate) kernel_compute: Ps,
-    /// From a virtual machine to its host, or back; 0 on bare metal.
+    /// A switch from a virtual machine to its host, or back; 0 on bare metal.
     pub(crate) interrupt_to_host: Ps,
 }
 
-/// Shares of all times, in percent, for which a [`Variation`] has a number each.
+/// The percentiles for which a [`Variation`] has a number each.
 pub(crate) const VARIATION_AT_PERCENT: [u64; 6] = [5, 25, 50, 75, 95, 99];
 
-/// By how much what a CPU does takes more, or less, than its cost; in thousandths of it, at each of [`VARIATION_AT_PERCENT`].
+/// The variation of a CPU's costs: factors in thousandths, at each of [`VARIATION_AT_PERCENT`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Variation {
     /// Calls into the kernel, wake-ups and switches.
     pub(crate) calls: [u64; VARIATION_AT_PERCENT.len()],
     /// The exit from an idle state.
     pub(crate) exits: [u64; VARIATION_AT_PERCENT.len()],
-    /// A CPU that runs is taken away from its thread so often, on average; 0: never.
+    /// The average time between two interruptions of a running CPU; 0: never.
     pub(crate) interrupted_every: Ps,
-    /// For so long.
+    /// The duration of an interruption.
     pub(crate) interrupted_for: Ps,
 }
 
 /// An idle state of a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct IdleState {
-    /// The CPU is in this state, and no shallower one, after so much idleness.
+    /// The idle time after which the CPU is in this state, and in no shallower one.
     pub(crate) after: Ps,
-    /// From an interrupt, or from what it polls, to the first instruction of the scheduler.
+    /// From an interrupt, or from a polled write, to the first instruction of the scheduler.
     pub(crate) exit: Ps,
-    /// The CPU looks for work by itself, and is sent no interrupt.
+    /// Whether the CPU polls for work, so that it is sent no interrupt.
     pub(crate) polls: bool,
 }
 
 impl Costs {
-    /// What the scheduler takes to find that no other thread wants the CPU. Of the 215 ns of a `sched_yield` on a Xeon (family 6,
-    /// model 207) 72 are no system call's, where a switch takes 373.
+    /// Returns the scheduler's cost of finding that no other thread wants the CPU. On a Xeon (family 6, model
+    /// 207), a `sched_yield` takes 215 ns, of which 72 exceed the system call, and a switch takes 373.
     pub(crate) const fn look_for_others(&self) -> Ps {
         self.context_switch / 5
     }
 
-    /// The idle state reached after `idle` of idleness.
+    /// Returns the idle state reached after `idle` of idleness.
     pub(crate) fn idle_state(&self, idle: Ps) -> Option<&IdleState> {
         self.idle.iter().rev().find(|state| state.after <= idle)
     }
 
-    /// What an interrupt to an idle CPU takes: of its sender, and from then on until its receiver begins to leave its idle
-    /// state. In a virtual machine the sender leaves for the host, and the receiver, which had left, comes back.
+    /// Returns the cost of an interrupt to an idle CPU: the sender's, and from then until its receiver begins
+    /// to leave its idle state. In a virtual machine the sender exits to the host, and the receiver, which
+    /// had exited, returns.
     pub(crate) fn interrupt(&self) -> (Ps, Ps) {
         let to_host = self.scheduler.map_or(0, |scheduler| scheduler.interrupt_to_host);
         (self.ipi_send + to_host, self.ipi_latency + to_host)

@@ -1,4 +1,4 @@
-//! Why a machine cannot be simulated.
+//! The error of a machine that cannot be simulated.
 
 use std::error::Error;
 use std::fmt;
@@ -6,8 +6,10 @@ use std::fmt;
 use coreshard_topology::TopologyError;
 use coreshard_topology::input::plain;
 
-/// Why a machine's file cannot be used. Its text is a sentence that names the machine or file, the
-/// line and the key if there is one, what was found and what is allowed.
+/// The error when a machine's file cannot be used.
+///
+/// Its text is a sentence that names the machine or file, the line and the key if there is one, the value
+/// found and the accepted ones.
 pub struct MachineError {
     machine: String,
     line: Option<usize>,
@@ -25,7 +27,7 @@ impl MachineError {
         Self { topology: Some(error), ..Self::new(machine, None, problem) }
     }
 
-    /// The line of the file that the problem is in, counted from 1, if it is in a line.
+    /// Returns the line of the problem in the file, counted from 1, if there is one.
     #[must_use]
     pub const fn line(&self) -> Option<usize> {
         self.line
@@ -46,7 +48,7 @@ coreshard_topology::readable_debug!(MachineError);
 
 impl Error for MachineError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
-        // The text has what the topology's error says itself.
+        // The text already contains the topology error's text.
         self.topology.as_ref().and_then(Error::source)
     }
 }

@@ -1,4 +1,4 @@
-//! Reading a machine's file: TOML, as of the presets.
+//! Reads a machine's file: TOML, like the presets.
 
 use std::collections::BTreeMap;
 
@@ -14,23 +14,23 @@ use super::costs::{
 };
 use super::error::MachineError;
 
-/// Sizes of a cache line that are known, in bytes; the first is the default.
+/// The known sizes of a cache line, in bytes; the first is the default.
 const LINE_BYTES: [usize; 2] = [64, 128];
 
-/// No cost is longer: a second. It keeps sums of costs far from overflow.
+/// The longest cost: a second. It keeps sums of costs far from overflow.
 const LONGEST_NS: f64 = 1e9;
 
-/// Nothing takes more of its cost than so many times.
+/// The greatest factor of a cost.
 const MOST_VARIATION: f64 = 100.0;
 
-/// What a machine's file holds.
+/// The content of a machine's file.
 pub(super) struct MachineFile {
     pub(super) topology: Topology,
     pub(super) costs: Costs,
     pub(super) line_bytes: usize,
     /// One-way latencies by requester and owner, if they were measured pair by pair.
     pub(super) matrix: Option<Vec<Ps>>,
-    /// By key: where the number is from.
+    /// The source of the number, by key.
     pub(super) sources: BTreeMap<String, String>,
 }
 
@@ -38,7 +38,7 @@ type Table<'a> = DeTable<'a>;
 type Value<'a> = Spanned<DeValue<'a>>;
 type Result<T> = std::result::Result<T, MachineError>;
 
-/// A number, whole or not.
+/// Returns a number, whole or not.
 fn number(value: &Value<'_>) -> Option<f64> {
     match value.get_ref() {
         DeValue::Integer(number) => number.as_str().parse().ok(),
@@ -55,7 +55,7 @@ struct MachineReader<'a> {
 /// A table among the costs.
 struct Section<'a> {
     reader: &'a MachineReader<'a>,
-    /// What messages call it, by itself and before a key.
+    /// The name in messages, alone and before a key.
     name: &'a str,
     prefix: &'a str,
     table: &'a Table<'a>,
@@ -63,13 +63,13 @@ struct Section<'a> {
 }
 
 impl<'a> Section<'a> {
-    /// The value of a key that must be there.
+    /// Returns the value of a key, which is required.
     fn need(&self, key: &str) -> Result<&'a Value<'a>> {
         let missing = || self.reader.wrong(self.at, format!("{} has no {key}", self.name));
         self.table.get(key).ok_or_else(missing)
     }
 
-    /// Reads the value of a key, if it is there.
+    /// Reads the value of a key, if it is present.
     fn read<T: Default>(
         &self,
         key: &str,
@@ -85,17 +85,17 @@ impl<'a> Section<'a> {
 
     fn flag(&self, key: &str) -> Result<bool> {
         self.read(key, |key, value| {
-            let wrong = || self.reader.unlike(key, value, "it must be true or false");
+            let wrong = || self.reader.unlike(key, value, "expected true or false");
             value.get_ref().as_bool().ok_or_else(wrong)
         })
     }
 
-    /// A whole number up to `most`.
+    /// Reads a whole number up to `most`.
     fn count(&self, key: &str, most: u64) -> Result<u64> {
         self.read(key, |key, value| {
             let count = value.get_ref().as_integer().and_then(|count| count.as_str().parse().ok());
             count.filter(|count| *count <= most).ok_or_else(|| {
-                let allowed = format!("it must be a whole number from 0 to {most}");
+                let allowed = format!("expected a whole number from 0 to {most}");
                 self.reader.unlike(key, value, &allowed)
             })
         })
@@ -113,13 +113,13 @@ impl MachineReader<'_> {
         MachineError::new(self.name, Some(line), problem)
     }
 
-    /// The value of a key is none that is `allowed`.
+    /// Returns the error for a value that is not `allowed`.
     fn unlike(&self, key: &str, value: &Value<'_>, allowed: &str) -> MachineError {
         let given = plain(self.text.get(value.span()).unwrap_or_default());
         self.wrong(value.span().start, format!("{key} is {given}; {allowed}"))
     }
 
-    /// A table with no other keys than these.
+    /// Returns a table that may only have these keys.
     fn section<'v>(
         &'v self,
         (name, prefix): (&'v str, &'v str),
@@ -128,40 +128,45 @@ impl MachineReader<'_> {
     ) -> Result<Section<'v>> {
         let at = value.span().start;
         let Some(table) = value.get_ref().as_table() else {
-            return Err(self.wrong(at, format!("{name} must be a table with ns and source")));
+            return Err(
+                self.wrong(at, format!("{name} is invalid: expected a table with ns and source"))
+            );
         };
         match table.keys().find(|key| !keys.contains(&key.get_ref().as_ref())) {
             None => Ok(Section { reader: self, name, prefix, table, at }),
             Some(other) => {
                 let given = quoted(other.get_ref());
-                let problem = format!("{name} has a key {given}; allowed are {}", keys.join(", "));
+                let problem = format!(
+                    "{name} has an unknown key {given}: expected one of {}",
+                    keys.join(", ")
+                );
                 Err(self.wrong(other.span().start, problem))
             }
         }
     }
 
-    /// A cost: finite, not negative, at most a second.
+    /// Reads a cost: finite, not negative, at most a second.
     fn ns(&self, key: &str, value: &Value<'_>) -> Result<Ps> {
         match number(value) {
             Some(ns) if (0.0..=LONGEST_NS).contains(&ns) => Ok((ns * NS as f64).round() as Ps),
             Some(_) => {
-                let allowed = format!("allowed are 0 to {LONGEST_NS} nanoseconds");
+                let allowed = format!("expected 0 to {LONGEST_NS} nanoseconds");
                 Err(self.unlike(key, value, &allowed))
             }
-            None => Err(self.unlike(key, value, "it must be a number (nanoseconds)")),
+            None => Err(self.unlike(key, value, "expected a number (nanoseconds)")),
         }
     }
 
     fn text<'v>(&self, table: &'v Table<'_>, key: &str, name: &str, at: usize) -> Result<&'v str> {
         let Some(value) = table.get(key) else {
-            return Err(self.wrong(at, format!("{name} has no {key}, which must be a text")));
+            return Err(self.wrong(at, format!("{name} has no {key}: expected a text")));
         };
         value.get_ref().as_str().filter(|text| !text.trim().is_empty()).ok_or_else(|| {
-            self.unlike(&format!("{key} of {name}"), value, "it must be a text that is not empty")
+            self.unlike(&format!("{key} of {name}"), value, "expected a text that is not empty")
         })
     }
 
-    /// The number of a cost's table, and its source.
+    /// Reads the number of a cost's table, and its source.
     fn cost(&self, key: &str, value: &Value<'_>) -> Result<(Ps, String)> {
         let section = self.section((key, key), value, &["ns", "source"])?;
         section.need("ns")?;
@@ -171,7 +176,7 @@ impl MachineReader<'_> {
 
     fn idle(&self, value: &Value<'_>) -> Result<(Vec<IdleState>, String)> {
         let not_a_list = |value: &Value<'_>| {
-            let problem = "idle must be a list of tables ([[costs.idle]])";
+            let problem = "idle is invalid: expected a list of tables ([[costs.idle]])";
             self.wrong(value.span().start, problem.into())
         };
         let states = value.get_ref().as_array().ok_or_else(|| not_a_list(value))?;
@@ -196,7 +201,7 @@ impl MachineReader<'_> {
         Ok((idle, sources.join("; ")))
     }
 
-    /// How contended lines change hands: a table of its own, with one source.
+    /// Reads how contended lines change hands: a separate table, with one source.
     fn arbitration(&self, value: &Value<'_>) -> Result<(Arbitration, String)> {
         const KEYS: [&str; 13] = [
             "hold_ns",
@@ -231,7 +236,7 @@ impl MachineReader<'_> {
         Ok((arbitration, section.source()?))
     }
 
-    /// How threads are woken and switched: a table of its own, with one source.
+    /// Reads the details of waking and switching threads: a separate table, with one source.
     fn scheduler(&self, value: &Value<'_>) -> Result<(SchedulerCosts, String)> {
         let needed = ["wake_lines", "scan_ns", "kernel_switch_ns", "kernel_compute_ns"];
         let keys = [&needed[..], &["interrupt_to_host_ns", "source"]].concat();
@@ -247,7 +252,7 @@ impl MachineReader<'_> {
         Ok((costs, section.source()?))
     }
 
-    /// By how much costs vary: a table of its own, with one source.
+    /// Reads the variation of costs: a separate table, with one source.
     fn variation(&self, value: &Value<'_>) -> Result<(Variation, String)> {
         let keys = ["calls", "exits", "interrupted_every_ns", "interrupted_for_ns", "source"];
         let section = self.section(("variation", "variation"), value, &keys)?;
@@ -258,7 +263,7 @@ impl MachineReader<'_> {
             interrupted_every: section.ns("interrupted_every_ns")?,
             interrupted_for: section.ns("interrupted_for_ns")?,
         };
-        // Else no CPU would come to anything.
+        // Otherwise no CPU would make progress.
         let every = variation.interrupted_every;
         if every > 0 && variation.interrupted_for > every / 2 {
             let problem = "variation.interrupted_for_ns is more than half of interrupted_every_ns";
@@ -268,7 +273,7 @@ impl MachineReader<'_> {
         Ok((variation, section.source()?))
     }
 
-    /// Factors at growing shares of all times, which do not become smaller; in thousandths.
+    /// Reads factors at rising percentiles, which must not decrease; in thousandths.
     fn factors<const N: usize>(&self, key: &str, value: &Value<'_>) -> Result<[u64; N]> {
         let list = value.get_ref().as_array();
         let factors: Option<Vec<f64>> = list.and_then(|list| list.iter().map(number).collect());
@@ -280,7 +285,7 @@ impl MachineReader<'_> {
             .ok_or_else(|| {
                 let shares = VARIATION_AT_PERCENT.map(|share| share.to_string()).join(", ");
                 let allowed = format!(
-                    "{key} must be a list of {N} factors of a cost, from 0.1 to {MOST_VARIATION} and none smaller than the \
+                    "{key} is invalid: expected a list of {N} factors of a cost, from 0.1 to {MOST_VARIATION} and none smaller than the \
                      one before: at {shares} % of all times"
                 );
                 self.wrong(value.span().start, allowed)
@@ -292,7 +297,7 @@ impl MachineReader<'_> {
             self.section(("latency_matrix", "latency_matrix"), value, &["ns", "source"])?;
         let rows = section.table.get("ns").and_then(|rows| rows.get_ref().as_array());
         let rows = rows.ok_or_else(|| {
-            let problem = "latency_matrix has no ns, which must be a list of rows";
+            let problem = "latency_matrix has no ns: expected a list of rows";
             self.wrong(section.at, problem.into())
         })?;
         let size = |found: usize, what: &str, at| {
@@ -305,15 +310,20 @@ impl MachineReader<'_> {
         for (number, row) in rows.iter().enumerate() {
             let at = row.span().start;
             let columns = row.get_ref().as_array().ok_or_else(|| {
-                self.wrong(at, format!("row {number} of latency_matrix must be a list"))
+                self.wrong(
+                    at,
+                    format!("row {number} of latency_matrix is invalid: expected a list"),
+                )
             })?;
             size(columns.len(), &format!("numbers in row {number}"), at)?;
             for (column, value) in columns.iter().enumerate() {
                 let key = format!("latency_matrix, row {number}, column {column},");
                 let latency = self.ns(&key, value)?;
                 let problem = match (latency == 0, number == column) {
-                    (true, false) => format!("{key} is 0; two CPUs are some time apart"),
-                    (false, true) => format!("{key} is not 0; a CPU is no way from itself"),
+                    (true, false) => {
+                        format!("{key} is 0: expected a positive distance of two CPUs")
+                    }
+                    (false, true) => format!("{key} is not 0: expected 0 from a CPU to itself"),
                     _ => {
                         matrix.push(latency);
                         continue;
@@ -328,7 +338,7 @@ impl MachineReader<'_> {
     fn read(&self, topology: Option<Topology>) -> Result<MachineFile> {
         let whole = |problem| MachineError::new(self.name, None, problem);
         if self.text.len() as u64 > MACHINE_BYTES {
-            let problem = format!("its text has more than {MACHINE_BYTES} bytes, the most allowed");
+            let problem = format!("its text is too long: expected at most {MACHINE_BYTES} bytes");
             return Err(whole(problem));
         }
         let root = DeTable::parse(self.text).map_err(|error| {
@@ -344,7 +354,7 @@ impl MachineReader<'_> {
         for key in root.keys() {
             if !["title", "synthetic", "source", "costs"].contains(&key.get_ref().as_ref()) {
                 let problem = format!(
-                    "{} is no key of a machine's file; there are title, synthetic, source and the \
+                    "unknown key {} of a machine's file: expected title, synthetic, source or the \
                      table costs",
                     quoted(key.get_ref())
                 );
@@ -359,17 +369,17 @@ impl MachineReader<'_> {
                     .map_err(|error| MachineError::of_topology(self.name, error))?
             }
         };
-        // Before anything is made for each pair of them.
+        // Before anything is allocated for each pair of them.
         let cpus = topology.cpus().len();
         if cpus > MAX_CPUS {
-            return Err(whole(format!("it has {cpus} CPUs; at most {MAX_CPUS} can be simulated")));
+            return Err(whole(format!("it has {cpus} CPUs: expected at most {MAX_CPUS}")));
         }
         let Some((key, table)) = root.get_key_value("costs") else {
-            return Err(whole("there is no table [costs], so it cannot be simulated".into()));
+            return Err(whole("it has no table [costs], so it cannot be simulated".into()));
         };
         let header = key.span().start;
         let Some(table) = table.get_ref().as_table() else {
-            return Err(self.wrong(header, "costs must be a table".into()));
+            return Err(self.wrong(header, "costs is invalid: expected a table".into()));
         };
         let mut file = MachineFile {
             topology,
@@ -385,10 +395,12 @@ impl MachineReader<'_> {
             needed(need, &file.topology) && !by_matrix && !given(key)
         };
         if let Some((key, ..)) = KEYS.iter().find(|(key, need, _)| lacks((key, *need))) {
-            return Err(self.wrong(header, format!("[costs] has no {key}: this machine needs one")));
+            return Err(
+                self.wrong(header, format!("[costs] has no {key}, which this machine requires"))
+            );
         }
         if file.costs.idle.is_empty() {
-            let problem = "[costs] has no idle: give at least one [[costs.idle]]";
+            let problem = "[costs] has no idle: expected at least one [[costs.idle]]";
             return Err(self.wrong(header, problem.into()));
         }
         match contradictions::of(&file.costs, file.matrix.as_deref(), given) {
@@ -409,7 +421,7 @@ impl MachineReader<'_> {
                     let found = found.and_then(|bytes| bytes.as_str().parse().ok());
                     file.line_bytes = found
                         .filter(|bytes| LINE_BYTES.contains(bytes))
-                        .ok_or_else(|| self.unlike(name, value, "it must be 64 or 128"))?;
+                        .ok_or_else(|| self.unlike(name, value, "expected 64 or 128"))?;
                     continue;
                 }
                 "idle" => (file.costs.idle, source) = self.idle(value)?,
@@ -433,7 +445,7 @@ impl MachineReader<'_> {
                     let Some((_, _, place)) = KEYS.iter().find(|(known, ..)| *known == name) else {
                         let known: Vec<_> = KEYS.iter().map(|(known, ..)| *known).collect();
                         let problem = format!(
-                            "{} is no cost; there are line_bytes, idle, arbitration, \
+                            "unknown cost {}: expected line_bytes, idle, arbitration, \
                              scheduler, variation, latency_matrix, {}",
                             quoted(name),
                             known.join(", ")
@@ -449,7 +461,7 @@ impl MachineReader<'_> {
     }
 }
 
-/// Where a cost's key is, or a key of the tables among them.
+/// Returns the position of a cost's key, or of a key in its tables.
 fn place_of(costs: &Table<'_>, key: &str) -> Option<usize> {
     let mut tables = costs.values().filter_map(|value| value.get_ref().as_table());
     let within = || tables.find_map(|table| table.get_key_value(key));
@@ -467,7 +479,7 @@ fn needed(need: Need, topology: &Topology) -> bool {
     }
 }
 
-/// Reads a machine's file; its topology is `topology` if that is known already.
+/// Reads a machine's file. `topology` is its topology, if that is already known.
 pub(super) fn read(name: &str, text: &str, topology: Option<Topology>) -> Result<MachineFile> {
     MachineReader { name, text }.read(topology)
 }

@@ -1,4 +1,4 @@
-//! A machine to be simulated: its topology, and what things cost on it.
+//! A machine to simulate: its topology and its costs.
 
 mod contradictions;
 mod costs;
@@ -20,7 +20,7 @@ pub use error::MachineError;
 
 const POCKET: &str = include_str!("pocket.toml");
 
-/// A machine to be simulated.
+/// A machine to simulate.
 ///
 /// ```
 /// let grace = coreshard_sim::Machine::named("grace")?;
@@ -39,10 +39,10 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// The machine of a preset's name.
+    /// Returns the machine with a preset's name.
     ///
     /// # Errors
-    /// If there is no such preset, or its file says nothing of costs.
+    /// If there is no such preset, or if its file has no costs.
     pub fn named(name: &str) -> Result<Self, MachineError> {
         let wrong = |error| MachineError::of_topology(name, error);
         let preset = Preset::named(name).map_err(wrong)?;
@@ -50,15 +50,16 @@ impl Machine {
         Self::read(name, preset.file(), Some(topology))
     }
 
-    /// A small machine that has all that large ones have: two packages of two LLCs of two cores of
-    /// two CPUs, with the costs of a server in round figures. To search for bugs on; its figures
-    /// are of no real machine.
+    /// Returns a small machine with all features of large ones: two packages of two LLCs of two cores of two
+    /// CPUs, with a server's costs in round figures.
+    ///
+    /// For searching bugs; its figures belong to no real machine.
     #[must_use]
     pub fn pocket() -> Self {
-        Self::from_toml("pocket", POCKET).expect("its file is right")
+        Self::from_toml("pocket", POCKET).expect("its file is valid")
     }
 
-    /// A machine of which no costs are known, with those of [`pocket`](Self::pocket).
+    /// Returns a machine with unknown costs, for which those of [`pocket`](Self::pocket) are used.
     ///
     /// # Errors
     /// If it has more CPUs than can be simulated.
@@ -67,10 +68,10 @@ impl Machine {
         Self::read(&name, POCKET, Some(topology))
     }
 
-    /// The machine that a file describes.
+    /// Reads a machine from a file.
     ///
     /// # Errors
-    /// If it cannot be read or is wrong; the text names line and key.
+    /// If the file cannot be read or is invalid; the text names line and key.
     pub fn from_file(path: &Path) -> Result<Self, MachineError> {
         let name = path.display().to_string();
         let text = input::text(path, input::MACHINE_BYTES)
@@ -78,10 +79,10 @@ impl Machine {
         Self::from_toml(&name, &text)
     }
 
-    /// The machine that the text of a file describes; `name` is for messages.
+    /// Parses a machine from the text of a file; `name` is for messages.
     ///
     /// # Errors
-    /// If it is wrong; the text names line and key.
+    /// If the text is invalid; the error names line and key.
     pub fn from_toml(name: &str, text: &str) -> Result<Self, MachineError> {
         Self::read(name, text, None)
     }
@@ -98,19 +99,21 @@ impl Machine {
         })
     }
 
-    /// The CPUs, caches and nodes.
+    /// Returns the CPUs, caches and nodes.
     #[must_use]
     pub const fn topology(&self) -> &Topology {
         &self.topology
     }
 
-    /// The size of a cache line in bytes.
+    /// Returns the size of a cache line in bytes.
     #[must_use]
     pub const fn line_bytes(&self) -> usize {
         self.line_bytes
     }
 
-    /// The same machine with lines of another length, a power of two from 32 to 256 bytes; others leave it as it is.
+    /// Returns the same machine with lines of another length, a power of two from 32 to 256 bytes.
+    ///
+    /// Other values leave it unchanged.
     ///
     /// ```
     /// let longer = coreshard_sim::Machine::pocket().with_line_bytes(128);
@@ -124,15 +127,16 @@ impl Machine {
         self
     }
 
-    /// Where the number under a key of `[costs]` is from.
+    /// Returns the source of the number under a key of `[costs]`.
     #[must_use]
     pub fn source(&self, key: &str) -> Option<&str> {
         self.sources.get(key).map(String::as_str)
     }
 
-    /// How long a line takes from one CPU's cache to another's, in nanoseconds: half a round trip
-    /// of a compare-exchange ping-pong. `None` if one of them is not a CPU of this machine, or
-    /// both are the same.
+    /// Returns how long a line takes from one CPU's cache to another's, in nanoseconds: half a round trip of
+    /// a compare-exchange ping-pong.
+    ///
+    /// Returns `None` if one of them is not a CPU of this machine, or if both are the same.
     #[must_use]
     pub fn latency_ns(&self, requester: CpuId, owner: CpuId) -> Option<f64> {
         let place = |cpu| self.topology.cpus().iter().position(|known| known.id == cpu);
@@ -141,7 +145,7 @@ impl Machine {
         (requester != owner).then_some(latency as f64 / NS as f64)
     }
 
-    /// A clock cycle in nanoseconds.
+    /// Returns a clock cycle in nanoseconds.
     #[must_use]
     pub fn cycle_ns(&self) -> f64 {
         self.costs.cycle as f64 / NS as f64

@@ -1,6 +1,6 @@
 //! The kinds of access to memory.
 
-/// How memory is accessed.
+/// The kind of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
     Load,
@@ -8,14 +8,14 @@ pub(crate) enum Access {
     ReadModifyWrite,
     /// A store that fails if the CPU has lost the line since it loaded from it.
     StoreExclusive,
-    /// A read-modify-write that the line's home can do, for a CPU that waits for the result.
+    /// A read-modify-write that the line's home can execute, for a CPU that waits for the result.
     Add,
-    /// The same, for a CPU that does not.
+    /// The same, for a CPU that does not wait.
     AddAndForget,
 }
 
 impl Access {
-    /// Whether it reads and writes at once.
+    /// Returns whether it reads and writes at once.
     pub(crate) const fn is_locked(self) -> bool {
         matches!(
             self,
@@ -23,7 +23,7 @@ impl Access {
         )
     }
 
-    /// The kinds that every machine has.
+    /// Returns the kind that every machine supports.
     pub(crate) const fn near(self) -> Self {
         match self {
             Self::Add | Self::AddAndForget => Self::ReadModifyWrite,

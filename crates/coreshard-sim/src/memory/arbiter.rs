@@ -1,37 +1,40 @@
-//! Which CPU gets a contended line next.
+//! Decides which CPU gets a contended line next.
 //!
-//! If a machine's file has `[costs.arbitration]`, requests for a line that is on its way, or kept, are not served in
-//! the order in which they were made:
+//! If a machine's file has `[costs.arbitration]`, requests for a line that is in transit, or kept, are not
+//! served in their order:
 //!
-//! 1. A CPU that got a line keeps it for up to twice `hold`, on average for `hold`, so that its next accesses hit: the second half
-//!    of a compare-exchange loop, or a retry. A ping-pong's published latency holds that time, so the transfer itself takes so
-//!    much less. If `hold` is 0, a locked instruction that waits for its CPU's own stores to the line asks for it with the
-//!    others, but mostly (`FOLLOWS`) follows the last one of them at once: a CPU that gives a lock back and takes it again is seldom
-//!    overtaken, and others find it taken. A line that no CPU waits for stays with its owner until a locked instruction's request has come (`request`).
-//!    A load has the line at once, as its CPU goes on meanwhile. A transfer takes up to `JITTER` longer by chance: else two
-//!    loops of one length could miss each other for ever.
-//! 2. Then one of the waiting CPUs is drawn. The weight of each falls with the fourth power of its distance from the owner
-//!    (beyond `reach`): neighbours win more often, and a line seldom leaves its package. Another CPU of the owner's core counts
-//!    as one of the same last-level cache: the core gives the line to the CPU that asked from outside first. A CPU that was passed over
-//!    eight times as often as there are CPUs waiting is served first. What `request` of the latency is, was spent in waiting.
-//! 3. Loads are drawn among the others, and the home answers one after the other: a write that is drawn first is not held up
-//!    by them, and those that it overtakes see what it wrote.
-//! 4. If a load finds a line that its owner has written, it takes the line for itself (`loads_take`), as protocols do
-//!    that expect a write to follow; a second load shares it.
+//! 1. A CPU that got a line keeps it for up to twice `hold`, on average for `hold`, so that its next accesses
+//!    hit: the second half of a compare-exchange loop, or a retry. A ping-pong's published latency contains
+//!    that time, so the transfer itself takes that much less. If `hold` is 0, a locked instruction that waits
+//!    for its CPU's own stores to the line requests it with the others, but mostly (`FOLLOWS`) follows the
+//!    last of these stores at once. So a CPU that releases a lock and takes it again is rarely overtaken, and
+//!    others find it taken. A line that no CPU waits for stays with its owner until a locked instruction's
+//!    request has arrived (`request`). A load has the line at once, as its CPU continues meanwhile. A
+//!    transfer randomly takes up to `JITTER` longer; otherwise two loops of one length could miss each other
+//!    forever.
+//! 2. Then one of the waiting CPUs is drawn. The weight of each falls with the fourth power of its distance
+//!    from the owner (beyond `reach`). So neighbours win more often, and a line rarely leaves its package.
+//!    Another CPU of the owner's core counts as one of the same last-level cache: the core first gives the
+//!    line to the CPU that requested it from outside. A CPU that was passed over eight times as often as
+//!    there are waiting CPUs is served first. The part `request` of the latency was already spent in waiting.
+//! 3. Loads are drawn among the others, and the home answers one after the other. A write that is drawn first
+//!    is not delayed by them, and the loads that it overtakes see its value.
+//! 4. If a load finds a line that its owner has written, it takes the line for itself (`loads_take`), as in
+//!    protocols that expect a write to follow; a second load shares it.
 //!
-//! A line's waiters are kept here and not in the table of lines: few lines have any.
+//! A line's waiters are stored here and not in the table of lines, since few lines have any.
 
 use super::access::Access;
 use super::lines::{ByPlace, Place};
 use crate::machine::{Arbitration, NS, Ps};
 use crate::random::Random;
 
-/// No two requests take the same way in the same time.
+/// No two requests take exactly the same time for the same distance.
 const JITTER: Ps = NS;
 
-/// How often a locked instruction follows its CPU's own store to the line before a waiting CPU gets it: 6 times in 7. On two
-/// CPUs of a Xeon (family 6, model 207) that push and pop under a test-and-set lock, 5.9 exchanges failed for each that took
-/// the lock from the other CPU.
+/// How often a locked instruction follows its CPU's own store to the line before a waiting CPU gets the line:
+/// 6 times in 7. On two CPUs of a Xeon (family 6, model 207) that push and pop under a test-and-set lock, 5.9
+/// exchanges failed for each that took the lock from the other CPU.
 const FOLLOWS: (u64, u64) = (6, 7);
 
 /// A CPU that waits for a line.
@@ -40,7 +43,7 @@ pub(crate) struct Request {
     pub(crate) cpu: usize,
     pub(crate) access: Access,
     pub(crate) since: Ps,
-    /// No CPU waits for it.
+    /// Whether no CPU waits for it.
     pub(crate) is_prefetch: bool,
     passed_over: u32,
 }
@@ -76,20 +79,22 @@ impl Arbiter {
         Self { costs, slots: Vec::new(), free: Vec::new(), by_line: ByPlace::default(), random }
     }
 
-    /// How long an owner keeps a line this time: the request for it comes at any moment.
+    /// Draws how long an owner keeps a line: the request for it arrives at a random moment.
     pub(super) fn kept(&mut self, exclusive: bool) -> Ps {
         let hold = self.costs.hold;
         if exclusive && hold > 0 { self.random.below(2 * hold) } else { 0 }
     }
 
-    /// Until when the owner of a line that a CPU asks for has it still, since the request is on its way; 0 if it has lost it at once.
+    /// Returns until when the owner of a requested line keeps it, since the request is in transit; 0 if it
+    /// loses the line at once.
     #[inline]
     pub(super) fn request_arrives(&self, access: Access, now: Ps, is_elsewhere: bool) -> Ps {
         let travels = is_elsewhere && access.is_locked() && self.costs.hold == 0;
         if travels { now + self.costs.request } else { 0 }
     }
 
-    /// Whether a locked instruction has its effect together with its CPU's own store before it, which waits for the line.
+    /// Returns whether a locked instruction takes effect together with its CPU's preceding store, which waits
+    /// for the line.
     pub(super) fn follows_at_once(&mut self) -> bool {
         self.random.below(FOLLOWS.1) < FOLLOWS.0
     }
@@ -102,7 +107,7 @@ impl Arbiter {
         self.by_line.contains_key(&line)
     }
 
-    /// Adds a CPU that waits. Returns, if it is the line's first, its slot, for which an event is to come.
+    /// Adds a waiting CPU. If it is the line's first, returns its slot, for which an event must be scheduled.
     pub(super) fn push(&mut self, line: Place, request: Request) -> Option<usize> {
         if let Some(slot) = self.by_line.get(&line) {
             self.slots[*slot].requests.push(request);
@@ -122,8 +127,8 @@ impl Arbiter {
         self.slots[slot].line
     }
 
-    /// Takes the request that is served next. `distance` is how far a CPU is from the line's owner. The slot is free again if none
-    /// is left.
+    /// Takes the request that is served next. `distance` is a CPU's distance from the line's owner. The slot
+    /// becomes free if no request is left.
     pub(super) fn draw(&mut self, slot: usize, distance: impl Fn(usize) -> Ps) -> Request {
         let waiting = &mut self.slots[slot].requests;
         let most = 8 * waiting.len() as u32;
@@ -133,7 +138,7 @@ impl Arbiter {
             if reach == 0 || waiting.len() == 1 {
                 return 0;
             }
-            // Whole numbers: the draw is the same on every machine.
+            // Integers, so that the draw is the same on every machine.
             let weight = |request: &Request| {
                 let share = reach * 256 / (reach + distance(request.cpu));
                 (share * share * share * share).max(1)

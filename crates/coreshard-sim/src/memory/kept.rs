@@ -1,27 +1,28 @@
-//! How long an owner has its line if requests are served in their order.
+//! How long an owner has its line if requests are served in order.
 //!
-//! A CPU that asks for a line is its owner at once in the table of lines, and has it when all before it have had it. Until it
-//! leaves, the CPU that had it goes on with it: its stores to a line that is still on its way to it go out when it comes, and
-//! a CPU that fetched a line uses it for a while before it answers the next request. This file keeps which CPU has a line until when.
+//! In the table of lines, a CPU that requests a line becomes its owner at once; it gets the line when all
+//! earlier owners have had it. Until the line leaves, its previous CPU continues to use it. Stores to a line
+//! that is still in transit take effect when it arrives, and a CPU that fetched a line uses it for a while
+//! before it answers the next request. This file stores which CPU has a line until when.
 //!
-//! Ways and these times vary by chance, as they do in a machine: two loops whose lengths stand in a fixed proportion would else
-//! meet at each turn, or never.
+//! Transfers and these times vary randomly, as in a machine. Otherwise two loops with a fixed ratio of
+//! lengths would meet at each turn, or never.
 
 use super::lines::{ByPlace, Place};
 use crate::machine::{Arbitration, Ps};
 use crate::random::Random;
 
-/// A way takes this share more or less at most: between the tenth and the ninetieth percentile of published ways from core
-/// to core lie 2 to 14 % of their medians to either side.
+/// The largest variation of a transfer, as a divisor of its time. Between the tenth and the ninetieth
+/// percentile, published core-to-core transfers lie within 2 to 14 % of their medians.
 const WAY_VARIES_BY: Ps = 16;
-/// Entries after which expired ones are removed.
+/// The number of entries after which expired ones are removed.
 const MANY: usize = 1 << 12;
 
 pub(super) struct Kept {
     hold: Ps,
-    /// A load of a written line takes it, as where a store is to follow.
+    /// Whether a load of a written line takes it, as before a store.
     pub(super) loads_take: bool,
-    /// By line and CPU: until when it has it.
+    /// By line and CPU: until when it has the line.
     by_line: ByPlace<Ps>,
     most: usize,
     random: Random,
@@ -38,18 +39,19 @@ impl Kept {
         }
     }
 
-    /// Until when a line is kept that came at `since`: for `hold` on average, as the request for it comes at any moment.
+    /// Returns until when a line is kept that arrived at `since`: for `hold` on average, since the next
+    /// request arrives at a random moment.
     pub(super) fn until(&mut self, since: Ps) -> Ps {
         since + if self.hold > 0 { self.random.below(2 * self.hold) } else { 0 }
     }
 
-    /// How long a way takes this time.
+    /// Draws how long a transfer takes.
     pub(super) fn way(&mut self, way: Ps) -> Ps {
         let most = way / WAY_VARIES_BY;
         way - most + self.random.below(2 * most + 1)
     }
 
-    /// The line is another's from `until` on.
+    /// Records that the line belongs to another CPU from `until` on.
     pub(super) fn give(&mut self, line: Place, owner: usize, until: Ps, now: Ps) {
         if until <= now {
             return;
@@ -66,7 +68,7 @@ impl Kept {
     }
 }
 
-/// Lines of an arena are far below 2⁴⁸, and CPUs below 2¹⁶.
+/// Combines line and CPU: lines of an arena are far below 2⁴⁸, and CPUs below 2¹⁶.
 const fn key(line: Place, cpu: usize) -> Place {
     Place(line.0 << 16 | cpu as u64)
 }

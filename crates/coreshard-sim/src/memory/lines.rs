@@ -7,24 +7,24 @@ use crate::cpu_mask;
 use crate::random::mix;
 use crate::space::{ARENA_BYTES, PAGE_BYTES, in_host, without_colour};
 
-/// An address in the simulation's own terms: its distance from the arena's start, or, beyond the
-/// arena's end, a line outside of it in the order of first touch.
+/// An address in the simulation's own terms: its distance from the arena's start, or, beyond the arena's end,
+/// a line outside of it, numbered in the order of first access.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Place(pub(crate) u64);
 
 impl Place {
-    /// The place of this number outside the arena.
+    /// Returns the place with this number outside the arena.
     pub(crate) const fn outside(number: u64) -> Self {
         Self(ARENA_BYTES as u64 + number)
     }
 
-    /// True if the address is in the arena.
+    /// Returns true if the address is in the arena.
     pub(crate) const fn in_arena(self) -> bool {
         self.0 < ARENA_BYTES as u64
     }
 }
 
-/// Lines outside the arena that can be told apart: what a program keeps in statics is far less.
+/// The number of distinguishable bytes outside the arena; the statics of programs are far smaller.
 const OUTSIDE_BYTES: usize = 1 << 30;
 const OUTSIDE_LATELY: usize = 64;
 const CHUNK_BYTES: usize = 1 << 16;
@@ -43,28 +43,28 @@ pub(super) enum LineState {
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Line {
-    /// Until when requests before this one keep the line.
+    /// Until when earlier requests keep the line.
     pub(super) busy_until: u64,
     /// The CPU that had it exclusively last.
     pub(super) owner: u16,
     pub(super) state: LineState,
-    /// The owner has written it.
+    /// Whether the owner has written it.
     pub(super) dirty: bool,
-    /// CPUs spin on it.
+    /// Whether CPUs spin on it.
     pub(super) watched: bool,
-    /// How many atomics its home has done in a row for the owner.
+    /// How many consecutive atomics its home has executed for the owner.
     pub(super) far_in_a_row: u8,
 }
 
 /// The lines of 64 KiB.
 struct Chunk {
     lines: Box<[Line]>,
-    /// `words` a line; they count if the line is shared.
+    /// `words` per line; valid if the line is shared.
     sharers: Box<[u64]>,
     homes: [u16; PAGES],
 }
 
-/// A line, and what is known of it.
+/// A line and its state.
 pub(super) struct LineEntry<'a> {
     pub(super) line: &'a mut Line,
     sharers: &'a mut [u64],
@@ -72,7 +72,7 @@ pub(super) struct LineEntry<'a> {
 }
 
 impl LineEntry<'_> {
-    /// True if the CPU has it.
+    /// Returns true if the CPU has it.
     #[inline]
     pub(super) fn is_at(&self, cpu: usize) -> bool {
         match self.line.state {
@@ -82,18 +82,18 @@ impl LineEntry<'_> {
         }
     }
 
-    /// True if another CPU of its core has it; `siblings` are those of each CPU, or nothing.
+    /// Returns true if another CPU of its core has it. `siblings` are those of each CPU, or empty.
     #[inline]
     pub(super) fn is_at_sibling(&self, siblings: &[Box<[usize]>], cpu: usize) -> bool {
         siblings.get(cpu).is_some_and(|others| others.iter().any(|other| self.is_at(*other)))
     }
 
-    /// The CPUs that share it.
+    /// Returns the CPUs that share it.
     pub(super) fn sharers(&self) -> &[u64] {
         self.sharers
     }
 
-    /// The CPU shares it from now on with those that had it.
+    /// Makes the CPU share it with those that had it.
     pub(super) fn share_with(&mut self, cpu: usize) {
         if self.line.state == LineState::Exclusive {
             let owner = usize::from(self.line.owner);
@@ -104,12 +104,13 @@ impl LineEntry<'_> {
         cpu_mask::insert(self.sharers, cpu);
     }
 
-    /// The line's home node, if it has one.
+    /// Returns the line's home node, if it has one.
     pub(super) fn home(&self) -> Option<u16> {
         (*self.home != NO_HOME).then_some(*self.home)
     }
 
-    /// The line's home node; `toucher`'s, if it has none yet (first touch, by page).
+    /// Returns the line's home node. If it has none yet, it becomes the `toucher`'s node (first touch, by
+    /// page).
     pub(super) fn home_or(&mut self, toucher: u16) -> u16 {
         if *self.home == NO_HOME {
             *self.home = toucher;
@@ -122,10 +123,10 @@ pub(super) struct Lines {
     arena_start: usize,
     line_shift: u32,
     words: usize,
-    /// By 64 KiB: one more than the index in `chunks`, 0 if nothing was touched.
+    /// By 64 KiB: one more than the index in `chunks`, 0 if nothing was accessed.
     index: Vec<u32>,
     chunks: Vec<Chunk>,
-    /// By number of the line at large: its number among those outside.
+    /// The number among the outside lines, by the line's global number.
     outside: HashMap<usize, u64, BuildHasherDefault<LineHasher>>,
     /// Some of those, by the number's last bits.
     outside_lately: [(usize, u64); OUTSIDE_LATELY],
@@ -148,7 +149,7 @@ impl Lines {
         1 << self.line_shift
     }
 
-    /// The first byte of the line that a place is on.
+    /// Returns the first byte of the line that contains a place.
     #[inline]
     pub(super) const fn first_of(&self, place: Place) -> Place {
         Place(place.0 >> self.line_shift << self.line_shift)
@@ -172,8 +173,8 @@ impl Lines {
     #[cold]
     fn place_outside(&mut self, address: usize) -> Place {
         let next = self.outside.len() as u64;
-        // Beyond what can be told apart, lines are folded: a program that touches a gigabyte
-        // outside of the arena is not one whose lines are looked at.
+        // Beyond the limit, lines are folded: reports are not intended for a program that accesses a gigabyte
+        // outside the arena.
         let most = (OUTSIDE_BYTES >> self.line_shift) as u64;
         let line = address >> self.line_shift;
         let lately = &mut self.outside_lately[line % OUTSIDE_LATELY];
@@ -215,7 +216,7 @@ impl Lines {
         count - 1
     }
 
-    /// Fresh pages, of which no cache has a line yet, on a node if one is given.
+    /// Resets pages, of which no cache has a line, optionally placing them on a node.
     pub(super) fn renew(&mut self, start: Place, bytes: usize, node: Option<u16>) {
         for line in (0..bytes).step_by(self.line_bytes()) {
             let entry = self.entry(Place(start.0 + line as u64));
@@ -228,7 +229,7 @@ impl Lines {
 /// A table by place.
 pub(crate) type ByPlace<T> = HashMap<Place, T, BuildHasherDefault<LineHasher>>;
 
-/// For numbers of lines, which are well spread and not an attacker's choice.
+/// A hasher for numbers of lines, which are well spread and not chosen by an attacker.
 #[derive(Default)]
 pub(crate) struct LineHasher(u64);
 

@@ -1,8 +1,8 @@
-//! Caches and memory: what an access costs, and which CPU has the line afterwards.
+//! Caches and memory: the cost of an access, and which CPU has the line afterwards.
 //!
-//! A line is *untouched* (in memory alone), *exclusive* (one CPU has it, and may write it), or
-//! *shared* (some CPUs have it, to read). Caches are as large as need be: a line leaves one only
-//! because another CPU wants it. So the model tells contention, and nothing of capacity.
+//! A line is *untouched* (only in memory), *exclusive* (one CPU has it, and may write it), or *shared* (some
+//! CPUs have it for reading). Caches are unlimited: a line leaves one only because another CPU wants it. So
+//! the model covers contention, but not capacity.
 //!
 //! | access | line is | costs |
 //! |---|---|---|
@@ -11,31 +11,31 @@
 //! | load | exclusive elsewhere | the latency from its owner; shared from then on |
 //! | load | shared elsewhere | the latency from the nearest sharer; the holder answers several readers one after the other, `shared_read` each |
 //! | load, store, read-modify-write | untouched | memory, near or far |
-//! | store, read-modify-write | here, exclusive | a hit, or the price of an atomic |
+//! | store, read-modify-write | here, exclusive | a hit, or the cost of an atomic |
 //! | store, read-modify-write | exclusive elsewhere | the latency from its owner |
 //! | store, read-modify-write | shared | the latency to the farthest sharer, whose copy must go |
-//! | the second half of a read-modify-write, on a machine without such instructions | gone since the first half | a hit, and it fails |
+//! | the second half of a read-modify-write, on a machine without such instructions | taken since the first half | a hit, and it fails |
 //! | add, swap, and, or | not here, on a machine with far atomics | `far_atomic` at the line's home, which gets it back first |
 //!
-//! Requests for a line are served in the order in which they are made: each begins when the one
-//! before it is done (`busy_until`), and the wait is part of what the access costs. If a machine's file
-//! has a model of arbitration, CPUs that want a line that is taken wait, and [`Arbiter`] says which is next. If it says so, a line
-//! brings the other one of its pair along (`pair_prefetch`).
+//! Requests for a line are served in their order: each begins when the previous one is complete
+//! (`busy_until`), and the wait is a part of the access's cost. If a machine's file models arbitration, CPUs
+//! that want a taken line wait, and [`Arbiter`] chooses the next one. If the file says so, a line brings the
+//! other one of its pair along (`pair_prefetch`).
 //!
-//! A store does not wait for its line: it is on its way while the CPU goes on, and what the CPU
-//! waits for is only the store before it, and, in a read-modify-write, all of them. This is a
-//! store buffer in which one miss at a time is served. If a machine's file says how many lines a core has on their way at
-//! once (`misses_at_once`), the lines of stores are asked for as the stores come, and others see them in their order, as x86
-//! and its memory order have it (T. Downs, "What has your microcode done for you lately?", measures 5 cycles for a store that
-//! misses to a cache 35 cycles away). Then a CPU does not wait either for a word that it loads and stores to next: what is
-//! stored waits in the store buffer for what is loaded, and the CPU begins what comes then (Intel 64 and IA-32 Architectures
-//! Optimization Reference Manual: "a cache miss for a load does not prevent other loads from issuing and completing"). A locked
-//! instruction waits for all of that.
+//! A store does not wait for its line, which is in transit while the CPU continues. The CPU only waits for
+//! the previous store, and in a read-modify-write for all of them. This models a store buffer that serves one
+//! miss at a time. If a machine's file gives the number of concurrent misses of a core (`misses_at_once`),
+//! the lines of stores are requested as the stores come, and others see the stores in order, as in x86's
+//! memory order (T. Downs, "What has your microcode done for you lately?", measures 5 cycles for a store that
+//! misses to a cache 35 cycles away). The CPU then does not wait for a word that it loads and stores to next
+//! either: the store waits in the store buffer for the loaded value, and the CPU begins the following
+//! instructions (Intel 64 and IA-32 Architectures Optimization Reference Manual: "a cache miss for a load
+//! does not prevent other loads from issuing and completing"). A locked instruction waits for all of that.
 //!
-//! The value is read or written when the access begins, in the order of virtual time, so all
-//! simulated code sees one order of all accesses: stronger than any of the orderings that it asks
-//! for. If that would hide bugs, stores wait in store buffers (`engine/hardware/store_buffers.rs`), as x86's memory order
-//! allows. Weaker orders are left to a model checker.
+//! The value is read or written when the access begins, in the order of virtual time. So all simulated code
+//! sees one order of all accesses, which is stronger than any requested ordering. To reveal bugs that this
+//! would hide, stores can wait in store buffers (`engine/hardware/store_buffers.rs`), as x86's memory order
+//! permits. Weaker orders are left to a model checker.
 
 mod access;
 mod arbiter;
@@ -52,42 +52,42 @@ pub(crate) use lines::{ByPlace, Place};
 use lines::{LineState, Lines};
 use sharers::Neighbours;
 
-/// Atomics that a line's home does for one CPU alone before that CPU takes the line.
+/// The number of atomics that a line's home executes for one CPU alone before that CPU takes the line.
 const FAR_IN_A_ROW: u8 = 8;
 
-/// Where a line came from.
+/// The source of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LineSource {
-    /// It was here, with the right that was needed.
+    /// The CPU had it, with the required permission.
     Hit,
-    /// From a CPU of the same package that had written it.
+    /// A CPU of the same package that had written it.
     ModifiedLocal,
-    /// From a CPU of another package that had written it.
+    /// A CPU of another package that had written it.
     ModifiedRemote,
-    /// It was here or elsewhere, unchanged.
+    /// A cache that had it unchanged, here or elsewhere.
     Clean,
-    /// From memory.
+    /// Memory.
     Memory,
 }
 
-/// What an access did.
+/// The result of an access.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outcome {
-    /// When the CPU goes on.
+    /// When the CPU continues.
     pub(crate) end: Ps,
-    /// When the access is done, for all to see.
+    /// When the access is visible to all CPUs.
     pub(crate) done: Ps,
     pub(crate) source: LineSource,
-    /// Spinning CPUs have lost their copies.
+    /// Whether spinning CPUs have lost their copies.
     pub(crate) wakes: bool,
-    /// A store whose line was taken meanwhile.
+    /// Whether it is a store whose line was taken meanwhile.
     pub(crate) fails: bool,
 }
 
-/// A CPU's part in the memory system.
+/// A CPU's part of the memory system.
 #[derive(Clone, Copy, Debug, Default)]
 struct Port {
-    /// When its last store that missed is done.
+    /// When its last store that missed completes.
     stores_done: Ps,
     /// The line of its last store.
     stored_last: Place,
@@ -100,24 +100,26 @@ pub(crate) struct Memory {
     ports: Vec<Port>,
     neighbours: Neighbours,
     latency: Box<[Ps]>,
-    /// By node: its package.
+    /// The package, by node.
     package_of_node: Vec<u16>,
     costs: Costs,
-    /// How contended lines change hands; all 0 if requests are served in their order.
+    /// How contended lines change hands; all fields are 0 if requests are served in order.
     arbitration: Arbitration,
     arbiter: Option<Arbiter>,
-    /// If requests are served in their order.
+    /// Set if requests are served in order.
     kept: Option<Kept>,
-    /// How long the request that is served has waited for its turn.
+    /// How long the request being served has waited for its turn.
     waited: Ps,
-    /// By CPU: the others of its core; nothing if cores have one CPU each.
+    /// By CPU: the others of its core; empty if cores have one CPU each.
     siblings: Box<[Box<[usize]>]>,
-    /// By CPU: when its last misses are done, as many as it has at once; nothing if it has one.
+    /// By CPU: when its last misses complete, one for each possible concurrent miss; empty if only one is
+    /// possible.
     at_once: Box<[Ps]>,
     misses_at_once: usize,
-    /// Each core has a prefetcher of pairs.
+    /// Whether each core has a prefetcher of pairs.
     has_pairs: bool,
-    /// A line that is taken, for which a prefetcher waits as the first: when it is free, and its slot of the arbiter's.
+    /// A taken line for which a prefetcher is the first waiter: when it becomes free, and its slot in the
+    /// arbiter.
     prefetch: Option<(Ps, usize)>,
 }
 
@@ -152,7 +154,8 @@ impl Memory {
             misses_at_once,
             has_pairs: arbitration.pair_prefetch,
             prefetch: None,
-            // If a read-modify-write is a load and a store that fails without the line, a CPU needs the line itself.
+            // If a read-modify-write is a load and a store that fails without the line, a CPU needs the line
+            // itself.
             siblings: if alone || arbitration.exclusives { Box::default() } else { siblings },
             lines: Lines::new(arena_start, machine.line_bytes(), ports.len()),
             neighbours: Neighbours::new(machine),
@@ -167,55 +170,57 @@ impl Memory {
         }
     }
 
-    /// Requests are served in the order in which they are made, whatever the machine's file says, but that an owner has its
-    /// line until it leaves, and keeps it for about `hold` first.
+    /// Serves requests in their order, whatever the machine's file says. An owner still has its line until it
+    /// leaves, and keeps it for about `hold` first.
     pub(crate) fn serve_in_order(&mut self) {
         self.kept = Some(Kept::new(&std::mem::take(&mut self.arbitration)));
         self.arbiter = None;
     }
 
-    /// True if a CPU that wants a taken line waits for it.
+    /// Returns true if a CPU that wants a taken line waits for it.
     #[inline]
     pub(crate) fn arbitrates(&self) -> bool {
         self.arbiter.is_some()
     }
 
-    /// What a transfer takes: a published latency holds the time for which its owner keeps a line.
+    /// Returns the time of a transfer: a published latency contains the time for which the owner keeps a
+    /// line.
     fn transfer(&self, latency: Ps) -> Ps {
-        // What of the request was on its way before.
+        // The part of the request that was already in transit.
         let early = self.arbitration.request.min(self.waited);
         latency.saturating_sub(self.arbitration.hold + early).max(latency / 4)
     }
 
-    /// What of a request is on its way still: a latency is that of a ping-pong, whose request is there before the line is.
+    /// Returns the remaining time of a request. A latency is that of a ping-pong, whose request arrives
+    /// before the line.
     fn request_left(&self) -> Ps {
         self.arbitration.fresh_request.saturating_sub(self.waited)
     }
 
-    /// What it costs to leave a loop of loads.
+    /// Returns the cost of leaving a loop of loads.
     pub(crate) const fn spin_exit(&self) -> Ps {
         self.arbitration.spin_exit
     }
 
-    /// Whether a read-modify-write is a load and a store that may fail.
+    /// Returns whether a read-modify-write is a load and a store that may fail.
     #[inline]
     pub(crate) const fn has_exclusives(&self) -> bool {
         self.arbitration.exclusives
     }
 
-    /// Whether a CPU goes on while lines are on their way to it.
+    /// Returns whether a CPU continues while lines are in transit to it.
     #[inline]
     pub(crate) fn has_several_misses(&self) -> bool {
         self.misses_at_once > 0 && self.arbiter.is_some()
     }
 
-    /// When the first of a CPU's misses is done, if there can be no more of them.
+    /// Returns when the first of a CPU's misses completes, if there can be no more of them.
     fn first_of_misses(&self, cpu: usize) -> Ps {
         let misses = &self.at_once[cpu * self.misses_at_once..][..self.misses_at_once];
         misses.iter().copied().min().unwrap_or(0)
     }
 
-    /// A miss of a CPU takes the place of the first one.
+    /// Records a miss of a CPU in place of the first one.
     fn note_miss(&mut self, cpu: usize, done: Ps) {
         let misses = &mut self.at_once[cpu * self.misses_at_once..][..self.misses_at_once];
         if let Some(first) = misses.iter_mut().min() {
@@ -223,18 +228,18 @@ impl Memory {
         }
     }
 
-    /// Where an address is, in the simulation's own terms.
+    /// Returns the place of an address, in the simulation's own terms.
     #[inline]
     pub(crate) fn place(&mut self, address: usize) -> Place {
         self.lines.place(address)
     }
 
-    /// From one CPU's cache to another's.
+    /// Returns the latency from one CPU's cache to another's.
     pub(crate) fn latency(&self, requester: usize, owner: usize) -> Ps {
         self.latency[requester * self.ports.len() + owner]
     }
 
-    /// The first byte of the line that a place is on.
+    /// Returns the first byte of the line that contains a place.
     #[inline]
     pub(crate) const fn line_of(&self, place: Place) -> Place {
         self.lines.first_of(place)
@@ -244,33 +249,34 @@ impl Memory {
         self.lines.line_bytes()
     }
 
-    /// How many lines were touched.
+    /// Returns the number of lines that were accessed.
     pub(crate) fn touched_lines(&self) -> u64 {
         self.lines.touched()
     }
 
-    /// Which node a line's memory is on, by its place in the machine's list, once it was touched.
+    /// Returns the node of a line's memory, by its position in the machine's list, once the line was
+    /// accessed.
     pub(crate) fn home(&mut self, place: Place) -> Option<usize> {
         self.lines.entry(place).home().map(usize::from)
     }
 
-    /// Lays fresh pages on a node, or where they are touched first.
+    /// Places fresh pages on a node, or on the node of their first access.
     pub(crate) fn renew(&mut self, start: Place, bytes: usize, node: Option<u16>) {
         self.lines.renew(start, bytes, node);
     }
 
-    /// A CPU begins, or ceases, to wait for a line to be written.
+    /// Records that a CPU begins or stops waiting for a write to a line.
     pub(crate) fn watch(&mut self, place: Place, watched: bool) {
         self.lines.entry(place).line.watched = watched;
     }
 
-    /// True if `cpu` would find the line in its cache.
+    /// Returns true if `cpu` would find the line in its cache.
     #[inline]
     pub(crate) fn has(&mut self, cpu: usize, place: Place) -> bool {
         self.lines.entry(place).is_at(cpu)
     }
 
-    /// Accesses one line, which was asked for before.
+    /// Accesses one line, which was requested before.
     #[inline]
     fn serve(&mut self, cpu: usize, place: Place, access: Access, now: Ps) -> Outcome {
         let far_atomics = self.arbitration.far_atomic > 0;
@@ -280,7 +286,7 @@ impl Memory {
         let entry = self.lines.entry(place);
         let here = entry.is_at(cpu);
         let exclusive = entry.line.state == LineState::Exclusive;
-        // Those of a core share their first cache.
+        // The CPUs of a core share their first-level cache.
         let at_sibling = !here
             && access == Access::Load
             && self.arbiter.is_some()
@@ -289,11 +295,11 @@ impl Memory {
             Access::Load if here || at_sibling => Outcome::hit(now + self.costs.l1_hit),
             Access::Store if here && exclusive => {
                 entry.line.dirty = true;
-                // Seen by others after the stores before it: the line is kept that long.
+                // Visible to others after the earlier stores, so the line is kept that long.
                 entry.line.busy_until = entry.line.busy_until.max(self.ports[cpu].stores_done);
                 Outcome::hit(now + self.costs.l1_hit)
             }
-            // The CPU that took the line ended the reservation; no CPU is asked.
+            // The CPU that took the line ended the reservation; no other CPU is asked.
             Access::StoreExclusive if !here => {
                 Outcome { fails: true, ..Outcome::hit(now + self.costs.l1_hit) }
             }
@@ -322,13 +328,13 @@ impl Memory {
         }
     }
 
-    /// Whether the CPU still has a line that another waits for.
+    /// Returns whether the CPU still has a line that another waits for.
     #[inline]
     fn keeps(&self, cpu: usize, place: Place, now: Ps) -> bool {
         self.kept.as_ref().is_some_and(|kept| kept.has(self.lines.first_of(place), cpu, now))
     }
 
-    /// The line's home gets the line, if a cache has it, and does the operation.
+    /// Executes an operation at the line's home, which first fetches the line if a cache has it.
     #[inline(never)]
     fn far_atomic(&mut self, cpu: usize, place: Place, access: Access, now: Ps) -> Outcome {
         let port = self.ports[cpu];
@@ -337,7 +343,7 @@ impl Memory {
         let issued = now.max(port.stores_done);
         let start = issued.max(entry.line.busy_until);
         let owner = usize::from(entry.line.owner);
-        // From here to the home and back: as far as to the CPU that had it last.
+        // The distance to the home and back is that to the CPU that had it last.
         let way = way_to(&self.neighbours, &self.latency, cpu, owner);
         let (recall, source) = match entry.line.state {
             LineState::AtHome => (0, LineSource::Memory),
@@ -360,7 +366,7 @@ impl Memory {
         entry.line.dirty = true;
         entry.line.owner = cpu as u16;
         let end = match access {
-            // Several are on their way at once, as far as the way is long.
+            // Several can be in transit at once, as many as the distance permits.
             Access::AddAndForget => {
                 (issued + self.costs.atomic).max(served.saturating_sub(way + recall))
             }
@@ -369,7 +375,8 @@ impl Memory {
         Outcome { end, done: served, source, wakes, fails: false }
     }
 
-    /// What the way of a line to a CPU takes that does not have it, what a far home adds to that, and where it comes from.
+    /// Returns the time of a line's transfer to a CPU that does not have it, the additional time of a far
+    /// home, and the line's source.
     fn way_of(&mut self, cpu: usize, place: Place, access: Access) -> (Ps, Ps, LineSource) {
         let port = self.ports[cpu];
         let mut entry = self.lines.entry(place);
@@ -399,7 +406,7 @@ impl Memory {
             }
             (LineState::Shared, _) => {
                 let farthest = self.neighbours.farthest(cpu, entry.sharers());
-                // Alone, it still must ask whether it is.
+                // Even the only sharer must ask whether it is alone.
                 (farthest.max(self.costs.atomic), LineSource::Clean)
             }
         };
@@ -411,7 +418,7 @@ impl Memory {
     #[inline(never)]
     fn miss(&mut self, cpu: usize, place: Place, access: Access, now: Ps) -> Outcome {
         let port = self.ports[cpu];
-        // The line of a store is asked for as soon as it is in the store buffer, past those before it.
+        // The line of a store is requested as soon as the store is in the buffer, ahead of earlier stores.
         let asks_at_once = self.has_several_misses() && access == Access::Store;
         let issued = match access {
             Access::Load => now,
@@ -449,7 +456,7 @@ impl Memory {
         let mut done = start + far + locked + jitter + way;
         if asks_at_once {
             self.note_miss(cpu, done);
-            // Stores are seen in their order.
+            // Stores become visible in their order.
             done = done.max(port.stores_done);
         }
         let mut entry = self.lines.entry(place);
@@ -472,14 +479,15 @@ impl Memory {
                 self.ports[cpu].stores_done = done;
                 issued + self.costs.l1_hit
             }
-            // The rest of the request's time its line is kept: a plain access that follows still hits.
+            // Its line is kept for the rest of the request's time: a plain access that follows still hits.
             _ => done - locked,
         };
         Outcome { end, done, source, wakes: was.watched && access != Access::Load, fails: false }
     }
 }
 
-/// The latency to the CPU that had a line last; to the nearest other one, if that is the CPU itself.
+/// Returns the latency to the CPU that had a line last, or to the nearest other one if that is the CPU
+/// itself.
 fn way_to(neighbours: &Neighbours, latency: &[Ps], cpu: usize, owner: usize) -> Ps {
     match owner == cpu {
         true => neighbours.least(cpu),

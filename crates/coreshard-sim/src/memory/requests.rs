@@ -1,4 +1,4 @@
-//! Accesses, and requests for contended lines on machines whose file has a model of arbitration.
+//! Accesses, and requests for contended lines on machines whose file models arbitration.
 
 use super::arbiter::Request;
 use super::lines::LineState;
@@ -19,7 +19,8 @@ impl Memory {
         outcome
     }
 
-    /// Has a CPU wait for a line, if it is taken: then, which slot is to be called when, if no CPU waits for it yet.
+    /// Lets a CPU wait for a line, if it is taken. If no CPU waits for it yet, returns which slot to call,
+    /// and when.
     #[inline]
     pub(crate) fn wait_for_line(
         &mut self,
@@ -56,7 +57,8 @@ impl Memory {
         if access == Access::Load && entry.is_at_sibling(&self.siblings, cpu) {
             return None;
         }
-        // A locked instruction waits until the CPU's stores are out; if one is to this line, others may ask for it meanwhile.
+        // A locked instruction waits until the CPU's stores have left the buffer. If one is to this line,
+        // others may request it meanwhile.
         let drains = access == Access::ReadModifyWrite && hold == 0 && entry.line.busy_until > now;
         let port = &self.ports[cpu];
         let follows = port.stored_last == line && port.stores_done >= entry.line.busy_until;
@@ -64,7 +66,7 @@ impl Memory {
         if keeps || here && access == Access::Load || entry.line.state == LineState::Untouched {
             return None;
         }
-        // The home does these one after the other, as they come.
+        // The home executes these one after the other, in the order of arrival.
         if entry.line.state == LineState::AtHome
             && matches!(access, Access::Add | Access::AddAndForget)
         {
@@ -87,15 +89,17 @@ impl Memory {
         Some(arbiter.push(line, Request::new(cpu, access, now)).map(|slot| (free.max(now), slot)))
     }
 
-    /// A CPU has asked for a line, and its prefetcher asks for the other one of the pair (`pair_prefetch`).
+    /// Lets the prefetcher of a CPU that has requested a line request the other line of the pair
+    /// (`pair_prefetch`).
     ///
-    /// Intel's second-level caches "complete" a line that they fetch with the one beside it, to 128 aligned bytes (Intel 64 and
-    /// IA-32 Architectures Optimization Reference Manual, "Spatial Prefetcher"). If another CPU writes that line, it has to take
-    /// it back. It is fetched to be read, also with a line that is to be written: else words that are only read, beside a
-    /// contended one, would be lost to all with each write, and structures that were padded to 64 bytes would have gained nothing.
-    /// No CPU waits for it, and it is left if others wait for it: two CPUs that add to words 64 bytes apart take 12 ns for each, 8
-    /// if they are 128 apart, and 38 on one line (measured on a Xeon, family 6, model 207). A line that no CPU has had yet stays
-    /// in memory: capacity is not in this model.
+    /// Intel's second-level caches "complete" a line that they fetch with the adjacent one, to 128 aligned
+    /// bytes (Intel 64 and IA-32 Architectures Optimization Reference Manual, "Spatial Prefetcher"). A CPU
+    /// that writes the adjacent line then has to take it back. The adjacent line is fetched for reading, even
+    /// with a line that is to be written. Otherwise each write would evict read-only words beside a contended
+    /// line from all caches, and structures padded to 64 bytes would have gained nothing. No CPU waits for
+    /// it, and it is not fetched if others wait for it. Two CPUs that add to words 64 bytes apart take 12 ns
+    /// for each add, 8 ns if they are 128 bytes apart, and 38 ns on one line (measured on a Xeon, family 6,
+    /// model 207). A line that no CPU has had yet stays in memory, since this model has no capacity.
     fn prefetch_pair(&mut self, cpu: usize, place: Place, now: Ps) {
         let other = Place(self.lines.first_of(place).0 ^ self.lines.line_bytes() as u64);
         let Some(arbiter) = &mut self.arbiter else { return };
@@ -116,26 +120,26 @@ impl Memory {
         }
     }
 
-    /// A prefetcher gets a line, unless its CPU has got it meanwhile.
+    /// Gives a line to a prefetcher, unless its CPU has got it meanwhile.
     fn prefetch_line(&mut self, cpu: usize, line: Place, now: Ps) {
         if !self.lines.entry(line).is_at(cpu) {
             self.miss(cpu, line, Access::Load, now);
         }
     }
 
-    /// Which slot is to be called when, since a prefetcher waits for a line.
+    /// Returns the slot to call, and when, if a prefetcher waits for a line.
     #[inline]
     pub(crate) fn take_prefetch(&mut self) -> Option<(Ps, usize)> {
         self.prefetch.take()
     }
 
-    /// The line of a slot of the arbiter's.
+    /// Returns the line of a slot of the arbiter.
     pub(crate) fn contended_line(&self, slot: usize) -> Option<Place> {
         self.arbiter.as_ref()?.line(slot)
     }
 
-    /// A contended line is free: gives it to the next CPU. Returns that CPU and what its access did, and when the line is
-    /// free again for those that still wait.
+    /// Gives a free contended line to the next CPU. Returns that CPU, the result of its access, and when the
+    /// line is free again if others still wait.
     pub(crate) fn hand_out(
         &mut self,
         slot: usize,
@@ -150,11 +154,11 @@ impl Memory {
         }
         let owner = usize::from(entry.line.owner);
         let latency = &self.latency;
-        // A CPU that asked while the owner kept the line is served before the owner asks anew.
+        // A CPU that requested the line while the owner kept it is served before the owner requests it again.
         let siblings = self.siblings.get(owner);
         let request = arbiter.draw(slot, |cpu| match cpu == owner {
             true => FARTHEST,
-            // The line leaves for another core's request; a sibling asks with the others of its cache.
+            // The line leaves for another core's request; a sibling requests it with the others of its cache.
             false if siblings.is_some_and(|siblings| siblings.contains(&cpu)) => {
                 self.neighbours.beyond(owner, latency[cpu * cpus + owner])
             }

@@ -3,10 +3,10 @@
 use crate::cpu_mask::CpuMask;
 use crate::machine::{Machine, Ps};
 
-/// For each CPU, the others in rings of growing latency.
+/// For each CPU, the others in rings of rising latency.
 ///
-/// A set of sharers is compared with the rings word by word, so the cost does not grow with the
-/// number of sharers.
+/// A set of sharers is compared with the rings word by word, so the cost does not grow with the number of
+/// sharers.
 pub(super) struct Neighbours {
     cpus: usize,
     /// Where a CPU's rings begin.
@@ -47,18 +47,18 @@ impl Neighbours {
         &self.rings[self.first[cpu]..self.first[cpu + 1]]
     }
 
-    /// The latency to the nearest of the other CPUs; 0 if there is none.
+    /// Returns the latency to the nearest other CPU; 0 if there is none.
     pub(super) fn least(&self, cpu: usize) -> Ps {
         self.rings_of(cpu).first().map_or(0, |ring| ring.latency)
     }
 
-    /// The least latency to another CPU that is greater than this one; this one if there is none.
+    /// Returns the least latency to another CPU that exceeds this one; this one if there is none.
     pub(super) fn beyond(&self, cpu: usize, latency: Ps) -> Ps {
         let farther = self.rings_of(cpu).iter().find(|ring| ring.latency > latency);
         farther.map_or(latency, |ring| ring.latency)
     }
 
-    /// The nearest of the sharers, of which there is one at least, and not `cpu` itself.
+    /// Returns the nearest of the sharers. There must be at least one, and not `cpu` itself.
     pub(super) fn nearest(&self, cpu: usize, sharers: &[u64]) -> usize {
         for ring in self.rings_of(cpu) {
             for (word, (member, sharer)) in ring.members.words().iter().zip(sharers).enumerate() {
@@ -71,7 +71,7 @@ impl Neighbours {
         cpu
     }
 
-    /// The latency to the farthest of the sharers; 0 if there is none but `cpu` itself.
+    /// Returns the latency to the farthest of the sharers; 0 if there is none but `cpu` itself.
     pub(super) fn farthest(&self, cpu: usize, sharers: &[u64]) -> Ps {
         let meets =
             |ring: &&Ring| ring.members.words().iter().zip(sharers).any(|(a, b)| a & b != 0);

@@ -1,4 +1,4 @@
-//! Which field of which struct lies at an address.
+//! The field and the struct at an address.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ struct Region {
     fields: &'static [(&'static str, usize)],
 }
 
-/// What the program has described.
+/// The values that the program has described.
 #[derive(Default)]
 pub(super) struct FieldNames {
     /// By start; several values may begin at one address (a struct and its first field).
@@ -27,8 +27,8 @@ impl FieldNames {
         fields: &'static [(&'static str, usize)],
     ) {
         let end = start.0 + bytes as u64;
-        // What was described inside, or partly inside, was memory that has another use now: a
-        // value is described from the outside in.
+        // Earlier descriptions inside, or partly inside, are of memory that has a new use: a value is
+        // described from the outside in.
         let first = start.0.saturating_sub(self.longest);
         for (known, regions) in self.regions.range_mut(first..end) {
             regions.retain(|region| {
@@ -41,7 +41,7 @@ impl FieldNames {
         self.regions.entry(start.0).or_default().push(Region { end, name, fields });
     }
 
-    /// Memory is given back: nothing that was described there is there any more.
+    /// Removes the descriptions of freed memory.
     pub(super) fn forget(&mut self, start: Place, bytes: usize) {
         let end = start.0 + bytes as u64;
         while let Some(described) = self.regions.range(start.0..end).next().map(|(at, _)| *at) {
@@ -49,12 +49,12 @@ impl FieldNames {
         }
     }
 
-    /// What to call an address.
+    /// Returns the name of an address.
     pub(super) fn name_at(&self, place: Place) -> String {
         self.field_at(place).unwrap_or_else(|| bare_name(place))
     }
 
-    /// The way to an address through the described values around it, from the outermost, as
+    /// Returns the path to an address through the described values around it, from the outermost, as
     /// `Struct.field.field`.
     pub(super) fn field_at(&self, place: Place) -> Option<String> {
         let first = place.0.saturating_sub(self.longest);
@@ -78,7 +78,7 @@ impl FieldNames {
     }
 }
 
-/// What to call memory that the program has not described.
+/// Returns the name of memory that the program has not described.
 pub(crate) fn bare_name(place: Place) -> String {
     if place.in_arena() {
         format!("arena+{:#x}", place.0)

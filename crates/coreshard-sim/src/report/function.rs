@@ -1,27 +1,27 @@
-//! The function that an access is made in, and those that called it.
+//! The function that makes an access, and its callers.
 
 use std::collections::HashMap;
 use std::panic::Location;
 
 use super::own_code::is_programs_own;
 
-/// A place in the program's source, as `#[track_caller]` tells it.
+/// A place in the program's source, from `#[track_caller]`.
 pub(crate) type Site = &'static Location<'static>;
 
-/// Callers that are kept of an access.
+/// The number of callers that are recorded per access.
 const CALLERS: usize = 3;
 
-/// Frames that tell two ways to an access apart.
+/// The number of frames that distinguish two call paths to an access.
 const FRAMES: usize = 24;
 
-/// A function, and who called it, the nearest first.
+/// A function, and its callers, the nearest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Chain {
     pub(super) function: String,
     pub(super) callers: Vec<String>,
 }
 
-/// The chains that were looked up so far: each is resolved once.
+/// The chains that were looked up so far; each is resolved once.
 #[derive(Default)]
 pub(super) struct Chains {
     known: HashMap<(*const Location<'static>, Vec<usize>), usize>,
@@ -29,7 +29,7 @@ pub(super) struct Chains {
 }
 
 impl Chains {
-    /// The number of the chain that leads to `site`, which is on the current stack.
+    /// Returns the number of the chain that leads to `site`, which is on the current stack.
     pub(super) fn number_of(&mut self, site: Site) -> usize {
         let mut frames = Vec::with_capacity(FRAMES);
         backtrace::trace(|frame| {
@@ -48,8 +48,8 @@ impl Chains {
     }
 }
 
-/// The function is named by its place in the source if the program has no debug information, or if the function is no longer
-/// on the stack: it ended with the access, and the compiler made a jump of that.
+/// Names the function by its place in the source if the program has no debug information, or if the function
+/// is no longer on the stack, because the compiler turned its last access into a tail call.
 fn chain_of(site: Site) -> Chain {
     let mut chain = Chain::default();
     backtrace::trace(|frame| {
@@ -79,14 +79,15 @@ fn chain_of(site: Site) -> Chain {
     chain
 }
 
-/// File and line.
+/// Returns file and line.
 pub(super) fn source_of(site: Site) -> String {
     let file = site.file().rsplit('/').next().unwrap_or(site.file());
     format!("{file}:{}", site.line())
 }
 
-/// `<coreshard_platform::parker::Parker<P>>::unpark` becomes `Parker::unpark`: of functions with the same instructions
-/// the compiler keeps one, with the type arguments of any of them, so these say nothing.
+/// Shortens `<coreshard_platform::parker::Parker<P>>::unpark` to `Parker::unpark`. Type arguments are dropped
+/// as meaningless: of functions with the same instructions the compiler keeps one, with the type arguments of
+/// any of them.
 fn shorten(name: &str) -> String {
     let mut path: Vec<String> = Vec::new();
     let mut word = String::new();
@@ -118,7 +119,7 @@ fn shorten(name: &str) -> String {
     kept.collect::<Vec<_>>().join("::")
 }
 
-/// Where the bracket that `text` begins with is closed.
+/// Returns where the bracket at the beginning of `text` is closed.
 fn closing(text: &str) -> usize {
     let mut depth = 0_usize;
     let mut before = ' ';
@@ -137,7 +138,7 @@ fn closing(text: &str) -> usize {
     text.len()
 }
 
-/// Of `A as B`, and of `impl B for A`: A.
+/// Returns A for `A as B`, and for `impl B for A`.
 fn self_type(inner: &str) -> &str {
     if let Some((_, own)) = inner.strip_prefix("impl ").and_then(|rest| rest.split_once(" for ")) {
         return own;
@@ -192,7 +193,7 @@ mod tests {
         }
         let mut chains = Chains::default();
         let mut numbers = [usize::MAX; 2];
-        // Of unknown length: one call, and not one for each round.
+        // Of unknown length, so that there is one call instead of one for each round.
         for number in std::hint::black_box(&mut numbers[..]) {
             *number = one(&mut chains);
         }

@@ -1,9 +1,9 @@
-//! Which lines cost time, and which code used what of them: after the report of `perf c2c`.
+//! The lines that cost time, and the code that used them, after the report of `perf c2c`.
 //!
-//! Loads are recorded if they missed, stores always, and a read-modify-write as both. *HITM*
-//! is perf's word for a load that found the line modified in another CPU's cache: local within a
-//! package, remote between packages. If the program says which part of it is measured
-//! ([`Platform::measured`](coreshard_platform::Platform::measured)), nothing else counts.
+//! Loads are recorded if they missed, stores always, and a read-modify-write as both. *HITM* is perf's word
+//! for a load that found the line modified in another CPU's cache: local within a package, remote between
+//! packages. If the program says which part of it is measured
+//! ([`Platform::measured`](coreshard_platform::Platform::measured)), only that part counts.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -43,20 +43,20 @@ impl Counts {
     }
 }
 
-/// What was seen of an address, from a place in the source.
+/// The accesses of an address from a place in the source.
 struct Row {
     place: Place,
-    /// By its number: addresses of sites are not the same in every run.
+    /// By number, since addresses of sites differ between runs.
     site: usize,
-    /// How the first of these accesses was come to.
+    /// The call path of the first of these accesses.
     chain: usize,
-    /// What lay here before the memory had another use, if it has.
+    /// The name of the data that was here before the memory had another use, if it has.
     was: Option<String>,
     counts: Counts,
     cpus: CpuMask,
 }
 
-/// An access that is recorded.
+/// An access to record.
 pub(crate) struct Recorded<'a> {
     pub(crate) cpu: usize,
     pub(crate) thread: usize,
@@ -67,31 +67,31 @@ pub(crate) struct Recorded<'a> {
     pub(crate) site: Site,
 }
 
-/// So many bytes have their rows in one list: no line is shorter.
+/// The number of bytes whose rows share a list: no line is shorter.
 const CHUNK_BYTES: u64 = 64;
 
-/// What was seen of each address, from each place in the source.
+/// The accesses of each address from each place in the source.
 #[derive(Default)]
 pub(super) struct LineCounts {
-    /// CPUs of the machine.
+    /// The number of the machine's CPUs.
     cpus: usize,
     /// By chunk.
     rows: HashMap<u64, Vec<Row>>,
-    /// By a site's address: its number.
+    /// The number of a site, by its address.
     sites: HashMap<*const std::panic::Location<'static>, usize>,
-    /// By its number: file and line.
+    /// File and line, by number.
     sources: Vec<String>,
     chains: Chains,
     window: Window,
 }
 
-/// What of a run counts.
+/// The part of a run that counts.
 #[derive(Default)]
 enum Window {
-    /// All: the program does not say.
+    /// Everything: the program does not say.
     #[default]
     Whole,
-    /// What all threads do but these, from when this one said so.
+    /// All threads but these, since this one began the measurement.
     Open {
         by: usize,
         done: HashSet<usize>,
@@ -114,8 +114,8 @@ impl LineCounts {
         Self { cpus, ..Self::default() }
     }
 
-    /// From now on accesses count, and those before the first time do not; or those of this thread do not any more; or,
-    /// if this thread said that they do, none.
+    /// Starts or ends a measurement. From the first start on, only measured accesses count. An end applies to
+    /// the calling thread, or to all threads if it is the one that started.
     pub(super) fn measure(&mut self, thread: usize, measured: bool) {
         match &mut self.window {
             window if measured => {
@@ -177,7 +177,7 @@ impl LineCounts {
         }
     }
 
-    /// Memory is given back, and may get another use: what was seen of it so far keeps its names.
+    /// Called when memory is freed and may get another use: its accesses so far keep their names.
     pub(super) fn keep_names(&mut self, start: Place, bytes: usize, names: &FieldNames) {
         let end = start.0 + bytes as u64;
         for chunk in start.0 / CHUNK_BYTES..end.div_ceil(CHUNK_BYTES) {
@@ -190,7 +190,7 @@ impl LineCounts {
                     continue;
                 }
                 let name = names.name_at(place);
-                // It may have been the same thing before: then that one has the counts of both.
+                // The same data may have been here before; then the rows are merged.
                 let before = rows.iter().position(|row| {
                     row.place == place && row.site == site && row.was.as_ref() == Some(&name)
                 });
@@ -207,7 +207,7 @@ impl LineCounts {
         }
     }
 
-    /// `node_of` tells a line's home.
+    /// Creates the report. `node_of` returns a line's home.
     pub(super) fn report(
         self,
         machine: &Machine,
@@ -234,7 +234,7 @@ impl LineCounts {
         let mut report: Vec<_> = lines
             .into_iter()
             .map(|(line, rows)| summarise(line, node_of(Place(line)), &rows, cycle_ps))
-            // A line that was fetched from memory and stayed is no contention.
+            // A line that was fetched from memory and stayed is not contended.
             .filter(|line| line.hitm_local + line.hitm_remote > 0)
             .collect();
         report.sort_by(|a, b| b.cost_ns.total_cmp(&a.cost_ns).then(a.line.cmp(&b.line)));

@@ -1,4 +1,5 @@
-//! What a run can tell besides its result: which lines and fields cost time, and what ran when.
+//! Reports of a run besides its result: the lines and fields that cost time, and the threads of each CPU over
+//! time.
 
 mod fields;
 mod function;
@@ -21,7 +22,7 @@ pub use summary::{LineReport, LineRow, LineSummary};
 pub(crate) use timeline::Span;
 pub use timeline::Timeline;
 
-/// Records what happens in a run.
+/// Records the events of a run.
 pub(crate) struct Recorder {
     names: FieldNames,
     lines: Option<LineCounts>,
@@ -43,7 +44,7 @@ impl Recorder {
         }
     }
 
-    /// What follows is measured, or not any more, says a thread.
+    /// Starts or ends a measurement, by a thread.
     pub(crate) fn measure(&mut self, thread: usize, measured: bool) {
         if let Some(lines) = &mut self.lines {
             lines.measure(thread, measured);
@@ -62,7 +63,7 @@ impl Recorder {
         self.names.add(start, size_of::<T>(), T::NAME, T::FIELDS);
     }
 
-    /// Memory is given back.
+    /// Records that memory was freed.
     pub(crate) fn release(&mut self, start: Place, bytes: usize) {
         if let Some(lines) = &mut self.lines {
             lines.keep_names(start, bytes, &self.names);

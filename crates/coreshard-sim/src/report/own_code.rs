@@ -1,12 +1,12 @@
-//! Of which crate a function on the stack is, by what the program's debug information says.
+//! Finds the crate of a function on the stack, from the program's debug information.
 
 use std::path::Path;
 
-/// Crates between any program and what the simulator does for it.
+/// Crates between any program and the simulator.
 const BELOW: [&str; 6] = ["core", "std", "alloc", "corosensei", "coreshard_sim", "backtrace"];
 
-/// Whether a function is neither of the language, nor of the simulator, nor of crates that are `also_below`. `None` for what is
-/// no Rust.
+/// Returns whether a function belongs to none of the language, the simulator, and crates that are
+/// `also_below`. Returns `None` if it is not Rust.
 pub(crate) fn is_programs_own(
     name: &str,
     file: Option<&Path>,
@@ -16,9 +16,10 @@ pub(crate) fn is_programs_own(
     Some(!BELOW.iter().chain(also_below).any(|below| *below == found))
 }
 
-/// Names are paths if debug information is whole. If there are lines alone (`debug = "line-tables-only"`), they are
-/// bare words, and the file tells: `corosensei-0.3.2/src/coroutine.rs` is of `corosensei`, and a file that stands in no
-/// `src` is of a program's tests or examples, whose crate has no name here. `None` for what is no Rust.
+/// Returns the crate of a function. With full debug information, names are paths. With line tables only
+/// (`debug = "line-tables-only"`), they are bare words, and the file determines the crate:
+/// `corosensei-0.3.2/src/coroutine.rs` belongs to `corosensei`. A file outside any `src` belongs to a
+/// program's tests or examples, whose crate gets an empty name. Returns `None` if the function is not Rust.
 fn crate_of(name: &str, file: Option<&Path>) -> Option<String> {
     if let Some(found) = first_of_path(name) {
         return Some(found.to_owned());
@@ -30,14 +31,14 @@ fn crate_of(name: &str, file: Option<&Path>) -> Option<String> {
     Some(without_version(folder.unwrap_or_default()).replace('-', "_"))
 }
 
-/// `<a::B as c::D>::e` is of `a`. `None` for what is no path, such as a function of C's.
+/// Returns `a` for `<a::B as c::D>::e`. Returns `None` for a name that is not a path, such as a C function's.
 fn first_of_path(name: &str) -> Option<&str> {
     let name = name.trim_start_matches(['<', '&', '[', '(', '*']);
     let end = name.find(|letter: char| !letter.is_alphanumeric() && letter != '_')?;
     name[end..].starts_with("::").then_some(&name[..end])
 }
 
-/// A registry's folders say which version they have: `mail-box-0.3.0`.
+/// Removes the version from a folder of a registry, such as `mail-box-0.3.0`.
 fn without_version(folder: &str) -> &str {
     let is_version =
         |text: &str| text.split_once('.').is_some_and(|(major, _)| major.parse::<u64>().is_ok());

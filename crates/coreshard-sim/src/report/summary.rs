@@ -15,7 +15,7 @@ pub struct LineReport {
     pub machine: String,
     /// The size of a line in bytes.
     pub line_bytes: u64,
-    /// The lines, by what waiting for them cost, the costliest first.
+    /// The lines, by the time spent waiting for them, the costliest first.
     pub lines: Vec<LineSummary>,
 }
 
@@ -24,13 +24,13 @@ pub struct LineReport {
 pub struct LineSummary {
     /// Its address, counted from the start of the simulation's memory.
     pub line: u64,
-    /// The node of its memory, if that is known.
+    /// The node of its memory, if it is known.
     pub node: Option<u32>,
-    /// The fields on it that were used, in the order of their addresses.
+    /// The used fields on it, in the order of their addresses.
     pub fields: Vec<String>,
     /// Loads that found it modified by a CPU of another package.
     pub hitm_remote: u64,
-    /// Loads that found it modified by another CPU of the package.
+    /// Loads that found it modified by another CPU of the same package.
     pub hitm_local: u64,
     /// Stores.
     pub stores: u64,
@@ -38,20 +38,20 @@ pub struct LineSummary {
     pub store_hits: u64,
     /// How many CPUs used it.
     pub cpus: usize,
-    /// Accesses that were recorded.
+    /// Recorded accesses.
     pub records: u64,
-    /// What all accesses waited for the line, in nanoseconds.
+    /// The time that all accesses waited for the line, in nanoseconds.
     pub cost_ns: f64,
-    /// What was done at which offset, from where.
+    /// The accesses by offset and place.
     pub rows: Vec<LineRow>,
 }
 
-/// What one function did at one offset of a line.
+/// The accesses of one function at one offset of a line.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LineRow {
     /// The line's address, counted from the start of the simulation's memory.
     pub line: u64,
-    /// The node of its memory, if that is known.
+    /// The node of its memory, if it is known.
     pub node: Option<u32>,
     /// The offset in the line, in bytes.
     pub offset: u64,
@@ -73,25 +73,25 @@ pub struct LineRow {
     pub store_hits: f64,
     /// Its share of the stores that missed, in percent.
     pub store_misses: f64,
-    /// What a load that missed took, in cycles, on average.
+    /// The average duration of a load that missed, in cycles.
     pub load_cycles_mean: f64,
-    /// What a remote HITM took, in cycles, on average.
+    /// The average duration of a remote HITM, in cycles.
     pub hitm_remote_cycles_mean: f64,
-    /// What a local HITM took, in cycles, on average.
+    /// The average duration of a local HITM, in cycles.
     pub hitm_local_cycles_mean: f64,
-    /// How many CPUs did it.
+    /// The number of CPUs that made the accesses.
     pub cpus: usize,
-    /// Accesses that were recorded.
+    /// Recorded accesses.
     pub records: u64,
 }
 
 impl LineReport {
-    /// All rows of all lines, in order.
+    /// Returns all rows of all lines, in order.
     pub fn rows(&self) -> impl Iterator<Item = &LineRow> {
         self.lines.iter().flat_map(|line| &line.rows)
     }
 
-    /// The rows as a JSON array.
+    /// Returns the rows as a JSON array.
     #[must_use]
     pub fn rows_json(&self) -> String {
         let rows: Vec<_> = self.rows().collect();

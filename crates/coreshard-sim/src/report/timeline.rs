@@ -1,11 +1,11 @@
-//! What each CPU ran when, for the Perfetto viewer.
+//! The threads of each CPU over time, for the Perfetto viewer.
 
 use coreshard_topology::CpuId;
 use serde_json::json;
 
 use crate::machine::{NS, Ps};
 
-/// A thread on a CPU, without interruption.
+/// An uninterrupted run of a thread on a CPU.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Span {
     pub(crate) cpu: usize,
@@ -14,7 +14,7 @@ pub(crate) struct Span {
     pub(crate) end: Ps,
 }
 
-/// What each CPU ran when.
+/// The threads of each CPU over time.
 #[derive(Clone, Debug)]
 pub struct Timeline {
     spans: Vec<Span>,
@@ -27,15 +27,16 @@ impl Timeline {
         Self { spans, threads, cpus }
     }
 
-    /// How many times a thread was on a CPU.
+    /// Returns how many times a thread was on a CPU.
     #[must_use]
     pub fn spans(&self) -> usize {
         self.spans.len()
     }
 
-    /// The timeline in the Trace Event Format, JSON, which ui.perfetto.dev and chrome://tracing
-    /// open: a track a CPU, a slice for each time that a thread was on it. Times are microseconds
-    /// of virtual time.
+    /// Returns the timeline in the Trace Event Format, JSON, which ui.perfetto.dev and chrome://tracing open.
+    ///
+    /// It has a track per CPU, and a slice for each time that a thread was on it. Times are microseconds of
+    /// virtual time.
     #[must_use]
     pub fn to_trace_json(&self) -> String {
         let us = |ps: Ps| ps as f64 / (NS * 1_000) as f64;

@@ -1,7 +1,7 @@
-//! Searching for bugs: many short runs, each on a schedule and with faults that its seed decides.
+//! Searches for bugs with many short runs. Each has a schedule and faults that its seed decides.
 //!
-//! A [`Subject`] is a small program, and a look at it from outside. [`attempt`] runs it by a [`Plan`]. A
-//! run that fails (a promise is broken, the program deadlocks or panics) is a [`Failure`], which names a
+//! A [`Subject`] is a small program with a check from outside. [`attempt`] runs it by a [`Plan`]. A run that
+//! fails (a promise is broken, or the program deadlocks or panics) is a [`Failure`]. It contains a
 //! [`ReplaySeed`]: the same machine, the same code and that seed give the same run again.
 
 mod plan;
@@ -17,34 +17,34 @@ pub use replay::{ParseReplaySeedError, ReplaySeed};
 use crate::engine::{Summary, View};
 use crate::machine::Machine;
 
-/// How often a run is looked at from outside.
+/// How often a run is checked from outside.
 const LOOK_EVERY: Duration = Duration::from_micros(250);
-/// Virtual time after which a run is given up: it goes round in a circle.
+/// The virtual time after which a run is aborted, since it is in an endless loop.
 const TIME_LIMIT: Duration = Duration::from_secs(20);
 
-/// What is searched for bugs.
+/// A program to search for bugs.
 pub trait Subject {
-    /// The program. It runs inside the simulation, as its first thread.
+    /// Runs the program, inside the simulation, as its first thread.
     ///
     /// # Errors
-    /// Which promise was broken.
+    /// The broken promise.
     fn run(&self) -> Result<(), String>;
 
-    /// Looks at the run from outside, again and again.
+    /// Checks the run from outside; called repeatedly.
     ///
     /// # Errors
-    /// Which promise is broken.
+    /// The broken promise.
     fn look(&self, view: &View<'_>) -> Result<(), String>;
 }
 
 /// A run that failed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// Brings it about again.
+    /// Reproduces the run.
     pub replay: ReplaySeed,
     /// The schedule and the faults.
     pub plan: Plan,
-    /// What was broken, and what each thread did then.
+    /// The problem, and the state of each thread at that time.
     pub what: String,
 }
 
@@ -61,7 +61,7 @@ impl std::error::Error for Failure {}
 /// Runs `subject` on `machine` by `plan`.
 ///
 /// # Errors
-/// If it fails.
+/// If the run fails.
 pub fn attempt(
     machine: &Machine,
     plan: Plan,
@@ -88,7 +88,7 @@ pub fn attempt(
         Err(payload) => {
             let text = payload.downcast_ref::<String>().map(String::as_str);
             let text = text.or_else(|| payload.downcast_ref::<&str>().copied());
-            let text = text.unwrap_or("something that is no text");
+            let text = text.unwrap_or("a payload that is not a string");
             (None, format!("the program panicked: {text}"))
         }
     };

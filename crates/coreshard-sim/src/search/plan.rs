@@ -1,4 +1,4 @@
-//! What goes wrong in a run, decided by its seed.
+//! The schedule and the faults of a run, decided by its seed.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,27 +11,29 @@ use crate::random::{Random, mix};
 /// Schedule and faults of one run of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// The seed that decided the rest.
+    /// The seed that determines the rest.
     pub seed: u64,
-    /// Whose code the program is taken for.
+    /// The cost profile.
     pub profile: Profile,
-    /// In which order CPUs go on, and what goes wrong.
+    /// The order in which CPUs continue, and the injected faults.
     pub faults: Faults,
 }
 
 impl Plan {
-    /// The plan of a seed. A third of all plans have a PCT schedule of depth 1 to 4; each kind of
-    /// fault is in a third of them, at a rate between rare and often.
+    /// Returns the plan of a seed.
+    ///
+    /// A third of all plans have a PCT schedule of depth 1 to 4. Each kind of fault is in a third of them, at
+    /// a rate between rare and frequent.
     #[must_use]
     pub fn of_seed(seed: u64) -> Self {
-        // Another sequence than those of the run itself.
+        // A sequence different from those of the run itself.
         let mut random = Random::new(mix(seed ^ 0x5EA2_C400_0000_0000));
         let rate = |random: &mut Random, most: u64| {
             let rate = most >> random.below(6);
             u32::try_from(if random.below(3) == 0 { rate } else { 0 }).unwrap_or(u32::MAX)
         };
         let micros = |random: &mut Random, most: u64| Duration::from_micros(random.below(most) + 1);
-        // Each field is drawn in the order in which it stands here.
+        // Each field is drawn in the order of this list.
         let mut faults = Faults {
             schedule: match random.below(3) {
                 0 => Schedule::Pct {
@@ -57,7 +59,7 @@ impl Plan {
         faults.clock_jumps_per_million = rate(&mut random, 20_000);
         faults.longest_jump = micros(&mut random, 3_000);
         let profile = Profile::ALL[random.below(2) as usize];
-        // A limit that is reached stays for a while, and it takes a while to see that it is.
+        // A reached limit stays for a while, and it takes a while to detect it.
         faults.failed_starts = FailedStarts {
             at_most: random.below(8) as u32,
             longest: match random.below(2) {
@@ -69,8 +71,10 @@ impl Plan {
         Self { seed, profile, faults }
     }
 
-    /// The plan of one step of a sweep: these calls fail. Seed 0 has the machine's own schedule, and
-    /// nothing else goes wrong; any other has the schedule, stalls, held stores and late wake-ups of that seed.
+    /// Returns the plan of one step of a sweep: these calls fail.
+    ///
+    /// Seed 0 has the machine's own schedule and no other faults. Any other seed adds its schedule, stalls,
+    /// delayed stores and late wake-ups.
     #[must_use]
     pub fn of_failing(seed: u64, failing: Failing) -> Self {
         let failing = Some(failing);
@@ -87,7 +91,7 @@ impl Plan {
         plan
     }
 
-    /// The simulation that runs by this plan.
+    /// Returns the simulation that runs by this plan.
     #[must_use]
     pub fn simulation<'machine>(&self, machine: &'machine Machine) -> Simulation<'machine> {
         Simulation::new(machine).seed(self.seed).profile(self.profile).faults(self.faults)

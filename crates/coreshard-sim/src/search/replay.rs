@@ -1,19 +1,19 @@
-//! What brings a run of a search about again.
+//! The name of a run of a search, which reproduces it.
 
 use std::fmt;
 use std::str::FromStr;
 
 use coreshard_topology::input::quoted;
 
-/// Of this search. One more whenever the meaning of a seed changes: how plans and trials are drawn,
-/// or how the engine takes its chances. (A change of the runtime or of a machine also changes runs;
-/// that is seen by the trace.)
+/// The version of the search. It is incremented whenever the meaning of a seed changes: how plans and trials
+/// are drawn, or how the engine makes random decisions. (A change of the runtime or of a machine also changes
+/// runs; the trace reveals that.)
 const VERSION: u32 = 3;
 
 /// Names a run of a search: `VERSION-SEED-TRACE`, as in `3-42-9f3a6c01d2e4b587`.
 ///
-/// The last part is the run's trace hash, if it is known. A replay that ends with another one is
-/// not the same run: code or machine are others.
+/// The last part is the run's trace hash, if it is known. A replay that ends with another hash is not the
+/// same run: the code or the machine differs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplaySeed {
     /// The seed.
@@ -23,7 +23,7 @@ pub struct ReplaySeed {
 }
 
 impl ReplaySeed {
-    /// Of this version.
+    /// Creates the name of a run of this version.
     #[must_use]
     pub const fn new(seed: u64, trace_hash: Option<u64>) -> Self {
         Self { seed, trace_hash }
@@ -37,7 +37,7 @@ impl fmt::Display for ReplaySeed {
     }
 }
 
-/// Why a text names no run of this search.
+/// The error when a text does not name a run of this search.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ParseReplaySeedError(String);
 
@@ -58,7 +58,7 @@ impl FromStr for ReplaySeed {
         let given = quoted(text);
         let wrong = || {
             ParseReplaySeedError(format!(
-                "{given} is no seed to replay; one looks like {VERSION}-42 or \
+                "invalid replay seed {given}: expected a text such as {VERSION}-42 or \
                  {VERSION}-42-9f3a6c01d2e4b587, as a search prints it"
             ))
         };
@@ -98,7 +98,7 @@ mod tests {
         assert!(error("7-42").contains("is of version 7 of the search, and this is version 3"));
         assert!(error("0-42-00ff").contains("is of version 0"));
         for text in ["", "42", "3-", "3-x", "3-42-xyz", "3-42-7-8", "one-42"] {
-            assert!(error(text).contains("is no seed to replay"), "{text}");
+            assert!(error(text).contains("invalid replay seed"), "{text}");
         }
     }
 }

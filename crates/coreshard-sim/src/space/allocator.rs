@@ -8,47 +8,47 @@ use std::ptr::{self, NonNull};
 use super::arena::{Arena, PAGE_BYTES, number_of, numbered};
 
 thread_local! {
-    /// The arena of the simulated code that runs on this host thread; null elsewhere, and inside
-    /// the simulator itself.
+    /// The arena of the simulated code that runs on this host thread; null elsewhere, and inside the
+    /// simulator itself.
     static ARENA: Cell<*mut Arena> = const { Cell::new(ptr::null_mut()) };
 }
 
-/// Gives simulated code memory out of its simulation's arena, and everybody else the system's.
+/// Allocates memory for simulated code from its simulation's arena, and for all other code from the system.
 ///
-/// A program that simulates makes it its global allocator, so that a run's layout, and with it
-/// every figure, is the same each time:
+/// Use it as the global allocator of a program that simulates, so that a run's layout, and with it every
+/// figure, is reproducible:
 ///
 /// ```
 /// #[global_allocator]
 /// static ALLOCATOR: coreshard_sim::SimAlloc = coreshard_sim::SimAlloc;
 /// ```
 ///
-/// Outside of simulations it costs a comparison on each call.
+/// Outside simulations it costs a comparison on each call.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SimAlloc;
 
-// SAFETY: memory comes from the system's allocator, or from an arena, whose blocks are disjoint
-// and aligned; which of the two a block is from is told by its address.
+// SAFETY: memory comes from the system's allocator, or from an arena, whose blocks are disjoint and aligned.
+// A block's address tells which of the two it is from.
 unsafe impl GlobalAlloc for SimAlloc {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let arena = ARENA.get();
         if arena.is_null() {
-            // SAFETY: the caller's promises are passed on.
+            // SAFETY: the caller's guarantees are passed on.
             return unsafe { System.alloc(layout) };
         }
-        // SAFETY: the pointer is set only by the thread that runs the simulation, for as long as
-        // it lives, and `allocate` does not come back here.
+        // SAFETY: the pointer is set only by the thread that runs the simulation, for as long as it lives,
+        // and `allocate` does not recurse into this function.
         unsafe { (*arena).allocate(layout) }
     }
 
     #[inline]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         if ARENA.get().is_null() {
-            // SAFETY: the caller's promises are passed on.
+            // SAFETY: the caller's guarantees are passed on.
             return unsafe { System.alloc_zeroed(layout) };
         }
-        // SAFETY: as in `alloc`; the block is as long as is written.
+        // SAFETY: as in `alloc`; the block has at least the written length.
         unsafe {
             let block = self.alloc(layout);
             if !block.is_null() {
@@ -61,15 +61,15 @@ unsafe impl GlobalAlloc for SimAlloc {
     #[inline]
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         let Some(number) = number_of(block as usize) else {
-            // SAFETY: the caller's promises are passed on; it is none of an arena's.
+            // SAFETY: the caller's guarantees are passed on; the block is not from an arena.
             return unsafe { System.dealloc(block, layout) };
         };
         let arena = numbered(number);
         if ARENA.get() == arena {
-            // SAFETY: the block is of this arena, whose simulation runs on this very thread.
+            // SAFETY: the block is from this arena, whose simulation runs on this very thread.
             unsafe { (*arena).release(block, layout) };
         } else {
-            // SAFETY: the block was a reference, and is not used any more.
+            // SAFETY: the block held a reference, and is not used any more.
             unsafe { Arena::drop_reference(arena) };
         }
     }
@@ -77,13 +77,12 @@ unsafe impl GlobalAlloc for SimAlloc {
     #[inline]
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         if ARENA.get().is_null() && number_of(block as usize).is_none() {
-            // SAFETY: the caller's promises are passed on.
+            // SAFETY: the caller's guarantees are passed on.
             return unsafe { System.realloc(block, layout, size) };
         }
-        // SAFETY: the caller promises that size and alignment make a layout.
+        // SAFETY: the caller guarantees that size and alignment make a layout.
         let wanted = unsafe { Layout::from_size_align_unchecked(size, layout.align()) };
-        // SAFETY: both blocks are live and at least as long as is copied, and the old one is the
-        // caller's to give back.
+        // SAFETY: both blocks are live and at least as long as the copy, and the caller may free the old one.
         unsafe {
             let moved = self.alloc(wanted);
             if !moved.is_null() {
@@ -95,7 +94,7 @@ unsafe impl GlobalAlloc for SimAlloc {
     }
 }
 
-/// Puts the last choice of memory back when dropped.
+/// Restores the previous choice of memory when dropped.
 struct Restore(*mut Arena);
 
 impl Drop for Restore {
@@ -105,29 +104,29 @@ impl Drop for Restore {
     }
 }
 
-/// Runs simulated code: what it allocates comes from `arena`.
+/// Runs simulated code: it allocates from `arena`.
 ///
 /// # Safety
-/// The arena lives, and belongs to this thread, until `run` returns.
+/// The arena must live, and belong to this thread, until `run` returns.
 #[inline]
 pub(crate) unsafe fn in_arena<R>(arena: *mut Arena, run: impl FnOnce() -> R) -> R {
     let _last = Restore(ARENA.replace(arena));
     run()
 }
 
-/// Runs the simulator's own code: what it allocates comes from the system.
+/// Runs the simulator's own code: it allocates from the system.
 #[inline]
 pub(crate) fn in_host<R>(run: impl FnOnce() -> R) -> R {
     let _last = Restore(ARENA.replace(ptr::null_mut()));
     run()
 }
 
-/// Gives node-local memory of an arena back; see `NodeMemory::adopt`.
+/// Frees node-local memory of an arena; see `NodeMemory::adopt`.
 ///
 /// # Safety
 /// As for [`coreshard_platform::ReleaseMemory`].
 pub(crate) unsafe fn release_memory(start: NonNull<u8>, bytes: usize) {
     let layout = Layout::from_size_align(bytes, PAGE_BYTES).expect("it was allocated with this");
-    // SAFETY: by the contract, this is the end of memory allocated with this layout.
+    // SAFETY: by this function's contract, this is the end of memory allocated with this layout.
     unsafe { SimAlloc.dealloc(start.as_ptr(), layout) };
 }

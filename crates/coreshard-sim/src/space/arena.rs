@@ -1,10 +1,10 @@
 //! A range of addresses for one simulation.
 //!
-//! All arenas lie in one window of the address space, each at a multiple of its size, so that
-//! whether an address is in an arena, and in which, is a comparison and a shift: a block can be
-//! given back after its simulation is over, and from another thread. An arena's addresses are
-//! reserved without memory behind them, and given back when its simulation is over and its last
-//! block is gone; what a program leaks keeps its arena's addresses, and the touched pages.
+//! All arenas lie in one window of the address space, each at a multiple of its size. So a comparison and a
+//! shift tell whether an address is in an arena, and in which. A block can therefore be freed after its
+//! simulation has ended, and from another thread. An arena's addresses are reserved without memory behind
+//! them, and released when its simulation has ended and its last block was freed. A leak keeps its arena's
+//! addresses and the touched pages.
 #![allow(unsafe_code)]
 
 use std::alloc::Layout;
@@ -20,18 +20,18 @@ use super::free_lists::{FreeLists, SizeClass};
 pub(crate) const ARENA_BYTES: usize = 1 << 35;
 const HEAP_BYTES: usize = ARENA_BYTES / 2;
 
-/// A stack with its guard page. Only what is touched takes memory.
+/// The size of a stack with its guard page. Only touched pages take memory.
 pub(crate) const STACK_BYTES: usize = 1 << 20;
 pub(crate) const PAGE_BYTES: usize = 4096;
 
-/// How far below its end a stack begins. Stacks that all began at a multiple of a power of two would share few
-/// sets of the host's caches and TLBs, and each switch would miss.
+/// Returns how far below its end a stack begins. If all stacks began at a multiple of a power of two, they
+/// would share few sets of the host's caches and TLBs, and each switch would miss.
 fn colour(stack: usize) -> usize {
     stack % 32 * PAGE_BYTES + stack * 7 % 16 * 256
 }
 
-/// Where an address of an arena, by its distance from the start, would be if its stack began at its end: a program's places
-/// do not depend on what suits the host.
+/// Converts an address of an arena, given by its distance from the start, to the one it would have if its
+/// stack began at its end: a program's places do not depend on the host's layout.
 pub(crate) fn without_colour(distance: usize) -> usize {
     let stacks = distance.wrapping_sub(HEAP_BYTES);
     if stacks < ARENA_BYTES - HEAP_BYTES {
@@ -41,17 +41,17 @@ pub(crate) fn without_colour(distance: usize) -> usize {
     }
 }
 
-/// Where arenas lie: from 32 TiB on, where neither programs nor libraries, nor the kernel's
-/// choice of addresses, usually are, on 47-bit (x86-64) and 48-bit (aarch64) address spaces.
+/// The start of the window: 32 TiB, usually free of programs, libraries and the kernel's choice of addresses,
+/// on 47-bit (x86-64) and 48-bit (aarch64) address spaces.
 const WINDOW_START: usize = 1 << 45;
 const ARENAS: usize = 256;
 
 static IN_USE: [AtomicPtr<Arena>; ARENAS] = [const { AtomicPtr::new(ptr::null_mut()) }; ARENAS];
 
-/// The serial number of the arena that has each range, from 1 on; 0 once it was given back.
+/// The serial number of the arena that has each range, from 1 on; 0 once it was released.
 static OWNERS: [AtomicU64; ARENAS] = [const { AtomicU64::new(0) }; ARENAS];
 
-/// Arenas made so far.
+/// Arenas created so far.
 static ARENAS_MADE: AtomicU64 = AtomicU64::new(0);
 
 /// Names an arena, also after its end.
@@ -62,8 +62,8 @@ pub(crate) struct ArenaId {
 }
 
 impl ArenaId {
-    /// True while the arena has references: after the simulation's end, blocks that the program has not
-    /// freed.
+    /// Returns true while the arena has references: after the simulation's end, blocks that the program has
+    /// not freed.
     pub(crate) fn is_in_use(self) -> bool {
         OWNERS[self.number].load(Ordering::Acquire) == self.serial
     }
@@ -72,20 +72,20 @@ impl ArenaId {
 pub(crate) struct Arena {
     start: usize,
     number: usize,
-    /// Where the heap ends; only the simulation's own thread allocates.
+    /// The end of the heap; only the simulation's own thread allocates.
     heap_end: usize,
     free: FreeLists,
     stacks: usize,
     free_stacks: Vec<usize>,
     /// One for the simulation, and one for each block.
     references: AtomicUsize,
-    /// Called before a block is handed out or given back.
+    /// Called before a block is allocated or freed.
     pub(crate) before_change: Option<fn()>,
-    /// Called with the address and the size of a block that is given back.
+    /// Called with the address and the size of a freed block.
     pub(crate) on_release: Option<fn(usize, usize)>,
 }
 
-/// The arena that an address lies in.
+/// Returns the number of the arena that contains an address.
 #[inline(always)]
 pub(super) fn number_of(address: usize) -> Option<usize> {
     let number = address.wrapping_sub(WINDOW_START) / ARENA_BYTES;
@@ -111,16 +111,17 @@ impl Arena {
                 before_change: None,
                 on_release: None,
             }));
-            // AcqRel: the last user's unmapping comes before this one's mapping.
+            // AcqRel: the last user's unmapping happens before this one's mapping. Pairs with the
+            // Release store in `drop_reference`.
             let free = ptr::null_mut();
             if slot.compare_exchange(free, arena, Ordering::AcqRel, Ordering::Relaxed).is_err() {
-                // SAFETY: made above; the table holds another one.
+                // SAFETY: created above; the table holds another one.
                 drop(unsafe { Box::from_raw(arena) });
                 continue;
             }
             if let Err(error) = map(start) {
                 slot.store(free, Ordering::Release);
-                // SAFETY: made above, and taken out of the table again.
+                // SAFETY: created above, and removed from the table again.
                 drop(unsafe { Box::from_raw(arena) });
                 return Err(error);
             }
@@ -139,7 +140,7 @@ impl Arena {
         self.start
     }
 
-    /// A block, or null. Its memory is as its last user left it.
+    /// Allocates a block, or returns null. Its memory contains its last user's data.
     pub(super) fn allocate(&mut self, layout: Layout) -> *mut u8 {
         if let Some(before_change) = self.before_change {
             before_change();
@@ -148,8 +149,8 @@ impl Arena {
         let head = self.free.head(class);
         let block = if *head != 0 {
             let block = *head;
-            // SAFETY: a block on a list is at least 16 bytes of this arena, unused, and its first
-            // word was written by `release`.
+            // SAFETY: a block on a list has at least 16 bytes of this arena and is unused. `release` wrote
+            // its first word.
             *head = unsafe { *(block as *const usize) };
             block
         } else {
@@ -165,10 +166,10 @@ impl Arena {
         block as *mut u8
     }
 
-    /// Takes a block back, from the simulation's own thread.
+    /// Frees a block, on the simulation's own thread.
     ///
     /// # Safety
-    /// The block is from `allocate` of this arena with this layout, and nothing uses it any more.
+    /// The block must be from `allocate` of this arena with this layout, and must not be used any more.
     pub(super) unsafe fn release(&mut self, block: *mut u8, layout: Layout) {
         if let Some(before_change) = self.before_change {
             before_change();
@@ -176,52 +177,54 @@ impl Arena {
         if let Some(on_release) = self.on_release {
             on_release(block.addr(), layout.size());
         }
-        let class = SizeClass::of(layout).expect("a block that was handed out has a class");
+        let class = SizeClass::of(layout).expect("an allocated block has a class");
         let head = self.free.head(class);
-        // SAFETY: by this function's contract the block is unused; it has at least 16 bytes, and
-        // is aligned to as many.
+        // SAFETY: by this function's contract the block is unused. It has at least 16 bytes, and is aligned
+        // to 16.
         unsafe { *block.cast::<usize>() = *head };
         *head = block as usize;
-        // Relaxed: the simulation's own reference is still there.
+        // Relaxed: the simulation's own reference still exists.
         self.references.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Drops one reference, from any thread; the last one gives the addresses back.
+    /// Drops one reference, from any thread. The last one releases the addresses.
     ///
     /// # Safety
-    /// The caller had a reference: the simulation's, or a block's whose memory is not used any more.
+    /// The caller must own a reference: the simulation's, or that of a block whose memory is not used any
+    /// more.
     pub(super) unsafe fn drop_reference(arena: *mut Self) {
         // SAFETY: the arena lives while there are references, and the caller has one.
         let (references, start, number) =
             unsafe { (&(*arena).references, (*arena).start, (*arena).number) };
-        // Release, and Acquire by the last: all uses come before the end.
+        // Release, and Acquire by the last: all uses happen before the end.
         if references.fetch_sub(1, Ordering::AcqRel) != 1 {
             return;
         }
         // SAFETY: nothing uses this range, which `reserve` mapped.
         unsafe { libc::munmap(start as *mut libc::c_void, ARENA_BYTES) };
-        // SAFETY: made by `reserve`; the last reference is gone.
+        // SAFETY: created by `reserve`; the last reference was dropped.
         drop(unsafe { Box::from_raw(arena) });
         OWNERS[number].store(0, Ordering::Release);
         IN_USE[number].store(ptr::null_mut(), Ordering::Release);
     }
 
-    /// The simulation is over; the addresses stay while there are blocks. Of its stacks no more than the addresses do: each
-    /// is two mappings of the process's, which may have 65,530 by default.
+    /// Ends the simulation. The addresses stay while there are blocks. Of its stacks, only the addresses
+    /// stay, since each stack is two mappings of the process, which may have 65,530 by default.
     ///
     /// # Safety
-    /// Called once, after the last use of the arena by its simulation.
+    /// Must be called once, after the last use of the arena by its simulation.
     pub(crate) unsafe fn end_simulation(arena: NonNull<Self>) {
         // SAFETY: the arena lives while the simulation's reference does.
         let stacks = unsafe { arena.as_ref() }.start + HEAP_BYTES;
         let stack_bytes = ARENA_BYTES - HEAP_BYTES;
-        // SAFETY: nothing uses the stacks of this arena any more, by this function's contract. If it fails, they stay.
+        // SAFETY: by this function's contract, nothing uses the stacks of this arena any more. If it fails,
+        // they stay.
         unsafe { mmap(stacks, stack_bytes, libc::PROT_NONE, libc::MAP_FIXED) };
         // SAFETY: the simulation's reference, by this function's contract.
         unsafe { Self::drop_reference(arena.as_ptr()) };
     }
 
-    /// A stack for a virtual thread.
+    /// Creates a stack for a virtual thread.
     pub(crate) fn stack(&mut self) -> io::Result<Stack> {
         let number = match self.free_stacks.pop() {
             Some(number) => number,
@@ -231,7 +234,7 @@ impl Arena {
                     return Err(io::Error::other(problem));
                 }
                 let guard = self.start + HEAP_BYTES + self.stacks * STACK_BYTES;
-                // SAFETY: a page of this arena that was never handed out.
+                // SAFETY: a page of this arena that was never allocated.
                 let rc = unsafe {
                     libc::mprotect(guard as *mut libc::c_void, PAGE_BYTES, libc::PROT_NONE)
                 };
@@ -250,10 +253,10 @@ impl Arena {
     }
 }
 
-/// Maps memory at an address, which takes none yet (NORESERVE). Returns where it is, or `MAP_FAILED`.
+/// Maps memory at an address, without committing any yet (NORESERVE). Returns the address, or `MAP_FAILED`.
 ///
 /// # Safety
-/// Nothing uses what `flags` have the mapping replace.
+/// Nothing may use memory that `flags` allow the mapping to replace.
 unsafe fn mmap(start: usize, bytes: usize, protection: i32, flags: i32) -> *mut libc::c_void {
     let flags = flags | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     // SAFETY: by this function's contract.
@@ -262,21 +265,21 @@ unsafe fn mmap(start: usize, bytes: usize, protection: i32, flags: i32) -> *mut 
 
 fn map(start: usize) -> io::Result<()> {
     let protection = libc::PROT_READ | libc::PROT_WRITE;
-    // SAFETY: NOREPLACE maps only where nothing is.
+    // SAFETY: NOREPLACE maps only unused addresses.
     let found = unsafe { mmap(start, ARENA_BYTES, protection, libc::MAP_FIXED_NOREPLACE) };
     if found == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }
     if found as usize != start {
-        // A kernel before 4.17 takes the address for a hint.
-        // SAFETY: the mapping was just made, and nothing refers to it.
+        // A kernel before 4.17 treats the address as a hint.
+        // SAFETY: the mapping was just created, and nothing refers to it.
         unsafe { libc::munmap(found, ARENA_BYTES) };
         return Err(io::Error::other("the kernel does not map memory at a chosen address"));
     }
     Ok(())
 }
 
-/// The arena of a number, while it has references.
+/// Returns the arena with this number, while it has references.
 pub(super) fn numbered(number: usize) -> *mut Arena {
     IN_USE[number].load(Ordering::Acquire)
 }
@@ -287,7 +290,7 @@ pub(crate) struct Stack {
     number: usize,
 }
 
-// SAFETY: the stack's lowest page is protected; the rest is far more than the least size.
+// SAFETY: the stack's lowest page is protected; the rest far exceeds the minimum size.
 unsafe impl corosensei::stack::Stack for Stack {
     fn base(&self) -> StackPointer {
         StackPointer::new(self.start + STACK_BYTES - colour(self.number))

@@ -1,23 +1,23 @@
-//! Which sizes an arena hands out, and what was given back.
+//! The size classes of an arena, and its freed blocks.
 //!
-//! Sizes are as of the common C library: eight bytes of bookkeeping, rounded up to 16, so that
-//! small objects lie as close together, and share lines as often, as on the real machine.
+//! Sizes are those of the common C library: eight bytes of bookkeeping, rounded up to 16. Small objects
+//! therefore lie as close together, and share lines as often, as on the real machine.
 
 use std::alloc::Layout;
 
 const STEP: usize = 16;
-/// What the C library keeps beside each block.
+/// The C library's bookkeeping beside each block.
 const HEADER: usize = 8;
 const SMALL: usize = 1024;
 const SMALL_CLASSES: usize = SMALL / STEP;
-/// Sizes between two powers of two, above `SMALL`.
+/// The number of sizes between two powers of two, above `SMALL`.
 const STEPS_PER_DOUBLING: usize = 4;
 const LARGE_CLASSES: usize = 26 * STEPS_PER_DOUBLING;
 const CLASSES: usize = 1 + SMALL_CLASSES + LARGE_CLASSES;
 /// 16 bytes to 512 KiB.
 const ALIGNMENTS: usize = 16;
 
-/// A size class for one alignment: its list, and the bytes that a block takes.
+/// A size class for one alignment: its list, and the bytes of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SizeClass {
     list: usize,
@@ -26,7 +26,7 @@ pub(super) struct SizeClass {
 }
 
 impl SizeClass {
-    /// `None` if it is larger than any arena.
+    /// Returns `None` if it is larger than any arena.
     pub(super) fn of(layout: Layout) -> Option<Self> {
         let align = layout.align().max(STEP);
         let wanted =
@@ -49,7 +49,7 @@ impl SizeClass {
     }
 }
 
-/// Blocks that were given back, last first, by class. They are linked through their first word.
+/// Freed blocks, the last first, by class. They are linked through their first word.
 pub(super) struct FreeLists {
     heads: Box<[usize]>,
 }

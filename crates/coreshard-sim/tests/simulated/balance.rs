@@ -1,4 +1,4 @@
-//! When a thread that waits for a CPU is taken to another one.
+//! When a waiting thread moves to another CPU.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,14 +16,14 @@ const OTHER: CpuId = CpuId(1);
 const TICK_MS: u64 = 4;
 const HALF_A_MILLISECOND: u64 = 500_000;
 
-/// A bit of work, after which other threads may go on.
+/// A short computation, after which other threads may continue.
 fn work() {
     Sim::compute(Duration::from_micros(5));
     Sim::preemption_point();
 }
 
-/// For how many nanoseconds a thread that shares a CPU with one that computes has waited for it when it is taken to the other
-/// one, which rests for 20 µs, again and again, or for ever; and when that is.
+/// Returns for how many nanoseconds a thread that shares a CPU with a computing one has waited when it is
+/// taken to the other CPU, and when that happens. The other CPU sleeps for 20 µs repeatedly, or forever.
 fn waited_before_it_moved(rests_for_ever: bool) -> (u64, u64) {
     let machine = TWO_SOCKETS.replace("slice = { ns = 3000000", "slice = { ns = 4000000");
     let machine = Machine::from_toml("ticks of 4 ms", &machine).unwrap();
@@ -65,7 +65,8 @@ fn waited_before_it_moved(rests_for_ever: bool) -> (u64, u64) {
     run.unwrap().value
 }
 
-/// It has run there within the last half millisecond: what it has in the caches is held to be worth more.
+/// The thread ran there within the last half millisecond, so its data in the caches is considered more
+/// valuable.
 #[test]
 fn who_has_run_of_late_is_not_taken_by_a_cpu_that_comes_to_rest() {
     let (waited, after) = waited_before_it_moved(false);
@@ -74,7 +75,7 @@ fn who_has_run_of_late_is_not_taken_by_a_cpu_that_comes_to_rest() {
     assert!(after < 3 * TICK_MS * 1_000_000, "{after} ns");
 }
 
-/// Nobody wakes it, and the other CPU does not come to rest: it rests.
+/// No thread wakes it, and the other CPU does not become idle: it already is.
 #[test]
 fn ticks_send_a_resting_cpu_for_who_waits() {
     let (_, after) = waited_before_it_moved(true);
@@ -82,7 +83,7 @@ fn ticks_send_a_resting_cpu_for_who_waits() {
     assert!(after < 10 * TICK_MS * 1_000_000, "{after} ns");
 }
 
-/// The CPU's own thread computes for 30 ms without a pause, in which the simulation could have had its tick.
+/// The CPU's own thread computes for 30 ms without a pause in which the simulation could have had its tick.
 #[test]
 fn ticks_come_while_a_thread_computes_without_a_pause() {
     let machine = TWO_SOCKETS.replace("slice = { ns = 3000000", "slice = { ns = 4000000");
@@ -105,11 +106,12 @@ fn ticks_come_while_a_thread_computes_without_a_pause() {
         *took_ns.lock().unwrap()
     });
     let took_ns: u64 = run.unwrap().value;
-    assert!(took_ns > HALF_A_MILLISECOND, "{took_ns} ns: nobody takes what ran of late");
+    assert!(took_ns > HALF_A_MILLISECOND, "{took_ns} ns: a thread that ran recently is not taken");
     assert!(took_ns < 2 * TICK_MS * 1_000_000, "{took_ns} ns: by the first tick or the second");
 }
 
-/// It had the CPU, and had to make room for a thread that may run there alone and computes for 30 ms; the other CPU has rested all along.
+/// The thread had the CPU, and was preempted by one that may run only there and computes for 30 ms. The other
+/// CPU was idle throughout.
 #[test]
 fn who_was_preempted_by_a_thread_that_computes_is_taken_to_a_cpu_that_rests() {
     let machine = TWO_SOCKETS.replace("slice = { ns = 3000000", "slice = { ns = 4000000");
@@ -139,7 +141,7 @@ fn who_was_preempted_by_a_thread_that_computes_is_taken_to_a_cpu_that_rests() {
     let waited_ns: u64 = run.unwrap().value;
     assert!(
         waited_ns > HALF_A_MILLISECOND,
-        "{waited_ns} ns: it was preempted, and nobody takes what ran of late"
+        "{waited_ns} ns: it was preempted, and a thread that ran recently is not taken"
     );
     assert!(waited_ns < 2 * TICK_MS * 1_000_000, "{waited_ns} ns: by the first tick or the second");
 }

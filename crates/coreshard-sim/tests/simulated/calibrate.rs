@@ -1,5 +1,5 @@
-//! Calibrating a simulated machine gives back what its file says: so what is measured is what is
-//! simulated.
+//! Calibrating a simulated machine returns the values of its file, so the measured operations are the
+//! simulated ones.
 
 use coreshard_bench::{Effort, Unwatched, calibrate, item_chains};
 use coreshard_sim::{Machine, Sim, Simulation};
@@ -13,7 +13,7 @@ fn a_simulated_machine_has_the_costs_that_its_file_says() {
     let text = [("timer", 130), ("wake_remote", 250)].map(|(key, ns)| cost(key, ns));
     let text = format!("{TWO_SOCKETS}{}", text.concat());
     let machine = Machine::from_toml("two sockets", &text).unwrap();
-    // One CPU, its sibling, and one CPU of each other distance.
+    // One CPU, its sibling, and one CPU at each other distance.
     let cpus: CpuSet = "0-2,4,8".parse().unwrap();
     let effort = Effort { rounds: 2, repeats: 1_000, memory_bytes: 1 << 12 };
     let run = Simulation::new(&machine).run(|| calibrate::<Sim>(&cpus, effort, &mut Unwatched));
@@ -44,15 +44,15 @@ fn a_simulated_machine_has_the_costs_that_its_file_says() {
     near("another CPU's", costs.wake_remote_ns, 250.0, 30.0);
     near("ipi", costs.ipi_send_ns, 375.0, 30.0);
     near("switch", costs.context_switch_ns, 1_500.0, 60.0);
-    // The interrupt's way is part of what is seen of leaving an idle state.
+    // The interrupt's latency is a part of the measured exit from an idle state.
     near("idle exit", costs.idle_exit_ns, 375.0 + 2_000.0, 150.0);
     near("deep idle exit", costs.deep_idle_exit_ns, 375.0 + 2_000.0, 150.0);
     near("thread", costs.thread_create_ns, 15_000.0, 600.0);
-    // Less what a switch takes, more a look at the clock.
+    // Minus a switch, plus a reading of the clock.
     near("slice", found.slice.unwrap().median_ns, 3e6, 10_000.0);
 }
 
-/// What is known of lines that nobody waits for, and of how much the same varies, by a machine that has it.
+/// Lines that no thread waits for, and variation, measured on a machine that models them.
 #[test]
 fn what_comes_with_a_line_and_what_interrupts_are_found() {
     let measured = |more: &str| {
@@ -88,7 +88,7 @@ fn what_comes_with_a_line_and_what_interrupts_are_found() {
     assert!(variation.exits[4] > 1.2, "{variation:?}");
 }
 
-/// What is computed between two accesses is what a program takes longer by, access by access.
+/// The computation between two accesses is the additional time of a program per access.
 #[test]
 fn what_a_program_computes_is_added_to_each_access() {
     let run = |text: &str| {
@@ -100,7 +100,7 @@ fn what_a_program_computes_is_added_to_each_access() {
             (run.value.unwrap().median_ns, run.summary.accesses)
         };
         let (few, many) = (simulated(1_600), simulated(3_200));
-        // A round is measured, and one is not.
+        // One round is measured, and one is not.
         (many.0, (many.1 - few.1) as f64 / 3_200.0)
     };
     let nothing = run(TWO_SOCKETS);
@@ -109,6 +109,6 @@ fn what_a_program_computes_is_added_to_each_access() {
     let [(before_ns, accesses), (after_ns, same)] = [nothing, computing];
     assert!((accesses - same).abs() < 0.1 && accesses > 5.0, "{accesses}, then {same}");
     let each_ns = (after_ns - before_ns) / accesses;
-    // An access of two lines counts as two.
+    // An access to two lines counts as two.
     assert!((4.7..=5.0).contains(&each_ns), "{before_ns} to {after_ns} ns, {accesses} accesses");
 }

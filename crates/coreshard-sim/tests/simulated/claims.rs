@@ -1,4 +1,4 @@
-//! How often many workers of one pool come for its lock.
+//! How often many workers of one pool take its lock.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Release};
@@ -12,7 +12,7 @@ use coreshard_workqueue::Runtime;
 const PRODUCERS: u32 = 72;
 const ITEMS: u64 = 60;
 
-/// Holds of the one pool's lock for each item, where a producer on each CPU has one item outstanding.
+/// Returns the holds of the single pool's lock per item, if a producer on each CPU has one item outstanding.
 fn holds_per_item(machine: &Machine) -> f64 {
     let runtime = Runtime::<Sim>::builder(machine.topology().clone())
         .measure_lock_holds(true)
@@ -46,7 +46,8 @@ fn holds_per_item(machine: &Machine) -> f64 {
     holds as f64 / (u64::from(PRODUCERS) * ITEMS) as f64
 }
 
-/// Who has waited for the lock takes the items of several producers: else there is more than a hold for each.
+/// A worker that has waited for the lock takes the items of several producers; otherwise there would be more
+/// than one hold per item.
 #[test]
 #[ignore = "at night: simulates 72 CPUs"]
 fn many_workers_of_one_pool_take_its_lock_less_often_than_there_are_items_at_night() {
@@ -60,7 +61,8 @@ fn many_workers_of_one_pool_take_its_lock_less_often_than_there_are_items_at_nig
     assert!(holds[1] < 0.9, "{holds:?} holds for each item");
 }
 
-/// Holds of the pool's lock for each item of one producer that brings one each 60 ns or so, to a worker on another CPU.
+/// Returns the holds of the pool's lock per item of one producer that queues an item about every 60 ns, for a
+/// worker on another CPU.
 fn holds_per_item_of_a_flood(machine: &Machine) -> f64 {
     const ITEMS: u64 = 60_000;
     let cpus = machine.topology().restrict(&"0-1".parse().unwrap()).unwrap();
@@ -82,7 +84,8 @@ fn holds_per_item_of_a_flood(machine: &Machine) -> f64 {
     holds as f64 / ITEMS as f64
 }
 
-/// A worker that is faster than the producer lets it get ahead: else it comes for four items each time.
+/// A worker that is faster than the producer lets it get ahead; otherwise it would take the lock for every
+/// four items.
 #[test]
 fn a_worker_lets_the_producer_of_a_flood_get_ahead() {
     let machine = Machine::named("grace").unwrap();

@@ -1,8 +1,9 @@
-//! What contended operations cost, against published measurements by the number of CPUs.
+//! The cost of contended operations, compared with published measurements by the number of CPUs.
 //!
-//! In nanoseconds per operation and thread: medians of github.com/travisdowns/concurrency-hierarchy-bench (results/skl, icl,
-//! g2-16), and for the Xeon operations per second of shubhankar-gambhir.github.io, "What Does a Lock Actually Cost?", turned
-//! into the same. The machines' files say which of their numbers were fitted to which of these curves.
+//! In nanoseconds per operation and thread: medians of github.com/travisdowns/concurrency-hierarchy-bench
+//! (results/skl, icl, g2-16), and for the Xeon operations per second of shubhankar-gambhir.github.io, "What
+//! Does a Lock Actually Cost?", converted to the same unit. The machines' files say which of their numbers
+//! were fitted to which of these curves.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -47,7 +48,8 @@ fn a_contended_add_takes_what_was_published() {
 #[test]
 fn a_compare_exchange_loop_takes_what_was_published() {
     check(SKYLAKE, "skylake", compare_exchange_loop, CLOSE, &[(2, 109.0), (3, 227.0), (4, 347.0)]);
-    // A quarter too fast: what a failed attempt costs beyond its transfer is as on the Skylake, 4 ns and not more.
+    // A quarter too fast: the cost of a failed attempt beyond its transfer is at most 4 ns, as on the
+    // Skylake.
     let published = [(2, 103.0), (3, 171.0), (4, 267.0)];
     check(ICE_LAKE, "ice lake", compare_exchange_loop, 0.3, &published);
     let published =
@@ -63,23 +65,24 @@ fn a_ticket_lock_takes_what_was_published() {
     check(GRAVITON_2, "graviton 2", ticket_lock, CLOSE, &published);
 }
 
-/// With up to four threads the model is off by up to a factor of two (on the Graviton 2: 149 ns with two, published 309; on
-/// the Skylake 244 with three, published 178): whether a thread that finds the lock taken sleeps, or finds it free as it is
-/// about to, decides there, and the published curve goes up and down, too. With all sixteen it is two fifths too slow.
+/// With up to four threads the model is off by up to a factor of two (on the Graviton 2: 149 ns with two,
+/// published 309; on the Skylake 244 with three, published 178). The result depends on whether a thread that
+/// finds the lock taken sleeps, or finds it free just before; the published curve also goes up and down. With
+/// all sixteen threads it is two fifths too slow.
 #[test]
 fn a_mutex_takes_what_was_published_where_many_want_it() {
     check(GRAVITON_2, "graviton 2", mutex, CLOSE, &[(3, 307.0), (5, 438.0), (8, 995.0)]);
     check(GRAVITON_2, "graviton 2", mutex, 0.45, &[(16, 2_020.0)]);
 }
 
-/// Each who waits loads the word once for each hand-over, and who loads first is not held up by the others.
+/// Each waiter loads the word once for each hand-over, and the first to load is not delayed by the others.
 #[test]
 fn a_spin_lock_takes_what_was_published_where_many_want_it() {
     let published = [(6, 648.0), (8, 1_028.0), (10, 1_520.0), (12, 2_038.0), (15, 2_873.0)];
     check(GRAVITON_2, "graviton 2", spin, CLOSE, &published);
 }
 
-/// Cores without such instructions: a load, and a store that fails where the line was taken meanwhile.
+/// Cores without such instructions: a load, and a store that fails if the line was taken meanwhile.
 #[test]
 fn atomics_of_load_and_store_exclusive_take_what_was_published() {
     let published = [(3, 86.0), (4, 105.0), (6, 258.0), (8, 410.0), (12, 809.0), (16, 1_372.0)];
@@ -88,8 +91,8 @@ fn atomics_of_load_and_store_exclusive_take_what_was_published() {
     check(GRAVITON_1, "graviton 1", compare_exchange_loop, CLOSE, &published);
 }
 
-/// How often a thread that has just found a lock taken finds it free when it asks again, while the owner waits for the line to
-/// give the lock back, and to take it again.
+/// Returns how often a thread that has just found a lock taken finds it free at its next attempt, while the
+/// owner waits for the line to release the lock and take it again.
 fn overtaken(text: &str, rounds: u64) -> f64 {
     let machine = Machine::from_toml("m", text).unwrap();
     let run = Simulation::new(&machine).seed(1).run(move || {
@@ -131,7 +134,7 @@ fn overtaken(text: &str, rounds: u64) -> f64 {
     run.unwrap().value
 }
 
-/// As measured: who gives a lock back and takes it again is overtaken once in seven times.
+/// As measured: a thread that releases a lock and takes it again is overtaken once in seven times.
 #[test]
 fn who_takes_its_lock_again_is_seldom_overtaken() {
     for text in [SKYLAKE, ICE_LAKE, XEON_6130] {

@@ -1,4 +1,5 @@
-//! No combination of variants is deadlocked on any machine: each ends within its virtual time, under either profile.
+//! No combination of variants deadlocks on any machine: each finishes within its virtual time, under either
+//! profile.
 
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use coreshard_topology::Preset;
 
 use crate::combinations::{Combination, run_bench};
 
-/// The first CPUs of each machine: a whole one is for the nightly runs (`ci/simulated.sh`).
+/// The first CPUs of each machine. Whole machines are for the nightly runs (`ci/simulated.sh`).
 const CPUS: usize = 6;
 
 fn ends(machine: &Machine, cpus: usize, items: u64, profile: Profile, seed: u64) {
@@ -32,15 +33,15 @@ fn every_preset_ends_under_either_profile_at_night() {
     }
 }
 
-/// Where the kernel's profile once had a thread preempted that held a pool's lock.
+/// A case in which the kernel's profile once preempted a thread that held a pool's lock.
 #[test]
 fn more_producers_than_a_shard_has_cpus_end_in_a_kernel() {
     let machine = Machine::named("grace").unwrap();
     ends(&machine, 24, 12, Profile::InKernel, 3);
 }
 
-/// Some of all machines, numbers of CPUs up to 1,024, variants, profiles, items and seeds; `ci/simulated.sh` draws more of them
-/// each night.
+/// A sample of all machines, numbers of CPUs up to 1,024, variants, profiles, items and seeds.
+/// `ci/simulated.sh` draws more of them each night.
 #[test]
 fn what_is_drawn_ends() {
     for number in 0..10 {
@@ -48,7 +49,7 @@ fn what_is_drawn_ends() {
     }
 }
 
-/// A number of CPUs that no machine of the presets has.
+/// A number of CPUs that no preset has.
 #[test]
 fn a_thousand_and_twenty_four_cpus_end() {
     let largest = |number| {

@@ -1,4 +1,4 @@
-//! Calls that fail by their number: each kind fails where it is told to, and nowhere else.
+//! Calls that fail by their number: each kind fails when requested, and only then.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ fn starts(spec: &ThreadSpec) -> bool {
     Sim::spawn(spec.clone(), Box::new(|| ())).map(ThreadHandle::join).is_ok()
 }
 
-/// Which of five calls succeed.
+/// Returns which of five calls succeed.
 fn five(act: impl Fn() -> bool) -> Vec<bool> {
     (0..5).map(|_| act()).collect()
 }
@@ -38,7 +38,7 @@ fn the_second_call_of_each_kind_fails_and_the_third() {
         (Call::Affinity, &|| starts(&spec)),
         (Call::Memory, &|| Sim::allocate(100, None).is_ok()),
         (Call::CpuTime, &|| Sim::cpu_time_of(Sim::this_thread()).is_some()),
-        // A wait that is cut short has not timed out.
+        // An interrupted wait has not timed out.
         (Call::Wait, &|| Sim::wait(&word(), 7, Some(WHILE)) == WaitOutcome::TimedOut),
     ];
     for (call, act) in calls {
@@ -97,8 +97,8 @@ fn a_wait_is_interrupted_and_a_wake_up_comes_late() {
     assert!(waits(1) > waits(2) + 250_000);
 }
 
-/// The search's failed starts come in runs, each takes its time, and those who look at the run see when the
-/// last was.
+/// The search's failed starts come in runs, each takes time, and an observer of the run sees when the last
+/// one happened.
 #[test]
 fn starts_fail_by_chance_in_runs() {
     let faults = Faults {

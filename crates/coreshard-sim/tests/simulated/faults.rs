@@ -1,5 +1,5 @@
-//! The workqueue on a machine where things go wrong: what it promises must hold all the same. The
-//! count of runs is kept by host atomics, apart from all that is checked.
+//! The workqueue on a faulty machine: its guarantees must still hold. Host atomics count the runs, apart from
+//! the code under test.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -21,7 +21,7 @@ const FAULTS: Faults = Faults {
     ..Faults::NONE
 };
 
-/// Each of four producers queues items, some of which queue another; returns how often each ran.
+/// Queues items from four producers, some of which queue another one. Returns how often each ran.
 fn run_items(machine: &Machine, scope: Scope, intake: Intake, wake: Wake) -> Vec<u32> {
     let runtime = Runtime::<Sim>::builder(machine.topology().clone())
         .idle_timeout(Duration::from_micros(300))
@@ -108,7 +108,7 @@ fn a_thread_that_cannot_be_started_is_an_error_with_its_name() {
     assert!(run.unwrap().value.contains("\"lost\""));
 }
 
-/// Two threads that hand a turn back and forth on two CPUs, one of which goes offline now and then.
+/// Two threads alternate on two CPUs, one of which goes offline occasionally.
 fn hand_over(times: u32) -> (u32, u32) {
     let words = Arc::new((Parker::<Sim>::new(), Parker::<Sim>::new()));
     let away = Arc::new(AtomicU32::new(0));
@@ -161,8 +161,8 @@ fn wake_ups_come_late_or_for_nothing_and_a_deadlock_is_still_seen() {
         longest_offline: Duration::from_micros(400),
         ..Faults::NONE
     };
-    // Of several seeds: once both threads are awake, each may find the other on its way to sleep, where it needs no wake-up
-    // that could be late, and they go on like that for half of a run.
+    // Several seeds: once both threads are awake, each may find the other about to sleep, when it needs no
+    // wake-up that could be late. This may continue for half of a run.
     let virtual_ns = |faults| {
         let mut took: Vec<u64> = (0..5)
             .map(|seed| {
@@ -195,11 +195,11 @@ fn the_programs_clock_jumps_ahead_and_never_back() {
     });
     let run = run.unwrap();
     assert!((5..60).contains(&run.value), "{}", run.value);
-    assert!(run.summary.virtual_ns < 1_000_000, "virtual time goes on as ever");
+    assert!(run.summary.virtual_ns < 1_000_000, "virtual time is unaffected");
 }
 
-/// A reader that looks between two writes of a writer which makes them one after the other: on
-/// the machine's own schedule it never comes between them, since it begins much later.
+/// A reader that looks between two consecutive writes of a writer. On the machine's own schedule it never
+/// does, since it begins much later.
 fn reader_comes_between() -> bool {
     let words = Arc::new((AtomicU64::new(0), AtomicU64::new(0)));
     let seen = Arc::new(AtomicU32::new(0));
@@ -261,7 +261,7 @@ fn a_run_that_is_watched_is_the_same_and_ends_where_a_rule_is_broken() {
         every,
         |view| {
             looks += 1;
-            // Two threads take turns: one CPU at least rests, or is being woken.
+            // Two threads take turns: at least one CPU is idle, or is being woken.
             let rests = |cpu| view.idle_ns(CpuId(cpu)).is_some();
             assert!(rests(2) || rests(3) || view.now_ns() < 100_000);
             Ok(())
@@ -280,8 +280,8 @@ fn a_run_that_is_watched_is_the_same_and_ends_where_a_rule_is_broken() {
     assert!(error.to_string().starts_with("it is late\nat 4"), "{error}");
 }
 
-/// How long an item waits for its turn, in microseconds, on a pool of two whose other worker is busy
-/// for 60 ms; and how many workers could not be started.
+/// Returns how long an item waits for its turn, in microseconds, on a pool of two whose other worker is busy
+/// for 60 ms, and how many workers could not be started.
 fn waits_behind_a_busy_worker(machine: &Machine, intake: Intake) -> Option<(u64, u64)> {
     let cpus = "0-1".parse().unwrap();
     let runtime = Runtime::<Sim>::builder(machine.topology().clone()).usable(cpus).build().unwrap();
@@ -307,7 +307,7 @@ fn a_worker_that_could_not_be_started_is_started_later() {
         let intake = Intake::ALL[seed as usize % 2];
         let simulation = Simulation::new(&machine).seed(seed).faults(faults);
         let run = simulation.run(|| waits_behind_a_busy_worker(&machine, intake));
-        // Without its first worker or the monitor a queue is not to be had.
+        // A queue cannot be created without its first worker or the monitor.
         if let Some((waited_us, failed)) = run.unwrap().value
             && failed > 0
             && waited_us < 59_000
@@ -319,8 +319,8 @@ fn a_worker_that_could_not_be_started_is_started_later() {
     assert!(seen > 5, "{seen}");
 }
 
-/// A queue is not made without its monitor; and one that is made goes on, however many of its workers fail
-/// to start: the monitor tries again at each look.
+/// A queue is not created without its monitor. Once created, it makes progress however many of its workers
+/// fail to start: the monitor retries at each scan.
 #[test]
 fn a_queue_that_is_made_has_a_monitor_that_makes_up_for_workers() {
     let machine = Machine::from_toml("two sockets", TWO_SOCKETS).unwrap();

@@ -1,5 +1,5 @@
-//! Whoever holds a lock keeps its CPU, where the program is taken for a kernel's: it is not preempted,
-//! and if it sleeps, the run ends and says with which lock.
+//! A lock holder keeps its CPU under the profile of a kernel: it is not preempted. If it sleeps, the run ends
+//! with an error that names the lock.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,8 +14,8 @@ fn on_cpu(cpu: u32, body: impl FnOnce() + Send + 'static) -> <Sim as Platform>::
     Sim::spawn(ThreadSpec { affinity, ..ThreadSpec::default() }, Box::new(body)).unwrap()
 }
 
-/// Two threads of one CPU and one of another use a lock, and hold it for longer than a slice, reading
-/// the clock all the while.
+/// Two threads of one CPU and one of another use a lock, and hold it for longer than a slice, constantly
+/// reading the clock.
 fn clock_is_read_under_a_lock() -> u32 {
     let lock = Arc::new(Lock::<Sim, u32>::new(0));
     let threads: Vec<_> = [0, 0, 1]
@@ -49,7 +49,7 @@ fn a_kernel_that_reads_the_clock_under_a_lock_is_not_preempted_there() {
     }
 }
 
-/// What `act` does while it holds a lock over a number.
+/// Calls `act` while holding a lock over a number.
 fn with_a_lock(act: impl FnOnce(LockGuard<'_, Sim, u32>)) {
     let lock = Lock::<Sim, u32>::new(0);
     act(lock.lock());
@@ -78,7 +78,7 @@ fn a_kernel_that_sleeps_with_a_lock_breaks_a_rule_that_names_lock_and_places() {
         assert!(text.contains("holds the lock over u32 that it took at"), "{text}");
         assert_eq!(text.lines().next().unwrap().matches(".rs:").count(), 2, "{text}");
         assert!(text.contains("simulated/held_locks.rs:"), "{text}");
-        // A program in user space may sleep with a lock, and so may a kernel without.
+        // A program in user space may sleep with a lock, and so may a kernel without one.
         Simulation::new(&machine).run(program).unwrap();
         let before = || with_a_lock(|held| drop(held));
         let after = || {
@@ -89,8 +89,8 @@ fn a_kernel_that_sleeps_with_a_lock_breaks_a_rule_that_names_lock_and_places() {
     }
 }
 
-/// A pool whose lock's holds are measured, under more producers than CPUs: the guard reads the clock
-/// as it is dropped.
+/// A pool whose lock holds are measured, with more producers than CPUs: the guard reads the clock when it is
+/// dropped.
 #[test]
 fn a_pool_that_measures_its_lock_can_be_a_kernels() {
     let machine = Machine::pocket();

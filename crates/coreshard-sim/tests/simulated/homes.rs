@@ -1,4 +1,4 @@
-//! A worker that is woken outside of its pod comes home, and stays there for a while.
+//! A worker that is woken outside its pod returns home, and stays there for a while.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -13,11 +13,11 @@ use crate::programs::pinned;
 
 const PRODUCER: CpuId = CpuId(0);
 const ITEMS: u64 = 400;
-/// In which the worker falls asleep.
+/// The time in which the worker falls asleep.
 const SILENCE: Duration = Duration::from_micros(50);
 
-/// Queues items, one after the other, on a pool of the CPU that the producer keeps busy as it wakes the worker: the kernel
-/// finds another one that rests.
+/// Queues items, one after the other, on a pool of the CPU that the producer occupies when it wakes the
+/// worker. The kernel chooses another, idle CPU.
 fn produce(queue: &Workqueue<Sim>) {
     let done = Arc::new(Parker::<Sim>::new());
     for _ in 0..ITEMS {
@@ -32,7 +32,7 @@ fn produce(queue: &Workqueue<Sim>) {
     }
 }
 
-/// How often a worker was brought home, how often it was woken, and in how many milliseconds.
+/// Returns how often a worker was brought home, how often it was woken, and in how many milliseconds.
 fn brought_home(strict: bool) -> (u64, u64, u64) {
     let machine = Machine::from_toml("16 vCPUs", machines::XEON_16_VCPU).unwrap();
     let topology = machine.topology().clone();

@@ -1,6 +1,8 @@
-//! What the simulator says of published tables is no worse than it was (`lab/predictions/`, `lab/score.tsv`).
+//! The simulator's predictions of published tables are no worse than recorded (`lab/predictions/`,
+//! `lab/score.tsv`).
 //!
-//! Here are the tables of small machines; `lab/validate.py --score lab/score.tsv` does all of them, at night.
+//! These are the tables of small machines; `lab/validate.py --score lab/score.tsv` checks all of them at
+//! night.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,15 +12,15 @@ use toml::de::{DeTable, DeValue};
 
 use crate::programs::{Load, Program};
 
-/// A ratio is close within a quarter; rows whose published figures are nearer than a tenth have no order.
+/// A ratio within a quarter is close. Rows whose published figures differ by less than a tenth have no order.
 const CLOSE: f64 = 0.25;
 const TOGETHER: f64 = 0.10;
 
-/// Tables whose names begin so: those of few threads, and two of Arm's.
+/// Prefixes of tables of few threads, and of two Arm machines.
 const SMALL: [&str; 5] =
     ["skylake-", "icelake-", "ryzen-5825u-", "graviton2-atomic-add", "graviton2-compare-exchange"];
 
-/// A figure is the median of so many runs, as in `lab/validate.py`.
+/// A figure is the median of this many runs, as in `lab/validate.py`.
 const SEEDS: u64 = 5;
 
 fn root() -> PathBuf {
@@ -31,7 +33,7 @@ struct Score {
     close: usize,
 }
 
-/// Each table's name, how it was used, and its score: one a line, after a line of headings.
+/// Returns each table's name, its use, and its score: one per line, after a line of headings.
 fn held() -> BTreeMap<String, (String, Score)> {
     let text = std::fs::read_to_string(root().join("lab/score.tsv")).unwrap();
     let line = |line: &str| {
@@ -45,19 +47,19 @@ fn held() -> BTreeMap<String, (String, Score)> {
 
 fn text<'a>(table: &'a DeTable<'_>, key: &str) -> &'a str {
     let value = table.get(key).unwrap_or_else(|| panic!("there is no {key}"));
-    value.get_ref().as_str().unwrap_or_else(|| panic!("{key} is no text"))
+    value.get_ref().as_str().unwrap_or_else(|| panic!("{key} is not a text"))
 }
 
 fn number(value: &DeValue<'_>) -> f64 {
     let written = match value {
         DeValue::Integer(whole) => whole.to_string(),
         DeValue::Float(float) => float.to_string(),
-        other => panic!("{other:?} is no number"),
+        other => panic!("{other:?} is not a number"),
     };
     written.parse().unwrap()
 }
 
-/// What a table's file says.
+/// Reads a table's file.
 fn read(name: &str, then: impl FnOnce(&DeTable<'_>)) {
     let path = root().join("lab/predictions").join(format!("{name}.toml"));
     let file = std::fs::read_to_string(path).unwrap();
@@ -109,10 +111,13 @@ fn published_tables_are_predicted_no_worse_than_before() {
             }
         });
     }
-    assert!(worse.is_empty(), "{worse:#?}; what is better for most is renewed by lab/validate.py");
+    assert!(
+        worse.is_empty(),
+        "{worse:#?}; to record a change that improves most tables, run lab/validate.py"
+    );
 }
 
-/// What a table is worth as a test of the model is what it says itself.
+/// Each table itself states its value as a test of the model.
 #[test]
 fn each_table_has_a_score_and_says_how_it_was_used() {
     let held = held();
@@ -129,7 +134,7 @@ fn each_table_has_a_score_and_says_how_it_was_used() {
         });
         names.push(name);
     }
-    assert_eq!(names.len(), held.len(), "lab/score.tsv has tables that are not there");
+    assert_eq!(names.len(), held.len(), "lab/score.tsv has tables that do not exist");
     let unseen = held.values().filter(|(used, _)| used == "unseen").count();
     assert!(unseen >= 12, "{unseen} tables were never used for calibration");
 }

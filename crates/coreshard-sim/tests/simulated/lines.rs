@@ -51,7 +51,8 @@ impl Device for Apart {
     }
 }
 
-/// What an operation gives is used, or it is the last call, and this function is not on the stack any more.
+/// The result of an operation is used. Otherwise it would be a tail call, and this function would not be on
+/// the stack.
 #[inline(never)]
 fn issue(device: &impl Device) {
     black_box(device.issued().fetch_add(1, Relaxed));
@@ -127,7 +128,7 @@ fn a_field_of_a_field_is_named_by_its_way_and_memory_in_new_use_by_its_new_name(
         let hosts: Arc<[Host]> = (0..2).map(|id| Host { id, device: device() }).collect();
         Sim::describe(&raw const hosts[0]);
         Sim::describe(&raw const hosts[0].device);
-        // The second was something else once, of which nothing is left.
+        // The second one was something else before, of which no trace remains.
         Sim::describe(&raw const hosts[1].device);
         Sim::describe(&raw const hosts[1]);
         for host in 0..2 {
@@ -143,7 +144,7 @@ fn a_field_of_a_field_is_named_by_its_way_and_memory_in_new_use_by_its_new_name(
     assert!(named("Host.device.issued") && named("Host.device"), "{report}");
 }
 
-/// What a line was when it was used is what the report calls it, whatever it becomes.
+/// The report uses a line's name at the time of use, whatever it becomes later.
 #[test]
 fn memory_that_gets_another_use_is_called_each_time_what_it_is_then() {
     fn contend<D: Device + coreshard_platform::Fields>(device: D) -> usize {
@@ -173,7 +174,7 @@ fn memory_that_gets_another_use_is_called_each_time_what_it_is_then() {
     assert_eq!(found, [198, 198, 198], "{report}");
 }
 
-/// As [`Packed`], but that nobody has told what is in it.
+/// Like [`Packed`], but without a description of its fields.
 #[repr(transparent)]
 struct Pair(Packed);
 
@@ -191,7 +192,7 @@ impl Device for Pair {
     }
 }
 
-/// What is done before the measured part, after it, and by threads that are no part of it any more, does not count.
+/// Accesses before and after the measured part, and of threads that have left it, do not count.
 #[test]
 fn only_the_measured_part_is_reported() {
     let machine = Machine::from_toml("two sockets", TWO_SOCKETS).unwrap();
@@ -224,9 +225,9 @@ fn only_the_measured_part_is_reported() {
     assert_eq!((issued.records, done.records), (100, 100), "{report}");
     assert_eq!((issued.cpus, done.cpus), (1, 1));
     let line = &report.lines[0];
-    // CPU 8, which touches it first, is on the second node.
+    // CPU 8, which accesses it first, is on the second node.
     assert_eq!((line.cpus, line.node), (2, Some(1)));
-    // There are no type arguments in names, and each access has its place.
+    // Names have no type arguments, and each access has its place.
     assert!(!issued.function.contains('<') && issued.source.starts_with("lines.rs:"), "{report}");
     assert!(issued.hitm_remote_cycles_mean > 0.0 && issued.hitm_local_cycles_mean == 0.0);
     assert!(report.rows().map(|row| row.store_misses).sum::<f64>() > 99.0, "{report}");

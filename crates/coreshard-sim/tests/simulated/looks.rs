@@ -1,4 +1,5 @@
-//! Who watches sees what comes when a loop of single looks would, though most looks are not simulated.
+//! A watching thread sees an event when a loop of single checks would, although most checks are not
+//! simulated.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -20,7 +21,7 @@ fn words(count: usize) -> Arc<[Word]> {
     (0..count).map(|_| Padded::new(<Sim as Platform>::AtomicU32::new(0))).collect()
 }
 
-/// One look after the other, each of which is simulated.
+/// Makes one check after the other, each of which is simulated.
 fn look(looks: u32, mut done: impl FnMut() -> bool) -> bool {
     (0..looks).any(|_| {
         Sim::spin_hint();
@@ -30,14 +31,14 @@ fn look(looks: u32, mut done: impl FnMut() -> bool) -> bool {
 
 #[derive(Clone, Copy)]
 struct Case {
-    /// Words that are looked at; the last one is written.
+    /// The number of checked words; the last one is written.
     words: usize,
     looks: u32,
-    /// When it is written; never, if there are not so many looks.
+    /// When it is written; never, if there are fewer checks.
     after: Duration,
 }
 
-/// Whether it was seen, when, and what that took to simulate.
+/// Returns whether the write was seen, when, and the cost of the simulation.
 fn sees(machine: &Machine, case: Case, watches: bool) -> (bool, u64, Summary) {
     let run = Simulation::new(machine).run(move || {
         let words = words(case.words);
@@ -72,7 +73,7 @@ fn a_watch_sees_what_comes_when_single_looks_would_and_gives_up_when_they_would(
                 let what = format!("{name}, {words} words, written after {after_ns} ns");
                 assert_eq!(watched.0, single.0, "{what}");
                 assert_eq!(watched.0, after_ns < 1_000_000, "{what}");
-                // One word is seen at the very time; of several, the others may be looked at first.
+                // A single word is seen at the exact time; of several, the others may be checked first.
                 let slack_ns = if words == 1 { 0 } else { 20 };
                 assert!(
                     watched.1.abs_diff(single.1) <= slack_ns,
@@ -84,7 +85,7 @@ fn a_watch_sees_what_comes_when_single_looks_would_and_gives_up_when_they_would(
     }
 }
 
-/// What a look costs is counted where it is not simulated, too.
+/// The cost of a check is counted even if it is not simulated.
 #[test]
 fn looks_that_are_not_simulated_are_accesses() {
     let machine = Machine::from_toml("two sockets", TWO_SOCKETS).unwrap();
@@ -93,7 +94,7 @@ fn looks_that_are_not_simulated_are_accesses() {
     assert_eq!(accesses(true), accesses(false));
 }
 
-/// A turn that does anything but look may do something else the next time: each is made.
+/// A turn that does anything but check may do something else the next time, so each one is executed.
 #[test]
 fn a_turn_that_does_more_than_look_is_made_each_time() {
     let machine = Machine::from_toml("skylake", SKYLAKE).unwrap();
@@ -123,7 +124,7 @@ fn a_turn_that_does_more_than_look_is_made_each_time() {
     }
 }
 
-/// Time in which its CPU runs somebody else is no time of its looks.
+/// Time in which its CPU runs another thread does not count as checking.
 #[test]
 fn who_is_preempted_while_it_watches_looks_as_often() {
     let machine = Machine::from_toml("skylake", SKYLAKE).unwrap();
@@ -142,7 +143,7 @@ fn who_is_preempted_while_it_watches_looks_as_often() {
                 let begun = Sim::now();
                 let done = || word.load(Acquire) == 1;
                 for round in 0..100 {
-                    // It is not taken for one that spins for ever.
+                    // It must not be taken for a thread that spins forever.
                     other.store(round, Relaxed);
                     assert!(!if watches { Sim::watch(2_000, done) } else { look(2_000, done) });
                 }
@@ -161,7 +162,7 @@ fn who_is_preempted_while_it_watches_looks_as_often() {
     }
 }
 
-/// Where CPUs are interrupted, they are while their threads watch, and as often.
+/// If CPUs are interrupted, this also happens while their threads watch, and as often.
 #[test]
 fn who_watches_is_interrupted_as_often() {
     const VARIATION: &str = "\n[costs.variation]\ncalls = [1, 1, 1, 1, 1, 1]\nexits = [1, 1, 1, 1, 1, 1]\n\

@@ -1,6 +1,6 @@
-//! The simulator's tests, in one program: the queues' code on its machines is compiled once.
-//! `search`, which plants bugs in it, and `many_simulations`, which counts the process's mappings, run in processes of
-//! their own.
+//! The simulator's tests, in one program: the queues' code on its machines is compiled once. `search`, which
+//! plants bugs in it, and `many_simulations`, which counts the process's mappings, run in their own
+//! processes.
 
 use coreshard_sim::SimAlloc;
 

@@ -1,4 +1,4 @@
-//! A process simulates as often as it likes: what a benchmark leaves behind keeps no simulation's addresses.
+//! A process may run any number of simulations: a finished benchmark keeps no simulation's addresses.
 
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::time::Duration;
@@ -10,10 +10,10 @@ use coreshard_sim::{Machine, Sim, Simulation};
 use coreshard_topology::Scope;
 use coreshard_workqueue::{Intake, Wake};
 
-/// More than there are ranges of addresses for simulations, which are 256.
+/// More than the 256 address ranges for simulations.
 const MANY: u64 = 1_000;
 
-/// A runtime's monitor looks some times a second whether it is still needed.
+/// A runtime's monitor checks several times a second whether it is still needed.
 const SETTLE: Duration = Duration::from_secs(1);
 
 fn place(machine: &Machine, cpus: usize) -> BenchMachine {
@@ -79,7 +79,7 @@ fn no_benchmark_leaves_memory_of_its_simulation_behind() {
     }
 }
 
-/// While anything is in a simulation's memory, all of its addresses stay.
+/// While any allocation is in a simulation's memory, all of its addresses stay reserved.
 #[test]
 fn what_is_copied_out_of_a_thousand_simulations_can_be_kept() {
     testing::own_process!();
@@ -92,7 +92,7 @@ fn what_is_copied_out_of_a_thousand_simulations_can_be_kept() {
     assert!(kept.iter().zip(0..).all(|(found, seed)| *found == [seed]));
 }
 
-/// Each would be two mappings of the process's, which has no more than 65,530.
+/// Each stack would be two mappings of the process, which may have at most 65,530.
 #[test]
 fn a_value_that_stays_keeps_no_stacks() {
     testing::own_process!();

@@ -1,4 +1,4 @@
-//! What memory costs, against a machine's file and against published measurements.
+//! The cost of memory accesses, compared with a machine's file and with published measurements.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed};
@@ -20,7 +20,7 @@ fn ping_pong_between_any_two_cpus_takes_the_files_latency_exactly() {
             for seed in 0..2 {
                 let simulation = Simulation::new(&machine).seed(seed);
                 let run = simulation.run(|| ping_pong_ns(*one, *other)).unwrap();
-                // Exactly: the clock's nanosecond at each end is all that is left.
+                // Exact, apart from the clock's nanosecond at each end.
                 let off = (run.value - expected).abs();
                 assert!(off <= 0.0051, "CPUs {one} and {other}: {} not {expected}", run.value);
             }
@@ -43,7 +43,8 @@ fn pinned_threads_stay_where_they_are(machine: &Machine) {
     assert_eq!(run.unwrap().summary.threads, 2);
 }
 
-/// Each read-modify-write is a load and a store there, and one whose line was taken between the two does both again.
+/// Each read-modify-write is a load and a store there. If the line was taken between the two, both are
+/// repeated.
 #[test]
 fn nothing_is_lost_where_atomics_are_loads_and_stores_that_fail() {
     const CPUS: u32 = 8;
@@ -62,7 +63,7 @@ fn nothing_is_lost_where_atomics_are_loads_and_stores_that_fail() {
                         {
                             assert_ne!(
                                 now, seen,
-                                "it was refused although it held what was expected"
+                                "it failed although the word held the expected value"
                             );
                             seen = now;
                         }
@@ -78,7 +79,7 @@ fn nothing_is_lost_where_atomics_are_loads_and_stores_that_fail() {
     }
 }
 
-/// Two sockets where contended lines are arbitrated, by these lines of the file among others.
+/// Returns two sockets with arbitration of contended lines, including these lines of the file.
 fn two_sockets(arbitration: &str) -> Machine {
     let text = format!(
         "{TWO_SOCKETS}\n[costs.arbitration]\nhold_ns = 0\n{arbitration}source = \"a figure for tests\"\n"
@@ -86,7 +87,8 @@ fn two_sockets(arbitration: &str) -> Machine {
     Machine::from_toml("two sockets", &text).unwrap()
 }
 
-/// What `second` takes on the second CPU given after the first one has written all of `LINES`, in nanoseconds a line.
+/// Returns how long `second` takes on the second CPU after the first one has written all of `LINES`, in
+/// nanoseconds per line.
 fn after_a_writer(arbitration: &str, cpus: (u32, u32), second: fn(&[Line])) -> f64 {
     const LINES: usize = 100;
     let machine = two_sockets(arbitration);
@@ -116,7 +118,8 @@ fn cpus_of_a_core_read_what_one_of_them_wrote_at_the_price_of_a_hit() {
     assert!((20.0..40.0).contains(&other), "{other} ns of 25");
 }
 
-/// Where that is a load and a store, which fails without the line: the load brings it, though the sibling's cache has it.
+/// With a load and a store that fails without the line: the load fetches it, although the sibling's cache has
+/// it.
 #[test]
 fn a_cpu_adds_to_what_an_idle_sibling_wrote() {
     let add = |lines: &[Line]| {
@@ -130,7 +133,7 @@ fn a_cpu_adds_to_what_an_idle_sibling_wrote() {
 
 #[test]
 fn a_core_has_several_lines_on_their_way_where_the_machine_says_so() {
-    // Each is another line's, and an atomic at the end waits for all.
+    // Each belongs to a different line, and an atomic at the end waits for all.
     let count = |lines: &[Line]| {
         for line in lines {
             line.word.store(line.word.load(Relaxed) + 1, Relaxed);
@@ -160,7 +163,7 @@ fn a_request_that_nobody_competes_with_takes_as_long_wherever_it_has_its_turn() 
     }
 }
 
-/// A latency is half a round trip of a ping-pong, whose request is there before the line is.
+/// A latency is half a round trip of a ping-pong, whose request arrives before the line.
 #[test]
 fn a_request_that_has_not_waited_takes_longer_and_a_ping_pong_as_long_as_it_did() {
     let add = |lines: &[Line]| {
@@ -182,7 +185,8 @@ fn a_request_that_has_not_waited_takes_longer_and_a_ping_pong_as_long_as_it_did(
     assert!((one - same).abs() < 0.5, "{one} and {same} ns a way");
 }
 
-/// How long an add of the line's owner takes that begins 3 ns after another CPU's add of it, in nanoseconds.
+/// Returns how long an add of the line's owner takes that begins 3 ns after another CPU's add, in
+/// nanoseconds.
 fn owners_add_ns(arbitration: &str) -> u64 {
     let machine = two_sockets(arbitration);
     let run = Simulation::new(&machine).run(|| {
@@ -200,7 +204,7 @@ fn owners_add_ns(arbitration: &str) -> u64 {
         let tells = Arc::clone(&took);
         let owner = pinned(CpuId(0), move || {
             line.word.fetch_add(1, AcqRel);
-            // Reading the clock takes 20.
+            // Reading the clock takes 20 ns.
             wait_until(begin - 17);
             let start = Sim::now();
             line.word.fetch_add(1, AcqRel);
@@ -216,12 +220,13 @@ fn owners_add_ns(arbitration: &str) -> u64 {
 #[test]
 fn an_owner_has_its_line_until_a_request_is_there() {
     let (at_once, later) = (owners_add_ns(""), owners_add_ns("request_ns = 15\n"));
-    // With the clock's own 20 ns: an add that hits, and one that waits until the other has the line, and gets it back.
+    // Including the clock's 20 ns: an add that hits, and one that waits until the other CPU has the line and
+    // returns it.
     assert_eq!(later, 27, "where the other's request is on its way");
     assert!((65..70).contains(&at_once), "{at_once} ns, of 20, 22 and 25");
 }
 
-/// Two lines that are 128 aligned bytes.
+/// Two lines in 128 aligned bytes.
 #[repr(C, align(128))]
 struct Pair {
     first: AtomicU64,
@@ -237,7 +242,8 @@ impl Pair {
     }
 }
 
-/// What an add to a pair's second word costs, by the CPU that wrote both, after another one has added to the first, in nanoseconds.
+/// Returns the cost of an add to a pair's second word, in nanoseconds. The CPU wrote both words, and another
+/// CPU has added to the first since.
 fn add_to_the_second_ns(arbitration: &str) -> f64 {
     const PAIRS: usize = 100;
     let machine = two_sockets(arbitration);
@@ -272,8 +278,8 @@ fn the_other_line_of_a_pair_comes_along_where_the_machine_says_so() {
     assert!((24.0..32.0).contains(&pairs), "{pairs} ns of 25");
 }
 
-/// Words on one pair of lines, for each of which CPUs wait, contend no more than words on pairs of their own, and less than on one
-/// line.
+/// CPUs wait for words on one pair of lines. They contend no more than for words on separate pairs, and less
+/// than on one line.
 #[test]
 fn the_other_line_of_a_pair_is_left_where_others_wait_for_it() {
     let machine = Machine::from_toml("skylake", SKYLAKE).unwrap();

@@ -1,8 +1,8 @@
-//! When a woken thread takes the CPU from the one that woke it, held against what Linux 6.18 does.
+//! When a woken thread preempts its waker, compared with Linux 6.18.
 //!
-//! The figures in the tests were measured on a virtual machine with that kernel and ticks of 4 ms: two threads pinned to one
-//! CPU, of which one computes and wakes the other again and again, which computes, too, and sleeps. Counted were wake-ups
-//! before whose call returned the other thread had run.
+//! The figures in the tests were measured on a virtual machine with that kernel and ticks of 4 ms. Two
+//! threads were pinned to one CPU. One computes and repeatedly wakes the other, which also computes, and
+//! sleeps. The figures count wake-ups whose call returned only after the other thread had run.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -17,13 +17,13 @@ use crate::programs::{AtomicU32, AtomicU64, pinned};
 
 const CPU: CpuId = CpuId(2);
 
-/// What the two threads do.
+/// The load of the two threads.
 #[derive(Clone, Copy)]
 struct Load {
     waker_us: u64,
     sleeper_us: u64,
     sleepers_nice: Option<i8>,
-    /// Whether the waker waits, each time, until the sleeper has computed.
+    /// Whether the waker waits each time until the sleeper has computed.
     in_turns: bool,
 }
 
@@ -53,7 +53,7 @@ fn sleeper(shared: &Shared, load: Load) {
     }
 }
 
-/// The part of the wake-ups before whose call returned the sleeper ran.
+/// Returns the fraction of wake-ups whose call returned only after the sleeper had run.
 fn taken_at_once(load: Load) -> f64 {
     let machine = TWO_SOCKETS.replace("slice = { ns = 3000000", "slice = { ns = 4000000");
     let machine = Machine::from_toml("ticks of 4 ms", &machine).unwrap();
@@ -109,7 +109,7 @@ fn close(load: Load, measured: f64) {
 
 const LOAD: Load = Load { waker_us: 10, sleeper_us: 1, sleepers_nice: None, in_turns: false };
 
-/// Who has waited until a tick is owed that time, and takes the CPU at each wake-up until it has had it.
+/// A thread that has waited until a tick is owed that time, and preempts at each wake-up until it has had it.
 #[test]
 fn a_sleeper_takes_the_cpu_while_it_is_owed_time() {
     close(LOAD, 0.84);
@@ -133,7 +133,8 @@ fn a_nice_value_is_a_share() {
     close(Load { waker_us: 1, sleeper_us: 10, sleepers_nice: Some(-10), ..LOAD }, 0.49);
 }
 
-/// How long `threads` threads on one CPU take for 100 yields each, and how often the CPU changed from one to another.
+/// Returns how long `threads` threads on one CPU take for 100 yields each, and how often the CPU switched
+/// between them.
 fn yields(threads: usize) -> (u64, u64) {
     const EACH: u64 = 100;
     let machine = Machine::from_toml("two sockets", TWO_SOCKETS).unwrap();
@@ -151,7 +152,7 @@ fn yields(threads: usize) -> (u64, u64) {
     (ns - none, switches - before)
 }
 
-/// As measured: 215 ns, of which a system call takes 143, where a switch takes 373.
+/// As measured: 215 ns, of which a system call takes 143, while a switch takes 373.
 #[test]
 fn who_yields_to_nobody_goes_on_without_a_switch() {
     let (ns, switches) = yields(1);
@@ -162,7 +163,7 @@ fn who_yields_to_nobody_goes_on_without_a_switch() {
 
 #[test]
 fn who_yields_to_another_waits_until_that_one_yields() {
-    // The first one is alone until the second is made.
+    // The first one is alone until the second is created.
     let (ns, switches) = yields(2);
     assert!(switches >= 120, "{switches} of 200 yields gave the CPU away");
     assert!(ns > 120 * 1_500, "each is a switch: {ns} ns");

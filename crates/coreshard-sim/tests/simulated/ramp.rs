@@ -1,4 +1,4 @@
-//! How soon many workers run, where there is enough to do for many: after a silence, all of them sleep.
+//! How soon many workers run if there is enough work, after a silence in which all of them fell asleep.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -20,7 +20,7 @@ struct Burst {
     over: Parker<Sim>,
 }
 
-/// Microseconds until the last item of a burst of 64 begins, by burst, the first ones left out.
+/// Returns the microseconds until the last item of a burst of 64 begins, by burst, without the first ones.
 fn bursts(queue: &Workqueue<Sim>, item: Duration) -> Vec<u64> {
     let one = || {
         let burst = Arc::new(Burst {
@@ -95,8 +95,9 @@ fn median(mut of: Vec<u64>) -> u64 {
     of[of.len() / 2]
 }
 
-/// Those who run double with each wake-up, which takes 37 µs here: where they are one more with each, a burst of 10 µs an item begins its last
-/// one after 207 µs in a pool of eight, and 210 in one of sixteen.
+/// The number of running workers doubles with each wake-up, which takes 37 µs here. If it grew by one with
+/// each, the last item of a burst of 10 µs items would begin after 207 µs in a pool of eight, and after 210
+/// in one of sixteen.
 #[test]
 fn a_burst_of_items_that_are_worth_it_is_on_many_cpus_soon() {
     let item = Duration::from_micros(10);
@@ -123,7 +124,7 @@ fn a_burst_that_is_too_much_for_its_pod_is_helped_by_neighbouring_pods() {
         });
         run.unwrap().value
     };
-    // Two workers have 320 us of work each.
+    // Two workers have 320 µs of work each.
     let (alone_us, none) = last_us(true);
     assert_eq!(none, 0, "workers of a strict queue stay in their pod");
     assert!(alone_us > 300, "{alone_us} us");
@@ -132,7 +133,7 @@ fn a_burst_that_is_too_much_for_its_pod_is_helped_by_neighbouring_pods() {
     assert!(us < 200, "{us} us");
 }
 
-/// How work is cut in as many parts as there are CPUs, of a millisecond each.
+/// How work is divided into as many parts as there are CPUs, of a millisecond each.
 #[derive(Clone, Copy, Debug)]
 enum Parts {
     Loop,
@@ -170,7 +171,7 @@ impl Parts {
     }
 }
 
-/// How long `work` takes, in microseconds, after silences; the first ones left out.
+/// Returns how long `work` takes, in microseconds, after silences, without the first runs.
 fn times_us(work: impl Fn()) -> Vec<u64> {
     let each = (0..20).map(|_| {
         Sim::sleep(SILENCE);
@@ -181,8 +182,8 @@ fn times_us(work: impl Fn()) -> Vec<u64> {
     each.collect::<Vec<_>>().split_off(4)
 }
 
-/// Where each thief calls one other, and one that was on its way while a job was shared looks only at the worker it steals from, the last
-/// part begins when the first is over: 2.1 to 3.2 ms.
+/// Suppose each thief woke one other, and a thief that was on its way while a job was shared checked only the
+/// worker it steals from. Then the last part would begin when the first has finished: 2.1 to 3.2 ms.
 #[test]
 fn as_many_long_parts_as_cpus_are_done_at_once() {
     for parts in [Parts::Loop, Parts::Join, Parts::Scope] {
@@ -194,7 +195,7 @@ fn as_many_long_parts_as_cpus_are_done_at_once() {
     }
 }
 
-/// Ready for nothing, until it is woken.
+/// Never ready, until it is woken.
 struct Idle(Parker<Sim>);
 
 impl Reactor for Idle {
@@ -207,7 +208,7 @@ impl Reactor for Idle {
     }
 }
 
-/// Where a worker sleeps in a reactor the others lie down unnamed.
+/// While one worker sleeps in a reactor, the others park without being named.
 #[test]
 fn beside_a_reactor_they_are_done_at_once_too() {
     let hooks = || Hooks::new().reactor(SharedReactor::new(Idle(Parker::new())));
@@ -218,7 +219,7 @@ fn beside_a_reactor_they_are_done_at_once_too() {
     }
 }
 
-/// 8 ms of work, of which nobody knows before it begins how long it is: 0.8 to 0.9 ms where each thief calls one other.
+/// 8 ms of work of unknown length before it begins: 0.8 to 0.9 ms if each thief woke one other.
 #[test]
 fn a_long_loop_of_short_elements_is_on_all_cpus_soon() {
     for scope in [Scope::CacheShard, Scope::Cache] {
@@ -229,7 +230,7 @@ fn a_long_loop_of_short_elements_is_on_all_cpus_soon() {
     }
 }
 
-/// What takes less than a wake-up calls one thief, who is on its way before that is known.
+/// Work that takes less than a wake-up wakes one thief, which is on its way before that is known.
 #[test]
 fn a_short_loop_calls_few() {
     let body = |_: &mut ()| Sim::compute(Duration::from_nanos(100));
@@ -243,7 +244,8 @@ fn a_short_loop_calls_few() {
     assert!(wakeups < 3 * loops as u64, "{wakeups} for {loops} loops");
 }
 
-/// The latencies of small items, in microseconds, while a long one is always under way: the median, and the longest.
+/// Returns the median and the longest latency of small items, in microseconds, while a long item is always
+/// running.
 fn mixed(queue: &Workqueue<Sim>) -> (u64, u64) {
     let stop = Arc::new(<Sim as Platform>::AtomicU32::new(0));
     let (theirs, stopped) = (queue.clone(), Arc::clone(&stop));
@@ -281,7 +283,8 @@ fn mixed(queue: &Workqueue<Sim>) -> (u64, u64) {
     (all[1_000], all[1_999])
 }
 
-/// A worker whose own items were short does not vouch for what may be a long one: else what comes behind that waits until it is over.
+/// A worker whose own items were short must not suppress wake-ups for a possibly long one: items behind it
+/// would wait until it has finished.
 #[test]
 fn no_small_item_waits_behind_a_long_one() {
     for scope in [Scope::CacheShard, Scope::Cache] {

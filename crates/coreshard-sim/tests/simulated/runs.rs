@@ -1,4 +1,5 @@
-//! What holds for a run as a whole: equal runs are equal, and a stuck one says who waits for what.
+//! Properties of whole runs: equal options give equal runs, and the error of a stuck run shows the wait of
+//! each thread.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -18,7 +19,7 @@ fn two_sockets() -> Machine {
     Machine::from_toml("two sockets", TWO_SOCKETS).unwrap()
 }
 
-/// Threads that allocate, lock, sleep and count; its result depends on their order.
+/// Threads that allocate, lock, sleep and count. The result depends on their order.
 fn busy_program() -> Vec<u64> {
     let log = Arc::new(Lock::<Sim, Vec<u64>>::new(Vec::new()));
     let count = Arc::new(AtomicU64::new(0));
@@ -51,7 +52,7 @@ fn summary_of(seed: u64) -> (Summary, Vec<u64>) {
 #[test]
 fn equal_seeds_give_equal_runs_and_others_do_not() {
     let first = summary_of(1);
-    // What this process has allocated meanwhile, and on which thread it runs, is no part of it.
+    // Neither other allocations of this process, nor the thread on which it runs, affect the run.
     let noise: Vec<_> = (1..100).map(|size| vec![0_u8; size * 7]).collect();
     let again = std::thread::spawn(|| summary_of(1)).join().unwrap();
     drop(noise);
@@ -81,9 +82,9 @@ fn small_program() {
     threads.into_iter().for_each(ThreadHandle::join);
 }
 
-/// The hash is the same on every machine, in every build and at every load address, so that a seed that somebody else
-/// prints leads to the same run here. A change of the model, or of the program above, changes it, and this number with
-/// it: what was found by seeds before is then found by others.
+/// The hash is the same on every machine, in every build and at every load address, so that a seed printed
+/// elsewhere leads to the same run here. A change of the model, or of the program above, changes it, and this
+/// number with it. Bugs that earlier seeds found are then found by other seeds.
 #[test]
 fn a_seed_means_the_same_run_everywhere() {
     let run = Simulation::new(&two_sockets()).seed(7).run(small_program).unwrap();
@@ -160,7 +161,8 @@ fn a_panic_of_the_first_thread_comes_out_and_one_of_another_ends_that_alone() {
     assert_eq!(thrown.unwrap_err().downcast_ref(), Some(&"mine"));
 }
 
-/// Inside a simulation: from a call that wakes a thread of an idle CPU until that thread runs, in nanoseconds.
+/// Returns the time from a call that wakes a thread of an idle CPU until that thread runs, in nanoseconds.
+/// Called inside a simulation.
 fn wake_up_ns() -> u64 {
     let parker = Arc::new(Parker::<Sim>::new());
     let asleep = Arc::clone(&parker);
@@ -177,13 +179,14 @@ fn wake_up_ns() -> u64 {
     woken_ns.load(Relaxed) - before
 }
 
-/// The same on a machine of this description.
+/// Returns the same on a machine with this description.
 fn wake_up_ns_on(text: &str) -> i64 {
     let machine = Machine::from_toml("idle", text).unwrap();
     i64::try_from(Simulation::new(&machine).run(wake_up_ns).unwrap().value).unwrap()
 }
 
-/// Where the idle CPU polls nobody sends an interrupt; in a virtual machine both ends of one go by the host.
+/// If the idle CPU polls, no interrupt is sent. In a virtual machine both ends of an interrupt go through the
+/// host.
 #[test]
 fn an_interrupt_is_saved_by_polling_and_dearer_in_a_virtual_machine() {
     let scheduler = "[costs.scheduler]\nwake_lines = 0\nscan_ns = 0\nkernel_switch_ns = 1\n\
@@ -193,12 +196,12 @@ fn an_interrupt_is_saved_by_polling_and_dearer_in_a_virtual_machine() {
     let hosted = format!("{bare}interrupt_to_host_ns = 900\n");
     let interrupt = 375 + 375;
     let took = wake_up_ns_on(&bare);
-    // A transfer of the parker's line takes some nanoseconds more or less.
+    // A transfer of the parker's line varies by some nanoseconds.
     assert!((took - wake_up_ns_on(&polling) - interrupt).abs() < 100, "{took}");
     assert!((wake_up_ns_on(&hosted) - took - 2 * 900).abs() < 100, "{took}");
 }
 
-/// What is called on another CPU's thread costs more, and a wait that has a timer.
+/// A wake-up of another CPU's thread costs more, and so does a wait with a timer.
 #[test]
 fn a_wake_up_of_another_cpu_and_a_wait_with_a_timer_take_what_the_file_says() {
     let cost = |key: &str, ns: u32| format!("\n[costs.{key}]\nns = {ns}\nsource = \"s\"\n");
@@ -222,7 +225,7 @@ fn a_wake_up_of_another_cpu_and_a_wait_with_a_timer_take_what_the_file_says() {
     assert_eq!(plain[1] + 150, timed[1]);
 }
 
-/// As long as a worker watches at most before it sleeps.
+/// As long as a worker spins at most before it sleeps.
 #[test]
 fn a_loop_of_two_thousand_looks_takes_as_long_as_so_many_short_ones() {
     let machine = Machine::from_toml("skylake", SKYLAKE).unwrap();
@@ -276,7 +279,7 @@ fn waiting_times_out_and_waking_comes_after_the_machines_costs() {
 
         wake_up_ns()
     });
-    // Syscall, futex and wake-up, the interrupt both ways, leaving the idle state, the switch.
+    // System call, futex and wake-up, the interrupt both ways, leaving the idle state, the switch.
     let expected = 100 + 150 + 500 + 375 + 375 + 2_000 + 1_500;
     let took = run.unwrap().value;
     assert!((expected..expected + 300).contains(&took), "{took} not {expected}");
@@ -382,7 +385,7 @@ fn slices_share_a_cpu_among_those_who_compute() {
     assert!(ends.iter().all(|end| *end > 36_000_000), "{ends:?}");
 }
 
-/// One holder at a time, first come first served, on both kinds of locks.
+/// One holder at a time, first come, first served, on both kinds of locks.
 #[test]
 fn a_lock_has_one_holder_and_loses_no_waiter() {
     for profile in Profile::ALL {
@@ -445,8 +448,8 @@ fn a_threads_cpu_time_and_state_can_be_asked_for() {
     assert!((2_000..2_100).contains(&late.0) && late.1, "{late:?}");
 }
 
-/// A thread that computes for long is pre-empted in the end, and its CPU's time is far ahead of the
-/// others' then: nobody may take it over before that time.
+/// A thread that computes for long is preempted eventually, and its CPU's time is then far ahead of the
+/// others'. No CPU may take the thread over before that time.
 #[test]
 fn a_thread_is_in_one_place_at_a_time() {
     for profile in Profile::ALL {
@@ -491,7 +494,7 @@ fn a_thread_is_in_one_place_at_a_time() {
     }
 }
 
-/// By another host thread, and however long it would go on.
+/// Stopped by another host thread, however long the run would continue.
 #[test]
 fn a_run_ends_when_it_is_told_to_stop() {
     let stop = Arc::new(AtomicBool::new(false));

@@ -1,5 +1,5 @@
-//! The search finds the bugs that are planted for it, a line replays each, and the real code has
-//! none that it would find.
+//! The search finds the bugs that are planted for it, one line replays each, and it finds none in the real
+//! code.
 
 #![allow(clippy::print_stdout, reason = "a search says which seed found a bug")]
 
@@ -13,7 +13,7 @@ use coreshard_workqueue::canary::{Canary, plant};
 /// Canaries are planted in the whole process: one test at a time.
 static PLANTED: Mutex<()> = Mutex::new(());
 
-struct Planted(#[allow(dead_code, reason = "held, not looked at")] MutexGuard<'static, ()>);
+struct Planted(#[allow(dead_code, reason = "held, but never read")] MutexGuard<'static, ()>);
 
 impl Planted {
     fn new(canary: Option<Canary>) -> Self {
@@ -50,13 +50,13 @@ fn try_seed(machine: &Machine, seed: u64) -> Result<Summary, Box<Failure>> {
     attempt(machine, Plan::of_seed(seed), &Trial { trial, ledger })
 }
 
-/// The first seed that fails, of at most so many.
+/// Returns the first of `seeds` seeds that fails.
 fn search(machine: &Machine, seeds: u64) -> Option<Box<Failure>> {
     (0..seeds).find_map(|seed| try_seed(machine, seed).err())
 }
 
-/// Seeds within which each canary must be found. With today's code the first to find it are 13, 104
-/// and 563.
+/// The number of seeds within which each canary must be found. With the current code, the first seeds to find
+/// them are 13, 104 and 563.
 const CANARIES: [(Canary, u64); 3] =
     [(Canary::LostWakeup, 4_000), (Canary::CullRace, 4_000), (Canary::SplitPair, 1_000)];
 
@@ -69,7 +69,7 @@ fn each_planted_bug_is_found_and_replayed_by_the_line_that_is_printed() {
         let failure = search(&machine, seeds);
         let failure = failure.unwrap_or_else(|| panic!("{canary:?} not found in {seeds} seeds"));
         println!("{canary:?}: found by seed {}, of {seeds}", failure.replay.seed);
-        // What is printed is all that is needed.
+        // The printed line suffices.
         let line = failure.replay.to_string();
         let replay: ReplaySeed = line.parse().unwrap();
         let again = try_seed(&machine, replay.seed).unwrap_err();
@@ -77,7 +77,7 @@ fn each_planted_bug_is_found_and_replayed_by_the_line_that_is_printed() {
         assert_eq!(again.replay.trace_hash, replay.trace_hash);
         assert!(replay.trace_hash.is_some(), "{canary:?}: {failure}");
         drop(planted);
-        // It is the planted bug that was found.
+        // The planted bug was found, not another one.
         let _none = Planted::new(None);
         if let Err(real) = try_seed(&machine, replay.seed) {
             panic!("seed {} fails without {canary:?}: {real}", replay.seed);
@@ -91,7 +91,7 @@ fn nothing_is_found_in_the_real_code() {
     let _none = Planted::new(None);
     let machine = Machine::pocket();
     let seeds = std::env::var("CORESHARD_SEARCH_SEEDS").map_or(100, |text| {
-        text.parse().unwrap_or_else(|_| panic!("CORESHARD_SEARCH_SEEDS={text:?} is no number"))
+        text.parse().unwrap_or_else(|_| panic!("CORESHARD_SEARCH_SEEDS={text:?} is not a number"))
     });
     if let Some(failure) = search(&machine, seeds) {
         panic!("coreshard sim replay --machine pocket --seed {}\n{failure}", failure.replay);

@@ -1,4 +1,4 @@
-//! A block device that never answers, in virtual time: a queue that is dropped waits a minute for it, and no longer.
+//! A block device that never answers, in virtual time: a dropped queue waits a minute for it, and no longer.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -22,7 +22,7 @@ struct SilentChannel {
     is_dropped: Arc<AtomicBool>,
 }
 
-// SAFETY: never touches a command's memory.
+// SAFETY: never accesses a command's memory.
 unsafe impl Channel for SilentChannel {
     unsafe fn start(&mut self, _command: &Command) -> bool {
         true
@@ -31,7 +31,7 @@ unsafe impl Channel for SilentChannel {
     fn reap(&mut self, _into: &mut Vec<Completion>) {}
 
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
-        Sim::sleep(timeout.expect("nobody waits for ever for a device that is to be dropped"));
+        Sim::sleep(timeout.expect("a drop does not wait forever for a device"));
         Ok(())
     }
 

@@ -1,5 +1,5 @@
-//! What others see of stores that are held back: what x86's memory order allows, and nothing else. And that
-//! a search finds a parker that relies on more.
+//! The visibility of delayed stores: as x86's memory order permits, and no weaker. Also, a search finds a
+//! parker that relies on a stronger order.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release, SeqCst};
@@ -19,7 +19,7 @@ const HELD: Faults = Faults {
     ..Faults::NONE
 };
 
-/// When both threads of a program have surely been started.
+/// The time at which both threads of a program have certainly started.
 const START_NS: u64 = 1_000_000;
 
 fn word() -> Word {
@@ -30,20 +30,20 @@ fn start(body: impl FnOnce() + Send + 'static) -> <Sim as Platform>::Thread {
     Sim::spawn(ThreadSpec::default(), Box::new(body)).expect("the plan lets threads start")
 }
 
-/// By seed: what `program` returned.
+/// Returns the result of `program`, by seed.
 fn runs<R>(faults: Faults, seeds: u64, program: impl Fn() -> R) -> Vec<R> {
     let machine = Machine::pocket();
     let run = |seed| Simulation::new(&machine).seed(seed).faults(faults).run(&program);
     (0..seeds).map(|seed| run(seed).expect("it ends").value).collect()
 }
 
-/// Two threads, each of which stores to a word of its own and then reads the other's: the litmus test SB.
+/// Two threads, each of which stores to its own word and then reads the other's: the litmus test SB.
 fn store_then_look(order: Ordering) -> [u32; 2] {
     let words = Arc::new([word(), word(), word(), word()]);
     let threads = [0, 1].map(|own| {
         let words = Arc::clone(&words);
         start(move || {
-            // At the same time, but for chance.
+            // At the same time, apart from random variation.
             Sim::compute(Duration::from_nanos(START_NS.saturating_sub(Sim::now().as_ns())));
             words[own].store(1, order);
             words[2 + own].store(1 + words[1 - own].load(Acquire), SeqCst);
@@ -118,7 +118,7 @@ fn a_locked_instruction_a_system_call_and_the_end_of_a_thread_let_stores_go() {
                 start(move || {
                     words[0].store(1, Relaxed);
                     let_go(&words[1]);
-                    // Longer than anything but the hold.
+                    // Longer than anything but the delay.
                     if number < 3 {
                         Sim::compute(Duration::from_millis(100));
                     }
@@ -138,8 +138,8 @@ fn a_locked_instruction_a_system_call_and_the_end_of_a_thread_let_stores_go() {
     }
 }
 
-/// A parker that takes a permit which is there by a plain store: a second permit that comes before the store
-/// is seen is wiped out, though what was written before it was not seen either.
+/// A parker that takes an available permit by a plain store. A second permit that arrives before the store is
+/// visible is overwritten, although the writes before it were not seen either.
 struct HastyParker {
     word: Word,
 }
@@ -185,7 +185,7 @@ impl Sleep for Parker<Sim> {
     }
 }
 
-/// Two threads count up once a round, and wake a third, which sleeps until both have counted.
+/// Two threads increment once per round, and wake a third, which sleeps until both have counted.
 struct Counting<S: Sleep>(fn() -> S);
 
 impl<S: Sleep> Subject for Counting<S> {
@@ -201,7 +201,7 @@ impl<S: Sleep> Subject for Counting<S> {
                     while round.load(Acquire) < number {
                         Sim::spin_hint();
                     }
-                    // A permit that tells nothing, as there often are, and one that tells.
+                    // A spurious permit, as occurs often, and a real one.
                     sleeper.wake();
                     counted.fetch_add(1, SeqCst);
                     sleeper.wake();
@@ -212,7 +212,7 @@ impl<S: Sleep> Subject for Counting<S> {
         for number in 1..=ROUNDS {
             round.store(number, SeqCst);
             let counted = || counted.load(SeqCst) == 2 * number;
-            // It looks a few times before it sleeps.
+            // It checks a few times before it sleeps.
             if !(0..LOOKS).any(|_| {
                 counted() || {
                     Sim::spin_hint();
@@ -233,7 +233,7 @@ impl<S: Sleep> Subject for Counting<S> {
     }
 }
 
-/// A plan of the search's, with threads that all start.
+/// A plan of the search in which all threads start.
 fn plan(seed: u64) -> Plan {
     let mut plan = Plan::of_seed(seed);
     plan.faults.failed_spawns_per_million = 0;
@@ -247,7 +247,7 @@ fn a_search_finds_the_permit_that_a_plain_store_wipes_out_and_none_in_the_real_p
     let found = (0..2_000).find_map(|seed| attempt(&machine, plan(seed), &Counting(hasty)).err());
     let failure = found.expect("the search finds it");
     // The counters spin for the next round.
-    assert!(failure.what.contains("came to no end"), "{failure}");
+    assert!(failure.what.contains("did not finish"), "{failure}");
     let again = attempt(&machine, plan(failure.replay.seed), &Counting(hasty)).unwrap_err();
     assert_eq!(again, failure, "it is replayed");
     for seed in 0..2_000 {

@@ -1,7 +1,7 @@
 //! Each call that can fail does so once, by its number, in small programs that use one part of the workqueue
-//! each: the first in one run, the second in the next, until a program makes no more.
+//! each: the first call in one run, the second in the next, until a program makes no more calls.
 
-#![allow(clippy::print_stdout, reason = "a sweep says how many runs it took")]
+#![allow(clippy::print_stdout, reason = "a sweep prints the number of its runs")]
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +28,7 @@ impl Subject for Judged {
     }
 }
 
-/// Runs a scenario in which these calls fail. Says whether any did.
+/// Runs a scenario in which these calls fail. Returns whether any did.
 fn step(
     machine: &Machine,
     scenario: Scenario,
@@ -41,7 +41,7 @@ fn step(
     Ok(summary.calls.failed() > 0)
 }
 
-/// Lets call after call fail. Returns how many runs it took, or the first that broke a promise.
+/// Makes call after call fail. Returns the number of runs, or the first run that broke a promise.
 fn sweep(
     machine: &Machine,
     scenario: Scenario,
@@ -62,7 +62,7 @@ fn sweep(
 }
 
 fn ways() -> impl Iterator<Item = (Scenario, Call, Lasts)> {
-    // The intake ends the process where it gets no memory, as the standard collections do.
+    // The intake aborts the process if it gets no memory, as the standard collections do.
     let calls = Call::ALL.into_iter().filter(|call| *call != Call::Memory);
     calls.flat_map(|call| {
         let longest = match call {
@@ -94,7 +94,7 @@ fn no_call_that_fails_breaks_a_promise_at_night() {
     assert!(runs > 1_000, "{runs}");
 }
 
-/// A program that does not stand it if its third thread cannot be started.
+/// A program that cannot handle a failed start of its third thread.
 struct Fragile;
 
 impl Subject for Fragile {
@@ -118,7 +118,7 @@ fn a_failure_of_a_sweep_is_replayed_by_what_is_printed() {
         let at = |from| Failing { call: Call::Start, from, lasts: Lasts::Calls(1) };
         let broken: Vec<_> = (1..7).filter_map(|from| run(seed, at(from)).err()).collect();
         let [failure] = broken.as_slice() else { panic!("{broken:?}") };
-        // All that is printed of it.
+        // Everything that is printed about it.
         let failing = failure.plan.faults.failing.unwrap().to_string();
         assert_eq!(failing, "start:3:x1");
         let replay: ReplaySeed = failure.replay.to_string().parse().unwrap();
@@ -129,7 +129,7 @@ fn a_failure_of_a_sweep_is_replayed_by_what_is_printed() {
     }
 }
 
-/// A program that forgets what it has allocated.
+/// A program that leaks its allocations.
 struct Leaks(bool);
 
 impl Subject for Leaks {

@@ -1,4 +1,4 @@
-//! A worker of the locked intake that has slept finds back to watching.
+//! A worker of the locked intake that has slept returns to spinning.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Release};
@@ -14,7 +14,8 @@ use crate::machines;
 const SELDOM: usize = 20;
 const OFTEN: usize = 500;
 
-/// Wake-ups by a producer that looks for the end of each item, and then for as long as is said does something else.
+/// Returns the wake-ups by a producer that spins for the end of each item, and then does something else for
+/// the given time.
 fn wakeups(queue: &Workqueue<Sim>, items: usize, between: Duration) -> u64 {
     let before = queue.stats().total().wakeups;
     for _ in 0..items {
@@ -29,8 +30,8 @@ fn wakeups(queue: &Workqueue<Sim>, items: usize, between: Duration) -> u64 {
     queue.stats().total().wakeups - before
 }
 
-/// While items come seldom, each watch fails, and the next one is shorter. When they come some microseconds one after the other, the
-/// shortest watch is too short for that, and the longest is not.
+/// While items are rare, each spin fails, and the next one is shorter. When they arrive at intervals of some
+/// microseconds, the shortest spin is too short for them, and the longest is not.
 #[test]
 fn who_has_slept_for_each_item_watches_again_where_that_is_worth_it() {
     let machine = Machine::from_toml("16 vCPUs", machines::XEON_16_VCPU).unwrap();

@@ -81,9 +81,9 @@ fn each_kind_of_failure_has_its_words() {
             "queues are left at the test's end, and so are their workers: \"static\"",
         ),
         ("silent_wait", "has not come back for 500ms of real time"),
-        ("never_ends", "came to no end"),
+        ("never_ends", "did not finish"),
         ("inside_another", "a test runs inside another one"),
-        ("looks_by_hand", "looks again and again"),
+        ("looks_by_hand", "repeatedly checks something"),
         ("item_panics_by_hand", "an item of \"mail\": nobody hears of this"),
         ("time_is_waited_for_by_hand", "virtual time passes by advance alone"),
     ];
@@ -100,7 +100,7 @@ fn a_replay_of_another_run_says_so() {
     let text = fail("panics", Some("3-5-0123456789abcdef"));
     assert!(text.contains("this is another run than the one that is replayed"), "{text}");
     let text = fail("panics", Some("nonsense"));
-    assert!(text.contains("is no seed to replay"), "{text}");
+    assert!(text.contains("invalid replay seed"), "{text}");
 }
 
 /// Tests that fail.

@@ -1,10 +1,10 @@
-//! Commands done by the kernel through io_uring.
+//! Commands executed by the kernel through io_uring.
 //!
-//! 1. A ring is made on the thread that uses it, and used by no other; others reach its thread by a
-//!    message into the ring, or else by an eventfd that the ring reads ([`doorbell`]).
-//! 2. What the kernel offers is probed by doing it, from the best down ([`setup`]); what was
-//!    refused, and why, is in [`Channel::describe`].
-//! 3. The kernel owns a command's memory until its completion; the drop waits for all of them.
+//! 1. A ring is created on the thread that uses it, and used by no other. Other threads reach it by a message
+//!    into the ring, or else by an eventfd that the ring reads ([`doorbell`]).
+//! 2. The kernel's features are probed by using them, best first ([`setup`]). [`Channel::describe`] lists the
+//!    refused ones, and why.
+//! 3. The kernel owns a command's memory until its completion; the drop waits for all completions.
 #![allow(unsafe_code)]
 
 mod doorbell;
@@ -31,8 +31,8 @@ pub(super) use setup::Refusals;
 pub use setup::{RingOptions, RingWake};
 use setup::{RingSetup, build, lacks_nowait, probe, probe_message, reopened, setups};
 
-/// A command as an entry of the submission queue. A macro, since the trait of what may be a file
-/// there has no public name.
+/// A command as a submission queue entry. A macro, since the trait of io_uring's file types has no public
+/// name.
 macro_rules! entry_on {
     ($file:expr, $command:expr) => {{
         let (file, command): (_, &Command) = ($file, $command);
@@ -75,30 +75,30 @@ pub(super) struct RingChannel<P: Platform> {
     setup: RingSetup,
     file: Arc<OwnedFd>,
     file_is_registered: bool,
-    /// Keeps what is registered alive.
+    /// Keeps registered buffers alive.
     buffers: Option<BufferPool>,
     doorbell: Arc<Doorbell<P>>,
-    /// The event that the ring reads to be woken, if it gets no messages.
+    /// The eventfd that the ring reads to be woken, if it gets no messages.
     event: Option<RawFd>,
-    /// The kernel writes that event's count here.
+    /// The kernel writes the eventfd's count here.
     event_count: Box<u64>,
     event_is_read: bool,
     in_flight: u32,
     depth: u32,
     refused: Vec<String>,
-    /// The file system cannot serve a request without a thread that may block (preadv2(2),
-    /// RWF_NOWAIT). So each is left to a kernel worker at once, and neither file nor buffers are
-    /// registered: a worker that looks up what is registered takes the ring's lock, against the thread
-    /// that submits. The file is opened once more instead, so that the workers of different threads do
-    /// not count on one line.
+    /// The file system cannot serve a request without a thread that may block (preadv2(2), RWF_NOWAIT). Each
+    /// request therefore goes to a kernel worker at once, and neither file nor buffers are registered: a
+    /// worker that looks up a registered resource takes the ring's lock and contends with the submitting
+    /// thread. Instead, the file is opened once more, so that workers of different threads do not share a
+    /// reference count.
     lacks_nowait: bool,
 }
 
 impl<P: Platform> RingChannel<P> {
-    /// The best ring that works here.
+    /// Creates the best ring that works here.
     ///
     /// # Errors
-    /// If none works; the error has the refusal of each.
+    /// If no setup works; the error has the refusal of each.
     pub(super) fn new(
         file: Arc<OwnedFd>,
         depth: u32,
@@ -139,14 +139,14 @@ impl<P: Platform> RingChannel<P> {
         let file = match lacks_nowait.then(|| reopened(file)) {
             Some(Ok(own)) => Arc::new(own),
             Some(Err(error)) => {
-                refused.push("a description of the file for itself".to_owned(), &error);
+                refused.push("its own open file description".to_owned(), &error);
                 Arc::clone(file)
             }
             None => Arc::clone(file),
         };
         let file_is_registered =
             !lacks_nowait && ring.submitter().register_files(&[file.as_raw_fd()]).is_ok();
-        // Saves the look-up of the ring's descriptor in each call, if the kernel can.
+        // Saves the lookup of the ring's descriptor in each call, if the kernel supports it.
         let _ = ring.submitter().register_ring_fd();
         // A ring that polls for completions is not woken if it has no request to poll for.
         let message = match wake {
@@ -189,7 +189,7 @@ impl<P: Platform> RingChannel<P> {
     }
 
     fn push(&mut self, entry: &squeue::Entry) -> bool {
-        // SAFETY: the memory that entries name is good until their completion: a command's by the
+        // SAFETY: the memory that entries refer to is valid until their completion: a command's by the
         // contract of `start`, the doorbell's because the drop waits for its read.
         if unsafe { self.ring.submission().push(entry) }.is_ok() {
             return true;
@@ -206,7 +206,7 @@ impl<P: Platform> RingChannel<P> {
         }
     }
 
-    /// Has the ring read its event, if it gets no messages.
+    /// Makes the ring read its eventfd, if it gets no messages.
     fn arm_event(&mut self) {
         let Some(event) = self.event else { return };
         if self.event_is_read || self.setup.iopoll {
@@ -217,8 +217,8 @@ impl<P: Platform> RingChannel<P> {
             self.push(&opcode::Read::new(types::Fd(event), into, 8).build().user_data(WOKEN));
     }
 
-    /// Submits what there is, and waits for a completion. One, not several: a device that has less
-    /// to do meanwhile was measured to cost more than the calls that are saved.
+    /// Submits all entries, and waits for one completion. Waiting for several was slower: the device having
+    /// less to do meanwhile costs more than the saved calls.
     fn enter(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         let timespec = timeout.map(types::Timespec::from);
         let mut args = types::SubmitArgs::new();
@@ -228,7 +228,7 @@ impl<P: Platform> RingChannel<P> {
         let entered = if self.ring.params().is_feature_ext_arg() {
             self.ring.submitter().submit_with_args(1, &args)
         } else {
-            // Before Linux 5.11: a wait without a limit in time.
+            // Before Linux 5.11: a wait without a timeout.
             self.ring.submit_and_wait(1)
         };
         match entered {
@@ -240,15 +240,15 @@ impl<P: Platform> RingChannel<P> {
         }
     }
 
-    /// Sleeps on the event alone, if the ring cannot read it.
+    /// Sleeps on the eventfd alone, if the ring cannot read it.
     fn sleep_on(event: RawFd, timeout: Option<Duration>) {
         let mut poll = libc::pollfd { fd: event, events: libc::POLLIN, revents: 0 };
         let ms = timeout.map_or(-1, |timeout| {
             i32::try_from(timeout.as_micros().div_ceil(1000)).unwrap_or(i32::MAX)
         });
         let mut count = 0_u64;
-        // SAFETY: one live pollfd, and eight bytes for the count; a read follows only if there
-        // is something to be read.
+        // SAFETY: one live pollfd, and eight bytes for the count. A read follows only if the eventfd is
+        // readable.
         unsafe {
             if libc::poll(&raw mut poll, 1, ms) > 0 {
                 libc::read(poll.fd, (&raw mut count).cast(), 8);
@@ -257,7 +257,7 @@ impl<P: Platform> RingChannel<P> {
     }
 }
 
-// SAFETY: the kernel touches a command's memory until its completion, and the drop waits for all
+// SAFETY: the kernel accesses a command's memory only until its completion, and the drop waits for all
 // completions.
 unsafe impl<P: Platform> Channel for RingChannel<P> {
     unsafe fn start(&mut self, command: &Command) -> bool {
@@ -288,8 +288,8 @@ unsafe impl<P: Platform> Channel for RingChannel<P> {
 
     fn reap(&mut self, into: &mut Vec<Completion>) {
         if self.ring.submission().taskrun() || self.setup.iopoll && self.in_flight > 0 {
-            // Completions are there once the kernel has run what it put off. What goes wrong here
-            // comes again with the next flush, which reports it.
+            // Completions appear once the kernel has run its deferred work. An error here recurs at the next
+            // flush, which reports it.
             let _ = self.ring.submit();
         }
         for entry in self.ring.completion() {
@@ -314,7 +314,7 @@ unsafe impl<P: Platform> Channel for RingChannel<P> {
     }
 
     fn cancel(&mut self, id: u64) {
-        // A ring that polls has no way to cancel; its requests end soon in any case.
+        // A ring that polls cannot cancel; its requests end soon in any case.
         if !self.setup.iopoll {
             self.push(&opcode::AsyncCancel::new(id).build().user_data(CANCELLED));
         }
@@ -329,7 +329,7 @@ unsafe impl<P: Platform> Channel for RingChannel<P> {
         if self.buffers.is_some() || self.lacks_nowait {
             return Ok(false);
         }
-        // SAFETY: the pool's memory lives as long as the pool, which is kept beside the ring.
+        // SAFETY: the pool's memory lives as long as the pool, which is stored beside the ring.
         unsafe { self.ring.submitter().register_buffers(&pool.extents()) }?;
         self.buffers = Some(pool.clone());
         Ok(true)
@@ -377,14 +377,14 @@ impl<P: Platform> Drop for RingChannel<P> {
     fn drop(&mut self) {
         self.doorbell.disconnect();
         if self.event_is_read {
-            // The read of the event is a use of memory too.
+            // The read of the eventfd also uses memory.
             self.push(&opcode::AsyncCancel::new(WOKEN).build().user_data(CANCELLED));
         }
         let mut completions = Vec::new();
         while self.in_flight > 0 || self.event_is_read {
             if self.enter(None).is_err() {
-                // The ring itself is broken, so nobody can say when the kernel is done with the
-                // event's memory.
+                // The ring itself is broken, so it is unknown when the kernel finishes with the eventfd's
+                // memory.
                 std::mem::forget(std::mem::take(&mut self.event_count));
                 break;
             }

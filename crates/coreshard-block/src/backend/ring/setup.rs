@@ -1,4 +1,4 @@
-//! Setups of a ring, the best first, and probes that show that they work.
+//! Ring setups, best first, and probes that show that they work.
 #![allow(unsafe_code)]
 
 use std::fs::OpenOptions;
@@ -11,35 +11,36 @@ use io_uring::{IoUring, opcode, types};
 use super::doorbell::{PROBED, send_message};
 use crate::buffer::{Buffer, PAGE_BYTES};
 
-/// Options of a ring, beside those that are always tried.
+/// Options of a ring, in addition to the features that are always tried.
 ///
-/// Write `..RingOptions::default()` after the fields that differ: there may be more of them in a later version.
+/// Use `..RingOptions::default()` for the remaining fields; later versions may add some.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RingOptions {
-    /// A kernel thread takes submissions, so that submitting is no system call; it spins for this
+    /// Lets a kernel thread take submissions, so that submitting needs no system call. It spins for this
     /// long, in milliseconds, before it sleeps. Default: no such thread.
     pub sqpoll_idle_ms: Option<u32>,
-    /// Completions are polled for, not interrupted for. Direct I/O on devices with poll queues only. Default: no.
+    /// Polls for completions instead of using interrupts. Only for direct I/O on devices with poll queues.
+    /// Default: no.
     pub iopoll: bool,
-    /// Most kernel threads for requests that would block the submitter; the kernel's own bound
-    /// (4 a CPU at most) if `None`, which is the default.
+    /// The most kernel threads for requests that would block the submitter. Default: `None`, the kernel's own
+    /// bound (at most 4 per CPU).
     pub blocking_workers: Option<u32>,
-    /// How other threads wake its thread. Default: [`RingWake::Message`].
+    /// How other threads wake the ring's thread. Default: [`RingWake::Message`].
     pub wake: RingWake,
 }
 
-/// How other threads wake the thread of a ring, out of [`Channel::wait`](crate::Channel::wait).
+/// How other threads wake a ring's thread out of [`Channel::wait`](crate::Channel::wait).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RingWake {
-    /// By a message into the ring (IORING_OP_MSG_RING; Linux 6.13), else as `Event`.
+    /// By a message into the ring (IORING_OP_MSG_RING; Linux 6.13); if unsupported, as `Event`.
     #[default]
     Message,
     /// By an eventfd that the ring reads.
     Event,
 }
 
-/// The flags that a ring is made with.
+/// The flags that a ring is created with.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct RingSetup {
     pub(super) single_issuer: bool,
@@ -66,14 +67,14 @@ impl RingSetup {
 /// The setups that the kernel refused, and why, for people.
 #[derive(Debug, Default)]
 pub(in crate::backend) struct Refusals {
-    /// What, and why.
+    /// The setups, and the reason.
     refused: Vec<(String, String)>,
-    /// The last one's number, if the kernel gave one.
+    /// The errno of the last refusal, if the kernel gave one.
     errno: Option<i32>,
 }
 
 impl Refusals {
-    /// Lists a refusal; one with the same reason as the last is listed with it.
+    /// Adds a refusal. It is merged with the last one if both have the same reason.
     pub(super) fn push(&mut self, what: String, why: &io::Error) {
         self.errno = why.raw_os_error();
         let why = why.to_string();
@@ -87,7 +88,7 @@ impl Refusals {
         self.refused.append(&mut other.refused);
     }
 
-    /// The kernel's last errno: for the simplest setup, which is tried last.
+    /// Returns the kernel's last errno: that of the simplest setup, which is tried last.
     pub(in crate::backend) fn errno(&self) -> Option<i32> {
         self.errno
     }
@@ -97,7 +98,7 @@ impl Refusals {
     }
 }
 
-/// The setups to try, the best first.
+/// Returns the setups to try, best first.
 pub(super) fn setups(options: RingOptions) -> Vec<RingSetup> {
     let bare = RingSetup::default();
     let mut setups = Vec::new();
@@ -118,7 +119,7 @@ pub(super) fn setups(options: RingOptions) -> Vec<RingSetup> {
 }
 
 pub(super) fn build(setup: RingSetup, depth: u32) -> io::Result<IoUring> {
-    // The kernel clamps what is above its own limits, which are far below this.
+    // The kernel clamps values above its own limits, which are far below this.
     let depth = depth.min(1 << 20);
     let mut builder = IoUring::builder();
     builder.dontfork().setup_clamp().setup_cqsize((depth * 2 + 16).next_power_of_two());
@@ -140,7 +141,7 @@ pub(super) fn build(setup: RingSetup, depth: u32) -> io::Result<IoUring> {
     builder.build((depth + 8).next_power_of_two())
 }
 
-/// Has the ring do something: a ring with IOPOLL can be made although each read of it then fails.
+/// Makes the ring execute a read: a ring with IOPOLL can be created although every read on it fails.
 pub(super) fn probe(ring: &mut IoUring, setup: RingSetup, file: &OwnedFd) -> io::Result<()> {
     let scratch = Buffer::aligned(PAGE_BYTES);
     let entry = if setup.iopoll {
@@ -149,12 +150,12 @@ pub(super) fn probe(ring: &mut IoUring, setup: RingSetup, file: &OwnedFd) -> io:
     } else {
         opcode::Nop::new().build()
     };
-    // SAFETY: the scratch buffer lives until the completion, which is waited for below.
+    // SAFETY: the scratch buffer lives until the completion, which is awaited below.
     unsafe { ring.submission().push(&entry.user_data(PROBED)) }
         .map_err(|_| io::Error::other("a new ring is full"))?;
     let probed = completion(ring);
     if probed.is_none() {
-        // Nobody knows whether the read is on its way: its memory is given up.
+        // The read may still be in progress, so its memory is leaked.
         std::mem::forget(scratch);
     }
     match probed {
@@ -164,7 +165,7 @@ pub(super) fn probe(ring: &mut IoUring, setup: RingSetup, file: &OwnedFd) -> io:
     }
 }
 
-/// Waits for a completion: its result; `None` if the kernel refuses to wait.
+/// Waits for a completion and returns its result; `None` if the kernel refuses to wait.
 fn completion(ring: &mut IoUring) -> Option<i32> {
     loop {
         match ring.submit_and_wait(1) {
@@ -178,7 +179,7 @@ fn completion(ring: &mut IoUring) -> Option<i32> {
     }
 }
 
-/// Has the ring get a message.
+/// Makes the ring receive a message.
 pub(super) fn probe_message(ring: &mut IoUring) -> io::Result<()> {
     send_message(ring.as_raw_fd(), PROBED)?;
     match completion(ring) {
@@ -187,7 +188,7 @@ pub(super) fn probe_message(ring: &mut IoUring) -> io::Result<()> {
     }
 }
 
-/// Whether the file's system cannot read without a thread that may block.
+/// Returns whether the file system cannot read without a thread that may block.
 pub(super) fn lacks_nowait(file: &OwnedFd) -> bool {
     let scratch = Buffer::aligned(PAGE_BYTES);
     let piece = libc::iovec { iov_base: scratch.start().cast(), iov_len: PAGE_BYTES };
@@ -196,10 +197,10 @@ pub(super) fn lacks_nowait(file: &OwnedFd) -> bool {
     read < 0 && io::Error::last_os_error().raw_os_error() == Some(libc::EOPNOTSUPP)
 }
 
-/// The file opened once more, so that taking and dropping it for a request writes no line that other
+/// Opens the file once more, so that taking and dropping a reference for a request writes no line that other
 /// threads write.
 pub(super) fn reopened(file: &OwnedFd) -> io::Result<OwnedFd> {
-    // SAFETY: asks for the flags of an open descriptor.
+    // SAFETY: reads the flags of an open descriptor.
     let flags = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETFL) };
     if flags < 0 {
         return Err(io::Error::last_os_error());
@@ -218,7 +219,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_ladder_ends_with_what_every_kernel_has() {
+    fn the_last_setup_needs_no_optional_feature() {
         let all = RingOptions { sqpoll_idle_ms: Some(1), iopoll: true, ..RingOptions::default() };
         for options in [RingOptions::default(), all] {
             let setups = setups(options);

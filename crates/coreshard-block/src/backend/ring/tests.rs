@@ -1,6 +1,6 @@
-//! What a ring's description says is what happens.
+//! Checks that a ring works as its description says.
 
-#![expect(clippy::print_stderr, reason = "a test that leaves something out says so")]
+#![expect(clippy::print_stderr, reason = "a test that skips a part reports it")]
 
 use std::path::Path;
 use std::sync::Arc;
@@ -32,11 +32,11 @@ fn blocks(path: &Path, direct: bool) -> Option<Arc<OwnedFd>> {
     std::fs::write(path, vec![7; 16 * PAGE_BYTES]).unwrap();
     let flags = if direct { libc::O_DIRECT } else { 0 };
     let opened = std::fs::OpenOptions::new().read(true).write(true).custom_flags(flags).open(path);
-    // Not every file system has direct I/O.
+    // Not every file system supports direct I/O.
     opened.ok().map(|file| Arc::new(OwnedFd::from(file)))
 }
 
-/// Reads and writes through the channel until each is over.
+/// Reads and writes through the channel until each command has completed.
 fn moves_data(channel: &mut RingChannel<Host>) -> Vec<i32> {
     let mut buffers: Vec<Buffer> = (0..8).map(|_| Buffer::aligned(PAGE_BYTES)).collect();
     for (at, buffer) in buffers.iter_mut().enumerate() {
@@ -72,7 +72,7 @@ fn what_was_probed_is_what_happens() {
             let how = channel.describe();
             eprintln!("direct: {direct}, {options:?}: {how}");
             assert_eq!(moves_data(&mut channel), [PAGE_BYTES as i32; 8], "{how}");
-            // Either it is so, or it is said why not.
+            // Either the feature is in use, or the description says why not.
             let (is, refused) = how.split_once(" (refused: ").unwrap_or((&how, ""));
             for (wanted, word) in [(sqpoll_idle_ms.is_some(), "SQPOLL"), (iopoll, "IOPOLL")] {
                 assert!(wanted || !how.contains(word), "{how}");
@@ -84,7 +84,7 @@ fn what_was_probed_is_what_happens() {
     }
 }
 
-/// The reason for probing: the ring that the kernel makes is no promise.
+/// The reason for probing: creating a ring does not prove that it works.
 #[test]
 fn a_polling_ring_that_was_refused_fails_reads() {
     let folder = tempfile::tempdir().unwrap();
@@ -93,7 +93,7 @@ fn a_polling_ring_that_was_refused_fails_reads() {
     let Ok(mut ring) = build(setup, 4) else {
         return skip(Lack::Iopoll, "no such ring can be made");
     };
-    // A read through the page cache cannot be polled for, whatever the device can.
+    // A read through the page cache cannot be polled for, whatever the device supports.
     let error = probe(&mut ring, setup, &file).unwrap_err();
     assert_eq!(error.raw_os_error(), Some(libc::EOPNOTSUPP), "{error}");
 }
@@ -112,18 +112,18 @@ fn another_thread_wakes_a_ring_by_message_and_by_event() {
         assert_eq!(channel.event.is_some(), by_event);
         match wake {
             RingWake::Event => assert!(by_event && !how.contains("ring messages"), "{how}"),
-            // An older kernel says that it cannot, and goes on by event.
+            // An older kernel reports that it lacks messages, and the eventfd is used.
             RingWake::Message if by_event => assert!(how.contains("ring messages: "), "{how}"),
             RingWake::Message => assert!(how.contains("woken by ring messages"), "{how}"),
         }
-        // Nothing is in flight, so each wait is ended by a ring, or never.
+        // Nothing is in flight, so only the doorbell ends a wait.
         let turn = Arc::new(std::sync::Barrier::new(2));
         let (waker, turns) = (channel.waker(), Arc::clone(&turn));
         let ringer = std::thread::spawn(move || {
             for round in 0..100_u64 {
                 turns.wait();
                 if round % 3 == 0 {
-                    // Late enough that the other one sleeps, mostly.
+                    // Long enough that the other thread usually sleeps.
                     std::thread::sleep(Duration::from_millis(1));
                 }
                 waker();
@@ -149,7 +149,7 @@ fn a_message_for_what_is_no_ring_is_an_error() {
     assert!(send_message(file.as_raw_fd(), WOKEN).is_err());
 }
 
-/// A thread has its requests done by another one's ring, and each sleeps until the other rings.
+/// A thread has its requests executed by another thread's ring, and each sleeps until the other wakes it.
 #[test]
 fn completions_reach_the_thread_that_submitted() {
     let folder = tempfile::tempdir().unwrap();

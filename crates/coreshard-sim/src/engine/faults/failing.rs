@@ -1,8 +1,8 @@
-//! Calls that fail by their number: the k-th of a kind, and those that follow for a while.
+//! Calls that fail by their number: the k-th of a kind, and later ones for a while.
 //!
-//! Random faults find bugs that many calls can cause. A bug that one call alone can cause is found by
-//! counting: each call of a kind has a number in a run, and a sweep lets the first fail in one run, the
-//! second in the next, and so on. (SQLite tests running out of memory so.)
+//! Random faults find bugs that many calls can cause. A bug that only one call can cause is found by
+//! counting. Each call of a kind has a number in a run, and a sweep makes the first fail in one run, the
+//! second in the next, and so on. (SQLite tests out-of-memory errors this way.)
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,26 +10,26 @@ use std::time::Duration;
 
 use coreshard_topology::input::quoted;
 
-/// A kind of call that can fail, or go another way than usual.
+/// A kind of call that can fail, or behave unusually.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Call {
     /// A thread cannot be started: a limit is reached.
     Start,
-    /// The nice value that a new thread is to have is refused; those that ask for none do not count.
+    /// A new thread's nice value is refused; threads that request none do not count.
     Nice,
     /// A set of CPUs is refused, of a new thread or of the caller.
     Affinity,
-    /// Memory of a node cannot be had.
+    /// Memory of a node is unavailable.
     Memory,
-    /// A wait on a futex returns at once, as after a signal (EINTR) or since the word has changed (EAGAIN).
+    /// A wait on a futex returns at once, as after a signal (EINTR) or a change of the word (EAGAIN).
     Wait,
-    /// A wait on a futex returns after 30 µs, though no thread woke it.
+    /// A wait on a futex returns after 30 µs, although no thread woke it.
     Interrupt,
-    /// A wake-up comes 300 µs late.
+    /// A wake-up arrives 300 µs late.
     Wake,
-    /// The CPU time of a thread cannot be told.
+    /// The CPU time of a thread is unavailable.
     CpuTime,
-    /// Whether a thread waits cannot be told.
+    /// The state of a thread (waiting or not) is unavailable.
     ThreadState,
 }
 
@@ -71,18 +71,18 @@ impl FromStr for Call {
         Self::ALL.into_iter().find(|call| call.to_string() == text).ok_or_else(|| {
             let all = Self::ALL.map(|call| call.to_string()).join(", ");
             let given = quoted(text);
-            ParseFailingError(format!("{given} is no kind of call that can fail; there are {all}"))
+            ParseFailingError(format!("invalid kind of call {given}: expected one of {all}"))
         })
     }
 }
 
-/// For how long calls fail from the first on that does.
+/// How long calls fail, from the first failure on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Lasts {
-    /// So many in a row, of their kind.
+    /// This many calls of the kind in a row.
     Calls(u32),
-    /// All, for this time: as a limit that is reached stays for a while. A start that
-    /// fails takes 100 µs longer than one that does not.
+    /// All calls for this time, like a limit that stays reached for a while. A failing start takes 100 µs
+    /// longer than a successful one.
     For(Duration),
 }
 
@@ -98,11 +98,11 @@ impl fmt::Display for Lasts {
 /// Which calls fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Failing {
-    /// Of this kind,
+    /// The kind of the calls,
     pub call: Call,
-    /// from this one on, counted from 1,
+    /// the number of the first one, counted from 1,
     pub from: u64,
-    /// for so long.
+    /// and how long they fail.
     pub lasts: Lasts,
 }
 
@@ -112,7 +112,7 @@ impl fmt::Display for Failing {
     }
 }
 
-/// Why a text is no [`Failing`], or no [`Call`].
+/// The error when a text is not a [`Failing`], or not a [`Call`].
 #[derive(Clone, PartialEq, Eq)]
 pub struct ParseFailingError(String);
 
@@ -126,10 +126,10 @@ coreshard_topology::readable_debug!(ParseFailingError);
 
 impl std::error::Error for ParseFailingError {}
 
-/// The error of a text that is no [`Failing`], or no [`Lasts`].
+/// Returns the error for a text that is not a [`Failing`], or not a [`Lasts`].
 fn no_failing(text: &str) -> ParseFailingError {
     ParseFailingError(format!(
-        "{} does not say which calls fail; that looks like start:7:x3 (three from the \
+        "invalid failure {}: expected a text such as start:7:x3 (three from the \
          seventh on) or start:7:20000us (all from the seventh on, for 20 ms)",
         quoted(text)
     ))

@@ -1,4 +1,4 @@
-//! What goes wrong in a run: by chance, drawn from its seed, or by a call's number.
+//! Injects the faults of a run: randomly, from its seed, or by a call's number.
 
 use std::io;
 use std::time::Duration;
@@ -14,38 +14,38 @@ use crate::random::{Random, mix};
 
 /// The longest turn of a thread if CPUs may stall or threads be held back: a few accesses.
 const LONGEST_TURN: Ps = 50 * NS;
-/// How long an interrupted wait lasts.
+/// The duration of an interrupted wait.
 const INTERRUPTED_AFTER: Ps = 30_000 * NS;
-/// How late a late wake-up comes.
+/// The delay of a late wake-up.
 const LATE_BY: Ps = 300_000 * NS;
-/// How much longer than others a start takes that fails for a while: memory is sought first.
+/// The additional time of a start that fails for a while: the kernel first searches for memory.
 const SLOW_FAILURE: Ps = 100_000 * NS;
 
 const MILLION: u64 = 1_000_000;
 
-/// The error of a call that fails: a limit is reached.
+/// Returns the error of a failing call: a limit is reached.
 pub(crate) fn refusal() -> io::Error {
     io::ErrorKind::WouldBlock.into()
 }
 
-/// Decides, at each chance for a fault, whether it happens.
+/// Decides at each opportunity for a fault whether it happens.
 pub(crate) struct FaultInjector {
     faults: Faults,
     random: Random,
-    /// If the schedule is [`Schedule::Pct`].
+    /// Set if the schedule is [`Schedule::Pct`].
     pct: Option<Pct>,
-    /// How many more starts fail, after one that has,
+    /// How many more starts fail after a failed one,
     starts_to_fail: u64,
     /// or until when all do.
     starts_fail_until: Ps,
-    /// Starts that have failed, for whatever reason.
+    /// Starts that have failed, for any reason.
     failed_starts: usize,
     calls: NumberedCalls,
 }
 
 impl FaultInjector {
     pub(crate) fn new(faults: Faults, seed: u64, cpus: usize) -> Self {
-        // Another sequence than the one that breaks ties.
+        // A sequence different from the one that breaks ties.
         let mut random = Random::new(mix(!seed));
         let pct = match faults.schedule {
             Schedule::Timed => None,
@@ -63,12 +63,12 @@ impl FaultInjector {
         }
     }
 
-    /// True if anything can go wrong.
+    /// Returns true if any fault can happen.
     pub(crate) fn is_active(&self) -> bool {
         self.faults != Faults::NONE
     }
 
-    /// Counts a call of the running thread. True if it is to fail.
+    /// Counts a call of the running thread. Returns true if it must fail.
     pub(crate) fn call_fails(&mut self, call: Call, now: Ps) -> bool {
         self.calls.fails(call, now)
     }
@@ -77,12 +77,12 @@ impl FaultInjector {
         self.calls.counts()
     }
 
-    /// When a call last failed, by its number, or a start for any reason.
+    /// Returns when a call last failed by its number, or a start for any reason.
     pub(crate) const fn last_failure(&self) -> Option<Ps> {
         self.calls.last_failure()
     }
 
-    /// Notes that a thread was not started.
+    /// Records that a thread was not started.
     pub(crate) fn note_failed_start(&mut self, now: Ps) {
         self.failed_starts += 1;
         self.calls.note_failure(now);
@@ -96,17 +96,18 @@ impl FaultInjector {
         per_million > 0 && self.random.below(MILLION) < u64::from(per_million)
     }
 
-    /// Between a picosecond and `most`.
+    /// Draws a time between a picosecond and `most`.
     fn up_to(&mut self, most: Duration) -> Ps {
         self.random.below(ps(most).max(1)) + 1
     }
 
-    /// Between a picosecond and `most`, if the fault happens.
+    /// Draws a time between a picosecond and `most`, if the fault happens.
     fn drawn(&mut self, per_million: u32, most: Duration) -> Option<Ps> {
         self.happens(per_million).then(|| self.up_to(most))
     }
 
-    /// How long a thread goes on before the next chance to stop it; for ever if nothing stops threads.
+    /// Returns how long a thread continues before the next opportunity to stop it; forever if nothing stops
+    /// threads.
     pub(crate) fn turn(&mut self) -> Ps {
         if self.pct.is_some() || self.faults.stalls_per_million > 0 {
             self.random.below(LONGEST_TURN) + 1
@@ -115,12 +116,12 @@ impl FaultInjector {
         }
     }
 
-    /// How long a CPU stalls, if it does.
+    /// Returns how long a CPU stalls, if it does.
     pub(crate) fn stall(&mut self) -> Option<Ps> {
         self.drawn(self.faults.stalls_per_million, self.faults.longest_stall)
     }
 
-    /// How long a CPU stalls at a point of preemption, if it does.
+    /// Returns how long a CPU stalls at a preemption point, if it does.
     pub(crate) fn stall_at_point(&mut self) -> Option<Ps> {
         self.drawn(self.faults.stalls_at_points_per_million, self.faults.longest_stall)
     }
@@ -130,20 +131,21 @@ impl FaultInjector {
         self.faults.held_stores_per_million > 0
     }
 
-    /// How long a store stays in the CPU's store buffer, if it does.
+    /// Returns how long a store stays in the CPU's store buffer, if it does.
     pub(crate) fn store_delay(&mut self) -> Option<Ps> {
         self.drawn(self.faults.held_stores_per_million, self.faults.longest_hold)
     }
 
-    /// How long a CPU with buffered stores stalls after a load, if it does.
+    /// Returns how long a CPU with buffered stores stalls after a load, if it does.
     pub(crate) fn stall_after_load(&mut self) -> Option<Ps> {
         let stalls = self.random.below(4) == 0;
         stalls.then(|| self.up_to(self.faults.longest_hold))
     }
 
-    /// After how long a wait returns though no thread woke it, if it does; 0: at once.
+    /// Returns after how long a wait returns without a wake-up, if it does; 0 means at once.
     pub(crate) fn wait_ends_after(&mut self, now: Ps) -> Option<Ps> {
-        // All are drawn and counted at each wait: a run's other chances do not depend on them.
+        // All are drawn and counted at each wait, so that a run's other random decisions do not depend on
+        // them.
         let wakes = self.happens(self.faults.spurious_wakeups_per_million);
         let by_chance = wakes.then(|| match self.faults.longest_delay {
             Duration::ZERO => 0,
@@ -155,14 +157,15 @@ impl FaultInjector {
         at_once.or(later).or(by_chance)
     }
 
-    /// How much later a woken thread becomes runnable, if it does.
+    /// Returns the delay until a woken thread becomes runnable, if there is one.
     pub(crate) fn wakeup_delay(&mut self, now: Ps) -> Option<Ps> {
         let rate = self.faults.delayed_wakeups_per_million;
         let by_chance = self.drawn(rate, self.faults.longest_delay);
         self.call_fails(Call::Wake, now).then_some(LATE_BY).or(by_chance)
     }
 
-    /// Why a thread is not started, and how long that takes, if it goes wrong. One that `is_spared` does not fail by chance.
+    /// Returns why a thread is not started, and how long that takes, if its start fails. A start that
+    /// `is_spared` does not fail randomly.
     pub(crate) fn refuse_start(
         &mut self,
         spec: &ThreadSpec,
@@ -189,7 +192,7 @@ impl FaultInjector {
         }
     }
 
-    /// How long it takes until the start of a thread fails, if it does.
+    /// Returns how long it takes until the start of a thread fails, if it does.
     fn failed_spawn(&mut self, now: Ps) -> Option<Ps> {
         let FailedStarts { at_most, longest, longest_try } = self.faults.failed_starts;
         let lasts = self.starts_to_fail > 0 || now < self.starts_fail_until;
@@ -204,32 +207,32 @@ impl FaultInjector {
         Some(if longest_try.is_zero() { 0 } else { self.up_to(longest_try) })
     }
 
-    /// How far the clock jumps, if it does.
+    /// Returns how far the clock jumps, if it does.
     pub(crate) fn clock_jump(&mut self) -> Option<Ps> {
         self.drawn(self.faults.clock_jumps_per_million, self.faults.longest_jump)
     }
 
-    /// When the next CPU goes offline, from now on; `None` if none ever does.
+    /// Returns when the next CPU goes offline; `None` if none ever does.
     pub(crate) fn next_offline(&mut self) -> Option<Ps> {
         let every = self.faults.offline_every;
         (!every.is_zero()).then(|| self.up_to(every * 2))
     }
 
-    /// Which of `cpus` goes offline, and for how long.
+    /// Chooses which of `cpus` goes offline, and for how long.
     pub(crate) fn offline(&mut self, cpus: usize) -> (usize, Ps) {
         let which = self.random.below(cpus as u64) as usize;
         (which, self.up_to(self.faults.longest_offline))
     }
 
-    /// The running thread spins; see [`Pct::thread_spins`].
+    /// Records that the running thread spins; see [`Pct::thread_spins`].
     pub(crate) fn thread_spins(&mut self, thread: usize) {
         if let Some(pct) = &mut self.pct {
             pct.thread_spins(thread);
         }
     }
 
-    /// Until when `thread`, whose turn it is on `cpu`, is held back by the schedule; `others` are the
-    /// threads that could go on, on other CPUs.
+    /// Returns until when the schedule holds back `thread`, whose turn it is on `cpu`. `others` are the
+    /// threads on other CPUs that could continue.
     pub(crate) fn held_back_until(
         &mut self,
         thread: usize,

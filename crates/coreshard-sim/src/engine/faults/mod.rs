@@ -1,4 +1,4 @@
-//! Fault injection: what goes wrong on purpose.
+//! Fault injection: deliberate failures and delays.
 
 mod failing;
 mod injector;
@@ -11,78 +11,81 @@ pub use failing::{Call, Failing, Lasts, ParseFailingError};
 pub(super) use injector::{FaultInjector, refusal};
 pub use numbered::CallCounts;
 
-/// In which order the CPUs go on.
+/// The order in which CPUs continue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Schedule {
-    /// As the machine's costs have it.
+    /// Determined by the machine's costs.
     #[default]
     Timed,
-    /// Probabilistic concurrency testing (Burckhardt and others, ASPLOS 2010): each thread has a
-    /// random priority, and while one that could go on has a higher one, a thread stalls as
-    /// if its CPU were taken away, for a third of a millisecond at the most; at `depth` − 1 random
-    /// moments, the thread that runs falls below all others, as does one that spins. A bug that needs `depth` moments in a
-    /// certain order is found with a probability that does not shrink with the length of the run.
+    /// Probabilistic concurrency testing (Burckhardt and others, ASPLOS 2010). Each thread has a random
+    /// priority. While another runnable thread has a higher one, a thread stalls as if its CPU were taken
+    /// away, for at most a third of a millisecond. At `depth` − 1 random moments, the running thread's
+    /// priority falls below all others; so does that of a spinning thread. A bug that needs `depth` moments
+    /// in a certain order is found with a probability that does not decrease with the length of the run.
     Pct {
-        /// How many moments must come in a certain order.
+        /// The number of moments that must occur in a certain order.
         depth: u32,
-        /// Turns of threads that a run is expected to have; the moments lie within.
+        /// The expected number of thread turns in a run; the moments lie within them.
         turns: u32,
     },
 }
 
-/// What becomes of the starts after one that failed. A limit that is reached stays for a while.
+/// The fate of starts after a failed one. A reached limit stays for a while.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FailedStarts {
-    /// How many more fail in a row, at the most.
+    /// The most further starts that fail in a row.
     pub at_most: u32,
-    /// For how long all fail, at the most.
+    /// The longest time for which all starts fail.
     pub longest: Duration,
-    /// How long it takes until a start has failed, at the most: memory is sought first.
+    /// The longest time until a start fails: the kernel first searches for memory.
     pub longest_try: Duration,
 }
 
-/// How often what goes wrong, in parts per million of the chances for it. The seed decides which.
+/// The rate of each fault, in parts per million of the opportunities for it.
+///
+/// The seed decides which of them fail.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
-    /// In which order the CPUs go on.
+    /// The order in which CPUs continue.
     pub schedule: Schedule,
-    /// A CPU stalls when it is its turn, as when a hypervisor takes it away: any thread may
-    /// be overtaken between any two accesses.
+    /// A CPU stalls at its turn, as if a hypervisor had taken it away. So any thread may be overtaken between
+    /// any two accesses.
     pub stalls_per_million: u32,
-    /// As a stall, when a thread comes by a [point of preemption](crate::Sim::preemption_point), or an item begins or is over.
+    /// A stall when a thread passes a [preemption point](crate::Sim::preemption_point), or when an item
+    /// begins or finishes.
     pub stalls_at_points_per_million: u32,
-    /// How long a stall is at the most.
+    /// The longest stall.
     pub longest_stall: Duration,
-    /// A store is held back in the CPU's store buffer: others see it later, as x86's memory order allows. A
-    /// CPU with such stores stalls after one load in four, for as long as it may hold them.
+    /// A store is delayed in the CPU's store buffer: other CPUs see it later, as x86's memory order permits.
+    /// A CPU with such stores stalls after one load in four, for as long as it may delay them.
     pub held_stores_per_million: u32,
-    /// How long a store is held back at the most.
+    /// The longest delay of a store.
     pub longest_hold: Duration,
-    /// A wait on a futex returns though no thread woke it: at once, or later.
+    /// A wait on a futex returns without a wake-up: at once, or later.
     pub spurious_wakeups_per_million: u32,
-    /// A thread that was woken becomes runnable later.
+    /// A woken thread becomes runnable later.
     pub delayed_wakeups_per_million: u32,
-    /// How much later, at the most; and after how long a spurious wake-up comes.
+    /// The longest delay of a wake-up, and of a spurious wake-up.
     pub longest_delay: Duration,
     /// A thread cannot be started,
     pub failed_spawns_per_million: u32,
-    /// nor can those after it, for so long.
+    /// nor can later ones, for this long.
     pub failed_starts: FailedStarts,
-    /// These calls fail by their number.
+    /// Calls that fail by their number.
     pub failing: Option<Failing>,
-    /// How long it is, on average, until a CPU goes offline; never if zero. Its threads move to
-    /// the CPUs they may still use, or to any if there is none, as on Linux. One stays online.
+    /// The average time until a CPU goes offline; zero means never. Its threads move to the other CPUs that
+    /// they may use, or to any if there is none, as on Linux. One CPU stays online.
     pub offline_every: Duration,
-    /// How long a CPU is offline at the most.
+    /// The longest time for which a CPU is offline.
     pub longest_offline: Duration,
-    /// The clock that the program reads jumps ahead, when it is read; timers do not.
+    /// The clock that the program reads jumps ahead when it is read; timers do not.
     pub clock_jumps_per_million: u32,
-    /// How far it jumps at the most.
+    /// The longest jump.
     pub longest_jump: Duration,
 }
 
 impl Faults {
-    /// Nothing goes wrong.
+    /// No faults.
     pub const NONE: Self = Self {
         schedule: Schedule::Timed,
         stalls_per_million: 0,

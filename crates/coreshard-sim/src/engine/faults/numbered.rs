@@ -3,7 +3,7 @@
 use super::failing::{Call, Failing, Lasts};
 use crate::machine::{Ps, ps};
 
-/// How many calls of each kind a run has made, and how they went.
+/// The number of calls of each kind in a run, and of failures.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallCounts {
     made: [u64; Call::ALL.len()],
@@ -11,13 +11,13 @@ pub struct CallCounts {
 }
 
 impl CallCounts {
-    /// Calls of this kind, those among them that failed.
+    /// Returns the number of calls of this kind, including failed ones.
     #[must_use]
     pub const fn made(&self, call: Call) -> u64 {
         self.made[call as usize]
     }
 
-    /// Calls that were made to fail by their number.
+    /// Returns the number of calls that failed by their number.
     #[must_use]
     pub const fn failed(&self) -> u64 {
         self.failed
@@ -30,7 +30,7 @@ pub(super) struct NumberedCalls {
     counts: CallCounts,
     /// When the first call failed.
     began: Option<Ps>,
-    /// When a call last failed, by its number or by chance.
+    /// When a call last failed, by its number or randomly.
     last: Option<Ps>,
 }
 
@@ -44,22 +44,22 @@ impl NumberedCalls {
         &self.counts
     }
 
-    /// When a call last failed.
+    /// Returns when a call last failed.
     pub(super) const fn last_failure(&self) -> Option<Ps> {
         self.last
     }
 
-    /// Notes that a call failed, by chance or for another reason.
+    /// Records that a call failed randomly or for another reason.
     pub(super) fn note_failure(&mut self, now: Ps) {
         self.last = Some(now);
     }
 
-    /// True if the calls that fail do so for a while.
+    /// Returns true if calls fail for a time rather than by count.
     pub(super) fn fail_for_a_while(&self) -> bool {
         self.plan.is_some_and(|plan| matches!(plan.lasts, Lasts::For(_)))
     }
 
-    /// Counts a call. True if it is to fail.
+    /// Counts a call. Returns true if it must fail.
     pub(super) fn fails(&mut self, call: Call, now: Ps) -> bool {
         let made = &mut self.counts.made[call as usize];
         *made += 1;

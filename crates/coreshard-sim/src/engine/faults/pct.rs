@@ -1,24 +1,25 @@
-//! Probabilistic concurrency testing: which threads are held back, by random priorities. See
+//! Probabilistic concurrency testing: holds threads back by random priorities. See
 //! [`Schedule::Pct`](super::Schedule::Pct).
 
 use crate::machine::{NS, Ps};
 use crate::random::Random;
 
-/// How long a thread is held back before it is asked again: in virtual time, the shortest that two
-/// threads are kept apart.
+/// How long a thread is held back before it is checked again: the shortest separation of two threads, in
+/// virtual time.
 const HELD_AT_ONCE: Ps = 1_000 * NS;
-/// How long a thread is held back without a turn at the most: what waits for it does not wait for ever.
+/// The longest time for which a thread is held back without a turn, so that other threads do not wait for it
+/// forever.
 const HELD_LONGEST: Ps = 300_000 * NS;
 
 pub(super) struct Pct {
-    /// By thread: the higher goes first.
+    /// By thread: the higher priority goes first.
     priorities: Vec<u64>,
-    /// By CPU: since when its thread is held back.
+    /// By CPU: since when its thread has been held back.
     held_since: Vec<Option<Ps>>,
-    /// Turns at which the thread that runs falls below all others, the last first.
+    /// Turns at which the running thread falls below all others, the last first.
     change_points: Vec<u64>,
     turns: u64,
-    /// Below all that were given so far.
+    /// Below all priorities that were assigned so far.
     lowest: u64,
 }
 
@@ -32,7 +33,8 @@ impl Pct {
         Self { priorities: Vec::new(), held_since, change_points, turns: 0, lowest: 1 << 62 }
     }
 
-    /// A thread that spins waits for another, which must not wait for it: it falls below all.
+    /// Lowers the priority of a spinning thread below all others: it waits for another thread, which must not
+    /// wait for it.
     pub(super) fn thread_spins(&mut self, thread: usize) {
         if let Some(own) = self.priorities.get_mut(thread)
             && *own != self.lowest
@@ -42,8 +44,8 @@ impl Pct {
         }
     }
 
-    /// Until when `thread`, whose turn it is on `cpu`, is held back; `others` are the threads that
-    /// could go on, on other CPUs.
+    /// Returns until when `thread`, whose turn it is on `cpu`, is held back. `others` are the threads on
+    /// other CPUs that could continue.
     pub(super) fn held_back_until(
         &mut self,
         thread: usize,

@@ -1,8 +1,8 @@
-//! What is to happen next, and when each CPU goes on.
+//! The future events, and when each CPU continues.
 //!
-//! Events are packed keys in a heap. A key is 128 bits: the time in picoseconds, a random number that settles ties, and what is
-//! to happen. The event that is being handled stays at the top, as the least key of all, until it is
-//! replaced or removed, so that a CPU that goes on costs one sift, not two.
+//! Events are packed keys in a heap. A key has 128 bits: the time in picoseconds, a random number that breaks
+//! ties, and the event. The event being handled stays at the top, as the least key, until it is replaced or
+//! removed, so that a continuing CPU costs one sift, not two.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -10,24 +10,24 @@ use std::collections::BinaryHeap;
 use crate::machine::Ps;
 use crate::random::Random;
 
-/// What is to happen.
+/// A future event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
-    /// A CPU goes on.
+    /// A CPU continues.
     Cpu(usize),
-    /// A thread's time runs out.
+    /// A thread's timer expires.
     Timer(usize),
     /// Some CPU goes offline.
     Offline,
-    /// A CPU comes back.
+    /// A CPU comes back online.
     Online(usize),
     /// A line for which CPUs wait is free: the arbiter's slot.
     Line(usize),
-    /// A CPU on which threads wait has its tick, whatever it computes.
+    /// The tick of a CPU on which threads wait, whatever it computes.
     Tick(usize),
 }
 
-/// What the three highest bits of a key's last word say; the others are the number.
+/// The three highest bits of a key's last word are the kind of event; the others are the number.
 const KIND: u32 = 7 << 29;
 const CPU: u32 = 0;
 const LINE: u32 = 1 << 29;
@@ -57,7 +57,7 @@ fn time_of(key: u128) -> Ps {
 struct Turn {
     /// The CPU's time while it does not run.
     clock: Ps,
-    /// When its event comes; any other event for it is stale.
+    /// The time of its event; any other event for it is stale.
     next: Option<Ps>,
 }
 
@@ -66,12 +66,12 @@ pub(crate) struct Agenda {
     random: Random,
     /// By CPU.
     turns: Vec<Turn>,
-    /// CPUs that go on, are about to, or wait for a line: while there are none, only timers are left.
+    /// CPUs that run, are about to, or wait for a line. While there are none, only timers are left.
     busy: usize,
-    /// Events that are not part of the program: if there are no others, the program is deadlocked.
+    /// Events that are not part of the program. If there are no others, the program is deadlocked.
     background: usize,
     horizon: Ps,
-    /// Threads give way at waits alone, so nothing shortens a turn.
+    /// Threads are switched only at waits, so nothing shortens a turn.
     at_waits: bool,
 }
 
@@ -99,9 +99,9 @@ impl Agenda {
             Event::Tick(cpu) => (TICK, cpu),
         };
         let tie = match kind {
-            // A line changes hands before a CPU that has it goes on at that very time.
+            // A line changes hands before a CPU that has it continues at the same time.
             LINE => 0,
-            // Ticks change no other chance.
+            // Ticks must not affect other random decisions.
             TICK => u32::MAX,
             _ => self.random.next() as u32,
         };
@@ -121,22 +121,22 @@ impl Agenda {
         self.busy > 0
     }
 
-    /// True if nothing that is left comes from the program, or leads to it.
+    /// Returns true if no remaining event comes from the program, or leads to it.
     pub(crate) fn is_idle(&self) -> bool {
         self.busy == 0 && !self.has_timers()
     }
 
-    /// True if the program has events, the one that is handled among them.
+    /// Returns true if the program has events, including the one being handled.
     pub(crate) fn has_timers(&self) -> bool {
         self.heap.len() > self.background
     }
 
-    /// When the next event is due, while none is handled.
+    /// Returns when the next event is due, while none is handled.
     pub(crate) fn first_time(&self) -> Option<Ps> {
         self.heap.peek().map(|Reverse(key)| time_of(*key))
     }
 
-    /// The next event, which becomes the one that is handled.
+    /// Returns the next event, and begins to handle it.
     #[inline]
     pub(crate) fn begin(&mut self) -> Option<(Ps, Event)> {
         let mut top = self.heap.peek_mut()?;
@@ -144,7 +144,7 @@ impl Agenda {
         Some((time_of(first), event_of(first)))
     }
 
-    /// The least key but the first.
+    /// Returns the least key after the first.
     #[inline]
     fn below_first(&self) -> Option<u128> {
         match self.heap.as_slice() {
@@ -153,7 +153,7 @@ impl Agenda {
         }
     }
 
-    /// The time of the event after the one that is handled.
+    /// Returns the time of the event after the one being handled.
     #[inline]
     pub(crate) fn next_time(&self) -> Ps {
         self.below_first().map_or(Ps::MAX, time_of)
@@ -169,12 +169,12 @@ impl Agenda {
         self.background += 1;
     }
 
-    /// Ends the event that is handled.
+    /// Ends the current event.
     pub(crate) fn end(&mut self) {
         self.heap.pop();
     }
 
-    /// Replaces the event that is handled by one that it leads to.
+    /// Replaces the current event with one that it leads to.
     pub(crate) fn end_with(&mut self, time: Ps, what: Event) {
         let key = self.key(time, what);
         if let Some(mut top) = self.heap.peek_mut() {
@@ -182,13 +182,13 @@ impl Agenda {
         }
     }
 
-    /// Ends the event that is handled, which is not part of the program.
+    /// Ends the current event, which is not part of the program.
     pub(crate) fn end_background(&mut self) {
         self.background -= 1;
         self.end();
     }
 
-    /// Has a CPU go on at `time`; an event for it that is already on its way becomes stale.
+    /// Schedules a CPU to continue at `time`. An earlier event for it becomes stale.
     pub(crate) fn step_at(&mut self, cpu: usize, time: Ps) {
         let turn = &mut self.turns[cpu];
         self.busy += usize::from(turn.next.is_none());
@@ -197,14 +197,14 @@ impl Agenda {
         self.lower_horizon(time);
     }
 
-    /// Ends the event that is handled: its CPU goes on at `time`.
+    /// Ends the current event: its CPU continues at `time`.
     pub(crate) fn step_on(&mut self, cpu: usize, time: Ps) {
         self.turns[cpu] = Turn { clock: time, next: Some(time) };
         self.busy += 1;
         self.end_with(time, Event::Cpu(cpu));
     }
 
-    /// Begins a CPU's turn. False if its event is stale.
+    /// Begins a CPU's turn. Returns false if its event is stale.
     pub(crate) fn take_step(&mut self, cpu: usize, time: Ps) -> bool {
         let is_due = self.turns[cpu].next == Some(time);
         if is_due {
@@ -226,7 +226,7 @@ impl Agenda {
         self.turns[cpu].clock = time;
     }
 
-    /// The running CPU waits for a line, and counts as busy.
+    /// Records that the running CPU waits for a line; it counts as busy.
     pub(super) fn begin_line_wait(&mut self) {
         self.busy += 1;
     }
@@ -235,18 +235,18 @@ impl Agenda {
         self.busy -= 1;
     }
 
-    /// Until when the running CPU need not look whether others are earlier.
+    /// Returns until when the running CPU need not check whether others are earlier.
     #[inline]
     pub(crate) const fn horizon(&self) -> Ps {
         self.horizon
     }
 
-    /// The running CPU's turn lasts until another event is due, and until `limit` at most.
+    /// Begins the running CPU's turn, which lasts until another event is due, and until `limit` at most.
     pub(crate) fn begin_turn(&mut self, limit: Ps) {
         self.horizon = if self.at_waits { Ps::MAX } else { self.next_time().min(limit) };
     }
 
-    /// The running CPU looks at `time` whether others are earlier.
+    /// Makes the running CPU check at `time` whether others are earlier.
     pub(crate) fn lower_horizon(&mut self, time: Ps) {
         if !self.at_waits {
             self.horizon = self.horizon.min(time);
@@ -271,7 +271,7 @@ mod tests {
             last = time;
             seen += 1;
             match what {
-                // Some lead on to others, and never to the past.
+                // Some events lead to others, and never to the past.
                 Event::Cpu(cpu) if cpu % 3 == 0 => {
                     events.push(time, Event::Timer(cpu));
                     events.end_with(time + 5, Event::Timer(cpu));

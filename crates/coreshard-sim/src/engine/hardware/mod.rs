@@ -1,11 +1,11 @@
-//! The machine below the operating system: virtual time, CPUs, caches and memory. It knows no thread but the number of the
-//! running one, which it records.
+//! The machine below the operating system: virtual time, CPUs, caches and memory. It knows threads only by
+//! the number of the running one, which it records.
 //!
-//! On machines whose file says how contended lines change hands, a thread that finds a line taken is suspended, and its CPU
-//! waits, as for a lock that is handed over. When the line is free, the memory's arbiter says whose it is next; that CPU goes
-//! on when it has the line, and only then is its value read or written: so what happens to a line happens in the order in which
-//! it changes hands. If a CPU goes on late, since a fault held it back, others may have had the line meanwhile: its access is
-//! no less atomic for that.
+//! On machines whose file models contended lines, a thread that finds a line taken is suspended, and its CPU
+//! waits, as for a lock that is handed over. When the line is free, the memory's arbiter chooses the next
+//! CPU. That CPU continues when it has the line, and only then is the value read or written. So the accesses
+//! to a line happen in the order in which it changes hands. If a fault delays a CPU, others may have had the
+//! line meanwhile; its access is still atomic.
 
 mod agenda;
 mod noise;
@@ -30,9 +30,10 @@ use crate::random::mix;
 use crate::report::{Recorded, Recorder, Site};
 use crate::space::in_host;
 
-/// Loads in a row after which a thread is taken for one that spins, if threads are switched at waits alone.
+/// The number of consecutive loads after which a thread counts as spinning, if threads are switched only at
+/// waits.
 pub(crate) const LOOKS: u32 = 2_000;
-/// Accesses of any kind after which it also is: it may try something again and again.
+/// The number of accesses of any kind after which it also does: it may be retrying something.
 const MOST_ACCESSES_IN_TURN: u32 = 500_000;
 
 /// The accesses of a run.
@@ -58,11 +59,11 @@ impl Trace {
 }
 
 pub(crate) struct Hardware {
-    /// The time of the CPU that runs.
+    /// The time of the running CPU.
     pub(crate) now: Ps,
-    /// The CPU that runs.
+    /// The running CPU.
     pub(crate) cpu: usize,
-    /// The thread that runs.
+    /// The running thread.
     pub(crate) thread: usize,
     pub(crate) agenda: Agenda,
     pub(crate) costs: Costs,
@@ -70,17 +71,17 @@ pub(crate) struct Hardware {
     pub(crate) memory: Memory,
     pub(crate) recorder: Option<Box<Recorder>>,
     pub(crate) trace: Trace,
-    /// By CPU: since when it waits for a contended line.
+    /// By CPU: since when it has waited for a contended line.
     awaits_since: Vec<Ps>,
     pub(crate) spinning: Spinning,
     stores: StoreBuffers,
-    /// The last access was a store that failed.
+    /// Whether the last access was a store that failed.
     pub(crate) store_failed: bool,
-    /// If memory is uniform: the words that are waited for, by address, in the order of first use.
+    /// If memory is uniform: the words that threads wait for, by address, in the order of first use.
     words: Option<HashMap<usize, u64>>,
-    /// If memory is uniform: loads in a row, with nothing else done.
+    /// If memory is uniform: consecutive loads, with nothing else done.
     looks: u32,
-    /// If memory is uniform: accesses since the running thread came on.
+    /// If memory is uniform: accesses since the running thread was switched in.
     accesses_in_turn: u32,
 }
 
@@ -94,7 +95,7 @@ impl Hardware {
         }
         let mut memory = Memory::new(machine, arena_start, seed);
         if settings.faults != Faults::NONE {
-            // A search looks for orders of accesses, and draws them itself.
+            // A search explores orders of accesses, and draws them itself.
             memory.serve_in_order();
         }
         let records = settings.record_lines || settings.record_timeline;
@@ -120,7 +121,8 @@ impl Hardware {
         }
     }
 
-    /// Begins an event of a CPU: the looks that it has slept over, if it has. `None` if the event is stale.
+    /// Begins an event of a CPU. Returns the checks that it has slept through, if any; the outer `None` means
+    /// that the event is stale.
     pub(crate) fn begin_step(&mut self, cpu: usize, time: Ps) -> Option<Option<SleptOver>> {
         if !self.agenda.take_step(cpu, time) {
             return None;
@@ -147,14 +149,14 @@ impl Hardware {
         self.agenda.set_clock(self.cpu, self.now);
     }
 
-    /// The running thread runs for `time`.
+    /// Advances the running thread by `time`.
     #[inline]
     pub(crate) fn run_for(&mut self, time: Ps) {
         self.now += time;
         self.interrupt(time);
     }
 
-    /// The running thread has run for `time`, and its CPU was interrupted meanwhile.
+    /// Interrupts the running CPU if that happened while the thread ran for `time`.
     #[inline]
     fn interrupt(&mut self, time: Ps) {
         self.now += self.noise.interruptions(time);
@@ -164,7 +166,7 @@ impl Hardware {
     pub(crate) fn place(&mut self, address: usize) -> Place {
         match &mut self.words {
             None => self.memory.place(address),
-            // Words are told apart, and named, by the order of their first use.
+            // Words are identified by the order of their first use.
             Some(words) => {
                 let next = words.len() as u64;
                 Place::outside(in_host(|| *words.entry(address).or_insert(next)))
@@ -176,7 +178,8 @@ impl Hardware {
         self.words.is_some()
     }
 
-    /// If memory is uniform: the running CPU accesses some of it. Returns how many accesses its thread has made in this turn.
+    /// If memory is uniform: accesses it from the running CPU. Returns the number of its thread's accesses in
+    /// this turn.
     pub(crate) fn touch_anywhere(&mut self, access: Access) -> u32 {
         self.now += self.costs.compute
             + match access {
@@ -189,7 +192,7 @@ impl Hardware {
         self.accesses_in_turn
     }
 
-    /// True if the running thread looks at memory again and again, and so is to let others go first.
+    /// Returns true if the running thread keeps reading memory, and should yield.
     pub(crate) fn spins_by_looking(&mut self) -> bool {
         let spins = self.agenda.is_at_waits()
             && (self.looks > LOOKS || self.accesses_in_turn > MOST_ACCESSES_IN_TURN);
@@ -200,7 +203,7 @@ impl Hardware {
         spins
     }
 
-    /// True if the running thread's CPU must wait for the line.
+    /// Returns true if the running thread's CPU must wait for the line.
     #[inline]
     pub(crate) fn awaits_line(&mut self, address: usize, access: Access) -> bool {
         self.memory.arbitrates() && self.awaits_contended_line(address, access)
@@ -210,7 +213,7 @@ impl Hardware {
         if self.has_uniform_memory() || self.agenda.is_at_waits() {
             return false;
         }
-        // What is stored is made of what is on its way.
+        // The stored value depends on a load that has not arrived.
         if access == Access::Store && self.spinning.comes_at() > self.now {
             return false;
         }
@@ -226,7 +229,7 @@ impl Hardware {
         true
     }
 
-    /// A line for which CPUs wait is free. Returns the CPU that gets it, and what its access did.
+    /// Hands out a line for which CPUs wait. Returns the CPU that gets it, and the result of its access.
     pub(crate) fn hand_out_line(&mut self, slot: usize, time: Ps) -> Option<(usize, Outcome)> {
         let line = self.memory.contended_line(slot);
         let (served, free) = self.memory.hand_out(slot, time);
@@ -242,7 +245,7 @@ impl Hardware {
         Some((cpu, outcome))
     }
 
-    /// A prefetcher may wait for a line.
+    /// Lets a prefetcher wait for a line, if it must.
     #[inline]
     fn await_prefetch(&mut self) {
         if let Some((free, slot)) = self.memory.take_prefetch() {
@@ -255,8 +258,9 @@ impl Hardware {
         self.agenda.lower_horizon(free);
     }
 
-    /// The running CPU accesses `bytes` bytes from `address` on, at its turn; `granted` says what the access to the first
-    /// line did, if the CPU has waited for that. Several lines are fetched at once, and the last to come is waited for.
+    /// Accesses `bytes` bytes from `address` on, by the running CPU at its turn. `granted` is the result of
+    /// the access to the first line, if the CPU has waited for that. Several lines are fetched at once, and
+    /// the CPU waits for the last one.
     #[inline]
     pub(crate) fn access(
         &mut self,
@@ -290,7 +294,8 @@ impl Hardware {
                 next += line_bytes;
             }
         }
-        // The CPU goes on until it needs what it loaded; a thread that looks again at the same word does.
+        // The CPU continues until it needs the loaded value, as a thread does that checks the same word
+        // again.
         let goes_on = access == Access::Load
             && self.memory.has_several_misses()
             && granted.is_none()
@@ -302,15 +307,15 @@ impl Hardware {
             end = since + self.costs.l1_hit;
         }
         self.now = end + self.costs.compute;
-        // The loads that were begun ahead of time were wrong.
+        // The speculative loads were wrong.
         if granted.is_some() && access == Access::Load && spins {
             self.now += self.memory.spin_exit();
         }
         self.interrupt(self.now - since);
     }
 
-    /// The running CPU accesses a line. It is the later of several accesses that it makes at once if `since` is before its
-    /// time. Returns when the CPU goes on.
+    /// Accesses a line by the running CPU. If `since` is before its time, this is the later of several
+    /// simultaneous accesses. Returns when the CPU continues.
     #[inline]
     fn touch(&mut self, place: Place, access: Access, since: Ps, site: Site) -> Ps {
         let outcome = self.access_for(self.cpu, place, access, since);
@@ -318,7 +323,7 @@ impl Hardware {
         outcome.end
     }
 
-    /// An access of the running CPU was done.
+    /// Records an access of the running CPU.
     #[inline]
     fn note_touch(
         &mut self,
@@ -344,7 +349,7 @@ impl Hardware {
         }
     }
 
-    /// A CPU accesses memory.
+    /// Accesses memory for a CPU.
     #[inline]
     fn access_for(&mut self, cpu: usize, place: Place, access: Access, since: Ps) -> Outcome {
         let outcome = self.memory.access(cpu, place, access, since);
@@ -372,7 +377,8 @@ impl Hardware {
         }
     }
 
-    /// A line was taken at `since` to be written, and will be there for all to see at `done`.
+    /// Wakes the CPUs that spin on a line. The line was taken at `since` to be written; the write is visible
+    /// at `done`.
     #[cold]
     fn wake_spinners(&mut self, place: Place, since: Ps, done: Ps) {
         in_host(|| {
@@ -384,15 +390,15 @@ impl Hardware {
         });
     }
 
-    /// The running thread needs what it loaded last.
+    /// Waits for the value that the running thread loaded last.
     #[inline]
     pub(crate) fn wait_for_loaded(&mut self) {
         self.now = self.now.max(self.spinning.comes_at());
         self.spinning.set_comes_at(0);
     }
 
-    /// The same, unless it is about to store to that word: what is stored is made of what was loaded, and waits for it in
-    /// the store buffer.
+    /// The same, unless the thread is about to store to that word: the stored value depends on the loaded
+    /// one, and waits for it in the store buffer.
     #[inline]
     pub(crate) fn wait_for_loaded_unless(&mut self, address: usize, access: Access) {
         if self.spinning.comes_at() > self.now {
@@ -403,31 +409,33 @@ impl Hardware {
         }
     }
 
-    /// The running thread spins for a turn.
+    /// Lets the running thread spin for a turn.
     pub(crate) fn spin(&mut self) {
         self.wait_for_loaded();
         self.run_for(self.costs.spin_hint);
     }
 
-    /// After a turn of spinning: if the CPU is to sleep on the line, until when at the latest.
+    /// Called after a turn of spinning. If the CPU should sleep on the line, returns the latest end of the
+    /// sleep.
     pub(crate) fn sleep_over_spins(&mut self) -> Option<Ps> {
         let (line, turns) = self.spinning.spin_turn(self.cpu, &mut self.memory)?;
         self.spinning.sleep_on(self.cpu, line, &mut self.memory);
         Some(self.now + self.costs.spin_hint * turns)
     }
 
-    /// Begins a turn of looks. Returns the time.
+    /// Begins a turn of checks. Returns the time.
     pub(crate) fn begin_looks(&mut self) -> Ps {
         self.spinning.begin_looks(self.cpu);
         self.now
     }
 
-    /// After a turn that began at `since`, in vain: until when the CPU may sleep, if `left` turns like this one are to follow.
+    /// Called after a failed turn that began at `since`. If `left` turns like this one are to follow, returns
+    /// until when the CPU may sleep.
     pub(crate) fn sleep_over_looks(&mut self, since: Ps, left: u32) -> Option<Ps> {
         let lines = self.spinning.looks(self.cpu);
         let looks = lines.len() as u64 * (self.costs.l1_hit + self.costs.compute);
         let turn = self.costs.spin_hint + looks;
-        // It did nothing else, and neither lost its CPU nor the lines.
+        // The turn did nothing else, and lost neither its CPU nor the lines.
         let is_pure = looks > 0
             && self.now == since + turn
             && lines.iter().all(|line| self.memory.has(self.cpu, *line));
@@ -465,7 +473,7 @@ impl Hardware {
         }
     }
 
-    /// Writes the stores that are due by now to memory.
+    /// Writes all stores that are due to memory.
     #[inline]
     pub(crate) fn commit_due_stores(&mut self) {
         while let Some(cpu) = self.stores.due(self.now) {
@@ -473,7 +481,7 @@ impl Hardware {
         }
     }
 
-    /// True if the running CPU has stores that others do not see yet.
+    /// Returns true if the running CPU has stores that other CPUs do not see yet.
     #[inline]
     pub(crate) fn has_buffered_stores(&self) -> bool {
         self.stores.has_stores_of(self.cpu)
@@ -484,7 +492,7 @@ impl Hardware {
         self.now += self.costs.l1_hit;
     }
 
-    /// What the running CPU has stored to a word and others do not see yet.
+    /// Returns the value that the running CPU has stored to a word and that others do not see yet.
     #[inline]
     pub(crate) fn forwarded_value(&self, word: *const ()) -> Option<u64> {
         self.stores.latest(self.cpu, word)

@@ -1,13 +1,14 @@
-//! What makes one time differ from the next if a program does the same: costs vary, and CPUs are interrupted.
+//! Random variation: costs vary, and CPUs are interrupted.
 //!
-//! Without it two loops whose lengths stand in a fixed proportion meet at each turn, or never, for ever; a machine is
-//! out of that after some thousand turns. Only a machine whose file says by how much (`[costs.variation]`) has it.
+//! Without it, two loops with a fixed ratio of lengths would meet at each turn or never, forever; a real
+//! machine leaves that pattern after some thousand turns. Only a machine whose file says by how much
+//! (`[costs.variation]`) has variation.
 
 use crate::machine::{Ps, VARIATION_AT_PERCENT, Variation};
 use crate::random::{Random, mix};
 
 pub(crate) struct Noise {
-    /// `None` if costs are the same each time.
+    /// `None` if costs do not vary.
     of: Option<Variation>,
     random: Random,
 }
@@ -17,17 +18,17 @@ impl Noise {
         Self { of, random: Random::new(mix(seed ^ 0x4E6F_6973_6521)) }
     }
 
-    /// What a call, a wake-up or a switch takes this time.
+    /// Draws the duration of a call, a wake-up or a switch.
     pub(crate) fn call(&mut self, cost: Ps) -> Ps {
         self.of.map_or(cost, |of| cost * self.drawn(of.calls) / 1_000)
     }
 
-    /// What the exit from an idle state takes this time.
+    /// Draws the duration of the exit from an idle state.
     pub(crate) fn exit(&mut self, cost: Ps) -> Ps {
         self.of.map_or(cost, |of| cost * self.drawn(of.exits) / 1_000)
     }
 
-    /// For how long a CPU that runs for `time` is taken away from its thread meanwhile.
+    /// Draws for how long interruptions occupy a CPU that runs for `time`.
     #[inline]
     pub(super) fn interruptions(&mut self, time: Ps) -> Ps {
         let Some(Variation { interrupted_every: every @ 1.., interrupted_for, .. }) = self.of
@@ -38,8 +39,8 @@ impl Noise {
         (time / every + by_chance).saturating_mul(interrupted_for)
     }
 
-    /// How many of `turns`, each of which takes `each`, pass by, and whether the last one is interrupted then: at most as many as take
-    /// a sixteenth of the time between two interruptions, so that there are hardly two.
+    /// Returns how many of `turns`, each of length `each`, pass, and whether the last one is interrupted. At
+    /// most as many as take a sixteenth of the time between two interruptions, so that two are unlikely.
     pub(super) fn turns_before_interruption(&mut self, turns: u32, each: Ps) -> (u32, bool) {
         let every = self.of.map_or(0, |of| of.interrupted_every);
         if every == 0 {
@@ -51,12 +52,12 @@ impl Noise {
         (u32::try_from(before).unwrap_or(turns), is_interrupted)
     }
 
-    /// For how long an interruption takes the CPU.
+    /// Returns the duration of an interruption.
     pub(crate) fn interruption(&self) -> Ps {
         self.of.map_or(0, |of| of.interrupted_for)
     }
 
-    /// A factor, in thousandths: straight lines lie between those that are known, and nothing beyond them.
+    /// Draws a factor, in thousandths: linear between the known points, and constant beyond them.
     fn drawn(&mut self, factors: [u64; VARIATION_AT_PERCENT.len()]) -> u64 {
         let at = self.random.below(100_000);
         let shares = VARIATION_AT_PERCENT.map(|percent| percent * 1_000);
@@ -93,7 +94,7 @@ mod tests {
             let found = drawn[drawn.len() * percent as usize / 100] / 1_000;
             assert!(found.abs_diff(factor) <= factor / 20, "at {percent} %: {found}, not {factor}");
         }
-        assert_eq!(noise.exit(7), 7, "what does not vary is what it is");
+        assert_eq!(noise.exit(7), 7, "a cost without variation is exact");
     }
 
     #[test]

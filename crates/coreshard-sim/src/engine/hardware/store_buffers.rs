@@ -1,14 +1,14 @@
-//! The stores that CPUs have made and others do not see yet: total store order (TSO), x86's memory order.
+//! Stores that other CPUs do not see yet: total store order (TSO), x86's memory order.
 //!
-//! A CPU's stores wait in its store buffer. The CPU itself sees them at once, all others later, in their order. The
-//! buffer is drained at the latest when the CPU does a locked instruction, makes a system call, or switches to another
-//! thread. So a thread that stores to one word and then loads another may load before its store is seen. A program
-//! that does not allow for that hangs once in a billion times; here the fault injector decides which stores
-//! are delayed, and for how long.
+//! A CPU's stores wait in its store buffer. The CPU itself sees them at once; all others see them later, in
+//! order. The buffer is drained at the latest when the CPU executes a locked instruction, makes a system
+//! call, or switches to another thread. So a thread that stores to one word and then loads another may load
+//! before its store is visible. A program that ignores this hangs once in a billion times. Here the fault
+//! injector decides which stores are delayed, and for how long.
 //!
-//! Two kinds of stores are not buffered: stores of pointers, and stores to the thread's own stack, which may have another
-//! use by the time they are seen. To free or move any other word the thread calls the allocator, which drains the buffer
-//! first.
+//! Two kinds of stores are not buffered: stores of pointers, and stores to the thread's own stack, which may
+//! have another use by the time they become visible. To free or move any other word, the thread calls the
+//! allocator, which drains the buffer first.
 #![allow(unsafe_code)]
 
 use std::collections::VecDeque;
@@ -31,8 +31,8 @@ pub(crate) struct BufferedStore {
 
 impl BufferedStore {
     pub(super) fn write(&self) {
-        // SAFETY: the word was borrowed as an atomic of this size when it was stored to; it is neither
-        // freed nor moved before its thread's store buffer is drained, as this file's header says.
+        // SAFETY: the word was borrowed as an atomic of this size when it was stored to. It is neither freed
+        // nor moved before its thread's store buffer is drained, as the header of this file explains.
         unsafe {
             match self.bytes {
                 1 => (*self.word.cast::<AtomicU8>()).store(self.value as u8, Relaxed),
@@ -47,9 +47,9 @@ impl BufferedStore {
 pub(super) struct StoreBuffers {
     /// By CPU, the oldest store first.
     buffers: Vec<VecDeque<BufferedStore>>,
-    /// Stores in all of them.
+    /// The number of stores in all of them.
     len: usize,
-    /// When the first of all is due; `Ps::MAX` if there is none.
+    /// The earliest due time; `Ps::MAX` if there are no stores.
     first_due: Ps,
 }
 
@@ -63,7 +63,7 @@ impl StoreBuffers {
         self.len > 0 && !self.buffers[cpu].is_empty()
     }
 
-    /// The CPU whose oldest store is the first to be due by `now`.
+    /// Returns the CPU whose oldest store is the first to be due by `now`.
     #[inline]
     pub(super) fn due(&self, now: Ps) -> Option<usize> {
         if now < self.first_due {
@@ -76,7 +76,7 @@ impl StoreBuffers {
     pub(super) fn pop_oldest(&mut self, cpu: usize) -> Option<BufferedStore> {
         let store = self.buffers[cpu].pop_front()?;
         self.len -= 1;
-        // Within a CPU the first is the first to be due.
+        // Within a CPU, the first store is the first to be due.
         let firsts = self.buffers.iter().filter_map(|buffer| buffer.front());
         self.first_due = firsts.map(|first| first.due).min().unwrap_or(Ps::MAX);
         Some(store)
@@ -90,7 +90,8 @@ impl StoreBuffers {
         self.len += 1;
     }
 
-    /// What the CPU has stored to `word` and others do not see yet: store-to-load forwarding.
+    /// Returns the value that the CPU has stored to `word` and that others do not see yet: store-to-load
+    /// forwarding.
     #[inline]
     pub(super) fn latest(&self, cpu: usize, word: *const ()) -> Option<u64> {
         if self.len == 0 {

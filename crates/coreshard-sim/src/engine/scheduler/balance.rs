@@ -1,10 +1,11 @@
-//! Which waiting threads are taken to another CPU, and when.
+//! Load balancing: which waiting threads move to another CPU, and when.
 //!
-//! A CPU that would be idle takes one that waits elsewhere, unless that has run there within the last half millisecond: what
-//! it has in that CPU's caches is held to be worth more (`sched_migration_cost`, `task_hot`). So threads that sleep and
-//! are woken all the time, beside others, stay where they are. CPUs that are idle already are sent for what waits by the ticks
-//! of a CPU that has more than one thread (`nohz_balancer_kick`), each as many milliseconds as their LLC has CPUs; from the third time
-//! in vain on, they also take hot threads (`cache_nice_tries`).
+//! A CPU that would become idle takes a thread that waits elsewhere, unless that thread ran there within the
+//! last half millisecond. Its data in that CPU's caches is then considered more valuable
+//! (`sched_migration_cost`, `task_hot`). So threads that frequently sleep and are woken, beside others, stay
+//! on their CPU. CPUs that are already idle are fetched by the ticks of a CPU with more than one thread
+//! (`nohz_balancer_kick`), at an interval of as many milliseconds as their LLC has CPUs. From the third
+//! failed attempt on, they also take hot threads (`cache_nice_tries`).
 
 use super::Scheduler;
 use crate::cpu_mask::CpuMask;
@@ -14,20 +15,20 @@ use crate::machine::{NS, Ps};
 /// Linux' default (`/sys/kernel/debug/sched/migration_cost_ns`).
 const MIGRATION_COST: Ps = 500_000 * NS;
 
-/// The interval of an LLC's balancing, for each of its CPUs (`sd_init` in kernel/sched/topology.c).
+/// The interval of an LLC's balancing, per CPU of the LLC (`sd_init` in kernel/sched/topology.c).
 const INTERVAL_FOR_EACH_CPU: Ps = 1_000_000 * NS;
 
-/// Balancing in vain after which hot threads are also taken (`cache_nice_tries` within an LLC).
+/// The number of failed attempts after which hot threads are also taken (`cache_nice_tries` within an LLC).
 const NICE_TRIES: u32 = 1;
 
 impl Scheduler {
-    /// Whether a thread that waits has run on its CPU of late.
+    /// Returns whether a waiting thread ran on its CPU recently.
     fn is_hot(&self, thread: usize, now: Ps) -> bool {
         self.tasks[thread].ran_here_until.is_some_and(|until| now < until + MIGRATION_COST)
     }
 
-    /// A fair thread that waits on another CPU, may run here, and has not run there of late, from the longest queue of the
-    /// LLC, else of the machine.
+    /// Takes a fair thread that waits on another CPU, may run here, and has not run there recently. Prefers
+    /// the longest queue of the LLC, then of the machine.
     pub(super) fn pull_for(&mut self, cpu: usize, now: Ps) -> Option<usize> {
         if self.queued == 0 {
             return None;
@@ -38,7 +39,7 @@ impl Scheduler {
         let (_, _, from, at) = self
             .crowded
             .iter()
-            // One whose CPU is only being woken runs there soon enough.
+            // A CPU that is being woken will run its thread soon enough.
             .filter(|from| *from != cpu && self.current(*from).is_some())
             .filter_map(|from| {
                 let queue = &self.cpus[from].queue;
@@ -51,14 +52,14 @@ impl Scheduler {
         Some(self.take_away(from, at, now))
     }
 
-    /// A thread that waits leaves its CPU's queue and contest.
+    /// Removes a waiting thread from its CPU's queue and contest.
     fn take_away(&mut self, from: usize, at: usize, now: Ps) -> usize {
         let taken = self.cpus[from].queue.take_fair(&mut self.tasks, at, now);
         self.note_queue(from);
         taken
     }
 
-    /// A CPU on which threads wait will have its tick, whatever its own thread does: as long as an idle one could run them.
+    /// Schedules the tick of a CPU on which threads wait, as long as an idle CPU could run them.
     pub(super) fn expect_tick(&mut self, hw: &mut Hardware, number: usize, now: Ps) {
         let cpu = &mut self.cpus[number];
         if cpu.tick_is_expected || cpu.queue.current().is_none() || self.at_waits {
@@ -74,7 +75,7 @@ impl Scheduler {
         }
     }
 
-    /// A CPU has come to rest.
+    /// Schedules ticks after a CPU has become idle.
     pub(super) fn expect_ticks(&mut self, hw: &mut Hardware, now: Ps) {
         if self.queued > 0 {
             let crowded = std::mem::take(&mut self.crowded);
@@ -83,7 +84,7 @@ impl Scheduler {
         }
     }
 
-    /// Handles the tick that was expected.
+    /// Handles the scheduled tick.
     pub(crate) fn tick(&mut self, hw: &mut Hardware, cpu: usize, now: Ps) {
         self.cpus[cpu].tick_is_expected = false;
         let other = std::mem::replace(&mut hw.cpu, cpu);
@@ -92,7 +93,7 @@ impl Scheduler {
         self.expect_tick(hw, cpu, now);
     }
 
-    /// At a tick of a CPU on which threads wait: an idle one is sent for one of them.
+    /// At a tick of a CPU on which threads wait: lets an idle CPU fetch one of them.
     fn balance(&mut self, hw: &mut Hardware, number: usize, now: Ps) {
         let cpu = &self.cpus[number];
         if now < cpu.balances_at || cpu.queue.fair().is_empty() {

@@ -1,15 +1,17 @@
 //! Which thread runs where: run queues, wake-up placement, slices, idleness, and CPUs that go offline.
 //!
-//! A woken thread goes to the CPU it ran on last if that is idle, else to an idle CPU of the same LLC, of the same
-//! node, of the machine, else to its last CPU's queue; there it may take the CPU from the one that runs
-//! (`run_queue`). A CPU that would be idle pulls a thread from another's queue, and one that is idle is sent for one at ticks
-//! (`balance`). All of it follows Linux in outline: `select_idle_sibling`, wake-up preemption, balancing.
+//! A woken thread goes to the CPU it ran on last if that is idle, else to an idle CPU of the same LLC, of the
+//! same node, of the machine, else to its last CPU's queue. There it may preempt the running thread
+//! (`run_queue`). A CPU that would become idle pulls a thread from another's queue, and an idle CPU is sent
+//! for one at ticks (`balance`). All of this follows Linux in outline: `select_idle_sibling`, wake-up
+//! preemption, balancing.
 //!
-//! Waking a thread locks its CPU's run queue for the time `wake`; wakers of one CPU queue there. An
-//! idle CPU is sent an interrupt, unless it polls, and leaves its idle state, before it switches.
+//! Waking a thread locks its CPU's run queue for the time `wake`; wakers of one CPU queue there. An idle CPU
+//! is sent an interrupt, unless it polls, and leaves its idle state before it switches.
 //!
-//! A CPU that goes offline preempts its thread as soon as that may be preempted, and its run queue moves to other CPUs; a
-//! thread all of whose CPUs are offline may run on any, until one of its own is back. One CPU stays online.
+//! A CPU that goes offline preempts its thread as soon as that is permitted, and its run queue moves to other
+//! CPUs. A thread whose CPUs are all offline may run on any CPU until one of its own is back. One CPU stays
+//! online.
 
 mod balance;
 mod run_queue;
@@ -33,7 +35,7 @@ pub(crate) use task::Task;
 /// How a thread leaves its CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Leaves {
-    /// It can go on.
+    /// It can continue.
     Runnable,
     /// It waits.
     Waiting,
@@ -44,28 +46,28 @@ pub(crate) enum Leaves {
 #[derive(Default)]
 struct Cpu {
     queue: RunQueue,
-    /// Since when its current thread runs.
+    /// Since when its current thread has run.
     on_since: Ps,
     slice_end: Ps,
-    /// Its current thread is to be preempted (the kernel's `need_resched`).
+    /// Whether its current thread should be preempted (the kernel's `need_resched`).
     resched: bool,
     idle_since: Ps,
     /// When it has switched away from its last thread.
     idle_from: Ps,
     /// Until when its run queue is locked.
     locked_until: Ps,
-    /// Its load is balanced no sooner than this, and was in vain so often.
+    /// The earliest time of its next balancing, and how often it was in vain.
     balances_at: Ps,
     balances_in_vain: u32,
-    /// An event will be there for its next tick.
+    /// Whether an event for its next tick is scheduled.
     tick_is_expected: bool,
-    /// The CPUs of its LLC and of its node.
+    /// The CPUs of its LLC; then those of its node.
     llc: CpuMask,
     node: CpuMask,
 }
 
 impl Cpu {
-    /// When its current thread must make room, if at all.
+    /// Returns when its current thread must yield, if at all.
     #[inline]
     fn preempts_at(&self) -> Ps {
         match self.resched {
@@ -78,9 +80,9 @@ impl Cpu {
 
 pub(crate) struct Scheduler {
     cpus: Vec<Cpu>,
-    /// The CPUs' numbers, by their places in the machine's list.
+    /// The CPUs' numbers, by position in the machine's list.
     ids: Vec<CpuId>,
-    /// By the thread's number.
+    /// By thread number.
     tasks: Vec<Task>,
     all: CpuMask,
     idle: CpuMask,
@@ -90,10 +92,10 @@ pub(crate) struct Scheduler {
     /// Threads in run queues.
     queued: usize,
     profile: Profile,
-    /// Threads are switched at waits alone.
+    /// Whether threads are switched only at waits.
     at_waits: bool,
     online: CpuSet,
-    /// By CPU number: its place in the machine's list.
+    /// The position in the machine's list, by CPU number.
     place_of_cpu: Vec<Option<usize>>,
     pub(crate) context_switches: u64,
     pub(crate) wakeups: u64,
@@ -102,7 +104,7 @@ pub(crate) struct Scheduler {
 }
 
 impl Scheduler {
-    /// `slice` is the time from tick to tick.
+    /// Creates the scheduler. `slice` is the time from tick to tick.
     pub(crate) fn new(machine: &Machine, settings: &Settings, slice: Ps) -> Self {
         let topology = machine.topology();
         let known = topology.cpus();
@@ -143,7 +145,7 @@ impl Scheduler {
         self.ids[cpu]
     }
 
-    /// The CPUs' numbers, by their places in the machine's list.
+    /// Returns the CPUs' numbers, by position in the machine's list.
     pub(crate) fn ids(&self) -> Vec<CpuId> {
         self.ids.clone()
     }
@@ -152,18 +154,18 @@ impl Scheduler {
         self.place_of_cpu.get(cpu.index()).copied().flatten()
     }
 
-    /// The thread that a CPU runs.
+    /// Returns the thread that a CPU runs.
     #[inline]
     pub(crate) fn current(&self, cpu: usize) -> Option<usize> {
         self.cpus[cpu].queue.current()
     }
 
-    /// The thread that a CPU runs, or is about to.
+    /// Returns the thread that a CPU runs, or is about to run.
     pub(crate) fn current_or_next(&self, cpu: usize) -> Option<usize> {
         self.cpus[cpu].queue.current_or_next()
     }
 
-    /// The CPU that a thread runs on, or ran on last.
+    /// Returns the CPU that a thread runs on, or ran on last.
     pub(crate) fn cpu_of(&self, thread: usize) -> usize {
         self.tasks[thread].cpu
     }
@@ -172,12 +174,12 @@ impl Scheduler {
         self.tasks[thread].fifo_priority
     }
 
-    /// Since when a CPU is idle, if it is.
+    /// Returns since when a CPU has been idle, if it is.
     pub(crate) fn idle_since(&self, cpu: usize) -> Option<Ps> {
         self.idle.has(cpu).then(|| self.cpus[cpu].idle_since)
     }
 
-    /// How long a thread has been on CPUs so far.
+    /// Returns how long a thread has been on CPUs so far.
     pub(crate) fn cpu_time_of(&self, thread: usize, now: Ps) -> Ps {
         let task = &self.tasks[thread];
         let cpu = &self.cpus[task.cpu];
@@ -185,14 +187,14 @@ impl Scheduler {
         task.on_cpu + if runs { now.saturating_sub(cpu.on_since) } else { 0 }
     }
 
-    /// When the thread of a CPU must make room, if at all.
+    /// Returns when the thread of a CPU must yield, if at all.
     #[inline]
     pub(crate) fn preempts_at(&self, cpu: usize) -> Ps {
         self.cpus[cpu].preempts_at()
     }
 
-    /// Checks a set of CPUs as the kernel does: CPUs that are not there are passed over, but one must be left; and the answer
-    /// must be what was asked for.
+    /// Checks a set of CPUs as the kernel does: missing CPUs are skipped, but one must be left. The result
+    /// must be the requested set.
     fn affinity(&self, cpus: &CpuSet) -> Result<CpuMask, AffinityError> {
         let mut affinity = CpuMask::of(self.cpus.len(), |_| false);
         cpus.iter().filter_map(|cpu| self.place_of(cpu)).for_each(|place| affinity.insert(place));
@@ -200,13 +202,13 @@ impl Scheduler {
         if !cpus.is_empty() && cpus.is_subset(&self.online) && !is_offline {
             return Ok(affinity);
         }
-        let offline = if is_offline { ", and some of those asked for are offline" } else { "" };
+        let offline = if is_offline { ", and some of the requested ones are offline" } else { "" };
         let problem = format!("the simulated machine's CPUs are {}{offline}", self.online);
         let reason = io::Error::new(io::ErrorKind::InvalidInput, problem);
         Err(AffinityError::refused(cpus.clone(), reason))
     }
 
-    /// Gives a thread another set of CPUs. True if it may stay on `cpu`.
+    /// Sets a thread's CPUs. Returns true if it may stay on `cpu`.
     pub(crate) fn set_affinity(
         &mut self,
         thread: usize,
@@ -221,7 +223,7 @@ impl Scheduler {
         Ok(task.affinity.has(cpu))
     }
 
-    /// A thread that is yet to be [added](Self::add); it has its creator's CPUs if it asks for none.
+    /// Creates a thread that is to be [added](Self::add). It inherits its creator's CPUs if it requests none.
     pub(crate) fn new_task(
         &self,
         spec: &mut ThreadSpec,
@@ -249,7 +251,7 @@ impl Scheduler {
         self.tasks.push(task);
     }
 
-    /// Where a woken thread goes, and how many CPUs were looked at for that.
+    /// Returns the CPU of a woken thread, and how many CPUs were checked to find it.
     fn select_cpu(&self, woken: usize, hw: &Hardware) -> (usize, u64) {
         let task = &self.tasks[woken];
         let (last, allowed) = (task.cpu, &task.affinity);
@@ -272,8 +274,9 @@ impl Scheduler {
         (chosen, looked_at)
     }
 
-    /// A thread that may run on one CPU alone goes there; one that a thread of that kind wakes on its own CPU, where
-    /// no other thread waits, stays there (Linux' `select_idle_sibling`: a per-CPU thread is about to sleep).
+    /// A thread that may run on only one CPU goes there. A thread that such a thread wakes on its own CPU,
+    /// where no other thread waits, stays there (Linux' `select_idle_sibling`: a per-CPU thread is about to
+    /// sleep).
     fn stacks_on(&self, woken: usize, waker_cpu: usize) -> Option<usize> {
         let task = &self.tasks[woken];
         if task.affinity.len() == 1 {
@@ -288,17 +291,17 @@ impl Scheduler {
         stacks.then_some(waker_cpu)
     }
 
-    /// How many CPUs of an LLC are looked at for an idle one: none, if few are idle (`SIS_UTIL`).
+    /// Returns how many CPUs of an LLC are checked for an idle one: none, if few are idle (`SIS_UTIL`).
     fn scanned(&self, llc: &CpuMask, allowed: &CpuMask) -> u64 {
         let cpus = CpuMask::len_of_common(&[llc, allowed]).max(1);
         let idle = CpuMask::len_of_common(&[&self.idle, llc, allowed]);
-        // On average so many are busy between two idle ones; and if most are, the kernel looks at few.
+        // The average number of busy CPUs between two idle ones. If most are busy, the kernel checks few.
         let busy = cpus - idle.min(cpus);
         let most = (cpus * cpus).saturating_sub(busy * busy) / cpus;
         if idle == 0 { most.min(cpus) } else { cpus.div_ceil(idle).min(most.max(1)) }
     }
 
-    /// A CPU's queue of fair threads has changed.
+    /// Records that a CPU's queue of fair threads has changed.
     fn note_queue(&mut self, cpu: usize) {
         if self.cpus[cpu].queue.fair().is_empty() {
             self.crowded.remove(cpu);
@@ -307,14 +310,14 @@ impl Scheduler {
         }
     }
 
-    /// Makes a thread runnable at `at`. Returns when the waker is done with it.
+    /// Makes a thread runnable at `at`. Returns when the waker has finished.
     pub(crate) fn wake(&mut self, hw: &mut Hardware, thread: usize, at: Ps) -> Ps {
         self.wakeups += 1;
-        // One that is in a CPU's contest still is woken there, without a look for another CPU.
+        // A thread that is still in a CPU's contest is woken there, without a search for another CPU.
         let task = &self.tasks[thread];
         let (target, looked_at) =
             if task.share.is_delayed { (task.cpu, 0) } else { self.select_cpu(thread, hw) };
-        // A timer's interrupt has its lines at hand.
+        // A timer's interrupt has its lines in the cache.
         let (remote, way) = match target == hw.cpu {
             true => (0, 0),
             false => (hw.costs.wake_remote, hw.memory.latency(hw.cpu, target)),
@@ -335,17 +338,17 @@ impl Scheduler {
         done
     }
 
-    /// An idle CPU is idle no longer: when its waker is done with that, and when it can begin.
+    /// Ends the idleness of a CPU. Returns when its waker has finished, and when it can begin.
     fn rouse(&mut self, hw: &mut Hardware, target: usize, at: Ps) -> (Ps, Ps) {
         self.idle.remove(target);
         let idle_from = self.cpus[target].idle_from;
         if at < idle_from {
-            // It is not idle yet, and looks for work before it is.
+            // It is not idle yet, and searches for work before it is.
             return (at, idle_from);
         }
         let (mut sent, mut begin) = (at, at);
         let polls = |state: &IdleState| state.polls;
-        // An idle CPU runs no waker: if it is this one, its own timer has come.
+        // An idle CPU runs no waker: if it is this one, its own timer has expired.
         if target != hw.cpu && !hw.costs.idle_state(at - idle_from).is_some_and(polls) {
             let (send, way) = hw.costs.interrupt();
             self.ipis += 1;
@@ -356,7 +359,7 @@ impl Scheduler {
         (sent, begin + hw.noise.exit(exit))
     }
 
-    /// A thread comes to a CPU's run queue.
+    /// Adds a thread to a CPU's run queue.
     fn enqueue(&mut self, thread: usize, target: usize, at: Ps) {
         let task = &mut self.tasks[thread];
         if task.cpu != target {
@@ -367,20 +370,20 @@ impl Scheduler {
         self.line_up(thread, target);
     }
 
-    /// A thread waits for a CPU in whose contest it is.
+    /// Lets a thread wait for a CPU in whose contest it is.
     fn line_up(&mut self, thread: usize, target: usize) {
         self.queued += 1;
         self.cpus[target].queue.line_up(&self.tasks, thread);
         self.note_queue(target);
     }
 
-    /// A thread was queued behind the one that runs on `target`.
+    /// Decides whether a thread that was queued on `target` preempts the running one.
     fn consider_preemption(&mut self, hw: &mut Hardware, thread: usize, target: usize, at: Ps) {
         let Some(current) = self.current(target) else { return };
         let (woken, runs) = (self.priority_of(thread), self.priority_of(current));
         let is_user_code = self.profile == Profile::Futex;
         let preempts = if woken == runs {
-            // Code of a kernel goes on until it sleeps, or its slice is over (lazy preemption).
+            // Kernel code continues until it sleeps, or until its slice ends (lazy preemption).
             let queue = &mut self.cpus[target].queue;
             woken == 0 && is_user_code && queue.takes_the_cpu(&mut self.tasks, thread, at)
         } else {
@@ -389,7 +392,7 @@ impl Scheduler {
         self.expect_tick(hw, target, at);
         let cpu = &mut self.cpus[target];
         cpu.resched |= preempts;
-        // While no thread waits, no tick is looked at.
+        // While no thread waits, ticks are ignored.
         if cpu.slice_end <= at {
             cpu.slice_end = cpu.queue.next_tick(at);
         }
@@ -407,7 +410,7 @@ impl Scheduler {
         }
     }
 
-    /// The running thread may have to make room: true if it goes on.
+    /// Returns true if the running thread continues, and false if it must yield.
     pub(crate) fn goes_on(&mut self, cpu: usize, now: Ps) -> bool {
         let Some(thread) = self.current(cpu) else { return false };
         if !self.tasks[thread].affinity.has(cpu) || self.offline.has(cpu) {
@@ -422,7 +425,8 @@ impl Scheduler {
         goes_on
     }
 
-    /// The running thread lets others go first: true if there are none, and it goes on without a switch.
+    /// Called when the running thread yields. Returns true if no other thread waits, and it continues without
+    /// a switch.
     pub(crate) fn yields_to_none(&mut self, cpu: usize, now: Ps) -> bool {
         let queue = &mut self.cpus[cpu].queue;
         queue.forfeit(&mut self.tasks, now);
@@ -453,8 +457,8 @@ impl Scheduler {
         }
     }
 
-    /// Puts the next thread on a CPU that has none. Returns when it begins; `None` if there is
-    /// nothing to do, and the CPU is idle.
+    /// Puts the next thread on a CPU that has none. Returns when it begins; `None` if there is no thread, and
+    /// the CPU is idle.
     pub(crate) fn switch_in(&mut self, hw: &mut Hardware, number: usize, now: Ps) -> Option<Ps> {
         let cpu = &mut self.cpus[number];
         cpu.resched = false;
@@ -492,7 +496,7 @@ impl Scheduler {
         Some(begin)
     }
 
-    /// Gives a thread another SCHED_FIFO priority, or 0 for none.
+    /// Sets a thread's SCHED_FIFO priority; 0 for none.
     pub(crate) fn set_priority(
         &mut self,
         hw: &mut Hardware,
@@ -515,7 +519,7 @@ impl Scheduler {
         if self.tasks[thread].share.is_delayed {
             queue.end_delays(&mut self.tasks);
         }
-        // One that is between two CPUs is in no queue, and will be put into one.
+        // A thread between two CPUs is in no queue, and will be put into one.
         let was_queued = waits_here && queue.remove(thread);
         self.tasks[thread].fifo_priority = priority;
         if runs && priority == 0 {
@@ -532,7 +536,7 @@ impl Scheduler {
         }
     }
 
-    /// Of the CPUs that a thread asked for, those that are online; all that are if there is none.
+    /// Returns the online CPUs among those that a thread requested; all online CPUs if there is none.
     fn online_of(&self, asked: &CpuMask) -> CpuMask {
         let own = asked.without(&self.offline);
         if own.len() > 0 { own } else { self.all.without(&self.offline) }
@@ -544,7 +548,7 @@ impl Scheduler {
         }
     }
 
-    /// The CPUs that are online.
+    /// Returns the online CPUs.
     pub(crate) fn online_cpus(&self) -> Vec<usize> {
         self.all.without(&self.offline).iter().collect()
     }
@@ -567,7 +571,7 @@ impl Scheduler {
         }
     }
 
-    /// A CPU is back: it looks for a thread to run, and is idle if there is none.
+    /// Brings a CPU back online: it searches for a thread to run, and becomes idle if there is none.
     pub(crate) fn come_online(&mut self, hw: &mut Hardware, cpu: usize, now: Ps) {
         self.offline.remove(cpu);
         self.renew_affinities();

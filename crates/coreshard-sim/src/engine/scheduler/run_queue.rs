@@ -1,16 +1,17 @@
-//! The threads of one CPU: which runs, which wait, which had how much of it, and which is to have it next.
+//! The threads of one CPU: the running one, waiting ones, their shares, and the choice of the next one.
 //!
-//! A run queue has a list of SCHED_FIFO threads, by priority, and fair ones. Fair threads share the CPU as Linux has it since
-//! 6.12 (Documentation/scheduler/sched-eevdf.rst). A thread's *virtual time* is the CPU time that it has
-//! had, in proportion to its weight. It is *eligible* while it has had no more than the average of all that contend for the
-//! CPU; of the eligible ones, the one with the earliest *deadline* runs, a slice after what it had when it was granted one. How
-//! far a thread is behind the average is its *lag*, which it keeps while it sleeps. One that has had more than the average
-//! and goes to sleep stays in the contest, as *delayed*, until it is picked or woken: sleeping is no way out of a debt.
+//! A run queue has a list of SCHED_FIFO threads, by priority, and fair threads. Fair threads share the CPU as
+//! in Linux since 6.12 (Documentation/scheduler/sched-eevdf.rst). A thread's *virtual time* is its CPU time,
+//! scaled by its weight. A thread is *eligible* while its virtual time is at most the average of all
+//! contenders. Among eligible threads, the one with the earliest *deadline* runs; a deadline is one slice
+//! after the virtual time at which it was granted. A thread's distance behind the average is its *lag*, which
+//! it keeps while it sleeps. A thread that exceeds the average and goes to sleep stays in the contest, as
+//! *delayed*, until it is picked or woken: sleeping does not cancel a debt.
 //!
-//! The running thread is protected from woken ones, but only as long as it is eligible; and at each tick, whose distance is
-//! the machine's `slice`, the best of all goes on. So a thread that works little takes the CPU as it is woken, wake-up for
-//! wake-up, until it has had as much as the one that wakes it, and then not again before a tick. `tests/simulated/preemption.rs` has
-//! the figures of a real machine.
+//! The running thread is protected from woken ones, but only as long as it is eligible. At each tick (the
+//! interval is the machine's `slice`), the best thread of all continues. So a thread that works little
+//! preempts at each wake-up, until it has had as much as its waker, and then not again before a tick.
+//! `tests/simulated/preemption.rs` has the figures of a real machine.
 
 use std::collections::VecDeque;
 
@@ -19,16 +20,16 @@ use crate::machine::{NS, Ps};
 
 #[derive(Default)]
 pub(super) struct RunQueue {
-    /// From tick to tick.
+    /// The time from tick to tick.
     slice: Ps,
     current: Option<usize>,
-    /// FIFO threads that wait, highest priority first, then first come.
+    /// Waiting FIFO threads, highest priority first, then in the order of arrival.
     fifo: Vec<usize>,
-    /// Fair threads that wait.
+    /// Waiting fair threads.
     fair: VecDeque<usize>,
-    /// Fair threads that sleep and are in the contest for the CPU all the same.
+    /// Fair threads that sleep and are still in the contest for the CPU.
     delayed: Vec<usize>,
-    /// The average of what its fair threads had, when the last one left.
+    /// The average virtual time of its fair threads, when the last one left.
     virtual_time: i64,
     /// Until when its current thread's time was counted.
     charged_until: Ps,
@@ -43,7 +44,7 @@ impl RunQueue {
         self.current
     }
 
-    /// The thread that runs here, or the one that is about to.
+    /// Returns the thread that runs here, or the one that is about to.
     pub(super) fn current_or_next(&self) -> Option<usize> {
         self.current.or(self.first_fifo()).or(self.fair.front().copied())
     }
@@ -52,7 +53,7 @@ impl RunQueue {
         self.fifo.first().copied()
     }
 
-    /// The fair threads that wait.
+    /// Returns the waiting fair threads.
     pub(super) const fn fair(&self) -> &VecDeque<usize> {
         &self.fair
     }
@@ -61,25 +62,25 @@ impl RunQueue {
         self.fair.len() + self.fifo.len()
     }
 
-    /// True if the running thread is the only fair one.
+    /// Returns true if the running thread is the only fair one.
     pub(super) fn has_no_contest(&self) -> bool {
         self.fair.is_empty() && self.delayed.is_empty()
     }
 
-    /// The first tick after `now`; they come at the same time on all CPUs.
+    /// Returns the first tick after `now`; ticks come at the same time on all CPUs.
     pub(super) fn next_tick(&self, now: Ps) -> Ps {
         let tick = self.slice.max(NS);
         (now / tick + 1) * tick
     }
 
-    /// All fair threads that contend for the CPU, the running one first.
+    /// Returns all fair threads that contend for the CPU, the running one first.
     fn rivals<'a>(&'a self, tasks: &'a [Task]) -> impl Iterator<Item = (usize, &'a Share)> {
         let runs = self.current.filter(|thread| tasks[*thread].is_fair());
         let all = runs.into_iter().chain(self.fair.iter().copied());
         all.chain(self.delayed.iter().copied()).map(|thread| (thread, &tasks[thread].share))
     }
 
-    /// The average of what the rivals have had, and their weight.
+    /// Returns the average virtual time of the rivals, and their weight.
     fn average(&self, tasks: &[Task]) -> (i64, i64) {
         let Some((_, first)) = self.rivals(tasks).next() else { return (self.virtual_time, 0) };
         let base = first.had;
@@ -91,20 +92,20 @@ impl RunQueue {
         (base + sum.div_euclid(i128::from(weight)) as i64, weight)
     }
 
-    /// True if a rival has had no more than the average.
+    /// Returns true if a rival's virtual time is at most the average.
     fn is_eligible(&self, tasks: &[Task], thread: usize) -> bool {
         let had = tasks[thread].share.had;
         let ahead = |share: &Share| i128::from(share.had - had) * i128::from(share.weight);
         self.rivals(tasks).map(|(_, share)| ahead(share)).sum::<i128>() >= 0
     }
 
-    /// Of the eligible rivals the one with the earliest deadline; the first of several.
+    /// Returns the eligible rival with the earliest deadline; the first of several.
     fn best_rival(&self, tasks: &[Task]) -> Option<usize> {
         let eligible = self.rivals(tasks).filter(|(thread, _)| self.is_eligible(tasks, *thread));
         eligible.min_by_key(|(_, share)| share.deadline).map(|(thread, _)| thread)
     }
 
-    /// Counts the CPU time that the running thread has had until `at`.
+    /// Counts the CPU time of the running thread until `at`.
     pub(super) fn charge(&mut self, tasks: &mut [Task], at: Ps) {
         let Some(thread) = self.current else { return };
         let passed = at.saturating_sub(self.charged_until);
@@ -119,11 +120,11 @@ impl RunQueue {
         }
     }
 
-    /// A thread comes to the contest, with what it is owed if others are in it.
+    /// Adds a thread to the contest, with its lag if others are in it.
     pub(super) fn enter(&self, tasks: &mut [Task], thread: usize) {
         let (average, others) = self.average(tasks);
         let share = &mut tasks[thread].share;
-        // As it comes the average moves, so that a part of its lag is lost again: it is given more.
+        // The average moves when the thread enters, which would lose a part of its lag, so it gets more.
         let owed = if others == 0 {
             0
         } else {
@@ -134,7 +135,7 @@ impl RunQueue {
         share.is_delayed = false;
     }
 
-    /// The running thread, which was none of the fair ones, comes to their contest.
+    /// Adds the running thread, which was not fair, to the contest.
     pub(super) fn enter_current(&mut self, tasks: &mut [Task]) {
         if let Some(thread) = self.current.take() {
             self.enter(tasks, thread);
@@ -142,7 +143,7 @@ impl RunQueue {
         }
     }
 
-    /// Notes what a rival is owed that is about to leave the contest.
+    /// Records the lag of a rival that is about to leave the contest.
     pub(super) fn note_lag(&mut self, tasks: &mut [Task], thread: usize) {
         let (average, _) = self.average(tasks);
         self.virtual_time = average;
@@ -151,8 +152,8 @@ impl RunQueue {
         share.lag = (average - share.had).clamp(-most, most);
     }
 
-    /// A woken thread comes to the contest at `at`. Linux does not look at the clock for one that sleeps in the contest: what
-    /// the running thread has had since it came on is not counted yet.
+    /// Adds a woken thread to the contest at `at`. Linux does not read the clock for a thread that sleeps in
+    /// the contest, so the running thread's time since it was switched in is not counted yet.
     pub(super) fn wake(&mut self, tasks: &mut [Task], thread: usize, at: Ps) {
         if tasks[thread].share.is_delayed {
             let (average, _) = self.average(tasks);
@@ -160,7 +161,7 @@ impl RunQueue {
             let share = &mut tasks[thread].share;
             share.is_delayed = false;
             if average > share.had {
-                // It has paid its debt, and earns nothing by having slept.
+                // It has paid its debt, and gains nothing from having slept.
                 share.lag = 0;
                 self.enter(tasks, thread);
             }
@@ -170,7 +171,7 @@ impl RunQueue {
         }
     }
 
-    /// A thread in the contest, or a FIFO thread, waits for the CPU.
+    /// Lets a thread in the contest, or a FIFO thread, wait for the CPU.
     pub(super) fn line_up(&mut self, tasks: &[Task], thread: usize) {
         let priority = tasks[thread].fifo_priority;
         if priority == 0 {
@@ -182,7 +183,7 @@ impl RunQueue {
         }
     }
 
-    /// Removes a thread that waits. False if it was not there.
+    /// Removes a waiting thread. Returns false if it was not waiting.
     pub(super) fn remove(&mut self, thread: usize) -> bool {
         let before = self.waiting();
         self.fifo.retain(|other| *other != thread);
@@ -190,7 +191,7 @@ impl RunQueue {
         self.waiting() < before
     }
 
-    /// Removes the fair thread at this place among those that wait.
+    /// Removes the waiting fair thread at this position.
     pub(super) fn take_fair(&mut self, tasks: &mut [Task], at: usize, now: Ps) -> usize {
         self.charge(tasks, now);
         self.note_lag(tasks, self.fair[at]);
@@ -199,7 +200,7 @@ impl RunQueue {
         taken
     }
 
-    /// Removes all threads that wait.
+    /// Removes all waiting threads.
     pub(super) fn take_all(&mut self, tasks: &mut [Task], now: Ps) -> Vec<usize> {
         self.charge(tasks, now);
         for at in 0..self.fair.len() {
@@ -210,7 +211,7 @@ impl RunQueue {
         threads
     }
 
-    /// One that sleeps in the contest leaves it.
+    /// Removes a thread that sleeps in the contest from it.
     fn end_delay(&mut self, tasks: &mut [Task], thread: usize) {
         self.note_lag(tasks, thread);
         let share = &mut tasks[thread].share;
@@ -219,14 +220,15 @@ impl RunQueue {
         self.delayed.retain(|other| *other != thread);
     }
 
-    /// All that sleep in the contest leave it.
+    /// Removes all threads that sleep in the contest from it.
     pub(super) fn end_delays(&mut self, tasks: &mut [Task]) {
         while let Some(thread) = self.delayed.last().copied() {
             self.end_delay(tasks, thread);
         }
     }
 
-    /// The fair thread that is next, of those that wait and the running one. Threads that are next and sleep leave the contest.
+    /// Returns the next fair thread among the waiting ones and the running one. Threads that would be next
+    /// but sleep leave the contest.
     fn next_fair(&mut self, tasks: &mut [Task]) -> Option<usize> {
         loop {
             let best = self.best_rival(tasks)?;
@@ -237,14 +239,14 @@ impl RunQueue {
         }
     }
 
-    /// True if a thread that has just come to the contest takes the CPU from the one that runs.
+    /// Returns true if a thread that has just entered the contest preempts the running one.
     pub(super) fn takes_the_cpu(&mut self, tasks: &mut [Task], woken: usize, at: Ps) -> bool {
         self.charge(tasks, at);
         let Some(runs) = self.current else { return false };
         !self.is_eligible(tasks, runs) && self.best_rival(tasks) == Some(woken)
     }
 
-    /// True if the running thread goes on, though others may wait.
+    /// Returns true if the running thread continues, although others may wait.
     pub(super) fn keeps(&mut self, tasks: &mut [Task], thread: usize, now: Ps) -> bool {
         self.charge(tasks, now);
         let first = self.first_fifo().map_or(0, |first| tasks[first].fifo_priority);
@@ -252,7 +254,7 @@ impl RunQueue {
         first <= own && (own > 0 || self.next_fair(tasks) == Some(thread))
     }
 
-    /// The running thread lets others go first: it forfeits what is left of its slice.
+    /// Lets others go first: the running thread forfeits the rest of its slice.
     pub(super) fn forfeit(&mut self, tasks: &mut [Task], at: Ps) {
         self.charge(tasks, at);
         let Some(thread) = self.current else { return };
@@ -267,7 +269,7 @@ impl RunQueue {
         share.deadline += share.virtual_of(self.slice);
     }
 
-    /// The running thread leaves the CPU; it may stay in the contest if it `sleeps_here`.
+    /// Takes the running thread off the CPU. It may stay in the contest if it `sleeps_here`.
     pub(super) fn leave(&mut self, tasks: &mut [Task], thread: usize, sleeps_here: bool) {
         if tasks[thread].is_fair() {
             if sleeps_here && !self.is_eligible(tasks, thread) {
@@ -280,7 +282,7 @@ impl RunQueue {
         self.current = None;
     }
 
-    /// Removes the next thread from those that wait, while none runs.
+    /// Removes the next thread from the waiting ones, while none runs.
     pub(super) fn pick(&mut self, tasks: &mut [Task]) -> Option<usize> {
         if !self.fifo.is_empty() {
             return Some(self.fifo.remove(0));
@@ -290,7 +292,7 @@ impl RunQueue {
         next
     }
 
-    /// A thread comes on; the switch, which begins at `now`, counts as its time.
+    /// Switches a thread in. The switch, which begins at `now`, counts as its time.
     pub(super) fn run(&mut self, thread: usize, now: Ps) {
         self.current = Some(thread);
         self.charged_until = now;

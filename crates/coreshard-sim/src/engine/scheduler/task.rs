@@ -1,4 +1,4 @@
-//! A thread as the scheduler sees it.
+//! A thread from the scheduler's point of view.
 
 use coreshard_topology::CpuSet;
 
@@ -11,16 +11,16 @@ const WEIGHT: i64 = 1024;
 pub(crate) struct Task {
     /// The CPU that it runs on, or ran on last.
     pub(super) cpu: usize,
-    /// The CPUs that it may run on: those that were asked for and are online.
+    /// The CPUs that it may run on: the requested ones that are online.
     pub(super) affinity: CpuMask,
     pub(super) asked: CpuMask,
     pub(super) affinity_set: CpuSet,
-    /// SCHED_FIFO's priority, 1 to 99; 0 for a fair thread.
+    /// The SCHED_FIFO priority, 1 to 99; 0 for a fair thread.
     pub(super) fifo_priority: u8,
     pub(super) share: Share,
-    /// How long it was on CPUs, while it is on none.
+    /// How long it was on CPUs, up to the last time it left one.
     pub(super) on_cpu: Ps,
-    /// Until when it ran on its CPU last; `None` if it has not run there since it came.
+    /// Until when it last ran on its CPU; `None` if it has not run there since it arrived.
     pub(super) ran_here_until: Option<Ps>,
 }
 
@@ -30,15 +30,15 @@ impl Task {
     }
 }
 
-/// What a fair thread has had of a CPU, and is to have, in virtual time: CPU time in proportion to its weight.
+/// A fair thread's past and future share of a CPU, in virtual time: CPU time scaled by its weight.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Share {
     pub(super) had: i64,
     pub(super) deadline: i64,
-    /// What it was owed when it left.
+    /// Its lag when it left.
     pub(super) lag: i64,
     pub(super) weight: i64,
-    /// It sleeps, and is in the contest.
+    /// Whether it sleeps, and is in the contest.
     pub(super) is_delayed: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Benchmarks of the queue, drawn: any machine, any number of CPUs, any variants, any number of items, any seed.
+//! Randomly drawn benchmarks of the queue: any machine, number of CPUs, variants, number of items and seed.
 
 mod bench;
 
@@ -11,13 +11,13 @@ use coreshard_sim::{Machine, Profile, Simulation};
 use coreshard_topology::{Preset, Scope, Topology};
 use coreshard_workqueue::{Intake, Wake};
 
-/// Virtual time within which each of them ends.
+/// The virtual time within which each of them finishes.
 const LIMIT: Duration = Duration::from_secs(600);
 
 /// A benchmark of one combination of variants.
 #[derive(Clone, Debug)]
 pub(crate) struct Combination {
-    /// A preset's name, or a topology in hwloc's words.
+    /// A preset's name, or a topology in hwloc's notation.
     machine: String,
     cpus: usize,
     scope: Scope,
@@ -49,7 +49,7 @@ impl Dice {
         (mixed ^ (mixed >> 31)) % bound
     }
 
-    /// From 1 to `most`, small ones as often as large ones.
+    /// Draws a number from 1 to `most`, with small numbers as likely as large ones.
     fn size(&mut self, most: u64) -> u64 {
         let bits = self.below(u64::from(most.ilog2()) + 1);
         (1 + self.below(2 << bits)).min(most)
@@ -59,7 +59,7 @@ impl Dice {
         all[self.below(all.len() as u64) as usize]
     }
 
-    /// Of up to 1,024 CPUs; half of them presets.
+    /// Draws a machine of up to 1,024 CPUs; half of them are presets.
     fn machine(&mut self) -> String {
         if self.below(2) == 0 {
             let names: Vec<_> = Preset::names().collect();
@@ -74,12 +74,12 @@ impl Dice {
 }
 
 impl Combination {
-    /// One of all there are, with at most `most_items` items for all CPUs together.
+    /// Draws a combination with at most `most_items` items for all CPUs together.
     pub(crate) fn draw(number: u64, most_items: u64) -> Self {
         let mut dice = Dice(number);
         let machine = dice.machine();
         let all = Self::machine(&machine).topology().cpus().len() as u64;
-        // All of a machine's CPUs as often as some of them.
+        // The whole machine as often as a part of it.
         let cpus = if dice.below(2) == 0 { all } else { dice.size(all) };
         let cpus = cpus.min(most_items);
         Self {
@@ -101,10 +101,10 @@ impl Combination {
         }
     }
 
-    /// Runs it to its end.
+    /// Runs it to the end.
     ///
     /// # Errors
-    /// Where it has none, or does less than it was asked to.
+    /// If it does not finish, or does less than requested.
     pub(crate) fn run(&self) -> Result<(), String> {
         let machine = Self::machine(&self.machine);
         let bench = QueueBench {

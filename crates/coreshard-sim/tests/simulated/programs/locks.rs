@@ -1,4 +1,4 @@
-//! Locks as they are published with the tables of `lab/predictions`, written anew.
+//! The locks of the measurements published with the tables of `lab/predictions`, reimplemented.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -21,7 +21,7 @@ fn count_in_five_lines(shared: &Shared) {
     }
 }
 
-/// A mutex of the GNU C library: it does not spin, but sleeps at once, and notes its owner beside its word.
+/// A mutex of the GNU C library: it does not spin, but sleeps at once, and records its owner beside its word.
 pub(crate) struct LibcMutex {
     word: AtomicU32,
     owner: AtomicU64,
@@ -52,7 +52,7 @@ impl LibcMutex {
     }
 }
 
-/// The data are on another line than the mutex.
+/// The data is on another line than the mutex.
 pub(crate) fn mutex(shared: &Shared) {
     shared.mutex.lock();
     count(shared);
@@ -87,7 +87,8 @@ pub(crate) fn spin_with_pause(shared: &Shared) {
     test_and_set(shared, Sim::spin_hint);
 }
 
-/// Tries by compare-exchange, then looks every pause; after 4,000 of them it sleeps for half a millisecond at a time.
+/// Tries a compare-exchange, then checks after every pause. After 4,000 pauses it sleeps for half a
+/// millisecond at a time.
 pub(crate) fn micro_spin_over_five_lines(shared: &Shared) {
     let word = &shared.line.word;
     let mut pauses = 0;
@@ -123,12 +124,12 @@ pub(crate) fn mutex3(shared: &Shared) {
     }
 }
 
-/// What a waiter of [`queued`] sleeps on.
+/// A waiter of [`queued`] sleeps on this.
 struct Waiter {
     owner: AtomicU32,
 }
 
-/// A lock whose waiters are queued under a mutex, each with a condition of its own.
+/// A lock whose waiters are queued under a mutex, each with its own condition variable.
 pub(crate) struct QueuedLock {
     guard: LibcMutex,
     state: Line,
@@ -185,7 +186,7 @@ pub(crate) fn queued(shared: &Shared) {
     shared.queued.unlock();
 }
 
-/// A reader of a reader-writer spin lock: in by an add, out by another.
+/// A reader of a reader-writer spin lock: enters with an add, leaves with another.
 pub(crate) fn read_spin(shared: &Shared) {
     const READER: u64 = 4;
     while shared.line.word.fetch_add(READER, Acquire) & (READER - 1) != 0 {
@@ -195,7 +196,7 @@ pub(crate) fn read_spin(shared: &Shared) {
     shared.line.word.fetch_sub(READER, Release);
 }
 
-/// A writer of that lock: a compare-exchange that is tried again, at last with yields, and an atomic `and`.
+/// A writer of that lock: a compare-exchange that is retried, eventually with yields, and an atomic `and`.
 pub(crate) fn write_spin(shared: &Shared) {
     let word = &shared.line.word;
     let mut tries = 0;
@@ -209,7 +210,7 @@ pub(crate) fn write_spin(shared: &Shared) {
     word.fetch_and(!1, Release);
 }
 
-/// The same as a mutex whose data are on its line.
+/// The same as a mutex whose data is on its line.
 pub(crate) fn mutex_with_data(shared: &Shared) {
     shared.mutex.lock();
     shared.mutex.owner.load(Relaxed);

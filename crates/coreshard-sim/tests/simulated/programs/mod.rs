@@ -1,4 +1,4 @@
-//! Small programs whose cost is known.
+//! Small programs with known costs.
 #![allow(dead_code, reason = "not every test uses every program")]
 
 pub(crate) mod locks;
@@ -26,7 +26,7 @@ pub(crate) fn pinned(cpu: CpuId, body: impl FnOnce() + Send + 'static) -> SimThr
     Sim::spawn(spec, Box::new(body)).unwrap()
 }
 
-/// A line of its own.
+/// A separate cache line.
 #[repr(C, align(128))]
 pub(crate) struct Line {
     pub(crate) word: AtomicU64,
@@ -40,9 +40,9 @@ impl Line {
     }
 }
 
-/// Half a round trip of a compare-exchange ping-pong, in nanoseconds: as the public
-/// core-to-core-latency tool measures it. The difference of a long and a short measurement, so
-/// that the way into the rhythm, and the reading of the clock, fall out.
+/// Measures half a round trip of a compare-exchange ping-pong, in nanoseconds, like the public
+/// core-to-core-latency tool. Uses the difference of a long and a short measurement, so that the start and
+/// the reading of the clock cancel out.
 pub(crate) fn ping_pong_ns(one: CpuId, other: CpuId) -> f64 {
     const ROUNDS: u64 = 100;
     let (short, long) =
@@ -72,9 +72,9 @@ fn ping_pong_total_ns(one: CpuId, other: CpuId, rounds: u64) -> u64 {
     took.load(Relaxed)
 }
 
-/// What contending threads share. The programs are those of the published measurements
-/// (github.com/travisdowns/concurrency-hierarchy-bench, and folly's benchmarks of small locks and of its shared mutex),
-/// written anew.
+/// The data that contending threads share. The programs are those of the published measurements
+/// (github.com/travisdowns/concurrency-hierarchy-bench, and folly's benchmarks of small locks and of its
+/// shared mutex), reimplemented.
 pub(crate) struct Shared {
     pub(crate) line: Line,
     pub(crate) count: Line,
@@ -99,7 +99,7 @@ impl Shared {
 
 pub(crate) type Operation = fn(&Shared);
 
-/// Each operation by the name that tables call it.
+/// The operations, by their names in the tables.
 pub(crate) const OPERATIONS: &[(&str, Operation)] = &[
     ("atomic add", add),
     ("compare-exchange loop", compare_exchange_loop),
@@ -117,7 +117,7 @@ pub(crate) const OPERATIONS: &[(&str, Operation)] = &[
     ("mutex with its data", locks::mutex_with_data),
 ];
 
-/// What contends: an operation on shared lines, or a queue.
+/// A contended program: an operation on shared lines, or a queue.
 #[derive(Clone, Copy)]
 pub(crate) enum Program {
     Operation(Operation),
@@ -136,7 +136,7 @@ impl Program {
             .or_else(|| (name == queues::ROUND_TRIP).then_some(Self::RoundTrip))
     }
 
-    /// Nanoseconds per operation and thread, per message of so many pairs, or per round trip.
+    /// Returns nanoseconds per operation and thread, per message for a number of pairs, or per round trip.
     pub(crate) fn ns(self, load: Load) -> f64 {
         match self {
             Self::Operation(operation) => load.ns(operation),
@@ -146,7 +146,8 @@ impl Program {
     }
 }
 
-/// The numbers of so many CPUs, in an order that the seed decides: where nobody says where threads go.
+/// Returns the numbers of `cpus` CPUs, in an order that the seed decides, for tables that do not state the
+/// placement of threads.
 pub(crate) fn scattered(cpus: u32, seed: u64) -> Vec<u32> {
     let mut state = seed;
     let mut places: Vec<_> = (0..cpus)
@@ -172,7 +173,7 @@ pub(crate) fn compare_exchange_loop(shared: &Shared) {
     }
 }
 
-/// Tickets and turn are on one line, the data on another; the wait is a bare loop of loads.
+/// Both ticket words are on one line, the data on another. Waiting is a bare loop of loads.
 pub(crate) fn ticket_lock(shared: &Shared) {
     let ticket = shared.line.word.fetch_add(1, Relaxed);
     while shared.line.other.load(Acquire) != ticket {}
@@ -180,16 +181,16 @@ pub(crate) fn ticket_lock(shared: &Shared) {
     shared.line.other.store(shared.line.other.load(Relaxed) + 1, Release);
 }
 
-/// Who contends, and what each does meanwhile.
+/// The contending threads, and their other work.
 #[derive(Clone, Debug)]
 pub(crate) struct Load {
-    /// How many share one object.
+    /// How many threads share one object.
     pub(crate) threads: u32,
-    /// What each computes between two operations.
+    /// The computation between two operations.
     pub(crate) outside: Duration,
-    /// All these CPUs are busy, in as many groups as there are: else the first ones alone.
+    /// If set, all these CPUs are busy, in as many groups as possible; otherwise only the first ones.
     pub(crate) everyone: Option<u32>,
-    /// Threads lie on these CPUs, in this order; else on the first ones.
+    /// Threads lie on these CPUs, in this order; if empty, on the first ones.
     pub(crate) places: Vec<u32>,
 }
 
@@ -198,8 +199,8 @@ impl Load {
         Self { threads, outside: Duration::ZERO, everyone: None, places: Vec::new() }
     }
 
-    /// Nanoseconds per operation and thread: while all threads contend, until the first has done its share; or, where
-    /// everyone is busy, until the slowest has.
+    /// Returns nanoseconds per operation and thread, while all threads contend, until the first has done its
+    /// share. If everyone is busy, until the slowest has.
     pub(crate) fn ns(self, operation: Operation) -> f64 {
         let all = self.everyone.unwrap_or(self.threads);
         let groups = (all / self.threads).max(1);
@@ -210,7 +211,7 @@ impl Load {
         };
         let shared: Vec<_> = (0..groups).map(|_| Arc::new(Shared::new())).collect();
         let begin = Arc::new(Line::new());
-        // Kept beside the simulated machine, at no cost.
+        // Kept outside the simulated machine, at no cost.
         let tally = Arc::new(Tally::default());
         let all_do_their_share = self.everyone.is_some();
         let workers: Vec<_> = (0..all)
@@ -254,7 +255,7 @@ impl Load {
     }
 }
 
-/// What threads did so far.
+/// The operations of the threads so far.
 #[derive(Default)]
 struct Tally {
     done: std::sync::atomic::AtomicU64,
@@ -263,7 +264,7 @@ struct Tally {
     is_over: std::sync::atomic::AtomicBool,
 }
 
-/// Nanoseconds per operation and thread, where `threads` threads on the first CPUs do it.
+/// Returns nanoseconds per operation and thread, with `threads` threads on the first CPUs.
 pub(crate) fn contended_ns(threads: u32, operation: Operation) -> f64 {
     Load::of(threads).ns(operation)
 }

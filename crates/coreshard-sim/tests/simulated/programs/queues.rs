@@ -1,7 +1,7 @@
-//! Bounded queues for many producers and consumers, as they are published with the tables of `lab/predictions`, written
-//! anew. What shares a line, or a pair of lines, there does so here: sixteen elements, of which consecutive ones are on lines of
-//! their own; or four cells of a sequence and an element, one after the other; and the words that a queue begins with, each on
-//! a line of its own, beside one another.
+//! Bounded queues for many producers and consumers, published with the tables of `lab/predictions`,
+//! reimplemented. Data that shares a line, or a pair of lines, in the originals also does so here. A line
+//! holds sixteen elements, with consecutive elements on different lines; or four cells of a sequence and an
+//! element, one after the other. A queue's header words are adjacent, each on its own line.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -12,7 +12,7 @@ use coreshard_topology::CpuId;
 
 use super::{AtomicU32, AtomicU64, Line, pinned};
 
-/// More than are ever queued here, as published: 64 Ki.
+/// More than are ever queued here; 64 Ki in the original.
 const SLOTS: u64 = 512;
 
 /// Elements of four bytes.
@@ -33,7 +33,7 @@ struct Cells([Cell; CELLS_OF_LINE as usize]);
 #[repr(align(64))]
 struct Word(AtomicU64);
 
-/// What a queue begins with.
+/// The header words of a queue.
 #[repr(C, align(128))]
 struct Words([Word; 4]);
 
@@ -41,11 +41,11 @@ pub(crate) struct Ring {
     words: Words,
     elements: Vec<Elements>,
     cells: Vec<Cells>,
-    /// Nothing that the queue has.
+    /// Not a part of the queue.
     chance: std::sync::atomic::AtomicU64,
 }
 
-/// How a queue is pushed to and popped from. Each waits until it could.
+/// The push and pop operations of a queue. Each waits until it is possible.
 #[derive(Clone, Copy)]
 pub(crate) struct Queue {
     push: fn(&Ring, u32),
@@ -67,7 +67,7 @@ impl Ring {
                 .collect(),
             chance: std::sync::atomic::AtomicU64::new(1),
         };
-        // Whoever makes a queue writes all of it.
+        // Creating a queue writes all of it.
         ring.elements.iter().for_each(|line| line.0[0].store(0, Relaxed));
         for line in &ring.cells {
             let sequence = &line.0[0].sequence;
@@ -86,7 +86,8 @@ impl Ring {
         &self.words.0[at].0
     }
 
-    /// The element of a number: the next one is on the next line, and after sixteen lines it is the first again.
+    /// Returns the element with this number. The next one is on the next line, and after sixteen lines it is
+    /// the first line again.
     fn element(&self, number: u64) -> &AtomicU32 {
         let at = number % SLOTS;
         let (group, within) = (at / (ELEMENTS_OF_LINE * ELEMENTS_OF_LINE), at / ELEMENTS_OF_LINE);
@@ -128,19 +129,19 @@ impl Ring {
     }
 }
 
-/// Each takes a number by an atomic add, and waits at that slot.
+/// Each operation takes a number by an atomic add, and waits at that slot.
 pub(crate) const OPTIMIST: Queue = Queue {
     push: |ring, value| ring.put(ring.word(index::HEAD).fetch_add(1, AcqRel), value),
     pop: |ring| ring.take(ring.word(index::TAIL).fetch_add(1, AcqRel)),
 };
 
-/// The words of the two queues by index alone.
+/// The words of the two index-based queues.
 mod index {
     pub(super) const HEAD: usize = 0;
     pub(super) const TAIL: usize = 1;
 }
 
-/// Advances `index` while `free` of the other index leaves room.
+/// Advances `index` while the other index leaves room.
 fn advance(index: &AtomicU64, room: impl Fn(u64) -> bool) -> u64 {
     'again: loop {
         let mut seen = index.load(Relaxed);
@@ -157,7 +158,7 @@ fn advance(index: &AtomicU64, room: impl Fn(u64) -> bool) -> u64 {
     }
 }
 
-/// Each looks whether there is room, and takes a number by compare-exchange.
+/// Each operation checks for room, and takes a number by compare-exchange.
 pub(crate) const CAUTIOUS: Queue = Queue {
     push: |ring, value| {
         let room = |head: u64| head.saturating_sub(ring.word(index::TAIL).load(Relaxed)) < SLOTS;
@@ -169,8 +170,8 @@ pub(crate) const CAUTIOUS: Queue = Queue {
     },
 };
 
-/// D. Vyukov's, as M. Pöter wrote it: a cell's sequence says whose turn it is; where it is not this one's, the other index
-/// says whether the queue is full, or empty.
+/// D. Vyukov's queue, as implemented by M. Pöter: a cell's sequence determines whose turn it is. If it is not
+/// this one's, the other index tells whether the queue is full, or empty.
 pub(crate) const VYUKOV: Queue = Queue {
     push: |ring, value| {
         let full = |head: u64| ring.word(after::TAIL).load(Relaxed) + SLOTS == head;
@@ -189,7 +190,7 @@ pub(crate) const VYUKOV: Queue = Queue {
     },
 };
 
-/// The words where something else comes first: where the cells are, or a lock.
+/// The words of queues whose first word is the address of the cells, or a lock.
 mod after {
     pub(super) const FIRST: usize = 0;
     pub(super) const HEAD: usize = 1;
@@ -199,7 +200,7 @@ mod after {
 fn by_sequence(ring: &Ring, index: &AtomicU64, ahead: u64, no: impl Fn(u64) -> bool) -> u64 {
     let mut seen = index.load(Relaxed);
     loop {
-        // Where the cells are.
+        // The address of the cells.
         ring.word(after::FIRST).load(Relaxed);
         if ring.cell(seen).sequence.load(Acquire) == seen + ahead {
             match index.compare_exchange(seen, seen + 1, Relaxed, Relaxed) {
@@ -209,7 +210,7 @@ fn by_sequence(ring: &Ring, index: &AtomicU64, ahead: u64, no: impl Fn(u64) -> b
         } else {
             let now = index.load(Relaxed);
             if now == seen && no(seen) {
-                // The caller tries anew.
+                // The caller retries.
                 Sim::spin_hint();
                 seen = index.load(Relaxed);
             } else {
@@ -223,13 +224,14 @@ fn locked<R>(ring: &Ring, body: impl Fn() -> Option<R>) -> R {
     loop {
         let mut pauses = 1;
         while ring.word(after::FIRST).swap(1, Acquire) != 0 {
-            // Twice as long each time, then the CPU is given up.
+            // Twice as long each time, then the CPU is yielded.
             if pauses <= 16 {
                 (0..pauses).for_each(|_| Sim::spin_hint());
                 pauses *= 2;
             } else {
                 Sim::yield_now();
-                // No two calls of a kernel take the same time: loops that did would miss each other for ever.
+                // No two kernel calls take the same time; loops in which they did would miss each other
+                // forever.
                 (0..ring.by_chance(4)).for_each(|_| Sim::spin_hint());
             }
         }
@@ -265,7 +267,7 @@ pub(crate) const SPIN_LOCKED: Queue = Queue {
     },
 };
 
-/// Each queue by the name that tables call it.
+/// The queues, by their names in the tables.
 pub(crate) const QUEUES: &[(&str, Queue)] = &[
     ("queue by atomic adds", OPTIMIST),
     ("queue by compare-exchange", CAUTIOUS),
@@ -273,7 +275,8 @@ pub(crate) const QUEUES: &[(&str, Queue)] = &[
     ("queue under a spin lock", SPIN_LOCKED),
 ];
 
-/// Nanoseconds a message, where `pairs` producers on the first CPUs send to as many consumers on the next ones.
+/// Returns nanoseconds per message, with `pairs` producers on the first CPUs and as many consumers on the
+/// next ones.
 pub(crate) fn message_ns(pairs: u32, queue: Queue) -> f64 {
     const STOP: u32 = 1;
     let each = 6_000 / pairs;
@@ -304,11 +307,11 @@ pub(crate) fn message_ns(pairs: u32, queue: Queue) -> f64 {
     (end.load(Relaxed) - begin.load(Relaxed)) as f64 / f64::from(each * pairs)
 }
 
-/// What tables call a message's way through one queue and back through another.
+/// The tables' name for a message through one queue and back through another.
 pub(crate) const ROUND_TRIP: &str = "round trip through queues";
 
-/// The queue by atomic adds, as it is for one producer and one consumer with eight slots: each has an index of its own,
-/// and waits at that slot.
+/// The queue by atomic adds, for one producer and one consumer with eight slots: each has its own index, and
+/// waits at that slot.
 struct Pipe {
     ring: Arc<Ring>,
     sent: u64,
@@ -343,7 +346,8 @@ impl Pipe {
     }
 }
 
-/// Nanoseconds that a message takes from the first CPU to the next one, through one queue, and back, through another.
+/// Returns the nanoseconds of a message from the first CPU to the next one through one queue, and back
+/// through another.
 pub(crate) fn round_trip_ns() -> f64 {
     const ROUNDS: u32 = 500;
     let (there, back) = (Arc::new(Ring::new()), Arc::new(Ring::new()));
@@ -359,7 +363,7 @@ pub(crate) fn round_trip_ns() -> f64 {
         pinned(CpuId(0), move || {
             let mut start = Sim::now();
             for round in 0..ROUNDS {
-                // The other thread runs by now.
+                // The other thread has started by now.
                 if round == ROUNDS / 10 {
                     start = Sim::now();
                 }
