@@ -1,5 +1,6 @@
 /* Programs whose cause and remedy are known; CASE says which. */
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
@@ -63,7 +64,7 @@ static void *one(void *argument)
 	for (long item = 0; item < ROUNDS; item++) {
 		long head = atomic_load_explicit(&ring.head, memory_order_relaxed);
 		while (head - atomic_load_explicit(&ring.tail, memory_order_acquire) == 64)
-			;
+			sched_yield();
 		ring.slots[head % 64] = item;
 		atomic_store_explicit(&ring.head, head + 1, memory_order_release);
 	}
@@ -75,7 +76,7 @@ static void *other(void *argument)
 	for (long item = 0; item < ROUNDS; item++) {
 		long tail = atomic_load_explicit(&ring.tail, memory_order_relaxed);
 		while (atomic_load_explicit(&ring.head, memory_order_acquire) == tail)
-			;
+			sched_yield();
 		*(long *)argument += ring.slots[tail % 64];
 		atomic_store_explicit(&ring.tail, tail + 1, memory_order_release);
 	}
