@@ -32,7 +32,7 @@ struct Shared {
     words: Vec<Padded<AtomicU32>>,
     left: Padded<AtomicU32>,
     share: Mutex<Share>,
-    /// Who takes part in this load.
+    /// The threads that take part in this load.
     plan: Mutex<Arc<Plan>>,
 }
 
