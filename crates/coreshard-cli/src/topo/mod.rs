@@ -1,4 +1,4 @@
-//! `coreshard topo`: what a machine looks like, and the pods of each affinity scope on it.
+//! `coreshard topo`: shows a machine and the pods of each affinity scope.
 
 mod boxes;
 mod svg;
@@ -14,12 +14,12 @@ pub(crate) struct Args {
     #[command(flatten)]
     machine: MachineArgs,
 
-    /// Wanted number of cores in a cache shard [default: 8]
+    /// Target number of cores in a cache shard [default: 8]
     #[arg(long, value_name = "N", allow_negative_numbers = true,
           value_parser = whole::<usize, 1, 65_536>)]
     shard_size: Option<usize>,
 
-    /// How to show it
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
 
@@ -29,7 +29,7 @@ pub(crate) struct Args {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Format {
-    /// For people
+    /// Text
     Table,
     /// A drawing
     Svg,
