@@ -46,7 +46,7 @@ Examples:
 
 /// Measure, simulate and tune many-core Linux machines
 #[derive(Debug, Parser)]
-#[command(name = "coreshard", version, after_help = EXAMPLES)]
+#[command(name = "coreshard", version, max_term_width = 80, after_help = EXAMPLES)]
 struct Cli {
     #[command(subcommand)]
     command: Option<Command>,

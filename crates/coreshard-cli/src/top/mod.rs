@@ -22,11 +22,11 @@ use screen::Screen;
 
 /// Keys and columns; shown after the options.
 const NOTES: &str = "\
-The process must serve insight: coreshard::serve_insight() (feature `insight` of the crate
-coreshard). Only its own user can look.
+The process must call coreshard::serve_insight() (feature `insight` of the crate
+coreshard). Only the user who runs the process can connect.
 
-Keys: q quit, Tab other table, Left/Right sort by another column, r reverse, Up/Down scroll,
-p pause, ? what the columns mean
+Keys: q quit, Tab other table, Left/Right sort by another column, r reverse,
+Up/Down scroll, p pause, ? describe the columns
 
 Examples:
   coreshard top 4711                    a screen, refreshed every second
@@ -62,10 +62,8 @@ pub(crate) struct Args {
 }
 
 fn process(text: &str) -> Result<u32, String> {
-    whole::<u32, 1, { u32::MAX as u64 }>(text).map_err(|_| {
-        let shown = input::quoted(text).to_string();
-        format!("expected a process ID from 1 to {1}, not {0}", shown.trim_matches('"'), u32::MAX)
-    })
+    whole::<u32, 1, { u32::MAX as u64 }>(text)
+        .map_err(|_| format!("expected a process ID from 1 to {}", u32::MAX))
 }
 
 fn interval(text: &str) -> Result<Duration, String> {

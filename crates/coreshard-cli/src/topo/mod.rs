@@ -8,8 +8,20 @@ mod view;
 use crate::common::{JsonArgs, MachineArgs, output, whole};
 use view::View;
 
+/// Explains `--machine`, which many commands have.
+const NOTES: &str = "\
+--machine, in any command, takes one of:
+  a preset       such as grace, epyc-9654-2s, or pocket, a small machine
+  a description  in hwloc's syntax: \"pack:2 numa:1 l3:1 core:8 pu:2\"
+  a file         .toml of coreshard calibrate, or .xml of lstopo
+  a folder       with the sys folder, and optionally the proc folder, of a
+                 recorded machine
+Without it, most commands use this machine. Benchmarks simulate the machine,
+except that bench queue lays it over the real CPUs unless --sim is given.";
+
 /// The options of `coreshard topo`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = NOTES)]
 pub(crate) struct Args {
     #[command(flatten)]
     machine: MachineArgs,
