@@ -89,7 +89,7 @@ class Sweeps(unittest.TestCase):
             self.assertEqual(len(sweep.run(folder, 3, 1)), 2)
             self.assertEqual(sweep.missing(folder), [0, 2])
             self.assertEqual(sweep.run(folder), [])
-            with self.assertRaisesRegex(lab.CommandError, "2 runs have no results yet, the first is 0"):
+            with self.assertRaisesRegex(lab.CommandError, "2 runs have no results, first 0"):
                 sweep.gather(folder)
             sweep.run(folder, *sweep.missing(folder))
             sweep.gather(folder)

@@ -134,11 +134,7 @@ pub fn tuned(findings: &[Finding]) -> String {
         } else if setting.path.starts_with("/sys/") && is_plain {
             let _ = writeln!(sysfs, "{mark}{}={}", setting.path, setting.to);
         } else {
-            let _ = writeln!(
-                others,
-                "# tuned cannot set {}: {}",
-                finding.rule.id, finding.subject
-            );
+            let _ = writeln!(others, "# tuned cannot set {}: {}", finding.rule.id, finding.subject);
         }
     }
     if [&sysfs, &sysctl, &bootloader, &others].iter().all(|lines| lines.is_empty()) {
@@ -171,8 +167,11 @@ pub fn udev(findings: &[Finding]) -> String {
     for (finding, setting, is_set) in settings(findings) {
         let rule = udev_match(&setting.path).filter(|_| !setting.to.contains('"'));
         let Some((subsystem, device, attribute)) = rule else {
-            let _ =
-                writeln!(text, "# not a device attribute: {}: {}", finding.rule.id, finding.subject);
+            let _ = writeln!(
+                text,
+                "# not a device attribute: {}: {}",
+                finding.rule.id, finding.subject
+            );
             continue;
         };
         let _ = writeln!(

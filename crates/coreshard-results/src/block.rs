@@ -190,7 +190,8 @@ impl<'de> Deserialize<'de> for Percentile {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
         let percent = text.parse::<f64>().ok().filter(|percent| (0.0..=100.0).contains(percent));
-        let percent = percent.ok_or_else(|| D::Error::custom("invalid percentile: expected 0 to 100"))?;
+        let percent =
+            percent.ok_or_else(|| D::Error::custom("invalid percentile: expected 0 to 100"))?;
         Ok(Self { hundredths: (percent * 100.0).round() as u32 })
     }
 }

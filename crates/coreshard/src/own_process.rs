@@ -192,7 +192,7 @@ impl<M: Machine> Slots<M> {
 pub(crate) fn this_machine<P: Platform>() -> Result<RuntimeBuilder<P>, RuntimeError> {
     let read = |error| RuntimeError::new(RuntimeErrorKind::Topology(error));
     let topology = Topology::host().or_else(|error| match coreshard_platform::affinity() {
-        Ok(cpus) => Topology::of_cpus(&cpus, format!("the machine is not told: {error}")),
+        Ok(cpus) => Topology::of_cpus(&cpus, format!("cannot read the topology: {error}")),
         Err(_) => Err(error),
     });
     let topology = topology.map_err(read)?;

@@ -143,7 +143,7 @@ fn what_is_wrong_is_a_sentence_each() {
         ),
         ("sys/devices/virtual/workqueue/cpumask", "fffffffff", "at most 32 bits"),
         ("sys/devices/virtual/workqueue/writeback/max_active", "many", "whole number"),
-        ("sys/devices/system/cpu/isolated", "0-99999999", "CPU numbers go up to"),
+        ("sys/devices/system/cpu/isolated", "0-99999999", "expected a CPU number up to"),
         ("proc/irq/40/effective_affinity_list", "4-1", "ends before it starts"),
         ("sys/block/nvme0n1/queue/rotational", "slowly", "expected Y, N, 1 or 0"),
         ("sys/class/net/eth0/queues/rx-0/rps_cpus", "xyz", "hexadecimal"),
@@ -198,6 +198,6 @@ fn no_tree_fills_a_screen() {
     std::fs::create_dir_all(recording.path().join("sys/block/\u{1b}[2J")).unwrap();
     let facts = read(&recording);
     assert_eq!(facts.notes.len(), 41);
-    assert!(facts.notes[40].contains("more files could not be used"), "{:?}", facts.notes[40]);
+    assert!(facts.notes[40].contains("more files were not usable"), "{:?}", facts.notes[40]);
     assert!(facts.block.is_empty());
 }

@@ -48,7 +48,10 @@ fn scheduler(case: &Case<'_>) -> Vec<Finding> {
     case.or_content(findings, "I/O schedulers", || match &known[..] {
         [(device, _)] => format!("The scheduler of {} is suitable.", device.name),
         _ => {
-            format!("The schedulers of {} devices are suitable (not counting loop and memory devices).", known.len())
+            format!(
+                "The schedulers of {} devices are suitable (not counting loop and memory devices).",
+                known.len()
+            )
         }
     })
 }

@@ -58,7 +58,8 @@ fn unbound_mask(case: &Case<'_>) -> Vec<Finding> {
         let risk = "work has to run on the remaining CPUs";
         return vec![case.consider(SUBJECT, statement, risk)];
     }
-    let statement = format!("Unbound work may run on the isolated CPUs {both}; restrict it to {rest}.");
+    let statement =
+        format!("Unbound work may run on the isolated CPUs {both}; restrict it to {rest}.");
     let risk = "all unbound work shares the remaining CPUs";
     vec![case.change(SUBJECT, statement, risk, mask_setting(&mask.0, &rest))]
 }
@@ -114,10 +115,8 @@ fn requested_mask(case: &Case<'_>) -> Vec<Finding> {
     if &requested.0 - &taken == mask.0 {
         return case.content(SUBJECT, "The effective mask is the requested one.");
     }
-    let statement = format!(
-        "Requested: {}; isolated: {}; effective: {}.",
-        requested.0, taken, mask.0
-    );
+    let statement =
+        format!("Requested: {}; isolated: {}; effective: {}.", requested.0, taken, mask.0);
     let risk = "the administrator may expect the requested mask to be effective";
     vec![case.consider(SUBJECT, statement, risk)]
 }

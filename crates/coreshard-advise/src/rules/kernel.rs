@@ -25,9 +25,7 @@ fn rt_limit(case: &Case<'_>) -> Vec<Finding> {
     let statement = match (is_limited, has_fair_server) {
         // The old limit may have no effect, and CPUs without other tasks are not throttled.
         (true, true) => Some(format!("It is {runtime} of every {period} µs, and {fair}.")),
-        (true, false) => Some(format!(
-            "Real-time tasks may run {runtime} of every {period} µs."
-        )),
+        (true, false) => Some(format!("Real-time tasks may run {runtime} of every {period} µs.")),
         (false, true) => Some(format!("The old limit is off, but {fair}.")),
         (false, false) => None,
     };

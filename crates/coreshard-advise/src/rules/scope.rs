@@ -302,7 +302,9 @@ fn queue_scope(case: &Case<'_>) -> Vec<Finding> {
         ))
     });
     case.or_content(coarse.collect(), "scopes of individual queues", || match known.len() {
-        1 => "The only queue that exports its scope is divided as finely as the default.".to_owned(),
+        1 => {
+            "The only queue that exports its scope is divided as finely as the default.".to_owned()
+        }
         count => format!(
             "The {count} queues that export their scope are divided as finely as the default."
         ),

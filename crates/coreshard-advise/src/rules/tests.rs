@@ -331,7 +331,7 @@ fn the_limit_of_real_time_tasks_is_told_as_the_kernel_keeps_it() {
             KernelVersion::new(6, 12),
             -1,
             Verdict::Leave,
-            "fair server gives other tasks their share",
+            "fair server reserves time for other tasks",
         ),
         (KernelVersion::new(6, 6), -1, Verdict::Consider, "have no limit"),
     ] {

@@ -140,7 +140,8 @@ fn cpu_intensive(case: &Case<'_>) -> Vec<Finding> {
     };
     let setting = parameter(subject, &now.to_string(), "10000")
         .at_boot("workqueue.cpu_intensive_thresh_us=10000");
-    let risk = "more workers may run at once on a CPU, and the kernel log may name long-running functions";
+    let risk =
+        "more workers may run at once on a CPU, and the kernel log may name long-running functions";
     vec![case.change(subject, statement, risk, setting)]
 }
 
@@ -169,7 +170,8 @@ fn power_efficient(case: &Case<'_>) -> Vec<Finding> {
     let statement = format!(
         "It is on, on a machine with {cores} cores: items of marked queues may run on other CPUs than the queueing one."
     );
-    let risk = "idle CPUs are woken more often, which costs a few watts; it can be set only at boot";
+    let risk =
+        "idle CPUs are woken more often, which costs a few watts; it can be set only at boot";
     let setting = parameter(subject, "Y", "N").at_boot_alone("workqueue.power_efficient=0");
     vec![case.consider(subject, statement, risk).with(setting)]
 }

@@ -96,8 +96,7 @@ impl Text {
         self.measured("thread_create", costs.thread_create_ns, measured.spawn, what);
         match measured.slice {
             Some(slice) => {
-                let what =
-                    "time slices of two threads that compute on one CPU";
+                let what = "time slices of two threads that compute on one CPU";
                 self.measured("slice", slice.median_ns, slice, what);
             }
             None => self.cost("slice", 3e6, "assumed: no time slices were measured"),
@@ -116,9 +115,8 @@ impl Text {
 
     /// Adds an idle state.
     fn idle(&mut self, after_ns: f64, exit_ns: f64, figure: Option<Figure>, rest: &str) {
-        let what = || {
-            format!("until a thread woken after {rest} runs, minus the call and the switch")
-        };
+        let what =
+            || format!("until a thread woken after {rest} runs, minus the call and the switch");
         let source = match figure {
             Some(figure) => source(figure, &what()),
             None => "the only CPU is never woken by another".to_owned(),
@@ -136,8 +134,7 @@ impl Text {
         if brief_ends_ns.is_some() {
             let brief = measured.woken_after_brief_rest;
             self.idle(0.0, costs.brief_idle_exit_ns, brief, "20 µs idle");
-            short_rest =
-                "0.2 ms idle; idle times of 20, 40, 80, 160 and 200 µs show where this state begins";
+            short_rest = "0.2 ms idle; idle times of 20, 40, 80, 160 and 200 µs show where this state begins";
         }
         let (short, long) = (measured.woken_after_short_rest, measured.woken_after_long_rest);
         self.idle(brief_ends_ns.unwrap_or(0.0), costs.idle_exit_ns, short, short_rest);

@@ -99,7 +99,10 @@ impl Destination {
             let Some(path) = path else { continue };
             let new = Self::open(path)?;
             if all[..at].iter().flatten().chain(first).any(|other| other.is_same(&new)) {
-                bail_input!("two reports have the same file {}: expected a different file for each", input::path(path));
+                bail_input!(
+                    "two reports have the same file {}: expected a different file for each",
+                    input::path(path)
+                );
             }
             all[at] = Some(new);
         }
@@ -234,9 +237,7 @@ fn may_be_replaced(path: &Path) -> anyhow::Result<()> {
         return Ok(());
     }
     if kind.is_symlink() {
-        return Err(anyhow!(
-            "it is a link: give its target, or --force to replace the link"
-        ));
+        return Err(anyhow!("it is a link: give its target, or --force to replace the link"));
     }
     if !is_ours(path)? {
         return Err(anyhow!(

@@ -47,7 +47,10 @@ pub(crate) fn seeds(first: u64, number: u64) -> anyhow::Result<Vec<u64>> {
 /// Returns the seed after the last of `number` seeds.
 pub(crate) fn seeds_end(first: u64, number: u64) -> anyhow::Result<u64> {
     let after = first.checked_add(number).with_context(|| {
-        format!("invalid number of seeds {number}, from {first} on: the last seed is {}", u64::MAX - 1)
+        format!(
+            "invalid number of seeds {number}, from {first} on: the last seed is {}",
+            u64::MAX - 1
+        )
     });
     after.map_err(bad_input)
 }

@@ -62,11 +62,8 @@ impl Site {
 /// Describes the usable CPUs if they are not all of them.
 fn limits(usable: &Usable) -> Option<String> {
     let (cpus, online) = (usable.cpus(), usable.online());
-    (cpus != online).then(|| {
-        format!(
-            "affinity and cpusets limit this process to CPUs {cpus} of {online}"
-        )
-    })
+    (cpus != online)
+        .then(|| format!("affinity and cpusets limit this process to CPUs {cpus} of {online}"))
 }
 
 /// Reports the load average if it is high: other programs affect the figures.

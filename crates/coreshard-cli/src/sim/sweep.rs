@@ -200,8 +200,7 @@ impl Step {
     pub(crate) fn tell(&self, failure: &Failure, machine: &str) -> String {
         let mut text = String::new();
         let Self { scenario, kth, seed, .. } = self;
-        let _ =
-            writeln!(text, "program {scenario}, seed {seed}, {kth} fails: {failure}");
+        let _ = writeln!(text, "program {scenario}, seed {seed}, {kth} fails: {failure}");
         let _ = writeln!(text, "to replay it: {}", self.replay(machine, failure.replay));
         text
     }

@@ -139,7 +139,9 @@ impl Study {
             Some(..=MOST_RUNS) if self.first_seed.checked_add(self.seeds.get()).is_some() => {
                 Ok(self)
             }
-            Some(..=MOST_RUNS) => bail!("invalid study: its last seed is greater than {}", u64::MAX),
+            Some(..=MOST_RUNS) => {
+                bail!("invalid study: its last seed is greater than {}", u64::MAX)
+            }
             _ => bail!("invalid study: expected at most {MOST_RUNS} runs"),
         }
     }

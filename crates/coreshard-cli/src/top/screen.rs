@@ -91,8 +91,9 @@ impl Screen {
                 self.before = Some(std::mem::replace(&mut self.now, snapshot));
             }
             Err(error) if error.is_gone() => {
-                self.problem =
-                    Some(format!("the process has exited or stopped serving; showing its last snapshot: {error}"));
+                self.problem = Some(format!(
+                    "the process has exited or stopped serving; showing its last snapshot: {error}"
+                ));
             }
             Err(error) => self.problem = Some(error.to_string()),
         }

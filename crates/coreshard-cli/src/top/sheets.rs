@@ -162,7 +162,9 @@ const fn queue_columns<'reading>() -> [Column<QueueRow<'reading>>; 17] {
         figure("DLY-P99", 1, "99th percentile of the delay", |row| row.delay(|times| times.p99_ns)),
         figure("DLY-MAX", 7, "maximum delay", |row| row.delay(|times| times.max_ns)),
         figure("RUN-P50", 6, "median run time", |row| row.run(|times| times.p50_ns)),
-        figure("RUN-P99", 1, "99th percentile of the run time", |row| row.run(|times| times.p99_ns)),
+        figure("RUN-P99", 1, "99th percentile of the run time", |row| {
+            row.run(|times| times.p99_ns)
+        }),
         figure("RUN-MAX", 7, "maximum run time", |row| row.run(|times| times.max_ns)),
         figure("1-IN", 8, "items per measured item", |row| {
             row.queue
@@ -178,12 +180,8 @@ const fn pool_columns<'reading>() -> [Column<PoolRow<'reading>>; 20] {
         figure("POOL", 0, "ID of the pool in the process", |row| Cell::number(row.pool.id)),
         text("SCOPE", 1, "affinity scope", |row| Cell::text(&row.pool.scope)),
         text("CPUS", 2, "CPUs of the pool", |row| Cell::text(&row.pool.cpus)),
-        figure("NODE", 9, "NUMA node", |row| {
-            row.pool.node.map_or_else(Cell::absent, Cell::number)
-        }),
-        figure("LIMIT", 3, "maximum running workers", |row| {
-            Cell::count(row.pool.worker_limit)
-        }),
+        figure("NODE", 9, "NUMA node", |row| row.pool.node.map_or_else(Cell::absent, Cell::number)),
+        figure("LIMIT", 3, "maximum running workers", |row| Cell::count(row.pool.worker_limit)),
         figure("WRKRS", 0, "workers", |row| Cell::count(row.pool.workers)),
         figure("IDLE", 0, "parked workers", |row| Cell::count(row.pool.idle_workers)),
         figure("BLKD", 0, "workers blocked in an item", |row| {
@@ -202,9 +200,7 @@ const fn pool_columns<'reading>() -> [Column<PoolRow<'reading>>; 20] {
         rate("WAKE/S", 2, "wake-ups with a system call per second", |row| {
             Cell::rate(row.rates.of_pool(row.pool, |p| p.wakeups))
         }),
-        figure("STOLEN", 6, "claims stolen by another worker", |row| {
-            Cell::count(row.pool.stolen)
-        }),
+        figure("STOLEN", 6, "claims stolen by another worker", |row| Cell::count(row.pool.stolen)),
         figure("REPAT", 6, "workers moved back to their pod", |row| {
             Cell::count(row.pool.repatriated)
         }),

@@ -65,9 +65,7 @@ impl LoadArgs {
         let all = NonZeroUsize::new(cpus).unwrap_or(NonZeroUsize::MIN);
         let producers = self.producers.unwrap_or(all);
         if producers > all {
-            bail_input!(
-                "invalid --producers {producers}: expected 1 to {all}"
-            );
+            bail_input!("invalid --producers {producers}: expected 1 to {all}");
         }
         let item_work = item_work.unwrap_or(measured);
         let name = format!(
@@ -82,8 +80,9 @@ impl LoadArgs {
         let shown = input::path(path);
         let text = input::text(path, MOST_BYTES)
             .with_context(|| "invalid --load: expected unknown, even, lopsided or a file")?;
-        let snapshot: Snapshot = serde_json::from_str(&text)
-            .with_context(|| format!("invalid file {shown}: expected the output of `coreshard top --once --json`"))?;
+        let snapshot: Snapshot = serde_json::from_str(&text).with_context(|| {
+            format!("invalid file {shown}: expected the output of `coreshard top --once --json`")
+        })?;
         let queue = self.queue_of(&snapshot.queues).with_context(|| format!("{shown}"))?;
         let times = queue.times.as_ref().filter(|times| times.run.samples > 0);
         let times = times.with_context(|| {
@@ -108,10 +107,7 @@ impl LoadArgs {
         };
         found.with_context(|| match &self.queue {
             Some(name) => format!("no queue is named {}", quoted(name)),
-            None => {
-                "no queue measures run times: enable it with `.measure_times(…)`"
-                    .to_owned()
-            }
+            None => "no queue measures run times: enable it with `.measure_times(…)`".to_owned(),
         })
     }
 }

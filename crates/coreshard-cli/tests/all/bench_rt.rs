@@ -133,9 +133,9 @@ fn a_signal_ends_what_is_simulated() {
     // An hour for each item.
     let tune = "tune --machine pocket --items 2 --seeds 1 --item-us 3600000000";
     for (command, told) in [
-        (rt, "interrupted before every variant had its turn"),
-        (kernel, "interrupted before all was measured"),
-        (tune, "interrupted before every candidate had its turn"),
+        (rt, "interrupted before all variants ran"),
+        (kernel, "interrupted before all runs finished"),
+        (tune, "interrupted before all candidates ran"),
     ] {
         for (signal, expected) in [("INT", 130), ("TERM", 143)] {
             let folder = tempfile::tempdir().unwrap();

@@ -153,19 +153,19 @@ fn a_machine_that_cannot_be_simulated_is_a_clear_sentence_and_status_2() {
 fn a_search_says_what_it_tried_and_a_replay_whether_it_is_the_same_run() {
     coreshard(&["sim", "search", "--seeds", "40", "--from", "7"]).assert().success().stdout(
         predicate::str::contains("40 seeds from 7 on, 16 CPUs")
-            .and(predicate::str::contains("no promise was broken")),
+            .and(predicate::str::contains("no failure")),
     );
     let replay = ["sim", "replay", "--machine", "pocket", "--seed"];
     let with = |seed: &str| coreshard(&[&replay[..], &[seed]].concat()).assert();
     let first = with("3-9").success().get_output().stdout.clone();
     let text = String::from_utf8(first.clone()).unwrap();
-    assert!(text.starts_with("seed 9 breaks no promise"), "{text}");
+    assert!(text.starts_with("seed 9 passes"), "{text}");
     let trace = text.trim().rsplit(' ').next().unwrap();
     let again = with(&format!("3-9-{trace}")).success();
     assert_eq!((&again.get_output().stdout, again.get_output().stderr.len()), (&first, 0));
     // It was not replayed, whatever the other run did.
     let other = with("3-9-0000000000000001").code(1).stdout(text.clone());
-    other.stderr(predicate::str::contains("this is not the run"));
+    other.stderr(predicate::str::contains("this run differs"));
 }
 
 #[test]
@@ -188,12 +188,12 @@ fn a_calibrated_machine_can_be_simulated() {
     let file = folder.path().join("here.toml");
     let path = file.to_str().unwrap();
     // The other tests use the CPUs at the same time. Figures that contradict one another are refused: measure again.
-    let refused = predicate::str::contains("the measurements contradict one another");
+    let refused = predicate::str::contains("the measurements are inconsistent");
     let measured = (0..20)
         .map(|_| coreshard(&["calibrate", "--rounds", "5", "-o", path]).assert())
         .find(|it| !refused.eval(&String::from_utf8_lossy(&it.get_output().stderr)));
     let measured = measured.expect("one of 20 measurements is consistent");
-    measured.success().stdout(predicate::str::contains("wake-up of nobody"));
+    measured.success().stdout(predicate::str::contains("wake-up without a waiter"));
     let text = fs::read_to_string(&file).unwrap();
     assert!(text.contains("synthetic = \"pack:") && text.contains("measured: "), "{text}");
     coreshard(&["c2c", "--machine", path, "--items", "5"]).assert().success();
@@ -279,7 +279,7 @@ fn a_sweep_says_what_it_did_and_its_steps_can_be_replayed() {
     let some = [&sweep[..], &["--programs", "forks,freeze", "--up-to", "5"]].concat();
     coreshard(&some).assert().success().stdout(
         predicate::str::contains("freeze: up to call 5 of a kind")
-            .and(predicate::str::contains(" runs, in each of which a call fails, in 2 programs")),
+            .and(predicate::str::contains(" runs with a failing call in each, 2 programs")),
     );
     let replay = ["sim", "replay", "--program", "forks", "--kth", "wait:3:x1", "--seed"];
     let with = |seed: &str| coreshard(&[&replay[..], &[seed]].concat()).assert();

@@ -143,7 +143,7 @@ fn wrong_use_exits_with_2() {
         (&["1", "--json"], "--once"),
         (&["1", "--socket", "x"], "cannot be used with"),
         (&["1", "--interval", "0"], "0.1 to 3600 seconds"),
-        (&["1", "--interval", "soon"], "not a number of seconds"),
+        (&["1", "--interval", "soon"], "expected a number of seconds"),
         (&["1", "--sort", "moon"], "the columns are"),
     ] {
         let assert = top(args).assert().code(2);

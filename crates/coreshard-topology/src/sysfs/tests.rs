@@ -161,7 +161,7 @@ fn a_file_that_is_too_long_or_never_ends_is_an_error_that_tells_the_bound() {
     let online = recording.root.path().join("sys/devices/system/cpu/online");
     fs::remove_file(&online).unwrap();
     assert!(std::process::Command::new("mkfifo").arg(&online).status().unwrap().success());
-    assert!(recording.error().contains("is a pipe; a regular file is needed"));
+    assert!(recording.error().contains("expected a regular file, found a pipe"));
 }
 
 #[test]
@@ -267,7 +267,7 @@ fn without_any_cache_the_package_stands_in_and_a_note_says_so() {
     assert_eq!(counts(&machine), [2, 2, 4, 4, 0]);
     assert_eq!(machine.llc(LlcId(0)).unwrap().level, None);
     let notes = machine.notes().join("\n");
-    assert!(notes.contains("CPUs 0-3 without a cache; their package is taken"), "{notes}");
+    assert!(notes.contains("CPUs 0-3 without a cache; their package is treated"), "{notes}");
     assert!(notes.contains("CPUs 0-3 without a NUMA node"), "{notes}");
 }
 
@@ -383,7 +383,7 @@ fn malformed_files_are_named_with_what_was_found() {
             "0-x",
             "/sys/devices/system/cpu/online: CPU list \"0-x\", column 3: ",
         ),
-        ("system/cpu/online", "0-4294967295", "column 3: CPU numbers go up to 65535"),
+        ("system/cpu/online", "0-4294967295", "column 3: expected a CPU number up to 65535"),
         (
             "system/cpu/cpu1/topology/core_id",
             "one",
@@ -457,7 +457,7 @@ fn figures_that_cannot_be_read_leave_kinds_unknown_and_a_note() {
     recording.cpu(0, "cpu_capacity", "<unsupported>");
     let machine = recording.read();
     assert!(
-        machine.notes().join("").contains("kinds of CPUs stay unknown"),
+        machine.notes().join("").contains("kinds of CPUs are unknown"),
         "{:?}",
         machine.notes()
     );

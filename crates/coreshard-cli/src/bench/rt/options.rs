@@ -70,9 +70,7 @@ impl WhereArgs {
             Some(run.map(taken_out))
         })?;
         let Some(runs) = runs else {
-            return Err(interrupted(
-                "interrupted before all variants ran with all seeds",
-            ));
+            return Err(interrupted("interrupted before all variants ran with all seeds"));
         };
         let mut runs = runs.into_iter();
         let mut of_seeds = vec![Vec::new(); seeds.len()];
