@@ -17,7 +17,7 @@
 //! let scope = |facts: &Facts| judge(facts, None).into_iter().find(|it| it.rule.id == "default-scope").unwrap();
 //! assert_eq!(scope(&facts).verdict, Verdict::Leave);
 //!
-//! An operator chose one pool for all of them.
+//! // An operator chose one pool for all of them.
 //! facts.workqueues.default_scope = Some("cache".parse()?);
 //! assert_eq!(scope(&facts).verdict, Verdict::Change);
 //! # Ok::<(), Box<dyn std::error::Error>>(())

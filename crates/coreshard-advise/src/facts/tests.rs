@@ -126,20 +126,20 @@ fn a_report_of_sos_is_read_where_it_has_things() {
 #[test]
 fn what_is_wrong_is_a_sentence_each() {
     for (name, text, expected) in [
-        ("proc/sys/kernel/osrelease", "\u{1b}[2Jx", "is no kernel's release"),
-        ("proc/sys/kernel/osrelease", "99999999999999.1", "is no kernel's release"),
+        ("proc/sys/kernel/osrelease", "\u{1b}[2Jx", "invalid kernel release"),
+        ("proc/sys/kernel/osrelease", "99999999999999.1", "invalid kernel release"),
         ("proc/sys/kernel/sched_rt_runtime_us", "9".repeat(40).as_str(), "expected a whole number"),
         (
             "sys/module/workqueue/parameters/default_affinity_scope",
             "cash",
             "expected an affinity scope",
         ),
-        ("sys/module/workqueue/parameters/cache_shard_size", "-1", "not negative"),
+        ("sys/module/workqueue/parameters/cache_shard_size", "-1", "at least 0"),
         ("sys/module/workqueue/parameters/power_efficient", "maybe", "expected Y, N, 1 or 0"),
         (
             "sys/module/workqueue/parameters/watchdog_thresh",
             "1".repeat(5_000).as_str(),
-            "longer than the 4096 bytes",
+            "at most 4096 bytes",
         ),
         ("sys/devices/virtual/workqueue/cpumask", "fffffffff", "at most 32 bits"),
         ("sys/devices/virtual/workqueue/writeback/max_active", "many", "whole number"),

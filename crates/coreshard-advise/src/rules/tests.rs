@@ -501,7 +501,10 @@ fn what_no_simulated_load_gains_by_is_left() {
     assert_eq!(other.verdict, Verdict::Leave);
     finding.check_against(simulated([1.04, 2.0, 1.0]));
     assert_eq!(finding.verdict, Verdict::Leave);
-    assert!(finding.settings.is_empty() && finding.statement.contains("leave it"), "{finding:?}");
+    assert!(
+        finding.settings.is_empty() && finding.statement.contains("keep the setting"),
+        "{finding:?}"
+    );
 }
 
 #[test]
@@ -511,7 +514,7 @@ fn what_can_be_set_at_boot_alone_is_not_written_to_a_file() {
     world.facts.workqueues.watchdog_thresh_s = Some(0);
     let findings = judge(&world.facts, None);
     let lines = crate::emit::sysfs(&findings);
-    assert!(lines.contains("at boot alone: workqueue.power_efficient=0"), "{lines}");
+    assert!(lines.contains("(only at boot): workqueue.power_efficient=0"), "{lines}");
     assert!(!lines.contains("> /sys/module/workqueue/parameters/power_efficient"), "{lines}");
     assert!(
         lines.contains("\necho 30 > /sys/module/workqueue/parameters/watchdog_thresh\n"),

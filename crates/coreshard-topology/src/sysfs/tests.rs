@@ -149,15 +149,15 @@ fn a_file_that_is_too_long_or_never_ends_is_an_error_that_tells_the_bound() {
     let recording = two_packages();
     recording.cpu(0, "topology/core_id", &"7".repeat(5_000));
     let error = recording.error();
-    assert!(error.contains("longer than the 4096 bytes") && error.len() < 400, "{error}");
+    assert!(error.contains("at most 4096 bytes") && error.len() < 400, "{error}");
     recording.cpu(0, "topology/core_id", &"x\u{1b}]".repeat(1_000));
     let error = recording.error();
     assert!(error.contains("found \"x\\u{1b}]") && error.len() < 500, "{error}");
     recording.cpu(0, "topology/core_id", "0").file("system/cpu/online", &"0-7,".repeat(300_000));
-    assert!(recording.error().contains("longer than the 1048576 bytes"));
+    assert!(recording.error().contains("at most 1048576 bytes"));
     recording.file("system/cpu/online", &"0-65535,".repeat(100_000));
     let error = recording.error();
-    assert!(error.contains("names at most 1048576 CPUs"), "{error}");
+    assert!(error.contains("expected at most 1048576 CPUs"), "{error}");
     let online = recording.root.path().join("sys/devices/system/cpu/online");
     fs::remove_file(&online).unwrap();
     assert!(std::process::Command::new("mkfifo").arg(&online).status().unwrap().success());
@@ -370,7 +370,7 @@ fn restriction_keeps_numbers_and_drops_what_is_left_empty() {
     assert_eq!(kept.cpu(CpuId(6)).unwrap().node, Some(NodeId(1)));
     assert_eq!(kept.llc(LlcId(0)).unwrap().level, Some(3));
     assert!(kept.cpu(CpuId(0)).is_none());
-    assert!(machine.restrict(&CpuSet::new()).unwrap_err().to_string().contains("empty"));
+    assert!(machine.restrict(&CpuSet::new()).unwrap_err().to_string().contains("at least one CPU"));
     let error = machine.restrict(&"6-9".parse().unwrap()).unwrap_err().to_string();
     assert!(error.contains("8-9") && error.contains("0-7"), "{error}");
 }
@@ -403,7 +403,7 @@ fn malformed_files_are_named_with_what_was_found() {
         ),
         ("system/cpu/cpu1/cache/index3/shared_cpu_list", "3-1", "shared_cpu_list: CPU list"),
         ("system/node/node1/cpulist", "4-", "node1/cpulist: CPU list \"4-\", column 3"),
-        ("system/cpu/cpu70000/online", "1", "CPU 70000 is beyond"),
+        ("system/cpu/cpu70000/online", "1", "invalid CPU 70000"),
         ("cpu_core/cpus", "a", "cpu_core/cpus: CPU list"),
     ];
     for (file, text, expected) in cases {
@@ -422,7 +422,7 @@ fn a_folder_without_sys_is_named() {
     let recording = two_packages();
     let error = Topology::from_sysfs(recording.root.path().join("sys")).unwrap_err().to_string();
     assert!(error.contains("expected a folder that holds sys/devices/system/cpu"), "{error}");
-    assert!(error.contains("give the folder above"), "{error}");
+    assert!(error.contains("the folder above this one is suitable"), "{error}");
     assert!(Topology::from_sysfs(Path::new("/does/not/exist")).is_err());
 }
 

@@ -35,7 +35,7 @@ fn a_process_is_configured_once_and_joins_in_parallel_anywhere() {
 
     let error = coreshard::configure(|builder| builder.workers(8)).unwrap_err().to_string();
     assert!(
-        error.contains("tests/all/configured.rs:") && error.contains("asked for it first"),
+        error.contains("tests/all/configured.rs:") && error.contains("first used at"),
         "{error}"
     );
 
