@@ -170,7 +170,7 @@ static void a_queue_that_is_destroyed_by_two_threads_is_found(void)
 
 static void a_delayed_work_that_is_left_is_found(void)
 {
-	expect(destroy_a_queue_with_a_delayed_work, "workqueue \"misused\" is destroyed while", "waits for its time");
+	expect(destroy_a_queue_with_a_delayed_work, "workqueue \"misused\" is destroyed while", "is delayed on it");
 }
 
 static _Atomic int heard;

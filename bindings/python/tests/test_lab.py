@@ -33,7 +33,7 @@ class Tables(unittest.TestCase):
     def test_topology(self):
         rows = coreshard.topology(MACHINE, scope="cache", frame=False)
         self.assertEqual([(row["cpus"], row["node"]) for row in rows], [("0-3", 0), ("4-7", 1)])
-        with self.assertRaisesRegex(lab.CommandError, "scope='room'"):
+        with self.assertRaisesRegex(lab.CommandError, "invalid scope 'room'"):
             coreshard.topology(MACHINE, scope="room")
 
     def test_simulations_of_equal_seeds_are_equal(self):

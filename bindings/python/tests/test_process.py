@@ -324,7 +324,7 @@ import coreshard
 print(coreshard.Executor().submit(int).result())
 """)
                 refused, _, rest = out.rpartition("\n0\n")
-                self.assertEqual(refused.count("refused: coreshard works in a process's main interpreter alone"), 2, out)
+                self.assertEqual(refused.count("refused: coreshard needs the main interpreter"), 2, out)
                 self.assertEqual((refused.count("\n"), rest), (1, ""))
 
 

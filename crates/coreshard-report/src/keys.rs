@@ -37,7 +37,8 @@ fn section<R: Row>(text: &mut String, title: &str) {
     let _ = writeln!(text, "\n## {title}\n\n| key | unit | meaning |\n|---|---|---|");
     for column in R::COLUMNS.iter().filter(|column| !column.key.is_empty()) {
         let unit = if column.unit == Unit::Text { "–" } else { column.unit.name() };
-        let meaning = column.meaning.trim();
+        // Links work only in rustdoc.
+        let meaning = column.meaning.trim().replace("[`", "`").replace("`]", "`");
         let _ = writeln!(text, "| `{}` | {unit} | {meaning} |", column.key);
     }
 }

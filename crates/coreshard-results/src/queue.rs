@@ -181,7 +181,7 @@ rows! {
     pub struct QueueMeasurement {
         /// The affinity scope: `cpu`, `smt`, `cache_shard`, `cache`, `numa` or `system`.
         scope: String = Text [always("scope")];
-        /// The wake policy, one of `QueueResults::wakes`.
+        /// The wake policy, one of those in `wakes`.
         wake: String = Text [always("wake")];
         /// How an item enters its pool: `locked` or `lock-free`.
         intake: String = Text [always("intake")];

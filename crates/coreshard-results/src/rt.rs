@@ -92,7 +92,7 @@ rows! {
         /// The variant of the priority index.
         #[serde(alias = "rung")]
         variant: String = Text [always("variant")];
-        /// The priority; `None` if real-time priority was not granted.
+        /// The priority; absent if real-time priority was not granted.
         priority: Option<u8> = Count;
         /// Interval between wake-ups, in microseconds.
         interval_us: f64 = Microseconds;
@@ -188,7 +188,7 @@ rows! {
         /// The variant of the priority index.
         #[serde(alias = "rung")]
         variant: String = Text [always("variant")];
-        /// The priority; `None` if real-time priority was not granted.
+        /// The priority; absent if real-time priority was not granted.
         priority: Option<u8> = Count;
         /// Number of instances.
         instances: usize = Count;

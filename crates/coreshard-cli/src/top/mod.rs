@@ -13,7 +13,6 @@ use std::time::Duration;
 
 use clap::Args as ClapArgs;
 use coreshard::insight::{InsightClient, Snapshot};
-use coreshard_topology::input;
 use terminal_size::{Width, terminal_size};
 
 use crate::common::{JsonArgs, bail_input, whole};

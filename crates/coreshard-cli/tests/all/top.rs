@@ -172,18 +172,18 @@ fn an_unknown_socket_and_a_stale_one() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("it.sock");
     let text = path.display().to_string();
-    fails(&["--socket", &text], "there is no socket", "it must call coreshard::serve_insight()");
+    fails(&["--socket", &text], "there is no socket", "does not call coreshard::serve_insight()");
     drop(UnixListener::bind(&path).unwrap());
-    fails(&["--socket", &text], "nobody listens", "the file may be removed");
+    fails(&["--socket", &text], "no process listens", "the file may be removed");
     let file = folder.path().join("a file of the user's");
     std::fs::write(&file, "precious").unwrap();
     let text = file.display().to_string();
-    fails(&["--socket", &text], "is no socket", "name the one that the process serves");
+    fails(&["--socket", &text], "invalid socket", "the file is not a socket");
 }
 
 #[test]
 fn a_process_that_is_not_there_and_one_that_serves_nothing() {
-    fails(&["4294967295"], "there is no process 4294967295", "look it up with ps");
+    fails(&["4294967295"], "there is no process", "4294967295");
     let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
     fails(&[&child.id().to_string()], "serves no insight", "call coreshard::serve_insight()");
     child.kill().unwrap();

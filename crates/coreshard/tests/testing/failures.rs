@@ -82,7 +82,7 @@ fn each_kind_of_failure_has_its_words() {
         ),
         ("silent_wait", "has not come back for 500ms of real time"),
         ("never_ends", "came to no end"),
-        ("inside_another", "a test runs inside another one"),
+        ("inside_another", "tests cannot be nested"),
         ("looks_by_hand", "looks again and again"),
         ("item_panics_by_hand", "an item of \"mail\": nobody hears of this"),
         ("time_is_waited_for_by_hand", "virtual time passes by advance alone"),
