@@ -54,15 +54,15 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Show a machine's caches, NUMA nodes, CPUs, and the pods of each affinity scope
+    /// Show a machine's caches, NUMA nodes, CPUs and pods
     Topo(topo::Args),
     /// Compare variants of the runtime, on this machine or a simulated one
     Bench(Box<bench::Args>),
-    /// Recommend an affinity scope and a shard size, for this machine or a simulated one
+    /// Recommend an affinity scope and a shard size
     Tune(tune::Args),
     /// Recommend kernel settings to change, and list those to keep
     Advise(Box<advise::Args>),
-    /// Measure the costs of memory accesses, wake-ups and threads, for simulations
+    /// Measure the costs of this machine, for simulations
     Calibrate(calibrate::Args),
     /// Monitor the queues and pools of a running process
     Top(top::Args),
@@ -70,13 +70,13 @@ enum Command {
     C2c(c2c::Args),
     /// Run a program and record its memory accesses
     Record(Box<record::Args>),
-    /// Replay a recording on a simulated machine, and report the fields that threads contend for
+    /// Replay a recording on a simulated machine, and report contended fields
     Replay(Box<replay::Args>),
     /// Show how a program's types lie on cache lines
     Layout(Box<layout::Args>),
-    /// Search the work queue for bugs on a simulated machine, and replay failures
+    /// Search the work queue for bugs in simulations, and replay them
     Sim(sim::Args),
-    /// Run a study of many simulations as jobs of HyperQueue, Dask or another engine
+    /// Run a study of many simulations with HyperQueue, Dask or a shell
     Sweep(sweep::Args),
     /// Generate completions, manual pages and the command reference
     Generate(generate::Args),

@@ -141,7 +141,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         Some(Emit::Tuned) => emit::tuned(&findings),
         Some(Emit::Udev) => emit::udev(&findings),
         Some(Emit::Builder) if args.no_check => {
-            let reason = "the library's default: no simulation was made";
+            let reason = "the library's default, without a simulation";
             emit::builder(Scope::CacheShard, Some(8), reason)
         }
         Some(Emit::Builder) => {

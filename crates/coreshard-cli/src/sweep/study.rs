@@ -290,7 +290,7 @@ mod tests {
             let PlannedRun { machine, scope, shard_size, intake, seed, .. } = &run;
             assert_eq!((machine.as_str(), *scope, shard_size.get(), *intake, *seed), expected);
         }
-        assert!(study.run(48).unwrap_err().to_string().contains("runs 0 to 47"));
+        assert!(study.run(48).unwrap_err().to_string().contains("expected 0 to 47"));
     }
 
     #[test]

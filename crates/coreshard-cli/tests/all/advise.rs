@@ -367,5 +367,5 @@ fn lines_for_a_program_are_tuned_to_the_machine() {
     assert!(!wide.contains("Scope::Cpu"), "{wide}");
     assert_eq!(wide, lines("pack:1 numa:1 l3:1 core:16 pu:1", &["--items", "20"]));
     let default = lines("grace", &["--no-check"]);
-    assert!(default.contains("nothing was simulated") && default.contains(".shard_size(8)"));
+    assert!(default.contains("without a simulation") && default.contains(".shard_size(8)"));
 }

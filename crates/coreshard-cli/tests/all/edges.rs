@@ -107,7 +107,7 @@ fn every_form_is_known_again_and_every_command_keeps_to_the_rule() {
     let says = contains("here.txt: expected a name that ends in .toml");
     coreshard(folder.path(), &without_ending).assert().code(2).stderr(says);
     let to_stdout = ["bench", "queue", "--sim", "--machine", "pocket", "--csv", "-"];
-    let says = contains("a file of that name is ./-");
+    let says = contains("use ./- for a file named");
     coreshard(folder.path(), &to_stdout).assert().code(2).stderr(says);
     let twice = ["--json", "one", "--csv", "./one"];
     coreshard(folder.path(), &FOR_EVER)

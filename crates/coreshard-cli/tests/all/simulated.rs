@@ -242,7 +242,7 @@ fn curves_over_cpus_come_with_the_scalability_law_in_every_form() {
     coreshard(&["bench", "queue", "--machine", "grace", "--cpus", "1,2", "--json", "-"])
         .assert()
         .code(2)
-        .stderr(predicate::str::contains("--cpus needs the machine itself, or --sim"));
+        .stderr(predicate::str::contains("--cpus needs the real machine or --sim"));
 }
 
 #[test]
@@ -278,7 +278,7 @@ fn a_sweep_says_what_it_did_and_its_steps_can_be_replayed() {
     let sweep = ["sim", "search", "--kth", "wait", "--rounds", "1", "--seeds", "1"];
     let some = [&sweep[..], &["--programs", "forks,freeze", "--up-to", "5"]].concat();
     coreshard(&some).assert().success().stdout(
-        predicate::str::contains("freeze: up to call 5 of a kind")
+        predicate::str::contains("freeze: up to call 5 of each kind")
             .and(predicate::str::contains(" runs with a failing call in each, 2 programs")),
     );
     let replay = ["sim", "replay", "--program", "forks", "--kth", "wait:3:x1", "--seed"];
@@ -365,7 +365,9 @@ fn a_candidates_figure_is_its_own() {
         let own =
             ["--wake", "coalesced", "--intake", "lock-free", "--json", "-", "--scopes", scope];
         let results = json(&[&words[..], &own].concat());
-        assert_eq!(results["results"][0]["items_per_sec"].as_f64().unwrap(), *figure, "{scope}");
+        // Medians are computed in different ways, so the last digit may differ.
+        let own = results["results"][0]["items_per_sec"].as_f64().unwrap();
+        assert!((own / figure - 1.0).abs() < 1e-12, "{scope}: {own}, not {figure}");
     }
     // A simulated round is a seed more.
     let [two, four] =

@@ -154,22 +154,25 @@ fn what_cannot_be_is_refused_with_a_reason_and_nothing_is_written_over() {
     refused(&["plan", &place, "--machines", "nowhere"], "nowhere");
     refused(
         &["plan", &place, "--machines", "pocket", "--seeds", "1000000"],
-        "at most 1000000 runs",
+        "expected at most 1000000 runs",
     );
-    refused(&["run", &place, "0"], "no study's folder");
+    refused(&["run", &place, "0"], "is not a usable study folder");
     assert!(!Path::new(&place).exists(), "what is refused leaves nothing");
     let theirs = folder.path().join("theirs");
     fs::create_dir(&theirs).unwrap();
     fs::write(theirs.join("study.json"), "my studies").unwrap();
-    refused(&["plan", &theirs.display().to_string(), "--machines", "pocket"], "no study's folder");
+    refused(
+        &["plan", &theirs.display().to_string(), "--machines", "pocket"],
+        "is not a usable study folder",
+    );
     assert_eq!(fs::read_dir(&theirs).unwrap().count(), 1, "in another's folder, too");
     plan(&place, "1");
     plan(&place, "1");
     let twice = folder.path().join("twice").display().to_string();
     let words = ["plan", &twice, "--machines", "pocket", "--machines", "pocket", "--scopes", "cpu"];
     assert_eq!(said(&words), "5 runs\n", "of a machine that was named twice");
-    refused(&["plan", &place, "--machines", "grace"], "has another study");
-    refused(&["run", &place, "3", "8"], "runs 0 to 7");
+    refused(&["plan", &place, "--machines", "grace"], "holds another study");
+    refused(&["run", &place, "3", "8"], "expected 0 to 7");
     assert_eq!(missing(&place).len(), 8);
     let words: Vec<String> = (0..8).map(|number| number.to_string()).collect();
     said(&["run", &place].into_iter().chain(words.iter().map(String::as_str)).collect::<Vec<_>>());
