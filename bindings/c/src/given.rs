@@ -41,14 +41,14 @@ pub(crate) unsafe fn sized<T>(pointer: *const T, what: &str, begin: &str) -> Out
     // SAFETY: by the caller's contract.
     let mut read: T = unsafe { std::mem::zeroed() };
     let known = size_of::<T>();
-    // SAFETY: C says that it is there; the first member is the size.
+    // SAFETY: C guarantees that it exists; the first member is the size.
     let size = unsafe { pointer.cast::<usize>().as_ref() }.copied().unwrap_or(0);
     if size < size_of::<usize>() || size > known {
         return Err(Failure::invalid(format!(
             "{what} a size of {size} bytes; begin {begin} (this library knows up to {known})"
         )));
     }
-    // SAFETY: so many bytes are there.
+    // SAFETY: this many bytes exist.
     unsafe { (&raw mut read).cast::<u8>().copy_from(pointer.cast(), size) };
     Ok(read)
 }

@@ -61,7 +61,7 @@ pub unsafe extern "C" fn cs_workqueue_stats(
             told.cpu_hogs = total.cpu_hogs;
             told.cpu_time_ns = u64::try_from(total.cpu_time.as_nanos()).unwrap_or(u64::MAX);
         }
-        // SAFETY: C says that so many bytes are there.
+        // SAFETY: C guarantees that this many bytes exist.
         unsafe {
             stats.cast::<u8>().write_bytes(0, size);
             let known = size.min(size_of::<CsWorkqueueStats>());

@@ -110,7 +110,7 @@ pub unsafe extern "C" fn cs_pods_count(pods: *const CsPods) -> c_int {
 }
 
 fn pods_of<'call>(pods: *const CsPods) -> Outcome<&'call CsPods> {
-    // SAFETY: C says that they are there, or null.
+    // SAFETY: C guarantees that the pods exist, or are null.
     unsafe { pods.as_ref() }.ok_or_else(|| Failure::invalid("the pods are a null pointer"))
 }
 
@@ -127,7 +127,7 @@ pub unsafe extern "C" fn cs_pod_of(pods: *const CsPods, cpu: c_uint) -> c_int {
 /// Returns a pod's CPUs, as "0-3,8", valid as long as the pods; null if there is no such pod.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_pod_cpus(pods: *const CsPods, pod: c_uint) -> *const c_char {
-    // SAFETY: C says that they are there, or null.
+    // SAFETY: C guarantees that the pods exist, or are null.
     let cpus = unsafe { pods.as_ref() }.and_then(|pods| pods.cpus.get(pod as usize));
     cpus.map_or(std::ptr::null(), |cpus| cpus.as_ptr())
 }

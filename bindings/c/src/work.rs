@@ -94,7 +94,7 @@ fn no_work() -> Failure {
 #[inline(always)]
 fn named(work: *mut CsWork) -> Outcome<Place> {
     let place = place(work)?;
-    // SAFETY: C says that the work is there.
+    // SAFETY: C guarantees that the work exists.
     if !unsafe { place.as_ref() }.is_named() {
         // SAFETY: as above.
         unsafe { name(work, place) }?;
@@ -372,7 +372,7 @@ fn modify_to(
 /// ordered queue.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_flush_work(work: *mut CsWork) -> c_int {
-    // SAFETY: C says that the work is there.
+    // SAFETY: C guarantees that the work exists.
     guard(|| Ok(unsafe { works().flush(named(work)?) }?.into()))
 }
 

@@ -1,4 +1,4 @@
-/* The checking mode finds misuse and names it: each row is a process that is to end by it, or a handler that hears of it. */
+/* The checking mode finds misuse and names it: each row is a process that it must end, or a handler that receives it. */
 #define _GNU_SOURCE
 #include "harness.h"
 
@@ -19,7 +19,7 @@ static void destroy_inside(struct cs_work *work)
 	cs_destroy_workqueue(doomed);
 }
 
-/* Runs `misuse` in a process of its own, which is to abort, and looks for words in what it says. */
+/* Runs `misuse` in a child process, which must abort, and searches its output. */
 static void expect(void (*misuse)(void), const char *first, const char *second)
 {
 	char said[4096] = "";

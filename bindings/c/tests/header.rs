@@ -75,7 +75,7 @@ fn each_name_of_the_kernels_is_in_the_table_with_its_test() {
         for name in quoted(names) {
             let name = name.rsplit(' ').next().unwrap().to_owned();
             assert!(words.contains(name.as_str()), "{row}: no test uses {name}");
-            assert!(known.insert(name.clone()), "{name} is there twice");
+            assert!(known.insert(name.clone()), "{name} is listed twice");
         }
     }
     let missing: Vec<_> = declared.difference(&known).collect();

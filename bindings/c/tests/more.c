@@ -1,4 +1,4 @@
-/* What the kernel has no name for: forks, loops, stats, trouble, the socket, topology. */
+/* Operations without a kernel name: forks, loops, stats, diagnostics, the socket, topology. */
 #define _GNU_SOURCE
 #include "harness.h"
 

@@ -109,7 +109,7 @@ class Sweeps(unittest.TestCase):
                     tasks = tomllib.loads(file.read())["task"]
                 self.assertEqual([task["id"] for task in tasks], list(range(20)))
                 if is_dask:
-                    # The second half by Dask, since the first is there: each does what is missing.
+                    # Dask runs the second half, since the first is finished: each runs only missing runs.
                     sweep.run(folder, *range(7))
                     with Client(n_workers=2, threads_per_worker=1, dashboard_address=None) as client:
                         sweep.with_dask(folder, client)

@@ -19,7 +19,7 @@ pub struct BlockResults {
     pub jobs: Vec<JobResult>,
     /// The machine in one line.
     pub machine: String,
-    /// What the code ran on: `host` or `sim`.
+    /// The platform: `host` or `sim`.
     pub platform: String,
     /// Statistics over the runs of each job.
     pub repeats: Vec<Repeats>,

@@ -67,7 +67,7 @@ fn spawn(queue: &Workqueue, items: usize) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A tree of forks with so many leaves, in one item.
+/// A tree of forks with this many leaves, in one item.
 fn join(queue: &Workqueue, items: usize) -> Result<(), Box<dyn Error>> {
     fn leaves(count: usize) -> usize {
         if count < 2 {

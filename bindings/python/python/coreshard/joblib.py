@@ -159,7 +159,7 @@ class _Held:
 
     def __init__(self, func, promise, callback):
         self.func = func
-        # On the executor, once it is there.
+        # The future of the executor, once submitted.
         self.future = None
         self.promise = promise
         if callback is not None:

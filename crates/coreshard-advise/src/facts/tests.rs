@@ -4,7 +4,7 @@ use coreshard_topology::Topology;
 
 use super::*;
 
-#[allow(unreachable_pub, reason = "it is a module of test programs, too")]
+#[allow(unreachable_pub, reason = "it is also a module of test programs")]
 #[path = "../../tests/common/mod.rs"]
 mod common;
 

@@ -173,7 +173,7 @@ pub(super) struct BlockArgs {
     output_format: OutputFormat,
 }
 
-/// What the results are written as.
+/// The format of the results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 enum OutputFormat {
     #[default]

@@ -115,7 +115,7 @@ fn doubts(measured: &Calibration, arbitration: Option<&Arbitration>) -> Vec<Stri
 }
 
 fn read_back(text: &str) -> anyhow::Result<Machine> {
-    Machine::from_toml("what was measured", text).context(
+    Machine::from_toml("the measurements", text).context(
         "the measurements are inconsistent, probably because other programs used the CPUs: try again with more --rounds",
     )
 }

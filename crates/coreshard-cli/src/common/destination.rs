@@ -7,7 +7,7 @@
 //!    even if the disk is full.
 //! 4. Whether a report can be written is checked before anything is measured. The check leaves no file behind.
 //! 5. The decision depends on what the destination holds at the time of writing, not on the earlier check. An old
-//!    report is moved aside and inspected there. If it is not one of ours, it is moved back.
+//!    report is moved aside and inspected there. A foreign file is moved back.
 //! 6. Devices and pipes, such as `/dev/null` or a shell's `>(…)`, are written directly. Disks are never written.
 
 use std::ffi::OsString;

@@ -1,6 +1,6 @@
 //! Numbers in at most seven characters, for tables with many columns.
 
-/// Shown if there is no figure.
+/// Shown for a missing figure.
 pub(crate) const ABSENT: &str = "–";
 
 /// Formats with three significant digits and a prefix: `999`, `12.3k`, `4.56M`.

@@ -133,7 +133,7 @@ impl Subject for Judged {
 /// The current step, for messages if the process aborts.
 static TRIED: Mutex<String> = Mutex::new(String::new());
 
-/// What the standard library prints for panics that abort the process.
+/// Messages of the standard library about panics that abort the process.
 const ENDS_THE_PROCESS: [&str; 3] =
     ["panic in a destructor", "panic in a function that cannot unwind", "aborting the process"];
 

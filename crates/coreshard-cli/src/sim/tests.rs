@@ -35,7 +35,7 @@ fn stands_in_for_the_command() {
     let arguments = arguments.into_string().unwrap();
     let cli = Cli::try_parse_from(["coreshard"].into_iter().chain(arguments.split(BETWEEN)));
     let Some(crate::Command::Sim(args)) = cli.unwrap().command else {
-        panic!("{arguments:?} is no command of sim")
+        panic!("{arguments:?} is not a command of sim")
     };
     plant(env::var_os(PLANT).map(|_| Canary::LostWakeup));
     crate::common::output::print(EDGE).unwrap();

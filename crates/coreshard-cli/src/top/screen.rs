@@ -291,7 +291,7 @@ pub(super) fn run(client: &InsightClient, mut screen: Screen) -> anyhow::Result<
     let (over, is_over) = mpsc::channel::<()>();
     let reader = {
         let (client, interval) = (client.clone(), screen.interval);
-        // Reading a stopped process blocks, so it has a thread of its own.
+        // Reading a stopped process blocks, so it needs a separate thread.
         thread::spawn(move || {
             while let Err(RecvTimeoutError::Timeout) = is_over.recv_timeout(interval) {
                 if readings.send(client.snapshot()).is_err() {

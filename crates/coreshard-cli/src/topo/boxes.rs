@@ -43,7 +43,7 @@ pub(super) struct BoxPlace {
 }
 
 impl<T> Boxed<T> {
-    /// A box of its own size, without children.
+    /// Creates a box with a given size and without children.
     pub(super) fn leaf(what: T, width: f64, height: f64) -> Self {
         let room =
             Room { header: 0.0, edge: 0.0, gap: 0.0, least_width: 0.0, shape: 1.0, fills: false };

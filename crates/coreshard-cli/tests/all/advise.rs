@@ -11,7 +11,7 @@ use coreshard_topology::Topology;
 use serde_json::Value;
 use testing::{Lack, skip};
 
-#[allow(unreachable_pub, reason = "it is a module of other test programs, too")]
+#[allow(unreachable_pub, reason = "it is also a module of other test programs")]
 use crate::recordings::Recording;
 
 fn program() -> &'static str {
@@ -79,7 +79,8 @@ fn settings() -> BTreeMap<PathBuf, Vec<u8>> {
     found
 }
 
-/// Who measures has an instance of tracefs meanwhile, which others see where it is mounted: one test at a time has the tracer.
+/// A measurement has a tracefs instance, which other tests can see where it is mounted, so only one test at a time
+/// measures.
 fn tracer() -> MutexGuard<'static, ()> {
     static TRACER: Mutex<()> = Mutex::new(());
     TRACER.lock().unwrap_or_else(PoisonError::into_inner)
@@ -117,7 +118,7 @@ fn nobody_is_told_the_same() {
         skip(Lack::Root, "advice as nobody");
         return;
     }
-    // Where nobody may look: the build folder may be root's alone.
+    // Where every user may look: the build folder may be accessible to root only.
     let folder = tempfile::tempdir().unwrap();
     let copy = folder.path().join("coreshard");
     fs::copy(program(), &copy).unwrap();
@@ -157,8 +158,8 @@ fn wide(release: &str, scope: &str) -> Recording {
 fn a_scope_that_is_too_wide_is_changed_and_the_change_simulated() {
     let recording = wide("7.1.3", "cache");
     let folder = recording.path().to_str().unwrap();
-    // Enough that bursts come to rest: in the first 400 µs all workers may be awake still, so that nobody has to be woken,
-    // and the wider pool has more of them.
+    // Enough for bursts to settle. In the first 400 µs all workers may still be awake, so that no wake-up is needed,
+    // and the wider pool has more workers.
     let items = ["--machine", folder, "--items", "200"];
     let advice = json(&items);
     let found = finding(&advice, "default-scope");
@@ -196,7 +197,7 @@ fn a_scope_that_is_too_wide_is_changed_and_the_change_simulated() {
     }
 }
 
-/// The keys that docs/ADVISE.md tells of are those that are printed.
+/// The keys in docs/ADVISE.md are those that are printed.
 #[test]
 fn the_keys_of_json_are_those_of_its_page() {
     let page =
@@ -226,12 +227,12 @@ fn the_keys_of_json_are_those_of_its_page() {
     ] {
         let row = of_finding.lines().find(|line| line.starts_with(&format!("| `{key}`"))).unwrap();
         for part in printed(parts) {
-            assert!(row.contains(&format!("`{part}`")), "{key}.{part} is not told of");
+            assert!(row.contains(&format!("`{part}`")), "{key}.{part} is not described");
         }
     }
     let row = whole.lines().find(|line| line.starts_with("| `facts`")).unwrap();
     for part in printed(&advice["facts"]) {
-        assert!(row.contains(&format!("`{part}`")), "facts.{part} is not told of");
+        assert!(row.contains(&format!("`{part}`")), "facts.{part} is not described");
     }
 }
 
@@ -290,7 +291,7 @@ fn what_cannot_be_used_is_one_sentence() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("sys/devices/system/cpu"));
 }
 
-/// Measures in a mount namespace of its own, so that nothing is mounted for others.
+/// Measures in a separate mount namespace, so that nothing is mounted for others.
 #[test]
 fn workqueues_are_measured_by_the_kernels_tracepoints_and_nothing_stays() {
     let _alone = tracer();

@@ -115,8 +115,8 @@ fn bad_input_is_one_sentence_with_a_remedy_and_status_2() {
     }
 }
 
-/// What a command says that gets `errno` where it asks for an io_uring, as in many containers; `None`,
-/// and said so, where seccomp filters cannot be had.
+/// Returns the output of a command for which io_uring fails with `errno`, as in many containers; `None`, with a
+/// message, if seccomp filters are not available.
 fn without_io_uring(errno: i32, args: Vec<String>) -> Option<std::process::Output> {
     use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
     // The filter is the thread's, and that of the command which it starts.

@@ -124,7 +124,7 @@ fn simulated_figures_are_medians_over_seeds_with_quartiles() {
     }
 }
 
-/// Inside of one simulation, too, which would go on for minutes.
+/// Also inside a single simulation, which would run for minutes.
 #[test]
 fn a_signal_ends_what_is_simulated() {
     let rt = "bench rt cyclic --machine xeon-hcc-2s --cycles 1000000 --seeds 1 --json report.json";

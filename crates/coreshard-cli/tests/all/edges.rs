@@ -1,5 +1,4 @@
-//! What comes from outside, and what is written there: files that are not the command's, machines that
-//! are odd or hostile, and words that are wrong.
+//! External input and output files: foreign files, odd or hostile machines, and invalid options.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -34,7 +33,7 @@ const BENCH: [&str; 13] = [
     "locked",
     "--threads=1",
 ];
-/// One that would take years: what is wrong is found before.
+/// A command that would take years: errors are found earlier.
 const FOR_EVER: [&str; 4] = ["bench", "queue", "--items", "1000000000000"];
 
 const PAGE: &str = "coreshard-bench.html";
@@ -132,7 +131,7 @@ fn help_is_a_word_too() {
         .stdout(contains("--force").not());
 }
 
-/// Help and the version, which the parser prints, too. A reader that went away has read what it wanted.
+/// Help and version, which the parser prints. A closed reader is not an error.
 #[test]
 fn what_cannot_be_printed_is_an_error_and_a_closed_pipe_is_none() {
     let folder = tempfile::tempdir().unwrap();

@@ -51,7 +51,7 @@ fn a_simulated_benchmark_gives_the_same_results_each_time() {
     assert!(notes.contains("simulated: costs futex, seed 5"), "{notes}");
 }
 
-/// Each combination is simulated on a machine of its own.
+/// Each combination is simulated on a separate machine.
 #[test]
 fn a_variant_makes_the_same_figures_beside_others_as_alone() {
     let results = |more: &[&str]| -> Value {
@@ -66,7 +66,7 @@ fn a_variant_makes_the_same_figures_beside_others_as_alone() {
     let cells = beside["results"].as_array().unwrap();
     assert_eq!(cells.len(), 6);
     assert_eq!(alone["results"][0], cells[5]);
-    // Those of the smaller machines are, too.
+    // So are those of the smaller machines.
     let scaled = |variants: &[&str]| results(&[variants, &["--cpus", "1,2,4"]].concat());
     let [alone, beside] = [["--wake", "coalesced"], ["--wake", "under-lock,coalesced"]]
         .map(|wake| scaled(&[&["--scopes", "numa", "--intake", "locked"], &wake[..]].concat()));
@@ -377,7 +377,7 @@ fn a_candidates_figure_is_its_own() {
     assert_eq!(two, four);
 }
 
-/// Threads of real time that have every CPU stop by themselves: nobody else comes to do so.
+/// Threads of real time that have every CPU stop by themselves: no other thread does so.
 #[test]
 fn wake_ups_that_cannot_be_kept_up_with_end() {
     for machine in ["core:1 pu:1", "core:2 pu:1"] {

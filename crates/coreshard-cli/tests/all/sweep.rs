@@ -66,7 +66,7 @@ fn results_are_the_same_bytes_whoever_ran_what_in_which_order() {
     assert_eq!(said(&words).lines().count(), 16);
     assert!(said(&["run", &one, "3"]).contains("run 3: pack:2 numa:1 l3:1 core:2 pu:2, cpu, shards of 2, coalesced, lock-free, seed 1: already has results"));
 
-    // The other: two at once, from the last to the first, of which one is killed, and half of them is left for later.
+    // The other study: two at once, from the last run to the first; one is killed, and half are left for later.
     plan(&other, "2");
     let tasks = jobs(&other);
     assert!(tasks.iter().map(|(id, _)| *id).eq(0..16));
@@ -157,7 +157,7 @@ fn what_cannot_be_is_refused_with_a_reason_and_nothing_is_written_over() {
         "expected at most 1000000 runs",
     );
     refused(&["run", &place, "0"], "is not a usable study folder");
-    assert!(!Path::new(&place).exists(), "what is refused leaves nothing");
+    assert!(!Path::new(&place).exists(), "a rejected command leaves nothing");
     let theirs = folder.path().join("theirs");
     fs::create_dir(&theirs).unwrap();
     fs::write(theirs.join("study.json"), "my studies").unwrap();
@@ -165,7 +165,7 @@ fn what_cannot_be_is_refused_with_a_reason_and_nothing_is_written_over() {
         &["plan", &theirs.display().to_string(), "--machines", "pocket"],
         "is not a usable study folder",
     );
-    assert_eq!(fs::read_dir(&theirs).unwrap().count(), 1, "in another's folder, too");
+    assert_eq!(fs::read_dir(&theirs).unwrap().count(), 1, "nor in a foreign folder");
     plan(&place, "1");
     plan(&place, "1");
     let twice = folder.path().join("twice").display().to_string();

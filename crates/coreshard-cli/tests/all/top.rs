@@ -226,7 +226,7 @@ fn another_user_sees_nothing() {
     const NOBODY: u32 = 65534;
     let served = Served::new();
     if fs::metadata(served.folder.path()).unwrap().uid() != 0 {
-        return skip(Lack::Root, "nobody else can run a program as another user");
+        return skip(Lack::Root, "only root can run a program as another user");
     }
     fs::set_permissions(served.folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let binary = served.folder.path().join("coreshard");

@@ -31,7 +31,7 @@ impl Recording {
         self.file(&format!("system/cpu/cpu{cpu}/{name}"), text)
     }
 
-    /// A CPU as kernels since 5.x tell of it.
+    /// A CPU as kernels since 5.x describe it.
     fn modern(&self, cpu: u32, core: (u32, &str), package: u32, l3: &str) -> &Self {
         self.cpu(cpu, "topology/core_id", &core.0.to_string());
         self.cpu(cpu, "topology/core_cpus_list", core.1);
@@ -519,7 +519,7 @@ fn a_shard_has_cores_of_one_kind_and_whole_clusters() {
             (4, 8, &["0-7", "8-15"][..]),
             (6, 8, &["0-11", "12-19"]),
             (2, 8, &["0-3", "4-11"]),
-            // 12 are two shards, of which none can have six.
+            // 12 cores make two shards, neither of which can have six.
             (8, 12, &["0-15", "16-23", "24-27"]),
             (8, 16, &["0-15", "16-23", "24-31"]),
         ] {
@@ -530,7 +530,7 @@ fn a_shard_has_cores_of_one_kind_and_whole_clusters() {
             assert_eq!(lists, expected, "{fast} and {thrifty}");
         }
     }
-    // Of those that are asked for, a cluster is too large.
+    // A cluster exceeds the target size.
     let machine = hybrid(2, 8, true);
     let pairs = Pods::new(&machine, machine.online(), Scope::CacheShard, ShardSize::new(2));
     let lists: Vec<_> = pairs.unwrap().iter().map(|pod| pod.cpus.to_string()).collect();

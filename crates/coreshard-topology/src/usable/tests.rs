@@ -68,7 +68,7 @@ fn this_process_can_use_what_the_standard_library_says() {
     );
 }
 
-/// Whoever may name a process or make a mount may put any bytes into these tables.
+/// Names of processes and mounts in these tables may contain any bytes.
 #[test]
 fn names_in_other_bytes_than_text_hide_no_limit() {
     let root = tempfile::tempdir().unwrap();

@@ -33,7 +33,7 @@ use crate::join::join_on;
 use crate::join_all::{each, join_all_on};
 use crate::own_process::Machine;
 
-// The names below hide those of the root.
+// These names hide those of the root.
 #[doc(no_inline)]
 pub use crate::*;
 

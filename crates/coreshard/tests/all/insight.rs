@@ -1,4 +1,4 @@
-//! The socket at which a process tells of its queues and pools.
+//! The insight socket.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -40,7 +40,7 @@ fn runtime() -> Runtime {
     Runtime::builder(topology).laid_over(usable).build().unwrap()
 }
 
-/// A server that answers whoever comes first with `bytes`.
+/// A server that answers the first client with `bytes`.
 fn impostor(path: PathBuf, bytes: Vec<u8>) -> thread::JoinHandle<()> {
     let listener = UnixListener::bind(path).unwrap();
     thread::spawn(move || {
@@ -208,15 +208,15 @@ fn a_client_is_served_after_a_pause_longer_than_it_is_granted() {
     }
 }
 
-/// What a stranger is told in place of an answer: nothing. The frame is of another version, so that the
-/// user who may ask gets an answer that needs no decoding.
+/// A stranger receives no answer. The frame has another version, so that the permitted user gets an answer that needs
+/// no decoding.
 fn answer_to_a_question(path: &std::path::Path) -> Vec<u8> {
     let mut stream = UnixStream::connect(path).unwrap();
     let mut frame = b"COSH".to_vec();
     frame.extend((PROTOCOL_VERSION + 1).to_le_bytes());
     frame.extend(2_u32.to_le_bytes());
     frame.extend(b"{}");
-    // Whoever is refused may find the socket closed before this is read.
+    // A rejected client may find the socket closed before this is read.
     let _ = stream.write_all(&frame);
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer);
@@ -227,7 +227,7 @@ fn answer_to_a_question(path: &std::path::Path) -> Vec<u8> {
 fn another_users_connection_is_refused_by_its_credentials() {
     let nobody = rustix::thread::Uid::from_raw(65_534);
     if !rustix::process::geteuid().is_root() {
-        return skip(Lack::Root, "nobody else can connect as another user");
+        return skip(Lack::Root, "only root can connect as another user");
     }
     let folder = Folder::new("stranger");
     let server = InsightServer::bind_at(&runtime(), folder.socket()).unwrap();
@@ -284,7 +284,7 @@ fn slow_clients_hold_up_neither_others_nor_the_end() {
     is_over.store(true, std::sync::atomic::Ordering::SeqCst);
 }
 
-/// Whoever answers a byte a second answers never.
+/// A server that sends one byte per second never finishes.
 #[test]
 fn a_slow_server_is_given_up() {
     let folder = Folder::new("drip");

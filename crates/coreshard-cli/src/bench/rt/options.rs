@@ -243,7 +243,7 @@ impl VariantsArgs {
     }
 }
 
-/// Inserts notes before those of each result.
+/// Inserts notes before the notes of each result.
 fn noted<R>(mut all: Vec<R>, notes: &[String], notes_of: fn(&mut R) -> &mut Vec<String>) -> Vec<R> {
     for results in &mut all {
         notes_of(results).splice(0..0, notes.iter().cloned());

@@ -46,7 +46,7 @@
 //!
 //! Without a capacity the queue is never full.
 //!
-//! # Time, and requests that nobody waits for
+//! # Deadlines and cancelled requests
 //!
 //! The time of a [`deadline`](WorkqueueLayer::deadline) starts with the first pending `poll_ready`, or with `call`. The
 //! time between ready and `call` does not count. At the deadline, or when the response's future is dropped because the
