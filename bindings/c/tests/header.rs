@@ -1,5 +1,5 @@
-//! `coreshard.h` is what cbindgen makes of the sources; `CORESHARD_UPDATE=1` writes it. And what the library exports is
-//! what the header declares.
+//! `coreshard.h` is generated from the sources by cbindgen; `CORESHARD_UPDATE=1` writes it. The library exports exactly
+//! the declarations of the header.
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// The results of one command, in the format of fio's `--output-format=json`.
+/// The results of one command, in fio's JSON format (`--output-format=json`).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct BlockResults {
     /// The program's version. fio's tools only check that the key exists.

@@ -75,7 +75,7 @@ impl IndexMeasurement {
 }
 
 rows! {
-    /// Results of `bench rt cyclic`. The keys up to `thread` are those of cyclictest's JSON file.
+    /// Results of `bench rt cyclic`. The keys up to `thread` are the same as in cyclictest's JSON file.
     pub struct CyclicResults {
         /// The version of cyclictest's format.
         file_version: u32 = Count;

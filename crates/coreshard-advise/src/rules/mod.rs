@@ -1,4 +1,4 @@
-//! The rules: what they check, what they report, and their sources.
+//! The rules, each with its checks, findings and source.
 
 mod block;
 mod finding;

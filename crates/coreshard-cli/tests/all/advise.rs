@@ -115,7 +115,7 @@ fn this_machine_is_read_and_nothing_in_it_changes() {
 #[test]
 fn nobody_is_told_the_same() {
     if !rustix_is_root() {
-        skip(Lack::Root, "advice as nobody");
+        skip(Lack::Root, "advice as another user");
         return;
     }
     // Where every user may look: the build folder may be accessible to root only.
@@ -129,7 +129,7 @@ fn nobody_is_told_the_same() {
         .arg(&copy)
         .args(["advise", "--json"]);
     let Ok(output) = command.current_dir("/").output() else {
-        skip(Lack::Root, "advice as nobody: setpriv is not there");
+        skip(Lack::Root, "advice as another user: setpriv is missing");
         return;
     };
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

@@ -59,8 +59,8 @@ impl FromStr for CpuSet {
 
 impl CpuSet {
     /// Parses the kernel's mask format: hexadecimal 32-bit words, the highest first, separated by commas
-    /// (`00000001,0000000f` is CPUs 0-3 and 32). Also parses the form of hwloc's XML files, in which words start with
-    /// `0x` and zero words may be omitted.
+    /// (`00000001,0000000f` is CPUs 0-3 and 32). Also parses the form in hwloc XML files: words start with `0x`, and
+    /// zero words may be omitted.
     ///
     /// # Errors
     ///
