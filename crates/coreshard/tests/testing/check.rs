@@ -227,5 +227,5 @@ fn a_check_runs_as_many_seeds_as_are_asked_for_and_not_none() {
     assert_eq!(runs(Check::new().first_seed(u64::MAX - 1).seeds(1)), 1);
     let none = std::panic::catch_unwind(|| Check::new().seeds(0).run(|| panic!("not even once")));
     let message = *none.unwrap_err().downcast::<&str>().unwrap();
-    assert!(message.contains("no seeds"), "{message}");
+    assert!(message.contains("number of seeds 0"), "{message}");
 }

@@ -78,9 +78,9 @@ fn each_kind_of_failure_has_its_words() {
         ("item_panics", "an item of \"mail\": not reported"),
         (
             "queue_in_a_static",
-            "queues are left at the test's end, and so are their workers: \"static\"",
+            "queues are left at the test's end, with their workers: \"static\"",
         ),
-        ("silent_wait", "has not come back for 500ms of real time"),
+        ("silent_wait", "has not returned for 500ms of real time"),
         ("never_ends", "came to no end"),
         ("inside_another", "tests cannot be nested"),
         ("looks_by_hand", "looks again and again"),
