@@ -24,7 +24,9 @@ pub(crate) struct ExecutorCore {
 impl ExecutorCore {
     fn intake(&self) -> PyResult<&Arc<Intake>> {
         self.intake.get().ok_or_else(|| {
-            PyRuntimeError::new_err("the executor is not initialized: call super().__init__() first")
+            PyRuntimeError::new_err(
+                "the executor is not initialized: call super().__init__() first",
+            )
         })
     }
 }
@@ -62,7 +64,9 @@ impl ExecutorCore {
         let stack_bytes = threads::stack_bytes(py)?;
         let intake = waiting::without_lock(py, || Intake::new(settings, stack_bytes))?;
         self.intake.set(intake).map_err(|_| {
-            PyRuntimeError::new_err("the executor is already initialized: __init__ must be called once")
+            PyRuntimeError::new_err(
+                "the executor is already initialized: __init__ must be called once",
+            )
         })
     }
 

@@ -25,7 +25,9 @@ impl Deadline {
             return Ok(Self::NEVER);
         };
         let seconds: f64 = timeout.extract().map_err(|_| {
-            PyTypeError::new_err(format!("invalid timeout {timeout:?}: expected a number of seconds or None"))
+            PyTypeError::new_err(format!(
+                "invalid timeout {timeout:?}: expected a number of seconds or None"
+            ))
         })?;
         if seconds.is_nan() {
             return Err(PyValueError::new_err("invalid timeout: expected a number"));

@@ -242,7 +242,8 @@ impl Workqueue {
             "skip" => MissedTick::Skip,
             "delay" => MissedTick::Delay,
             other => {
-                let message = format!("invalid missed {other:?}: expected \"burst\", \"skip\" or \"delay\"");
+                let message =
+                    format!("invalid missed {other:?}: expected \"burst\", \"skip\" or \"delay\"");
                 return Err(PyValueError::new_err(message));
             }
         };
