@@ -94,7 +94,7 @@ class Calls(unittest.TestCase):
         with Named(name="mail") as executor:
             self.assertEqual((executor.name, executor._max_workers), ("mail", 3))
             self.assertEqual(executor.submit(int).result(), 0)
-            with self.assertRaisesRegex(RuntimeError, "made before"):
+            with self.assertRaisesRegex(RuntimeError, "already initialized"):
                 executor.__init__(name="again")
         for call in (lambda: Unmade().submit(int), lambda: Unmade().shutdown()):
             with self.assertRaisesRegex(RuntimeError, r"super\(\).__init__"):

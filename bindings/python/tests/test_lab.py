@@ -80,7 +80,7 @@ class Sweeps(unittest.TestCase):
             with self.assertRaisesRegex(lab.CommandError, "nowhere"):
                 sweep.plan(folder, ["nowhere"])
             sweep.plan(folder, ["pocket"])
-            with self.assertRaisesRegex(lab.CommandError, "has another study"):
+            with self.assertRaisesRegex(lab.CommandError, "holds another study"):
                 sweep.plan(folder, ["grace"])
 
     def test_a_study_is_gone_on_with_and_is_a_table(self):
