@@ -43,7 +43,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", value_parser = whole::<u64, 1, 86_400>, conflicts_with = "machine")]
     seconds: Option<u64>,
 
-    /// Kernel release to assume if the machine has none: a preset, a description, an hwloc file
+    /// Kernel release to assume for a preset, a description or an hwloc file
     #[arg(long, value_name = "VERSION")]
     kernel: Option<KernelVersion>,
 

@@ -117,7 +117,7 @@ fn compared(tuning: &Tuning) -> String {
         let share = if most > 0.0 { rate / most * 100.0 } else { 100.0 };
         let _ = write!(text, "  {name} ({what}): {share:.0} % of the best rate");
         let _ = match fastest == best {
-            true => writeln!(text, ", which is its own"),
+            true => writeln!(text),
             false => writeln!(
                 text,
                 "; {fastest} reaches {:.1} times as much (--load {name})",

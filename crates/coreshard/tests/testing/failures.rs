@@ -76,10 +76,7 @@ fn each_kind_of_failure_has_its_words() {
     let cases = [
         ("panics", "the test panicked: seven is not eight"),
         ("item_panics", "an item of \"mail\": not reported"),
-        (
-            "queue_in_a_static",
-            "queues are left at the test's end, with their workers: \"static\"",
-        ),
+        ("queue_in_a_static", "queues are left at the test's end, with their workers: \"static\""),
         ("silent_wait", "has not returned for 500ms of real time"),
         ("never_ends", "came to no end"),
         ("inside_another", "tests cannot be nested"),
