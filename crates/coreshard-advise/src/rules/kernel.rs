@@ -10,7 +10,7 @@ const FAIR_SERVER: KernelVersion = KernelVersion::new(6, 12);
 pub(super) const RT_LIMIT: Rule = Rule {
     id: "rt-limit",
     reason: "workers are ordinary tasks: a real-time task that never sleeps starves those on its CPU, and waiting for per-CPU work there never ends",
-    source: "Documentation/scheduler/sched-rt-group.rst; since Linux 6.12 the fair deadline server replaces it",
+    source: "Documentation/scheduler/sched-rt-group.rst; since Linux 6.12 the fair deadline server does the same",
     judge: rt_limit,
 };
 
