@@ -201,7 +201,9 @@ def predicted(command, folder, program, file):
         types = json.loads(run([command, "layout", "--replay", trace, "--machine", file, "--json"]))
         if not types:
             raise SystemExit(f"{program}: nothing was proposed")
-        found.append((types[0]["name"], types[0]["before_ns"], types[0]["proposals"][0]["after_ns"]))
+        # Layouts that gain less than a hundredth are not proposed.
+        best = types[0]["proposals"][0]["after_ns"] if types[0]["proposals"] else types[0]["before_ns"]
+        found.append((types[0]["name"], types[0]["before_ns"], best))
     (name, before, after), (_, more_before, more_after) = found
     return name, (more_before - before) / RECORDED, (more_after - after) / RECORDED
 

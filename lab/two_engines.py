@@ -225,9 +225,9 @@ def crate(lab, name, features, arguments):
         # With a target named, build scripts are not instrumented.
         command = ["cargo", "+nightly", "install", name, "--locked", "--root", lab.at("build", f"{name}.{kind}"),
                    "--target-dir", lab.at("build", f"{name}.{kind}.target"), "--target", "x86_64-unknown-linux-gnu", *features]
-        flags = lab.flags["rust"] if kind == "tsan" else ["-g"]
-        # Cargo strips a release of what the flags have asked for.
-        quiet(command, env=dict(os.environ, CARGO_ENCODED_RUSTFLAGS="\x1f".join(flags), CARGO_PROFILE_RELEASE_STRIP="none"))
+        # Cargo strips a release of debug information otherwise.
+        flags = lab.flags["rust"] if kind == "tsan" else ["-g", "-Cstrip=none"]
+        quiet(command, env=dict(os.environ, CARGO_ENCODED_RUSTFLAGS="\x1f".join(flags)))
         quiet(["cp", lab.at("build", f"{name}.{kind}", "bin", name), program])
         quiet(["rm", "-rf", lab.at("build", f"{name}.{kind}.target")])
     return arguments

@@ -82,6 +82,8 @@ struct recorder {
   uint64_t stack[STACK_DEPTH];
   /* Of the engine qemu: where on the guest's stack each of these lies. */
   uint64_t return_places[STACK_DEPTH];
+  /* Of the engine qemu: where the thread's creator said that its stack ends; 0 if that was not seen. */
+  uint64_t stack_end;
   struct site sites[SITES];
 };
 

@@ -68,18 +68,18 @@ static struct numbers {
   int64_t into[3], out_of[3];
 } numbers;
 
-/* By QEMU's number of a thread: which thread it is, and the ticket of its creation. */
+/* By QEMU's number of a thread: which thread it is, the ticket of its creation, and the end of its stack. */
 #define VCPUS 65536u
 static struct {
   uint32_t id;
-  uint64_t created;
+  uint64_t created, stack_end;
 } vcpus[VCPUS];
 
 /* What a thread's system call is about, while the kernel has it. */
 static __thread struct {
   /* The thread that a call of clone makes, and the last that one made. */
   uint32_t child;
-  uint64_t child_ticket;
+  uint64_t child_ticket, child_stack_end;
   /* Of a wait: its object, and since when. */
   uint64_t object, since;
   bool is_wait, is_map, is_in_library;
@@ -137,6 +137,7 @@ static struct recorder *attach(unsigned vcpu) {
   if (id != 0) vcpus[vcpu].id = 0;
   struct recorder *of = recorder_new(id != 0 ? id : atomic_fetch_add(&spool->threads, 1) + 1);
   if (of == NULL) return NULL;
+  of->stack_end = id != 0 ? vcpus[vcpu].stack_end : 0;
   self = of;
   uint64_t words[] = {created, next_ticket(), (uint64_t)syscall(SYS_gettid)};
   recorder_event(of, THREAD_START, words, 3);

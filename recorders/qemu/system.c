@@ -121,6 +121,7 @@ static bool is_c_library(const char *path, size_t bytes) {
 /* Tells of files of code that were not told of yet. */
 static void tell_modules(unsigned vcpu) {
   struct map map, first = {0};
+  bool has_told = false;
   lock_maps();
   char *at = maps;
   if (read_maps()) {
@@ -136,14 +137,23 @@ static void tell_modules(unsigned vcpu) {
       uint64_t words[4 + 100] = {base - guest_base, first.start - guest_base, end - guest_base, first.path_bytes};
       memcpy(&words[4], first.path, first.path_bytes);
       event_by(vcpu, MODULE, words, 4 + (uint32_t)(first.path_bytes + 7) / 8);
+      has_told = true;
     }
   }
   unlock_maps();
+  /* Handed over at once: a recording that reaches its size limit later still has names. */
+  struct recorder *of = has_told ? mine(vcpu) : NULL;
+  if (of != NULL) recorder_give(of);
 }
+
+/* Behind a stack with a map of its own lies the thread's own data, which is not as long as this; and a stack that Go's runtime
+ * takes from its heap for the system's calls has 16 KiB. */
+#define OWN_STACK_BYTES (256u << 10)
+#define STACK_IN_HEAP_BYTES (16u << 10)
 
 static void tell_stack(struct recorder *of, uint64_t address) {
   struct map map;
-  uint64_t host = address + guest_base;
+  uint64_t end = of->stack_end, host = (end != 0 ? end - 1 : address) + guest_base;
   of->has_stack = true;
   lock_maps();
   char *at = maps;
@@ -151,6 +161,11 @@ static void tell_stack(struct recorder *of, uint64_t address) {
     while (next_map(&at, &map))
       if (host >= map.start && host < map.end) {
         uint64_t words[] = {map.start - guest_base, map.end - guest_base};
+        /* A runtime such as Go's has its threads' stacks in the midst of its heap. */
+        if (end != 0 && words[1] - end > OWN_STACK_BYTES && end - words[0] > STACK_IN_HEAP_BYTES) {
+          words[0] = end - STACK_IN_HEAP_BYTES;
+          words[1] = end;
+        }
         recorder_event(of, STACK, words, 2);
         break;
       }
@@ -243,6 +258,7 @@ static void calls_system(plugin_id id, unsigned vcpu, int64_t number, uint64_t a
   } else if (number == numbers.clone && (a & CLONE_THREAD)) {
     call.child = atomic_fetch_add(&spool->threads, 1) + 1;
     call.child_ticket = next_ticket();
+    call.child_stack_end = b;
     uint64_t words[] = {call.child, call.child_ticket};
     event_by(vcpu, THREAD_CREATE, words, 2);
   } else if (number == numbers.exec || number == numbers.exec_at) {
@@ -273,4 +289,5 @@ static void thread_made(plugin_id id, unsigned vcpu) {
   if (vcpu >= VCPUS || call.child == 0) return;
   vcpus[vcpu].id = call.child;
   vcpus[vcpu].created = call.child_ticket;
+  vcpus[vcpu].stack_end = call.child_stack_end;
 }

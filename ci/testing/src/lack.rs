@@ -78,6 +78,8 @@ lacks! {
     CCompiler = "c_compiler",
     /// A C++ compiler, `c++`.
     CppCompiler = "cpp_compiler",
+    /// A Go compiler, `go`.
+    Go = "go",
     /// dwp(1), which puts the debug information of many files into one.
     Dwp = "dwp",
     /// llvm-dwp(1), which does so for DWARF 5.

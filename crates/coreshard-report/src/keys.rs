@@ -8,6 +8,96 @@ use coreshard_results::{
     PiResults, QueueMeasurement, QueueResults, StudyRun, TranscodeResults,
 };
 
+/// A section's keys, each with its unit and its meaning.
+type Section = (&'static str, &'static [(&'static str, &'static str, &'static str)]);
+
+/// The keys of `coreshard replay --json`, which no table has.
+const REPLAY: &[Section] = &[
+    (
+        "replay",
+        &[
+            ("machine", "–", "The simulated machine's name."),
+            ("line_bytes", "bytes", "The length of its cache lines."),
+            ("accesses", "count", "Accesses of all threads."),
+            ("virtual_ns", "ns", "How long the recorded part of the program runs on the machine."),
+            (
+                "lost_ns",
+                "ns",
+                "Time that all threads together stood still for lines that other threads had.",
+            ),
+            (
+                "taken_back_ns",
+                "ns",
+                "The part of `lost_ns` for lines that a thread had before another one took them. The rest is for lines that a \
+                 thread touches for the first time, which no layout changes.",
+            ),
+            (
+                "running_ns",
+                "ns",
+                "Time that all threads together ran, without their waits for other threads.",
+            ),
+            (
+                "findings",
+                "–",
+                "The verdict: objects that cost at least a hundredth of `running_ns`, the costliest first, and the C library's own \
+                 data after all others.",
+            ),
+            ("shared_lines", "count", "Lines that several threads touch and one of them writes."),
+            ("lines", "–", "The costliest of these lines, with what was done to their words."),
+            ("objects", "–", "The cost of all accesses to each object, however many lines it has."),
+            (
+                "locks",
+                "–",
+                "Locks that threads waited for: `object`, `field`, how often one was found taken (`waits`) and for how long (`waited_ns`).",
+            ),
+            (
+                "threads",
+                "–",
+                "By thread: its time lost to lines, its waits for other threads, and when it ended.",
+            ),
+            ("notes", "–", "Gaps of the recording, and other remarks."),
+        ],
+    ),
+    (
+        "replay: each of `findings`",
+        &[
+            ("object", "–", "The variable, or the type and where its objects are allocated."),
+            ("kind", "–", "`global`, `heap`, `stack` or `unknown`."),
+            ("file", "–", "The file of code that has a global; else empty."),
+            ("is_c_library", "–", "Whether it is the C library's own data."),
+            ("beside", "–", "Other objects on the same lines that cost time as well."),
+            ("fields", "–", "The fields that cost most, the costliest first."),
+            ("place", "–", "The function, file and line of code that loses most time."),
+            ("lost_ns", "ns", "Its part of `taken_back_ns`."),
+            ("share", "of 1", "`lost_ns` as a share of `running_ns`."),
+            ("sharing", "–", "`true`, `false` or `both`, by time."),
+            (
+                "advice",
+                "–",
+                "The remedy: `separate`, `pad_elements`, `split`, `lock_and_data`, `lock_apart`, `own_words`, `read_mostly` or \
+                 `hand_over`.",
+            ),
+            ("summary", "–", "Cause and remedy in a few words."),
+            (
+                "gain",
+                "times",
+                "How many times as fast the program would run with the best layout that was tried; `null` if none was tried.",
+            ),
+        ],
+    ),
+    (
+        "replay: each of `fields` of a finding",
+        &[
+            (
+                "field",
+                "–",
+                "Its path within the object or element; empty if the object is one word.",
+            ),
+            ("threads", "–", "The threads that write it, or that read it if none writes it."),
+        ],
+    ),
+];
+
 /// Returns the keys of table results with units and meanings: the content of `docs/RESULTS.md`.
 pub fn markdown() -> String {
     let mut text = String::from(
@@ -30,6 +120,12 @@ pub fn markdown() -> String {
     section::<OperationRow>(&mut text, "bench block --compare: each of `operations`");
     section::<FairnessRow>(&mut text, "bench block --compare: each of `fairness`");
     section::<HbaRow>(&mut text, "bench block --compare --machine: each of `rows`");
+    for (title, keys) in REPLAY {
+        let _ = writeln!(text, "\n## {title}\n\n| key | unit | meaning |\n|---|---|---|");
+        for (key, unit, meaning) in *keys {
+            let _ = writeln!(text, "| `{key}` | {unit} | {meaning} |");
+        }
+    }
     text
 }
 

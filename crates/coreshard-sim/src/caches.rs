@@ -55,8 +55,6 @@ pub struct StepCosts {
     pub hit_ps: u64,
     /// A read-modify-write that hits.
     pub atomic_ps: u64,
-    /// What is computed between two accesses.
-    pub compute_ps: u64,
     /// A line out of the CPU's own node's memory.
     pub memory_ps: u64,
     /// Waking a thread, for the one that wakes it.
@@ -89,7 +87,6 @@ impl Caches {
             cycle_ps: costs.cycle,
             hit_ps: costs.l1_hit,
             atomic_ps: costs.atomic,
-            compute_ps: costs.compute,
             memory_ps: costs.memory_local,
             wake_ps: costs.syscall + costs.futex + costs.wake,
             switch_ps: costs.context_switch,

@@ -1,7 +1,7 @@
 //! What every executor offers to the loads, and how a load is timed.
 
 use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -20,6 +20,42 @@ pub(crate) struct Items {
     finished: AtomicU64,
     last_begun_ns: AtomicU64,
     last_finished_ns: AtomicU64,
+    /// Where their submitter waits for them, in the simulated memory.
+    round: Option<Round>,
+}
+
+/// A thread that waits until its items have run.
+#[derive(Debug)]
+struct Round {
+    items: u32,
+    finished: <Sim as Platform>::AtomicU32,
+    is_asleep: <Sim as Platform>::AtomicU32,
+}
+
+impl Round {
+    fn finish_one(&self) {
+        let finished = self.finished.fetch_add(1, SeqCst) + 1;
+        if finished == self.items && self.is_asleep.load(SeqCst) != 0 {
+            Sim::wake_one(&raw const self.finished);
+        }
+    }
+
+    /// Looks for some microseconds, then sleeps.
+    fn wait(&self) {
+        const LOOKS: u32 = 256;
+        let is_over = || self.finished.load(Acquire) == self.items;
+        if Sim::watch(LOOKS, is_over) {
+            return;
+        }
+        self.is_asleep.store(1, SeqCst);
+        loop {
+            let finished = self.finished.load(SeqCst);
+            if finished == self.items {
+                return;
+            }
+            Sim::wait(&self.finished, finished, None);
+        }
+    }
 }
 
 impl Items {
@@ -32,7 +68,15 @@ impl Items {
             finished: word(),
             last_begun_ns: word(),
             last_finished_ns: word(),
+            round: None,
         })
+    }
+
+    fn of_round(items: u32) -> Arc<Self> {
+        let word = || <Sim as Platform>::AtomicU32::new(0);
+        let round = Some(Round { items, finished: word(), is_asleep: word() });
+        let new = Arc::into_inner(Self::new(items, SPAWNED)).expect("it is new");
+        Arc::new(Self { round, ..new })
     }
 
     pub(crate) fn count(&self) -> u32 {
@@ -46,6 +90,9 @@ impl Items {
         Sim::compute(self.each);
         self.last_finished_ns.fetch_max(Sim::virtual_time().as_nanos() as u64, Relaxed);
         self.finished.fetch_add(1, Relaxed);
+        if let Some(round) = &self.round {
+            round.finish_one();
+        }
     }
 
     /// Waits asleep, so that the executor may have this CPU.
@@ -111,6 +158,16 @@ fn time_once(
             (0..count).for_each(|_| executor.submit(&items));
             items.wait();
             Duration::from_nanos(items.last_begun_ns.load(Relaxed))
+        }
+        Load::PingPong { rounds, items: count } => {
+            for _ in 0..rounds {
+                let items = Items::of_round(count);
+                (0..count).for_each(|_| executor.submit(&items));
+                if let Some(round) = &items.round {
+                    round.wait();
+                }
+            }
+            Sim::virtual_time()
         }
         Load::Spawn { .. } => {
             let items = spawners?.go();

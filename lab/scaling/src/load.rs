@@ -15,16 +15,17 @@ pub(crate) enum Load {
     Loop { elements: u32, each: Duration },
     /// `items` that compute for `each`, submitted by one thread outside.
     Burst { items: u32, each: Duration },
+    /// As many `rounds` as this: one thread outside submits `items` of 100 ns and waits until they have run.
+    PingPong { rounds: u32, items: u32 },
     /// `tasks` of 100 ns, submitted by `spawners` threads outside.
     Spawn { tasks: u32, spawners: u32 },
     /// A tree of joins, called from a thread outside.
     Fork(Program),
 }
 
-const FORMS: &str =
-    "loop:ELEMENTS:NS, burst:ITEMS:NS, spawn:TASKS:SPAWNERS, fib:LEVELS:NS or tree:LEVELS:NS";
+const FORMS: &str = "loop:ELEMENTS:NS, burst:ITEMS:NS, pingpong:ROUNDS:ITEMS, spawn:TASKS:SPAWNERS, fib:LEVELS:NS, tree:LEVELS:NS or chain:LEVELS:NS";
 
-/// What a task of [`Load::Spawn`] computes.
+/// The work of one task of [`Load::Spawn`] and [`Load::PingPong`].
 pub(crate) const SPAWNED: Duration = Duration::from_nanos(100);
 
 impl fmt::Display for Load {
@@ -32,6 +33,7 @@ impl fmt::Display for Load {
         match self {
             Self::Loop { elements, each } => write!(f, "loop:{elements}:{}", each.as_nanos()),
             Self::Burst { items, each } => write!(f, "burst:{items}:{}", each.as_nanos()),
+            Self::PingPong { rounds, items } => write!(f, "pingpong:{rounds}:{items}"),
             Self::Spawn { tasks, spawners } => write!(f, "spawn:{tasks}:{spawners}"),
             Self::Fork(program) => program.fmt(f),
         }
@@ -55,9 +57,11 @@ impl FromStr for Load {
         Ok(match shape {
             "loop" if count <= 1 << 12 => Self::Loop { elements: count, each },
             "burst" => Self::Burst { items: count, each },
+            "pingpong" if last > 0 => Self::PingPong { rounds: count, items: last },
             "spawn" if last > 0 => Self::Spawn { tasks: count, spawners: last },
             "fib" if count < 32 => Self::Fork(Program::fib(count, each)),
             "tree" if count < 20 => Self::Fork(Program::tree(count, each)),
+            "chain" if count <= 256 => Self::Fork(Program::chain(count, each)),
             _ => bail!(expected()),
         })
     }

@@ -13,6 +13,9 @@ mod protocols;
 #[cfg(test)]
 mod tests;
 
+#[cfg(test)]
+testing::watch!();
+
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -32,8 +35,8 @@ use crate::protocols::{channel::Channel, floor::Floor, rayon::Rayon, tokio::Toki
 static ALLOCATOR: SimAlloc = SimAlloc;
 
 /// Loads that stand for what users run.
-const LOADS: &str = "loop:16:1000000,loop:64:10000,loop:4096:2000,loop:4096:250,burst:64:1000,burst:64:10000,\
-                     spawn:12800:1,spawn:12800:64,fib:20:100,tree:13:100";
+const LOADS: &str = "loop:16:1000000,loop:64:10000,loop:4096:2000,loop:4096:250,burst:64:1000,burst:64:10000,pingpong:200:1,pingpong:200:16,\
+                     spawn:12800:1,spawn:12800:64,fib:20:100,tree:13:100,chain:200:200";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Name {

@@ -14,6 +14,8 @@ enum Shape {
     Fib,
     /// Both calls have the same levels.
     Tree,
+    /// The left call is a leaf, and the right one has one level less.
+    Chain,
 }
 
 /// A tree of calls, and how long each computes.
@@ -33,12 +35,17 @@ impl Program {
         Self { shape: Shape::Tree, root: levels.into(), call }
     }
 
+    pub(crate) fn chain(levels: u32, call: Duration) -> Self {
+        Self { shape: Shape::Chain, root: levels.into(), call }
+    }
+
     /// Computes one call, and returns the two below it unless it is a leaf.
     pub(crate) fn split(self, piece: Piece) -> Option<[Piece; 2]> {
         Sim::compute(self.call);
         match self.shape {
             Shape::Fib => (piece > 1).then(|| [piece - 1, piece - 2]),
             Shape::Tree => (piece > 0).then(|| [piece - 1, piece - 1]),
+            Shape::Chain => (piece > 0).then(|| [0, piece - 1]),
         }
     }
 }
@@ -48,6 +55,7 @@ impl fmt::Display for Program {
         let shape = match self.shape {
             Shape::Fib => "fib",
             Shape::Tree => "tree",
+            Shape::Chain => "chain",
         };
         write!(f, "{shape}:{}:{}", self.root, self.call.as_nanos())
     }

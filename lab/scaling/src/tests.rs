@@ -9,7 +9,8 @@ use crate::executor;
 use crate::load::Load;
 use crate::{Name, start};
 
-const LOADS: [&str; 5] = ["loop:64:1000", "burst:64:1000", "spawn:200:3", "fib:8:50", "tree:5:50"];
+const LOADS: [&str; 6] =
+    ["loop:64:1000", "burst:64:1000", "pingpong:20:3", "spawn:200:3", "fib:8:50", "tree:5:50"];
 
 #[test]
 fn each_executor_runs_what_it_can() {
@@ -29,7 +30,7 @@ fn each_executor_runs_what_it_can() {
         }
     }
     // Channel and tokio have neither loops nor joins here, and the floor has no joins.
-    assert_eq!(ran, 5 + 5 + 2 + 2 + 3);
+    assert_eq!(ran, 6 + 6 + 3 + 3 + 4);
 }
 
 #[test]

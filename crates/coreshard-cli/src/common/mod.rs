@@ -10,6 +10,7 @@ pub(crate) mod output;
 mod progress;
 mod reports;
 mod seeds;
+mod shell;
 mod simulated;
 mod site;
 
@@ -23,6 +24,7 @@ pub(crate) use reports::{JsonArgs, JsonOutput, PageArgs, PageOutput};
 pub(crate) use seeds::{
     DEFAULT_SEEDS, SeedsArgs, each_with_each_seed, seeds, seeds_end, side_by_side,
 };
+pub(crate) use shell::shell_word;
 pub(crate) use simulated::{
     SETTLE, Shared, SimArgs, each_alone, note, taken_out, unless_interrupted,
 };

@@ -42,7 +42,7 @@ pub(crate) struct Args {
     #[arg(long = "pin", value_name = "FIELD", requires = "replay")]
     pinned: Vec<String>,
 
-    /// With --replay: show what threads would fight for if memory lay 8, 16, 32 or 48 bytes further, or on lines of 128 bytes
+    /// With --replay: show what threads would fight for if memory lay further by any multiple of 8 bytes below a line's length, or on lines of 128 bytes
     #[arg(long, requires = "replay", conflicts_with = "pinned")]
     latent: bool,
 

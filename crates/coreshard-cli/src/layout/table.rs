@@ -132,7 +132,7 @@ pub(super) fn lists(name: &str, records: usize, wasted: &[Wasted], mixed: &[Mixe
 pub(super) fn proposals(types: &[TypeProposals]) -> String {
     let mut text = String::new();
     if types.is_empty() {
-        text.push_str("no type with a name is fought for by false sharing\n");
+        text.push_str("no type with a name costs 1 % of the threads' time by false sharing\n");
     }
     for of in types {
         let _ = writeln!(
@@ -145,6 +145,9 @@ pub(super) fn proposals(types: &[TypeProposals]) -> String {
             time(of.before_ns),
             time(of.lost_before_ns),
         );
+        if of.proposals.is_empty() {
+            text.push_str("  no layout that was tried gains 1 %\n");
+        }
         for proposal in &of.proposals {
             let order: Vec<_> =
                 proposal.order.iter().map(|(name, at)| format!("{name} at {at}")).collect();

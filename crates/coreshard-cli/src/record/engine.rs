@@ -51,11 +51,51 @@ pub(super) fn flags(language: Language) -> anyhow::Result<String> {
         }
         // First: what is linked before it would be called in its place.
         Language::Rust => format!(
-            "-g -Zsanitizer=thread -Zexternal-clangrt -Cunsafe-allow-abi-mismatch=sanitizer \
+            "-g -Cstrip=none -Zsanitizer=thread -Zexternal-clangrt -Cunsafe-allow-abi-mismatch=sanitizer \
              -Zpre-link-arg=-L{folder} -Zpre-link-arg=-Wl,-rpath,{folder} -Zpre-link-arg=-Wl,--no-as-needed \
              -Zpre-link-arg=-lcoreshard_tsan"
         ),
     })
+}
+
+/// The engine that records a program: the one that was asked for, or else the one that the program was built for.
+pub(super) fn chosen(asked: Option<Engine>, program: &[String]) -> anyhow::Result<Engine> {
+    if let Some(engine) = asked {
+        return Ok(engine);
+    }
+    let kind = kind_of(&found_or_error(&program[0])?)?;
+    if kind.is_built_for_recording() {
+        return Ok(Engine::Tsan);
+    }
+    let (name, emulator) = (input::quoted(&program[0]), emulator_of(&kind));
+    if let Err(error) = plugin_for(&emulator) {
+        return Err(bad_input(anyhow!(
+            "{name} was not built for recording, and cannot be emulated: {error:#}; install QEMU, or compile the program with \
+             the flags that coreshard record --flags prints"
+        )));
+    }
+    output::warn(&format!(
+        "note: {name} was not built for recording (coreshard record --flags), so it is emulated, which is slower"
+    ));
+    Ok(Engine::Qemu)
+}
+
+fn found_or_error(program: &str) -> anyhow::Result<PathBuf> {
+    let absent = || anyhow!("{} is not there, also not in PATH", input::quoted(program));
+    found(program).ok_or_else(|| bad_input(absent()))
+}
+
+fn kind_of(path: &Path) -> anyhow::Result<ProgramFile> {
+    ProgramFile::open(path).map_err(|error| {
+        bad_input(anyhow!(
+            "{error}; of a script, name the program that interprets it, or give --engine tsan if it starts a program that was \
+             built for recording"
+        ))
+    })
+}
+
+fn emulator_of(program: &ProgramFile) -> String {
+    format!("qemu-{}", program.architecture())
 }
 
 /// A program that is to be recorded.
@@ -79,14 +119,9 @@ pub(super) fn command(engine: Engine, program: &[String]) -> anyhow::Result<Reco
 
 /// Under QEMU's user emulation, with the plugin in it, and the guest's own part where that can be built.
 fn emulated(program: &[String]) -> anyhow::Result<RecordedCommand> {
-    let path = found(&program[0]).ok_or_else(|| {
-        bad_input(anyhow!("{} is not there, also not in PATH", input::quoted(&program[0])))
-    })?;
-    let kind = ProgramFile::open(&path).map_err(|error| {
-        bad_input(anyhow!("{error}; of a script, name the program that interprets it"))
-    })?;
-    let architecture = kind.architecture();
-    let emulator = format!("qemu-{architecture}");
+    let path = found_or_error(&program[0])?;
+    let kind = kind_of(&path)?;
+    let (architecture, emulator) = (kind.architecture(), emulator_of(&kind));
     let plugin = library::built(plugin_for(&emulator)?, &library::compiler())?;
     let mut command = Command::new(&emulator);
     command.arg("-plugin").arg(plugin);
@@ -119,7 +154,7 @@ fn emulated(program: &[String]) -> anyhow::Result<RecordedCommand> {
 fn plugin_for(emulator: &str) -> anyhow::Result<&'static Library> {
     let told = Command::new(emulator).arg("--version").output().map_err(|error| {
         bad_input(anyhow!(
-            "{emulator} does not start: {error}; in Debian it is in the package qemu-user"
+            "{emulator} does not start: {error}; in Debian it is in the package qemu-user (apt-get install qemu-user)"
         ))
     })?;
     let help = Command::new(emulator).arg("--help").output().map(|help| help.stdout);

@@ -9,39 +9,11 @@ use coreshard_trace::{About, Ending, Lack, RecordingWriter, Spool, SpoolCounts};
 
 use super::engine::{Engine, RecordedCommand};
 use super::signals::{self, Order, Orders};
-use crate::common::{Growing, bad_input, output};
+use super::slices::{Slices, Windows};
+use crate::common::{Growing, bad_input, bail_input, output};
 
 /// How long to wait where nothing is there to be taken.
-const PAUSE: Duration = Duration::from_micros(500);
-
-/// When to record.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Windows {
-    pub(super) from_ms: u64,
-    pub(super) to_ms: Option<u64>,
-    pub(super) sample_ms: Option<(u64, u64)>,
-}
-
-impl Windows {
-    /// The number of the window that is open after so many milliseconds; 0 if none is.
-    fn at(&self, now_ms: u64) -> u32 {
-        if now_ms < self.from_ms || self.to_ms.is_some_and(|to| now_ms >= to) {
-            return 0;
-        }
-        match self.sample_ms {
-            None => 1,
-            Some((open, of)) => {
-                let since = now_ms - self.from_ms;
-                let number = u32::try_from(since / of + 1).unwrap_or(u32::MAX);
-                if since % of < open { number } else { 0 }
-            }
-        }
-    }
-
-    const fn are_parts(&self) -> bool {
-        self.from_ms > 0 || self.to_ms.is_some() || self.sample_ms.is_some()
-    }
-}
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// Ends the program with the command.
 struct Ends(Child);
@@ -54,14 +26,23 @@ impl Drop for Ends {
     }
 }
 
+/// Limits of a recording.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// Of the file.
+    pub(super) most_bytes: u64,
+    /// Of the memory that recording takes in the program and in this command.
+    pub(super) memory_bytes: u64,
+}
+
 /// Runs the program to its end, and gives its status on.
 pub(super) fn follow(
     recorded: RecordedCommand,
     engine: Engine,
     program: &[String],
-    windows: &Windows,
+    windows: Windows,
     file: Growing,
-    most_bytes: u64,
+    limits: Limits,
 ) -> anyhow::Result<ExitCode> {
     let RecordedCommand { mut command, architecture } = recorded;
     let about = About {
@@ -76,18 +57,21 @@ pub(super) fn follow(
     let mut orders = Orders::listen()?;
     let out = std::io::BufWriter::with_capacity(1 << 20, file);
     let mut writer = RecordingWriter::new(out, &about).context("cannot write the recording")?;
-    let mut spool = Spool::new().context("no memory for the program's events")?;
-    spool.set_window(windows.at(0))?;
+    let mut spool =
+        Spool::new(limits.memory_bytes).context("no memory for the program's events")?;
+    let mut slices = Slices::new(windows, limits.most_bytes);
+    let mut window = slices.window(Duration::ZERO, 0);
+    spool.set_window(window)?;
     command.env("CORESHARD_SPOOL", spool.path());
     let started = Instant::now();
     let child = command.spawn().map_err(|error| {
         bad_input(anyhow!("{} does not start: {error}", input::quoted(&program[0])))
     })?;
     let mut child = Ends(child);
-    let (mut window, mut is_full) = (windows.at(0), false);
+    let mut is_full = false;
     let status = loop {
-        let now_ms = started.elapsed().as_millis() as u64;
-        let wanted = if is_full { 0 } else { windows.at(now_ms) };
+        let open = slices.window(started.elapsed(), writer.written_bytes());
+        let wanted = if is_full { 0 } else { open };
         if wanted != window {
             window = wanted;
             spool.set_window(window)?;
@@ -101,19 +85,25 @@ pub(super) fn follow(
             }
         }
         let taken = spool.take(ended.is_some(), |chunk| {
+            // A chunk is packed into fewer bytes than it has.
+            is_full |= writer.written_bytes() + chunk.events.len() as u64 > limits.most_bytes;
             if is_full { Ok(()) } else { writer.chunk(chunk.thread, chunk.order, chunk.events) }
         });
         let taken = taken.context("cannot write the recording")?;
-        is_full |= writer.written_bytes() >= most_bytes;
         match ended {
             Some(status) => break status,
             None if taken == 0 => std::thread::sleep(PAUSE),
             None => {}
         }
     };
-    let lacks = lacks(&spool.counts()?, engine, windows, is_full.then_some(most_bytes));
+    let (ran, counts) = (started.elapsed(), spool.counts()?);
+    if counts.process == 0 {
+        bail_input!("{}", nothing_recorded(engine, &program[0], status));
+    }
+    let mut lacks = lacks(&counts, engine, windows, is_full.then_some(limits.most_bytes));
+    lacks.extend(slices.lack(ran));
     let code = code_of(status);
-    let ran_ms = started.elapsed().as_millis() as u64;
+    let ran_ms = ran.as_millis() as u64;
     for lack in lacks.iter().filter(|lack| **lack != Lack::Uninstrumented) {
         output::warn(&format!("note: the recording lacks {lack}"));
     }
@@ -128,17 +118,27 @@ pub(super) fn follow(
     Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))
 }
 
+/// Why there is no recording. The file is left as it was.
+fn nothing_recorded(engine: Engine, program: &str, status: ExitStatus) -> String {
+    let program = input::quoted(program);
+    let remedy = match engine {
+        Engine::Tsan => {
+            "it was not built for recording (coreshard record --flags), so leave out --engine tsan to emulate it"
+        }
+        Engine::Qemu => "it did not come so far as to run",
+    };
+    format!("{program} ended ({status}), and nothing was recorded: {remedy}")
+}
+
 /// What a recording has not.
 fn lacks(
     counts: &SpoolCounts,
     engine: Engine,
-    windows: &Windows,
+    windows: Windows,
     full_at_bytes: Option<u64>,
 ) -> Vec<Lack> {
     let mut lacks = Vec::new();
-    if counts.process == 0 {
-        lacks.push(Lack::Everything);
-    } else if engine == Engine::Tsan {
+    if engine == Engine::Tsan {
         lacks.push(Lack::Uninstrumented);
     } else if !counts.is_helped {
         lacks.push(Lack::Unhelped);

@@ -4,20 +4,23 @@ mod engine;
 mod follow;
 mod library;
 mod signals;
+mod slices;
 
 use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use crate::common::{Destination, ForceArgs, bail_input, many, output, whole};
+use coreshard_trace::Spool;
 use engine::{Engine, Language};
-use follow::Windows;
+use follow::Limits;
+use slices::Windows;
 
 const EXAMPLES: &str = "\
 Examples:
   gcc $(coreshard record --flags c) -o program program.c
   coreshard record -o program.trace ./program --its options
-  coreshard record --engine qemu -o program.trace ./any-program
+  coreshard record -o any-program.trace ./any-program
   coreshard replay program.trace --machine epyc-9654-2s";
 
 /// The options of `coreshard record`.
@@ -28,9 +31,9 @@ pub(crate) struct Args {
     #[arg(short, long, value_name = "FILE", default_value = "coreshard.trace")]
     output: PathBuf,
 
-    /// What sees the accesses
-    #[arg(long, value_enum, default_value_t = Engine::Tsan)]
-    engine: Engine,
+    /// The recorder; without it, tsan for a program that was built for it, and else qemu
+    #[arg(long, value_enum)]
+    engine: Option<Engine>,
 
     /// Print the compiler's and linker's flags for programs that are to be recorded by the engine tsan, and build what
     /// they name
@@ -49,9 +52,14 @@ pub(crate) struct Args {
     #[arg(long, value_name = "MS/OF", value_parser = sample)]
     sample: Option<(u64, u64)>,
 
-    /// End when the file has so many bytes; the program runs on
-    #[arg(long, value_name = "BYTES", default_value = "17179869184", value_parser = many::<NonZeroU64>)]
+    /// At most so many bytes in the file: when half of them are used, time slices are recorded, first a tenth of the time and
+    /// then less; the program runs on
+    #[arg(long, value_name = "BYTES", default_value = "4294967296", value_parser = many::<NonZeroU64>)]
     max_size: NonZeroU64,
+
+    /// At most so many bytes of memory for recording, 64 MiB at least; a thread waits while no more may be used
+    #[arg(long, value_name = "BYTES", default_value = "1073741824", value_parser = memory)]
+    max_memory: u64,
 
     #[command(flatten)]
     force: ForceArgs,
@@ -66,6 +74,11 @@ impl Args {
     pub(crate) fn program(&self) -> &[String] {
         &self.program
     }
+}
+
+/// Memory: enough for a hundred threads at least.
+fn memory(text: &str) -> Result<u64, String> {
+    whole::<u64, { Spool::LEAST_BYTES }, { Spool::MOST_BYTES }>(text)
 }
 
 /// A time of a program: a year at most.
@@ -99,7 +112,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if let Some(program) = engine::found(&args.program[0]) {
         place.is_not(&program)?;
     }
-    let recorded = engine::command(args.engine, &args.program)?;
+    let engine = engine::chosen(args.engine, &args.program)?;
+    let recorded = engine::command(engine, &args.program)?;
     let file = place.grow()?;
-    follow::follow(recorded, args.engine, &args.program, &windows, file, args.max_size.get())
+    let limits = Limits { most_bytes: args.max_size.get(), memory_bytes: args.max_memory };
+    follow::follow(recorded, engine, &args.program, windows, file, limits)
 }

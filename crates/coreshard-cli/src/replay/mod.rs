@@ -2,13 +2,14 @@
 
 mod page;
 mod table;
+mod verdict;
 
 pub(crate) use table::time;
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
-use crate::common::{JsonArgs, MachineArgs, bad_input, bail_input, few, output};
+use crate::common::{JsonArgs, MachineArgs, bad_input, bail_input, few, output, shell_word};
 use anyhow::anyhow;
 use coreshard_sim::{Machine, Placement};
 use coreshard_topology::{CpuSet, input};
@@ -27,6 +28,22 @@ pub(crate) struct PlacementArgs {
 }
 
 impl PlacementArgs {
+    /// The options as they were given; empty for the default ones.
+    fn again(&self) -> String {
+        let placement = match &self.placement {
+            Placement::Spread => String::new(),
+            Placement::Compact => " --placement compact".to_owned(),
+            Placement::List(list) => {
+                let cpus: Vec<_> = list.iter().map(|cpu| cpu.0.to_string()).collect();
+                format!(" --placement {}", cpus.join(","))
+            }
+        };
+        match self.threads_per_cpu.get() {
+            1 => placement,
+            threads => format!("{placement} --threads-per-cpu {threads}"),
+        }
+    }
+
     /// For a machine, which must have the CPUs of a list.
     pub(crate) fn options_on(
         &self,
@@ -93,6 +110,13 @@ pub(crate) struct Args {
     html: Option<PathBuf>,
 }
 
+impl Args {
+    /// The machine and the placement, as they were given.
+    fn options_again(&self) -> String {
+        format!(" --machine {}{}", shell_word(self.machine.name()), self.placement.again())
+    }
+}
+
 /// Runs the subcommand.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let machine = args.machine.must_be_simulated()?;
@@ -111,8 +135,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     if let Some(file) = html {
         file.write(|out| out.write_all(page::page(&report, &recording).as_bytes()))?;
     }
+    let next = verdict::next_command(&report, &args.file, &args.options_again());
     let shown = table::Shown { is_c2c: args.c2c, all_lines: args.lines.is_some() };
-    json.print(&report, || table::report(&report, &recording, shown))
+    json.print(&report, || {
+        let mut lines = verdict::verdict(&report, &recording);
+        lines.extend(next.map(|command| format!("next: {command}")));
+        lines.join("\n") + "\n\n" + &table::report(&report, &recording, shown)
+    })
 }
 
 /// Opens a recording.

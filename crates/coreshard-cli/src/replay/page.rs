@@ -8,6 +8,7 @@ use coreshard_topology::input;
 use coreshard_trace::{AccessKind, LineView, Recording, ReplayReport, Sharing};
 
 use super::table::{access, most_lost, place, time};
+use super::verdict::verdict;
 
 /// Objects and threads that are shown, those first that cost or lose most.
 const MOST_ROWS: usize = 64;
@@ -37,8 +38,9 @@ pub(super) fn page(report: &ReplayReport, recording: &Recording) -> String {
     let mut body = String::new();
     let _ = write!(
         body,
-        "<h1>Lines that threads take from one another</h1><p>{} on {}: {} threads, {} accesses, {} of virtual time; all threads \
+        "<h1>Lines that threads take from one another</h1><pre>{}</pre><p>{} on {}: {} threads, {} accesses, {} of virtual time; all threads \
          together lose {} to lines that others have.</p>",
+        escaped(&verdict(report, recording).join("\n")),
         escaped(&input::quoted(&recording.about().command.join(" ")).to_string()),
         escaped(&report.machine),
         report.threads.len(),

@@ -4,51 +4,59 @@ use std::fmt::Write as _;
 
 use coreshard_topology::input;
 use coreshard_trace::{
-    AccessKind, LineView, Recording, ReplayReport, Sharing, ThreadView, WordView,
+    AccessKind, LineView, LockView, Recording, ReplayReport, Sharing, ThreadView, WordView,
 };
 
 /// Words of a line that are shown.
 const MOST_WORDS: usize = 16;
+/// Locks that are shown.
+const MOST_LOCKS: usize = 5;
 /// Threads that are shown.
 const MOST_THREADS: usize = 8;
 
 /// A line that costs less than the first one's cost over this is left out, unless all are asked for.
 const NEGLIGIBLE: f64 = 100.0;
 
+/// Accesses by one line of code that may be an object's initialization.
+const FEW: u64 = 4;
+
 /// How lines are shown.
 #[derive(Clone, Copy)]
 pub(super) struct Shown {
     /// In the columns of `coreshard c2c`.
     pub(super) is_c2c: bool,
-    /// Also those that cost next to nothing beside the first.
+    /// Also those that cost next to nothing beside the first, and accesses that happened once.
     pub(super) all_lines: bool,
 }
 
 pub(super) fn report(report: &ReplayReport, recording: &Recording, shown: Shown) -> String {
     let command = recording.about().command.join(" ");
-    let lost =
-        report.lost_ns / report.threads.iter().map(|thread| thread.ended_ns).sum::<f64>().max(1.0);
+    let share = |ns: f64| (ns / report.running_ns.max(1.0) * 100.0).abs();
     let mut text = format!(
-        "{} on {}\n{} threads, {} accesses, {} of virtual time; {:.1} % of the threads' time is lost to lines that others \
-         have\n{}\n",
+        "{} on {}\n{} threads, {} accesses, {} of virtual time\n{:.1} % of the threads' time is lost to lines that other threads took, \
+         {:.1} % to lines that a thread touches first\n{}\n",
         input::quoted(&command),
         report.machine,
         report.threads.len(),
         report.accesses,
         time(report.virtual_ns),
-        // Of a sum of nothing, too.
-        (lost * 100.0).abs(),
+        share(report.taken_back_ns),
+        share(report.lost_ns - report.taken_back_ns),
         match report.shared_lines {
             1 => "1 line is shared".to_owned(),
             lines => format!("{lines} lines are shared"),
         },
     );
+    for lack in recording.lacks().iter().filter(|lack| lack.is_sample()) {
+        let _ = writeln!(text, "sampled: the recording lacks {lack}");
+    }
     let least = report.lines.first().map_or(0.0, |line| line.cost_ns / NEGLIGIBLE);
     let counts = |line: &&LineView| shown.all_lines || line.cost_ns >= least;
-    let lines: Vec<_> = report.lines.iter().filter(counts).collect();
+    let mut lines: Vec<_> = report.lines.iter().filter(counts).collect();
+    lines.sort_by_key(|line| line.is_c_library);
     for (number, line) in lines.iter().enumerate() {
         text.push('\n');
-        one(&mut text, number, line, shown.is_c2c);
+        one(&mut text, number, line, shown);
     }
     if lines.len() < report.lines.len() {
         let _ = writeln!(
@@ -67,6 +75,18 @@ pub(super) fn report(report: &ReplayReport, recording: &Recording, shown: Shown)
                 time(object.cost_ns),
                 object.lines,
                 object.object
+            );
+        }
+    }
+    if !report.locks.is_empty() {
+        text.push_str("\nby lock\n     waited      waits  lock\n");
+        for lock in report.locks.iter().take(MOST_LOCKS) {
+            let _ = writeln!(
+                text,
+                "  {:>9}  {:>9}  {}",
+                time(lock.waited_ns),
+                lock.waits,
+                lock_name(lock)
             );
         }
     }
@@ -94,6 +114,16 @@ pub(super) fn report(report: &ReplayReport, recording: &Recording, shown: Shown)
     text
 }
 
+/// A lock's object and field.
+pub(super) fn lock_name(lock: &LockView) -> String {
+    let dot = if lock.field.is_empty() || lock.field.starts_with('[') { "" } else { "." };
+    // A field stands before the place that its object was allocated at.
+    match lock.object.split_once(", taken at ") {
+        Some((object, place)) => format!("{object}{dot}{}, taken at {place}", lock.field),
+        None => format!("{}{dot}{}", lock.object, lock.field),
+    }
+}
+
 /// Threads, those first that lose most to lines.
 pub(super) fn most_lost(report: &ReplayReport) -> Vec<&ThreadView> {
     let mut threads: Vec<_> = report.threads.iter().collect();
@@ -101,7 +131,7 @@ pub(super) fn most_lost(report: &ReplayReport) -> Vec<&ThreadView> {
     threads
 }
 
-fn one(text: &mut String, number: usize, line: &LineView, is_c2c: bool) {
+fn one(text: &mut String, number: usize, line: &LineView, shown: Shown) {
     let sharing = match line.sharing {
         Sharing::False => "false",
         Sharing::True => "true",
@@ -121,12 +151,16 @@ fn one(text: &mut String, number: usize, line: &LineView, is_c2c: bool) {
         line.sentence,
     );
     let mut words: Vec<&WordView> = line.words.iter().collect();
+    let is_again = |word: &&WordView| word.count > FEW || word.lost_ns > 0.0;
+    if !shown.all_lines && words.iter().any(is_again) {
+        words.retain(is_again);
+    }
     if words.len() > MOST_WORDS {
         words.sort_by(|a, b| b.cost_ns.total_cmp(&a.cost_ns));
         words.truncate(MOST_WORDS);
         words.sort_by_key(|word| word.offset);
     }
-    if is_c2c {
+    if shown.is_c2c {
         let _ = writeln!(
             text,
             "  {:>6} {:>9} {:>9} {:>10}  {:<17}  {:<12}  {:<24}  function",
@@ -137,7 +171,7 @@ fn one(text: &mut String, number: usize, line: &LineView, is_c2c: bool) {
         let (access, place) = (access(word), place(word));
         let field = if word.field.is_empty() { "-" } else { &word.field };
         let threads = threads(&word.threads);
-        let _ = if is_c2c {
+        let _ = if shown.is_c2c {
             writeln!(
                 text,
                 "  {:>#6x} {:>9} {:>9} {:>10}  {access:<17}  {threads:<12}  {field:<24}  {place}",

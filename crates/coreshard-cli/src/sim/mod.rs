@@ -14,7 +14,9 @@ use coreshard_bench::{Ledger, QueueTrial, Scenario};
 use coreshard_sim::search::{Failure, Plan, ReplaySeed, Subject, attempt};
 use coreshard_sim::{Machine, Sim, Summary, View};
 
-use crate::common::{Destination, ForceArgs, MachineArgs, many, output, seed, seeds_end, whole};
+use crate::common::{
+    Destination, ForceArgs, MachineArgs, many, output, seed, seeds_end, shell_word, whole,
+};
 use sweep::{Kind, Kth, Step, Sweep};
 
 /// The options of `coreshard sim`.
@@ -139,11 +141,7 @@ fn tell(failure: &Failure, machine: &Machine, name: &str) -> anyhow::Result<Stri
 /// Returns the machine and its name, quoted for a shell.
 fn searched(args: &MachineArgs) -> anyhow::Result<(Machine, String)> {
     let machine = args.must_be_simulated()?;
-    let name = args.name();
-    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./".contains(letter);
-    let is_word = !name.is_empty() && name.chars().all(is_plain);
-    let name = if is_word { name.to_owned() } else { format!("'{}'", name.replace('\'', "'\\''")) };
-    Ok((machine, name))
+    Ok((machine, shell_word(args.name())))
 }
 
 fn search(args: &SearchArgs) -> anyhow::Result<()> {

@@ -46,6 +46,15 @@ pub enum Lack {
         /// That bound.
         most_bytes: u64,
     },
+    /// Time between slices: from some time on the file was half full, and only slices of the time were recorded.
+    Slices {
+        /// When that was, in milliseconds.
+        from_ms: u64,
+        /// How much was recorded since then, in milliseconds.
+        recorded_ms: u64,
+        /// Of how much, in milliseconds.
+        of_ms: u64,
+    },
     /// Events of signals' handlers, while the recorder was at work.
     Events {
         /// How many.
@@ -63,8 +72,6 @@ pub enum Lack {
     },
     /// What the process did after it went on as another program, by `exec`.
     Replaced,
-    /// The program never said that it is recorded: it was not compiled and linked for that.
-    Everything,
     /// An emulated program's allocations, and its locks but for waits in the kernel.
     Unhelped,
     /// Code that was not compiled for it: the C library, and others.
@@ -85,6 +92,14 @@ pub enum Lack {
     },
 }
 
+impl Lack {
+    /// Whether parts of the time were recorded, and not all of it.
+    #[must_use]
+    pub const fn is_sample(&self) -> bool {
+        matches!(self, Self::Windows | Self::Slices { .. } | Self::Size { .. })
+    }
+}
+
 impl std::fmt::Display for Lack {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -92,14 +107,19 @@ impl std::fmt::Display for Lack {
             Self::Size { most_bytes } => {
                 write!(f, "what came after {most_bytes} bytes, which is as many as the file may have")
             }
+            Self::Slices { from_ms, recorded_ms, of_ms } => {
+                let [from, recorded, of] = [from_ms, recorded_ms, of_ms].map(|ms| *ms as f64 / 1e3);
+                write!(
+                    f,
+                    "the time between slices: from {from:.1} s on, when its file was half full, {recorded:.2} s of {of:.2} s were \
+                     recorded"
+                )
+            }
             Self::Events { count } => write!(f, "{count} events that came while another was being written"),
             Self::Threads { count } => write!(f, "{count} threads, for which there was no room"),
             Self::Processes { count: 1 } => f.write_str("a further process"),
             Self::Processes { count } => write!(f, "{count} further processes"),
             Self::Replaced => f.write_str("what came after exec, by which the process went on as another program"),
-            Self::Everything => f.write_str(
-                "everything: the program was not built for it (coreshard record --flags tells how)",
-            ),
             Self::Unhelped => f.write_str(
                 "allocations, and locks but for waits in the kernel: the program is not linked dynamically with glibc, or no \
                  compiler for its processor is here",

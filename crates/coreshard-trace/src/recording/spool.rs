@@ -9,9 +9,15 @@ use std::os::unix::fs::FileExt;
 const MAGIC: u64 = 0x314c_4f4f_5053_4343;
 const HEAD_BYTES: u64 = 4_096;
 const ENTRY_BYTES: usize = 64;
-/// Chunks in all: memory is touched as they are used.
-const CHUNKS: usize = 1_024;
 const CHUNK_BYTES: usize = 256 << 10;
+/// A thread's recorder: its sites and its stack of calls.
+const RECORDER_BYTES: usize = 80 << 10;
+/// Memory of both sides that does not depend on the number of chunks: a table of instructions in emulation, and buffers.
+const OTHER_BYTES: u64 = 40 << 20;
+/// Chunks of one spool, however much memory there may be: their heads are read again and again.
+const MOST_CHUNKS: usize = 2_048;
+/// Chunks that are taken at once, so that windows open and close in time.
+const MOST_TAKEN: usize = 64;
 
 /// Offsets of the head's words.
 mod at {
@@ -31,6 +37,9 @@ const FULL: u32 = 2;
 #[derive(Debug)]
 pub struct Spool {
     file: File,
+    chunks: usize,
+    /// The chunk that is looked at first.
+    next: usize,
     entries: Vec<u8>,
     events: Vec<u8>,
 }
@@ -64,16 +73,26 @@ pub struct Taken<'a> {
 }
 
 impl Spool {
-    /// Makes a spool for one program.
+    /// The least memory that can be asked for, in bytes.
+    pub const LEAST_BYTES: u64 = 64 << 20;
+    /// The most memory that can be asked for, in bytes.
+    pub const MOST_BYTES: u64 = 64 << 30;
+
+    /// Makes a spool for one program. Recording takes at most `memory_bytes` of memory: each thread has a chunk and its recorder, and
+    /// a thread that finds no free chunk waits. Memory is touched as it is used.
     ///
     /// # Errors
     /// If the system has no memory for it.
-    pub fn new() -> io::Result<Self> {
+    pub fn new(memory_bytes: u64) -> io::Result<Self> {
+        let memory_bytes = memory_bytes.clamp(Self::LEAST_BYTES, Self::MOST_BYTES) - OTHER_BYTES;
+        let chunks = memory_bytes as usize / (ENTRY_BYTES + CHUNK_BYTES + RECORDER_BYTES);
+        let chunks = chunks.min(MOST_CHUNKS);
         let file = rustix::fs::memfd_create("coreshard-spool", rustix::fs::MemfdFlags::CLOEXEC)?;
         let file = File::from(file);
-        file.set_len(HEAD_BYTES + (CHUNKS * (ENTRY_BYTES + CHUNK_BYTES)) as u64)?;
-        let spool = Self { file, entries: vec![0; CHUNKS * ENTRY_BYTES], events: Vec::new() };
-        spool.file.write_all_at(&(CHUNKS as u32).to_ne_bytes(), 8)?;
+        file.set_len(HEAD_BYTES + (chunks * (ENTRY_BYTES + CHUNK_BYTES)) as u64)?;
+        let entries = vec![0; chunks * ENTRY_BYTES];
+        let spool = Self { file, chunks, next: 0, entries, events: Vec::new() };
+        spool.file.write_all_at(&(chunks as u32).to_ne_bytes(), 8)?;
         spool.file.write_all_at(&(CHUNK_BYTES as u32).to_ne_bytes(), 12)?;
         spool.file.write_all_at(&std::process::id().to_ne_bytes(), 36)?;
         // Last: with it, the recorder takes it for complete.
@@ -112,7 +131,7 @@ impl Spool {
         Ok(SpoolCounts { process, others, threads_lost, events_lost, is_helped, is_replaced })
     }
 
-    /// Takes the chunks that are full, and, once the program has ended, those that are not as well. Gives how many there were.
+    /// Takes chunks that are full; once the program has ended, all, and those that are not full as well. Gives how many there were.
     ///
     /// # Errors
     /// Those of `take`, and where the system refuses to read the spool.
@@ -123,7 +142,13 @@ impl Spool {
     ) -> io::Result<usize> {
         self.file.read_exact_at(&mut self.entries, HEAD_BYTES)?;
         let mut count = 0;
-        for number in 0..CHUNKS {
+        let most = if has_ended { usize::MAX } else { MOST_TAKEN };
+        let first = self.next;
+        for number in (first..self.chunks).chain(0..first) {
+            if count == most {
+                self.next = number;
+                break;
+            }
             let entry = &self.entries[number * ENTRY_BYTES..][..16];
             let word = |at: usize| {
                 u32::from_ne_bytes([entry[at], entry[at + 1], entry[at + 2], entry[at + 3]])
@@ -135,7 +160,7 @@ impl Spool {
             // The program may have written anything there.
             let used = (used as usize).min(CHUNK_BYTES);
             self.events.resize(used, 0);
-            let start = HEAD_BYTES + (CHUNKS * ENTRY_BYTES + number * CHUNK_BYTES) as u64;
+            let start = HEAD_BYTES + (self.chunks * ENTRY_BYTES + number * CHUNK_BYTES) as u64;
             self.file.read_exact_at(&mut self.events, start)?;
             if used > 0 {
                 take(Taken { thread, order, events: &self.events })?;
@@ -145,5 +170,50 @@ impl Spool {
             count += 1;
         }
         Ok(count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_spool_is_as_large_as_its_memory_allows() {
+        for memory_bytes in [Spool::LEAST_BYTES, 256 << 20, 1 << 30] {
+            let spool = Spool::new(memory_bytes).unwrap();
+            let bytes = spool.file.metadata().unwrap().len();
+            let recorders = (spool.chunks * RECORDER_BYTES) as u64;
+            assert!(bytes + recorders + OTHER_BYTES <= memory_bytes, "{memory_bytes}: {bytes}");
+            assert!(spool.chunks >= 50, "{memory_bytes}: {}", spool.chunks);
+        }
+        assert_eq!(Spool::new(u64::MAX).unwrap().chunks, MOST_CHUNKS);
+    }
+
+    #[test]
+    fn chunks_are_taken_in_turn_while_the_program_runs() {
+        let mut spool = Spool::new(Spool::LEAST_BYTES).unwrap();
+        let count = spool.chunks;
+        assert!(count > MOST_TAKEN);
+        let fill = |spool: &Spool| {
+            for number in 0..count {
+                let head = [FULL, number as u32, 4, 0].map(u32::to_ne_bytes).concat();
+                let at = HEAD_BYTES + (number * ENTRY_BYTES) as u64;
+                spool.file.write_all_at(&head, at).unwrap();
+            }
+        };
+        fill(&spool);
+        let mut taken = Vec::new();
+        let mut take = |spool: &mut Spool, has_ended| {
+            spool.take(has_ended, |chunk| {
+                taken.push(chunk.thread);
+                Ok(())
+            })
+        };
+        assert_eq!(take(&mut spool, false).unwrap(), MOST_TAKEN);
+        fill(&spool);
+        assert_eq!(take(&mut spool, false).unwrap(), MOST_TAKEN);
+        take(&mut spool, true).unwrap();
+        taken[..count].sort_unstable();
+        assert!(taken[..count].iter().copied().eq(0..count as u32), "each before any comes again");
     }
 }

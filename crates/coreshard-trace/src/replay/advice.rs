@@ -14,6 +14,18 @@ pub enum Sharing {
     Both,
 }
 
+impl Sharing {
+    /// By the time that each kind cost.
+    pub(super) const fn of(true_ps: u64, false_ps: u64) -> Self {
+        let all = true_ps + false_ps;
+        match (true_ps * 5 >= all && all > 0, false_ps * 5 >= all) {
+            (true, true) => Self::Both,
+            (false, _) => Self::False,
+            (true, false) => Self::True,
+        }
+    }
+}
+
 /// What helps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -28,6 +40,9 @@ pub enum Advice {
     LockAndData,
     /// A lock that others' data lie beside.
     LockApart,
+    /// Two threads each write a word that the other reads, as in a ring of one producer and one consumer: give each word a line
+    /// of its own, and let each thread keep a copy of the other's word.
+    OwnWords,
     /// Many read what few write: move what is written away from what is read, or write it less often.
     ReadMostly,
     /// The data itself goes from thread to thread, once: nothing of the layout helps.
@@ -35,6 +50,27 @@ pub enum Advice {
 }
 
 impl Advice {
+    /// Whether another layout may help.
+    #[must_use]
+    pub const fn is_of_layout(self) -> bool {
+        matches!(self, Self::Separate | Self::PadElements | Self::LockApart | Self::OwnWords)
+    }
+
+    /// Cause and remedy in at most 56 characters, for a list.
+    #[must_use]
+    pub const fn summary(self) -> &'static str {
+        match self {
+            Self::Separate => "false sharing: give each thread's data lines of its own",
+            Self::PadElements => "false sharing of elements: let each begin a line",
+            Self::Split => "one word that many write: give each thread its own",
+            Self::LockAndData => "a lock and its data: hold it shorter, or have several",
+            Self::LockApart => "a lock beside other data: give it a line of its own",
+            Self::OwnWords => "each writes what the other reads: a line for each word",
+            Self::ReadMostly => "many read what few write: write it less often",
+            Self::HandOver => "data passes from thread to thread: no layout helps",
+        }
+    }
+
     /// The advice in a sentence.
     #[must_use]
     pub const fn sentence(self) -> &'static str {
@@ -50,6 +86,10 @@ impl Advice {
             }
             Self::LockApart => {
                 "a lock beside data that others use without it: give the lock a line of its own"
+            }
+            Self::OwnWords => {
+                "two threads that each write a word which the other reads: give each word a line of its own, and let each thread \
+                 keep a copy of the other's word"
             }
             Self::ReadMostly => {
                 "true sharing of what many read and few write: padding does not help; write it less often, or let each \
@@ -67,96 +107,168 @@ impl Advice {
 pub(super) struct Use {
     pub(super) reads: u64,
     pub(super) writes: u64,
-    pub(super) readers: usize,
-    /// Of those that write it more than its making takes.
-    pub(super) writers: usize,
+    /// Threads that read it, in order.
+    pub(super) readers: Vec<u32>,
+    /// Threads that write it more than its initialization takes, in order.
+    pub(super) writers: Vec<u32>,
     pub(super) is_lock: bool,
     /// Of its reads and writes, those by a thread that had a lock of this line.
     pub(super) locked: u64,
     pub(super) misses: u64,
-    /// The element of its array that it lies in.
-    pub(super) element: u64,
+    /// The object that it lies in, by its first byte, and the element of that object, or of an array in it.
+    pub(super) element: (u64, String),
+    /// Which of the names on this line its object has; 0 for the costliest one.
+    pub(super) name: usize,
+}
+
+impl Use {
+    /// The only thread that writes it, if another one reads it.
+    fn only_writer_of_read(&self) -> Option<u32> {
+        let [writer] = self.writers[..] else { return None };
+        self.readers.iter().any(|reader| *reader != writer).then_some(writer)
+    }
 }
 
 /// Judges a line by its times and its words.
 pub(super) fn judge(true_ps: u64, false_ps: u64, words: &[Use]) -> (Sharing, Advice) {
-    let all = (true_ps + false_ps).max(1);
-    let sharing = match (true_ps * 5 >= all, false_ps * 5 >= all) {
-        (true, true) => Sharing::Both,
-        (false, _) => Sharing::False,
-        (true, false) => Sharing::True,
+    let sharing = Sharing::of(true_ps, false_ps);
+    let is_false = false_ps > true_ps;
+    let advice = if words.iter().any(|word| word.is_lock) {
+        judge_lock(is_false, words)
+    } else if is_false {
+        judge_false(words)
+    } else {
+        judge_true(sharing, words)
     };
-    let written = words.iter().filter(|word| word.writes > 0);
-    if words.iter().any(|word| word.is_lock) {
-        // A lock's words, and what it guards, are wanted together, whichever of their bytes are.
-        let data = words.iter().filter(|word| !word.is_lock);
-        let (uses, locked) = data.fold((0, 0), |(uses, locked), word| {
-            (uses + word.reads + word.writes, locked + word.locked)
-        });
-        let is_apart = false_ps > true_ps && locked * 2 < uses;
-        let advice = if is_apart { Advice::LockApart } else { Advice::LockAndData };
-        return (sharing, advice);
+    (sharing, advice)
+}
+
+/// A lock's words, and what it guards, are wanted together, whichever of their bytes are.
+fn judge_lock(is_false: bool, words: &[Use]) -> Advice {
+    if is_false && let Some(advice) = between_elements(contended(words)) {
+        return advice;
     }
-    if false_ps > true_ps {
-        let written = written.filter(|word| word.writers > 0);
-        let mut elements: Vec<_> = written.clone().map(|word| word.element).collect();
-        elements.sort_unstable();
-        elements.dedup();
-        let own = written.clone().filter(|word| word.writers == 1).count() * 2 >= written.count();
-        let advice = if elements.len() > 1 && own { Advice::PadElements } else { Advice::Separate };
-        return (sharing, advice);
+    let data = words.iter().filter(|word| !word.is_lock);
+    let (uses, locked) = data.fold((0, 0), |(uses, locked), word| {
+        (uses + word.reads + word.writes, locked + word.locked)
+    });
+    if is_false && locked * 2 < uses { Advice::LockApart } else { Advice::LockAndData }
+}
+
+fn judge_false(words: &[Use]) -> Advice {
+    let written = contended(words).filter(|word| !word.writers.is_empty());
+    let own = written.clone().filter(|word| word.writers.len() == 1).count();
+    if own * 2 < written.clone().count() {
+        return Advice::Separate;
+    }
+    between_elements(written).unwrap_or(Advice::Separate)
+}
+
+/// The words that threads lose the line by: those with at least a twentieth of the misses that the first of them has.
+fn contended(words: &[Use]) -> impl Iterator<Item = &Use> + Clone {
+    let most = words.iter().map(|word| word.misses).max().unwrap_or(0);
+    words.iter().filter(move |word| word.misses * 20 >= most)
+}
+
+/// The remedy for false sharing between elements, or between objects; none if the words lie in one element.
+fn between_elements<'words>(words: impl Iterator<Item = &'words Use>) -> Option<Advice> {
+    let mut places: Vec<_> = words.map(|word| (word.name, &word.element)).collect();
+    places.sort_unstable();
+    places.dedup();
+    let is_one_name = places.first()?.0 == places.last()?.0;
+    (places.len() > 1).then_some(if is_one_name { Advice::PadElements } else { Advice::Separate })
+}
+
+/// Whether these are several threads.
+fn differ(mut threads: impl Iterator<Item = u32>) -> bool {
+    threads.next().is_some_and(|first| threads.any(|other| other != first))
+}
+
+fn judge_true(sharing: Sharing, words: &[Use]) -> Advice {
+    if differ(words.iter().filter_map(Use::only_writer_of_read)) {
+        return Advice::OwnWords;
+    }
+    let sole = words.iter().filter_map(|word| match word.writers[..] {
+        [writer] => Some(writer),
+        _ => None,
+    });
+    if sharing == Sharing::Both && differ(sole) {
+        return Advice::Separate;
     }
     let (reads, writes): (u64, u64) = words
         .iter()
         .fold((0, 0), |(reads, writes), word| (reads + word.reads, writes + word.writes));
-    let hottest = written.max_by_key(|word| word.misses);
-    let advice = match hottest {
-        Some(word) if word.writers > 1 && word.writes > 8 * word.writers as u64 => Advice::Split,
-        Some(word) if word.readers > 1 && reads > 8 * writes => Advice::ReadMostly,
+    let hottest = words.iter().filter(|word| word.writes > 0).max_by_key(|word| word.misses);
+    match hottest {
+        Some(word) if word.writers.len() > 1 && word.writes > 8 * word.writers.len() as u64 => {
+            Advice::Split
+        }
+        Some(word) if word.readers.len() > 1 && reads > 8 * writes => Advice::ReadMostly,
         _ => Advice::HandOver,
-    };
-    (sharing, advice)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn word(reads: u64, writes: u64, readers: usize, writers: usize) -> Use {
-        Use {
-            reads,
-            writes,
-            readers,
-            writers,
-            is_lock: false,
-            locked: 0,
-            misses: writes,
-            element: 0,
-        }
+    fn word(reads: u64, writes: u64, readers: &[u32], writers: &[u32]) -> Use {
+        let (readers, writers) = (readers.to_vec(), writers.to_vec());
+        Use { reads, writes, readers, writers, misses: writes, ..Use::default() }
     }
 
     #[test]
     fn padding_is_advised_for_false_sharing_alone() {
-        let two = [word(100, 100, 1, 1), word(100, 100, 1, 1)];
+        let two = [word(100, 100, &[1], &[1]), word(100, 100, &[2], &[2])];
         assert_eq!(judge(0, 100, &two), (Sharing::False, Advice::Separate));
         let mut elements = two.clone();
-        elements[1].element = 1;
+        elements[1].element.1 = "[1]".to_owned();
         assert_eq!(judge(1, 100, &elements), (Sharing::False, Advice::PadElements));
-        let counter = [word(0, 1_000, 0, 4)];
+        let counter = [word(0, 1_000, &[], &[1, 2, 3, 4])];
         assert_eq!(judge(100, 0, &counter), (Sharing::True, Advice::Split));
-        let mut locked = [word(0, 100, 0, 2), word(100, 100, 2, 2)];
+        let read = [word(10_000, 10, &[1, 2, 3], &[1])];
+        assert_eq!(judge(100, 0, &read), (Sharing::True, Advice::ReadMostly));
+        assert_eq!(judge(100, 0, &[word(1, 1, &[1], &[1])]).1, Advice::HandOver);
+        assert_eq!(judge(50, 60, &two).0, Sharing::Both);
+    }
+
+    #[test]
+    fn a_lock_stays_with_its_data_but_not_with_the_next_elements() {
+        let mut locked = [word(0, 100, &[], &[1, 2]), word(100, 100, &[1, 2], &[1, 2])];
         locked[0].is_lock = true;
         assert_eq!(judge(100, 10, &locked), (Sharing::True, Advice::LockAndData));
         assert_eq!(judge(10, 100, &locked).1, Advice::LockApart);
         locked[1].locked = 200;
-        assert_eq!(
-            judge(10, 100, &locked).1,
-            Advice::LockAndData,
-            "it is used with the lock alone"
-        );
-        let read = [word(10_000, 10, 8, 1)];
-        assert_eq!(judge(100, 0, &read), (Sharing::True, Advice::ReadMostly));
-        assert_eq!(judge(100, 0, &[word(1, 1, 1, 1)]).1, Advice::HandOver);
-        assert_eq!(judge(50, 60, &two).0, Sharing::Both);
+        assert_eq!(judge(10, 100, &locked).1, Advice::LockAndData, "used with the lock alone");
+        // The end of one bucket, and the lock of the next.
+        locked[1].element.1 = "[1]".to_owned();
+        assert_eq!(judge(10, 100, &locked).1, Advice::PadElements);
+        assert_eq!(judge(100, 10, &locked).1, Advice::LockAndData, "all threads want one bucket");
+    }
+
+    #[test]
+    fn neighbours_of_different_names_are_no_elements() {
+        let mut two = [word(100, 100, &[1], &[1]), word(100, 100, &[2], &[2])];
+        two[1].element.0 = 8;
+        two[1].name = 1;
+        assert_eq!(judge(0, 100, &two).1, Advice::Separate);
+    }
+
+    #[test]
+    fn the_two_indices_of_a_ring_get_lines_of_their_own() {
+        let ring = [word(100, 100, &[1, 2], &[1]), word(100, 100, &[1, 2], &[2])];
+        assert_eq!(judge(100, 0, &ring), (Sharing::True, Advice::OwnWords));
+        let one_side = [word(100, 100, &[1, 2], &[1]), word(100, 100, &[1], &[1])];
+        assert_eq!(judge(100, 0, &one_side).1, Advice::HandOver);
+    }
+
+    #[test]
+    fn summaries_fit_a_terminal_with_the_gain_behind_them() {
+        use Advice::*;
+        for advice in
+            [Separate, PadElements, Split, LockAndData, LockApart, OwnWords, ReadMostly, HandOver]
+        {
+            assert!(advice.summary().chars().count() <= 56, "{advice:?}");
+        }
     }
 }

@@ -10,19 +10,19 @@ use coreshard_sim::Machine;
 use serde::Serialize;
 
 use super::engine::ns;
+use super::findings::WORTH;
 use super::moved::Moves;
 use super::names::{Files, Names, ThingKind};
-use super::report::{self, ReplayOptions, Replayed};
+use super::on_line::thing_of;
+use super::replayed::{self, ReplayOptions, Replayed};
 use crate::recording::{Recording, RecordingError};
 
-/// How much further memory may lie.
-const SHIFTS: [u64; 4] = [8, 16, 32, 48];
+/// How much further memory may lie: by any multiple of 8 bytes, as an allocator's own data before it may shift it.
+const SHIFTS: [u64; 7] = [8, 16, 24, 32, 40, 48, 56];
 /// Lines of some machines; others fetch pairs of shorter ones.
 const LONG_LINE_BYTES: usize = 128;
 /// Lines of one replay that are looked at.
 const MOST_LINES: usize = 4_096;
-/// Of all threads' time, what is worth a word.
-const WORTH: f64 = 0.01;
 
 /// Objects that threads would fight for by false sharing elsewhere, and do not where they are.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -52,7 +52,7 @@ struct Cost {
     alignment_bytes: u64,
 }
 
-/// Finds objects that threads would fight for if they lay 8, 16, 32 or 48 bytes further, or on lines of 128 bytes.
+/// Finds objects that threads would fight for if they lay 8, 16, 24 and so on up to 56 bytes further, or on lines of 128 bytes.
 ///
 /// # Errors
 /// If the recording cannot be read; the text names the offset.
@@ -74,7 +74,7 @@ pub fn latent_sharing(
     options: &ReplayOptions,
 ) -> Result<Vec<LatentSharing>, RecordingError> {
     let mut files = Files::default();
-    let unmoved = report::run(recording, machine, options, None)?;
+    let unmoved = replayed::run(recording, machine, options, None)?;
     let (now, all_ns) = false_sharing(&unmoved, &mut files);
     let mut found: BTreeMap<String, LatentSharing> = BTreeMap::new();
     let longer = machine.clone().with_line_bytes(LONG_LINE_BYTES);
@@ -82,7 +82,7 @@ pub fn latent_sharing(
     for (machine, shift_bytes) in cases.chain([(&longer, 0)]) {
         let moves = Moves::shifted(shift_bytes);
         let moves = (shift_bytes > 0).then_some((&moves, &unmoved.plan));
-        let replayed = report::run(recording, machine, options, moves)?;
+        let replayed = replayed::run(recording, machine, options, moves)?;
         for (object, cost) in false_sharing(&replayed, &mut files).0 {
             let now_ns = now.get(&object).map_or(0.0, |cost| cost.false_ns);
             let is_possible = shift_bytes % cost.alignment_bytes.max(1) == 0;
@@ -113,8 +113,8 @@ pub fn latent_sharing(
 fn false_sharing(replayed: &Replayed, files: &mut Files) -> (BTreeMap<String, Cost>, f64) {
     let mut names = Names::with_files(&replayed.plan, std::mem::take(files));
     let mut by_object: BTreeMap<String, Cost> = BTreeMap::new();
-    for line in report::costliest(&replayed.outcome.lines, MOST_LINES) {
-        let thing = report::thing_of(line, &mut names);
+    for line in replayed::costliest(&replayed.outcome.lines, MOST_LINES) {
+        let thing = thing_of(line, &mut names);
         if !matches!(thing.kind, ThingKind::Global | ThingKind::Heap) {
             continue;
         }

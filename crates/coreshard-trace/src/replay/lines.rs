@@ -29,6 +29,8 @@ pub(crate) struct Row {
     pub(crate) cost_ps: u64,
     pub(crate) true_ps: u64,
     pub(crate) false_ps: u64,
+    /// Time that threads stood still for a line that they had had before.
+    pub(crate) lost_ps: u64,
     /// Of `count`, while the thread had a lock that lies on this line.
     pub(crate) locked: u64,
     /// In order.
@@ -69,6 +71,15 @@ pub(crate) struct Accessor {
     pub(crate) owner_kind: u32,
 }
 
+/// The time that an access took beyond that of a hit.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Waited {
+    /// Until the line was there.
+    pub(crate) cost_ps: u64,
+    /// Until the thread went on, which is earlier for a store.
+    pub(crate) lost_ps: u64,
+}
+
 /// The threads that read a row's bytes lately.
 #[derive(Clone, Copy, Debug, Default)]
 struct Readers {
@@ -106,6 +117,8 @@ pub(crate) struct Line {
     pub(crate) cost_ps: u64,
     pub(crate) true_ps: u64,
     pub(crate) false_ps: u64,
+    /// Time that threads stood still for it after they had had it.
+    pub(crate) lost_ps: u64,
     /// By byte: the version of its last write.
     versions: Box<[u32]>,
     /// At least 1, so that 0 is before all.
@@ -125,6 +138,7 @@ impl Line {
             cost_ps: 0,
             true_ps: 0,
             false_ps: 0,
+            lost_ps: 0,
             versions: vec![0; line_bytes].into(),
             version: 1,
             last_writer: u32::MAX,
@@ -132,7 +146,7 @@ impl Line {
         }
     }
 
-    /// Notes an access of some bytes of it; `cost_ps` is the time that it waited for the line.
+    /// Notes an access of some bytes of it. Returns whether the thread takes the line back that it had before.
     #[inline]
     pub(crate) fn note(
         &mut self,
@@ -140,9 +154,9 @@ impl Line {
         bytes: std::ops::Range<usize>,
         access: &Access,
         outcome: &CacheOutcome,
-        cost_ps: u64,
+        waited: Waited,
         rows_left: &mut usize,
-    ) {
+    ) -> bool {
         let Accessor { thread, is_locked, .. } = by;
         let (offset, size) = (bytes.start, bytes.len());
         let end = bytes.end.min(self.versions.len());
@@ -151,6 +165,7 @@ impl Line {
         let sharing = if is_miss { self.sharing(thread, offset, end, writes) } else { None };
         // A thread that keeps a line for a while may write it after others have asked for it, and hit.
         let is_turn = is_miss || (writes && self.last_writer != thread);
+        let mut had_it = false;
         if writes {
             self.stores += 1;
             if is_turn {
@@ -163,7 +178,10 @@ impl Line {
         }
         if is_turn {
             match self.held.binary_search_by_key(&thread, |(its, _)| *its) {
-                Ok(at) => self.held[at].1 = self.version,
+                Ok(at) => {
+                    self.held[at].1 = self.version;
+                    had_it = true;
+                }
                 Err(at) => self.held.insert(at, (thread, self.version)),
             }
         }
@@ -182,7 +200,7 @@ impl Line {
             row.threads.insert(at, thread);
         }
         if !is_miss {
-            return;
+            return false;
         }
         row.misses += 1;
         if access.kind != AccessKind::Store {
@@ -191,17 +209,37 @@ impl Line {
         }
         // The first fetch is no sharing.
         if outcome.source == LineSource::Memory {
-            return;
+            return false;
         }
+        let Waited { cost_ps, lost_ps } = waited;
         row.cost_ps += cost_ps;
         self.cost_ps += cost_ps;
+        if had_it {
+            row.lost_ps += lost_ps;
+            self.lost_ps += lost_ps;
+        }
         let (of_row, of_line) = match sharing {
             Some(true) => (&mut row.true_ps, &mut self.true_ps),
             Some(false) => (&mut row.false_ps, &mut self.false_ps),
-            None => return,
+            None => return had_it,
         };
         *of_row += cost_ps;
         *of_line += cost_ps;
+        had_it
+    }
+
+    /// Notes that a thread stood still until a store that was noted before had the line.
+    pub(crate) fn note_stall(
+        &mut self,
+        by: Accessor,
+        bytes: std::ops::Range<usize>,
+        access: &Access,
+        lost_ps: u64,
+        rows_left: &mut usize,
+    ) {
+        let row = self.row(bytes.start, bytes.len(), access, by, rows_left);
+        self.rows[row].lost_ps += lost_ps;
+        self.lost_ps += lost_ps;
     }
 
     /// Whether a miss is for bytes that were written since the thread had the line; or for the right to write what others

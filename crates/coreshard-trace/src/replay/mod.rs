@@ -2,26 +2,31 @@
 
 mod advice;
 mod engine;
+mod findings;
 mod latent;
 mod lines;
 mod moved;
 mod names;
+mod on_line;
 mod owners;
 mod pages;
 mod parts;
 mod pieces;
 mod plan;
 mod proposals;
+mod replayed;
 mod report;
 mod reuse;
 mod stores;
 
 pub use advice::{Advice, Sharing};
 pub use engine::ThreadView;
+pub use findings::{Finding, FindingField};
 pub use latent::{LatentCase, LatentSharing, latent_sharing};
 pub use names::ThingKind;
 pub use proposals::{Proposal, TypeProposals, propose_layouts};
-pub use report::{LineView, ObjectView, ReplayOptions, ReplayReport, WordView, replay};
+pub use replayed::ReplayOptions;
+pub use report::{LineView, LockView, ObjectView, ReplayReport, WordView, replay};
 
 /// Of one access: what a program fills or copies at once. What is beyond it is let go.
 const MOST_RANGE_BYTES: u64 = 1 << 24;

@@ -84,11 +84,17 @@ struct Guess {
 struct Loaded {
     binary: Option<Binary>,
     types: Option<TypeTable>,
-    /// Records by name, without namespaces and with them.
+    /// Records, and other types that memory may hold, by name, without namespaces and with them.
     by_name: HashMap<String, Vec<TypeId>>,
 }
 
 impl Loaded {
+    /// The types of a name; none if an empty type has it as well, such as the standard library's `Global` of allocators.
+    fn of_name(&self, name: &str) -> Option<&[TypeId]> {
+        let (all, types) = (self.by_name.get(name)?, self.types.as_ref()?);
+        all.iter().all(|id| types.size_bytes(*id) != Some(0)).then_some(all)
+    }
+
     fn symbols(&self) -> &[Symbol] {
         self.binary.as_ref().map_or(&[], Binary::symbols)
     }
@@ -267,7 +273,7 @@ impl<'p> Names<'p> {
         if let Some(stack) = self.plan.stack_at(address, seen.ticket) {
             return of_thread(stack);
         }
-        Thing::unknown(ThingKind::Unknown, "memory that nobody told of".to_owned(), address)
+        Thing::unknown(ThingKind::Unknown, "memory of unknown origin".to_owned(), address)
     }
 
     /// The path of the field of a thing at an address.
@@ -301,7 +307,7 @@ fn element_of(types: &TypeTable, of: Option<TypeId>, bytes: u64) -> (Option<Type
 
 fn index(types: &TypeTable) -> HashMap<String, Vec<TypeId>> {
     let mut by_name: HashMap<String, Vec<TypeId>> = HashMap::new();
-    for id in types.records() {
+    for id in types.records().chain(types.other_elements()) {
         let Some(name) = &types.get(id).name else { continue };
         by_name.entry(name.clone()).or_default().push(id);
         let before = name.find('<').unwrap_or(name.len());

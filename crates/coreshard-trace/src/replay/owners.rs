@@ -95,10 +95,10 @@ impl Tenancy {
         if owners.is_empty() {
             return;
         }
-        if let Some(number) = owners.timeline.taken_at(ticket) {
+        for number in owners.timeline.taken_at(ticket) {
             self.0[number as usize] = true;
         }
-        if let Some(number) = owners.timeline.given_back_at(ticket) {
+        for number in owners.timeline.given_back_at(ticket) {
             self.0[number as usize] = false;
         }
     }

@@ -10,7 +10,10 @@ use super::moved::FieldMove;
 use super::names::{Names, Thing};
 use crate::layout::Layout;
 use crate::recording::AccessKind;
-use crate::types::{Language, Shape, TypeId, TypeTable};
+use crate::types::{Language, Member, Shape, TypeId, TypeTable};
+
+/// Elements of an array that a layout moves one by one.
+const MOST_SPREAD: u64 = 1 << 16;
 
 /// A field, and what threads do with it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -36,6 +39,8 @@ struct Part {
     writers: BTreeSet<u32>,
     uses: u64,
     freedom: Freedom,
+    /// The bytes of an element, if it is an array of several; else 0.
+    element_bytes: u64,
 }
 
 /// Where a field may go.
@@ -53,7 +58,7 @@ enum Freedom {
 
 impl Part {
     fn new(name: String, from: u64, bytes: u64, freedom: Freedom) -> Self {
-        Self { name, from, bytes, writers: BTreeSet::new(), uses: 0, freedom }
+        Self { name, from, bytes, writers: BTreeSet::new(), uses: 0, freedom, element_bytes: 0 }
     }
 
     fn end(&self) -> u64 {
@@ -69,6 +74,8 @@ pub(super) struct Arrangement {
     /// Of each field that is named: its number and its new place.
     order: Vec<(usize, u64)>,
     pub(super) size_bytes: u64,
+    /// The array whose elements begin a line each, and the bytes of an element then.
+    spread: Option<(usize, u64)>,
 }
 
 /// All fields of a type, by their place.
@@ -144,6 +151,7 @@ impl Parts {
             what: "each object begins a line, and has its lines for itself",
             order: all.iter().map(|part| (*part, self.list[*part].from)).collect(),
             size_bytes: size_bytes.next_multiple_of(self.line_bytes),
+            spread: None,
         }];
         // Fields without writers first, then those of each set of writers.
         let mut by_writers: BTreeMap<&BTreeSet<u32>, Vec<usize>> = BTreeMap::new();
@@ -168,6 +176,7 @@ impl Parts {
             let groups = [cold, hot];
             found.push(self.arranged("what is written lies apart from what is read", &groups));
         }
+        found.extend(all.iter().filter_map(|part| self.spread(*part)));
         found.dedup_by(|a, b| a.order == b.order && a.size_bytes == b.size_bytes);
         found
     }
@@ -201,7 +210,34 @@ impl Parts {
             at = at.next_multiple_of(self.line_bytes);
             put(part, &mut at);
         }
-        Arrangement { what, order, size_bytes: at.next_multiple_of(self.line_bytes) }
+        let size_bytes = at.next_multiple_of(self.line_bytes);
+        Arrangement { what, order, size_bytes, spread: None }
+    }
+
+    /// Each element of an array that several threads write begins a line, and the fields behind it follow.
+    fn spread(&self, array: usize) -> Option<Arrangement> {
+        let its = &self.list[array];
+        let elements = its.bytes.checked_div(its.element_bytes)?;
+        let new_bytes = its.element_bytes.next_multiple_of(self.line_bytes);
+        let is_apart = its.element_bytes == new_bytes && its.from.is_multiple_of(self.line_bytes);
+        let behind = self.list.iter().filter(|part| part.from > its.from);
+        let all_follow = behind.clone().all(|part| part.freedom == Freedom::Anywhere);
+        if its.writers.len() < 2 || elements > MOST_SPREAD || is_apart || !all_follow {
+            return None;
+        }
+        let mut order: Vec<_> = (0..array).map(|part| (part, self.list[part].from)).collect();
+        let start = its.from.next_multiple_of(self.line_bytes);
+        order.push((array, start));
+        let shift = start + elements * new_bytes - its.end();
+        order.extend((array + 1..self.list.len()).map(|part| (part, self.list[part].from + shift)));
+        let end = order.last().map_or(0, |(part, at)| at + self.list[*part].bytes);
+        let end = end.max(start + elements * new_bytes);
+        Some(Arrangement {
+            what: "each element of an array in it begins a line",
+            order,
+            size_bytes: end.next_multiple_of(self.line_bytes),
+            spread: Some((array, new_bytes)),
+        })
     }
 
     /// The fields in their new order, each with its new place.
@@ -212,9 +248,17 @@ impl Parts {
 
     /// Where each field goes, by its place now.
     pub(super) fn moves(&self, arranged: &Arrangement) -> Arc<[FieldMove]> {
-        let moved = arranged.order.iter().map(|(part, to)| {
-            let Part { from, bytes, .. } = self.list[*part];
-            FieldMove { from, bytes, to: *to }
+        let moved = arranged.order.iter().flat_map(|(part, to)| {
+            let Part { from, bytes, element_bytes, .. } = self.list[*part];
+            let (step, new_step) = match arranged.spread {
+                Some((array, new_bytes)) if array == *part => (element_bytes, new_bytes),
+                _ => (bytes, bytes),
+            };
+            (0..bytes / step.max(1)).map(move |at| FieldMove {
+                from: from + at * step,
+                bytes: step,
+                to: to + at * new_step,
+            })
         });
         let mut moved: Vec<_> = moved.collect();
         moved.sort_by_key(|field| field.from);
@@ -224,6 +268,20 @@ impl Parts {
     /// The fields that are to begin a line, in the source's syntax.
     pub(super) fn suggestion(&self, arranged: &Arrangement) -> String {
         let line_bytes = self.line_bytes;
+        if let Some((array, _)) = arranged.spread {
+            let name = &self.list[array].name;
+            return match self.language {
+                Language::C => {
+                    format!("_Alignas({line_bytes}) on the first field of each element of: {name}")
+                }
+                Language::Cpp => {
+                    format!("alignas({line_bytes}) on the type of the elements of: {name}")
+                }
+                Language::Rust => {
+                    format!("#[repr(align({line_bytes}))] on the type of the elements of: {name}")
+                }
+            };
+        }
         let begins = |(part, to): &&(usize, u64)| {
             let is_placed = matches!(self.list[*part].freedom, Freedom::Anywhere | Freedom::Last);
             is_placed && to.is_multiple_of(line_bytes)
@@ -241,6 +299,14 @@ impl Parts {
                 "#[repr(align({line_bytes}))] on a type around each of, or crossbeam's CachePadded: {names}"
             ),
         }
+    }
+}
+
+/// The bytes of an element of an array.
+fn element_bytes(types: &TypeTable, member: &Member) -> Option<u64> {
+    match types.get(types.stripped(member.of?)).shape {
+        Shape::Array { of, .. } => types.size_bytes(of?).filter(|size| *size > 0),
+        _ => None,
     }
 }
 
@@ -289,7 +355,9 @@ fn fields(types: &TypeTable, id: TypeId, longest_bytes: u64, line_bytes: u64) ->
             }
             _ => {}
         }
-        parts.push(Part::new(field.name, field.offset_bytes, bytes, freedom));
+        let mut part = Part::new(field.name, field.offset_bytes, bytes, freedom);
+        part.element_bytes = element_bytes(types, member).filter(|size| *size < bytes).unwrap_or(0);
+        parts.push(part);
     }
     Some(parts)
 }
@@ -321,6 +389,21 @@ mod tests {
     }
 
     #[test]
+    fn the_elements_of_an_array_that_several_threads_write_may_begin_a_line_each() {
+        let mut list = vec![part("size", 0, &[]), part("hits", 8, &[2, 3]), part("name", 32, &[])];
+        (list[1].bytes, list[1].element_bytes) = (24, 8);
+        let parts = parts(list);
+        let all = parts.arrangements(40);
+        let found = all.iter().find(|its| its.spread.is_some()).unwrap();
+        assert_eq!(found.order, [(0, 0), (1, 64), (2, 256)]);
+        assert_eq!(found.size_bytes, 320);
+        let moves = parts.moves(found);
+        let places: Vec<_> = moves.iter().map(|its| (its.from, its.bytes, its.to)).collect();
+        assert_eq!(places, [(0, 8, 0), (8, 8, 64), (16, 8, 128), (24, 8, 192), (32, 8, 256)]);
+        assert!(parts.suggestion(found).ends_with("each element of: hits"));
+    }
+
+    #[test]
     fn what_is_pinned_stays_and_a_tail_is_last() {
         let mut list = vec![
             part("queue", 0, &[]),
@@ -333,7 +416,7 @@ mod tests {
         let mut parts = parts(list);
         parts.pin(&["issued".to_owned()]);
         let all = parts.arrangements(132);
-        for Arrangement { what, order, size_bytes } in &all[1..] {
+        for Arrangement { what, order, size_bytes, .. } in &all[1..] {
             let at = |part| order.iter().find(|(its, _)| *its == part).unwrap().1;
             assert_eq!(at(1), 8, "{what}");
             assert!(at(4) > (0..4).map(at).max().unwrap(), "{what}: {order:?}");

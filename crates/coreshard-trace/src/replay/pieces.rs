@@ -1,7 +1,5 @@
 //! Memory over time: which piece lay at an address when.
 
-use std::collections::HashMap;
-
 use super::pages::PageMap;
 
 /// Pieces of a line that are looked at for one access.
@@ -48,8 +46,10 @@ pub(crate) struct Timeline {
     pieces: Vec<Piece>,
     /// By line: pieces on it, in the order in which they were taken.
     by_line: PageMap<Vec<PieceNumber>>,
-    by_taken: HashMap<u64, PieceNumber>,
-    by_given_back: HashMap<u64, PieceNumber>,
+    /// Tickets at which pieces are taken, in order, each with a piece.
+    by_taken: Vec<(u64, PieceNumber)>,
+    /// The same of tickets at which they are given back.
+    by_given_back: Vec<(u64, PieceNumber)>,
     line_mask: u64,
 }
 
@@ -60,16 +60,20 @@ impl Timeline {
         line_bytes: u64,
     ) -> Self {
         let piece = |number: PieceNumber| &pieces[number as usize];
-        let (mut by_taken, mut by_given_back) = (HashMap::new(), HashMap::new());
+        let mut is_there = vec![false; pieces.len()];
         for numbers in by_line.values_mut() {
             numbers.sort_by_key(|number| (piece(*number).taken, *number));
-            for number in numbers {
-                by_taken.insert(piece(*number).taken, *number);
-                by_given_back.insert(piece(*number).given_back, *number);
-            }
+            numbers.iter().for_each(|number| is_there[*number as usize] = true);
         }
-        // Pieces that were never given back have no ticket in common.
-        by_given_back.remove(&u64::MAX);
+        let at = |ticket: fn(&Piece) -> u64| {
+            let there = (0..).zip(&is_there).filter(|(_, is_there)| **is_there);
+            let all = there.map(|(number, _)| (ticket(piece(number)), number));
+            // Pieces that were never given back have no ticket in common.
+            let mut list: Vec<_> = all.filter(|(ticket, _)| *ticket < u64::MAX).collect();
+            list.sort_unstable();
+            list
+        };
+        let (by_taken, by_given_back) = (at(|its| its.taken), at(|its| its.given_back));
         Self { pieces, by_line, by_taken, by_given_back, line_mask: line_bytes - 1 }
     }
 
@@ -91,14 +95,14 @@ impl Timeline {
         &self.pieces[number as usize]
     }
 
-    /// The piece that is taken at a ticket, if it is one of these.
-    pub(super) fn taken_at(&self, ticket: u64) -> Option<PieceNumber> {
-        self.by_taken.get(&ticket).copied()
+    /// The pieces that are taken at a ticket.
+    pub(super) fn taken_at(&self, ticket: u64) -> impl Iterator<Item = PieceNumber> {
+        at(&self.by_taken, ticket)
     }
 
-    /// The piece that is given back at a ticket, if it is one of these.
-    pub(super) fn given_back_at(&self, ticket: u64) -> Option<PieceNumber> {
-        self.by_given_back.get(&ticket).copied()
+    /// The pieces that are given back at a ticket.
+    pub(super) fn given_back_at(&self, ticket: u64) -> impl Iterator<Item = PieceNumber> {
+        at(&self.by_given_back, ticket)
     }
 
     /// The pieces on the line of an address: those that were taken by the time of a ticket, and those taken later.
@@ -123,4 +127,10 @@ impl Timeline {
         let found = before.find(|number| self.piece(*number).holds(address));
         found.filter(|number| self.piece(*number).lives(ticket))
     }
+}
+
+/// The pieces of a ticket in a list that is in order.
+fn at(list: &[(u64, PieceNumber)], ticket: u64) -> impl Iterator<Item = PieceNumber> {
+    let from = list.partition_point(|(its, _)| *its < ticket);
+    list[from..].iter().take_while(move |(its, _)| *its == ticket).map(|(_, number)| *number)
 }

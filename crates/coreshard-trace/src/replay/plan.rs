@@ -62,11 +62,15 @@ pub(crate) struct Module {
 }
 
 impl Module {
-    /// Whether it is the C library, or the dynamic linker.
     pub(crate) fn is_c_library(&self) -> bool {
-        let name = self.path.rsplit('/').next().unwrap_or_default();
-        ["libc.so", "libc-", "libpthread", "ld-"].iter().any(|its| name.starts_with(its))
+        is_c_library(&self.path)
     }
+}
+
+/// Whether a file is the C library, or the dynamic linker.
+pub(super) fn is_c_library(path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or_default();
+    ["libc.so", "libc-", "libpthread", "ld-"].iter().any(|its| name.starts_with(its))
 }
 
 /// What was found out.
@@ -347,9 +351,9 @@ impl Building {
             }
         }
         let stacks = plan.stacks.iter().filter(|its| its.taken > 0).copied();
-        let pieces = plan.allocations.iter().map(|its| its.piece).chain(stacks);
+        let pieces: Vec<_> = plan.allocations.iter().map(|its| its.piece).chain(stacks).collect();
         let divided = plan.divided();
-        plan.reuse = Arc::new(reused(pieces, &shared, &divided, line_bytes, MOST_PLACES));
+        plan.reuse = Arc::new(reused(&pieces, &shared, &divided, line_bytes, MOST_PLACES));
         plan.owners = Arc::new(plan.owners_of(&shared));
         if left == 0 {
             plan.notes.push(format!(

@@ -5,15 +5,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use coreshard_sim::Machine;
 use serde::Serialize;
 
-use super::engine::ns;
+use super::engine::{Outcome, ns};
+use super::findings::WORTH;
 use super::lines::{Line, Row};
 use super::moved::Moves;
 use super::names::{Names, Thing, ThingKind};
+use super::on_line::thing_of;
 use super::owners::NOBODY;
 use super::parts::{FieldUse, Parts};
 use super::pieces::Piece;
 use super::plan::{Allocation, AllocationKind, Plan};
-use super::report::{self, ReplayOptions, Replayed};
+use super::replayed::{self, ReplayOptions, Replayed};
 use crate::recording::{Recording, RecordingError};
 
 /// Types that proposals are made for.
@@ -42,7 +44,7 @@ pub struct TypeProposals {
     pub before_ns: f64,
     /// What its threads wait for lines as it is, in nanoseconds.
     pub lost_before_ns: f64,
-    /// What could be done, the best first.
+    /// Layouts, the best first; those that gain less than a hundredth of the time are left out.
     pub proposals: Vec<Proposal>,
 }
 
@@ -68,6 +70,7 @@ pub struct Proposal {
 /// Objects of one name, and what their lines cost.
 #[derive(Default)]
 struct Fought<'lines> {
+    lost_ps: u64,
     false_ps: u64,
     true_ps: u64,
     /// By their first byte.
@@ -77,7 +80,8 @@ struct Fought<'lines> {
     lines: Vec<&'lines Line>,
 }
 
-/// Proposes layouts for the types that cost most by false sharing, and replays the recording with each.
+/// Proposes layouts for the types that cost most by false sharing, and replays the recording with each. Types and layouts that
+/// are worth less than a hundredth of the threads' time are left out.
 ///
 /// # Errors
 /// If the recording cannot be read; the text names the offset.
@@ -98,39 +102,66 @@ pub fn propose_layouts(
     machine: &Machine,
     options: &ReplayOptions,
 ) -> Result<Vec<TypeProposals>, RecordingError> {
-    let before = report::run(recording, machine, options, None)?;
+    let before = replayed::run(recording, machine, options, None)?;
     let mut names = Names::new(&before.plan);
-    let mut by_name: BTreeMap<String, Fought<'_>> = BTreeMap::new();
-    for line in report::costliest(&before.outcome.lines, MOST_LINES) {
-        let thing = report::thing_of(line, &mut names);
-        let is_known = thing.of.is_some() || thing.element_bytes > 1;
-        if !is_known || !matches!(thing.kind, ThingKind::Global | ThingKind::Heap) {
-            continue;
-        }
-        let fought = by_name.entry(thing.name.clone()).or_default();
-        fought.false_ps += line.false_ps;
-        fought.true_ps += line.true_ps;
-        fought.kinds.extend(thing.allocated);
-        fought.things.insert(thing.start, thing);
-        fought.lines.push(line);
-    }
-    let mut fought: Vec<_> = by_name.into_iter().filter(|(_, its)| its.false_ps > 0).collect();
+    let least = (before.outcome.running_ps as f64 * WORTH) as u64;
+    let fights = Fights::of(&before.outcome, &mut names).0.into_iter();
+    let mut fought: Vec<_> =
+        fights.filter(|(_, its)| its.false_ps > 0 && its.lost_ps > least).collect();
     fought.sort_by_key(|(_, its)| std::cmp::Reverse(its.false_ps));
-    let replay =
-        |moves: &Moves| report::run(recording, machine, options, Some((moves, &before.plan)));
+    let trial = Trial { recording, machine, options, before: &before };
     let mut all = Vec::new();
     for (name, its) in fought.into_iter().take(MOST_TYPES) {
-        let line_bytes = machine.line_bytes() as u64;
-        all.extend(its.proposals(
-            name,
-            &before,
-            &mut names,
-            &options.pinned,
-            line_bytes,
-            replay,
-        )?);
+        all.extend(its.proposals(name, &trial, &mut names)?);
     }
     Ok(all)
+}
+
+/// The replay that proposals are held against.
+pub(super) struct Trial<'r> {
+    pub(super) recording: &'r Recording,
+    pub(super) machine: &'r Machine,
+    pub(super) options: &'r ReplayOptions,
+    pub(super) before: &'r Replayed,
+}
+
+/// Objects whose lines threads wait for, by name.
+pub(super) struct Fights<'lines>(BTreeMap<String, Fought<'lines>>);
+
+impl<'lines> Fights<'lines> {
+    pub(super) fn of(outcome: &'lines Outcome, names: &mut Names<'_>) -> Self {
+        let mut by_name: BTreeMap<String, Fought<'_>> = BTreeMap::new();
+        for line in replayed::costliest(&outcome.lines, MOST_LINES) {
+            let thing = thing_of(line, names);
+            let is_known = thing.of.is_some() || thing.element_bytes > 1;
+            if !is_known || !matches!(thing.kind, ThingKind::Global | ThingKind::Heap) {
+                continue;
+            }
+            let fought = by_name.entry(thing.name.clone()).or_default();
+            fought.false_ps += line.false_ps;
+            fought.true_ps += line.true_ps;
+            fought.lost_ps += line.lost_ps;
+            fought.kinds.extend(thing.allocated);
+            fought.things.insert(thing.start, thing);
+            fought.lines.push(line);
+        }
+        Self(by_name)
+    }
+
+    /// How many times as fast the program is with the best layout of an object; none if no layout can be tried.
+    pub(super) fn gain(
+        &mut self,
+        object: &str,
+        trial: &Trial<'_>,
+        names: &mut Names<'_>,
+    ) -> Result<Option<f64>, RecordingError> {
+        let Some(its) = self.0.remove(object) else { return Ok(None) };
+        let found = its.proposals(object.to_owned(), trial, names)?;
+        Ok(found.map(|found| {
+            let best = found.proposals.first();
+            best.map_or(1.0, |best| found.before_ns / best.after_ns.max(1.0))
+        }))
+    }
 }
 
 impl Fought<'_> {
@@ -138,12 +169,11 @@ impl Fought<'_> {
     fn proposals(
         mut self,
         name: String,
-        before: &Replayed,
+        trial: &Trial<'_>,
         names: &mut Names<'_>,
-        pinned: &[String],
-        line_bytes: u64,
-        replay: impl Fn(&Moves) -> Result<Replayed, RecordingError>,
     ) -> Result<Option<TypeProposals>, RecordingError> {
+        let Trial { recording, machine, options, before } = *trial;
+        let line_bytes = machine.line_bytes() as u64;
         let Some(first) = self.things.values().next().cloned() else { return Ok(None) };
         let lives = self.lives(&before.plan, &first);
         let longest_bytes = self.things.values().map(|thing| thing.bytes).max().unwrap_or(1);
@@ -154,7 +184,7 @@ impl Fought<'_> {
         let size_bytes = if has_tail { longest_bytes } else { first.element_bytes.max(1) };
         let element_bytes = |thing: &Thing| if has_tail { thing.bytes } else { size_bytes };
         self.note_uses(&mut parts, &before.plan, element_bytes);
-        parts.pin(pinned);
+        parts.pin(&options.pinned);
         let mut proposals = Vec::new();
         for arranged in parts.arrangements(size_bytes) {
             let moved = parts.moves(&arranged);
@@ -166,7 +196,11 @@ impl Fought<'_> {
                 }
                 elements += thing.bytes.div_ceil(element_bytes.max(1));
             }
-            let after = replay(&moves)?.outcome;
+            let after = replayed::run(recording, machine, options, Some((&moves, &before.plan)))?;
+            let after = after.outcome;
+            if ns(after.virtual_ps) > (1.0 - WORTH) * ns(before.outcome.virtual_ps) {
+                continue;
+            }
             proposals.push(Proposal {
                 what: arranged.what,
                 size_bytes: new_bytes,

@@ -2,47 +2,29 @@
 
 use std::collections::BTreeMap;
 
-use coreshard_sim::{Machine, Placement};
+use coreshard_sim::Machine;
 use serde::Serialize;
 
-use super::advice::{Advice, Sharing, Use, judge};
-use super::engine::{Outcome, Replay, ThreadView, ns};
-use super::lines::{Line, Row, Seen};
-use super::moved::Moves;
+use super::advice::{Advice, Sharing};
+use super::engine::{LockWaits, ThreadView, ns};
+use super::findings::{Finding, findings};
+use super::lines::{Line, Seen};
 use super::names::{Names, Thing, ThingKind};
+use super::on_line::{OnLine, seen_from};
 use super::owners::NOBODY;
-use super::plan::Plan;
+use super::plan::{Plan, is_c_library};
+use super::proposals::{Fights, Trial};
+use super::replayed::{ReplayOptions, Replayed, costliest, run};
 use crate::recording::{AccessKind, Recording, RecordingError};
 use crate::types::SourcePlace;
 
-/// Writes that an object's making may be.
-const FEW: u64 = 4;
+/// Locks that are shown.
+const MOST_LOCKS: usize = 20;
+/// Findings whose layouts are tried at once, and accesses of the longest recording for which they are: a few seconds' work.
+const MOST_TRIED: usize = 2;
+const MOST_ACCESSES_TRIED: u64 = 2_000_000;
 /// Lines that count for their objects, the costliest first.
 const MOST_OBJECT_LINES: usize = 1 << 17;
-
-/// How a recording is replayed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ReplayOptions {
-    /// Which CPUs the threads have.
-    pub placement: Placement,
-    /// How many threads, one after the other, share a CPU.
-    pub threads_per_cpu: usize,
-    /// How many lines get names, the costliest first.
-    pub most_lines: usize,
-    /// Fields that proposed layouts leave where they are: an interface's.
-    pub pinned: Vec<String>,
-}
-
-impl Default for ReplayOptions {
-    fn default() -> Self {
-        Self {
-            placement: Placement::default(),
-            threads_per_cpu: 1,
-            most_lines: 20,
-            pinned: Vec::new(),
-        }
-    }
-}
 
 /// What a machine's caches would do to a program.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -57,16 +39,38 @@ pub struct ReplayReport {
     pub virtual_ns: f64,
     /// What all threads together waited for lines that others had, in nanoseconds.
     pub lost_ns: f64,
+    /// The part of it for lines that the threads had before other threads took them, in nanoseconds; the rest is for lines that
+    /// a thread touches for the first time.
+    pub taken_back_ns: f64,
+    /// Time that all threads together ran, in nanoseconds: until each ended, without its waits for other threads.
+    pub running_ns: f64,
+    /// Objects that cost at least a hundredth of that time, the costliest first: the verdict.
+    pub findings: Vec<Finding>,
     /// Lines that several threads touch, and one of them writes.
     pub shared_lines: usize,
     /// The costliest of them.
     pub lines: Vec<LineView>,
     /// The same time by object, of all lines.
     pub objects: Vec<ObjectView>,
+    /// Locks that threads waited for, those first that took longest.
+    pub locks: Vec<LockView>,
     /// By thread.
     pub threads: Vec<ThreadView>,
     /// What the recording lacks, and other remarks.
     pub notes: Vec<String>,
+}
+
+/// A lock that threads waited for.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LockView {
+    /// The object that it lies in.
+    pub object: String,
+    /// The field that it is; empty if it is the object itself.
+    pub field: String,
+    /// How often a thread found it taken.
+    pub waits: u64,
+    /// Time that threads waited for it, in nanoseconds.
+    pub waited_ns: f64,
 }
 
 /// A line that several threads touch.
@@ -84,11 +88,15 @@ pub struct LineView {
     pub advice: Advice,
     /// The same in a sentence.
     pub sentence: &'static str,
+    /// Whether it is the C library's own data.
+    pub is_c_library: bool,
     /// What accesses waited for it, in nanoseconds.
     pub cost_ns: f64,
-    /// The part of it for bytes that others had written.
+    /// Time that threads stood still for it after they had had it, in nanoseconds: a store waits while its thread goes on.
+    pub lost_ns: f64,
+    /// The part of its cost for bytes that others had written.
     pub true_ns: f64,
-    /// The part of it for bytes that no other thread had written.
+    /// The part of its cost for bytes that no other thread had written.
     pub false_ns: f64,
     /// Loads and read-modify-writes that found it modified in a CPU of another package.
     pub hitm_remote: u64,
@@ -119,6 +127,8 @@ pub struct WordView {
     pub misses: u64,
     /// What it waited, in nanoseconds.
     pub cost_ns: f64,
+    /// Time that threads stood still here for a line that they had had before, in nanoseconds.
+    pub lost_ns: f64,
     /// By which threads.
     pub threads: Vec<u32>,
     /// From where.
@@ -142,37 +152,6 @@ pub struct ObjectView {
     pub false_ns: f64,
 }
 
-/// A replay's outcome with what it takes to give it names.
-pub(super) struct Replayed {
-    pub(super) plan: Plan,
-    pub(super) outcome: Outcome,
-}
-
-/// Replays; with moves and the plan of what is not moved, with memory where the former put it.
-pub(super) fn run(
-    recording: &Recording,
-    machine: &Machine,
-    options: &ReplayOptions,
-    moves: Option<(&Moves, &Plan)>,
-) -> Result<Replayed, RecordingError> {
-    let mut plan = Plan::of(recording, machine.line_bytes(), moves.map(|(moves, _)| moves))?;
-    // The recorded addresses tell which thread had which memory.
-    if let Some((_, unmoved)) = moves {
-        plan.reuse = std::sync::Arc::clone(&unmoved.reuse);
-    }
-    let moves = moves.map(|(moves, _)| moves);
-    let replay = Replay::new(
-        recording,
-        &mut plan,
-        moves,
-        machine,
-        &options.placement,
-        options.threads_per_cpu,
-    );
-    let outcome = replay.run()?;
-    Ok(Replayed { plan, outcome })
-}
-
 /// Replays a recording on a machine.
 ///
 /// ```
@@ -194,39 +173,17 @@ pub fn replay(
     machine: &Machine,
     options: &ReplayOptions,
 ) -> Result<ReplayReport, RecordingError> {
-    let Replayed { plan, outcome } = run(recording, machine, options, None)?;
-    let mut notes: Vec<String> =
-        recording.lacks().iter().map(|lack| format!("the recording lacks {lack}")).collect();
-    notes.extend(plan.notes.iter().cloned());
-    if recording.about().engine == "qemu" && plan.has_recorder() {
-        notes.push(
-            "the program was built for the engine tsan, whose recorder's own accesses are here, too: build it without \
-             those flags for emulation"
-                .to_owned(),
-        );
-    }
-    if outcome.edges_broken > 0 {
-        notes.push(format!(
-            "{} waits ended without what they waited for, which was not recorded",
-            outcome.edges_broken
-        ));
-    }
-    if outcome.lines_left_out > 0 {
-        notes
-            .push(format!("{} accesses of more lines than are told apart", outcome.lines_left_out));
-    }
-    if outcome.pieces_moved > 0 {
-        notes.push(format!(
-            "memory that one thread gave back and another took has another place where both have it at once here: {} of {} such \
-             pieces",
-            outcome.pieces_moved, outcome.pieces_reused
-        ));
-    }
-    let mut names = Names::new(&plan);
+    let before = run(recording, machine, options, None)?;
+    let Replayed { plan, outcome } = &before;
+    let mut names = Names::new(plan);
     let shared_lines = outcome.lines.iter().filter(|line| !line.rows.is_empty()).count();
     let costliest = costliest(&outcome.lines, options.most_lines);
-    let lines: Vec<_> = costliest.iter().map(|line| view(line, &plan, &mut names)).collect();
+    let lines: Vec<_> = costliest.iter().map(|line| view(line, plan, &mut names)).collect();
     let objects = objects(&outcome.lines, &mut names);
+    let mut findings = findings(outcome, plan, &mut names);
+    predict(&mut findings, recording, machine, options, &before, &mut names)?;
+    let mut notes = notes_of(recording, &before);
+    let locks = locks(&outcome.locks, &mut names);
     notes.append(&mut names.notes);
     Ok(ReplayReport {
         machine: machine.topology().name().to_owned(),
@@ -234,130 +191,132 @@ pub fn replay(
         accesses: plan.accesses,
         virtual_ns: ns(outcome.virtual_ps),
         lost_ns: outcome.threads.iter().map(|thread| thread.lost_ns).sum(),
+        taken_back_ns: ns(outcome.lines.iter().map(|line| line.lost_ps).sum()),
+        running_ns: ns(outcome.running_ps),
+        findings,
         shared_lines,
         objects,
         lines,
-        threads: outcome.threads,
+        locks,
+        threads: outcome.threads.clone(),
         notes,
     })
 }
 
-/// The lines that cost most; of equal ones, that of the lower address.
-pub(super) fn costliest(lines: &[Line], most: usize) -> Vec<&Line> {
-    let mut all: Vec<_> = lines.iter().filter(|line| line.true_ps + line.false_ps > 0).collect();
-    all.sort_by(|a, b| b.cost_ps.cmp(&a.cost_ps).then(a.address.cmp(&b.address)));
-    all.truncate(most);
-    all
+/// The first locks, with their names.
+fn locks(waits: &[(u64, LockWaits)], names: &mut Names<'_>) -> Vec<LockView> {
+    let named = |(address, waits): &(u64, LockWaits)| {
+        let seen = Seen { ticket: u64::MAX, owner: NOBODY };
+        let thing = names.thing(*address, seen, &[]);
+        LockView {
+            field: names.field(&thing, *address),
+            object: thing.name,
+            waits: waits.count,
+            waited_ns: ns(waits.waited_ps),
+        }
+    };
+    waits.iter().take(MOST_LOCKS).map(named).collect()
 }
 
-/// What lies where a line's costliest access was.
-pub(super) fn thing_of(line: &Line, names: &mut Names<'_>) -> Thing {
-    let mut rows: Vec<_> = line.rows.iter().collect();
-    rows.sort_by_key(|row| std::cmp::Reverse((row.cost_ps, row.count)));
-    let first = rows.first();
-    let address = line.address + first.map_or(0, |row| u64::from(row.offset));
-    let seen = first.map_or(Seen { ticket: 0, owner: NOBODY }, |row| row.seen());
-    let kind = first.map_or(0, |row| row.owner_kind);
-    names.thing(address, seen, &seen_from(&rows, kind))
+/// Predicts the gain of the first findings, if the recording is short.
+fn predict(
+    findings: &mut [Finding],
+    recording: &Recording,
+    machine: &Machine,
+    options: &ReplayOptions,
+    before: &Replayed,
+    names: &mut Names<'_>,
+) -> Result<(), RecordingError> {
+    if before.plan.accesses > MOST_ACCESSES_TRIED {
+        return Ok(());
+    }
+    let trial = Trial { recording, machine, options, before };
+    let mut fights = None;
+    let its = findings.iter_mut().filter(|its| its.advice.is_of_layout() && !its.is_c_library);
+    for finding in its.take(MOST_TRIED) {
+        let fights = fights.get_or_insert_with(|| Fights::of(&before.outcome, names));
+        finding.gain = fights.gain(&finding.object, &trial, names)?;
+    }
+    Ok(())
 }
 
-/// The instructions that access what is of this kind on a line.
-fn seen_from(rows: &[&Row], owner_kind: u32) -> Vec<u64> {
-    let its = rows.iter().filter(|row| row.owner_kind == owner_kind);
-    its.map(|row| row.instruction).collect()
+/// Gaps of the recording and of its replay.
+fn notes_of(recording: &Recording, replayed: &Replayed) -> Vec<String> {
+    let mut notes: Vec<String> =
+        recording.lacks().iter().map(|lack| format!("the recording lacks {lack}")).collect();
+    notes.extend(replayed.plan.notes.iter().cloned());
+    if recording.about().engine == "qemu" && replayed.plan.has_recorder() {
+        notes.push(
+            "the program was built for the engine tsan, whose recorder's own accesses are here, too: build it without \
+             those flags for emulation"
+                .to_owned(),
+        );
+    }
+    if replayed.outcome.edges_broken > 0 {
+        notes.push(format!(
+            "{} waits ended without what they waited for, which was not recorded",
+            replayed.outcome.edges_broken
+        ));
+    }
+    if replayed.outcome.lines_left_out > 0 {
+        notes.push(format!(
+            "{} accesses of more lines than are told apart",
+            replayed.outcome.lines_left_out
+        ));
+    }
+    if replayed.outcome.pieces_moved > 0 {
+        notes.push(format!(
+            "memory that one thread gave back and another took has another place where both have it at once here: {} of {} such \
+             pieces",
+            replayed.outcome.pieces_moved, replayed.outcome.pieces_reused
+        ));
+    }
+    notes
 }
 
 fn view(line: &Line, plan: &Plan, names: &mut Names<'_>) -> LineView {
-    let thing = thing_of(line, names);
-    let words = uses(line, plan, &thing);
-    let (sharing, advice) = judge(line.true_ps, line.false_ps, &words);
-    let mut rows: Vec<_> = line.rows.iter().collect();
-    rows.sort_by_key(|row| (row.offset, std::cmp::Reverse(row.cost_ps), row.instruction));
-    let words = rows.iter().map(|row| word(line, row, &thing, names)).collect();
+    let on_line = OnLine::of(line, names);
+    let (sharing, advice) = on_line.judge(plan, names);
+    let mut rows: Vec<_> = (0..line.rows.len()).collect();
+    rows.sort_by_key(|row| {
+        let row = &line.rows[*row];
+        (row.offset, std::cmp::Reverse(row.cost_ps), row.instruction)
+    });
+    let words = rows.into_iter().map(|row| word(line, row, &on_line, names)).collect();
     LineView {
         address: line.address,
-        object: thing.name.clone(),
-        kind: thing.kind,
         sharing,
         advice,
         sentence: advice.sentence(),
         cost_ns: ns(line.cost_ps),
+        lost_ns: ns(line.lost_ps),
         true_ns: ns(line.true_ps),
         false_ns: ns(line.false_ps),
         hitm_remote: line.rows.iter().map(|row| row.hitm_remote).sum(),
         hitm_local: line.rows.iter().map(|row| row.hitm_local).sum(),
         stores: line.stores,
         words,
+        is_c_library: is_c_library(&on_line.thing.file),
+        kind: on_line.thing.kind,
+        object: on_line.thing.name,
     }
 }
 
-fn word(line: &Line, row: &Row, thing: &Thing, names: &mut Names<'_>) -> WordView {
-    let address = line.address + u64::from(row.offset);
-    let other = match thing.is_whole && thing.holds(address) && row.owner == NOBODY {
-        true => None,
-        false => Some(names.thing(address, row.seen(), &[row.instruction])),
-    };
-    let field = match other.filter(|other| !other.is_same(thing)) {
-        None => names.field(thing, address),
-        // Its neighbour is another object, or another object was there at another time.
-        Some(other) => {
-            let field = names.field(&other, address);
-            if field.is_empty() { other.name } else { format!("{}: {field}", other.name) }
-        }
-    };
+fn word(line: &Line, number: usize, on_line: &OnLine<'_>, names: &mut Names<'_>) -> WordView {
+    let row = &line.rows[number];
     WordView {
         offset: u64::from(row.offset),
         size_bytes: u64::from(row.size_bytes),
-        field,
+        field: on_line.field(number, names),
         access: row.kind,
         is_atomic: row.is_atomic,
         count: row.count,
         misses: row.misses,
         cost_ns: ns(row.cost_ps),
+        lost_ns: ns(row.lost_ps),
         threads: row.threads.clone(),
         place: names.place(row.instruction),
     }
-}
-
-/// A line's words, each with all that was done to it.
-fn uses(line: &Line, plan: &Plan, thing: &Thing) -> Vec<Use> {
-    let mut words: BTreeMap<u64, (Use, Vec<u32>, Vec<u32>)> = BTreeMap::new();
-    for row in &line.rows {
-        let offset = u64::from(row.offset) / 8 * 8;
-        let address = line.address + offset;
-        let within = address.saturating_sub(thing.start);
-        let is_lock = plan.locks.contains(&(address / 8 * 8))
-            || (plan.is_c_library(row.instruction) && plan.is_in_lock(address));
-        // Of what is no array, all is one element.
-        let element = within.checked_div(thing.element_bytes).unwrap_or(0);
-        let (word, readers, writers) = words.entry(offset).or_insert_with(|| {
-            let word = Use { is_lock, element, ..Use::default() };
-            (word, Vec::new(), Vec::new())
-        });
-        word.is_lock |= is_lock;
-        word.locked += row.locked;
-        word.misses += row.misses;
-        let threads = if row.kind == AccessKind::Load {
-            word.reads += row.count;
-            readers
-        } else {
-            word.writes += row.count;
-            // A thread that writes it a time or two when it is made does not count as a writer.
-            if row.count <= FEW {
-                continue;
-            }
-            writers
-        };
-        threads.extend(&row.threads);
-        threads.sort_unstable();
-        threads.dedup();
-    }
-    let counted = |(word, readers, writers): (Use, Vec<u32>, Vec<u32>)| Use {
-        readers: readers.len(),
-        writers: writers.len(),
-        ..word
-    };
-    words.into_values().map(counted).collect()
 }
 
 /// What all accesses to an object cost, on however many lines: what lies beside it on one of them is another object.

@@ -3,8 +3,11 @@
 //! In the recorded run one thread had it after the other. A replay runs both side by side, and there the allocator would have
 //! given them different memory. So a piece that is allocated while another one still lies there gets a place of its own, a
 //! *slot*: copies of the same lines that know nothing of one another. If the first piece has been freed by then, the next lies
-//! at the same place, and fetches the lines from the thread that had them. A line at a piece's end that also holds something
-//! else stays one line for all threads.
+//! at the same place, and fetches the lines from the thread that had them.
+//!
+//! Several pieces may lie on one line at a time: short ones, and the ends of long ones. Such a line has *eras*: from the first
+//! piece that is allocated on it until no piece is left on it. An era is a piece of one line here. Pieces that lie side by side
+//! share the line in the replay as they did in the recorded run, and pieces of different eras do not.
 //!
 //! An access is for the piece that was there at the thread's last ticket. A thread that learns of a newer piece without a
 //! ticket (by an atomic alone) may be taken to mean the older one until that is freed.
@@ -17,20 +20,29 @@ use super::pieces::{MOST_LOOKED_AT, Piece, PieceNumber, Timeline};
 /// Places of one piece of memory; each is for a thread that has it at the same time.
 const MOST_SLOTS: usize = 1_024;
 
-/// Memory that several threads had one after the other. Of pieces, these are those of a line's length at least that lie on a line
-/// which several threads touch, and on which another thread had one. `shared` are these lines, in order; `divided` those on which
-/// pieces lay beside one another at a time.
+/// The thread of an era in which several threads allocated memory.
+const SEVERAL: u32 = u32::MAX;
+
+/// Memory that several threads had one after the other: pieces, and eras of lines. `shared` are the lines that several threads
+/// touch, in order; `divided` those on which pieces lay beside one another at a time.
 pub(super) fn reused(
-    pieces: impl IntoIterator<Item = Piece>,
+    pieces: &[Piece],
     shared: &[u64],
     divided: &HashSet<u64>,
     line_bytes: u64,
     mut lines_left: usize,
 ) -> Timeline {
+    let mut crowded: HashSet<u64> = divided.clone();
+    for piece in pieces.iter().filter(|its| its.end.saturating_sub(its.start) < line_bytes) {
+        crowded.extend(piece.lines(shared, line_bytes));
+    }
     let mut by_line: PageMap<Vec<PieceNumber>> = PageMap::default();
-    let mut all = Vec::new();
-    let pieces = pieces.into_iter().map(|its| without_ends(its, divided, line_bytes));
-    for piece in pieces.filter(|its| its.end.saturating_sub(its.start) >= line_bytes) {
+    let mut all = eras(pieces, shared, &crowded, line_bytes, &mut lines_left);
+    for (number, era) in (0..).zip(&all) {
+        by_line.entry(era.start).or_default().push(number);
+    }
+    let long = pieces.iter().map(|its| without_ends(*its, &crowded, line_bytes));
+    for piece in long.filter(|its| its.end.saturating_sub(its.start) >= line_bytes) {
         let lines = piece.lines(shared, line_bytes);
         if lines.is_empty() || lines_left < lines.len() {
             continue;
@@ -45,7 +57,9 @@ pub(super) fn reused(
     let mut is_reused = vec![false; all.len()];
     for numbers in by_line.values() {
         let thread_of = |number: &PieceNumber| all[*number as usize].thread;
-        if numbers.iter().any(|number| thread_of(number) != thread_of(&numbers[0])) {
+        let first = thread_of(&numbers[0]);
+        let is_other = |number| thread_of(number) != first || first == SEVERAL;
+        if numbers[1..].iter().any(is_other) {
             numbers.iter().for_each(|number| is_reused[*number as usize] = true);
         }
     }
@@ -53,13 +67,58 @@ pub(super) fn reused(
     Timeline::of(all, by_line, line_bytes)
 }
 
-/// A piece without its first and its last line, if these are among `divided`.
-fn without_ends(mut piece: Piece, divided: &HashSet<u64>, line_bytes: u64) -> Piece {
-    let last = piece.end / line_bytes * line_bytes;
-    if divided.contains(&(piece.start / line_bytes * line_bytes)) {
-        piece.start = (piece.start / line_bytes + 1).saturating_mul(line_bytes);
+/// The eras of the lines that are `crowded`. Eras of one thread that follow one another are one.
+fn eras(
+    pieces: &[Piece],
+    shared: &[u64],
+    crowded: &HashSet<u64>,
+    line_bytes: u64,
+    lines_left: &mut usize,
+) -> Vec<Piece> {
+    let mut on_line: BTreeMap<u64, Vec<PieceNumber>> = BTreeMap::new();
+    for (number, piece) in (0..).zip(pieces) {
+        let lines = piece.lines(shared, line_bytes).iter();
+        for line in lines.filter(|line| crowded.contains(line)).take(*lines_left) {
+            *lines_left -= 1;
+            on_line.entry(*line).or_default().push(number);
+        }
     }
-    if divided.contains(&last) {
+    let mut all: Vec<Piece> = Vec::new();
+    for (line, mut numbers) in on_line {
+        numbers.sort_by_key(|number| (pieces[*number as usize].taken, *number));
+        let mut era: Option<Piece> = None;
+        for piece in numbers.iter().map(|number| pieces[*number as usize]) {
+            // A piece that has all of the line is alone there.
+            if piece.start <= line && piece.end >= line + line_bytes {
+                all.extend(era.take());
+                continue;
+            }
+            match &mut era {
+                Some(its) if piece.taken <= its.given_back || piece.thread == its.thread => {
+                    its.given_back = its.given_back.max(piece.given_back);
+                    if piece.thread != its.thread {
+                        its.thread = SEVERAL;
+                    }
+                }
+                _ => {
+                    let next = Piece { start: line, end: line + line_bytes, ..piece };
+                    all.extend(era.replace(next));
+                }
+            }
+        }
+        all.extend(era);
+    }
+    all
+}
+
+/// A piece without its first and its last line, if these are among `crowded` and hold other pieces as well.
+fn without_ends(mut piece: Piece, crowded: &HashSet<u64>, line_bytes: u64) -> Piece {
+    let (first, last) =
+        (piece.start / line_bytes * line_bytes, piece.end / line_bytes * line_bytes);
+    if first < piece.start && crowded.contains(&first) {
+        piece.start = first.saturating_add(line_bytes);
+    }
+    if last < piece.end && crowded.contains(&last) {
         piece.end = last;
     }
     piece
@@ -194,7 +253,7 @@ mod tests {
     const LINES: [u64; 3] = [0x1000, 0x1040, 0x1080];
 
     fn reuse(pieces: &[Piece]) -> Timeline {
-        reused(pieces.iter().copied(), &LINES, &HashSet::new(), 64, 1_000)
+        reused(pieces, &LINES, &HashSet::new(), 64, 1_000)
     }
 
     #[test]
@@ -232,15 +291,47 @@ mod tests {
     }
 
     #[test]
-    fn what_one_thread_alone_had_and_what_is_shorter_than_a_line_stays() {
+    fn what_one_thread_alone_had_stays() {
         let its = reuse(&[
             piece(0x1000, 64, (10, 20), 1),
             piece(0x1000, 64, (30, 40), 1),
             piece(0x1040, 32, (10, 20), 1),
-            piece(0x1040, 32, (30, 40), 2),
+            piece(0x1060, 32, (30, 40), 1),
         ]);
         assert!(its.is_empty());
         assert_eq!(Slots::of(&its).slot(&its, 0x1000, 35, &mut NONE.clone()), 0);
+    }
+
+    #[test]
+    fn short_pieces_of_different_eras_have_places_of_their_own() {
+        // Two nodes of one thread on a line, and after both were freed two of another thread.
+        let its = reuse(&[
+            piece(0x1000, 32, (10, 20), 1),
+            piece(0x1020, 32, (12, 22), 1),
+            piece(0x1000, 32, (30, 40), 2),
+            piece(0x1020, 32, (32, 42), 2),
+        ]);
+        let mut slots = Slots::of(&its);
+        assert_eq!(slots.slot(&its, 0x1028, 15, &mut NONE.clone()), 0);
+        assert_eq!(slots.slot(&its, 0x1008, 35, &mut NONE.clone()), 1, "the first era lasts");
+        assert_eq!(slots.slot(&its, 0x1028, 35, &mut NONE.clone()), 1);
+        for era in its.given_back_at(22) {
+            slots.give_back(&its, era);
+        }
+        assert_eq!(slots.slot(&its, 0x1028, 35, &mut NONE.clone()), 1, "it stays where it is");
+    }
+
+    #[test]
+    fn short_pieces_that_lie_side_by_side_share_their_line() {
+        let its = reuse(&[
+            piece(0x1000, 32, (10, 40), 1),
+            piece(0x1020, 32, (12, 20), 1),
+            piece(0x1020, 32, (30, 50), 2),
+        ]);
+        let mut slots = Slots::of(&its);
+        for (address, ticket) in [(0x1000, 15), (0x1020, 35), (0x1000, 35)] {
+            assert_eq!(slots.slot(&its, address, ticket, &mut NONE.clone()), 0);
+        }
     }
 
     #[test]
@@ -258,11 +349,15 @@ mod tests {
 
     #[test]
     fn a_line_that_has_something_else_on_it_too_stays_one() {
-        let pieces = [piece(0x1000, 140, (10, 20), 1), piece(0x1000, 140, (30, 40), 2)];
-        let its = reused(pieces, &LINES, &HashSet::from([0x1080]), 64, 1_000);
+        let pieces = [
+            piece(0x1000, 140, (10, 20), 1),
+            piece(0x1000, 140, (30, 40), 2),
+            piece(0x1090, 16, (5, 50), 3),
+        ];
+        let its = reused(&pieces, &LINES, &HashSet::from([0x1080]), 64, 1_000);
         let mut slots = Slots::of(&its);
-        slots.take(&its, 0);
         let mut lately = NONE;
+        assert_eq!(slots.slot(&its, 0x1040, 15, &mut lately), 0);
         assert_eq!(slots.slot(&its, 0x1040, 35, &mut lately), 1);
         assert_eq!(slots.slot(&its, 0x1080, 35, &mut lately), 0, "another piece's end is there");
     }

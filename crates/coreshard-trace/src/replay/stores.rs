@@ -30,6 +30,8 @@ pub(super) struct Stores {
     waiting: VecDeque<Store>,
     /// When the line that was asked for is there, in picoseconds.
     due: u64,
+    /// Whether the CPU's thread had that line before.
+    is_taken_back: bool,
     /// The CPU's last one, waiting or not: its address, its size, and when it was.
     last: (u64, u64, u64),
 }
@@ -55,8 +57,9 @@ impl Stores {
     }
 
     /// The first one's line is asked for, and comes then.
-    pub(super) fn expect(&mut self, due: u64) {
+    pub(super) fn expect(&mut self, due: u64, is_taken_back: bool) {
         self.due = due;
+        self.is_taken_back = is_taken_back;
     }
 
     /// Takes the first one, whose line is there.
@@ -73,6 +76,11 @@ impl Stores {
     /// The first one, whose line was asked for.
     pub(super) fn first(&self) -> Option<Store> {
         self.waiting.front().copied()
+    }
+
+    /// The first one, if its line was lost to another CPU.
+    pub(super) fn taken_back(&self) -> Option<Store> {
+        self.first().filter(|_| self.is_taken_back)
     }
 
     /// Whether a load of these bytes is answered from here.

@@ -8,8 +8,8 @@ use coreshard_topology::input;
 use object::{Object as _, ObjectSymbol as _, SymbolKind};
 
 use super::dwarf::{
-    self, Context, Dwarf, Elf, SourcePlace, SplitFiles, Variable, debug_sections, read_file,
-    section,
+    self, Context, Dwarf, Elf, Functions, SourcePlace, SplitFiles, Variable, debug_sections,
+    read_file, section,
 };
 use super::error::TypesError;
 use super::table::TypeTable;
@@ -52,6 +52,8 @@ pub struct Binary {
     symbols: Vec<Symbol>,
     /// For source lines; made when the first is asked for.
     context: OnceCell<Option<Context>>,
+    /// For variables; made when the first is asked for.
+    functions: OnceCell<Functions>,
 }
 
 impl std::fmt::Debug for Binary {
@@ -108,8 +110,9 @@ impl Binary {
             ),
         };
         drop(elf);
-        let (split, context) = (SplitFiles::default(), OnceCell::new());
-        Ok(Self { bytes, debug, supplement: None, split, btf, source, symbols, context })
+        let (context, functions) = (OnceCell::new(), OnceCell::new());
+        let (supplement, split) = (None, SplitFiles::default());
+        Ok(Self { bytes, debug, supplement, split, btf, source, symbols, context, functions })
     }
 
     fn find_debug(&mut self, path: &Path) {
@@ -173,7 +176,9 @@ impl Binary {
 
     /// Records that variables of the functions at an address of the file have, or point to. `types` are those of this file.
     pub(crate) fn variables_at(&self, types: &TypeTable, address: u64) -> Option<Vec<Variable>> {
-        dwarf::variables_at(self.debug.as_ref()?, &self.split, types, address)
+        let dwarf = self.debug.as_ref()?;
+        let functions = self.functions.get_or_init(|| Functions::of(dwarf));
+        dwarf::variables_at(functions, dwarf, &self.split, types, address)
     }
 
     /// Its symbols, by address.

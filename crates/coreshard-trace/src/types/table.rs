@@ -323,6 +323,19 @@ impl TypeTable {
         })
     }
 
+    /// Types that memory may hold one after the other and that are no records with a name: numbers, and other names of records
+    /// without one.
+    pub(crate) fn other_elements(&self) -> impl Iterator<Item = TypeId> + '_ {
+        (0..self.types.len() as u32).map(TypeId).filter(|id| match self.get(*id).shape {
+            Shape::Scalar => true,
+            Shape::Alias { .. } => {
+                let of = self.get(self.stripped(*id));
+                of.name.is_none() && matches!(of.shape, Shape::Record(_))
+            }
+            _ => false,
+        })
+    }
+
     /// The records of a name: the whole one, or what stands after its last `::`, with or without `struct `.
     #[must_use]
     pub fn named(&self, name: &str) -> Vec<TypeId> {

@@ -116,7 +116,7 @@ fn what_the_compiler_places_stays_in_a_proposed_layout() {
     let proposals =
         propose_layouts(&recording, &Machine::pocket(), &ReplayOptions::default()).unwrap();
     let [proposals] = &proposals[..] else { panic!("{proposals:#?}") };
-    assert!(proposals.proposals.len() > 1, "{proposals:#?}");
+    assert!(!proposals.proposals.is_empty(), "{proposals:#?}");
     for proposal in &proposals.proposals {
         let new = |name: &str| proposal.order.iter().find(|(its, _)| its == name).unwrap().1;
         for name in ["_vptr.Whole", "(base B)"] {

@@ -38,6 +38,25 @@ fn recording(loops: [Loop<'_>; 2]) -> Recording {
     Recording::from_bytes(file).unwrap()
 }
 
+#[test]
+fn a_machines_compute_hides_no_sharing() {
+    let folder = env!("CARGO_MANIFEST_DIR");
+    let pocket =
+        std::fs::read_to_string(format!("{folder}/../coreshard-sim/src/machine/pocket.toml"));
+    let computing = pocket
+        .unwrap()
+        .replace("[costs]\n", "[costs]\ncompute = { ns = 45.6, source = \"measured\" }\n");
+    let recording = recording([(&[LOAD, STORE], 4), (&[LOAD, STORE], 4)]);
+    let lost = |machine: &Machine| {
+        let report = replay(&recording, machine, &ReplayOptions::default()).unwrap();
+        report.taken_back_ns / report.running_ns
+    };
+    let (plain, computing) =
+        (lost(&Machine::pocket()), lost(&Machine::from_toml("computing", &computing).unwrap()));
+    assert!(plain > 0.1, "{plain}");
+    assert!((plain - computing).abs() < 1e-9, "{plain} {computing}");
+}
+
 /// Misses of the first thread, and when the two end, in nanoseconds.
 fn run(first: Loop<'_>, second: Loop<'_>) -> (u64, [f64; 2]) {
     let machine = Machine::named("epyc-9654-2s").unwrap();

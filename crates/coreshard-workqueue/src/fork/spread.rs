@@ -50,7 +50,7 @@ struct LoopHead<P: Platform> {
     began_ns: P::AtomicU64,
     /// How long an element takes, in picoseconds; 0 before it is known.
     element_ps: P::AtomicU64,
-    /// What a wake-up costs.
+    /// The cost of a wake-up.
     cost: WakeCost,
 }
 

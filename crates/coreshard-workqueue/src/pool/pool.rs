@@ -272,7 +272,7 @@ impl<P: Platform> Pool<P> {
         }
     }
 
-    /// What it costs to wake a worker.
+    /// The cost of waking a worker.
     pub(crate) fn wake_cost(&self) -> WakeCost {
         self.meter.cost()
     }

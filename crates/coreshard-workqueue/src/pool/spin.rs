@@ -22,9 +22,6 @@ const IDLE_YIELD_NS: u64 = 1_000;
 /// Yields of a thread outside before it sleeps: some members may have to run on its CPU, one after the other.
 const MAX_YIELDS: u32 = 4;
 
-/// How long a worker does not look at a burst, at most, so that it claims many items at once.
-const MAX_GATHER_SPINS: u32 = 32;
-
 /// A watch or a yield that takes longer lost the CPU to threads that compute: the longest watch takes a tenth.
 const CONTENDED_NS: u64 = 500_000;
 
@@ -68,12 +65,8 @@ fn yield_once<P: Platform>() -> u64 {
 pub(super) struct SpinWait<P: Platform> {
     length: WatchLength,
     contention: CpuContention,
-    /// How long not to look at all.
-    gather_spins: u32,
     /// Where the next items will be seen first.
     next_slots: Option<Watches<P>>,
-    /// The last look for work succeeded by watching.
-    has_seen: bool,
     /// It has let others run on its CPU since it last had work.
     has_yielded: bool,
     /// It has seen that a job was shared, and has not looked for it since.
@@ -85,9 +78,7 @@ impl<P: Platform> SpinWait<P> {
         Self {
             length: WatchLength::NEW,
             contention: CpuContention::default(),
-            gather_spins: 0,
             next_slots: None,
-            has_seen: false,
             has_yielded: false,
             saw_forks: false,
         }
@@ -110,21 +101,10 @@ impl<P: Platform> SpinWait<P> {
         }
     }
 
-    /// After a claim: learns how long to keep off the slots that a burst is being written to.
-    ///
-    /// A worker that looks at each slot as it is filled takes the line from the producer, and
-    /// gets one item for each look. If what was watched for came in company, the next look comes
-    /// later; if it came alone, sooner: a lone item is not kept waiting.
+    /// The worker has claimed something.
     #[inline]
-    pub(super) fn learn_to_gather(&mut self, came_in_company: bool) {
+    pub(super) fn has_work(&mut self) {
         self.has_yielded = false;
-        if std::mem::take(&mut self.has_seen) {
-            self.gather_spins = if came_in_company {
-                (self.gather_spins * 2).clamp(1, MAX_GATHER_SPINS)
-            } else {
-                self.gather_spins / 2
-            };
-        }
     }
 
     /// Watches the slots of the next items for a short while; one worker of a pool at a time. True if it is worth looking again.
@@ -150,12 +130,10 @@ impl<P: Platform> SpinWait<P> {
             return false;
         }
         let since_ns = P::rough_ns();
-        (0..self.gather_spins).for_each(|_| P::spin_hint());
         let seen = P::watch(self.length.looks(), || intake.seen(places));
         self.contention.learn(P::rough_ns().wrapping_sub(since_ns));
         pool.watchers.store(0, Release);
         self.length.watched(seen);
-        self.has_seen = seen;
         seen
     }
 

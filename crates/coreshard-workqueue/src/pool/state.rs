@@ -270,33 +270,6 @@ impl<P: Platform> State<P> {
         self.active() + usize::from(self.idle.kicked().is_some())
     }
 
-    /// True if a worker sleeps that may run, and so much waits that all that run would be busy with it for longer than a wake-up
-    /// takes. Only with coalesced wake-ups: the older variants stay what they were.
-    pub(super) fn is_worth_another(
-        &self,
-        pool: &PoolShared<P>,
-        estimator: &ServiceTimeEstimator,
-    ) -> bool {
-        let active = self.active_soon();
-        let (Some(intake), Worklist::LockFree(takers)) = (&pool.intake, &self.worklist) else {
-            return false;
-        };
-        estimator.are_worth_counting()
-            && pool.calls_several()
-            && self.idle.count() > usize::from(self.idle.kicked().is_some())
-            && active < self.limit(pool)
-            && !pool.is_team()
-            && estimator.are_worth_another(intake.waiting(takers), active)
-    }
-
-    /// Chooses one more sleeper, though another may be on its way: so those that run double with each wake-up, instead of
-    /// becoming one more.
-    #[cold]
-    pub(super) fn choose_another(&mut self, pool: &PoolShared<P>) -> Option<Kick> {
-        let kick = self.idle.choose_unnamed(pool.intake.as_ref())?;
-        Some(self.steer(kick, pool))
-    }
-
     /// The waker goes on with its own work on this CPU, so the woken worker should wake up on another.
     fn steer(&mut self, kick: Kick, pool: &PoolShared<P>) -> Kick {
         let steer_to = self.placement.send_elsewhere(kick.worker, &pool.place);

@@ -1,11 +1,11 @@
-//! What a wake-up costs on this machine: measured at each one, since it depends on the kernel, on the virtual machine, and on how
+//! The cost of a wake-up on this machine: measured at each one, since it depends on the kernel, on the virtual machine, and on how
 //! deeply idle CPUs sleep.
 
 use std::sync::atomic::Ordering::Relaxed;
 
 use coreshard_platform::{AtomicInt, Platform, fields};
 
-/// What a wake-up costs, in nanoseconds as [`Platform::rough_ns`] counts them.
+/// The cost of a wake-up, in nanoseconds as [`Platform::rough_ns`] counts them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WakeCost {
     /// How long the call holds the waker up.

@@ -129,8 +129,12 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
         self.with(|request| request.shard_size = ShardSize::new(cores))
     }
 
-    /// Whether workers may never leave their pod. Default: no: a worker starts in its pod and is
-    /// brought back to it, for 5 ms at least, but the kernel may move it out while the pod is full.
+    /// Keeps the queue's work in its pods: workers never leave theirs, and help no other. Default: no.
+    ///
+    /// By default a worker starts in its pod and returns to it, for 5 ms at least, but the kernel may move it out while the pod
+    /// is full. And if a pod has more waiting items than its workers can run soon, idle workers of the nearest other pods run some
+    /// of them, on their own CPUs ([`PoolStats::guests`](crate::PoolStats::guests) counts their visits).
+    ///
     /// A process that an item starts inherits the CPUs of its worker, unless the item calls
     /// [`ChildCommand::inherit_from_process`](coreshard_platform::ChildCommand::inherit_from_process).
     ///

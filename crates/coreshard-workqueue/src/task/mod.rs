@@ -5,8 +5,8 @@
 //! and for the statistics, and may call `blocking` and `join`. While the future waits for
 //! something, nothing of it is in the queue.
 //!
-//! A task stays in the pod that it was spawned in: whoever wakes it, its next poll is sent there,
-//! where its memory is in the cache.
+//! A task stays in the pod that it was spawned in: each poll is sent there, where its memory is in the cache, whichever thread
+//! wakes it. (A guest of that pod may run the poll, as any item.)
 //!
 //! What is reached by an address here, and why it is alive: a task is freed by whoever takes its last
 //! reference when no sender is left; its *queue* is held by a [`TaskRef`], which is there until the task is done

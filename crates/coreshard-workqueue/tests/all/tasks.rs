@@ -73,7 +73,7 @@ fn a_task_gives_its_result_to_whoever_awaits_it() {
 
 #[test]
 fn a_task_is_polled_in_its_own_pod_whoever_wakes_it() {
-    let queue = queue();
+    let queue = runtime().workqueue().scope(Scope::Cpu).strict(true).build().unwrap();
     let gate = Arc::new(Gate::default());
     let tasks: Vec<_> = (0..64)
         .map(|_| {

@@ -126,6 +126,9 @@ pub struct PoolSnapshot {
     pub repatriated: u64,
     /// Claims stolen by another worker.
     pub stolen: u64,
+    /// Visits of workers of other pods, which ran waiting items.
+    #[serde(default)]
+    pub guests: u64,
     /// Replacements of blocked workers.
     pub hand_overs: u64,
     /// Replacements started by the monitor.
@@ -227,6 +230,7 @@ impl From<&PoolStats> for PoolSnapshot {
             wakeups: stats.wakeups,
             repatriated: stats.repatriated,
             stolen: stats.stolen,
+            guests: stats.guests,
             hand_overs: stats.hand_overs,
             presumed_blocked: stats.presumed_blocked,
             cpu_hogs: stats.cpu_hogs,

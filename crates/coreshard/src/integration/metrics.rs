@@ -26,6 +26,7 @@
 //! | `coreshard_pool_kicks_total` | counter | times | `pool`, `scope`, `cpus` |
 //! | `coreshard_pool_wakeups_total` | counter | system calls | `pool`, `scope`, `cpus` |
 //! | `coreshard_pool_stolen_total` | counter | times | `pool`, `scope`, `cpus` |
+//! | `coreshard_pool_guests_total` | counter | times | `pool`, `scope`, `cpus` |
 //! | `coreshard_pool_repatriated_total` | counter | times | `pool`, `scope`, `cpus` |
 //! | `coreshard_pool_hand_overs_total` | counter | times | `pool`, `scope`, `cpus` |
 //! | `coreshard_pool_failed_worker_starts_total` | counter | times | `pool`, `scope`, `cpus` |
@@ -83,6 +84,7 @@ pub fn describe() {
         ("coreshard_pool_kicks_total", Unit::Count, "Times a worker was chosen to be woken."),
         ("coreshard_pool_wakeups_total", Unit::Count, "Wake-ups that took a system call."),
         ("coreshard_pool_stolen_total", Unit::Count, "Claims stolen by another worker."),
+        ("coreshard_pool_guests_total", Unit::Count, "Visits of workers of other pods."),
         ("coreshard_pool_repatriated_total", Unit::Count, "Workers moved back to their pod."),
         ("coreshard_pool_hand_overs_total", Unit::Count, "Replacements of blocked workers."),
         ("coreshard_pool_failed_worker_starts_total", Unit::Count, "Failed starts of workers."),
@@ -180,6 +182,7 @@ fn publish_pool(pool: &PoolStats) {
     count("coreshard_pool_kicks_total", pool.kicks);
     count("coreshard_pool_wakeups_total", pool.wakeups);
     count("coreshard_pool_stolen_total", pool.stolen);
+    count("coreshard_pool_guests_total", pool.guests);
     count("coreshard_pool_repatriated_total", pool.repatriated);
     count("coreshard_pool_hand_overs_total", pool.hand_overs);
     count("coreshard_pool_failed_worker_starts_total", pool.failed_worker_starts);

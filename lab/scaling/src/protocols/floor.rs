@@ -132,7 +132,7 @@ impl Shared {
     }
 }
 
-/// What a wake-up of a thread that has slept for 10 ms costs, in nanoseconds.
+/// The cost of waking a thread that has slept for 10 ms, in nanoseconds.
 #[derive(Clone, Copy)]
 struct WakeUp {
     caller_ns: u64,

@@ -106,7 +106,7 @@ struct Thread {
     end: Padded<Latch>,
 }
 
-/// What the jobs of a load compute; the host's memory.
+/// The work of a load's jobs; the host's memory.
 #[derive(Default)]
 struct Current {
     program: Option<Program>,

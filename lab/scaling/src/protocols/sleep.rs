@@ -15,7 +15,7 @@ const CLOSED: u32 = 0;
 const ASLEEP: u32 = 1;
 const OPEN: u32 = 2;
 
-/// What a thread waits for. To open it, no look at the waiting thread is needed, unless that sleeps.
+/// A word that a thread waits for. To open it, no look at the waiting thread is needed, unless that sleeps.
 pub(crate) struct Latch(AtomicU32);
 
 impl Latch {

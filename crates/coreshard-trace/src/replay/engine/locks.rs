@@ -1,4 +1,8 @@
 //! The locks of a replay: their holders and their waiting threads.
+//!
+//! Locks behave as those on a futex do. A thread that gives a lock back wakes one waiting thread, and the lock is free until one takes
+//! it: a thread that runs may do so before the woken one, which then waits again. Such a lock is handed over less often than one
+//! that goes to its waiting threads in turn.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -8,21 +12,39 @@ struct Lock {
     owner: Option<(usize, u32)>,
     readers: u32,
     waiting: VecDeque<(usize, bool)>,
+    /// A thread was woken for it, and has not tried yet.
+    is_waking: bool,
+    waits: LockWaits,
+}
+
+/// Waits for one lock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LockWaits {
+    pub(crate) count: u64,
+    pub(crate) waited_ps: u64,
 }
 
 #[derive(Default)]
 pub(super) struct Locks(HashMap<u64, Lock>);
 
 impl Locks {
-    /// Whether a thread gets a lock now; if not, it waits for it from now on.
-    pub(super) fn acquire(&mut self, lock: u64, place: usize, is_shared: bool) -> bool {
+    /// Whether a thread gets a lock now; if not, it waits for it from now on. `is_woken` says that it was woken for it.
+    pub(super) fn acquire(
+        &mut self,
+        lock: u64,
+        place: usize,
+        is_shared: bool,
+        is_woken: bool,
+    ) -> bool {
         let its = self.0.entry(lock).or_default();
+        its.is_waking &= !is_woken;
         let is_free = match (its.owner, is_shared) {
             (Some((owner, _)), _) => owner == place,
-            (None, true) => its.waiting.is_empty(),
+            (None, true) => true,
             (None, false) => its.readers == 0,
         };
         if !is_free {
+            its.waits.count += u64::from(!is_woken);
             its.waiting.push_back((place, is_shared));
             return false;
         }
@@ -34,35 +56,34 @@ impl Locks {
         true
     }
 
-    /// A thread gives a lock back; returns the threads that have it now.
-    pub(super) fn release(&mut self, lock: u64, place: usize) -> Vec<usize> {
+    /// A thread gives a lock back; returns the threads that are woken for it: one, or several that want to share it.
+    pub(super) fn release(&mut self, lock: u64, place: usize) -> Vec<(usize, bool)> {
         let its = self.0.entry(lock).or_default();
-        let mut next = Vec::new();
         match &mut its.owner {
             Some((owner, depth)) if *owner == place && *depth > 1 => {
                 *depth -= 1;
-                return next;
+                return Vec::new();
             }
             Some((owner, _)) if *owner == place => its.owner = None,
-            // Another's: it was taken over, or its taking was not recorded.
-            Some(_) => return next,
+            // Another thread's: it was taken over, or its taking was not recorded.
+            Some(_) => return Vec::new(),
             None => its.readers = its.readers.saturating_sub(1),
         }
-        while its.owner.is_none() {
-            match its.waiting.front().copied() {
-                Some((first, true)) => {
-                    its.readers += 1;
-                    next.push(first);
-                }
-                Some((first, false)) if its.readers == 0 => {
-                    its.owner = Some((first, 1));
-                    next.push(first);
-                }
-                _ => break,
-            }
-            its.waiting.pop_front();
+        let mut woken = Vec::new();
+        if its.readers > 0 || its.is_waking {
+            return woken;
         }
-        next
+        while let Some((_, is_shared)) = its.waiting.front().copied() {
+            if !woken.is_empty() && !is_shared {
+                break;
+            }
+            woken.extend(its.waiting.pop_front());
+            if !is_shared {
+                break;
+            }
+        }
+        its.is_waking = !woken.is_empty();
+        woken
     }
 
     /// A waiting thread gets a lock in spite of its holder.
@@ -71,5 +92,53 @@ impl Locks {
         its.waiting.retain(|(waiting, _)| *waiting != place);
         its.owner = Some((place, 1));
         its.readers = 0;
+    }
+
+    /// A thread has waited for a lock.
+    pub(super) fn note_wait(&mut self, lock: u64, waited_ps: u64) {
+        self.0.entry(lock).or_default().waits.waited_ps += waited_ps;
+    }
+
+    /// Waits by the lock's address, those first that took longest.
+    pub(super) fn into_waits(self) -> Vec<(u64, LockWaits)> {
+        let all = self.0.into_iter().map(|(lock, its)| (lock, its.waits));
+        let mut waits: Vec<_> = all.filter(|(_, waits)| waits.count > 0).collect();
+        waits.sort_by_key(|(lock, waits)| (std::cmp::Reverse(waits.waited_ps), *lock));
+        waits
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOCK: u64 = 0x1000;
+
+    #[test]
+    fn a_thread_that_runs_takes_a_free_lock_before_a_woken_one() {
+        let mut locks = Locks::default();
+        assert!(locks.acquire(LOCK, 1, false, false));
+        assert!(!locks.acquire(LOCK, 2, false, false));
+        assert_eq!(locks.release(LOCK, 1), [(2, false)]);
+        assert!(locks.acquire(LOCK, 1, false, false), "the woken thread is not here yet");
+        assert!(!locks.acquire(LOCK, 2, false, true), "it waits again");
+        assert_eq!(locks.release(LOCK, 1), [(2, false)]);
+        assert!(locks.acquire(LOCK, 2, false, true));
+        assert_eq!(locks.into_waits(), [(LOCK, LockWaits { count: 1, waited_ps: 0 })]);
+    }
+
+    #[test]
+    fn one_thread_is_woken_at_a_time_or_all_that_share() {
+        let mut locks = Locks::default();
+        assert!(locks.acquire(LOCK, 1, false, false));
+        for (place, is_shared) in [(2, true), (3, true), (4, false)] {
+            assert!(!locks.acquire(LOCK, place, is_shared, false));
+        }
+        assert_eq!(locks.release(LOCK, 1), [(2, true), (3, true)]);
+        assert!(locks.acquire(LOCK, 1, false, false));
+        assert_eq!(locks.release(LOCK, 1), [], "two are on their way");
+        assert!(locks.acquire(LOCK, 2, true, true) && locks.acquire(LOCK, 3, true, true));
+        assert_eq!(locks.release(LOCK, 2), []);
+        assert_eq!(locks.release(LOCK, 3), [(4, false)]);
     }
 }

@@ -19,11 +19,12 @@ use std::sync::Arc;
 
 use coreshard_sim::{CacheAccess, CacheOutcome, Caches, LineSource, Machine, Placement, StepCosts};
 
+pub(crate) use self::locks::LockWaits;
 use self::locks::Locks;
 pub use self::outcome::ThreadView;
 pub(crate) use self::outcome::{Outcome, ns};
 use self::shared_lines::SharedLines;
-use self::thread::{Cpu, On, Pending, State, Thread};
+use self::thread::{Attempt, Cpu, On, Pending, State, Thread};
 use super::lines::Accessor;
 use super::moved::Moves;
 use super::owners::{NOBODY, Owners, Tenancy};
@@ -130,9 +131,11 @@ impl<'r> Replay<'r> {
         let (lines, lines_left_out) = self.lines.finish();
         Ok(Outcome {
             virtual_ps: self.threads.iter().map(|thread| thread.ended_ps).max().unwrap_or(0),
+            running_ps: self.threads.iter().map(Thread::running_ps).sum(),
             lost_ps: self.threads.iter().map(|thread| thread.lost_ps).sum(),
             threads: self.threads.iter().map(|thread| thread.view(&self.cpus)).collect(),
             lines,
+            locks: self.locks.into_waits(),
             edges_broken: self.edges_broken,
             lines_left_out,
             pieces_reused: self.reuse.count(),
@@ -157,6 +160,7 @@ impl<'r> Replay<'r> {
         self.edges_broken += 1;
         if let State::Blocked(On::Lock(lock)) = self.threads[place].state {
             self.locks.take_over(lock, place);
+            self.threads[place].note_lock(lock);
         }
         let now = self.threads[place].blocked_since;
         self.ready(place, now);
@@ -166,8 +170,12 @@ impl<'r> Replay<'r> {
     /// A thread can go on from `now` on.
     fn ready(&mut self, place: usize, now: u64) {
         let thread = &mut self.threads[place];
+        let waited_ps = now.saturating_sub(thread.blocked_since);
+        if let State::Blocked(On::Lock(lock)) = thread.state {
+            self.locks.note_wait(lock, waited_ps);
+        }
         thread.state = State::Ready;
-        thread.waited_ps += now.saturating_sub(thread.blocked_since);
+        thread.waited_ps += waited_ps;
         let cpu = thread.cpu;
         let its = &mut self.cpus[cpu];
         if its.ready.is_empty() {
@@ -253,8 +261,8 @@ impl<'r> Replay<'r> {
         if let Some(next) = self.cpus[cpu].stores.first() {
             let dense = self.lines.meet(next.line, next.address);
             let outcome = self.caches.access(cpu, dense, CacheAccess::Store, now);
-            self.note(&next, &outcome, now);
-            self.cpus[cpu].stores.expect(outcome.done_ps);
+            let is_taken_back = self.note(&next, &outcome, now);
+            self.cpus[cpu].stores.expect(outcome.done_ps, is_taken_back);
         }
     }
 
@@ -269,6 +277,7 @@ impl<'r> Replay<'r> {
             its.now = its.now.max(due);
             return true;
         };
+        let (now, stalls_for) = (its.now, its.stores.taken_back());
         let waits = match access.kind {
             AccessKind::Modify => true,
             AccessKind::Store => its.stores.len() as u64 >= self.costs.stores_ahead,
@@ -278,8 +287,12 @@ impl<'r> Replay<'r> {
             }
         };
         if waits {
-            self.threads[place].lost_ps += due.saturating_sub(its.now);
-            its.now = its.now.max(due);
+            its.now = now.max(due);
+            let lost = due.saturating_sub(now);
+            self.threads[place].lost_ps += lost;
+            if let Some(store) = stalls_for {
+                self.lines.note_stall(&store, lost);
+            }
         }
         waits
     }
@@ -298,10 +311,11 @@ impl<'r> Replay<'r> {
             break Some(match event {
                 Event::Access(mut access) => {
                     thread.accesses += 1;
-                    now += match self.counts_instructions {
-                        true => cycles(u64::from(access.before)),
-                        false => self.costs.compute_ps,
-                    };
+                    // If instructions were not counted, an access costs what it costs by itself. The machine's `compute` is what
+                    // code does between accesses of shared words, and most of those here are of private ones.
+                    if self.counts_instructions {
+                        now += cycles(u64::from(access.before));
+                    }
                     let recorded = access.address;
                     if let Some(moves) = self.moves {
                         access.address = moves.of(recorded, thread.ticket);
@@ -338,12 +352,16 @@ impl<'r> Replay<'r> {
                     continue;
                 }
                 Event::Start { ticket, .. } | Event::Alloc { ticket, .. } => {
-                    let Some(piece) = self.reuse.taken_at(ticket) else { continue };
-                    Pending::Take(piece)
+                    if self.reuse.taken_at(ticket).next().is_none() {
+                        continue;
+                    }
+                    Pending::Take(ticket)
                 }
                 Event::Free { ticket, .. } => {
-                    let Some(piece) = self.reuse.given_back_at(ticket) else { continue };
-                    Pending::GiveBack(piece)
+                    if self.reuse.given_back_at(ticket).next().is_none() {
+                        continue;
+                    }
+                    Pending::GiveBack(ticket)
                 }
                 Event::Waited { object, since, ticket } => {
                     // If not, it gave up, or a thread woke it that was not seen.
@@ -355,7 +373,9 @@ impl<'r> Replay<'r> {
                 Event::Create { thread: created, .. } => Pending::Create(created),
                 Event::Join { thread: joined, .. } => Pending::Join(joined),
                 Event::Exit { .. } => Pending::Exit,
-                Event::Lock { lock, is_shared, .. } => Pending::Lock { lock, is_shared },
+                Event::Lock { lock, is_shared, .. } => {
+                    Pending::Lock { lock, is_shared, attempt: Attempt::First }
+                }
                 Event::Unlock { lock, .. } => Pending::Unlock(lock),
                 Event::Wake { ticket, .. } => Pending::Wake(ticket),
                 Event::Gap { window } => Pending::Gap(window),
@@ -381,15 +401,23 @@ impl<'r> Replay<'r> {
                 self.part_of_range(cpu, place, &access, address, size);
                 self.goes_on(place, access, address.wrapping_add(size), left - size);
             }
-            Pending::Lock { lock, is_shared } => {
-                self.threads[place].note_lock(lock);
-                if !self.locks.acquire(lock, place, is_shared) {
+            Pending::Lock { lock, is_shared, attempt: Attempt::Woken } => {
+                self.ask_for_line_of(cpu, place, lock);
+                let again = Pending::Lock { lock, is_shared, attempt: Attempt::Again };
+                self.threads[place].pending = Some(again);
+            }
+            Pending::Lock { lock, is_shared, attempt } => {
+                if self.locks.acquire(lock, place, is_shared, attempt == Attempt::Again) {
+                    self.threads[place].note_lock(lock);
+                } else {
                     self.block(cpu, place, On::Lock(lock));
                 }
             }
             Pending::Unlock(lock) => {
                 self.threads[place].note_unlock(lock);
-                for next in self.locks.release(lock, place) {
+                for (next, is_shared) in self.locks.release(lock, place) {
+                    let again = Pending::Lock { lock, is_shared, attempt: Attempt::Woken };
+                    self.threads[next].pending = Some(again);
                     self.wake(cpu, next);
                 }
             }
@@ -423,13 +451,37 @@ impl<'r> Replay<'r> {
                 }
             }
             Pending::Exit => self.exit(cpu, place),
-            Pending::Take(piece) => drop(self.slots.take(&self.reuse, piece)),
-            Pending::GiveBack(piece) => self.slots.give_back(&self.reuse, piece),
+            Pending::Take(ticket) => {
+                for piece in self.reuse.taken_at(ticket) {
+                    self.slots.take(&self.reuse, piece);
+                }
+            }
+            Pending::GiveBack(ticket) => self.give_back(ticket),
             Pending::Gap(window) => {
                 // Threads of one window begin it at one time.
                 let begin = *self.windows.entry(window).or_insert(now);
                 self.cpus[cpu].now = now.max(begin);
             }
+        }
+    }
+
+    /// A woken thread tries the lock, which takes its line from the thread that has it.
+    fn ask_for_line_of(&mut self, cpu: usize, place: usize, lock: u64) {
+        let thread = &mut self.threads[place];
+        let address = self.moves.map_or(lock, |moves| moves.of(lock, thread.ticket));
+        let kind = self.lines.kind(&mut self.plan.pages, address, &mut thread.lately);
+        let LineKind::Shared(line) = kind else { return };
+        let line = self.in_slot(place, line, lock, address);
+        let (dense, now) = (self.lines.meet(line, address), self.cpus[cpu].now);
+        let outcome = self.caches.access(cpu, dense, CacheAccess::Modify, now);
+        self.cpus[cpu].now = outcome.end_ps;
+        self.threads[place].waited_ps += outcome.end_ps - now;
+    }
+
+    /// The memory whose life ends at a ticket is given back.
+    fn give_back(&mut self, ticket: u64) {
+        for piece in self.reuse.given_back_at(ticket) {
+            self.slots.give_back(&self.reuse, piece);
         }
     }
 
@@ -531,25 +583,25 @@ impl<'r> Replay<'r> {
             AccessKind::Modify => CacheAccess::Modify,
         };
         let outcome = self.caches.access(cpu, dense, kind, now);
+        self.cpus[cpu].now = outcome.end_ps;
+        if outcome.source != LineSource::Memory {
+            let took = outcome.end_ps - now;
+            self.threads[place].lost_ps += took.saturating_sub(hit_ps(&self.costs, access.kind));
+        }
+        let is_taken_back = self.note(&it, &outcome, now);
         let its = &mut self.cpus[cpu];
-        its.now = outcome.end_ps;
         if self.costs.stores_ahead > 0
             && access.kind == AccessKind::Store
             && outcome.done_ps > outcome.end_ps
         {
             its.stores.push(it);
-            its.stores.expect(outcome.done_ps);
+            its.stores.expect(outcome.done_ps, is_taken_back);
         }
-        if outcome.source != LineSource::Memory {
-            let took = outcome.end_ps - now;
-            self.threads[place].lost_ps += took.saturating_sub(hit_ps(&self.costs, access.kind));
-        }
-        self.note(&it, &outcome, now);
     }
 
     #[inline]
-    fn note(&mut self, it: &Store, outcome: &CacheOutcome, now: u64) {
-        self.lines.note(it, outcome, now, hit_ps(&self.costs, it.access.kind));
+    fn note(&mut self, it: &Store, outcome: &CacheOutcome, now: u64) -> bool {
+        self.lines.note(it, outcome, now, hit_ps(&self.costs, it.access.kind))
     }
 
     fn exit(&mut self, cpu: usize, place: usize) {
@@ -558,9 +610,8 @@ impl<'r> Replay<'r> {
         thread.state = State::Done;
         thread.ended_ps = now;
         let number = u64::from(thread.number);
-        if let Some(stack) = self.reuse.given_back_at(thread.ticket) {
-            self.slots.give_back(&self.reuse, stack);
-        }
+        let ticket = thread.ticket;
+        self.give_back(ticket);
         self.cpus[cpu].switch(false, self.costs.switch_ps);
         self.exited.insert(number);
         let joining: Vec<_> = (0..self.threads.len())

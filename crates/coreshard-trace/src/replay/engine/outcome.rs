@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::locks::LockWaits;
 use crate::replay::lines::Line;
 
 const PS_PER_NS: f64 = 1_000.0;
@@ -14,9 +15,13 @@ pub(crate) fn ns(ps: u64) -> f64 {
 pub(crate) struct Outcome {
     pub(crate) lines: Vec<Line>,
     pub(crate) virtual_ps: u64,
+    /// What all threads together ran: until each ended, without its waits for other threads.
+    pub(crate) running_ps: u64,
     /// What all threads together waited for lines.
     pub(crate) lost_ps: u64,
     pub(crate) threads: Vec<ThreadView>,
+    /// By the lock's address.
+    pub(crate) locks: Vec<(u64, LockWaits)>,
     pub(crate) edges_broken: u64,
     pub(crate) lines_left_out: u64,
     /// Pieces of memory that several threads had.

@@ -2,7 +2,7 @@
 
 use coreshard_sim::{CacheOutcome, Caches};
 
-use crate::replay::lines::Line;
+use crate::replay::lines::{Line, Waited};
 use crate::replay::pages::{Lately, LineKind, PageMap, Pages};
 use crate::replay::stores::Store;
 
@@ -78,22 +78,41 @@ impl SharedLines {
         page
     }
 
-    /// Notes an access; `hit_ps` is what it costs if the line is here.
+    /// Notes an access; `hit_ps` is what it costs if the line is here. Returns whether the thread takes the line back that it
+    /// had before.
     #[inline]
-    pub(super) fn note(&mut self, it: &Store, outcome: &CacheOutcome, now: u64, hit_ps: u64) {
+    pub(super) fn note(
+        &mut self,
+        it: &Store,
+        outcome: &CacheOutcome,
+        now: u64,
+        hit_ps: u64,
+    ) -> bool {
         let Some(its) = self.lines.get_mut(it.line as usize) else {
             self.left_out += 1;
-            return;
+            return false;
         };
         // A store is on its way while the CPU goes on; what the line took is its cost.
-        let cost = (outcome.done_ps - now.min(outcome.done_ps)).saturating_sub(hit_ps);
-        let offset = (it.address & (self.line_bytes - 1)) as usize;
-        let bytes = offset..offset + it.size as usize;
-        its.note(it.by, bytes, &it.access, outcome, cost, &mut self.rows_left);
+        let beyond = |end: u64| end.saturating_sub(now).saturating_sub(hit_ps);
+        let waited = Waited { cost_ps: beyond(outcome.done_ps), lost_ps: beyond(outcome.end_ps) };
+        let bytes = bytes_of(it, self.line_bytes);
+        its.note(it.by, bytes, &it.access, outcome, waited, &mut self.rows_left)
+    }
+
+    /// Notes that a thread stood still until the line was there that a store waits for.
+    pub(super) fn note_stall(&mut self, it: &Store, lost_ps: u64) {
+        let Some(its) = self.lines.get_mut(it.line as usize) else { return };
+        let bytes = bytes_of(it, self.line_bytes);
+        its.note_stall(it.by, bytes, &it.access, lost_ps, &mut self.rows_left);
     }
 
     /// All lines, and how many accesses were of none of them.
     pub(super) fn finish(self) -> (Vec<Line>, u64) {
         (self.lines, self.left_out)
     }
+}
+
+fn bytes_of(it: &Store, line_bytes: u64) -> std::ops::Range<usize> {
+    let offset = (it.address & (line_bytes - 1)) as usize;
+    offset..offset + it.size as usize
 }

@@ -29,12 +29,33 @@ pub(super) enum On {
     Create,
 }
 
+/// How a thread comes to a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Attempt {
+    First,
+    /// It was woken, and asks for the lock's line.
+    Woken,
+    /// It was woken, and has the line.
+    Again,
+}
+
 /// What a thread does next that others see.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Pending {
-    Access { access: Access, line: u32 },
-    Range { access: Access, address: u64, left: u64 },
-    Lock { lock: u64, is_shared: bool },
+    Access {
+        access: Access,
+        line: u32,
+    },
+    Range {
+        access: Access,
+        address: u64,
+        left: u64,
+    },
+    Lock {
+        lock: u64,
+        is_shared: bool,
+        attempt: Attempt,
+    },
     Unlock(u64),
     Wake(u64),
     Waited(u64),
@@ -42,8 +63,9 @@ pub(super) enum Pending {
     Join(u64),
     Exit,
     Gap(u64),
-    Take(PieceNumber),
-    GiveBack(PieceNumber),
+    /// The ticket at which memory is taken, and that at which it is given back.
+    Take(u64),
+    GiveBack(u64),
 }
 
 pub(super) struct Thread<'r> {
@@ -88,6 +110,11 @@ impl<'r> Thread<'r> {
             waited_ps: 0,
             ended_ps: 0,
         }
+    }
+
+    /// How long it ran, without its waits for other threads.
+    pub(super) const fn running_ps(&self) -> u64 {
+        self.ended_ps.saturating_sub(self.waited_ps)
     }
 
     /// What it spent.

@@ -38,7 +38,13 @@ impl Names<'_> {
         let name = match &guess {
             Some(guess) => {
                 let types = self.types(guess.module);
-                types.map_or_else(String::new, |types| types.describe(Some(guess.of)))
+                let name = |types: &TypeTable| {
+                    let one = types.describe(Some(guess.of));
+                    let is_number = matches!(types.get(guess.of).shape, Shape::Scalar);
+                    let is_array = is_number && its.bytes > guess.element_bytes;
+                    if is_array { format!("array of {one}") } else { one }
+                };
+                types.map_or_else(String::new, name)
             }
             None => format!("{} bytes", its.bytes),
         };
@@ -97,22 +103,33 @@ impl Names<'_> {
     fn guess(&mut self, its: &Allocation, seen_from: &[u64]) -> Option<Guess> {
         let (site, _) = self.taken_at(its.calls);
         let calls = self.plan.calls[its.calls as usize].clone();
-        let callers = calls.into_iter().take(MOST_CALLS);
+        let callers: Vec<_> = calls.into_iter().take(MOST_CALLS).collect();
+        // A library's function that allocates elements knows their type.
+        if let Some(found) = callers.iter().take(site + 1).find_map(|at| self.element_at(*at, its))
+        {
+            return Some(found);
+        }
         let others = seen_from.iter().copied().take(MOST_CALLS);
-        for (depth, caller) in callers.chain(others).enumerate() {
-            let found = self.pointed_to_at(caller, its);
-            // Only the allocating function knows the type of an array: to others, a buffer's length is a multiple of many.
-            let is_known =
-                |found: &Guess| depth <= site || found.element_bytes == its.wanted_bytes();
-            if found.as_ref().is_some_and(is_known) {
-                return found;
+        let places: Vec<_> = callers.into_iter().chain(others).collect();
+        for fit in [Fit::Whole, Fit::RoundedUp] {
+            for (depth, place) in places.iter().enumerate() {
+                let found = self.pointed_to_at(*place, its, fit);
+                // Only the allocating function knows the type of an array: to others, a buffer's length is a multiple of many.
+                let is_known =
+                    |found: &Guess| depth <= site || found.element_bytes == its.wanted_bytes();
+                if found.as_ref().is_some_and(is_known) {
+                    return found;
+                }
+            }
+            if let Some(found) = self.pointed_to_by_global(its, fit) {
+                return Some(found);
             }
         }
-        self.pointed_to_by_global(its)
+        None
     }
 
     /// What a global of the program points to that has this size, where that is one type alone.
-    fn pointed_to_by_global(&mut self, its: &Allocation) -> Option<Guess> {
+    fn pointed_to_by_global(&mut self, its: &Allocation, fit: Fit) -> Option<Guess> {
         let mut modules = self.plan.modules.iter();
         let number = modules.position(|module| is_program(Path::new(&module.path)))?;
         let types = self.types(number)?;
@@ -122,7 +139,7 @@ impl Names<'_> {
                 continue;
             };
             let of = types.stripped(to);
-            let Some(size) = taken_as(types, of, its) else { continue };
+            let Some(size) = taken_as(types, of, its, fit) else { continue };
             match found {
                 Some((other, _)) if types.get(other).name != types.get(of).name => return None,
                 _ => found = Some((of, size)),
@@ -131,28 +148,43 @@ impl Names<'_> {
         found.map(|(of, element_bytes)| Guess { module: number, of, element_bytes })
     }
 
-    /// What the function at an address points to that has this size; the largest such type.
-    fn pointed_to_at(&mut self, instruction: u64, its: &Allocation) -> Option<Guess> {
+    /// The file of code at an address, with where the address is in it; none for the C library, whose code that starts threads
+    /// does not know what they allocate.
+    fn own_module_at(&mut self, instruction: u64) -> Option<(usize, u64)> {
         let address = instruction.wrapping_sub(1);
         let (number, module) = self.module_at(address)?;
-        // The code that starts threads does not know what they allocate.
-        if module.is_c_library() {
-            return None;
-        }
-        let within = address.wrapping_sub(module.base);
+        (!module.is_c_library()).then(|| (number, address.wrapping_sub(module.base)))
+    }
+
+    /// The type of the elements that the library's function at an address allocates, the innermost of those that were inlined.
+    fn element_at(&mut self, instruction: u64, its: &Allocation) -> Option<Guess> {
+        let (module, within) = self.own_module_at(instruction)?;
+        let loaded = self.loaded(module);
+        let types = loaded.types.as_ref()?;
+        let variables = loaded.binary.as_ref()?.variables_at(types, within)?;
+        let mut allocating: Vec<_> = variables.iter().filter(|its| its.allocates > 0).collect();
+        allocating.sort_by_key(|its| std::cmp::Reverse(its.allocates));
+        allocating.into_iter().find_map(|named| {
+            loaded.of_name(&named.name)?.iter().find_map(|of| {
+                // Single bytes fit anything, and are named as bytes.
+                let element_bytes = types.size_bytes(*of).filter(|size| *size > 1)?;
+                let fits = its.wanted_bytes().is_multiple_of(element_bytes);
+                fits.then_some(Guess { module, of: *of, element_bytes })
+            })
+        })
+    }
+
+    /// What the function at an address points to that has this size; the largest such type.
+    fn pointed_to_at(&mut self, instruction: u64, its: &Allocation, fit: Fit) -> Option<Guess> {
+        let (number, within) = self.own_module_at(instruction)?;
         let loaded = self.loaded(number);
         let types = loaded.types.as_ref()?;
         let variables = loaded.binary.as_ref()?.variables_at(types, within)?;
         let by_name = variables.iter().filter_map(|named| {
-            let all = loaded.by_name.get(&named.name)?;
-            // A name that an empty type has as well, such as the standard library's `Global` of allocators, tells nothing.
-            if all.iter().any(|id| types.size_bytes(*id) == Some(0)) {
-                return None;
-            }
-            let mut found = all.iter();
+            let mut found = loaded.of_name(&named.name)?.iter();
             // A variable that is none, and points to none, says nothing of an array.
             let fits = |size: &u64| named.is_pointer || *size == its.wanted_bytes();
-            found.find_map(|id| Some((*id, taken_as(types, *id, its).filter(fits)?)))
+            found.find_map(|id| Some((*id, taken_as(types, *id, its, fit).filter(fits)?)))
         });
         let sizes: HashMap<TypeId, u64> = by_name.collect();
         let (of, size) = sizes
@@ -162,10 +194,19 @@ impl Names<'_> {
     }
 }
 
+/// How a type fits an allocation.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fit {
+    /// Once or several times.
+    Whole,
+    /// Once, and the allocation was rounded up to whole lines by hand.
+    RoundedUp,
+}
+
 /// The bytes of one element if a record's type fits an allocation; a record with a flexible tail takes all of it.
-fn taken_as(types: &TypeTable, of: TypeId, its: &Allocation) -> Option<u64> {
+fn taken_as(types: &TypeTable, of: TypeId, its: &Allocation, fit: Fit) -> Option<u64> {
     let Allocation { bytes, element_bytes, .. } = *its;
-    let Shape::Record(record) = &types.get(of).shape else { return None };
+    let Shape::Record(record) = &types.get(types.stripped(of)).shape else { return None };
     let size = types.size_bytes(of).filter(|size| *size > 0)?;
     let has_tail = record.members.last().is_some_and(|last| {
         types.is_flexible(last) && last.of.and_then(|of| types.size_bytes(of)).unwrap_or(0) == 0
@@ -174,8 +215,9 @@ fn taken_as(types: &TypeTable, of: TypeId, its: &Allocation) -> Option<u64> {
         return Some(bytes);
     }
     // Memory that is to begin a line is allocated in whole lines, and holds one object, no array.
-    let is_rounded = element_bytes == bytes && size.next_multiple_of(LINE_BYTES) == bytes;
-    if is_rounded && size >= 8 {
+    let is_rounded = size >= 8 && size.next_multiple_of(LINE_BYTES) == bytes;
+    let begins_line = its.piece.start.is_multiple_of(LINE_BYTES);
+    if is_rounded && (element_bytes == bytes || (fit == Fit::RoundedUp && begins_line)) {
         return Some(bytes);
     }
     // Small ones fit anything.

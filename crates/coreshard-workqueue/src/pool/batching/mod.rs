@@ -106,6 +106,8 @@ pub(super) struct ServiceTimeEstimator {
     claimed: usize,
     /// How long an item takes: the longest mean of a claim, of late.
     item_ns: u64,
+    /// How long an item of the last claim took; 0 before the first.
+    last_ns: u64,
     /// A claim of long ones was learned of, which the pool does not know yet.
     had_long: bool,
     /// How many items to claim next: doubled while claims come back full.
@@ -126,6 +128,7 @@ impl ServiceTimeEstimator {
             claimed_at_ns: 0,
             claimed: 0,
             item_ns,
+            last_ns: 0,
             had_long: false,
             most: 1,
             waited_ns: 0,
@@ -138,7 +141,7 @@ impl ServiceTimeEstimator {
         self.cost = cost;
     }
 
-    /// What a wake-up takes until the woken worker claims.
+    /// The time of a wake-up until the woken worker claims.
     #[inline]
     fn wake_up_ns(&self) -> u64 {
         self.cost.latency_ns()
@@ -180,6 +183,7 @@ impl ServiceTimeEstimator {
     #[inline]
     fn learn(&mut self, mean_ns: u64) {
         self.had_long |= mean_ns >= self.wake_up_ns();
+        self.last_ns = mean_ns;
         // A single long one is remembered for a while.
         self.item_ns = mean_ns.max(self.item_ns - self.item_ns.div_ceil(8));
     }
@@ -220,14 +224,9 @@ impl ServiceTimeEstimator {
         self.cost.runner_ups(SLOTS_TO_A_BURST * self.item_ns)
     }
 
-    /// True if so many items would keep so many workers busy for longer than it takes to wake one more.
-    pub(super) fn are_worth_another(&self, items: u64, workers: usize) -> bool {
-        items.saturating_mul(self.item_ns) >= (workers as u64 + 1) * self.wake_up_ns()
-    }
-
-    /// How many workers are worth waking for so many items.
+    /// How many workers are worth waking for so many items, if they are as long as the last ones.
     pub(super) fn workers_for(&self, items: u64) -> u32 {
-        self.cost.workers_for(items.saturating_mul(self.item_ns))
+        self.cost.workers_for(items.saturating_mul(self.last_ns))
     }
 
     /// When the last claim was made.

@@ -203,7 +203,7 @@ impl<P: Platform> Worker<'_, P> {
                 (self.claims.open(pool, claim, spare.is_none()), items > 1)
             }
         };
-        self.spin.learn_to_gather(left);
+        self.spin.has_work();
         self.batching.after_claim(items, self.context.producer.get() != Some(home));
         let mut sees_to_others = spare.is_some();
         if std::mem::take(&mut self.just_woke) && !suppresses {
@@ -212,16 +212,15 @@ impl<P: Platform> Worker<'_, P> {
         // Looking at the injectors takes lines from their producers: only if a worker can be sent. At the claims
         // of others, too: one kick may have stood for two that were blocked, and what they have claimed is
         // left to the one that came.
-        let (mut kick, mut another, mut guests) = (None, None, None);
+        let (mut kick, mut guests) = (None, None);
         if suppresses {
             state.stand_down(pool);
         } else {
             left |= state.can_kick(pool) && state.has_work_for(pool, 1);
             kick = state.pass_on(pool, left).or_else(|| state.call_rescuer());
-            if left && state.is_worth_another(pool, &self.batching.estimator) {
-                another = state.choose_another(pool);
-            }
-            if self.batching.estimator.are_worth_counting() {
+            if self.batching.estimator.are_worth_counting()
+                && !self.current().neighbours().is_empty()
+            {
                 guests = Some(state.wanted_guests(pool, &self.batching.estimator));
             }
             if was_lookout {
@@ -229,11 +228,8 @@ impl<P: Platform> Worker<'_, P> {
                 state.arm_for_thieves(pool);
             }
         }
-        sees_to_others |= kick.is_some() || another.is_some();
+        sees_to_others |= kick.is_some();
         pool.unlock_and_kick(state, kick);
-        if let Some(another) = another {
-            pool.wake_kicked(another);
-        }
         if let Some(guests) = guests {
             self.invite(guests);
         }
@@ -296,13 +292,12 @@ impl<P: Platform> Worker<'_, P> {
     /// True if this worker will be done with what it has just claimed before another could help it, so that it wakes none.
     #[inline]
     fn suppresses_wake(&mut self, state: &mut State<P>, items: usize) -> bool {
-        let Self { pool, batching, .. } = self;
+        let Self { batching, .. } = self;
         batching.estimator.learn_most(items);
         batching.may_suppress
             && batching.estimator.has_no_long_ones_beside(&mut state.since_long)
             && state.leaves_reactor_to(self.index)
             && batching.estimator.suppresses_wake(items)
-            && !state.is_worth_another(pool, &batching.estimator)
     }
 
     /// A worker that waits for this CPU finds what is left on another one; if it is only woken by then, if that is worth the

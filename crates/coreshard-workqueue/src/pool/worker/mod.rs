@@ -244,7 +244,8 @@ impl<'pool, P: Platform> Worker<'pool, P> {
     /// A new worker was missed. So are others, if there is more to do than it can take: each new one starts two, so that they
     /// double and more with each start.
     fn start_others(&self) {
-        const STARTED_BY_EACH: usize = 2;
+        // Models have few threads.
+        const STARTED_BY_EACH: usize = if cfg!(loom) { 0 } else { 2 };
         let pool = self.pool;
         for _ in 0..STARTED_BY_EACH {
             let mut state = pool.lock_state();

@@ -1,0 +1,152 @@
+//! The objects that lie on a line, and what threads do to the words of each.
+
+use std::collections::BTreeMap;
+
+use super::advice::{Advice, Sharing, Use, judge};
+use super::lines::{Line, Row, Seen};
+use super::names::{Names, Thing};
+use super::owners::NOBODY;
+use super::plan::Plan;
+use crate::recording::AccessKind;
+
+/// Writes that an object's initialization may be.
+pub(super) const FEW: u64 = 4;
+
+/// A line, with the objects that its rows access.
+pub(super) struct OnLine<'lines> {
+    line: &'lines Line,
+    /// The object of the costliest row.
+    pub(super) thing: Thing,
+    /// By row: its object, if that is another one.
+    others: Vec<Option<Thing>>,
+}
+
+impl<'lines> OnLine<'lines> {
+    pub(super) fn of(line: &'lines Line, names: &mut Names<'_>) -> Self {
+        let thing = thing_of(line, names);
+        let other = |row: &Row| {
+            let address = line.address + u64::from(row.offset);
+            if thing.is_whole && thing.holds(address) && row.owner == NOBODY {
+                return None;
+            }
+            let other = names.thing(address, row.seen(), &[row.instruction]);
+            (!other.is_same(&thing)).then_some(other)
+        };
+        let others = line.rows.iter().map(other).collect();
+        Self { line, thing, others }
+    }
+
+    /// The object of a row.
+    pub(super) fn thing_of_row(&self, row: usize) -> &Thing {
+        self.others[row].as_ref().unwrap_or(&self.thing)
+    }
+
+    /// Whether a row accesses the object of the costliest one.
+    pub(super) fn is_of_thing(&self, row: usize) -> bool {
+        self.others[row].is_none()
+    }
+
+    /// The field that a row accesses; of another object than the costliest one's, with that object's name.
+    pub(super) fn field(&self, row: usize, names: &mut Names<'_>) -> String {
+        let address = self.line.address + u64::from(self.line.rows[row].offset);
+        match &self.others[row] {
+            None => names.field(&self.thing, address),
+            Some(other) => {
+                let field = names.field(other, address);
+                if field.is_empty() {
+                    other.name.clone()
+                } else {
+                    format!("{}: {field}", other.name)
+                }
+            }
+        }
+    }
+
+    pub(super) fn judge(&self, plan: &Plan, names: &mut Names<'_>) -> (Sharing, Advice) {
+        judge(self.line.true_ps, self.line.false_ps, &self.uses(plan, names))
+    }
+
+    /// The line's words, each with all that was done to it.
+    fn uses(&self, plan: &Plan, names: &mut Names<'_>) -> Vec<Use> {
+        let mut words: BTreeMap<u64, Use> = BTreeMap::new();
+        let mut others: Vec<&str> = Vec::new();
+        for (number, row) in self.line.rows.iter().enumerate() {
+            let thing = self.thing_of_row(number);
+            let offset = u64::from(row.offset) / 8 * 8;
+            let address = self.line.address + offset;
+            let is_lock = plan.locks.contains(&(address / 8 * 8))
+                || (plan.is_c_library(row.instruction) && plan.is_in_lock(address));
+            let name = if thing.name == self.thing.name {
+                0
+            } else {
+                let known = others.iter().position(|its| *its == thing.name);
+                1 + known.unwrap_or_else(|| {
+                    others.push(&thing.name);
+                    others.len() - 1
+                })
+            };
+            let word = words.entry(offset).or_insert_with(|| {
+                let element = element_of(&names.field(thing, address)).to_owned();
+                Use { element: (thing.start, element), name, ..Use::default() }
+            });
+            word.is_lock |= is_lock;
+            word.locked += row.locked;
+            word.misses += row.misses;
+            let is_load = row.kind == AccessKind::Load;
+            *(if is_load { &mut word.reads } else { &mut word.writes }) += row.count;
+            if is_load || row.kind == AccessKind::Modify {
+                merge(&mut word.readers, &row.threads);
+            }
+            if !is_load && row.count > FEW {
+                merge(&mut word.writers, &row.threads);
+            }
+        }
+        words.into_values().collect()
+    }
+}
+
+/// The part of a field's path that names an element of an array; empty if the path has no index.
+fn element_of(field: &str) -> &str {
+    &field[..field.rfind(']').map_or(0, |end| end + 1)]
+}
+
+/// Adds threads to a list in order.
+fn merge(threads: &mut Vec<u32>, more: &[u32]) {
+    threads.extend(more);
+    threads.sort_unstable();
+    threads.dedup();
+}
+
+/// What lies where a line's costliest access was.
+pub(super) fn thing_of(line: &Line, names: &mut Names<'_>) -> Thing {
+    let mut rows: Vec<_> = line.rows.iter().collect();
+    rows.sort_by_key(|row| std::cmp::Reverse((row.cost_ps, row.count)));
+    let first = rows.first();
+    let address = line.address + first.map_or(0, |row| u64::from(row.offset));
+    let seen = first.map_or(Seen { ticket: 0, owner: NOBODY }, |row| row.seen());
+    let kind = first.map_or(0, |row| row.owner_kind);
+    names.thing(address, seen, &seen_from(&rows, kind))
+}
+
+/// The instructions that access what is of this kind on a line.
+pub(super) fn seen_from(rows: &[&Row], owner_kind: u32) -> Vec<u64> {
+    let its = rows.iter().filter(|row| row.owner_kind == owner_kind);
+    its.map(|row| row.instruction).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::element_of;
+
+    #[test]
+    fn an_element_is_named_by_the_last_index_of_a_path() {
+        for (field, element) in [
+            ("buckets[3].count", "buckets[3]"),
+            ("[2]", "[2]"),
+            ("a[1][2].b", "a[1][2]"),
+            ("a.b", ""),
+        ] {
+            assert_eq!(element_of(field), element);
+        }
+    }
+}
