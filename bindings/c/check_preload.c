@@ -14,7 +14,7 @@
 static void (*tell)(const void *, size_t);
 static void (*free_of_libc)(void *);
 static void *(*realloc_of_libc)(void *, size_t);
-/* What is done inside of the checking mode is not looked at. */
+/* Frees inside the checking mode are not checked. */
 static __thread int inside __attribute__((tls_model("initial-exec")));
 
 static void look_up(void)

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 const ITEMS: u64 = 200_000;
 
-/// On lines of its own.
+/// On separate cache lines.
 #[repr(align(256))]
 struct Ran(AtomicU64);
 
@@ -24,7 +24,7 @@ fn wait_for(items: u64) {
 }
 
 fn cpu_ns() -> f64 {
-    let stat = std::fs::read_to_string("/proc/self/stat").expect("/proc is there");
+    let stat = std::fs::read_to_string("/proc/self/stat").expect("/proc is mounted");
     let (_, rest) = stat.rsplit_once(')').expect("the name is in brackets");
     let ticks = rest.split_whitespace().skip(11).take(2);
     ticks.map(|it| it.parse::<f64>().expect("a number")).sum::<f64>() * 1e7
@@ -50,7 +50,7 @@ fn main() {
                 wait_for(item - in_flight / 2);
                 known = RAN.0.load(Ordering::Acquire);
             }
-            // With a word of its own, as calls from C have two.
+            // With one word, as calls from C have two.
             let work = move || {
                 black_box(item);
                 RAN.0.fetch_add(1, Ordering::Release);

@@ -1,4 +1,4 @@
-//! Block I/O: devices, a queue to one for each thread, requests with a callback.
+//! Block I/O: devices, one queue per thread, and requests with a callback.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -19,29 +19,29 @@ use crate::check;
 use crate::error::{Failure, Outcome, guard, guard_pointer};
 use crate::given::{free, given, number, taken};
 
-/// A file, a block device, or memory that is as one. Made by `cs_block_open` or `cs_block_memory`.
+/// A file, a block device, or memory used as a device. Made by `cs_block_open` or `cs_block_memory`.
 pub struct CsBlockDevice {
     device: Arc<Device>,
     made_in: ProcessGeneration,
 }
 
-/// One thread's queue to a device: all calls with it are that thread's. A callback may make any of them, closing included.
+/// A thread's queue to a device. Only that thread may use it. A callback may make any calls with it, including closing.
 pub struct CsBlockQueue {
     inner: Rc<Inner>,
 }
 
-/// A call of C's borrows the queue, and lets go of it before callbacks are called, which may call with it, too. Whoever calls
-/// them has this, so that it is there when one of them has closed the queue.
+/// A call from C borrows the queue and releases it before callbacks are called, which may use the queue themselves. The
+/// caller of callbacks holds this value, so that it exists if one of them closes the queue.
 struct Inner {
-    /// None once it is closed.
+    /// `None` once it is closed.
     queue: RefCell<Option<Queue>>,
     over: Over,
 }
 
-/// Requests that are over and not told of.
+/// Completed requests whose callbacks have not been called.
 type Over = Rc<RefCell<VecDeque<Told>>>;
 
-/// What a callback is told.
+/// The arguments of a callback.
 struct Told {
     done: unsafe extern "C" fn(*mut CsBlockBuffer, i64, *mut c_void),
     buffer: *mut CsBlockBuffer,
@@ -50,7 +50,8 @@ struct Told {
 }
 
 impl Inner {
-    /// Calls with the queue; then the callbacks of what is over. How many were called, and what `call` says.
+    /// Calls `call` with the queue, then the callbacks of completed requests. Returns their number and the result of
+    /// `call`.
     fn with<R>(self: Rc<Self>, call: impl FnOnce(&mut Queue) -> R) -> Outcome<(c_int, R)> {
         let result = match self.queue.borrow_mut().as_mut() {
             Some(queue) => call(queue),
@@ -61,7 +62,7 @@ impl Inner {
 
     fn tell(&self) -> c_int {
         let mut told = 0;
-        // Not for long: what a callback does may put more there, or tell of some.
+        // The borrow is short: a callback may add entries or run other callbacks.
         while let Some(next) = { self.over.borrow_mut().pop_front() } {
             // SAFETY: by the header's contract.
             unsafe { (next.done)(next.buffer, next.result, next.argument) };
@@ -71,19 +72,20 @@ impl Inner {
     }
 }
 
-/// Bytes that a request reads or writes: with whoever made it, but from a request's submission to its callback. It has no bytes while a
-/// request has them.
+/// A buffer of a request. It belongs to its creator, except from a request's submission to its callback, when it has no
+/// bytes.
 pub struct CsBlockBuffer {
     buffer: Buffer,
 }
 
-/// Open it for writing, too.
+/// Open for reading and writing.
 pub const CS_BLOCK_WRITE: c_uint = 1 << 0;
-/// Past the page cache (O_DIRECT).
+/// Bypass the page cache (O_DIRECT).
 pub const CS_BLOCK_DIRECT: c_uint = 1 << 1;
 
-/// Told, on the queue's thread, inside of `cs_block_poll` or `cs_block_wait`, that a request is over: its buffer, which is the
-/// caller's again (null for a flush); the bytes that were transferred, or a negative errno; and what was given beside it.
+/// Reports a completed request, on the queue's thread, inside `cs_block_poll` or `cs_block_wait`. Arguments: the
+/// buffer, which belongs to the caller again (null for a flush); the bytes transferred, or a negative errno; the
+/// argument of the request.
 pub type CsBlockDone =
     Option<unsafe extern "C" fn(buffer: *mut CsBlockBuffer, result: i64, argument: *mut c_void)>;
 
@@ -103,7 +105,7 @@ fn open(
     device_on(&HostAdapter::new(options)?.target("c"), backend)
 }
 
-/// A device of a target's.
+/// Creates a device of a target.
 pub(crate) fn device_on(
     target: &Arc<Target>,
     backend: Arc<dyn Backend<coreshard::Host>>,
@@ -112,7 +114,7 @@ pub(crate) fn device_on(
     Ok(Box::new(CsBlockDevice { device, made_in: ProcessGeneration::current() }))
 }
 
-/// A file as `cs_block_open` is told of it, and the node that it is at.
+/// Opens a file for `cs_block_open`, and finds its node.
 pub(crate) fn file(path: *const c_char, flags: c_uint) -> Outcome<(Arc<File>, Option<NodeId>)> {
     given(path, "path")?;
     // SAFETY: C says that it is a string.
@@ -125,15 +127,16 @@ pub(crate) fn file(path: *const c_char, flags: c_uint) -> Outcome<(Arc<File>, Op
     Ok((Arc::new(File::open(path, options)?), node_of_file(path)))
 }
 
-/// So many bytes of memory.
+/// Allocates a device in memory.
 pub(crate) fn memory(bytes: u64) -> Outcome<Arc<Memory>> {
-    let memory = Memory::try_new(bytes)
-        .map_err(|_| Failure::new(libc::ENOMEM, format!("a device in memory of {bytes} bytes")))?;
+    let memory = Memory::try_new(bytes).map_err(|_| {
+        Failure::new(libc::ENOMEM, format!("cannot allocate a device of {bytes} bytes"))
+    })?;
     Ok(Arc::new(memory))
 }
 
-/// Opens a regular file or a block device (`CS_BLOCK_…` or-ed), for so many threads, each with a queue: the one device of a host
-/// of its own. Null, and errno, where it is not there, or cannot be opened so.
+/// Opens a regular file or a block device (flags `CS_BLOCK_…`) for `threads` threads, each with a queue. It is the only
+/// device of its own host. Returns null, and sets errno, if it does not exist or cannot be opened with these flags.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_block_open(
     path: *const c_char,
@@ -147,7 +150,7 @@ pub unsafe extern "C" fn cs_block_open(
     })
 }
 
-/// A device of so many bytes of memory, zeros at first, for so many threads: the one device of a host of its own.
+/// Creates a device of zeroed memory for `threads` threads. It is the only device of its own host.
 #[unsafe(no_mangle)]
 pub extern "C" fn cs_block_memory(bytes: u64, threads: c_uint) -> *mut CsBlockDevice {
     guard_pointer(|| {
@@ -156,14 +159,14 @@ pub extern "C" fn cs_block_memory(bytes: u64, threads: c_uint) -> *mut CsBlockDe
     })
 }
 
-/// Lets go of a device; its queues go on until they are closed. Null is fine.
+/// Closes a device. Its queues remain usable until they are closed. Null is allowed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_block_close(device: *mut CsBlockDevice) {
     free(device);
 }
 
-/// The calling thread's queue to a device; `thread` is its number, below the threads that it was opened for, each with one
-/// queue. Null, and errno, where that thread has one, or the process was forked since.
+/// Returns the calling thread's queue to a device. `thread` is its number, below the number of threads of the device,
+/// each with one queue. Returns null, and sets errno, if that thread has a queue, or after a fork.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_block_queue(
     device: *mut CsBlockDevice,
@@ -174,7 +177,7 @@ pub unsafe extern "C" fn cs_block_queue(
         if !device.made_in.is_current() {
             return Err(Failure::new(
                 libc::ECHILD,
-                "this process was forked from the one that opened the device: open it anew here",
+                "this process was forked from the one that opened the device: open it again here",
             ));
         }
         let queue = device.device.queue(thread as usize, QueueOptions::default())?;
@@ -183,7 +186,8 @@ pub unsafe extern "C" fn cs_block_queue(
     })
 }
 
-/// Ends a queue, on its thread: what is outstanding is cancelled or finished, and its callbacks called. Null is fine.
+/// Closes a queue, on its thread: outstanding requests are cancelled or finished, and their callbacks called. Null is
+/// allowed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_block_queue_close(queue: *mut CsBlockQueue) {
     if queue.is_null() {
@@ -197,20 +201,21 @@ pub unsafe extern "C" fn cs_block_queue_close(queue: *mut CsBlockQueue) {
     });
 }
 
-/// Zeroed bytes, aligned to a page. Null, and errno, for none.
+/// Allocates zeroed bytes, aligned to a page. Returns null, and sets errno, for 0 bytes.
 #[unsafe(no_mangle)]
 pub extern "C" fn cs_block_buffer_alloc(bytes: usize) -> *mut CsBlockBuffer {
     guard_pointer(|| {
         if bytes == 0 {
-            return Err(Failure::invalid("a buffer of 0 bytes was asked for; it has at least one"));
+            return Err(Failure::invalid("invalid buffer size 0: expected at least 1 byte"));
         }
-        let buffer = Buffer::try_aligned(bytes)
-            .ok_or_else(|| Failure::new(libc::ENOMEM, format!("a buffer of {bytes} bytes")))?;
+        let buffer = Buffer::try_aligned(bytes).ok_or_else(|| {
+            Failure::new(libc::ENOMEM, format!("cannot allocate a buffer of {bytes} bytes"))
+        })?;
         Ok(Box::new(CsBlockBuffer { buffer }))
     })
 }
 
-/// Frees a buffer that no request has. Null is fine. One that a request has is never freed: its callback is given it.
+/// Frees a buffer that no request has. Null is allowed. A buffer in a request is not freed: its callback receives it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_block_buffer_free(buffer: *mut CsBlockBuffer) {
     // SAFETY: C says that it is one, or null.
@@ -218,7 +223,7 @@ pub unsafe extern "C" fn cs_block_buffer_free(buffer: *mut CsBlockBuffer) {
         Some(buffer) if buffer.buffer.is_empty() => {
             if check::is_on() {
                 check::found(
-                    "a block buffer is freed while a request has it; free it in the request's callback, or after",
+                    "cannot free a block buffer while a request has it: free it in the request's callback, or later",
                 );
             }
         }
@@ -226,7 +231,7 @@ pub unsafe extern "C" fn cs_block_buffer_free(buffer: *mut CsBlockBuffer) {
     }
 }
 
-/// Where a buffer's bytes are. Null while a request has them.
+/// Returns the address of a buffer's bytes. Null while a request has them.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_block_buffer_data(buffer: *mut CsBlockBuffer) -> *mut c_void {
     // SAFETY: C says that it is one, or null.
@@ -235,15 +240,15 @@ pub unsafe extern "C" fn cs_block_buffer_data(buffer: *mut CsBlockBuffer) -> *mu
         .map_or(std::ptr::null_mut(), |buffer| buffer.buffer.as_mut_ptr().cast())
 }
 
-/// How many bytes it has; 0 while a request has them.
+/// Returns the size of a buffer in bytes; 0 while a request has them.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_block_buffer_length(buffer: *const CsBlockBuffer) -> usize {
     // SAFETY: as above.
     unsafe { buffer.as_ref() }.map_or(0, |buffer| buffer.buffer.len())
 }
 
-/// Reads into a whole buffer. Where the request is refused (a negative errno), the buffer stays the caller's, and the
-/// callback is not called. -EBUSY where another request has the buffer.
+/// Reads into a whole buffer. If the request is rejected (a negative errno), the buffer remains the caller's, and the
+/// callback is not called. Fails with -EBUSY if another request has the buffer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_block_read(
     queue: *mut CsBlockQueue,
@@ -255,7 +260,7 @@ pub unsafe extern "C" fn cs_block_read(
     guard(|| submit(queue, Some(buffer), |buffer| Request::read(offset, buffer), done, argument))
 }
 
-/// Writes a whole buffer; otherwise as `cs_block_read`.
+/// Writes a whole buffer. Otherwise as `cs_block_read`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_block_write(
     queue: *mut CsBlockQueue,
@@ -267,7 +272,7 @@ pub unsafe extern "C" fn cs_block_write(
     guard(|| submit(queue, Some(buffer), |buffer| Request::write(offset, buffer), done, argument))
 }
 
-/// Makes what was written before durable (fsync).
+/// Makes earlier writes durable (fsync).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_block_flush(
     queue: *mut CsBlockQueue,
@@ -286,7 +291,7 @@ fn submit(
 ) -> Outcome {
     let queue = queue_of(queue)?;
     let done = done.ok_or_else(|| Failure::invalid("the callback is a null pointer"))?;
-    // The handle stays where it is; the bytes go to the device and come back.
+    // The handle stays in place. The bytes go to the device and return.
     let handle = buffer.unwrap_or(std::ptr::null_mut());
     let bytes = match buffer {
         // SAFETY: C says that it is one, or null.
@@ -302,7 +307,7 @@ fn submit(
     };
     let give_back = move |payload: Payload| {
         if let (false, Some(bytes)) = (handle.is_null(), payload.into_one()) {
-            // SAFETY: it is freed by nobody while a request has it.
+            // SAFETY: it is not freed while a request has it.
             unsafe { (*handle).buffer = bytes };
         }
     };
@@ -334,32 +339,32 @@ fn queue_of(queue: *mut CsBlockQueue) -> Outcome<Rc<Inner>> {
     Ok(Rc::clone(&given(queue, "block queue")?.inner))
 }
 
-/// Looks what is over, and calls its callbacks: how many there were.
+/// Calls the callbacks of completed requests. Returns their number.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_block_poll(queue: *mut CsBlockQueue) -> c_int {
     guard(|| Ok(queue_of(queue)?.with(Queue::poll)?.0))
 }
 
-/// As `cs_block_poll`, but sleeps until a request is over, or for so many nanoseconds (`UINT64_MAX` for no limit). Returns at
-/// once where nothing is outstanding.
+/// As `cs_block_poll`, but blocks until a request completes, or for `timeout_ns` nanoseconds (`UINT64_MAX` for no
+/// limit). Returns at once if no request is outstanding.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_block_wait(queue: *mut CsBlockQueue, timeout_ns: u64) -> c_int {
     guard(|| {
         let timeout = (timeout_ns != u64::MAX).then(|| Duration::from_nanos(timeout_ns));
         let queue = queue_of(queue)?;
-        // Nobody sleeps while something is to be told.
+        // Do not block while callbacks are pending.
         let is_over = !queue.over.borrow().is_empty();
         let wait = |queue: &mut Queue| if is_over { queue.poll() } else { queue.wait(timeout) };
         Ok(queue.with(wait)?.0)
     })
 }
 
-/// How many requests are outstanding.
+/// Returns the number of outstanding requests.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_block_outstanding(queue: *mut CsBlockQueue) -> c_int {
     guard(|| {
         let queue = queue_of(queue)?;
-        // Those that are over, and whose callbacks are still to be called, are with them.
+        // Completed requests whose callbacks have not been called count as outstanding.
         let untold = queue.over.borrow().len();
         let outstanding = queue.queue.borrow().as_ref().map_or(0, Queue::outstanding);
         Ok(number(outstanding + untold))

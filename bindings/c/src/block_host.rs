@@ -1,4 +1,4 @@
-//! Hosts and targets: what several devices share.
+//! Hosts and targets: resources that devices share.
 
 use std::ffi::{c_char, c_int, c_uint};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ pub struct CsBlockHost {
     made_in: ProcessGeneration,
 }
 
-/// Devices of a host that come and go together, such as those of an enclosure. Made by `cs_block_target`.
+/// Devices of a host that are added and removed together, such as those of an enclosure. Made by `cs_block_target`.
 pub struct CsBlockTarget {
     target: Arc<Target>,
     made_in: ProcessGeneration,
@@ -28,7 +28,7 @@ fn is_of_this_process(made_in: &ProcessGeneration, what: &str) -> Outcome<()> {
         return Ok(());
     }
     let message =
-        format!("this process was forked from the one that made the {what}: make it anew here");
+        format!("this process was forked from the one that made the {what}: make it again here");
     Err(Failure::new(libc::ECHILD, message))
 }
 
@@ -44,9 +44,9 @@ fn target_of<'a>(target: *mut CsBlockTarget) -> Outcome<&'a Arc<Target>> {
     Ok(&target.target)
 }
 
-/// A host whose devices together have at most `depth` requests in flight (0 for the default, 128), each device of them a fair
-/// share; for so many threads, each with a queue to a device; at a node of the machine, where what devices share is then
-/// allocated (negative where it is not known).
+/// Creates a host whose devices together have at most `depth` requests in flight (0 for the default, 128), with a fair
+/// share for each. `threads` is the number of threads, each with a queue per device. `node` is the NUMA node for shared
+/// state (negative if unknown).
 #[unsafe(no_mangle)]
 pub extern "C" fn cs_block_host(depth: c_uint, threads: c_uint, node: c_int) -> *mut CsBlockHost {
     guard_pointer(|| {
@@ -63,13 +63,14 @@ pub extern "C" fn cs_block_host(depth: c_uint, threads: c_uint, node: c_int) -> 
     })
 }
 
-/// Lets go of a host; its targets and devices go on. Null is fine.
+/// Frees a host. Its targets and devices remain. Null is allowed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_block_host_free(host: *mut CsBlockHost) {
     free(host);
 }
 
-/// A target of a host's, whose devices together have at most `max_in_flight` requests in flight; 0 for the host's limit alone.
+/// Creates a target of a host, whose devices together have at most `max_in_flight` requests in flight; 0 for the host's
+/// limit only.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_block_target(
     host: *mut CsBlockHost,
@@ -87,8 +88,8 @@ pub unsafe extern "C" fn cs_block_target(
     })
 }
 
-/// Takes all devices of a target offline: they take no more requests, what waits fails when its queue is polled next, and
-/// what a device has is finished.
+/// Takes all devices of a target offline. They accept no more requests. Waiting requests fail when their queue is
+/// polled next, and requests in the device finish.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_block_target_set_offline(target: *mut CsBlockTarget) -> c_int {
     guard_done(|| {
@@ -97,13 +98,13 @@ pub unsafe extern "C" fn cs_block_target_set_offline(target: *mut CsBlockTarget)
     })
 }
 
-/// Lets go of a target; its devices go on. Null is fine.
+/// Frees a target. Its devices remain. Null is allowed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_block_target_free(target: *mut CsBlockTarget) {
     free(target);
 }
 
-/// As `cs_block_open`, as a device of a target's, and for as many threads as its host is.
+/// As `cs_block_open`, as a device of a target, for the threads of its host.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_block_open_on(
     target: *mut CsBlockTarget,
@@ -116,7 +117,7 @@ pub unsafe extern "C" fn cs_block_open_on(
     })
 }
 
-/// As `cs_block_memory`, as a device of a target's, and for as many threads as its host is.
+/// As `cs_block_memory`, as a device of a target, for the threads of its host.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_block_memory_on(
     target: *mut CsBlockTarget,

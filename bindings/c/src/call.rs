@@ -1,4 +1,4 @@
-//! Calls: functions that are queued with 16 bytes, and that nobody waits for.
+//! Calls: functions queued with 16 bytes of arguments, without a way to wait for them.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::mem::MaybeUninit;
@@ -14,17 +14,18 @@ use crate::given::text;
 use crate::queue::CsWorkqueue;
 use crate::work::symbol_of;
 
-/// What is called with the address of two words, which are its own while the call goes on.
+/// The function of a call, with the address of two words, which it may use during the call.
 pub type CsCallFunction = Option<unsafe extern "C" fn(words: *mut u64)>;
 
-/// What calls of one function have in common: one for each function, there for good. Begin with `CS_CALL_INITIALIZER`.
+/// The static part of calls of one function. There is one per function, and it is never freed. Initialize it with
+/// `CS_CALL_INITIALIZER`.
 #[repr(C)]
 pub struct CsCall {
-    /// What is called.
+    /// The function.
     pub function: CsCallFunction,
     /// The function's name, for reports; may be null.
     pub name: *const c_char,
-    /// The library's.
+    /// Reserved for the library.
     pub reserved: *mut c_void,
 }
 
@@ -32,7 +33,7 @@ type Known = AtomicPtr<ForeignFunction>;
 
 const _: () = assert!(size_of::<Known>() == size_of::<*mut c_void>());
 
-/// The library's side of it: known since the first call.
+/// Returns the library's data of a call, which exists after the first call.
 #[inline(always)]
 fn known(call: *mut CsCall) -> Outcome<&'static ForeignFunction> {
     if call.is_null() {
@@ -46,13 +47,13 @@ fn known(call: *mut CsCall) -> Outcome<&'static ForeignFunction> {
     }
 }
 
-/// Where the library's side of a call is kept, and that side if it is known.
+/// Returns the place of the library's data, and the data if it exists.
 ///
 /// # Safety
 /// `call` is not null.
 #[inline(always)]
 unsafe fn looked_up(call: *mut CsCall) -> (&'static Known, Option<&'static ForeignFunction>) {
-    // SAFETY: C says that it is there for good, and its member is the library's.
+    // SAFETY: C guarantees that it is never freed, and its member belongs to the library.
     let place = unsafe { Known::from_ptr((&raw mut (*call).reserved).cast()) };
     // SAFETY: null, or leaked by `know`.
     (place, unsafe { place.load(Acquire).as_ref() })
@@ -61,7 +62,7 @@ unsafe fn looked_up(call: *mut CsCall) -> (&'static Known, Option<&'static Forei
 #[cold]
 fn no_call() -> Failure {
     Failure::invalid(
-        "the call is a null pointer; give the address of one that was begun with CS_CALL_INITIALIZER",
+        "the call is a null pointer: expected the address of one initialized with CS_CALL_INITIALIZER",
     )
 }
 
@@ -71,19 +72,19 @@ unsafe fn know(call: *const CsCall, place: &Known) -> Outcome<&'static ForeignFu
     let (function, name) = unsafe { ((*call).function, (*call).name) };
     let Some(function) = function else {
         return Err(Failure::invalid(
-            "the call has no function; begin it with CS_CALL_INITIALIZER",
+            "the call has no function: initialize it with CS_CALL_INITIALIZER",
         ));
     };
     let name = text(name).unwrap_or_else(|| symbol_of(function as usize).into());
     type Function = unsafe extern "C-unwind" fn(*mut [MaybeUninit<u64>; 2]);
-    // SAFETY: one pointer is given, and nothing comes back; the function of C's does not unwind.
+    // SAFETY: the function takes one pointer and returns nothing, and C functions do not unwind.
     let function =
         unsafe { std::mem::transmute::<unsafe extern "C" fn(*mut u64), Function>(function) };
     let made = ForeignFunction::leak(function, &name);
     let made_at = std::ptr::from_ref(made).cast_mut();
     match place.compare_exchange(std::ptr::null_mut(), made_at, AcqRel, Acquire) {
         Ok(_) => Ok(made),
-        // Another thread was first, and this one stays unused.
+        // Another thread was first, and this value is unused.
         // SAFETY: leaked by that thread.
         Err(first) => Ok(unsafe { &*first }),
     }
@@ -103,11 +104,11 @@ unsafe fn queue_to(
     Ok(unsafe { queue.queue.queue_foreign(target, function, words) }.map(|()| 1)?)
 }
 
-/// Queues a call of a function with two words, whatever they hold, at the pool of the CPU that the caller runs on.
-/// Allocates nothing for it, but room where a backlog grows. Unlike a work it cannot be waited for or cancelled by itself, and the same call may be queued any number
-/// of times.
+/// Queues a call of a function with two arbitrary words, in the pool of the caller's CPU. Allocates nothing for it,
+/// except room for a growing backlog. Unlike a work, it cannot be waited for or cancelled individually, and the same
+/// call may be queued any number of times.
 ///
-/// Returns 1. Where it fails, as `cs_queue_work` does, the words are the caller's.
+/// Returns 1. If it fails, as `cs_queue_work` does, the words remain the caller's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_queue_call(
     queue: *mut CsWorkqueue,
@@ -115,7 +116,7 @@ pub unsafe extern "C" fn cs_queue_call(
     first: u64,
     second: u64,
 ) -> c_int {
-    // As in `cs_queue_work`: what is done once, or refused, is elsewhere, and called anew.
+    // As in `cs_queue_work`: the first use and errors are handled elsewhere, by another call.
     // SAFETY: null, or a queue, as C says.
     let Some(given) = (unsafe { queue.as_ref() }) else {
         return queue_first(queue, call, first, second);
@@ -147,7 +148,7 @@ fn queue_first(queue: *mut CsWorkqueue, call: *mut CsCall, first: u64, second: u
     guard(|| unsafe { queue_to(queue, Target::Here, call, [first, second]) })
 }
 
-/// As `cs_queue_call`, in the pod of a CPU. -EINVAL where it is none of the queue's.
+/// As `cs_queue_call`, in the pod of a CPU. -EINVAL if the queue does not use the CPU.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_queue_call_on(
     queue: *mut CsWorkqueue,

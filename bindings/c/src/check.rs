@@ -1,7 +1,7 @@
-//! The checking mode: misuse that would be undefined is found, and named, where the environment has
-//! `CORESHARD_CHECK=1`.
+//! The checking mode: with `CORESHARD_CHECK=1` in the environment, misuse with undefined behaviour is detected and
+//! reported.
 //!
-//! It costs a lock and a look-up a call. Without it, a call costs one load more.
+//! It costs a lock and a look-up per call. Without it, a call costs one more load.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,13 +34,13 @@ fn is_asked_for() -> bool {
     MODE.load(Relaxed) == ON
 }
 
-/// Told what was found, as a sentence; if it comes back, the call goes on.
+/// Receives the message about a misuse. If it returns, the call continues.
 pub type CsCheckHandler = Option<unsafe extern "C" fn(found: *const c_char)>;
 
 static HANDLER: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Has a function told what the checking mode finds, instead of a line on standard error and `abort`. Returns the one
-/// before; null for none.
+/// Sets a function that receives what the checking mode finds, instead of a line on standard error and `abort`. Returns
+/// the previous one; null for none.
 #[unsafe(no_mangle)]
 pub extern "C" fn cs_set_check_handler(handler: CsCheckHandler) -> CsCheckHandler {
     let handler = handler.map_or(std::ptr::null_mut(), |handler| handler as *mut c_void);
@@ -65,17 +65,17 @@ pub(crate) fn found(sentence: &str) {
     }
 }
 
-/// What the mode knows; a process that was forked from another one begins anew.
+/// The state of the mode. A forked process starts with an empty one.
 #[derive(Default)]
 struct Known {
-    /// Works that were queued, by their address.
+    /// Queued works, by address.
     queued: BTreeMap<usize, Queued>,
     alive: BTreeSet<usize>,
-    /// Queues that were destroyed: they stay, so that nothing else has their address.
+    /// Destroyed queues, which are kept so that their addresses are not reused.
     destroyed: BTreeMap<usize, CString>,
 }
 
-/// A work that was queued, and the queue that it was queued on last.
+/// A queued work, and the queue that it was last queued on.
 pub(crate) struct Queued {
     pub(crate) queue: usize,
     pub(crate) queue_name: CString,
@@ -84,7 +84,7 @@ pub(crate) struct Queued {
 }
 
 thread_local! {
-    /// This thread has the lock: what it frees meanwhile is the mode's own.
+    /// Whether this thread holds the lock: memory that it frees then belongs to the mode.
     static IS_INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -120,12 +120,12 @@ fn text(name: &CStr) -> String {
     format!("{:?}", name.to_string_lossy())
 }
 
-/// The work at an address is about to be queued.
+/// Records that the work at an address is about to be queued.
 pub(crate) fn queue(work: usize, on: Queued) {
     known().queued.insert(work, on);
 }
 
-/// A stretch of memory is about to be freed, or a work to be set up there anew.
+/// Checks memory that is about to be freed, or where a work is set up again.
 pub(crate) fn look(address: usize, bytes: usize, what: &str) {
     let mut known = known();
     let inside: Vec<usize> =
@@ -135,8 +135,7 @@ pub(crate) fn look(address: usize, bytes: usize, what: &str) {
         let Some(queued) = known.queued.remove(&at) else { continue };
         if let Some(function) = (queued.pending)(at) {
             sentences.push(format!(
-                "the work at {at:#x} (function {}) is {what} while it is queued on workqueue {}; cancel it \
-                 before, with cs_cancel_work_sync",
+                "the work at {at:#x} (function {}) is {what} while it is queued on workqueue {}: cancel it first with cs_cancel_work_sync",
                 text(&function),
                 text(&queued.queue_name)
             ));
@@ -146,7 +145,7 @@ pub(crate) fn look(address: usize, bytes: usize, what: &str) {
     sentences.iter().for_each(|sentence| found(sentence));
 }
 
-/// Says that memory is about to be freed: in the checking mode, a work in it that is queued is found. The library that
+/// Announces that memory is about to be freed: the checking mode detects queued works in it. The library that
 /// `install.sh` calls `libcoreshard_check.so` calls it for every `free` of a program that it is preloaded to.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_check_free(memory: *const c_void, bytes: usize) {
@@ -155,7 +154,7 @@ pub unsafe extern "C" fn cs_check_free(memory: *const c_void, bytes: usize) {
     }
 }
 
-/// A queue was made at this address.
+/// Records a queue created at this address.
 pub(crate) fn made(queue: usize) {
     known().alive.insert(queue);
 }
@@ -171,7 +170,7 @@ pub(crate) fn is_alive(queue: usize) {
         Some(name) => {
             found(&format!("workqueue {} is used after it was destroyed", text(&name)));
         }
-        // It may be of the process before.
+        // It may belong to the parent process.
         None if ProcessGeneration::current().is_forked() => {}
         None => found(&format!("there is no workqueue at {queue:#x}")),
     }
@@ -179,12 +178,12 @@ pub(crate) fn is_alive(queue: usize) {
 
 pub(crate) fn destroyed_inside(name: &CStr) {
     found(&format!(
-        "workqueue {} is destroyed inside one of its own works, which it would wait for; destroy it elsewhere",
+        "workqueue {} is destroyed inside one of its own works, which it would wait for: destroy it elsewhere",
         text(name)
     ));
 }
 
-/// A queue was destroyed; in this mode it is not freed.
+/// Records a destroyed queue, which this mode does not free.
 pub(crate) fn destroyed(queue: usize, name: CString) {
     let mut known = known();
     let late = known.queued.iter().filter(|(_, queued)| queued.queue == queue);
@@ -194,15 +193,14 @@ pub(crate) fn destroyed(queue: usize, name: CString) {
     drop(known);
     if !is_first {
         found(&format!(
-            "workqueue {} is destroyed by two threads at once; let one of them do it",
+            "workqueue {} is destroyed by two threads at once: destroy it in one of them",
             text(&name)
         ));
     }
     for (at, pending) in late {
         if let Some(function) = pending(at) {
             found(&format!(
-                "workqueue {} is destroyed while the work at {at:#x} (function {}) waits for its time; cancel it \
-                 before, with cs_cancel_work_sync",
+                "workqueue {} is destroyed while the work at {at:#x} (function {}) is delayed on it: cancel it first with cs_cancel_work_sync",
                 text(&name),
                 text(&function)
             ));

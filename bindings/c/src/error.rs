@@ -1,4 +1,4 @@
-//! How errors are told: by a negative errno, and a sentence a thread.
+//! Errors: a negative errno, and a message per thread.
 
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int};
@@ -14,7 +14,7 @@ thread_local! {
     static LAST: RefCell<Option<CString>> = const { RefCell::new(None) };
 }
 
-/// What went wrong: an errno above 0, and a sentence.
+/// An errno above 0, and a message.
 #[derive(Debug)]
 pub(crate) struct Failure {
     errno: c_int,
@@ -32,11 +32,11 @@ impl Failure {
         Self::new(libc::EINVAL, text)
     }
 
-    /// Keeps the sentence for this thread, and sets errno, too.
+    /// Stores the message for this thread, and sets errno.
     #[cold]
     pub(crate) fn tell(self) -> c_int {
         let text = CString::new(self.text.replace('\0', " ")).unwrap_or_default();
-        // While the thread ends there is no place for it.
+        // An exiting thread cannot store it.
         let _ = LAST.try_with(|last| last.replace(Some(text)));
         // SAFETY: the address is this thread's own.
         unsafe { *libc::__errno_location() = self.errno };
@@ -44,8 +44,8 @@ impl Failure {
     }
 }
 
-/// Why the latest call of this thread that failed has failed: a sentence, in English; never null. It is there until this
-/// thread's next call that fails.
+/// Returns the message of the calling thread's latest failed call, in English, never null. It is valid until the
+/// thread's next failed call.
 #[unsafe(no_mangle)]
 pub extern "C" fn cs_last_error() -> *const c_char {
     const NONE: &CStr = c"no call of this thread has failed";
@@ -53,7 +53,7 @@ pub extern "C" fn cs_last_error() -> *const c_char {
     last.ok().flatten().unwrap_or(NONE.as_ptr())
 }
 
-/// Calls `code` in front of the net: neither an error nor a panic leaves it but as a negative errno.
+/// Calls `code`, and converts errors and panics to a negative errno.
 #[inline(always)]
 pub(crate) fn guard(code: impl FnOnce() -> Outcome) -> c_int {
     match catch_unwind(AssertUnwindSafe(code)) {
@@ -63,12 +63,12 @@ pub(crate) fn guard(code: impl FnOnce() -> Outcome) -> c_int {
     }
 }
 
-/// As [`guard`], for a call that returns 0 where it succeeds.
+/// As [`guard`], for a call that returns 0 on success.
 pub(crate) fn guard_done(code: impl FnOnce() -> Outcome<()>) -> c_int {
     guard(|| code().map(|()| 0))
 }
 
-/// As [`guard`], for a call that returns a pointer: null, and errno, where it fails.
+/// As [`guard`], for a call that returns a pointer: null, and errno, on failure.
 pub(crate) fn guard_pointer<T>(code: impl FnOnce() -> Outcome<Box<T>>) -> *mut T {
     match catch_unwind(AssertUnwindSafe(code)) {
         Ok(Ok(made)) => return Box::into_raw(made),
@@ -82,7 +82,7 @@ pub(crate) fn guard_pointer<T>(code: impl FnOnce() -> Outcome<Box<T>>) -> *mut T
 pub(crate) fn panicked(payload: Box<dyn std::any::Any + Send>) -> Failure {
     let text = payload.downcast_ref::<&str>().map(ToString::to_string);
     let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
-    // Its destructor may be anybody's.
+    // Its destructor may be arbitrary code.
     std::mem::forget(payload);
     Failure::new(
         libc::ENOTRECOVERABLE,
@@ -135,7 +135,7 @@ impl<F> From<coreshard::Refused<F>> for Failure {
 impl From<BuildError> for Failure {
     fn from(error: BuildError) -> Self {
         use std::error::Error as _;
-        // Beside what was asked for wrongly, a thread may not be had.
+        // A thread may also have failed to start, besides an invalid request.
         let is_asked_wrongly = error.source().is_none_or(|source| source.is::<PodsError>());
         let errno = match is_asked_wrongly {
             _ if error.is_forked() => libc::ECHILD,

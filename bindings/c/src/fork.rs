@@ -1,4 +1,4 @@
-//! Fork and join, loops, and waits that let others go on.
+//! Fork and join, loops, and blocking sections.
 
 use std::cell::RefCell;
 use std::ffi::{c_int, c_void};
@@ -9,14 +9,14 @@ use crate::error::{Failure, guard, guard_done};
 use crate::given::{Argument, function as given_function};
 use crate::queue::CsWorkqueue;
 
-/// Called with what was given beside it.
+/// A function, called with its argument.
 pub type CsFunction = Option<unsafe extern "C" fn(argument: *mut c_void)>;
-/// Called with a part of a range, and with what was given beside it.
+/// A function, called with a part of a range and its argument.
 pub type CsRangeFunction =
     Option<unsafe extern "C" fn(begin: usize, end: usize, argument: *mut c_void)>;
 
-/// Calls both functions, at once where another worker has time for the second one, and comes back when both are over.
-/// On a thread that is no worker, both go to a queue of the process's own.
+/// Calls both functions, in parallel if another worker is free for the second one, and returns when both have finished.
+/// On a thread that is not a worker, both run on a queue of the process.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_join(
     first: CsFunction,
@@ -33,8 +33,8 @@ pub unsafe extern "C" fn cs_join(
     })
 }
 
-/// Calls a function on one of the queue's workers, and waits for it: there `cs_join` finds others to help. Inside one of the
-/// queue's works it is called at once. -EDEADLK where it could not begin before the caller is over.
+/// Calls a function on one of the queue's workers, where `cs_join` finds helpers, and waits for it. Inside one of the
+/// queue's works it is called at once. -EDEADLK if it could not start before the caller has finished.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_call_on(
     queue: *mut CsWorkqueue,
@@ -49,8 +49,7 @@ pub unsafe extern "C" fn cs_call_on(
     })
 }
 
-/// Calls a function with parts of a range that together are the whole, on as many of the queue's workers as find time, and
-/// waits for all.
+/// Calls a function with parts that make up a range, on the queue's free workers, and waits for all.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_for_range(
     queue: *mut CsWorkqueue,
@@ -76,8 +75,8 @@ thread_local! {
     static BLOCKING: RefCell<Vec<Blocking>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Says that the calling work is about to wait for something else than a CPU: another worker takes its place until
-/// `cs_blocking_end`. The two are called in pairs, on one thread; on a thread that is no worker they do nothing.
+/// Announces that the calling work will block on something other than a CPU: another worker takes its place until
+/// `cs_blocking_end`. Calls come in pairs, on one thread. They have no effect on threads that are not workers.
 #[unsafe(no_mangle)]
 pub extern "C" fn cs_blocking_begin() -> c_int {
     guard_done(|| {
@@ -87,7 +86,7 @@ pub extern "C" fn cs_blocking_begin() -> c_int {
     })
 }
 
-/// The wait is over. -EINVAL without a `cs_blocking_begin` on this thread.
+/// Ends the section. -EINVAL without `cs_blocking_begin` on this thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn cs_blocking_end() -> c_int {
     guard_done(|| {
@@ -98,7 +97,7 @@ pub extern "C" fn cs_blocking_end() -> c_int {
     })
 }
 
-/// 1 inside a work that runs on its queue's worker in reserve (`CS_WQ_MEM_RECLAIM`), else 0.
+/// Returns 1 inside a work that runs on its queue's rescuer (`CS_WQ_MEM_RECLAIM`), else 0.
 #[unsafe(no_mangle)]
 pub extern "C" fn cs_current_is_rescuer() -> c_int {
     guard(|| Ok(coreshard::current().is_some_and(|here| here.is_rescuer()).into()))

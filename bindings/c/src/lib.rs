@@ -1,14 +1,14 @@
-//! Coreshard for C: `coreshard.h` is made of this crate's public items, and `README.md` tells how it is used.
+//! Coreshard for C: `coreshard.h` is generated from this crate's public items, and `README.md` describes its use.
 //!
-//! There is no logic of queues here. Each function reads what C gives, calls the crate `coreshard`, and tells the
-//! outcome: 0, or 1 where something was done that need not have been; or a negative errno, with a sentence in
-//! `cs_last_error`. No panic leaves it (`error::guard`).
+//! There is no queue logic here. Each function converts its arguments, calls the crate `coreshard`, and converts the
+//! result: 0, or 1 as documented, or a negative errno with a message in `cs_last_error`. Panics are caught
+//! (`error::guard`).
 #![allow(unsafe_code, clippy::missing_safety_doc)]
 #![allow(
     missing_docs,
     unreachable_pub,
     dead_code,
-    reason = "what is public here is for C: cbindgen reads it, and no Rust code calls it"
+    reason = "public items are for C: cbindgen reads them, and no Rust code calls them"
 )]
 
 mod block;

@@ -1,4 +1,4 @@
-//! The process's runtime: what it is to be, what goes wrong in it, and its insight socket.
+//! The process's runtime: configuration, diagnostics, and the insight socket.
 
 use std::ffi::{CString, c_char, c_int, c_uint, c_void};
 use std::sync::{Mutex, PoisonError};
@@ -10,50 +10,51 @@ use coreshard::{Diagnostic, PerProcess, RuntimeBuilder};
 use crate::error::{Failure, guard};
 use crate::given::sized;
 
-/// What kind of trouble.
+/// The kind of diagnostic.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CsTrouble {
     /// A work used a CPU for long while others waited.
     CpuHog = 1,
-    /// A pool has works that wait, and begins none.
+    /// A pool has waiting works and starts none.
     Stall = 2,
-    /// A pool needs one more worker and cannot have it.
+    /// A pool needs another worker and cannot start it.
     NoWorker = 3,
-    /// A pool's books do not agree with one another: a bug of Coreshard's.
+    /// The state of a pool is inconsistent: a bug in Coreshard.
     Bug = 4,
-    /// Something that this version's header does not name.
+    /// A kind unknown to this version of the header.
     Other = 5,
 }
 
-/// Told of trouble: what kind (`enum cs_trouble`), a sentence that is there during the call, and what was given beside it.
-/// It is called on a thread of the library's, which is to have it back soon.
+/// Receives a diagnostic: its kind (`enum cs_trouble`), a message valid during the call, and the configured argument.
+/// It is called on a thread of the library and must return soon.
 pub type CsTroubleFunction =
     Option<unsafe extern "C" fn(kind: c_int, sentence: *const c_char, argument: *mut c_void)>;
 
-/// What the process's runtime is to be; zeros are the defaults. Begin with `CS_CONFIG_INIT`.
+/// The configuration of the process's runtime; zeros are the defaults. Initialize it with `CS_CONFIG_INIT`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct CsConfig {
     /// `sizeof(struct cs_config)`.
     pub size: usize,
-    /// How many workers run at once in the pools of one set of attributes; 0 for one a CPU.
+    /// Running workers in the pools of one set of attributes; 0 for one per CPU.
     pub workers: c_uint,
-    /// How many workers there are at most, blocked ones too; 0 for the default.
+    /// Maximum number of workers, including blocked ones; 0 for the default.
     pub max_workers: c_uint,
-    /// CPU time after which a work is a hog, in nanoseconds; 0 for the default.
+    /// CPU time after which a work is reported as a hog, in nanoseconds; 0 for the default.
     pub cpu_intensive_ns: u64,
-    /// After so long without a begun work a pool that has some is stalled, in nanoseconds; 0 for the default.
+    /// Time without a started work after which a pool with waiting works is reported as stalled, in nanoseconds; 0 for
+    /// the default.
     pub stall_after_ns: u64,
-    /// How long a worker sleeps before it ends, in nanoseconds; 0 for the default.
+    /// Time after which an idle worker exits, in nanoseconds; 0 for the default.
     pub idle_timeout_ns: u64,
-    /// Told of trouble; may be null.
+    /// Receives diagnostics; may be null.
     pub on_trouble: CsTroubleFunction,
-    /// Given to it.
+    /// The argument of `on_trouble`.
     pub trouble_argument: *mut c_void,
 }
 
-// SAFETY: C says that the function may be called with its argument on any thread.
+// SAFETY: C guarantees that the function may be called with its argument on any thread.
 unsafe impl Send for CsConfig {}
 // SAFETY: as above.
 unsafe impl Sync for CsConfig {}
@@ -97,11 +98,11 @@ impl CsConfig {
     }
 }
 
-/// Says what the process's runtime is to be, before the first queue is made; -EEXIST after that.
+/// Configures the process's runtime, before the first queue is made; -EEXIST after that.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_configure(config: *const CsConfig) -> c_int {
     guard(|| {
-        // SAFETY: all zeros are the defaults, and numbers and addresses may be any.
+        // SAFETY: all zeros are the defaults, and any numbers and addresses are valid.
         let given = unsafe { sized(config, "the configuration has", "it with CS_CONFIG_INIT") }?;
         coreshard::configure(move |builder| CsConfig::apply(&given, builder))
             .map_err(|error| Failure::new(libc::EEXIST, error.to_string()))?;
@@ -111,7 +112,7 @@ pub unsafe extern "C" fn cs_configure(config: *const CsConfig) -> c_int {
 
 static INSIGHT: PerProcess<Mutex<Option<InsightServer>>> = PerProcess::new();
 
-/// Serves the socket at which `coreshard top` sees this process's queues and pools; 1 if it is served already.
+/// Serves the socket at which `coreshard top` sees this process's queues and pools. Returns 1 if it is already served.
 #[unsafe(no_mangle)]
 pub extern "C" fn cs_serve_insight() -> c_int {
     guard(|| {
@@ -125,7 +126,7 @@ pub extern "C" fn cs_serve_insight() -> c_int {
     })
 }
 
-/// Serves it no more; 1 if it was not served.
+/// Stops serving the socket. Returns 1 if it was not served.
 #[unsafe(no_mangle)]
 pub extern "C" fn cs_stop_insight() -> c_int {
     guard(|| {

@@ -1,4 +1,4 @@
-//! Queues: made, changed, waited for, ended.
+//! Queues: creation, changes, waiting, destruction.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_uint};
 use std::mem::MaybeUninit;
@@ -13,18 +13,18 @@ use crate::check;
 use crate::error::{Failure, Outcome, guard, guard_done, guard_pointer};
 use crate::given::{sized, text};
 
-/// A queue of works. Made by `cs_alloc_workqueue`, ended by `cs_destroy_workqueue`.
+/// A queue of works. Made by `cs_alloc_workqueue`, freed by `cs_destroy_workqueue`.
 pub struct CsWorkqueue {
     pub(crate) queue: Workqueue,
     /// For `cs_workqueue_name`.
     name: CString,
     made_in: ProcessGeneration,
-    /// Made, or changed last, with `CS_WQ_PERCPU`: its limit is of each CPU.
+    /// Created or last changed with `CS_WQ_PERCPU`: the limit is per CPU.
     is_per_cpu: AtomicBool,
 }
 
 impl CsWorkqueue {
-    /// The queue that C names.
+    /// Checks the queue pointer.
     #[inline(always)]
     pub(crate) fn of<'call>(queue: *mut Self) -> Outcome<&'call Self> {
         if check::is_on() {
@@ -37,7 +37,7 @@ impl CsWorkqueue {
         }
     }
 
-    /// The name that the checking mode tells.
+    /// The name in reports of the checking mode.
     pub(crate) fn checked_name(&self) -> CString {
         CString::new(self.queue.name()).unwrap_or_default()
     }
@@ -46,21 +46,21 @@ impl CsWorkqueue {
 #[cold]
 fn no_queue() -> Failure {
     Failure::invalid(
-        "the workqueue is a null pointer; was it made? cs_last_error said why not, then",
+        "the workqueue is a null pointer: if creating it failed, cs_last_error had the reason",
     )
 }
 
-/// One item at a time, in order, across all CPUs.
+/// Works run one at a time, in order, across all CPUs.
 pub const CS_WQ_ORDERED: c_uint = 1 << 0;
-/// A worker is in reserve from the start, for when none can be started; the queue shares its pools with no other.
+/// A rescuer exists from the start, for when no worker can be started. The queue does not share its pools.
 pub const CS_WQ_MEM_RECLAIM: c_uint = 1 << 1;
-/// Its workers have the nice value -20. An error (EAGAIN) where that is not allowed, unless the next flag is there, too.
+/// Workers have the nice value -20. An error (EAGAIN) if that is not permitted, unless the next flag is set.
 pub const CS_WQ_HIGHPRI: c_uint = 1 << 2;
-/// With `CS_WQ_HIGHPRI`: where that is not allowed, the queue is as any other.
+/// With `CS_WQ_HIGHPRI`: use normal priority if that is not permitted.
 pub const CS_WQ_HIGHPRI_IF_ALLOWED: c_uint = 1 << 3;
-/// A work runs on the CPU that it was queued on: the scope `cpu`, strictly. `max_active` is of each CPU.
+/// A work runs on the CPU that queued it: the scope `cpu`, strictly. `max_active` is per CPU.
 pub const CS_WQ_PERCPU: c_uint = 1 << 4;
-/// As `max_active` of `cs_change_workqueue`: the limit stays as it is.
+/// As `max_active` of `cs_change_workqueue`: keep the limit.
 pub const CS_MAX_ACTIVE_KEPT: c_int = -1;
 const ALL_FLAGS: c_uint =
     CS_WQ_ORDERED | CS_WQ_MEM_RECLAIM | CS_WQ_HIGHPRI | CS_WQ_HIGHPRI_IF_ALLOWED | CS_WQ_PERCPU;
@@ -79,7 +79,7 @@ pub enum CsScope {
     System = 6,
 }
 
-/// By its number: C's enumerations hold any.
+/// Returns a scope by number: C enumerations may hold any.
 pub(crate) fn scope(given: c_int) -> Outcome<Option<Scope>> {
     Ok(Some(match given {
         0 => return Ok(None),
@@ -91,41 +91,41 @@ pub(crate) fn scope(given: c_int) -> Outcome<Option<Scope>> {
         6 => Scope::System,
         _ => {
             return Err(Failure::invalid(format!(
-                "{given} is no scope; they are 0 (the default) to 6 (system)"
+                "invalid scope {given}: expected 0 (the default) to 6 (system)"
             )));
         }
     }))
 }
 
-/// What a queue is to be; zeros are the defaults. Begin with `CS_WORKQUEUE_ATTRS_INIT`.
+/// The attributes of a queue; zeros are the defaults. Initialize them with `CS_WORKQUEUE_ATTRS_INIT`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct CsWorkqueueAttrs {
     /// `sizeof(struct cs_workqueue_attrs)`, so that later versions may have more members.
     pub size: usize,
-    /// `CS_WQ_…`, or-ed.
+    /// Flags `CS_WQ_…`, combined with `|`.
     pub flags: c_uint,
     /// An `enum cs_scope`.
     pub scope: c_int,
-    /// How many cores a cache shard is to have; 0 for the default (8).
+    /// Target number of cores in a cache shard; 0 for the default (8).
     pub shard_size: c_uint,
-    /// Workers stay in their pod; 0 for no.
+    /// Not 0 if workers must stay in their pod.
     pub strict: c_int,
-    /// So many works run at once, in the whole queue, or with `CS_WQ_PERCPU` on each CPU; 0 for no limit.
+    /// Maximum number of running works, in the whole queue, or per CPU with `CS_WQ_PERCPU`; 0 for no limit.
     pub max_active: c_int,
-    /// As `max_active`, shared out among the nodes; 0 for no limit.
+    /// As `max_active`, divided among the nodes; 0 for no limit.
     pub max_active_by_node: c_int,
-    /// 1 if `nice` counts.
+    /// 1 if `nice` is set.
     pub has_nice: c_int,
     /// The workers' nice value, -20 to 19.
     pub nice: c_int,
-    /// The CPUs that it may use, as "0-3,8"; null for all.
+    /// The CPUs to use, as "0-3,8"; null for all.
     pub cpus: *const c_char,
-    /// How large its workers' stacks are, at least 64 KiB; 0 for what the C library gives to threads, and 2 MiB at least.
+    /// Stack size of workers, at least 64 KiB; 0 for the C library's default, at least 2 MiB.
     pub stack_bytes: usize,
 }
 
-/// The attributes, with what an older program does not know of.
+/// Reads the attributes. Members unknown to an older program are 0.
 fn attributes(given: *const CsWorkqueueAttrs) -> Outcome<CsWorkqueueAttrs> {
     if given.is_null() {
         return Ok(CsWorkqueueAttrs::zeroed());
@@ -134,7 +134,7 @@ fn attributes(given: *const CsWorkqueueAttrs) -> Outcome<CsWorkqueueAttrs> {
     let read = unsafe { sized(given, "the attributes have", "them with CS_WORKQUEUE_ATTRS_INIT") }?;
     let unknown = read.flags & !ALL_FLAGS;
     if unknown != 0 {
-        let message = format!("{unknown:#x} are no flags of a workqueue; see CS_WQ_");
+        let message = format!("invalid workqueue flags {unknown:#x}: expected CS_WQ_ flags");
         return Err(Failure::invalid(message));
     }
     Ok(read)
@@ -147,14 +147,14 @@ impl CsWorkqueueAttrs {
     }
 }
 
-/// A count that C gives as an int: 0 for none.
+/// Reads a count that C gives as an int: 0 for none.
 fn count(given: c_int, what: &str) -> Outcome<Option<usize>> {
     match usize::try_from(given) {
         Ok(0) => Ok(None),
         Ok(count) => Ok(Some(count)),
-        Err(_) => {
-            Err(Failure::invalid(format!("{what} is {given}; it is 0, for no limit, or above")))
-        }
+        Err(_) => Err(Failure::invalid(format!(
+            "invalid {what} {given}: expected 0 for no limit, or more"
+        ))),
     }
 }
 
@@ -165,7 +165,7 @@ fn nice(attributes: &CsWorkqueueAttrs) -> Outcome<Option<i8>> {
     let given = attributes.nice;
     let nice = i8::try_from(given).ok().filter(|nice| (-20..=19).contains(nice));
     nice.map(Some)
-        .ok_or_else(|| Failure::invalid(format!("nice is {given}; it goes from -20 to 19")))
+        .ok_or_else(|| Failure::invalid(format!("invalid nice {given}: expected -20 to 19")))
 }
 
 pub(crate) fn cpus(given: *const c_char) -> Outcome<Option<CpuSet>> {
@@ -173,11 +173,11 @@ pub(crate) fn cpus(given: *const c_char) -> Outcome<Option<CpuSet>> {
     cpus.map_err(|error| Failure::invalid(error.to_string()))
 }
 
-/// What the C library gives to a thread (by `ulimit -s`, mostly): code that comes here from threads of its own may need it.
+/// Returns the C library's default stack size (usually from `ulimit -s`), which code moved from other threads may need.
 fn stack_of_threads() -> usize {
     const LEAST: usize = 2 << 20;
     let (mut attributes, mut bytes) = (MaybeUninit::uninit(), 0);
-    // SAFETY: they are set up by the first call, if it says so, and read and given back by the others.
+    // SAFETY: the first call initializes the attributes if it succeeds, and the others read and destroy them.
     unsafe {
         if libc::pthread_attr_init(attributes.as_mut_ptr()) == 0 {
             libc::pthread_attr_getstacksize(attributes.as_ptr(), &raw mut bytes);
@@ -252,8 +252,8 @@ fn alloc(name: *const c_char, attributes: &CsWorkqueueAttrs) -> Outcome<Box<CsWo
     Ok(made)
 }
 
-/// Makes a queue: flags (`CS_WQ_…`), and how many of its works run at once, 0 for no limit. Null where it cannot be had:
-/// errno and `cs_last_error` say why.
+/// Creates a queue with flags (`CS_WQ_…`) and a maximum number of running works, 0 for no limit. Returns null on
+/// failure: errno and `cs_last_error` have the reason.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_alloc_workqueue(
     name: *const c_char,
@@ -267,7 +267,7 @@ pub unsafe extern "C" fn cs_alloc_workqueue(
     })
 }
 
-/// Makes a queue with all that one may ask for. Null where it cannot be had: errno and `cs_last_error` say why.
+/// Creates a queue with attributes. Returns null on failure: errno and `cs_last_error` have the reason.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_alloc_workqueue_attrs(
     name: *const c_char,
@@ -276,7 +276,7 @@ pub unsafe extern "C" fn cs_alloc_workqueue_attrs(
     guard_pointer(|| alloc(name, &attributes(attrs)?))
 }
 
-/// With this limit, of the queue or of each CPU.
+/// Sets this limit, per queue or per CPU.
 fn limited(change: Change, is_per_cpu: bool, most: Option<usize>) -> Change {
     match most {
         Some(most) if is_per_cpu => change.max_active_of_each_pod(most),
@@ -284,18 +284,18 @@ fn limited(change: Change, is_per_cpu: bool, most: Option<usize>) -> Change {
     }
 }
 
-/// With the limit that the queue has.
+/// Keeps the limit of the queue.
 fn kept(change: Change, queue: &CsWorkqueue, is_per_cpu: bool) -> Outcome<Change> {
     if is_per_cpu == queue.is_per_cpu.load(Relaxed) {
         return Ok(change);
     }
     Err(Failure::invalid(
-        "max_active is CS_MAX_ACTIVE_KEPT and CS_WQ_PERCPU changes, so the limit would be of something else; it is 0, for no limit, or above",
+        "invalid max_active CS_MAX_ACTIVE_KEPT: CS_WQ_PERCPU changes, so the limit would have another meaning; expected 0 for no limit, or more",
     ))
 }
 
-/// Changes a queue while it is used: what runs goes on as it was, what comes is as the attributes say, all of them. Whether
-/// it is ordered stays; so do `CS_WQ_MEM_RECLAIM`, the stacks and the name.
+/// Changes all attributes of a queue in use. Running works are not affected, later ones follow the attributes. Whether
+/// the queue is ordered, `CS_WQ_MEM_RECLAIM`, the stack size and the name do not change.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_change_workqueue(
     queue: *mut CsWorkqueue,
@@ -330,14 +330,14 @@ pub unsafe extern "C" fn cs_change_workqueue(
     })
 }
 
-/// 1 if the queue was made, or changed last, with `CS_WQ_PERCPU`, else 0.
+/// Returns 1 if the queue was created, or last changed, with `CS_WQ_PERCPU`, else 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_workqueue_is_percpu(queue: *mut CsWorkqueue) -> c_int {
     guard(|| Ok(CsWorkqueue::of(queue)?.is_per_cpu.load(Relaxed).into()))
 }
 
-/// Another limit on how many works run at once, in the queue or with `CS_WQ_PERCPU` on each CPU, 0 for none; what waits may go at
-/// once. -EINVAL of an ordered queue.
+/// Changes the maximum number of running works, per queue or with `CS_WQ_PERCPU` per CPU, 0 for no limit. Waiting works
+/// may start at once. -EINVAL for an ordered queue.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_workqueue_set_max_active(
     queue: *mut CsWorkqueue,
@@ -350,7 +350,7 @@ pub unsafe extern "C" fn cs_workqueue_set_max_active(
     })
 }
 
-/// The queue's name. There as long as the queue.
+/// Returns the queue's name, valid as long as the queue.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_workqueue_name(queue: *mut CsWorkqueue) -> *const c_char {
     match CsWorkqueue::of(queue) {
@@ -362,35 +362,35 @@ pub unsafe extern "C" fn cs_workqueue_name(queue: *mut CsWorkqueue) -> *const c_
     }
 }
 
-/// Waits until all that was queued before is over; not for what comes after, nor for delayed works whose time has not come.
-/// -EDEADLK inside one of the queue's own works.
+/// Waits until all works queued earlier have finished. Does not wait for later ones, or for delayed works that are not
+/// due. -EDEADLK inside one of the queue's own works.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_flush_workqueue(queue: *mut CsWorkqueue) -> c_int {
     guard_done(|| Ok(CsWorkqueue::of(queue)?.queue.flush()?))
 }
 
-/// Waits until nothing is left, while the queue's own works alone may queue more; others get -EBUSY. -EDEADLK inside one of
-/// them.
+/// Waits until the queue is empty. Meanwhile only its own works may queue more; other callers get -EBUSY. -EDEADLK
+/// inside one of them.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_drain_workqueue(queue: *mut CsWorkqueue) -> c_int {
     guard_done(|| Ok(CsWorkqueue::of(queue)?.queue.drain()?))
 }
 
-/// Lets no further work begin, until `cs_thaw_workqueue`.
+/// Prevents further works from starting, until `cs_thaw_workqueue`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_freeze_workqueue(queue: *mut CsWorkqueue) -> c_int {
     guard_done(|| Ok(CsWorkqueue::of(queue)?.queue.freeze()?))
 }
 
-/// Lets the works go that waited since `cs_freeze_workqueue`.
+/// Starts the works that waited since `cs_freeze_workqueue`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_thaw_workqueue(queue: *mut CsWorkqueue) -> c_int {
     guard_done(|| Ok(CsWorkqueue::of(queue)?.queue.thaw()?))
 }
 
-/// Runs all that was queued to its end, and frees the queue. A delayed work whose time has not come stays pending until then, and
-/// is dropped: cancel it before, or move it to another queue by `cs_mod_delayed_work`. -EDEADLK inside one of the queue's own works: then nothing is done. In a process that was forked since the
-/// queue was made, nothing is run. -EINVAL of a queue of `cs_system_workqueue`.
+/// Runs all queued works, and frees the queue. A delayed work that is not due stays pending until then and is dropped:
+/// cancel it earlier, or move it to another queue with `cs_mod_delayed_work`. -EDEADLK inside one of the queue's own
+/// works, without effect. After a fork, nothing is run. -EINVAL for a queue of `cs_system_workqueue`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_destroy_workqueue(queue: *mut CsWorkqueue) -> c_int {
     guard(|| {
@@ -398,14 +398,14 @@ pub unsafe extern "C" fn cs_destroy_workqueue(queue: *mut CsWorkqueue) -> c_int 
         let inner = &its.queue;
         if SYSTEM.iter().any(|place| place.load(Acquire) == queue) {
             return Err(Failure::invalid(format!(
-                "workqueue {:?} is the whole process's, so it cannot be destroyed; drain it, or make one by cs_alloc_workqueue",
+                "cannot destroy workqueue {:?}, which belongs to the process: drain it, or create one with cs_alloc_workqueue",
                 inner.name()
             )));
         }
         match inner.flush_timeout(Duration::ZERO) {
             Err(error) if !error.is_timeout() => {
                 if inner.flush().is_err_and(|error| error.is_forked()) {
-                    // Its workers are elsewhere, and its locks may be held by nobody.
+                    // Its workers are in another process, and its locks may be held forever.
                     return Ok(0);
                 }
                 if check::is_on() {
@@ -417,7 +417,7 @@ pub unsafe extern "C" fn cs_destroy_workqueue(queue: *mut CsWorkqueue) -> c_int 
         }
         inner.thaw()?;
         inner.drain()?;
-        // What is delayed has the queue, too: it is to find it shut.
+        // Delayed works hold the queue as well, and must find it shut down.
         while inner.shutdown(Duration::from_secs(3600)).is_err() {}
         if check::is_on() {
             check::destroyed(queue.addr(), its.checked_name());
@@ -429,27 +429,27 @@ pub unsafe extern "C" fn cs_destroy_workqueue(queue: *mut CsWorkqueue) -> c_int 
     })
 }
 
-/// Queues that are there for the whole process, and that nobody destroys.
+/// Queues of the whole process, which are never destroyed.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CsSystemWorkqueue {
     /// In pods of the default scope.
     Default = 0,
-    /// As it, with `CS_WQ_HIGHPRI` where that is allowed.
+    /// As `Default`, with `CS_WQ_HIGHPRI` if permitted.
     Highpri = 1,
-    /// On the CPU that a work is queued on: `CS_WQ_PERCPU`.
+    /// On the CPU that queues a work: `CS_WQ_PERCPU`.
     Percpu = 2,
     /// In pods of the scope `numa`: few workers, awake together.
     PowerEfficient = 3,
-    /// As `Percpu`, with `CS_WQ_HIGHPRI` where that is allowed.
+    /// As `Percpu`, with `CS_WQ_HIGHPRI` if permitted.
     PercpuHighpri = 4,
 }
 
-/// Those that were made, by [`CsSystemWorkqueue`].
+/// The queues created so far, by [`CsSystemWorkqueue`].
 static SYSTEM: [AtomicPtr<CsWorkqueue>; 5] = [const { AtomicPtr::new(std::ptr::null_mut()) }; 5];
 
-/// A queue of the process's own (`enum cs_system_workqueue_kind`), made with the first call, and never destroyed. Null, and
-/// errno, where it cannot be had.
+/// Returns a queue of the process (`enum cs_system_workqueue_kind`), created by the first call, and never destroyed.
+/// Returns null, and sets errno, on failure.
 #[unsafe(no_mangle)]
 pub extern "C" fn cs_system_workqueue(which: c_int) -> *mut CsWorkqueue {
     const KINDS: [(&CStr, c_uint, c_int); 5] = [
@@ -462,7 +462,7 @@ pub extern "C" fn cs_system_workqueue(which: c_int) -> *mut CsWorkqueue {
     let kind = usize::try_from(which).ok().and_then(|kind| Some((KINDS.get(kind)?, &SYSTEM[kind])));
     let Some((&(name, flags, scope), place)) = kind else {
         Failure::invalid(format!(
-            "{which} is no queue of the process's; see enum cs_system_workqueue_kind"
+            "invalid system workqueue {which}: expected an enum cs_system_workqueue_kind"
         ))
         .tell();
         return std::ptr::null_mut();
@@ -481,7 +481,7 @@ pub extern "C" fn cs_system_workqueue(which: c_int) -> *mut CsWorkqueue {
     match place.compare_exchange(known, made, AcqRel, Acquire) {
         Ok(_) => made,
         Err(first) => {
-            // SAFETY: made just now, and known to nobody else.
+            // SAFETY: created above, and not known to others.
             unsafe { cs_destroy_workqueue(made) };
             first
         }

@@ -1,4 +1,4 @@
-//! Real time: tasks of fixed priorities, periodic ones, and a mutex that lends its holder the priority of who waits.
+//! Real time: fixed-priority tasks, periodic tasks, and a mutex with priority inheritance.
 
 use std::cell::{Cell, UnsafeCell};
 use std::ffi::{c_char, c_int, c_void};
@@ -16,13 +16,13 @@ use crate::fork::CsFunction;
 use crate::given::{Argument, free, function as given_function, given, number, taken};
 use crate::queue::cpus;
 
-/// Runs tasks of fixed priorities. Made by `cs_rt_executor`, ended by `cs_rt_executor_free`.
+/// Runs fixed-priority tasks. Made by `cs_rt_executor`, freed by `cs_rt_executor_free`.
 pub struct CsRtExecutor {
     executor: Executor,
     lacking: c_int,
 }
 
-/// A task that was spawned; ended by `cs_rt_join`.
+/// A spawned task, freed by `cs_rt_join`.
 pub struct CsRtTask {
     handle: TaskHandle<()>,
     number: u64,
@@ -30,11 +30,11 @@ pub struct CsRtTask {
 }
 
 thread_local! {
-    /// The number of the task that this thread is inside of; 0 for none.
+    /// The number of the task that this thread runs; 0 for none.
     static INSIDE: Cell<u64> = const { Cell::new(0) };
 }
 
-/// A periodic task; ended by `cs_rt_stop`.
+/// A periodic task, freed by `cs_rt_stop`.
 pub struct CsRtPeriodic {
     handle: PeriodicHandle,
 }
@@ -42,20 +42,20 @@ pub struct CsRtPeriodic {
 /// A mutex with priority inheritance, unlocked by the thread that has locked it.
 pub struct CsRtMutex {
     mutex: InheritMutex<()>,
-    /// The holder's guard: its alone.
+    /// The guard of the holder, used only by it.
     guard: UnsafeCell<Option<ManuallyDrop<Guard>>>,
 }
 
 type Guard = coreshard::rt::InheritGuard<'static, ()>;
 
-/// What periodic tasks have done.
+/// Statistics of a periodic task.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CsRtPeriodicStats {
     pub activations: u64,
-    /// Of these, the ones that were done after their deadline.
+    /// Activations that finished after their deadline.
     pub late: u64,
-    /// Activations that were left out.
+    /// Skipped activations.
     pub skipped: u64,
 }
 
@@ -69,15 +69,16 @@ fn priority(given: c_int) -> Outcome<Priority> {
     let number = u8::try_from(given).unwrap_or(0);
     Priority::new(number).map_err(|error| {
         Failure::invalid(if number == 0 {
-            format!("the priority is {given}; it goes from 1 to 99")
+            format!("invalid priority {given}: expected 1 to 99")
         } else {
             error.to_string()
         })
     })
 }
 
-/// An executor on the CPUs that are named ("2-5"; null for those that the process may use). Where `degraded` is not 0, what the machine does not grant is
-/// done without, and `cs_rt_lacking` tells how many things that are; else it is an error. Null, and errno, then.
+/// Creates an executor on the CPUs in `mask` ("2-5"; null for those that the process may use). If `degraded` is not 0,
+/// it works without permissions that the machine does not grant, and `cs_rt_lacking` returns their number. Otherwise a
+/// missing permission is an error. Returns null, and sets errno, on failure.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_rt_executor(mask: *const c_char, degraded: c_int) -> *mut CsRtExecutor {
     guard_pointer(|| {
@@ -95,13 +96,13 @@ pub unsafe extern "C" fn cs_rt_executor(mask: *const c_char, degraded: c_int) ->
     })
 }
 
-/// How many things the machine did not grant.
+/// Returns how many permissions the machine did not grant.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_rt_lacking(executor: *const CsRtExecutor) -> c_int {
     guard(|| Ok(executor_of(executor)?.lacking))
 }
 
-/// Runs what was accepted, ends the threads. Null is fine.
+/// Runs accepted tasks, and ends the threads. Null is allowed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_rt_executor_free(executor: *mut CsRtExecutor) {
     free(executor);
@@ -111,8 +112,8 @@ fn executor_of<'call>(executor: *const CsRtExecutor) -> Outcome<&'call CsRtExecu
     given(executor, "executor")
 }
 
-/// Has a function called at a priority (1 to 99), on the CPU that runs the least important work. Null, and errno, where it
-/// cannot be.
+/// Calls a function at a priority (1 to 99), on the CPU with the least important work. Returns null, and sets errno, on
+/// failure.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_rt_spawn(
     executor: *mut CsRtExecutor,
@@ -126,7 +127,7 @@ pub unsafe extern "C" fn cs_rt_spawn(
         static TASKS: AtomicU64 = AtomicU64::new(1);
         let number = TASKS.fetch_add(1, Relaxed);
         let task = move || {
-            // A task runs on one thread to its end, and no other within it.
+            // A task runs on one thread until it ends, and no other task inside it.
             INSIDE.set(number);
             // SAFETY: by the header's contract.
             unsafe { function(argument.get()) };
@@ -137,14 +138,13 @@ pub unsafe extern "C" fn cs_rt_spawn(
     })
 }
 
-/// Waits until a task is over, and frees its handle. -ECHILD where it never is: this process was forked from its own; -EDEADLK inside of
-/// itself, where nothing is done.
+/// Waits until a task has finished, and frees its handle. -ECHILD if it never finishes, since this process was forked;
+/// -EDEADLK inside the task, without effect.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_rt_join(task: *mut CsRtTask) -> c_int {
     guard_done(|| {
         if given(task, "task")?.number == INSIDE.get() {
-            let message =
-                "a task waits for its own end, which would never come; let another thread join it";
+            let message = "a task cannot wait for its own end: join it from another thread";
             return Err(Failure::new(libc::EDEADLK, message));
         }
         let CsRtTask { handle, made_in, .. } = *taken(task, "task")?;
@@ -155,8 +155,8 @@ pub unsafe extern "C" fn cs_rt_join(task: *mut CsRtTask) -> c_int {
     })
 }
 
-/// Has a function called every `period_ns` nanoseconds, at a priority; what is missed is left out. Null, and errno, where it
-/// cannot be.
+/// Calls a function every `period_ns` nanoseconds, at a priority. Missed activations are skipped. Returns null, and
+/// sets errno, on failure.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_rt_periodic(
     executor: *mut CsRtExecutor,
@@ -176,7 +176,8 @@ pub unsafe extern "C" fn cs_rt_periodic(
     })
 }
 
-/// Stops a periodic task, waits until it is over, tells what it has done (`stats` may be null), and frees its handle.
+/// Stops a periodic task, waits until it has finished, fills in its statistics (`stats` may be null), and frees its
+/// handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_rt_stop(
     periodic: *mut CsRtPeriodic,
@@ -196,7 +197,7 @@ pub unsafe extern "C" fn cs_rt_stop(
     })
 }
 
-/// A free mutex.
+/// Creates an unlocked mutex.
 #[unsafe(no_mangle)]
 pub extern "C" fn cs_rt_mutex() -> *mut CsRtMutex {
     guard_pointer(|| {
@@ -204,20 +205,20 @@ pub extern "C" fn cs_rt_mutex() -> *mut CsRtMutex {
     })
 }
 
-/// Frees a mutex that nobody holds. Null is fine.
+/// Frees an unlocked mutex. Null is allowed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_rt_mutex_free(mutex: *mut CsRtMutex) {
     free(mutex);
 }
 
-/// Takes a mutex; its holder has the priority of the most important thread that waits. -EDEADLK where the caller holds it,
-/// or would wait for itself; -EOWNERDEAD where its holder has ended with it.
+/// Locks a mutex. The holder inherits the priority of the most important waiting thread. -EDEADLK if the caller holds
+/// it, or in case of a deadlock; -EOWNERDEAD if its holder exited.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_rt_mutex_lock(mutex: *mut CsRtMutex) -> c_int {
     acquire(mutex, |mutex| mutex.lock())
 }
 
-/// Takes a mutex if it is free; -EBUSY otherwise.
+/// Locks a mutex if it is free; -EBUSY otherwise.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_rt_mutex_trylock(mutex: *mut CsRtMutex) -> c_int {
     acquire(mutex, |mutex| mutex.try_lock())
@@ -228,7 +229,7 @@ fn acquire(
     lock: impl FnOnce(&'static InheritMutex<()>) -> Result<Guard, LockError<Guard>>,
 ) -> c_int {
     guard_done(|| {
-        // It is there while it is held.
+        // The mutex exists while it is locked.
         let mutex: &'static CsRtMutex = given(mutex, "mutex")?;
         let taken = match lock(&mutex.mutex) {
             Ok(taken) | Err(LockError::Poisoned(taken)) => taken,
@@ -242,18 +243,18 @@ fn acquire(
                 return Err(Failure::new(errno, error.to_string()));
             }
         };
-        // SAFETY: this thread holds the mutex, so nobody else is here.
+        // SAFETY: this thread holds the mutex, so no other thread accesses the guard.
         unsafe { *mutex.guard.get() = Some(ManuallyDrop::new(taken)) };
         Ok(())
     })
 }
 
-/// Lets go of a mutex that the calling thread holds; it goes to the most important thread that waits.
+/// Unlocks a mutex that the calling thread holds. It passes to the most important waiting thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_rt_mutex_unlock(mutex: *mut CsRtMutex) -> c_int {
     guard_done(|| {
         let mutex = given(mutex, "mutex")?;
-        // SAFETY: C says that the caller holds it, so nobody else is here.
+        // SAFETY: C guarantees that the caller holds it, so no other thread accesses the guard.
         let taken = unsafe { (*mutex.guard.get()).take() }.map(ManuallyDrop::into_inner);
         taken.map(drop).ok_or_else(|| Failure::new(libc::EPERM, "the mutex is not held"))
     })

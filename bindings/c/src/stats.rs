@@ -1,4 +1,4 @@
-//! What a queue and its pools have done.
+//! Statistics of a queue and its pools.
 
 use std::ffi::c_int;
 
@@ -9,19 +9,19 @@ use crate::queue::CsWorkqueue;
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CsWorkqueueStats {
-    /// Works that were accepted.
+    /// Accepted works.
     pub queued: u64,
-    /// Those that are over. Workers tell of them in batches, so the newest may be missing.
+    /// Finished works. Workers count in batches, so the newest may be missing.
     pub run: u64,
-    /// Of a queue with a limit: works that its pools have.
+    /// Works in the pools, if the queue has a limit.
     pub active: u64,
-    /// Of a queue with a limit, or frozen: works that wait for their turn.
+    /// Works that wait for their turn, if the queue has a limit or is frozen.
     pub waiting: u64,
-    /// Nothing begins until the queue is thawed.
+    /// Whether the queue is frozen.
     pub is_frozen: u64,
-    /// The pools.
+    /// Number of pools.
     pub pools: u64,
-    /// Their workers, which other queues may use, too; those that sleep for want of work, and those that wait inside one.
+    /// Workers of the pools, which may serve other queues as well; idle ones; and ones blocked in a work.
     pub workers: u64,
     pub idle_workers: u64,
     pub blocked_workers: u64,
@@ -31,7 +31,7 @@ pub struct CsWorkqueueStats {
     pub cpu_time_ns: u64,
 }
 
-/// Fills in counts: of `size` bytes, `sizeof(struct cs_workqueue_stats)`.
+/// Fills in the counts. `size` is `sizeof(struct cs_workqueue_stats)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_workqueue_stats(
     queue: *mut CsWorkqueue,
@@ -41,7 +41,7 @@ pub unsafe extern "C" fn cs_workqueue_stats(
     guard(|| {
         let queue = &CsWorkqueue::of(queue)?.queue;
         if stats.is_null() {
-            return Err(Failure::invalid("there is no place for the counts: it is a null pointer"));
+            return Err(Failure::invalid("the stats are a null pointer"));
         }
         let seen = queue.stats();
         let mut told = CsWorkqueueStats {
@@ -61,7 +61,7 @@ pub unsafe extern "C" fn cs_workqueue_stats(
             told.cpu_hogs = total.cpu_hogs;
             told.cpu_time_ns = u64::try_from(total.cpu_time.as_nanos()).unwrap_or(u64::MAX);
         }
-        // SAFETY: C says that so many bytes are there.
+        // SAFETY: C guarantees that this many bytes exist.
         unsafe {
             stats.cast::<u8>().write_bytes(0, size);
             let known = size.min(size_of::<CsWorkqueueStats>());

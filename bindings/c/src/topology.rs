@@ -1,4 +1,4 @@
-//! This machine, or one that a string tells: its pods.
+//! This machine, or one described by a string, and its pods.
 
 use std::ffi::{CString, c_char, c_int, c_uint};
 
@@ -14,14 +14,14 @@ pub struct CsTopology {
     topology: Topology,
 }
 
-/// A machine's CPUs, divided into pods: those that share a pool of workers. Made by `cs_pods`, freed by `cs_pods_free`.
+/// A machine's CPUs, divided into pods, whose CPUs share a pool of workers. Made by `cs_pods`, freed by `cs_pods_free`.
 pub struct CsPods {
     pods: Pods,
-    /// As text, by pod.
+    /// CPU lists by pod.
     cpus: Vec<CString>,
 }
 
-/// This machine. Null, and errno, where it cannot be read.
+/// Reads this machine. Returns null, and sets errno, on failure.
 #[unsafe(no_mangle)]
 pub extern "C" fn cs_topology_host() -> *mut CsTopology {
     guard_pointer(|| {
@@ -31,7 +31,8 @@ pub extern "C" fn cs_topology_host() -> *mut CsTopology {
     })
 }
 
-/// Another machine: by the name of a preset, or as in "pack:2 numa:1 l3:4 core:8 pu:2". Null, and errno, where there is none.
+/// Returns another machine: a preset's name, or a description such as "pack:2 numa:1 l3:4 core:8 pu:2". Returns null,
+/// and sets errno, if it is invalid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_topology_parse(machine: *const c_char) -> *mut CsTopology {
     guard_pointer(|| {
@@ -42,7 +43,7 @@ pub unsafe extern "C" fn cs_topology_parse(machine: *const c_char) -> *mut CsTop
     })
 }
 
-/// Frees a machine's description; null is fine.
+/// Frees a machine. Null is allowed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_topology_free(topology: *mut CsTopology) {
     free(topology);
@@ -52,26 +53,26 @@ fn topology<'call>(topology: *const CsTopology) -> Outcome<&'call Topology> {
     Ok(&given(topology, "topology")?.topology)
 }
 
-/// How many CPUs are online.
+/// Returns the number of online CPUs.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_topology_cpus(machine: *const CsTopology) -> c_int {
     guard(|| Ok(number(topology(machine)?.online().len())))
 }
 
-/// How many last-level caches there are.
+/// Returns the number of last-level caches.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_topology_llcs(machine: *const CsTopology) -> c_int {
     guard(|| Ok(number(topology(machine)?.llcs())))
 }
 
-/// How many nodes there are.
+/// Returns the number of nodes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_topology_nodes(machine: *const CsTopology) -> c_int {
     guard(|| Ok(number(topology(machine)?.nodes())))
 }
 
-/// Divides a machine's CPUs, or those that `mask` names ("0-3,8"), into pods by a scope (`enum cs_scope`); `shard_size` is how
-/// many cores a cache shard is to have, 0 for the default. Null, and errno, where a CPU is not there.
+/// Divides a machine's CPUs, or those in `mask` ("0-3,8"), into pods by a scope (`enum cs_scope`). `shard_size` is the
+/// target number of cores in a cache shard, 0 for the default. Returns null, and sets errno, if a CPU does not exist.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_pods(
     machine: *const CsTopology,
@@ -96,24 +97,24 @@ pub unsafe extern "C" fn cs_pods(
     })
 }
 
-/// Frees pods; null is fine.
+/// Frees pods. Null is allowed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_pods_free(pods: *mut CsPods) {
     free(pods);
 }
 
-/// How many pods there are.
+/// Returns the number of pods.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_pods_count(pods: *const CsPods) -> c_int {
     guard(|| Ok(number(pods_of(pods)?.pods.len())))
 }
 
 fn pods_of<'call>(pods: *const CsPods) -> Outcome<&'call CsPods> {
-    // SAFETY: C says that they are there, or null.
+    // SAFETY: C guarantees that the pods exist, or are null.
     unsafe { pods.as_ref() }.ok_or_else(|| Failure::invalid("the pods are a null pointer"))
 }
 
-/// The pod of a CPU, from 0 on; -ENOENT outside of the mask.
+/// Returns the pod of a CPU, from 0; -ENOENT outside the mask.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_pod_of(pods: *const CsPods, cpu: c_uint) -> c_int {
     guard(|| {
@@ -123,10 +124,10 @@ pub unsafe extern "C" fn cs_pod_of(pods: *const CsPods, cpu: c_uint) -> c_int {
     })
 }
 
-/// A pod's CPUs, as "0-3,8"; null where there is no such pod. There as long as the pods.
+/// Returns a pod's CPUs, as "0-3,8", valid as long as the pods; null if there is no such pod.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_pod_cpus(pods: *const CsPods, pod: c_uint) -> *const c_char {
-    // SAFETY: C says that they are there, or null.
+    // SAFETY: C guarantees that the pods exist, or are null.
     let cpus = unsafe { pods.as_ref() }.and_then(|pods| pods.cpus.get(pod as usize));
     cpus.map_or(std::ptr::null(), |cpus| cpus.as_ptr())
 }

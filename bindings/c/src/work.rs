@@ -16,16 +16,16 @@ use crate::error::{Failure, Outcome, guard, panicked};
 use crate::given::text;
 use crate::queue::CsWorkqueue;
 
-/// A work: a member of a structure of the program's, set up by `cs_work_init` or `CS_WORK_INITIALIZER`, and queued any
-/// number of times, without an allocation. It needs no destructor. It may be freed, or go out of scope, when it is
-/// neither pending nor running, and while it runs by its own function; and is not moved, but then.
+/// A work: a member of one of the program's structures, set up by `cs_work_init` or `CS_WORK_INITIALIZER`. It may be
+/// queued any number of times without an allocation, and needs no destructor. It may be freed or go out of scope when
+/// it is neither pending nor running, and by its own function while running. It must not be moved otherwise.
 #[repr(C)]
 pub struct CsWork {
-    /// What is called, with the work. It may queue the work again, and free it.
+    /// The function, called with the work. It may queue the work again, and free it.
     pub function: Option<unsafe extern "C" fn(work: *mut CsWork)>,
     /// The function's name, for reports; may be null.
     pub name: *const c_char,
-    /// The library's.
+    /// Reserved for the library.
     pub reserved: [u64; 6],
 }
 
@@ -35,14 +35,14 @@ const _: () = assert!(
         && offset_of!(CsWork, reserved) == 16
 );
 
-/// How many locks the works of a process are spread over, for each CPU.
+/// Number of lock stripes for works, per CPU.
 const STRIPES_PER_CPU: usize = 64;
 
 static WORKS: PerProcess<OnceLock<&EmbeddedWorks>> = PerProcess::new();
-/// [`WORKS`], where the checking mode is off; null before that is known, and in a process that was forked since.
+/// [`WORKS`], if the checking mode is off. Null before that is known, and after a fork.
 static UNCHECKED: AtomicPtr<EmbeddedWorks> = AtomicPtr::new(ptr::null_mut());
 
-/// Those of this process: in one that was forked, locks of the other's may be held by nobody.
+/// Returns the works of this process. After a fork, locks of the parent may be held forever.
 #[inline(always)]
 pub(crate) fn works() -> &'static EmbeddedWorks {
     let works = *WORKS.here().get_or_init(make_works);
@@ -57,14 +57,14 @@ fn make_works() -> &'static EmbeddedWorks {
     EmbeddedWorks::leak(STRIPES_PER_CPU * cpus.max(4))
 }
 
-/// Sees to it that a child begins without them: [`UNCHECKED`] is null there. False where that cannot be had.
+/// Resets [`UNCHECKED`] in forked children. Returns false if that is not possible.
 fn forget_when_forked() -> bool {
     static IS_HANDLED: AtomicBool = AtomicBool::new(false);
     extern "C" fn forget_works() {
         UNCHECKED.store(ptr::null_mut(), Release);
     }
     if !IS_HANDLED.load(Acquire) {
-        // Twice does no harm, and a `Once` may be begun by a thread that a child does not have.
+        // Registering twice is harmless, while a `Once` may be in progress in a thread that a child does not have.
         // SAFETY: the handler writes one word, on the child's only thread.
         let rc = unsafe { libc::pthread_atfork(None, None, Some(forget_works)) };
         IS_HANDLED.store(rc == 0, Release);
@@ -74,7 +74,7 @@ fn forget_when_forked() -> bool {
 
 type Place = NonNull<EmbeddedWork>;
 
-/// The work that C names.
+/// Checks the work pointer.
 #[inline(always)]
 fn place(work: *mut CsWork) -> Outcome<Place> {
     match NonNull::new(work.cast::<EmbeddedWork>()) {
@@ -86,15 +86,15 @@ fn place(work: *mut CsWork) -> Outcome<Place> {
 #[cold]
 fn no_work() -> Failure {
     Failure::invalid(
-        "the work is a null pointer; give the address of one that was set up by cs_work_init",
+        "the work is a null pointer: expected the address of one set up by cs_work_init",
     )
 }
 
-/// A work that is about to be queued: it has a function and a name for reports from here on.
+/// Checks a work before it is queued, and sets its function and name for reports.
 #[inline(always)]
 fn named(work: *mut CsWork) -> Outcome<Place> {
     let place = place(work)?;
-    // SAFETY: C says that the work is there.
+    // SAFETY: C guarantees that the work exists.
     if !unsafe { place.as_ref() }.is_named() {
         // SAFETY: as above.
         unsafe { name(work, place) }?;
@@ -102,14 +102,14 @@ fn named(work: *mut CsWork) -> Outcome<Place> {
     Ok(place)
 }
 
-/// The first time: reports are to call the function as C does.
+/// Sets up the function and name at the first use.
 #[inline(never)]
 unsafe fn name(work: *mut CsWork, place: Place) -> Outcome<()> {
     // SAFETY: by the caller's contract; an option of a function is one word, null for none.
     let (function, label) = unsafe { ((*work).function, (*work).name) };
     let Some(function) = function else {
         return Err(Failure::invalid(
-            "the work has no function: it was not set up; call cs_work_init, or begin with CS_WORK_INITIALIZER",
+            "the work has no function: set it up with cs_work_init or CS_WORK_INITIALIZER",
         ));
     };
     // SAFETY: by the caller's contract.
@@ -117,8 +117,8 @@ unsafe fn name(work: *mut CsWork, place: Place) -> Outcome<()> {
     Ok(())
 }
 
-/// The names of the functions that works have. A program has few functions and many works, most of which are set up, queued
-/// once and freed: so one that is known is found without a lock.
+/// The names of works' functions. A program has few functions and many works, most of which are set up, queued once and
+/// freed. A known name is therefore found without a lock.
 mod names {
     use std::ffi::c_char;
     use std::ptr;
@@ -134,7 +134,7 @@ mod names {
         function: usize,
         label: usize,
         name: FunctionName,
-        /// The one before it in its place; never changed.
+        /// The preceding entry of its slot; never changed.
         next: *const Self,
     }
 
@@ -148,7 +148,7 @@ mod names {
         let mut first = place.load(Acquire);
         loop {
             let mut known: *const KnownName = first;
-            // SAFETY: what is in a place is never freed.
+            // SAFETY: entries of a slot are never freed.
             while let Some(found) = unsafe { known.as_ref() } {
                 if found.function == function && found.label == label.addr() {
                     return found.name;
@@ -173,12 +173,12 @@ mod names {
         let name = FunctionName::leak(&name);
         let known = Box::new(KnownName { function, label: label.addr(), name, next: first });
         let known = Box::into_raw(known);
-        // Where another thread was first, this one stays unused.
+        // If another thread was first, this entry is unused.
         place.compare_exchange(first, known, AcqRel, Acquire).map(|_| name)
     }
 }
 
-/// What the dynamic linker calls a function, or where it lies in which file, for addr2line.
+/// Returns the symbol of a function, or its file and offset for addr2line.
 pub(crate) fn symbol_of(address: usize) -> String {
     // SAFETY: all zeros are one.
     let mut found: libc::Dl_info = unsafe { std::mem::zeroed() };
@@ -186,7 +186,7 @@ pub(crate) fn symbol_of(address: usize) -> String {
     if unsafe { libc::dladdr(ptr::without_provenance(address), &mut found) } == 0 {
         return format!("{address:#x}");
     }
-    // Strings of the dynamic linker's, which are there while the object is.
+    // The dynamic linker's strings exist as long as the object.
     if found.dli_saddr.addr() == address
         && let Some(symbol) = text(found.dli_sname)
     {
@@ -196,7 +196,7 @@ pub(crate) fn symbol_of(address: usize) -> String {
     format!("{file}+{:#x}", address.wrapping_sub(found.dli_fbase.addr()))
 }
 
-/// Sets a work up, in whatever memory. Not one that is pending. In C, `cs_work_init` calls it, with the function's name.
+/// Sets up a work in any memory. It must not be pending. In C, `cs_work_init` calls it with the function's name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_work_init_named(
     work: *mut CsWork,
@@ -211,7 +211,7 @@ pub unsafe extern "C" fn cs_work_init_named(
     }
     // SAFETY: C says that there is room for one.
     unsafe { work.write(CsWork { function, name, reserved: [0; 6] }) };
-    // One without a function is found when it is queued.
+    // A missing function is detected when the work is queued.
     if let (Some(called), Some(function)) = (function, function_of(work)) {
         let label = name;
         let made = EmbeddedWork::named(function, label, names::find(called as usize, label));
@@ -220,21 +220,21 @@ pub unsafe extern "C" fn cs_work_init_named(
     }
 }
 
-/// What C gives as its function.
+/// Returns the function that C set.
 pub(crate) fn function_of(work: *mut CsWork) -> Option<EmbeddedFunction> {
     // SAFETY: the same word, by the assertion above.
     unsafe { work.cast::<Option<EmbeddedFunction>>().read() }
 }
 
-/// Queues a work at the pool of the CPU that the caller runs on. Allocates nothing for it, but room where a backlog grows.
+/// Queues a work in the pool of the caller's CPU. Allocates nothing for it, except room for a growing backlog.
 ///
-/// Returns 1; 0 if it was pending: then the run to come sees what the caller wrote before. Or -EPERM where it is disabled,
-/// -ESHUTDOWN, -EBUSY (the queue is drained), -ECHILD (the queue is of the process that this one was forked from, or the work was pending there: it never runs here,
-/// and can be queued when it was cancelled, or set up anew), -EINVAL.
+/// Returns 1, or 0 if it was pending: then the next run sees what the caller wrote before. Fails with -EPERM if the
+/// work is disabled, -ESHUTDOWN, -EBUSY (the queue is draining), -ECHILD (the queue belongs to the parent of this
+/// forked process, or the work was pending there: it never runs here, and can be queued after it was cancelled or set
+/// up again), or -EINVAL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_queue_work(queue: *mut CsWorkqueue, work: *mut CsWork) -> c_int {
-    // Three branches to three places: where two of them led to one, the compiler would make a value of each condition, and join
-    // these.
+    // Three branches to three places: with a common place, the compiler would materialize and combine the conditions.
     let Some(place) = NonNull::new(work.cast::<EmbeddedWork>()) else {
         return without_a_work();
     };
@@ -244,7 +244,8 @@ pub unsafe extern "C" fn cs_queue_work(queue: *mut CsWorkqueue, work: *mut CsWor
     };
     // SAFETY: null, or leaked by `make_works`.
     if let Some(works) = unsafe { UNCHECKED.load(Acquire).as_ref() } {
-        // SAFETY: C says that the work is there, and stays while it is pending; where `works` are known, they are this process's.
+        // SAFETY: C guarantees that the work exists, and stays while it is pending. If `works` is known, it belongs to
+        // this process.
         let queued =
             catch_unwind(AssertUnwindSafe(|| unsafe { works.try_queue(place, &given.queue) }));
         match queued {
@@ -266,13 +267,13 @@ fn without_a_queue(work: *mut CsWork) -> c_int {
     queue_first(ptr::null_mut(), work)
 }
 
-/// With all that is done once; and where it is refused, the reason is told.
+/// Handles the first use and errors, which are reported.
 #[cold]
 fn queue_first(queue: *mut CsWorkqueue, work: *mut CsWork) -> c_int {
     guard(|| queue_to(queue, work, Target::Here, Duration::ZERO))
 }
 
-/// As `cs_queue_work`, in the pod of a CPU. -EINVAL where it is none of the queue's.
+/// As `cs_queue_work`, in the pod of a CPU. -EINVAL if the queue does not use the CPU.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_queue_work_on(
     queue: *mut CsWorkqueue,
@@ -282,7 +283,7 @@ pub unsafe extern "C" fn cs_queue_work_on(
     guard(|| queue_to(queue, work, Target::Cpu(CpuId(cpu)), Duration::ZERO))
 }
 
-/// As `cs_queue_work`, in a pod on a node. -EINVAL where none of the queue's pods lies there.
+/// As `cs_queue_work`, in a pod on a node. -EINVAL if the queue has no pod there.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_queue_work_node(
     queue: *mut CsWorkqueue,
@@ -292,8 +293,8 @@ pub unsafe extern "C" fn cs_queue_work_node(
     guard(|| queue_to(queue, work, Target::Node(NodeId(node)), Duration::ZERO))
 }
 
-/// Queues a work when `delay_ns` nanoseconds are over; at once for 0. Returns as `cs_queue_work`; -ERANGE for a delay
-/// beyond the clock, -EAGAIN where no thread can be had that waits.
+/// Queues a work after `delay_ns` nanoseconds, at once for 0. Returns as `cs_queue_work`; -ERANGE for a delay beyond
+/// the clock's range, -EAGAIN if the timer thread cannot be started.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_queue_delayed_work(
     queue: *mut CsWorkqueue,
@@ -314,7 +315,7 @@ pub unsafe extern "C" fn cs_queue_delayed_work_on(
     guard(|| queue_to(queue, work, Target::Cpu(CpuId(cpu)), Duration::from_nanos(delay_ns)))
 }
 
-/// Queues a work when `delay_ns` are over, in the place of a queueing that has not begun. 1 if there was one, else 0.
+/// Queues a work after `delay_ns`, replacing a pending queueing. Returns 1 if there was one, else 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_mod_delayed_work(
     queue: *mut CsWorkqueue,
@@ -366,29 +367,31 @@ fn modify_to(
     Ok(unsafe { works().modify_to(place, &queue.queue, target, delay) }?.into())
 }
 
-/// Waits until the latest queueing of a work is over, or void; a delayed one is brought forward. 1; or 0 if there was
-/// nothing to wait for; -EDEADLK inside the work itself, or inside what it waits behind in an ordered queue.
+/// Waits until the latest queueing of a work has finished or was cancelled. A delayed one runs at once. Returns 1, or 0
+/// if there was nothing to wait for; -EDEADLK inside the work itself, or inside a work that it waits behind in an
+/// ordered queue.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_flush_work(work: *mut CsWork) -> c_int {
-    // SAFETY: C says that the work is there.
+    // SAFETY: C guarantees that the work exists.
     guard(|| Ok(unsafe { works().flush(named(work)?) }?.into()))
 }
 
-/// Makes a queueing that has not begun void: 1 if there was one, else 0. A run that goes on is not waited for.
+/// Cancels a pending queueing: returns 1 if there was one, else 0. Does not wait for a run in progress.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_cancel_work(work: *mut CsWork) -> c_int {
     // SAFETY: as above.
     guard(|| Ok(unsafe { works().cancel(place(work)?) }.into()))
 }
 
-/// As `cs_cancel_work`, and waits until the work does not run; it cannot be queued meanwhile. -EDEADLK inside itself.
+/// As `cs_cancel_work`, and waits until the work does not run. It cannot be queued meanwhile. -EDEADLK inside itself.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_cancel_work_sync(work: *mut CsWork) -> c_int {
     // SAFETY: as above.
     guard(|| Ok(unsafe { works().cancel_and_wait(place(work)?) }?.into()))
 }
 
-/// Cancels a work, and lets nobody queue it until it was enabled as often as disabled: 1 if it was pending, else 0.
+/// Cancels a work, and prevents queueing until it was enabled as often as disabled. Returns 1 if it was pending, else
+/// 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_disable_work(work: *mut CsWork) -> c_int {
     // SAFETY: as above.
@@ -402,21 +405,21 @@ pub unsafe extern "C" fn cs_disable_work_sync(work: *mut CsWork) -> c_int {
     guard(|| Ok(unsafe { works().disable_and_wait(place(work)?) }?.into()))
 }
 
-/// Takes one disable back: 1 if the work can be queued again, else 0; -EINVAL if it was not disabled.
+/// Reverts one disable: returns 1 if the work can be queued again, else 0; -EINVAL if it was not disabled.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_enable_work(work: *mut CsWork) -> c_int {
     // SAFETY: as above.
     guard(|| Ok(unsafe { works().enable(place(work)?) }?.into()))
 }
 
-/// 1 if a work is queued, or waits for its time, and has not begun; else 0.
+/// Returns 1 if a work is queued or delayed and has not started, else 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_work_pending(work: *mut CsWork) -> c_int {
     // SAFETY: as above.
     guard(|| Ok(unsafe { works().is_pending(place(work)?) }.into()))
 }
 
-/// 1 if a worker is inside a work's function; else 0.
+/// Returns 1 if a worker runs the work's function, else 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_work_running(work: *mut CsWork) -> c_int {
     guard(|| Ok(works().is_running(place(work)?).into()))
@@ -428,11 +431,11 @@ fn check_queue(queue: &CsWorkqueue, work: *mut CsWork) {
     check::queue(work.expose_provenance(), check::Queued { queue: at, queue_name, pending });
 }
 
-/// The function of a work that was queued, if it is pending.
+/// Returns the function of a queued work, if it is pending.
 fn pending_at(address: usize) -> Option<CString> {
     let work = ptr::with_exposed_provenance_mut::<CsWork>(address);
     let place = NonNull::new(work.cast())?;
-    // SAFETY: it was queued, and its memory is not freed yet, as far as the checking mode was told.
+    // SAFETY: it was queued, and as far as the checking mode knows, its memory was not freed.
     unsafe { works().is_pending(place) }.then(|| label_of(work))
 }
 

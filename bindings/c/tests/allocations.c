@@ -1,6 +1,6 @@
 /*
- * Queueing allocates nothing: this program's malloc counts for each thread. What is made once (the workers, the places that
- * items travel in) is made before that is counted.
+ * Queueing allocates nothing: this program's malloc counts for each thread. Allocations made once (the workers, the slots
+ * of items) are made before counting.
  */
 #define _GNU_SOURCE
 #include "harness.h"

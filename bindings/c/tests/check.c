@@ -1,4 +1,4 @@
-/* The checking mode finds misuse and names it: each row is a process that is to end by it, or a handler that hears of it. */
+/* The checking mode finds misuse and names it: each row is a process that it must end, or a handler that receives it. */
 #define _GNU_SOURCE
 #include "harness.h"
 
@@ -19,7 +19,7 @@ static void destroy_inside(struct cs_work *work)
 	cs_destroy_workqueue(doomed);
 }
 
-/* Runs `misuse` in a process of its own, which is to abort, and looks for words in what it says. */
+/* Runs `misuse` in a child process, which must abort, and searches its output. */
 static void expect(void (*misuse)(void), const char *first, const char *second)
 {
 	char said[4096] = "";
@@ -170,7 +170,7 @@ static void a_queue_that_is_destroyed_by_two_threads_is_found(void)
 
 static void a_delayed_work_that_is_left_is_found(void)
 {
-	expect(destroy_a_queue_with_a_delayed_work, "workqueue \"misused\" is destroyed while", "waits for its time");
+	expect(destroy_a_queue_with_a_delayed_work, "workqueue \"misused\" is destroyed while", "is delayed on it");
 }
 
 static _Atomic int heard;

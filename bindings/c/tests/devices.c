@@ -143,7 +143,7 @@ static void devices_of_a_target_go_offline_together(void)
 	while (seen.calls < 4)
 		CHECK(cs_block_wait(queues[2], UINT64_MAX) >= 0);
 	CHECK(seen.result == 4096);
-	/* What they are of may be let go before them. */
+	/* Their hosts may be freed first. */
 	cs_block_host_free(host);
 	cs_block_target_free(stays);
 	CHECK(cs_block_flush(queues[2], note, &seen) == 0);

@@ -10,7 +10,7 @@
 #include <signal.h>
 #include <sys/wait.h>
 
-/* What the parent has, at the fork. */
+/* The parent's state at the fork. */
 static struct cs_workqueue *queue, *frozen, *ordered, *system_queue;
 static struct cs_work idle, runs, pending, pending_in_turn, delayed, disabled, unused = CS_WORK_INITIALIZER(NULL);
 static struct cs_rt_executor *executor;
@@ -291,7 +291,7 @@ static void the_configuration(void)
 {
 	struct cs_config config = CS_CONFIG_INIT;
 
-	/* None of its own is made yet. */
+	/* It has not made its own yet. */
 	CHECK(cs_configure(&config) == -EEXIST);
 	runs_on_a_queue_of_its_own(&idle);
 }

@@ -1,5 +1,5 @@
-//! `coreshard.h` is what cbindgen makes of the sources; `CORESHARD_UPDATE=1` writes it. And what the library exports is
-//! what the header declares.
+//! `coreshard.h` is generated from the sources by cbindgen; `CORESHARD_UPDATE=1` writes it. The library exports exactly
+//! the declarations of the header.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -75,7 +75,7 @@ fn each_name_of_the_kernels_is_in_the_table_with_its_test() {
         for name in quoted(names) {
             let name = name.rsplit(' ').next().unwrap().to_owned();
             assert!(words.contains(name.as_str()), "{row}: no test uses {name}");
-            assert!(known.insert(name.clone()), "{name} is there twice");
+            assert!(known.insert(name.clone()), "{name} is listed twice");
         }
     }
     let missing: Vec<_> = declared.difference(&known).collect();

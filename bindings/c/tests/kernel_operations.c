@@ -6,7 +6,7 @@
 #include <sched.h>
 #include <sys/wait.h>
 
-/* What is told is counted. */
+/* Reports are counted. */
 static _Atomic int warnings;
 #define CORESHARD_KERNEL_WARN(text) ((void)(text), (void)atomic_fetch_add(&warnings, 1))
 #define HZ 1000
@@ -758,7 +758,7 @@ static void hold_turns(struct workqueue_struct *wq)
 static void a_limit_of_a_bound_queue_is_of_each_cpu(void)
 {
 	hold_turns(alloc_workqueue("rows", WQ_PERCPU, 1));
-	/* Without WQ_UNBOUND it is bound, too. */
+	/* Without WQ_UNBOUND it is also bound. */
 	hold_turns(alloc_workqueue("rows", 0, 1));
 	hold_turns(alloc_workqueue("rows", WQ_CPU_INTENSIVE | WQ_FREEZABLE, 1));
 }

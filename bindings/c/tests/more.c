@@ -1,4 +1,4 @@
-/* What the kernel has no name for: forks, loops, stats, trouble, the socket, topology. */
+/* Operations without a kernel name: forks, loops, stats, diagnostics, the socket, topology. */
 #define _GNU_SOURCE
 #include "harness.h"
 
@@ -149,7 +149,7 @@ static void the_processs_queues_cannot_be_destroyed(void)
 	for (which = CS_SYSTEM_WORKQUEUE_KIND_DEFAULT; which <= CS_SYSTEM_WORKQUEUE_KIND_PERCPU_HIGHPRI; which++) {
 		struct cs_workqueue *queue = cs_system_workqueue(which);
 
-		CHECK(queue && cs_destroy_workqueue(queue) == -EINVAL && strstr(cs_last_error(), "cannot be destroyed"));
+		CHECK(queue && cs_destroy_workqueue(queue) == -EINVAL && strstr(cs_last_error(), "cannot destroy workqueue"));
 		CHECK(cs_system_workqueue(which) == queue);
 		CHECK(cs_queue_work(queue, &work) == 1 && cs_flush_workqueue(queue) == 0);
 	}

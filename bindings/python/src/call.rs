@@ -1,4 +1,4 @@
-//! What is to be called, and how it ended.
+//! A call and its outcome.
 
 use coreshard::ProcessGeneration;
 use pyo3::gc::{PyTraverseError, PyVisit};
@@ -33,7 +33,8 @@ impl Call {
         or_never(|| self.function.bind(py).call(self.args.bind(py), kwargs))
     }
 
-    /// For calls without a future: what they raise goes to `sys.unraisablehook`. What a call forks ends with it.
+    /// Runs a call without a future: its exceptions go to `sys.unraisablehook`. A child forked by the call ends with
+    /// it.
     pub(crate) fn run_and_report(&self, py: Python<'_>) {
         let process = ProcessGeneration::current();
         if let Err(error) = self.run(py) {

@@ -24,21 +24,23 @@ pub(crate) struct ExecutorCore {
 impl ExecutorCore {
     fn intake(&self) -> PyResult<&Arc<Intake>> {
         self.intake.get().ok_or_else(|| {
-            PyRuntimeError::new_err("the executor is not made: call super().__init__() first")
+            PyRuntimeError::new_err(
+                "the executor is not initialized: call super().__init__() first",
+            )
         })
     }
 }
 
 #[pymethods]
 impl ExecutorCore {
-    /// Of whatever a subclass is made of.
+    /// Accepts any arguments of a subclass.
     #[new]
     #[pyo3(signature = (*_args, **_kwargs))]
     fn new(_args: &Bound<'_, PyTuple>, _kwargs: Option<&Bound<'_, PyDict>>) -> Self {
         Self { intake: OnceLock::new() }
     }
 
-    /// What `__init__` does.
+    /// Does the work of `__init__`.
     #[pyo3(signature = (max_workers, thread_name_prefix, initializer, initargs, computes))]
     fn _set_up(
         &self,
@@ -58,11 +60,13 @@ impl ExecutorCore {
         }
         let initializer = initializer.map(|initializer| Call::new(initializer, initargs, None));
         let settings = Settings { max_workers, thread_name_prefix, initializer, computes };
-        // Reads the machine, the first time.
+        // The first time, this reads the machine.
         let stack_bytes = threads::stack_bytes(py)?;
         let intake = waiting::without_lock(py, || Intake::new(settings, stack_bytes))?;
         self.intake.set(intake).map_err(|_| {
-            PyRuntimeError::new_err("the executor was made before: __init__ is called once")
+            PyRuntimeError::new_err(
+                "the executor is already initialized: __init__ must be called once",
+            )
         })
     }
 
@@ -90,7 +94,7 @@ impl ExecutorCore {
         if wait { intake.wait_until_idle(py) } else { Ok(()) }
     }
 
-    /// The call that this thread is inside of is about to wait: another one may run meanwhile. Nothing elsewhere.
+    /// Lends the place of the call that this thread runs, which is about to wait. No effect elsewhere.
     fn _lend(&self, py: Python<'_>) -> PyResult<bool> {
         Ok(self.intake()?.lend(py))
     }
@@ -100,14 +104,15 @@ impl ExecutorCore {
         self.intake()?.reclaim(py)
     }
 
-    /// A call that runs goes on without its place: another one may run beside it.
+    /// Lets a running call continue without its place: another one may run beside it.
     fn _abandon(&self, py: Python<'_>, future: &Bound<'_, FutureCore>) -> PyResult<()> {
         self.intake()?.lend_until_end(py, future.get());
         Ok(())
     }
 
-    /// Dask asks for this at the begin of each computation, on the thread that then waits for it. Where that is one of this executor's, it
-    /// lends its place until its call ends: nested computations would otherwise wait for one another's places.
+    /// Called by Dask at the start of each computation, on the thread that then waits for it. If that is one of this
+    /// executor's threads, it lends its place until its call ends. Nested computations would otherwise wait for one
+    /// another's places.
     #[getter]
     fn _max_workers(&self, py: Python<'_>) -> PyResult<usize> {
         let intake = self.intake()?;

@@ -1,13 +1,13 @@
 //! A future whose state is one word.
 //!
-//! The word holds the state, and whether a thread sleeps on it. The other fields are behind a lock, which is held for a few
-//! instructions and never across a call of Python's (nor an allocation of Python's, which may collect garbage, and stop the
-//! threads that wait for the lock).
+//! The word holds the state, and whether a thread sleeps on it. The other fields are behind a lock, which is held for a
+//! few instructions and never across a Python call or allocation: these may collect garbage, and stop threads that wait
+//! for the lock.
 //!
-//! `concurrent.futures.wait` and `as_completed` hold `_condition` while they read `_state` and add themselves to `_waiters`. So a
-//! future whose condition was asked for changes to a final state only while it holds that condition. Most futures are never asked,
-//! and never have one. A final future that was never asked returns a condition that all such futures share and that excludes no
-//! thread, because nothing changes any more.
+//! `concurrent.futures.wait` and `as_completed` hold `_condition` while they read `_state` and add themselves to
+//! `_waiters`. A future whose condition was requested therefore changes to a final state only while it holds that
+//! condition. Most futures never have one. A final future without one returns a condition that all such futures share
+//! and that excludes no thread, because nothing changes any more.
 #![allow(unsafe_code)]
 
 use std::mem;
@@ -32,13 +32,13 @@ const RUNNING: u32 = 1;
 const CANCELLED: u32 = 2;
 const CANCELLED_AND_NOTIFIED: u32 = 3;
 const FINISHED: u32 = 4;
-/// The word's bits that are the state.
+/// The bits of the state.
 const STATE: u32 = 7;
 /// A thread sleeps on the word, or is about to.
 const WAITED: u32 = 8;
-/// Its executor has lent its place to another call until it ends. Stays.
+/// The call has lent its place until it ends. Never cleared.
 const LENT: u32 = 16;
-/// It has lent its place while it waits.
+/// The call has lent its place while it waits.
 const LENDS: u32 = 32;
 
 /// The compiled half of `coreshard.Future`.
@@ -46,18 +46,18 @@ const LENDS: u32 = 32;
 #[pyclass(subclass, frozen, module = "coreshard._native")]
 pub(crate) struct FutureCore {
     word: AtomicU32,
-    /// In which process it was made.
+    /// The process that made it.
     made_in: ProcessGeneration,
     inner: Mutex<Inner>,
 }
 
 #[derive(Default)]
 struct Inner {
-    /// What is to be called; until it begins, or is cancelled.
+    /// The call, until it starts or is cancelled.
     call: Option<Call>,
-    /// Whose it is; until it is over.
+    /// The executor, until the call has finished.
     executor: Option<Arc<dyn Executes>>,
-    /// Its item, if it is a queue's; until it is over, or a worker waits for it.
+    /// The item of a queue, until it has finished, or a worker waits for it.
     item: Option<JoinHandle<()>>,
     outcome: Option<Outcome>,
     callbacks: Vec<Py<PyAny>>,
@@ -65,9 +65,10 @@ struct Inner {
     waiters: Option<Py<PyList>>,
 }
 
-/// An executor, as its futures know it.
+/// An executor as seen by its futures.
 pub(crate) trait Executes: Send + Sync {
-    /// Runs a call on this thread, if that is inside one of the executor's calls. The sleepers are the caller's to wake.
+    /// Runs a call on this thread, if the thread is inside one of the executor's calls. The caller must wake the
+    /// returned sleepers.
     fn run_if_here(&self, future: &Bound<'_, FutureCore>) -> Option<Sleepers>;
 }
 
@@ -85,7 +86,7 @@ impl Outcome {
     }
 }
 
-/// The word of a future on which threads sleep, which are to be woken. It may be gone by then.
+/// The word of a future whose sleeping threads must be woken. The future may have been freed.
 #[must_use = "threads sleep on it"]
 pub(crate) struct Sleepers(*const AtomicU32);
 
@@ -98,7 +99,7 @@ impl Sleepers {
 // SAFETY: it is an address that is never read.
 unsafe impl Send for Sleepers {}
 
-/// A future's condition while it is held; nothing, where it has none.
+/// A future's condition while it is held, if it has one.
 struct Held<'py>(Option<Bound<'py, PyAny>>);
 
 impl Drop for Held<'_> {
@@ -113,14 +114,14 @@ impl Drop for Held<'_> {
 }
 
 impl FutureCore {
-    /// What is to be called, and by whose workers if it is an executor's.
+    /// Sets the call, and the executor if there is one.
     pub(crate) fn set_call(&self, call: Call, executor: Option<Arc<dyn Executes>>) {
         let mut inner = lock(&self.inner);
         inner.call = Some(call);
         inner.executor = executor;
     }
 
-    /// What will run the call.
+    /// Sets the item that will run the call.
     pub(crate) fn set_item(&self, item: JoinHandle<()>) {
         let mut inner = lock(&self.inner);
         if self.state_now() < CANCELLED {
@@ -128,7 +129,7 @@ impl FutureCore {
         }
     }
 
-    /// Has its place lent to another call until it ends. False if it does not run, or that was done before.
+    /// Lends its place until it ends. Returns false if it does not run, or has lent it already.
     pub(crate) fn set_lent(&self) -> bool {
         let lent = self.word.fetch_update(AcqRel, Acquire, |word| {
             (word & STATE == RUNNING && word & LENT == 0).then_some(word | LENT)
@@ -136,7 +137,7 @@ impl FutureCore {
         lent.is_ok()
     }
 
-    /// Says whether it lends its place while it waits; returns whether it did before.
+    /// Sets whether it lends its place while it waits. Returns the previous value.
     pub(crate) fn set_lending(&self, is_lending: bool) -> bool {
         let word = if is_lending {
             self.word.fetch_or(LENDS, AcqRel)
@@ -150,7 +151,7 @@ impl FutureCore {
         self.word.load(Acquire) & LENDS != 0
     }
 
-    /// Whether its place was lent until its end.
+    /// Returns true if its place is lent until its end.
     pub(crate) fn is_lent(&self) -> bool {
         self.word.load(Acquire) & LENT != 0
     }
@@ -159,7 +160,7 @@ impl FutureCore {
         self.word.load(Acquire) & STATE
     }
 
-    /// From `from` to `to`, unless another thread was faster; sleeping threads go on sleeping.
+    /// Changes the state, unless another thread was faster. Sleeping threads are not woken.
     fn step(&self, from: u32, to: u32) -> Result<(), u32> {
         self.word
             .fetch_update(AcqRel, Acquire, |word| {
@@ -169,14 +170,14 @@ impl FutureCore {
             .map_err(|word| word & STATE)
     }
 
-    /// The future's insides, under its condition where it has one.
+    /// Locks the inner fields, under the condition if there is one.
     fn hold<'py, 'a>(slf: &'a Bound<'py, Self>) -> PyResult<(Held<'py>, MutexGuard<'a, Inner>)> {
         let py = slf.py();
         let mut held = Held(None);
         loop {
             let inner = lock(&slf.get().inner);
             match &inner.condition {
-                // It does not go away again.
+                // A condition is never removed.
                 Some(condition) if held.0.is_none() => {
                     let condition = condition.bind(py).clone();
                     drop(inner);
@@ -188,7 +189,7 @@ impl FutureCore {
         }
     }
 
-    /// Runs the call, unless it was begun or cancelled. Whom that leaves to be woken is the caller's.
+    /// Runs the call, unless it has started or was cancelled. The caller must wake the returned sleepers.
     pub(crate) fn run(slf: &Bound<'_, Self>) -> Option<Sleepers> {
         let py = slf.py();
         let future = slf.get();
@@ -205,7 +206,7 @@ impl FutureCore {
             Ok(result) => Outcome::Result(result.unbind()),
             Err(error) => Outcome::Exception(error.into_value(py).into_any()),
         };
-        // What the arguments hold is free before anybody hears of the result.
+        // Release the arguments before the result becomes visible.
         drop(call);
         if !future.made_in.is_current() {
             process::leave_fork(py);
@@ -219,7 +220,7 @@ impl FutureCore {
         }
     }
 
-    /// Sets what came of it, tells Python's waiters and calls back. An error where it is final already.
+    /// Sets the outcome, notifies Python's waiters and runs callbacks. Fails if the state is final.
     fn finish(slf: &Bound<'_, Self>, outcome: Outcome) -> PyResult<Option<Sleepers>> {
         let py = slf.py();
         let future = slf.get();
@@ -238,7 +239,7 @@ impl FutureCore {
         }
         inner.outcome = Some(outcome);
         let callbacks = mem::take(&mut inner.callbacks);
-        // What was never begun and is set from outside.
+        // A call that never started and was completed from outside.
         let unused = (inner.call.take(), inner.executor.take(), inner.item.take());
         let waiters = inner.waiters.as_ref().map(|waiters| waiters.clone_ref(py));
         let finished = |word: u32| Some(FINISHED | word & LENT);
@@ -251,7 +252,7 @@ impl FutureCore {
         drop(held);
         let mut sleepers = (word & WAITED != 0).then(|| Sleepers(ptr::from_ref(&future.word)));
         if !callbacks.is_empty() {
-            // They may take long.
+            // Callbacks may take long.
             if let Some(sleepers) = sleepers.take() {
                 sleepers.wake();
             }
@@ -267,7 +268,7 @@ impl FutureCore {
         Ok(())
     }
 
-    /// Tells those who wait by Python's means, under the condition.
+    /// Notifies threads that wait with Python's means, under the condition.
     fn tell(
         slf: &Bound<'_, Self>,
         held: &Held<'_>,
@@ -294,7 +295,7 @@ impl FutureCore {
         let py = slf.py();
         match waiting::or_never(|| callback.call1((slf,))) {
             Err(error) if error.is_instance_of::<PyException>(py) => {
-                // `Logger.exception` reads the exception that is being handled, of which a compiled function has none.
+                // `Logger.exception` reads the exception being handled, which a compiled function does not have.
                 let kwargs = pyo3::types::PyDict::new(py);
                 kwargs.set_item("exc_info", error.into_value(py))?;
                 let args = ("exception calling callback for %r", slf);
@@ -306,7 +307,7 @@ impl FutureCore {
         }
     }
 
-    /// Final, and told of: it will not run.
+    /// Marks it as cancelled and notified: it will not run.
     fn note_cancelled(slf: &Bound<'_, Self>) {
         let noted = (|| {
             let (held, inner) = Self::hold(slf)?;
@@ -322,7 +323,7 @@ impl FutureCore {
         }
     }
 
-    /// Cancels a call that no runner will come to, and says so at once.
+    /// Cancels a call that no runner will run, and notifies its waiters.
     pub(crate) fn cancel_for_good(slf: &Bound<'_, Self>) -> PyResult<()> {
         if Self::cancel(slf)? {
             Self::note_cancelled(slf);
@@ -330,7 +331,7 @@ impl FutureCore {
         Ok(())
     }
 
-    /// Ends it with an exception, unless it was begun.
+    /// Completes it with an exception, unless it has started.
     pub(crate) fn fail(slf: &Bound<'_, Self>, exception: Py<PyAny>) {
         match slf.get().step(PENDING, RUNNING) {
             Ok(()) => {
@@ -343,7 +344,7 @@ impl FutureCore {
         }
     }
 
-    /// Waits until it is final, and gives the state.
+    /// Waits until it is final, and returns the state.
     fn wait_for_end(slf: &Bound<'_, Self>, timeout: Option<&Bound<'_, PyAny>>) -> PyResult<u32> {
         let py = slf.py();
         let future = slf.get();
@@ -352,7 +353,7 @@ impl FutureCore {
         }
         let deadline = Deadline::of(timeout)?;
         if deadline.is_never() {
-            // A worker that waits for a call of its own executor runs it, if no other thread has begun it.
+            // A worker that waits for a call of its own executor runs it, if no other thread has started it.
             let executor = lock(&future.inner).executor.clone();
             if let Some(sleepers) = executor.and_then(|executor| executor.run_if_here(slf)) {
                 sleepers.wake();
@@ -368,7 +369,7 @@ impl FutureCore {
             }
             if !future.made_in.is_current() {
                 let message =
-                    "the process was forked: whoever was to run this call is in its parent";
+                    "the process was forked: the worker of this call belongs to its parent";
                 return Err(raised(py, &classes(py)?.broken_executor, Some(message)));
             }
             let slept_on = word | WAITED;
@@ -388,11 +389,11 @@ impl FutureCore {
         }
     }
 
-    /// On a worker: waits for a queue's item by the queue's own means, unless it has a deadline. That may run the item here. Fails if
-    /// the item is behind the one that this thread is inside of.
+    /// On a worker: waits for a queue's item with the queue's means, unless there is a deadline. This may run the item
+    /// here. Fails if the item is behind the one that this thread runs.
     fn wait_on_worker(slf: &Bound<'_, Self>, deadline: Deadline) -> PyResult<()> {
         let future = slf.get();
-        // Where two wait, the other one sleeps on the word.
+        // If two threads wait, the other one sleeps on the word.
         let Some(item) = lock(&future.inner).item.take() else { return Ok(()) };
         if let Err(deadlock) = item.check_join() {
             future.set_item(item);
@@ -408,7 +409,7 @@ impl FutureCore {
         }
     }
 
-    /// What came of a future in this final state.
+    /// Returns the outcome of a future in this final state.
     fn outcome(&self, py: Python<'_>, state: u32) -> PyResult<Outcome> {
         if state == FINISHED
             && let Some(outcome) = &lock(&self.inner).outcome
@@ -515,7 +516,7 @@ impl FutureCore {
         Self::finish_and_wake(slf, Outcome::Exception(exception))
     }
 
-    // What `concurrent.futures` itself looks at.
+    // Attributes that `concurrent.futures` reads.
 
     #[getter]
     fn _state<'py>(&self, py: Python<'py>) -> Bound<'py, PyString> {
@@ -568,7 +569,7 @@ impl FutureCore {
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        // The thread that holds the lock allocates nothing meanwhile, so this is no collection of that thread's.
+        // The thread that holds the lock allocates nothing meanwhile, so this collection is not on that thread.
         let Ok(inner) = self.inner.try_lock() else { return Ok(()) };
         if let Some(call) = &inner.call {
             call.traverse(&visit)?;

@@ -1,15 +1,16 @@
-//! An executor's waiting calls, and its *runners*: items of the shared queue. A runner runs calls one after the other as long as
-//! there are any, so that Python's lock is taken once for many short calls.
+//! An executor's waiting calls and its *runners*: items of the shared queue. A runner runs calls one after the other
+//! while there are any, so that the GIL is taken once for many short calls.
 //!
-//! 1. At most `max_workers` runners are inside of calls at once.
-//! 2. If a call waits and one more may run, a runner is *arriving*: queued, and not yet inside of Python. There is one at a time. It
-//!    takes the first call, and lets the next runner come before it runs that call. So a call that waits or releases the lock delays
-//!    no other, and short calls wake no further thread, which could only wait for the lock.
-//! 3. A runner leaves when it finds no call. Both are decided under the lock of `state`: the thread that adds a call either sees a
-//!    runner that will look again, or starts one.
+//! 1. At most `max_workers` runners are inside calls at once.
+//! 2. If a call waits and one more may run, a runner is *arriving*: queued, and not yet inside Python. There is at most
+//!    one. It takes the first call, and starts the next runner before it runs that call. A call that blocks or releases
+//!    the GIL therefore delays no other, and short calls wake no additional thread, which would only wait for the GIL.
+//! 3. A runner leaves when it finds no call. Both are decided under the lock of `state`: the thread that adds a call
+//!    either sees a runner that will check again, or starts one.
 //! 4. A runner whose call waits may lend its place, until it takes it back (`lend`, `reclaim`) or until the call ends
-//!    (`lend_until_end`). So there may be more runners than `max_workers`, and a runner that comes back to too many leaves.
-//! 5. `state` is locked for a few instructions, without a call of Python's.
+//!    (`lend_until_end`). There may thus be more runners than `max_workers`, and a runner that returns to too many
+//!    leaves.
+//! 5. `state` is locked for a few instructions, without calls of Python.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -29,61 +30,61 @@ use crate::process::{self, Ends, classes, lock, raised};
 use crate::threads;
 use crate::waiting::Changes;
 
-/// How an executor's calls are run.
+/// The settings of an executor.
 pub(crate) struct Settings {
     pub(crate) max_workers: usize,
     pub(crate) thread_name_prefix: String,
     pub(crate) initializer: Option<Call>,
-    /// Calls use the CPU throughout: no worker more than CPUs takes one.
+    /// Calls use the CPU throughout: at most as many workers as CPUs take one.
     pub(crate) computes: bool,
 }
 
-/// An executor's calls that wait, and who runs them.
+/// An executor's waiting calls and its runners.
 pub(crate) struct Intake {
     settings: Settings,
     pool: Arc<Pool>,
     made_in: ProcessGeneration,
     state: Mutex<State>,
-    /// Changes when the last runner leaves, and when a place is free for a call that takes its own back.
+    /// Changes when the last runner leaves, and when a place is free for a call that reclaims its own.
     changes: Changes,
 }
 
 #[derive(Default)]
 struct State {
     pending: VecDeque<Py<FutureCore>>,
-    /// Runners that are there, and the one that arrives.
+    /// Runners, including the arriving one.
     runners: usize,
     arriving: bool,
     /// Runners whose call has lent its place.
     lent: usize,
-    /// Those of them who want it back.
+    /// Those that reclaim it.
     reclaiming: usize,
     is_shut_down: bool,
     is_broken: bool,
 }
 
 impl State {
-    /// Runners that have a place.
+    /// Returns the number of runners with a place.
     fn placed(&self) -> usize {
         self.runners.saturating_sub(self.lent)
     }
 }
 
-/// The call that this thread is inside of.
+/// Returns the call that this thread runs.
 fn call_here(py: Python<'_>) -> Option<Bound<'_, FutureCore>> {
     CALL.with_borrow(|call| call.as_ref().map(|call| call.bind(py).clone()))
 }
 
 thread_local! {
-    /// Whose call this thread is inside of.
+    /// The executor whose call this thread runs.
     static HERE: Cell<*const Intake> = const { Cell::new(ptr::null()) };
     /// That call.
     static CALL: RefCell<Option<Py<FutureCore>>> = const { RefCell::new(None) };
-    /// Whose initializer this thread is inside of.
+    /// The executor whose initializer this thread runs.
     static INITIALIZING: Cell<*const Intake> = const { Cell::new(ptr::null()) };
-    /// Whose initializer this thread has called.
+    /// The executors whose initializers this thread has run.
     static INITIALIZED: RefCell<Vec<Weak<Intake>>> = const { RefCell::new(Vec::new()) };
-    /// After whose settings this thread is named.
+    /// The executor after which this thread is named.
     static NAMED: RefCell<Weak<Intake>> = const { RefCell::new(Weak::new()) };
 }
 
@@ -119,20 +120,19 @@ impl Intake {
         lock(&self.state).is_shut_down
     }
 
-    /// Whether this thread is inside one of its calls.
+    /// Returns true if this thread is inside one of its calls.
     fn is_here(&self) -> bool {
         ptr::eq(HERE.get(), self)
     }
 
-    /// Takes a call in.
+    /// Accepts a call.
     pub(crate) fn submit(
         self: &Arc<Self>,
         py: Python<'_>,
         future: &Bound<'_, FutureCore>,
     ) -> PyResult<()> {
         if !self.made_in.is_current() {
-            let message = "cannot schedule new futures: the executor's workers are in the process that this one was \
-                           forked from; make an executor here";
+            let message = "cannot schedule new futures: the executor's workers belong to the parent of this forked process; create an executor here";
             return Err(raised(py, &classes(py)?.broken_executor, Some(message)));
         }
         let refused = self.change(py, |state| {
@@ -157,7 +157,7 @@ impl Intake {
         }
     }
 
-    /// Changes the state, and starts a runner if the change allows one and one is wanted.
+    /// Changes the state, and starts a runner if the change requires one.
     fn change<R>(
         self: &Arc<Self>,
         py: Python<'_>,
@@ -174,7 +174,7 @@ impl Intake {
         result
     }
 
-    /// Whether the caller has to start a runner, which counts from here on.
+    /// Returns true if the caller must start a runner, which is counted.
     fn wants_runner(&self, state: &mut State) -> bool {
         let wants = !state.pending.is_empty()
             && !state.arriving
@@ -189,12 +189,12 @@ impl Intake {
     fn start_runner(self: &Arc<Self>, py: Python<'_>) {
         let intake = Arc::clone(self);
         if self.pool.run(py, move || intake.run()).is_err() {
-            // The pool's queue is another process's.
+            // The pool's queue belongs to another process.
             self.give_up(py);
         }
     }
 
-    /// No runner will come: all waiting calls are cancelled.
+    /// Cancels all waiting calls, since no runner will come.
     fn give_up(&self, py: Python<'_>) {
         let pending = {
             let mut state = lock(&self.state);
@@ -212,7 +212,7 @@ impl Intake {
         }
     }
 
-    /// A runner, on a worker.
+    /// Runs calls on a worker.
     fn run(self: &Arc<Self>) {
         let sleepers = threads::on_worker(|py| {
             lock(&self.state).arriving = false;
@@ -230,13 +230,13 @@ impl Intake {
             HERE.set(before);
             sleepers
         });
-        // Those who wait for the last call are woken when Python's lock is free, which they need.
+        // Threads that wait for the last call are woken after the GIL is released, as they need it.
         if let Some(Some(sleepers)) = sleepers {
             sleepers.wake();
         }
     }
 
-    /// Runs a call on this thread, unless it was begun or cancelled. The sleepers are the caller's to wake.
+    /// Runs a call on this thread, unless it has started or was cancelled. The caller must wake the returned sleepers.
     fn run_call(&self, future: &Bound<'_, FutureCore>) -> Option<Sleepers> {
         let outer = CALL.replace(Some(future.clone().unbind()));
         let sleepers = FutureCore::run(future);
@@ -247,7 +247,7 @@ impl Intake {
         sleepers
     }
 
-    /// A call that runs lends its place until it ends, if it has not done so before.
+    /// Lends the place of a running call until it ends, unless it is lent already.
     pub(crate) fn lend_until_end(self: &Arc<Self>, py: Python<'_>, future: &FutureCore) {
         self.change(py, |state| {
             // Under the lock: `run_call` takes back what it sees lent.
@@ -262,17 +262,17 @@ impl Intake {
         });
     }
 
-    /// The same for the call that this thread is inside of. Nothing elsewhere.
+    /// The same for the call that this thread runs. No effect elsewhere.
     pub(crate) fn lend_this_until_end(self: &Arc<Self>, py: Python<'_>) {
         if let Some(call) = call_here(py).filter(|_| self.is_here()) {
             self.lend_until_end(py, call.get());
         }
     }
 
-    /// The next call; nothing if this runner has left.
+    /// Returns the next call; `None` if this runner has left.
     fn next(self: &Arc<Self>, py: Python<'_>) -> Option<Py<FutureCore>> {
         self.change(py, |state| {
-            // One of the places is kept for a call that wants its own back.
+            // One place is reserved for a call that reclaims its own.
             let kept = usize::from(state.reclaiming > 0);
             let has_place = state.placed() + kept <= self.settings.max_workers;
             let next = if has_place { state.pending.pop_front() } else { None };
@@ -284,7 +284,7 @@ impl Intake {
         })
     }
 
-    /// What a thread needs before its first call. False if the executor is broken by it; then the runner has left.
+    /// Prepares a thread for its first call. Returns false if that broke the executor; the runner has then left.
     fn prepare_thread(self: &Arc<Self>, py: Python<'_>) -> bool {
         let is_named = NAMED.with_borrow(|named| ptr::eq(named.as_ptr(), Arc::as_ptr(self)));
         if !is_named {
@@ -341,7 +341,7 @@ impl Intake {
         }
     }
 
-    /// Takes no more; if it `cancels`, also not what waits, but for a call that a worker is on its way to.
+    /// Stops accepting calls. If `cancels`, also cancels waiting calls, except one that a worker is about to run.
     pub(crate) fn shut_down(&self, py: Python<'_>, cancels: bool) {
         if !self.made_in.is_current() {
             return;
@@ -374,8 +374,8 @@ impl Intake {
         }
     }
 
-    /// The call that this thread is inside of is about to wait: another one may run meanwhile. False elsewhere, and if it has lent its
-    /// place already.
+    /// Lends the place of the call that this thread runs, which is about to wait. Returns false elsewhere, and if it is
+    /// lent already.
     pub(crate) fn lend(self: &Arc<Self>, py: Python<'_>) -> bool {
         let Some(call) = call_here(py).filter(|_| self.is_here()) else { return false };
         self.change(py, |state| {
@@ -387,7 +387,7 @@ impl Intake {
         })
     }
 
-    /// It goes on when it has its place back, before any call that has not begun; at once if its place is lent until its end.
+    /// Waits for the place, before any call that has not started. Returns at once if it is lent until the call's end.
     pub(crate) fn reclaim(&self, py: Python<'_>) -> PyResult<()> {
         let Some(call) = call_here(py) else { return Ok(()) };
         let mut is_waiting = false;

@@ -1,20 +1,20 @@
-//! Coreshard for Python: the compiled half of the package `coreshard`. What users see is in `python/coreshard`.
+//! Coreshard for Python: the compiled half of the package `coreshard`. The public half is in `python/coreshard`.
 //!
-//! | module | idea |
+//! | module | content |
 //! |---|---|
-//! | `future` | a future whose state is one word; Python's own waits see it as one of theirs |
-//! | `call` | what is to be called, and how it ended |
-//! | `intake` | an executor's calls that wait, and the workers that run them |
-//! | `executor` | `coreshard.Executor`'s half of this |
+//! | `future` | a future whose state is one word, compatible with Python's own waits |
+//! | `call` | a call and its outcome |
+//! | `intake` | an executor's waiting calls, and the workers that run them |
+//! | `executor` | the compiled half of `coreshard.Executor` |
 //! | `workqueue` | queues, reusable work, periodic work |
 //! | `pools` | the pools that executors share |
 //! | `process` | the interpreter's end, forks |
 //! | `threads` | workers' thread states, which live as long as the workers |
-//! | `waiting` | waits that release the lock and hear of signals |
-//! | `futex` | what they sleep on |
+//! | `waiting` | waits that release the GIL and handle signals |
+//! | `futex` | the system calls of these waits |
 //!
-//! Rules: no lock of this package is held while Python's is waited for, and a waiting thread has released Python's. So the order is
-//! always Python's lock first, then one of ours, shortly.
+//! Rules: no lock of this package is held while waiting for the GIL, and a waiting thread has released the GIL. The
+//! lock order is therefore the GIL first, then a lock of this package, briefly.
 
 mod call;
 mod executor;
@@ -29,7 +29,7 @@ mod workqueue;
 
 use pyo3::prelude::*;
 
-/// What `coreshard` is made of.
+/// The compiled module.
 #[pymodule(gil_used = false)]
 mod _native {
     use super::{Bound, PyModule, PyResult};
@@ -46,7 +46,7 @@ mod _native {
     #[pymodule_init]
     fn init(_module: &Bound<'_, PyModule>) -> PyResult<()> {
         crate::process::check_interpreter()?;
-        // Before there is a thread that uses the package, and might be the first while another one forks.
+        // At import, before other threads use the package and might race with a fork.
         coreshard::ProcessGeneration::current();
         crate::threads::hooks();
         Ok(())

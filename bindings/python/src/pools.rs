@@ -1,5 +1,5 @@
-//! The pools that executors share, and who is on them. A pool has a bound of workers, and calls that wait on all of them would keep
-//! other executors' from beginning: so one that is full takes no more, and another one is made.
+//! The pools that executors share. A pool has a limit of workers. If blocking calls of one executor occupied all of
+//! them, those of others could not start. A full pool therefore takes no more runners, and another pool is made.
 
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
@@ -12,44 +12,44 @@ use pyo3::prelude::*;
 use crate::process::{lock, runtime_error};
 use crate::threads;
 
-/// What an executor's calls do.
+/// The kind of an executor's calls.
 #[derive(Clone, Copy)]
 pub(crate) enum Calls {
-    /// Calls that may wait at any time, and do not say so: so many are to be in progress at once.
+    /// Calls that may block at any time without saying so: this many must be able to run at once.
     Wait { at_once: usize },
-    /// Calls that compute: as many workers run as there are CPUs.
+    /// Computing calls: as many workers run as there are CPUs.
     Compute,
 }
 
-/// Bounds of a pool's workers that run at once; the upper one is the library's, also of those that are blocked.
+/// Limits of a pool's running workers. The upper one is the library's, which includes blocked ones.
 const LEAST_WORKERS: usize = 8;
 const MOST_WORKERS: usize = 512;
 
-/// What sets pools apart.
+/// The properties that distinguish pools.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Kind {
-    /// That run at once; where the machine's CPUs decide, none.
+    /// The number of running workers; `None` if the machine's CPUs decide.
     workers: Option<usize>,
     stack_bytes: usize,
 }
 
-/// A pool, for as long as its process lives.
+/// A pool, which lives as long as its process.
 pub(crate) struct Pool {
     kind: Kind,
     queue: Workqueue,
-    /// Those that are queued or run.
+    /// Runners that are queued or run.
     runners: AtomicUsize,
 }
 
 static POOLS: PerProcess<Mutex<Vec<Arc<Pool>>>> = PerProcess::new();
 
 impl Pool {
-    /// One for such calls.
+    /// Returns a pool for such calls.
     pub(crate) fn of(calls: Calls, stack_bytes: usize) -> PyResult<Arc<Self>> {
         let workers = match calls {
             Calls::Compute => None,
-            // Few kinds of pools. Where one has waiting calls on all workers, and another one would begin a call, the pool's
-            // monitor finds out and lets one more worker run.
+            // There are few kinds of pools. If blocked calls occupy all workers and another call wants to start, the
+            // pool's monitor detects it and starts one more worker.
             Calls::Wait { at_once } => {
                 Some(at_once.clamp(LEAST_WORKERS, MOST_WORKERS).next_power_of_two())
             }
@@ -57,7 +57,7 @@ impl Pool {
         Self::found(Kind { workers, stack_bytes }, |_| true)
     }
 
-    /// Runs `runner` on a worker: of this pool, or where all of its are taken, of another one of its kind.
+    /// Runs `runner` on a worker of this pool, or of another one of its kind if this one is full.
     pub(crate) fn run(
         self: &Arc<Self>,
         py: Python<'_>,
@@ -71,7 +71,7 @@ impl Pool {
                     place.is_some()
                 };
                 let made = Self::found(self.kind, has_place);
-                // Where there cannot be one more, it waits for a worker of this one.
+                // If another one cannot be made, it waits for a worker of this one.
                 place.unwrap_or_else(|| Place::on(made.as_ref().unwrap_or(self)))
             };
             crate::waiting::without_lock(py, another)
@@ -84,14 +84,14 @@ impl Pool {
         queued.map_err(Refused::without_item)
     }
 
-    /// A free worker, if there is one.
+    /// Returns a free worker, if there is one.
     fn place(self: &Arc<Self>) -> Option<Place> {
         let is_bounded = self.kind.workers.is_some();
         let place = Place::on(self);
         (!is_bounded || self.runners.load(Relaxed) <= MOST_WORKERS).then_some(place)
     }
 
-    /// A pool of that kind that is `fit`, or a new one.
+    /// Returns a pool of that kind that is `fit`, or a new one.
     fn found(kind: Kind, mut fit: impl FnMut(&Arc<Self>) -> bool) -> PyResult<Arc<Self>> {
         let mut pools = lock(POOLS.here());
         let found = pools.iter().filter(|pool| pool.kind == kind).find(|pool| fit(pool));
@@ -125,7 +125,7 @@ fn queue_of(kind: Kind) -> PyResult<Workqueue> {
         None => coreshard::runtime().map_err(runtime_error)?,
         Some(workers) => {
             let builder = coreshard::runtime_builder().map_err(runtime_error)?;
-            // A long call is no news here.
+            // Long calls are normal here.
             let builder = builder.workers(workers).cpu_intensive_threshold(Duration::ZERO);
             // Never freed: its workers serve the process to its end.
             Box::leak(Box::new(builder.build().map_err(runtime_error)?))

@@ -1,4 +1,4 @@
-//! What a process has once: Python's classes, the interpreter's end, and what is left where a call forks.
+//! Process-wide state: Python classes, interpreter shutdown, and forks inside calls.
 #![allow(unsafe_code)]
 
 use std::sync::atomic::AtomicU8;
@@ -11,36 +11,36 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 
-/// A lock of ours. A panic while one is held leaves nothing half done that the next would trip over.
+/// Locks a mutex. A panic while one is held leaves its data consistent.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The error that Python sees for one of the library's.
+/// Converts a library error to a Python exception.
 pub(crate) fn runtime_error(error: impl std::fmt::Display) -> PyErr {
     PyRuntimeError::new_err(error.to_string())
 }
 
-/// The same for what was asked for wrongly.
+/// The same for invalid requests.
 pub(crate) fn value_error(error: impl std::fmt::Display) -> PyErr {
     PyValueError::new_err(error.to_string())
 }
 
-/// What has to end in this process before the interpreter does.
+/// Objects that must end before the interpreter does.
 static ENDING: PerProcess<Mutex<Vec<Weak<dyn Ends>>>> = PerProcess::new();
 
-/// What has to be over before the interpreter is.
+/// An object that must end before the interpreter does.
 pub(crate) trait Ends: Send + Sync {
-    /// Takes no more, and waits until nothing of it runs or will run. Fails with what a signal's handler raised.
+    /// Stops accepting work, and waits until none runs or will run. Fails with the exception of a signal handler.
     fn end(&self, py: Python<'_>) -> PyResult<()>;
 }
 
-/// Has `one` end before the interpreter does.
+/// Registers `one` to end before the interpreter does.
 pub(crate) fn ends_before_interpreter(one: &Arc<impl Ends + 'static>) {
     note_end(&mut lock(ENDING.here()), one);
 }
 
-/// The same for what takes work. It is refused once the interpreter begins to end, since that would not wait for it.
+/// The same for an object that accepts work. Fails once the interpreter shuts down, since that would not wait for it.
 pub(crate) fn begins_before_end(one: &Arc<impl Ends + 'static>) -> PyResult<()> {
     let mut ending = lock(ENDING.here());
     if is_ending() {
@@ -62,20 +62,20 @@ fn note_end(ending: &mut Vec<Weak<dyn Ends>>, one: &Arc<impl Ends + 'static>) {
 const RUNS: u8 = 0;
 const ENDS: u8 = 1;
 const ENDED: u8 = 2;
-/// Set under the lock of what ends.
+/// Set under the lock of the object that ends.
 static INTERPRETER: AtomicU8 = AtomicU8::new(RUNS);
 
-/// True from where the interpreter begins to end: nothing more is taken.
+/// Returns true once the interpreter shuts down: no more work is accepted.
 pub(crate) fn is_ending() -> bool {
     INTERPRETER.load(Acquire) != RUNS
 }
 
-/// True from where no worker may enter the interpreter.
+/// Returns true once no worker may enter the interpreter.
 pub(crate) fn has_ended() -> bool {
     INTERPRETER.load(Acquire) == ENDED
 }
 
-/// What `threading` calls before the interpreter ends: all that was taken is run first.
+/// Called by `threading` before the interpreter ends: runs all accepted work first.
 #[pyfunction]
 #[pyo3(name = "_end")]
 pub(crate) fn end(py: Python<'_>) -> PyResult<()> {
@@ -98,14 +98,14 @@ pub(crate) fn end(py: Python<'_>) -> PyResult<()> {
         if let Some(next) = next.upgrade()
             && let Err(error) = next.end(py)
         {
-            // A signal's handler has raised: nothing is waited for any more.
+            // A signal handler raised: do not wait any more.
             set(ENDED);
             return Err(error);
         }
     }
 }
 
-/// Names of Python's that the compiled half needs.
+/// Python names used by the compiled half.
 #[derive(FromPyObject)]
 pub(crate) struct Classes {
     pub(crate) future: Py<PyAny>,
@@ -121,17 +121,17 @@ pub(crate) struct Classes {
 
 static CLASSES: PyOnceLock<Classes> = PyOnceLock::new();
 
-/// Called once, by the package's Python half, with an object that has these as attributes.
+/// Called once by the package's Python half, with an object that has these attributes.
 #[pyfunction]
 #[pyo3(name = "_set_classes")]
 pub(crate) fn set_classes(py: Python<'_>, classes: Classes) -> PyResult<()> {
     check_interpreter()?;
-    // If it is set already, the module was imported anew: the classes of the first time stay.
+    // If it is set already, the module was imported again: the first classes stay.
     let _ = CLASSES.set(py, classes);
     Ok(())
 }
 
-/// Fails in an interpreter that is not the process's first. From CPython 3.12 on, the interpreter itself refuses the compiled half there.
+/// Fails in a subinterpreter. From CPython 3.12 on, the interpreter itself rejects the compiled half there.
 pub(crate) fn check_interpreter() -> PyResult<()> {
     // SAFETY: the caller has Python's lock, so there is a current interpreter.
     let number = unsafe { ffi::PyInterpreterState_GetID(ffi::PyInterpreterState_Get()) };
@@ -139,7 +139,7 @@ pub(crate) fn check_interpreter() -> PyResult<()> {
         return Ok(());
     }
     Err(PyImportError::new_err(format!(
-        "coreshard works in a process's main interpreter alone, and this is subinterpreter {number}: its workers belong to the process"
+        "coreshard needs the main interpreter, as its workers belong to the process, but this is subinterpreter {number}"
     )))
 }
 
@@ -149,7 +149,7 @@ pub(crate) fn classes(py: Python<'_>) -> PyResult<&'static Classes> {
         .ok_or_else(|| PyRuntimeError::new_err("import coreshard, not coreshard._native"))
 }
 
-/// An exception of one of Python's classes, which says so.
+/// Creates an exception of a Python class with a message.
 pub(crate) fn raised(py: Python<'_>, class: &Py<PyAny>, message: Option<&str>) -> PyErr {
     let class = class.bind(py);
     let raised = match message {
@@ -159,8 +159,8 @@ pub(crate) fn raised(py: Python<'_>, class: &Py<PyAny>, message: Option<&str>) -
     raised.map_or_else(|error| error, PyErr::from_value)
 }
 
-/// A call has forked, and this is the child's copy of its thread, the only one there: nothing waits for it. The process ends
-/// as if its main function had returned.
+/// Ends the child after a call has forked: the child has only a copy of this thread, and nothing waits for it. The
+/// process ends as if its main function had returned.
 pub(crate) fn leave_fork(py: Python<'_>) {
     let left = py.run(
         c"import os, sys

@@ -1,4 +1,4 @@
-//! Waits on a word: without Python's lock, and woken by signals, whose handlers run here.
+//! Waits on a word, without the GIL. Signals interrupt them, and their handlers run here.
 
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Release};
@@ -12,25 +12,27 @@ use pyo3::prelude::*;
 use crate::futex;
 use crate::process::lock;
 
-/// The end of a wait; `None` where it is for ever.
+/// The end of a wait; `None` for no limit.
 #[derive(Clone, Copy)]
 pub(crate) struct Deadline(Option<Instant>);
 
 impl Deadline {
     pub(crate) const NEVER: Self = Self(None);
 
-    /// From a time-out as Python's `timeout=` has it: seconds, or `None`.
+    /// Converts Python's `timeout=`: seconds, or `None`.
     pub(crate) fn of(timeout: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
         let Some(timeout) = timeout.filter(|timeout| !timeout.is_none()) else {
             return Ok(Self::NEVER);
         };
         let seconds: f64 = timeout.extract().map_err(|_| {
-            PyTypeError::new_err(format!("timeout is a number of seconds or None, not {timeout:?}"))
+            PyTypeError::new_err(format!(
+                "invalid timeout {timeout:?}: expected a number of seconds or None"
+            ))
         })?;
         if seconds.is_nan() {
-            return Err(PyValueError::new_err("timeout is not a number"));
+            return Err(PyValueError::new_err("invalid timeout: expected a number"));
         }
-        // What no clock can hold is a wait for ever.
+        // A duration beyond the clock's range means no limit.
         let duration = Duration::try_from_secs_f64(seconds.max(0.0)).ok();
         Ok(Self(duration.and_then(|duration| Instant::now().checked_add(duration))))
     }
@@ -39,13 +41,13 @@ impl Deadline {
         self.0.is_none()
     }
 
-    /// A while, not beyond the end, between two looks at signals; `None` where the time is over.
+    /// Returns the interval until the next check for signals, limited by the deadline; `None` after the deadline.
     pub(crate) fn step(self) -> Option<Duration> {
         const STEP: Duration = Duration::from_millis(100);
         self.left().map(|left| left.map_or(STEP, |left| left.min(STEP)))
     }
 
-    /// What is left: `Some(None)` without an end, `None` where the time is over.
+    /// Returns the remaining time: `Some(None)` without a limit, `None` after the deadline.
     fn left(self) -> Option<Option<Duration>> {
         match self.0 {
             None => Some(None),
@@ -56,29 +58,29 @@ impl Deadline {
     }
 }
 
-/// A time, from a number of seconds.
+/// Converts a number of seconds to a duration.
 pub(crate) fn seconds(name: &str, seconds: f64) -> PyResult<Duration> {
     Duration::try_from_secs_f64(seconds).map_err(|_| {
         let message = format!(
-            "{name}={seconds}: it is a number of seconds, at least 0, that a clock can count"
+            "invalid {name} {seconds}: expected a number of seconds, at least 0 and within the clock's range"
         );
         PyValueError::new_err(message)
     })
 }
 
-/// Calls `work` without Python's lock. Where the interpreter ends meanwhile, this does not come back: up to CPython 3.13 a thread that
-/// then asks for the lock is ended by `pthread_exit`, which unwinds its stack, and Rust, and so the process, aborts where that is
-/// caught. Such a thread sleeps instead, as 3.14 has it. So does one in whose call of Python's that happens.
+/// Calls `work` without the GIL. If the interpreter ends meanwhile, this does not return. Up to CPython 3.13 a thread
+/// that then requests the GIL is ended by `pthread_exit`, which unwinds its stack, and Rust aborts the process if that
+/// is caught. Such a thread sleeps instead, as in 3.14. So does a thread inside a Python call when this happens.
 pub(crate) fn without_lock<R: Send>(py: Python<'_>, work: impl FnOnce() -> R + Send) -> R {
     or_never(|| py.detach(work))
 }
 
-/// Calls `inside`; where its thread is ended in there by `pthread_exit`, it sleeps instead, until the process has ended.
+/// Calls `inside`. If `pthread_exit` ends its thread in there, the thread sleeps instead until the process has ended.
 pub(crate) fn or_never<R>(inside: impl FnOnce() -> R) -> R {
     struct Never;
     impl Drop for Never {
         fn drop(&mut self) {
-            // A panic is another matter, and goes on.
+            // Panics continue to unwind.
             while !std::thread::panicking() {
                 std::thread::park();
             }
@@ -89,14 +91,15 @@ pub(crate) fn or_never<R>(inside: impl FnOnce() -> R) -> R {
     }
     let (mut inside, mut result) = (Some(inside), None);
     let never = Never;
-    // Calls of the interpreter are said not to unwind. What is called here is not known to be such, so that the unwinding finds `never`.
+    // Interpreter calls are declared not to unwind. The compiler does not know this callee, so the unwinding finds
+    // `never`.
     std::hint::black_box(call as fn(&mut _, &mut _))(&mut inside, &mut result);
     std::mem::forget(never);
     result.expect("`call` has called it")
 }
 
-/// Sleeps until `word` may hold something else than `expected`. False if the time is over. Fails with what a signal's
-/// handler raised.
+/// Blocks until `word` may differ from `expected`. Returns false on a timeout. Fails with the exception of a signal
+/// handler.
 pub(crate) fn wait(
     py: Python<'_>,
     word: &AtomicU32,
@@ -109,21 +112,21 @@ pub(crate) fn wait(
     Ok(true)
 }
 
-/// Wakes all who wait on the word at this address, which may be gone by now.
+/// Wakes all waiters of the word at this address, which may have been freed.
 pub(crate) fn wake_all(word: *const AtomicU32) {
     futex::wake_all(word);
 }
 
-/// A count that threads wait for to change.
+/// A counter whose changes threads wait for.
 #[derive(Default)]
 pub(crate) struct Changes {
     count: AtomicU32,
 }
 
 impl Changes {
-    /// The count so far. What was done before a change is seen by a thread that sees the change.
+    /// Returns the current count. Effects before a change are visible to a thread that sees the change.
     pub(crate) fn seen(&self) -> u32 {
-        // Its partner is the release in `tell`.
+        // Pairs with the release in `tell`.
         self.count.load(Acquire)
     }
 
@@ -132,7 +135,7 @@ impl Changes {
         wake_all(&self.count);
     }
 
-    /// Sleeps until the count may be another than `seen`. Fails with what a signal's handler raised.
+    /// Blocks until the count may differ from `seen`. Fails with the exception of a signal handler.
     pub(crate) fn wait(&self, py: Python<'_>, seen: u32) -> PyResult<()> {
         wait(py, &self.count, seen, Deadline::NEVER).map(drop)
     }
@@ -144,15 +147,15 @@ impl Wake for Changes {
     }
 }
 
-/// Calls `work`, which waits for something of the library's, without Python's lock; a signal's handler may end the wait by
-/// raising, and then `work` goes on alone.
+/// Calls `work`, which waits with the library's means, without the GIL. A signal handler may end the wait by raising,
+/// and `work` then continues alone.
 pub(crate) fn interruptible<R: Send + 'static>(
     py: Python<'_>,
     work: impl FnOnce() -> R + Send + 'static,
 ) -> PyResult<R> {
     if coreshard::current().is_some() {
-        // Signals are handled on the main thread alone; and the library has to know which worker waits, to refuse what would never
-        // end.
+        // Only the main thread handles signals. The library must also know which worker waits, to reject waits that
+        // would never end.
         return Ok(without_lock(py, work));
     }
     let done = Arc::new((Changes::default(), Mutex::new(None)));

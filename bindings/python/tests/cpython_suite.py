@@ -29,7 +29,7 @@ LEFT_OUT = {
 
 
 def create_future(state="PENDING", exception=None, result=None):
-    """As the tests' own, by what may be called."""
+    """As in the tests, by the names that may be called."""
     future = Future()
     if state in ("CANCELLED", "CANCELLED_AND_NOTIFIED"):
         future.cancel()

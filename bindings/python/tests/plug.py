@@ -10,7 +10,7 @@ import coreshard
 class ThreadPoolExecutor(coreshard.Executor):
     """By the name that the tests' programs import."""
 
-    # Workers are no executor's own: there is nothing to join.
+    # Executors share workers, so there is nothing to join.
     _threads = ()
 
     def shutdown(self, wait=True, *, cancel_futures=False):

@@ -1,4 +1,4 @@
-"""What the tests share: an end for those that hang, and programs in processes of their own."""
+"""Shared by the tests: time limits, and programs in separate processes."""
 
 import faulthandler
 import os
@@ -15,7 +15,7 @@ def watch():
 
 
 def run_program(program, *args, **environment):
-    """Its exit status, output and errors. What it has started ends with it."""
+    """Returns its exit status, output and errors. Its children end with it."""
     started = subprocess.Popen(
         [sys.executable, "-c", program, *args],
         stdout=subprocess.PIPE,

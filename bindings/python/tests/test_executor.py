@@ -74,7 +74,7 @@ class Calls(unittest.TestCase):
             for wrong, error in ((0, ValueError), (-1, ValueError), ("1", TypeError), (1.5, TypeError)):
                 with self.subTest(buffersize=wrong), self.assertRaisesRegex(error, "buffersize=.*at least 1"):
                     executor.map(abs, [1], buffersize=wrong)
-        # Nobody has the executor any more: what was submitted comes, and no more.
+        # The executor is collected: submitted calls complete, and no more are accepted.
         executor = coreshard.Executor(1)
         results = executor.map(abs, itertools.count(), buffersize=2)
         del executor
@@ -94,7 +94,7 @@ class Calls(unittest.TestCase):
         with Named(name="mail") as executor:
             self.assertEqual((executor.name, executor._max_workers), ("mail", 3))
             self.assertEqual(executor.submit(int).result(), 0)
-            with self.assertRaisesRegex(RuntimeError, "made before"):
+            with self.assertRaisesRegex(RuntimeError, "already initialized"):
                 executor.__init__(name="again")
         for call in (lambda: Unmade().submit(int), lambda: Unmade().shutdown()):
             with self.assertRaisesRegex(RuntimeError, r"super\(\).__init__"):
@@ -334,7 +334,7 @@ class Cancelling(unittest.TestCase):
         self.assertTrue(running.result())
         done, left = concurrent.futures.wait(waiting, timeout=60)
         self.assertFalse(left)
-        # One at most, for which a worker was on its way.
+        # At most one, for which a worker was on its way.
         self.assertGreaterEqual(sum(future.cancelled() for future in done), 9)
 
 

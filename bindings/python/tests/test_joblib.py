@@ -117,7 +117,7 @@ class Backend(unittest.TestCase):
             time.sleep(0.001)
         Parallel(n_jobs=cpus + 2, backend="coreshard")(delayed(calls)(n) for n in range(50))
         self.assertLessEqual(calls.most, cpus)
-        # None of those that had not begun has begun since.
+        # No call that had not started has started since.
         self.assertEqual(len(begun), count)
 
     def test_a_nested_loop_times_out_inside_of_one_that_goes_on(self):

@@ -1,4 +1,4 @@
-"""The interpreter's end, forks, signals and further interpreters: each in a process of its own."""
+"""The interpreter's end, forks, signals and subinterpreters, each in a separate process."""
 
 import sys
 import unittest
@@ -59,7 +59,7 @@ def main():
     queue.submit(int).add_done_callback(lambda future: print("told", future.result()))
     work = coreshard.Workqueue("again").work(lambda: (time.sleep(0.2), print("worked")))
     work.queue()
-    # And one that nobody can thaw any more.
+    # And one that can no longer be thawed.
     queue = coreshard.Workqueue("held")
     queue.freeze()
     queue.queue(print, "freed")
@@ -123,7 +123,7 @@ atexit.register(fourth.shutdown)
         program = """
 import coreshard, threading, time
 executor, queue = coreshard.Executor(2), coreshard.Workqueue("mail")
-# After the end of the executor, too.
+# Also after the end of the executor.
 def again(call):
     while True:
         try:
@@ -324,7 +324,7 @@ import coreshard
 print(coreshard.Executor().submit(int).result())
 """)
                 refused, _, rest = out.rpartition("\n0\n")
-                self.assertEqual(refused.count("refused: coreshard works in a process's main interpreter alone"), 2, out)
+                self.assertEqual(refused.count("refused: coreshard needs the main interpreter"), 2, out)
                 self.assertEqual((refused.count("\n"), rest), (1, ""))
 
 

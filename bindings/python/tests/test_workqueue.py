@@ -130,7 +130,7 @@ class Queues(unittest.TestCase):
         ):
             with self.subTest(**attributes), self.assertRaisesRegex(ValueError, why):
                 coreshard.Workqueue("bad", **attributes)
-        with coreshard.Workqueue() as queue, self.assertRaisesRegex(ValueError, "delay=-1"):
+        with coreshard.Workqueue() as queue, self.assertRaisesRegex(ValueError, "invalid delay -1"):
             queue.queue_after(-1, int)
 
     def test_ctrl_c_ends_a_wait_for_room_and_the_item_is_not_queued(self):
@@ -229,7 +229,7 @@ class Later(unittest.TestCase):
             queue.flush()
             self.assertEqual(len(ticks), count)
             self.assertEqual(set(ticks), {7})
-            with self.assertRaisesRegex(ValueError, "missed='?\"?never"):
+            with self.assertRaisesRegex(ValueError, 'invalid missed "never"'):
                 queue.every(1, int, missed="never")
 
     def test_a_circle_with_ticks_is_collected(self):

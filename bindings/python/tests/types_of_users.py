@@ -1,4 +1,4 @@
-"""What a user's program looks like to a type checker: `mypy --strict` has nothing to say of it."""
+"""A user's program for a type checker: `mypy --strict` accepts it."""
 
 import concurrent.futures
 

@@ -1,5 +1,5 @@
-//! Findings in the forms that machines are set by: each is text for a file or a shell, and sets what
-//! [`Verdict::Change`] asks for; what [`Verdict::Consider`] names stands there as a comment.
+//! Findings as configuration: text for a file or a shell that applies each [`Verdict::Change`]. Settings of
+//! [`Verdict::Consider`] are comments.
 
 use std::fmt::Write as _;
 
@@ -7,11 +7,11 @@ use coreshard_topology::Scope;
 
 use crate::rules::{Finding, Setting, Verdict};
 
-/// Of a line of a program.
+/// Width of generated program lines.
 const MOST_COLUMNS: usize = 100;
-const NOTHING: &str = "# Nothing to change: leave it.\n";
+const NOTHING: &str = "# Nothing to change.\n";
 
-/// The settings of findings: those to be made, and those to be thought about.
+/// Returns the settings of findings: those to change and those to consider.
 fn settings(findings: &[Finding]) -> impl Iterator<Item = (&Finding, &Setting, bool)> {
     let pairs =
         findings.iter().flat_map(|finding| finding.settings.iter().map(move |it| (finding, it)));
@@ -23,7 +23,7 @@ fn mark(is_set: bool) -> &'static str {
     if is_set { "" } else { "# consider: " }
 }
 
-/// A word as a POSIX shell takes it.
+/// Quotes a word for a POSIX shell.
 fn shell_word(text: &str) -> String {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./:,=@%+".contains(letter);
     if !text.is_empty() && text.chars().all(is_plain) {
@@ -33,7 +33,7 @@ fn shell_word(text: &str) -> String {
     }
 }
 
-/// Lines for a shell of root's, in force until the next start, each with the line that undoes it.
+/// Returns shell commands for root, valid until reboot, each with the command that undoes it.
 ///
 /// ```
 /// use coreshard_advise::{Facts, KernelVersion, emit, judge};
@@ -52,7 +52,7 @@ pub fn sysfs(findings: &[Finding]) -> String {
     let mut text = String::new();
     for (finding, setting, is_set) in settings(findings) {
         if let (true, Some(boot)) = (setting.is_boot_only, &setting.boot) {
-            let _ = writeln!(text, "# {}: at boot alone: {boot}", finding.rule.id);
+            let _ = writeln!(text, "# {} (only at boot): {boot}", finding.rule.id);
             continue;
         }
         let path = shell_word(&setting.path);
@@ -66,7 +66,7 @@ pub fn sysfs(findings: &[Finding]) -> String {
     or_nothing(text)
 }
 
-/// Parameters for the kernel's command line, in force from the next start on.
+/// Returns parameters for the kernel command line, valid from the next boot.
 ///
 /// ```
 /// use coreshard_advise::{Facts, KernelVersion, emit, judge};
@@ -74,7 +74,7 @@ pub fn sysfs(findings: &[Finding]) -> String {
 ///
 /// let machine = Topology::from_synthetic("pack:1 numa:1 l3:1 core:72 pu:1")?;
 /// let mut facts = Facts::assumed(machine, KernelVersion::new(7, 1));
-/// assert_eq!(emit::boot_parameters(&judge(&facts, None)), "# Nothing to change: leave it.\n");
+/// assert_eq!(emit::boot_parameters(&judge(&facts, None)), "# Nothing to change.\n");
 /// facts.workqueues.default_scope = Some("cache".parse()?);
 /// let line = emit::boot_parameters(&judge(&facts, None));
 /// assert_eq!(line, "workqueue.default_affinity_scope=cache_shard\n");
@@ -93,7 +93,7 @@ pub fn boot_parameters(findings: &[Finding]) -> String {
             (None, _) => {
                 let _ = writeln!(
                     text,
-                    "# no parameter sets this: {}: {}",
+                    "# no boot parameter for {}: {}",
                     finding.rule.id, finding.subject
                 );
             }
@@ -105,7 +105,8 @@ pub fn boot_parameters(findings: &[Finding]) -> String {
     or_nothing(text)
 }
 
-/// A profile for tuned: `/etc/tuned/profiles/coreshard/tuned.conf` (`/etc/tuned/coreshard/tuned.conf` of older ones).
+/// Returns a profile for tuned: `/etc/tuned/profiles/coreshard/tuned.conf` (older versions:
+/// `/etc/tuned/coreshard/tuned.conf`).
 ///
 /// ```
 /// use coreshard_advise::{Facts, KernelVersion, emit, judge};
@@ -133,17 +134,13 @@ pub fn tuned(findings: &[Finding]) -> String {
         } else if setting.path.starts_with("/sys/") && is_plain {
             let _ = writeln!(sysfs, "{mark}{}={}", setting.path, setting.to);
         } else {
-            let _ = writeln!(
-                others,
-                "# tuned has no way to set this: {}: {}",
-                finding.rule.id, finding.subject
-            );
+            let _ = writeln!(others, "# tuned cannot set {}: {}", finding.rule.id, finding.subject);
         }
     }
     if [&sysfs, &sysctl, &bootloader, &others].iter().all(|lines| lines.is_empty()) {
         return NOTHING.to_owned();
     }
-    let mut text = "[main]\nsummary=What coreshard advise found for this machine\n".to_owned();
+    let mut text = "[main]\nsummary=Settings recommended by coreshard advise\n".to_owned();
     for (section, lines) in [("sysfs", sysfs), ("sysctl", sysctl), ("bootloader", bootloader)] {
         if !lines.is_empty() {
             let _ = write!(text, "\n[{section}]\n{lines}");
@@ -152,7 +149,8 @@ pub fn tuned(findings: &[Finding]) -> String {
     text + &others
 }
 
-/// Rules for udev, such as `/etc/udev/rules.d/60-coreshard.rules`: what belongs to devices, when they come.
+/// Returns rules for udev, such as `/etc/udev/rules.d/60-coreshard.rules`: device attributes, set when a device
+/// appears.
 ///
 /// ```
 /// use coreshard_advise::{Facts, KernelVersion, emit, judge};
@@ -160,7 +158,7 @@ pub fn tuned(findings: &[Finding]) -> String {
 ///
 /// let machine = Topology::from_synthetic("pack:1 numa:1 l3:1 core:72 pu:1")?;
 /// let facts = Facts::assumed(machine, KernelVersion::new(7, 1));
-/// assert_eq!(emit::udev(&judge(&facts, None)), "# Nothing to change: leave it.\n");
+/// assert_eq!(emit::udev(&judge(&facts, None)), "# Nothing to change.\n");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use]
@@ -169,8 +167,11 @@ pub fn udev(findings: &[Finding]) -> String {
     for (finding, setting, is_set) in settings(findings) {
         let rule = udev_match(&setting.path).filter(|_| !setting.to.contains('"'));
         let Some((subsystem, device, attribute)) = rule else {
-            let _ =
-                writeln!(text, "# no device's attribute: {}: {}", finding.rule.id, finding.subject);
+            let _ = writeln!(
+                text,
+                "# not a device attribute: {}: {}",
+                finding.rule.id, finding.subject
+            );
             continue;
         };
         let _ = writeln!(
@@ -193,12 +194,12 @@ fn udev_match(path: &str) -> Option<(&'static str, &str, &str)> {
         .into_iter()
         .find_map(|(subsystem, place)| Some((subsystem, path.strip_prefix(place)?)))?;
     let (device, attribute) = rest.split_once('/')?;
-    // udev takes these in a name for patterns or for the end of it.
+    // Characters with a meaning in udev patterns.
     let is_plain = !device.contains(['"', '*', '?', '[', '|', '\\', '{', '}']);
     is_plain.then_some((subsystem, device, attribute))
 }
 
-/// The lines that a program which links Coreshard writes to have queues of such pools, with the reason above them.
+/// Returns the builder calls for a program that links Coreshard, with the reason as a comment.
 ///
 /// ```
 /// use coreshard_advise::emit;

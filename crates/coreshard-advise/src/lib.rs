@@ -1,10 +1,10 @@
-//! Advice for operators: how the kernel's workqueues, interrupts and block queues are set, which settings to change, and why.
+//! Advice on kernel settings: which settings of workqueues, interrupts and block queues to change, and why.
 //!
-//! There are three steps, each with plain data. [`Facts::read`] reads [`Facts`] from a tree of `/sys` and `/proc`, that of this
-//! machine or a recorded one. [`measure`] watches the workqueues for a while. [`judge`] applies [`RULES`] to both and returns
-//! [`Finding`]s. [`emit`] writes the changes in the forms that machines are configured by.
+//! There are three steps, each with plain data. [`Facts::read`] reads [`Facts`] from a tree of `/sys` and `/proc`, of
+//! this machine or a recorded one. [`measure`] observes the workqueues for a while. [`judge`] applies [`RULES`] to both
+//! and returns [`Finding`]s. [`emit`] formats the changes as configuration.
 //!
-//! This crate changes no setting, prints nothing, and knows no simulated machine: the caller that ran a simulation adds its result
+//! This crate changes no settings, prints nothing and does not simulate. A caller that ran a simulation adds its result
 //! to a finding ([`Finding::check_against`]).
 //!
 //! ```
@@ -17,7 +17,7 @@
 //! let scope = |facts: &Facts| judge(facts, None).into_iter().find(|it| it.rule.id == "default-scope").unwrap();
 //! assert_eq!(scope(&facts).verdict, Verdict::Leave);
 //!
-//! // An operator went back to one pool for all of them.
+//! // An operator chose one pool for all of them.
 //! facts.workqueues.default_scope = Some("cache".parse()?);
 //! assert_eq!(scope(&facts).verdict, Verdict::Change);
 //! # Ok::<(), Box<dyn std::error::Error>>(())

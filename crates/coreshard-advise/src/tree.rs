@@ -1,5 +1,5 @@
-//! A tree of small files: this machine's `/`, or a recorded one. A missing file is `None`. A file that cannot be used becomes a
-//! note, and is then `None` as well, so that one wrong file takes nothing else away.
+//! A tree of small files: this machine's `/`, or a recorded one. A missing file is `None`. An unusable file is `None`
+//! with a note, so that one bad file does not affect the others.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -10,20 +10,20 @@ use std::path::{Path, PathBuf};
 use coreshard_topology::input::{self, LIST_BYTES, NUMBER_BYTES, TABLE_BYTES, quoted};
 use coreshard_topology::{CpuSet, ParseCpuSetError};
 
-/// Notes that are kept; a tree of garbage would fill any screen.
+/// Maximum number of notes. A tree of garbage would produce too many.
 const MOST_NOTES: usize = 40;
-/// Entries of a folder that are looked at one by one: a machine with so many devices of a kind is not known.
+/// Maximum number of entries of a folder that are read. No known machine has as many devices of a kind.
 const MOST_ENTRIES: usize = 8_192;
-/// How far above a device its PCI function is looked for.
+/// Maximum distance between a device and its PCI function.
 const MOST_ANCESTORS: usize = 12;
 
 #[derive(Debug)]
 pub(crate) struct Tree {
     root: PathBuf,
-    /// Without links; what lies outside of it is no part of the tree.
+    /// Without links. Paths outside it are not part of the tree.
     real_root: Option<PathBuf>,
     notes: RefCell<Notes>,
-    /// Folders that were read from, and whether links to them lead out of the tree.
+    /// Folders that were read, and whether links to them lead out of the tree.
     folders_outside: RefCell<HashMap<PathBuf, bool>>,
 }
 
@@ -44,11 +44,11 @@ impl Tree {
         }
     }
 
-    /// One sentence each, to be shown to people.
+    /// Returns the notes, one sentence each, for display.
     pub(crate) fn into_notes(self) -> Vec<String> {
         let Notes { mut kept, more } = self.notes.into_inner();
         if more > 0 {
-            kept.push(format!("{more} more files could not be used"));
+            kept.push(format!("{more} more files were not usable"));
         }
         kept
     }
@@ -66,8 +66,8 @@ impl Tree {
         self.root.join(name)
     }
 
-    /// Whether links lead from this path to something that is no part of the tree. What has no end, or is not there, is told of
-    /// by who reads it.
+    /// Returns true if links lead from this path out of the tree. Endless and dangling links are reported when they are
+    /// read.
     fn is_outside(&self, path: &Path) -> bool {
         let Some(root) = self.real_root.as_deref().filter(|root| root.parent().is_some()) else {
             return false;
@@ -86,7 +86,7 @@ impl Tree {
         }
     }
 
-    /// The path to be read; `None`, with a note, where that would lead out of the tree.
+    /// Returns the path to read, or `None` with a note if it leads out of the tree.
     fn within(&self, name: impl AsRef<Path>) -> Option<PathBuf> {
         let path = self.path(name);
         if self.is_outside(&path) {
@@ -97,7 +97,7 @@ impl Tree {
     }
 
     fn note_outside(&self, path: &Path) {
-        self.note(format_args!("{} leads out of the tree; it is not followed", input::path(path)));
+        self.note(format_args!("{} leads out of the tree and was not followed", input::path(path)));
     }
 
     pub(crate) fn has(&self, name: impl AsRef<Path>) -> bool {
@@ -105,7 +105,7 @@ impl Tree {
         path.exists() && !self.is_outside(&path)
     }
 
-    /// What was read; `None` if it is missing, and, with a note, if it cannot be used.
+    /// Returns what was read; `None` if it is missing, or with a note if it is unusable.
     fn usable(&self, read: Result<String, input::InputError>) -> Option<String> {
         read.inspect_err(|error| {
             if !error.is_missing() {
@@ -115,12 +115,12 @@ impl Tree {
         .ok()
     }
 
-    /// A table, which may hold names of any kind.
+    /// Reads a table, which may contain any names.
     pub(crate) fn table(&self, name: impl AsRef<Path>) -> Option<String> {
         self.usable(input::lossy(&self.within(name)?, TABLE_BYTES))
     }
 
-    /// The beginning of a file that may be long.
+    /// Reads the beginning of a file that may be long.
     pub(crate) fn head(&self, name: impl AsRef<Path>) -> Option<String> {
         input::head(&self.within(name)?, input::HEAD_BYTES).ok()
     }
@@ -131,12 +131,12 @@ impl Tree {
         (!text.is_empty()).then(|| text.to_owned())
     }
 
-    /// The text of a file with one word or line.
+    /// Reads a file with one word or line.
     pub(crate) fn word(&self, name: impl AsRef<Path>) -> Option<String> {
         self.trimmed(name.as_ref(), NUMBER_BYTES)
     }
 
-    /// What a file's word stands for.
+    /// Parses the word in a file.
     pub(crate) fn parsed<T>(
         &self,
         name: impl AsRef<Path>,
@@ -162,7 +162,7 @@ impl Tree {
     }
 
     pub(crate) fn count(&self, name: impl AsRef<Path>) -> Option<u64> {
-        self.parsed(name, "a whole number that is not negative", |word| word.parse().ok())
+        self.parsed(name, "a whole number, at least 0", |word| word.parse().ok())
     }
 
     pub(crate) fn flag(&self, name: impl AsRef<Path>) -> Option<bool> {
@@ -173,12 +173,12 @@ impl Tree {
         })
     }
 
-    /// CPUs as a list (`0-3,8`).
+    /// Reads CPUs as a list (`0-3,8`).
     pub(crate) fn list(&self, name: impl AsRef<Path>) -> Option<CpuSet> {
         self.cpus(name.as_ref(), str::parse)
     }
 
-    /// CPUs as a mask (`ff,00000000`).
+    /// Reads CPUs as a mask (`ff,00000000`).
     pub(crate) fn mask(&self, name: impl AsRef<Path>) -> Option<CpuSet> {
         self.cpus(name.as_ref(), CpuSet::from_mask)
     }
@@ -189,7 +189,7 @@ impl Tree {
         parse: impl Fn(&str) -> Result<CpuSet, ParseCpuSetError>,
     ) -> Option<CpuSet> {
         let text = self.trimmed(name, LIST_BYTES);
-        // An empty list is how the kernel says "none".
+        // The kernel writes an empty list for none.
         let Some(text) = text else { return self.has(name).then(CpuSet::new) };
         match parse(&text) {
             Ok(cpus) => Some(cpus),
@@ -200,7 +200,7 @@ impl Tree {
         }
     }
 
-    /// The names in a folder, sorted; none if there is no such folder.
+    /// Returns the names in a folder, sorted, or none if the folder is missing.
     pub(crate) fn names(&self, name: impl AsRef<Path>) -> Vec<String> {
         let Some(path) = self.within(name) else { return Vec::new() };
         let Ok(entries) = fs::read_dir(&path) else { return Vec::new() };
@@ -208,7 +208,7 @@ impl Tree {
         for entry in entries.flatten() {
             if names.len() == MOST_ENTRIES {
                 self.note(format_args!(
-                    "{} has more than {MOST_ENTRIES} entries; the others are left out",
+                    "{} has more than {MOST_ENTRIES} entries; the others were ignored",
                     input::path(&path)
                 ));
                 break;
@@ -216,7 +216,7 @@ impl Tree {
             match entry.file_name().into_string() {
                 Ok(name) if name.chars().all(input::is_plain) => names.push(name),
                 _ => self.note(format_args!(
-                    "a name in {} is no plain text; what has it is left out",
+                    "a name in {} is not plain text; the entry was ignored",
                     input::path(&path)
                 )),
             }
@@ -225,7 +225,7 @@ impl Tree {
         names
     }
 
-    /// Where a link such as `sys/block/sda/device` leads, within the tree.
+    /// Follows a link such as `sys/block/sda/device` within the tree.
     pub(crate) fn device(&self, name: impl AsRef<Path>) -> Option<Device<'_>> {
         let path = self.path(name);
         let real = fs::canonicalize(&path).ok()?;
@@ -240,14 +240,14 @@ impl Tree {
     }
 }
 
-/// `sda2` before `sda10`: the number at the end by itself.
+/// Splits off the number at the end, so that `sda2` sorts before `sda10`.
 fn natural(name: &str) -> (&str, usize, &str) {
     let digits = name.len() - name.trim_end_matches(|letter: char| letter.is_ascii_digit()).len();
     let (stem, number) = name.split_at(name.len() - digits);
     (stem, digits, number)
 }
 
-/// A device's folder, below `sys/devices`.
+/// A device folder below `sys/devices`.
 #[derive(Clone, Debug)]
 pub(crate) struct Device<'tree> {
     tree: &'tree Tree,
@@ -255,27 +255,27 @@ pub(crate) struct Device<'tree> {
 }
 
 impl Device<'_> {
-    /// The folders from the device up to the root of its bus.
+    /// Returns the folders from the device to the root of its bus.
     fn ancestors(&self) -> impl Iterator<Item = &Path> {
         self.path.ancestors().take(MOST_ANCESTORS).take_while(|path| path.components().count() > 2)
     }
 
-    /// The node of the nearest device above that tells one.
+    /// Returns the NUMA node of the nearest ancestor that has one.
     pub(crate) fn node(&self) -> Option<u32> {
         let file =
             self.ancestors().map(|path| path.join("numa_node")).find(|it| self.tree.has(it))?;
-        // -1 is how the kernel says that it does not know.
+        // The kernel writes -1 for an unknown node.
         u32::try_from(self.tree.number(file)?).ok()
     }
 
-    /// The interrupts of the nearest device above that has some.
+    /// Returns the interrupts of the nearest ancestor that has some.
     pub(crate) fn interrupts(&self) -> Vec<u32> {
         for path in self.ancestors() {
             let numbers = self.tree.names(path.join("msi_irqs"));
             let mut numbers: Vec<u32> = numbers.iter().filter_map(|it| it.parse().ok()).collect();
             if numbers.is_empty() && self.tree.has(path.join("irq")) {
                 let one = self.tree.number(path.join("irq"));
-                // 0 is no interrupt of a device's.
+                // 0 means that the device has no interrupt.
                 numbers.extend(one.and_then(|it| u32::try_from(it).ok()).filter(|it| *it > 0));
             }
             if !numbers.is_empty() {

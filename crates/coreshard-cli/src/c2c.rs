@@ -1,4 +1,4 @@
-//! `coreshard c2c`: which cache lines a workqueue's CPUs take from one another, on a simulated machine.
+//! `coreshard c2c`: shows the cache lines that CPUs contend for, on a simulated machine.
 
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::path::PathBuf;
@@ -31,18 +31,18 @@ pub(crate) struct Args {
     #[arg(long, value_name = "INTAKE", default_value_t = Intake::default())]
     intake: Intake,
 
-    /// Items that each producer queues
+    /// Items per producer
     #[arg(long, value_name = "N", default_value = "200", value_parser = many::<NonZeroU64>)]
     items: NonZeroU64,
 
-    /// How many lines to show, the costliest first
+    /// Number of lines to show, the costliest first
     #[arg(long, value_name = "N", default_value = "10", value_parser = few)]
     lines: NonZeroUsize,
 
     #[command(flatten)]
     json: JsonArgs,
 
-    /// Write what each CPU ran when, for ui.perfetto.dev
+    /// Write a timeline of what each CPU ran, for ui.perfetto.dev
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
 }
@@ -75,7 +75,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     json.print_as(|| Ok(report.rows_json() + "\n"), || text(args, &bench_machine.name, &report))
 }
 
-/// What the benchmark itself has: where a producer learns that its item ran, and what it was asked to do.
+/// Fields of the benchmark itself: how producers learn that an item ran, and the work assignment.
 const OF_THE_BENCHMARK: [&str; 4] = ["WakeUp.", "ProducerState.", "Gate.", "QueueRun."];
 
 fn is_of_the_benchmark(line: &LineSummary) -> bool {
@@ -83,7 +83,7 @@ fn is_of_the_benchmark(line: &LineSummary) -> bool {
     line.fields.iter().all(of_it)
 }
 
-/// The costliest lines, and how much of the whole they are.
+/// Formats the costliest lines and their share of the total cost.
 fn text(args: &Args, machine: &str, report: &LineReport) -> String {
     let (of_bench, lines): (Vec<_>, Vec<_>) =
         report.lines.iter().cloned().partition(is_of_the_benchmark);
@@ -92,8 +92,7 @@ fn text(args: &Args, machine: &str, report: &LineReport) -> String {
     let percent = |part: f64| if total > 0.0 { part * 100.0 / total } else { 0.0 };
     let shown = lines.len().min(args.lines.get());
     let mut text = format!(
-        "{}, {} {} {}, costs {}, seed {}: {shown} of {} lines that CPUs took from one another, \
-         {:.0} % of what all of them cost\n",
+        "{}, {} {} {}, costs {}, seed {}: {shown} of {} contended lines, {:.0} % of the total cost\n",
         machine,
         args.scope,
         args.wake,
@@ -107,7 +106,7 @@ fn text(args: &Args, machine: &str, report: &LineReport) -> String {
     text += &first.to_string();
     if !of_bench.is_empty() {
         text += &format!(
-            "not shown: {} lines of the benchmark's own, where producers learn that their items ran, {:.0} % of the cost\n",
+            "not shown: {} lines of the benchmark itself, {:.0} % of the cost\n",
             of_bench.len(),
             percent(cost(&of_bench))
         );

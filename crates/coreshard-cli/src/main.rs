@@ -1,8 +1,8 @@
-//! The command `coreshard`: what a machine looks like to a runtime that follows its caches.
+//! The command `coreshard`.
 //!
-//! This crate parses, calls and prints; everything else is in the libraries below it. Each subcommand
-//! is a module with its `Args` and a `run`. Exit status: 0, or 2 for input that cannot be used (see
-//! [`common::bad_input`]), or 1 for anything else that went wrong.
+//! This crate parses arguments, calls the libraries and prints. Each subcommand is a module with its `Args` and a
+//! `run`. The exit status is 0 on success, 2 for unusable input (see [`common::bad_input`]), and 1 for any other
+//! failure.
 
 mod advise;
 mod bench;
@@ -31,22 +31,22 @@ use common::output;
 #[cfg(test)]
 testing::watch!();
 
-/// A simulated program's memory comes from its simulation, so that equal runs are equal; everybody
-/// else's from the system.
+/// Serves a simulated program's memory from its simulation, so that equal runs are equal. Other memory comes from the
+/// system allocator.
 #[global_allocator]
 static ALLOCATOR: coreshard_sim::SimAlloc = coreshard_sim::SimAlloc;
 
-/// Shown by `coreshard` alone.
+/// Shown after the help of `coreshard` itself.
 const EXAMPLES: &str = "\
 Examples:
-  coreshard topo                this machine: caches, nodes, and the pods of each scope
-  coreshard bench queue         which scope, wake-up and intake is best here
+  coreshard topo                show this machine: caches, NUMA nodes, pods
+  coreshard bench queue         compare scopes, wake-ups and intakes on it
   coreshard topo --machine epyc-9654-2s --format svg > epyc.svg
-                                a drawing of a machine you do not have";
+                                draw a machine that you do not have";
 
-/// Runs work on many-core machines along their caches, and shows what that is worth.
+/// Measure, simulate and tune many-core Linux machines
 #[derive(Debug, Parser)]
-#[command(name = "coreshard", version, after_help = EXAMPLES)]
+#[command(name = "coreshard", version, max_term_width = 80, after_help = EXAMPLES)]
 struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
@@ -54,38 +54,38 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Show a machine: packages, nodes, caches, and the pods of each affinity scope
+    /// Show a machine's caches, NUMA nodes, CPUs and pods
     Topo(topo::Args),
-    /// Measure variants of the runtime's parts against one another, on this machine or a simulated one
+    /// Compare variants of the runtime, on this machine or a simulated one
     Bench(Box<bench::Args>),
-    /// Recommend an affinity scope and a size of shards, for this machine or a simulated one
+    /// Recommend an affinity scope and a shard size
     Tune(tune::Args),
-    /// Say what to change of a machine's kernel settings, and what to leave
+    /// Recommend kernel settings to change, and list those to keep
     Advise(Box<advise::Args>),
-    /// Measure what memory, wake-ups and threads cost here, for simulations
+    /// Measure the costs of this machine, for simulations
     Calibrate(calibrate::Args),
-    /// Watch a running process's queues and pools
+    /// Monitor the queues and pools of a running process
     Top(top::Args),
-    /// Show which lines and fields a simulated machine's CPUs take from one another
+    /// Show which cache lines and fields contend on a simulated machine
     C2c(c2c::Args),
-    /// Run a program and record what its threads do to memory
+    /// Run a program and record its memory accesses
     Record(Box<record::Args>),
-    /// Replay a recording on a simulated machine, and name the fields that threads fight for
+    /// Replay a recording on a simulated machine, and report contended fields
     Replay(Box<replay::Args>),
     /// Show how a program's types lie on cache lines
     Layout(Box<layout::Args>),
-    /// Search the workqueue for bugs on a simulated machine, and replay what was found
+    /// Search the work queue for bugs in simulations, and replay them
     Sim(sim::Args),
-    /// Write the runs of a study as jobs for an engine such as HyperQueue or Dask, and gather their results
+    /// Run a study of many simulations with HyperQueue, Dask or a shell
     Sweep(sweep::Args),
-    /// Make completions, manual pages and the reference of commands
+    /// Generate completions, manual pages and the command reference
     Generate(generate::Args),
 }
 
-/// Columns of a list in a message of the parser.
+/// Width of the list of options in an error message, in columns.
 const TIP_COLUMNS: usize = 72;
 
-/// Names the options that the command has, if it was given one that it has not.
+/// Adds the command's options to an error about an unknown option.
 fn with_known_options(mut error: clap::Error, words: &[OsString]) -> clap::Error {
     let given = error.get(ContextKind::InvalidArg).map(ToString::to_string);
     if error.kind() != ErrorKind::UnknownArgument || !given.is_some_and(|it| it.starts_with('-')) {
@@ -100,7 +100,7 @@ fn with_known_options(mut error: clap::Error, words: &[OsString]) -> clap::Error
         name = format!("{name} {}", inner.get_name());
         command = inner;
     }
-    let mut tip = format!("the options of {name} are");
+    let mut tip = format!("{name} accepts");
     let mut columns = tip.len();
     let options = command.get_arguments().filter(|it| !it.is_hide_set());
     let mut options = options.filter_map(|it| it.get_long()).chain(["help"]).peekable();
@@ -108,7 +108,7 @@ fn with_known_options(mut error: clap::Error, words: &[OsString]) -> clap::Error
         let end = if options.peek().is_some() { "," } else { "" };
         let word = format!("--{option}{end}");
         if columns + 1 + word.len() > TIP_COLUMNS {
-            // Under the first word, which stands behind "  tip: ".
+            // Indented below the first word, which follows "  tip: ".
             tip += "\n      ";
             columns = 0;
         }
@@ -123,7 +123,7 @@ fn with_known_options(mut error: clap::Error, words: &[OsString]) -> clap::Error
     error
 }
 
-/// Shortens what was given, and escapes what steers a terminal: clap gives it back as it is.
+/// Shortens quoted arguments and escapes control characters, which clap prints as they are.
 fn bounded(mut error: clap::Error) -> clap::Error {
     let given = |(kind, value): (ContextKind, &ContextValue)| match value {
         ContextValue::String(text) => Some((kind, quoted(text).to_string())),
@@ -131,14 +131,14 @@ fn bounded(mut error: clap::Error) -> clap::Error {
     };
     let texts: Vec<_> = error.context().filter_map(given).collect();
     for (kind, text) in texts {
-        // Clap has quotes of its own.
+        // Clap adds its own quotes.
         let text = text[1..text.len() - 1].to_owned();
         error.insert(kind, ContextValue::String(text));
     }
     error
 }
 
-/// The command line. A number below zero is an option's value: so the option says what it needs.
+/// Builds the command line. Accepts negative numbers as option values, so that the option's own parser reports them.
 fn command_line() -> clap::Command {
     fn with_numbers_below_zero(command: clap::Command) -> clap::Command {
         let command = command.mut_args(|arg| {
@@ -195,7 +195,7 @@ mod shown;
 mod tests {
     use super::*;
 
-    /// Every option of every subcommand, with the words that lead to it.
+    /// Collects every option of every subcommand, with the words that lead to it.
     fn options(command: &clap::Command, words: &[String], found: &mut Vec<(Vec<String>, String)>) {
         for option in command.get_arguments() {
             if let (Some(long), true) = (option.get_long(), option.get_action().takes_values()) {
@@ -208,7 +208,7 @@ mod tests {
         }
     }
 
-    /// What `--machine` and the options of a simulation are is said once.
+    /// The help of `--machine` and of the simulation options is the same in every command.
     #[test]
     fn machines_are_chosen_the_same_way_everywhere() {
         fn helps(command: &clap::Command, option: &str, found: &mut Vec<String>) {
@@ -224,7 +224,7 @@ mod tests {
         }
     }
 
-    /// Each command, with the words that lead to it.
+    /// Collects each command, with the words that lead to it.
     fn commands_of(command: &clap::Command, words: &str, found: &mut Vec<(String, clap::Command)>) {
         let words = format!("{words} {}", command.get_name()).trim_start().to_owned();
         if !command.has_subcommands() {
@@ -236,7 +236,7 @@ mod tests {
         }
     }
 
-    /// Commands that print or make something other than results.
+    /// Commands whose output is not a set of results.
     const WITHOUT_RESULTS: [&str; 12] = [
         "calibrate",
         "record",
@@ -298,7 +298,7 @@ mod tests {
         }
     }
 
-    /// The standard library's words for a wrong number name neither what is allowed nor where.
+    /// The standard library's messages for a wrong number name neither the range nor the option.
     #[test]
     fn no_option_answers_in_a_parsers_own_words() {
         let mut found = Vec::new();
@@ -326,7 +326,8 @@ mod tests {
         }
     }
 
-    /// The commands of a page: lines of its programs that call this one, without what a shell takes for itself.
+    /// Returns the commands of a page: lines of its code blocks that call `coreshard`, without redirections and
+    /// comments.
     fn commands(page: &str) -> Vec<String> {
         let programs = page.split("```").skip(1).step_by(2);
         let lines = programs.flat_map(|program| program.lines().skip(1));
@@ -345,7 +346,7 @@ mod tests {
         lines.collect()
     }
 
-    /// A page that shows a command which is none has not been read since the command changed.
+    /// Every command in the documentation parses.
     #[test]
     fn every_command_of_the_documentation_is_one() {
         fn pages(folder: &std::path::Path, found: &mut Vec<std::path::PathBuf>) {
@@ -361,7 +362,7 @@ mod tests {
         let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let mut found = vec![root.join("README.md")];
         pages(&root.join("docs"), &mut found);
-        // Usage lines name places, not values; and results tell of commands as they were.
+        // Usage lines contain placeholders, and results pages show commands of earlier versions.
         let results = root.join("docs/results");
         found
             .retain(|page| !page.ends_with("reference/commands.md") && !page.starts_with(&results));
@@ -381,7 +382,7 @@ mod tests {
         assert!(count > 15, "{count} commands were read");
     }
 
-    /// As a shell parts them, where nothing but quotes is special.
+    /// Splits a command into words as a shell does, if only quotes are special.
     fn words_of(command: &str) -> Vec<String> {
         let mut words = vec![String::new()];
         let mut quote = None;
@@ -413,7 +414,7 @@ mod tests {
         }
     }
 
-    /// What a page's words say of this command, where its values are names of files or stand for others.
+    /// Checks a command quoted in a page. Values may be file names or placeholders.
     fn is_understood(words: &[String]) -> Result<(), String> {
         use clap::error::ErrorKind::{
             DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion,
@@ -426,7 +427,7 @@ mod tests {
         match parse(named) {
             Ok(_) => Ok(()),
             Err(error) if matches!(error.kind(), DisplayHelp | DisplayVersion) => Ok(()),
-            // The name of a subcommand, in a sentence.
+            // A subcommand's name in a sentence.
             Err(error)
                 if words.len() == 2
                     && matches!(
@@ -436,7 +437,7 @@ mod tests {
             {
                 Ok(())
             }
-            // The file is the page's, not this test's.
+            // The file exists for the page's reader, not for this test.
             Err(error) if error.kind() == ValueValidation && words.iter().any(is_file) => Ok(()),
             Err(error) => Err(error.to_string()),
         }
@@ -447,7 +448,7 @@ mod tests {
         let (mut wrong, mut count) = (Vec::new(), 0);
         for (page, command) in shown::everywhere() {
             for words in shown::programs(&command) {
-                // A name, or a command with a gap.
+                // A name, or a command with a placeholder.
                 let is_whole =
                     words.len() > 1 && !words.iter().any(|it| it.contains(['…', '[', '<']));
                 if words[0] != "coreshard" || !is_whole {

@@ -1,18 +1,19 @@
-//! Results as CSV: one row for each combination of variants.
+//! Results as CSV: one row per combination of variants.
 //!
-//! How the benchmark was asked stands in front of each row, so that the files of several machines and
-//! settings can be appended to one another and still be told apart. The columns after that are the keys
-//! of the JSON form, in their order. A figure that is absent or not finite is an empty field.
+//! The benchmark's options precede each row, so that files of several machines and settings can be concatenated. The
+//! other columns are the keys of the JSON form, in their order. A figure that is absent or not finite is an empty
+//! field.
 
 use std::io::{self, Write};
 
 use coreshard_results::column::{Column, Row, Value};
 use coreshard_results::{QueueMeasurement, QueueResults};
 
-/// Writes a header and one row for each measurement of `results`; the header alone where there is no measurement.
+/// Writes a header and one row per measurement.
 ///
 /// # Errors
-/// What the writer reports.
+///
+/// Errors of the writer.
 pub fn write_queue<W: Write>(results: &QueueResults, writer: W) -> io::Result<()> {
     let mut csv = csv::Writer::from_writer(writer);
     csv.write_record(in_each_row().map(key).chain(of_measurements().map(key)))?;
@@ -24,7 +25,7 @@ pub fn write_queue<W: Write>(results: &QueueResults, writer: W) -> io::Result<()
     csv.flush()
 }
 
-/// How each file begins that has been written here.
+/// Returns the beginning of each file written here.
 pub fn queue_mark() -> String {
     let keys: Vec<&str> = in_each_row().map(key).collect();
     keys.join(",") + ","

@@ -1,9 +1,9 @@
-//! What the figures say: who is ahead and whether that is more than noise, and what each variant of a comparison
-//! brings while the other comparisons stand still.
+//! The findings: the fastest combination, whether its lead exceeds the noise, and the gain of each variant, all else
+//! equal.
 
 use coreshard_results::{QueueMeasurement, QueueResults, WakeRatio};
 
-/// What a queue benchmark compares.
+/// A dimension that a queue benchmark compares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Comparison {
     Scope,
@@ -31,7 +31,7 @@ impl Comparison {
         }
     }
 
-    /// The names of this comparison's variants in `results`, each once, in order of appearance.
+    /// Returns the names of this comparison's variants in `results`, without duplicates, in order of appearance.
     pub(crate) fn variants(self, results: &QueueResults) -> Vec<&str> {
         let mut names: Vec<&str> = Vec::new();
         for measurement in &results.results {
@@ -42,8 +42,8 @@ impl Comparison {
         names
     }
 
-    /// The variant that the others are compared with: the oldest. Measurements run from fine to coarse scopes, and
-    /// the coarsest is the oldest; the other comparisons begin with their oldest.
+    /// Returns the baseline: the oldest variant. Measurements run from fine to coarse scopes, and the coarsest is the
+    /// oldest. The other comparisons start with the oldest.
     fn baseline<'a>(self, variants: &[&'a str]) -> Option<&'a str> {
         match self {
             Comparison::Scope => variants.last().copied(),
@@ -52,30 +52,30 @@ impl Comparison {
     }
 }
 
-/// `scope · wake · intake`: the name of a combination.
+/// Returns the name of a combination: `scope · wake · intake`.
 pub(crate) fn combination(measurement: &QueueMeasurement) -> String {
     format!("{} · {} · {}", measurement.scope, measurement.wake, measurement.intake)
 }
 
-/// Whether the run-to-run range of `measurement` reaches that of `best`, or over seeds its quartiles: the two cannot be told apart by
-/// it. A measurement without a figure ties with none.
+/// Returns true if the range of `measurement` overlaps that of `best`, so that they cannot be distinguished. Ranges are
+/// quartiles over seeds, or the range over runs. A measurement without a figure ties with none.
 pub(crate) fn ties_with(measurement: &QueueMeasurement, best: &QueueMeasurement) -> bool {
     measurement.items_per_sec.is_finite() && measurement.range().1 >= best.range().0
 }
 
-/// What a measurement's range is of.
+/// Names the source of a measurement's range.
 pub(crate) fn range_of(measurement: &QueueMeasurement) -> &'static str {
     if measurement.items_per_sec_q1.is_some() { QUARTILES } else { "runs" }
 }
 
-/// Of a measurement that was simulated with several seeds.
+/// The range of a measurement simulated with several seeds.
 pub(crate) const QUARTILES: &str = "quartiles";
 
-/// The fastest and the slowest combination, where at least two were measured.
+/// The fastest and the slowest of at least two combinations.
 pub(crate) struct Contest<'a> {
     pub(crate) best: &'a QueueMeasurement,
     pub(crate) worst: &'a QueueMeasurement,
-    /// Combinations other than the best whose range reaches that of the best.
+    /// Number of other combinations whose range overlaps that of the best.
     pub(crate) ties: usize,
 }
 
@@ -93,34 +93,34 @@ impl<'a> Contest<'a> {
         Some(Self { best, worst, ties })
     }
 
-    /// Whether the ranges of the best and the worst are apart.
+    /// Returns true if the ranges of the best and the worst do not overlap.
     pub(crate) fn is_decided(&self) -> bool {
         !ties_with(self.worst, self.best)
     }
 
-    /// Throughput of the best over that of the worst; infinite where the worst ran nothing.
+    /// Returns the ratio of the best to the worst throughput; infinite if the worst is 0.
     pub(crate) fn ratio(&self) -> f64 {
         self.best.items_per_sec / self.worst.items_per_sec
     }
 }
 
-/// What one variant brings over the oldest variant of its comparison.
+/// The gain of a variant over the oldest of its comparison.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Gain<'a> {
     pub(crate) variant: &'a str,
-    /// Whether this is the variant that the others are compared with.
+    /// Whether this is the baseline.
     pub(crate) is_baseline: bool,
-    /// Geometric mean of the throughput ratios over all pairs of measurements that differ in this comparison alone.
+    /// Geometric mean of the throughput ratios over all pairs that differ only in this comparison.
     pub(crate) mean: f64,
-    /// The smallest ratio of one pair.
+    /// Smallest ratio.
     pub(crate) min: f64,
-    /// The largest ratio of one pair.
+    /// Largest ratio.
     pub(crate) max: f64,
-    /// Pairs compared.
+    /// Number of pairs.
     pub(crate) pairs: usize,
 }
 
-/// The gains of all variants of `comparison`, in order of appearance; empty where fewer than two can be compared.
+/// Returns the gains of all variants of `comparison`, in order of appearance; empty if fewer than two can be compared.
 pub(crate) fn gains<'a>(results: &'a QueueResults, comparison: Comparison) -> Vec<Gain<'a>> {
     let variants = comparison.variants(results);
     let Some(baseline) = comparison.baseline(&variants) else { return Vec::new() };
@@ -175,7 +175,7 @@ fn ratios(
         .collect()
 }
 
-/// What was taken run by run, which tables tell, too: how far the two medians are apart is another matter.
+/// Returns the ratio taken run by run, which tables also show. It differs from the ratio of medians.
 fn wake_ratio(
     results: &QueueResults,
     measurement: &QueueMeasurement,

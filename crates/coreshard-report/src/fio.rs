@@ -1,4 +1,4 @@
-//! What `bench block` measured, as fio prints it, and as text tables.
+//! Results of `bench block`, in fio's text format and as tables.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ use coreshard_results::{
 
 use crate::plain;
 
-/// The results in the lines that fio prints, and a few of our own.
+/// Formats the results as fio prints them, with some additional lines.
 pub fn text(results: &BlockResults) -> String {
     let mut text = String::new();
     for (at, job) in results.jobs.iter().enumerate() {
@@ -51,8 +51,7 @@ fn job_text(text: &mut String, job: &JobResult, repeats: Option<&Repeats>) {
     }
     let _ = writeln!(
         text,
-        "  cpu          : usr={:.2}%, sys={:.2}%, ctx={}, {:.0} ns of CPU time per I/O in the whole \
-         process",
+        "  cpu          : usr={:.2}%, sys={:.2}%, ctx={}, {:.0} ns of CPU time per I/O in the whole process",
         job.usr_cpu, job.sys_cpu, job.ctx, job.cpu_ns_per_io
     );
     let _ = writeln!(
@@ -118,8 +117,7 @@ fn direction_text(text: &mut String, name: &str, direction: &Direction) {
     }
 }
 
-/// The unit that fio chooses: the largest in which the least and the mean are still numbers of
-/// several digits.
+/// Returns fio's choice of unit: the largest in which the minimum and the mean have several digits.
 fn unit(latency: &Latency) -> (&'static str, f64) {
     match (latency.min, latency.mean) {
         (2_000_000.., 99_999_000.0..) => ("msec", 1e6),
@@ -157,7 +155,7 @@ fn percentiles_text(text: &mut String, latency: &Latency) {
     let _ = writeln!(text, "{}", lines.collect::<Vec<_>>().join(",\n"));
 }
 
-/// A number as fio shortens it: 92.0k, 4278.5k, 12.
+/// Shortens a number as fio does: 92.0k, 4278.5k, 12.
 fn short(number: f64) -> String {
     match number {
         10_000_000.0.. => format!("{:.1}M", number / 1e6),
@@ -187,7 +185,7 @@ fn scaled(mut number: f64, by: f64, units: [&str; 5]) -> String {
     }
 }
 
-/// The block layer's comparisons as text tables.
+/// Formats the block layer's comparisons as text tables.
 pub fn comparison_text(results: &ComparisonResults, width: usize) -> String {
     let ComparisonResults { machine, platform, threads, operations, fairness } = results;
     let mut text = format!(
@@ -197,14 +195,14 @@ pub fn comparison_text(results: &ComparisonResults, width: usize) -> String {
     if !fairness.is_empty() {
         let _ = write!(
             text,
-            "\n64 shared tags; a greedy device (256 in flight wanted) and a shy one (1)\n{}",
+            "\n64 shared tags; a greedy device (256 in flight) and a shy one (1)\n{}",
             plain::table(fairness, width)
         );
     }
     text
 }
 
-/// The experiment with an adapter as a text table, what was published beside what was predicted.
+/// Formats the adapter experiment as a text table, with published figures beside predicted ones.
 pub fn hba_text(results: &HbaResults, width: usize) -> String {
     format!(
         "{} ({}), {} jobs on {} devices, {} in flight each, interrupts {}\n\n{}\n{}",
@@ -214,7 +212,7 @@ pub fn hba_text(results: &HbaResults, width: usize) -> String {
         results.devices,
         results.depth,
         match results.interrupts {
-            Interrupts::Submitter => "on the CPU that submitted",
+            Interrupts::Submitter => "on the submitting CPU",
             Interrupts::AdapterNode => "on the adapter's node",
         },
         plain::table(&results.rows, width),

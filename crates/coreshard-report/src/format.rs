@@ -1,15 +1,14 @@
-//! Figures as people read them: thousands separators, SI prefixes, and times in the unit that suits them.
+//! Formats figures for people, with thousands separators, SI prefixes and suitable units.
 //!
-//! Three significant digits where a prefix is used: more would be noise in a benchmark. A figure that is
-//! not finite is shown as [`ABSENT`], never as a number.
+//! Figures with a prefix have three significant digits. Figures that are not finite are shown as [`ABSENT`].
 
 use coreshard_results::QueueResults;
 use coreshard_results::column::{Unit, Value};
 
-/// What stands where there is no figure.
+/// Shown if there is no figure.
 pub(crate) const ABSENT: &str = "–";
 
-/// A whole number with thousands separators: `12,345,678`.
+/// Formats a whole number with thousands separators: `12,345,678`.
 pub(crate) fn count(value: f64) -> String {
     if !value.is_finite() {
         return ABSENT.to_owned();
@@ -26,47 +25,47 @@ pub(crate) fn count(value: f64) -> String {
     text
 }
 
-/// A number with an SI prefix and three significant digits: `12.3 M`.
+/// Formats a number with an SI prefix and three significant digits: `12.3 M`.
 pub(crate) fn si(value: f64) -> String {
     scaled(value, &[(1e12, " T"), (1e9, " G"), (1e6, " M"), (1e3, " k"), (1.0, "")])
 }
 
-/// A time in the largest unit it fills, with three significant digits: `412 ns`, `16.4 µs`.
+/// Formats a time in its largest unit with three significant digits: `412 ns`, `16.4 µs`.
 pub(crate) fn time_ns(value: f64) -> String {
     scaled(value, &[(1e9, " s"), (1e6, " ms"), (1e3, " µs"), (1.0, " ns")])
 }
 
-/// An axis label in the largest unit it fills, without digits that say nothing: `2 µs`, `0.5 ns`.
+/// Formats an axis label for a time, without trailing zeros: `2 µs`, `0.5 ns`.
 pub(crate) fn time_tick(value: f64) -> String {
     trimmed(time_ns(value))
 }
 
-/// An axis label with an SI prefix, without digits that say nothing: `2 M`.
+/// Formats an axis label with an SI prefix, without trailing zeros: `2 M`.
 pub(crate) fn si_tick(value: f64) -> String {
     trimmed(si(value))
 }
 
-/// An axis label for a factor: `0.5 ×`, `2 ×`.
+/// Formats an axis label for a factor: `0.5 ×`, `2 ×`.
 pub(crate) fn times_tick(value: f64) -> String {
     trimmed(times(value))
 }
 
-/// A factor: `1.24 ×`, `12.4 ×`, `124 ×`.
+/// Formats a factor: `1.24 ×`, `12.4 ×`, `124 ×`.
 pub(crate) fn times(value: f64) -> String {
     if value.is_finite() { format!("{} ×", three_digits(value)) } else { ABSENT.to_owned() }
 }
 
-/// A part of one, in whole percent: `12 %`.
+/// Formats a share in whole percent: `12 %`.
 pub(crate) fn percent(part: f64) -> String {
     if part.is_finite() { format!("{:.0} %", part * 100.0) } else { ABSENT.to_owned() }
 }
 
-/// A plain figure with three significant digits: `0.125`, `1.25`.
+/// Formats a plain figure with three significant digits: `0.125`, `1.25`.
 pub(crate) fn plain(value: f64) -> String {
     if value.is_finite() { three_digits(value) } else { ABSENT.to_owned() }
 }
 
-/// What stands in a column of that unit.
+/// Formats a value of the given unit.
 pub(crate) fn value(unit: Unit, value: Value<'_>) -> String {
     let figure: fn(f64) -> String = match unit {
         Unit::Text | Unit::Count | Unit::PerSecond | Unit::Bytes => count,
@@ -86,7 +85,7 @@ pub(crate) fn value(unit: Unit, value: Value<'_>) -> String {
     }
 }
 
-/// `noun` in the number that `count` asks for, with the count: `1 pod`, `2 pods`.
+/// Formats a count with its noun: `1 pod`, `2 pods`.
 pub(crate) fn counted(count: usize, noun: &str) -> String {
     format!("{} {noun}{}", self::count(count as f64), if count == 1 { "" } else { "s" })
 }
@@ -95,8 +94,7 @@ fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
 
-/// `results` with the control characters of its texts replaced: a terminal would obey them, and HTML has no
-/// way to hold them, escaped or not.
+/// Replaces control characters in the texts of `results`: terminals act on them, and HTML cannot represent them.
 pub(crate) fn printable_results(results: &QueueResults) -> QueueResults {
     let mut results = results.clone();
     let texts = [&mut results.machine, &mut results.platform];
@@ -125,14 +123,14 @@ fn scaled(value: f64, units: &[(f64, &str)]) -> String {
     if !value.is_finite() {
         return ABSENT.to_owned();
     }
-    // Half a unit in the last digit shown must not turn 999.6 into "1000".
+    // Rounding must not turn 999.6 into "1000".
     let fills = |unit: f64| value.abs() >= unit * 0.9995;
-    let last = units.last().expect("a table of units has a smallest one");
+    let last = units.last().expect("there is a smallest unit");
     let (unit, name) = units.iter().find(|(unit, _)| fills(*unit)).unwrap_or(last);
     format!("{}{name}", three_digits(value / unit))
 }
 
-/// Three significant digits, but never fewer than the whole part has, and at most three after the point.
+/// Formats three significant digits, more if the integer part is longer, and at most three decimals.
 fn three_digits(value: f64) -> String {
     let magnitude = value.abs();
     let decimals = match magnitude {
@@ -145,7 +143,7 @@ fn three_digits(value: f64) -> String {
     format!("{value:.decimals$}")
 }
 
-/// Removes the zeros after a decimal point, and the point if nothing is left after it.
+/// Removes trailing zeros after a decimal point, and the point if nothing follows it.
 fn trimmed(text: String) -> String {
     let (number, unit) = text.split_once(' ').unwrap_or((&text, ""));
     if !number.contains('.') {

@@ -1,4 +1,4 @@
-//! What `bench kernel` found: a table for a terminal or a text file, and a page.
+//! Results of `bench kernel`: a text table and a page.
 
 use coreshard_results::KernelResults;
 use maud::html;
@@ -8,7 +8,7 @@ use crate::html::frame;
 use crate::plain;
 use crate::rt::{dots, per_sec};
 
-/// Each setting and variant of a program of the kernel's, one a line.
+/// Formats the settings and variants of a kernel program, one per line.
 ///
 /// ```
 /// use coreshard_results::{KernelMeasurement, KernelResults};
@@ -31,11 +31,11 @@ pub fn text(results: &KernelResults, width: usize) -> String {
     )
 }
 
-/// The table, and a picture of how the seeds of each are spread.
+/// Returns a page with the table and a chart of the spread over seeds.
 ///
 /// ```
 /// let page = coreshard_report::kernel::page(&coreshard_results::KernelResults::default());
-/// assert!(page.contains("The kernel's own algorithms"));
+/// assert!(page.contains("The kernel's algorithms"));
 /// ```
 pub fn page(results: &KernelResults) -> String {
     let mut settings: Vec<&str> =
@@ -51,7 +51,7 @@ pub fn page(results: &KernelResults) -> String {
             }
         }
     };
-    let title = format!("The kernel's own algorithms: {}", results.program);
+    let title = format!("The kernel's algorithms: {}", results.program);
     let table = text(results, usize::MAX);
     frame::plain_page("coreshard bench kernel", &title, &table, &pictures, results)
 }

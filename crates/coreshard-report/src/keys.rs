@@ -1,4 +1,4 @@
-//! The keys of JSON and CSV files, as a page of Markdown.
+//! The keys of JSON and CSV files, as a Markdown page.
 
 use std::fmt::Write as _;
 
@@ -98,11 +98,10 @@ const REPLAY: &[Section] = &[
     ),
 ];
 
-/// All keys of results that are shown in tables, with units and meanings, as `docs/RESULTS.md` has them.
+/// Returns the keys of table results with units and meanings: the content of `docs/RESULTS.md`.
 pub fn markdown() -> String {
     let mut text = String::from(
-        "# Keys of results\n\nWhat the keys of files written by `--json` and `--csv` mean. Keys stand in this order, and are \
-         only ever added after those there are. This page is made by `cargo run -p coreshard-report --example keys`.\n",
+        "# Keys of results\n\nThis page describes the keys of files written by `--json` and `--csv`, in the order of the file.\nNew keys are only added at the end. `cargo run -p coreshard-report --example keys` makes this page.\n",
     );
     section::<QueueResults>(&mut text, "bench queue");
     section::<QueueMeasurement>(
@@ -111,7 +110,7 @@ pub fn markdown() -> String {
     );
     section::<StudyRun>(
         &mut text,
-        "sweep: the first keys of each line, before those of `results` of `bench queue`",
+        "sweep: the first keys of each line, followed by those of `results` in `bench queue`",
     );
     section::<IndexMeasurement>(&mut text, "bench rt index: each of `results`");
     section::<KernelMeasurement>(&mut text, "bench kernel: each of `results`");
@@ -134,7 +133,8 @@ fn section<R: Row>(text: &mut String, title: &str) {
     let _ = writeln!(text, "\n## {title}\n\n| key | unit | meaning |\n|---|---|---|");
     for column in R::COLUMNS.iter().filter(|column| !column.key.is_empty()) {
         let unit = if column.unit == Unit::Text { "–" } else { column.unit.name() };
-        let meaning = column.meaning.trim();
+        // Links work only in rustdoc.
+        let meaning = column.meaning.trim().replace("[`", "`").replace("`]", "`");
         let _ = writeln!(text, "| `{}` | {unit} | {meaning} |", column.key);
     }
 }
@@ -146,6 +146,6 @@ mod tests {
         let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/RESULTS.md");
         let page = std::fs::read_to_string(path).unwrap();
         let command = "cargo run -p coreshard-report --example keys > docs/RESULTS.md";
-        assert!(page == super::markdown(), "the page is an old one; make it anew with {command}");
+        assert!(page == super::markdown(), "the page is out of date: run {command}");
     }
 }

@@ -1,8 +1,8 @@
-//! Tables, files and pages made of what a benchmark measured.
+//! Tables, files and pages of benchmark results.
 //!
-//! Each form of the results is one module and each kind of results one function in it:
-//! [`table::queue`] for a terminal, [`csv::write_queue`] for other programs, [`html::queue_page`] for people. A form is a pure
-//! function of the results: nothing here measures, prints, opens a file or looks at the clock, so the same results give the same bytes.
+//! Each output format is a module, with a function for each kind of results: [`table::queue`] for a terminal,
+//! [`csv::write_queue`] for other programs, [`html::queue_page`] for people. These functions are pure: the same results
+//! give the same bytes.
 //!
 //! ```
 //! use coreshard_results::{QueueMeasurement, QueueResults};

@@ -1,4 +1,4 @@
-//! Small tables of text: a line of headers, and a line for each row.
+//! Simple text tables: a header line, and a line per row.
 
 use std::fmt::Write as _;
 
@@ -10,8 +10,8 @@ use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 /// A column with its heading.
 pub(crate) type Shown<R> = (&'static Column<R>, Heading);
 
-/// All columns of the rows that have a heading, but for those of which nothing was measured in any row, and those that matter
-/// least where the table would be wider than `width`: a line below says which. Texts to the left, figures to the right.
+/// Formats all columns with a heading that have a value in any row. Less important columns are dropped if the table
+/// would be wider than `width`, and listed below it. Text is left-aligned and figures are right-aligned.
 pub(crate) fn table<R: Row>(rows: &[R], width: usize) -> String {
     let Some(first) = rows.first() else { return String::new() };
     let (mut text, left_out) = fitted(measured(rows), width, |shown| render(rows, first, shown));
@@ -24,7 +24,7 @@ pub(crate) fn table<R: Row>(rows: &[R], width: usize) -> String {
     text
 }
 
-/// The columns that have a heading and of which anything was measured.
+/// Returns the columns with a heading and at least one value.
 pub(crate) fn measured<R: Row>(rows: &[R]) -> Vec<Shown<R>> {
     let headed = R::COLUMNS.iter().filter_map(|column| Some((column, column.heading?)));
     let has_any = |(column, _): &Shown<R>| {
@@ -33,7 +33,7 @@ pub(crate) fn measured<R: Row>(rows: &[R]) -> Vec<Shown<R>> {
     headed.filter(has_any).collect()
 }
 
-/// The table in at most `width` columns of a terminal, where it can be, and what was left out to fit: what matters least.
+/// Formats the table in at most `width` columns if possible. Returns it with the columns that were dropped.
 pub(crate) fn fitted<R: Row>(
     all: Vec<Shown<R>>,
     width: usize,
@@ -52,19 +52,19 @@ pub(crate) fn fitted<R: Row>(
     }
 }
 
-/// A table without borders.
+/// Creates a table without borders.
 pub(crate) fn borderless() -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
     table
 }
 
-/// Its lines, without blanks at their ends.
+/// Returns the table's lines without trailing spaces.
 pub(crate) fn lines(table: &Table) -> String {
     table.lines().map(|line| format!("{}\n", line.trim_end())).collect()
 }
 
-/// Notes below a table, a line each.
+/// Formats notes, one per line.
 pub(crate) fn notes(notes: &[String]) -> String {
     notes.iter().map(|note| format!("{note}\n")).collect()
 }
@@ -106,7 +106,7 @@ mod tests {
         assert_eq!((quartiles(200), quartiles(70), quartiles(50)), (2, 1, 0));
         assert!(!text(200).contains("left out"), "{}", text(200));
         assert!(text(70).ends_with("\nleft out to fit: quartiles\n"), "{}", text(70));
-        // What always matters stays, and what was not measured has no column.
+        // Important columns stay, and columns without values are not shown.
         assert!(text(1).contains("ops/s") && !text(200).contains("range"), "{}", text(1));
         assert_eq!(table::<IndexMeasurement>(&[], 80), "");
     }

@@ -1,4 +1,4 @@
-//! Scaling curves as lines of a table, and the figures of one.
+//! Scaling curves as table rows.
 
 use comfy_table::CellAlignment;
 use coreshard_results::{QueueResults, ScalingCurve, Usl};
@@ -6,7 +6,7 @@ use coreshard_results::{QueueResults, ScalingCurve, Usl};
 use crate::format;
 use crate::plain;
 
-/// The numbers of CPUs that were measured, each once.
+/// Returns the measured numbers of CPUs without duplicates.
 pub(crate) fn counts(curves: &[ScalingCurve]) -> Vec<usize> {
     let mut counts: Vec<usize> =
         curves.iter().flat_map(|curve| curve.points.iter().map(|point| point.cpus)).collect();
@@ -15,10 +15,10 @@ pub(crate) fn counts(curves: &[ScalingCurve]) -> Vec<usize> {
     counts
 }
 
-/// A law that is off by more, on average, says nothing of where the curve turns.
+/// If the mean error of the fit is larger, the peak is not shown.
 const WORST_FIT: f64 = 0.25;
 
-/// Where the fitted curve turns: beyond the largest number that was measured, it is a guess.
+/// Formats the peak of the fitted curve. Beyond the largest measured number it is an extrapolation.
 fn peak(usl: &Usl, most: usize) -> String {
     match usl.peak_cpus() {
         _ if usl.error > WORST_FIT => "no law".to_owned(),
@@ -28,10 +28,10 @@ fn peak(usl: &Usl, most: usize) -> String {
     }
 }
 
-/// What stands above the [`figures`] behind the numbers of CPUs.
+/// Headers of the [`figures`] after the numbers of CPUs.
 pub(crate) const LAW: [&str; 4] = ["σ", "κ", "fit ±", "peak"];
 
-/// The throughput on each of these numbers of CPUs, and the law that was fitted.
+/// Formats the throughput for each number of CPUs, and the fitted law.
 pub(crate) fn figures(curve: &ScalingCurve, counts: &[usize]) -> Vec<String> {
     let most = counts.last().copied().unwrap_or(0);
     let at = |cpus: &usize| {
@@ -50,7 +50,7 @@ pub(crate) fn figures(curve: &ScalingCurve, counts: &[usize]) -> Vec<String> {
     counts.iter().map(at).chain(law).collect()
 }
 
-/// The curves as a table of text; nothing where there are none.
+/// Formats the curves as a text table, or nothing without curves.
 pub(crate) fn table(results: &QueueResults) -> String {
     let curves = &results.curves;
     if curves.is_empty() {
@@ -70,8 +70,7 @@ pub(crate) fn table(results: &QueueResults) -> String {
         column.set_padding((0, 2)).set_cell_alignment(alignment);
     }
     format!(
-        "\nItems per second by number of CPUs, and the universal scalability law\n{}σ: the part that is serial; κ: what each CPU \
-         costs each other; fit ±: how far the points are from the fit\n",
+        "\nItems per second by number of CPUs, and the universal scalability law\n{}σ: serial share; κ: cost of coherence between CPUs; fit ±: error of the fit\n",
         plain::lines(&table)
     )
 }
@@ -82,7 +81,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// Two curves, one of them without a law.
+    /// Two curves, one without a fitted law.
     pub(crate) fn results() -> QueueResults {
         let law = Usl { lambda: 1e6, sigma: 0.05, kappa: 0.001, error: 0.02 };
         let point = |cpus: usize| ScalingPoint {
@@ -108,7 +107,7 @@ pub(crate) mod tests {
         let text = table(&results());
         let rows: Vec<&str> = text.lines().filter(|line| line.contains("lock-free")).collect();
         assert!(rows[0].contains("0.0500") && rows[0].contains("0.001000"), "{text}");
-        assert!(rows[0].ends_with("31 CPUs"), "where the law has its peak: {text}");
+        assert!(rows[0].ends_with("31 CPUs"), "the peak of the law: {text}");
         assert!(rows[1].ends_with(format::ABSENT), "{text}");
         assert_eq!(table(&QueueResults::default()), "");
     }

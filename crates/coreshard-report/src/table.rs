@@ -1,7 +1,7 @@
-//! Results as a table for a terminal or a text file.
+//! Results as a text table.
 //!
-//! One row for each combination, a blank line between scopes. The table fits the width it is given: the
-//! columns that matter least are left out first, and the line below the table says which.
+//! There is one row per combination, and a blank line between scopes. If the table is too wide, the least important
+//! columns are dropped and listed below it.
 
 use comfy_table::CellAlignment;
 use coreshard_results::column::{PAGE, Unit};
@@ -12,12 +12,11 @@ use crate::format;
 use crate::plain::{self, Shown};
 use crate::scaling;
 
-/// The results as a table of at most `width` columns of a terminal, with a line about the run above it
-/// and the legend and notes below; lines end in a line feed.
+/// Formats the results in at most `width` columns, with a line about the run above the table, and a legend and notes
+/// below.
 ///
-/// The combination of the highest throughput is marked with `*`, those whose run-to-run range reaches
-/// its range with `~`. Scope, wake policy, intake and throughput are always shown, so a table of less
-/// than about 50 columns is wider than asked.
+/// The fastest combination is marked `*`, and those whose range overlaps its range `~`. Scope, wake policy, intake and
+/// throughput are always shown, so a table may be wider than a `width` below about 50.
 pub fn queue(results: &QueueResults, width: usize) -> String {
     let results = &format::printable_results(results);
     let mut text = String::new();
@@ -44,7 +43,7 @@ pub fn queue(results: &QueueResults, width: usize) -> String {
     text
 }
 
-/// Each candidate, one a line: the recommended one is marked `*`, those that are about as good `~`.
+/// Formats the candidates, one per line. The recommended one is marked `*`, those about as good `~`.
 ///
 /// ```
 /// use coreshard_results::{Candidate, Tuning};
@@ -141,8 +140,7 @@ fn render(results: &QueueResults, columns: &[Shown<QueueMeasurement>]) -> String
     plain::lines(&table)
 }
 
-/// Appends `line`, broken between words so that no line is longer than `width` unless a word is;
-/// continued lines begin with `indent`.
+/// Appends `line`, wrapped at words to `width`. Continuation lines begin with `indent`.
 fn push_wrapped(text: &mut String, line: &str, width: usize, indent: &str) {
     let mut used = 0;
     for word in line.split(' ') {

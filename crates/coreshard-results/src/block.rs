@@ -1,35 +1,34 @@
-//! What `bench block` measured, under fio's own keys, and under further ones that fio lacks.
+//! Results of `bench block`, with fio's keys and additional ones.
 //!
-//! Keys that fio has (version 3.33) mean what they mean there. Those that it lacks come last in
-//! their object.
+//! Keys of fio (version 3.33) have the meaning they have in fio. Additional keys come last in their object.
 
 use std::collections::BTreeMap;
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// The result of a whole command, as fio's `--output-format=json`.
+/// The results of one command, in fio's JSON format (`--output-format=json`).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct BlockResults {
-    /// Who wrote this; fio's tools look at the key only.
+    /// The program's version. fio's tools only check that the key exists.
     #[serde(rename = "fio version")]
     pub version: String,
-    /// Seconds since 1970.
+    /// Time of the run, in seconds since 1970.
     pub timestamp: u64,
-    /// The jobs, in the order in which they ran; with several runs, each job's last run.
+    /// The jobs in the order they ran. With several runs, the last run of each job.
     pub jobs: Vec<JobResult>,
     /// The machine in one line.
     pub machine: String,
-    /// What the code ran on: `host` or `sim`.
+    /// The platform: `host` or `sim`.
     pub platform: String,
-    /// Each job's runs taken together.
+    /// Statistics over the runs of each job.
     pub repeats: Vec<Repeats>,
-    /// What a reader must know to read the figures right.
+    /// Notes for interpreting the figures.
     pub notes: Vec<String>,
 }
 
 impl BlockResults {
-    /// As fio's `json` is without what its `json+` has.
+    /// Removes the latency counts that fio prints only with `json+`.
     pub fn without_bins(mut self) -> Self {
         for job in &mut self.jobs {
             for direction in [&mut job.read, &mut job.write] {
@@ -44,62 +43,62 @@ impl BlockResults {
     }
 }
 
-/// One job's result.
+/// The result of one job.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct JobResult {
     /// The job's name.
     pub jobname: String,
-    /// As fio's.
+    /// The group, as in fio.
     pub groupid: u32,
-    /// 0: without an error.
+    /// The error number; 0 means none.
     pub error: i32,
-    /// Whole seconds that it took.
+    /// Duration in whole seconds.
     pub elapsed: u64,
-    /// What the job was to do.
+    /// The options of the job.
     #[serde(rename = "job options")]
     pub options: BTreeMap<String, String>,
-    /// Its reads.
+    /// Reads.
     pub read: Direction,
-    /// Its writes.
+    /// Writes.
     pub write: Direction,
-    /// Always empty; fio's tools look for it.
+    /// Always empty, but required by fio's tools.
     pub trim: Direction,
-    /// Milliseconds, all threads together.
+    /// Total run time of all threads, in milliseconds.
     pub job_runtime: u64,
-    /// Per cent of the run that its threads computed in user space, added up.
+    /// User CPU time of the threads, in percent of the run time, added up.
     pub usr_cpu: f64,
-    /// Per cent of the run that its threads computed in the kernel, added up.
+    /// System CPU time of the threads, in percent of the run time, added up.
     pub sys_cpu: f64,
-    /// Context switches of its threads.
+    /// Context switches of the threads.
     pub ctx: u64,
-    /// As fio's.
+    /// Major page faults, as in fio.
     pub majf: u64,
-    /// As fio's.
+    /// Minor page faults, as in fio.
     pub minf: u64,
-    /// How requests were done, with what could not be had.
+    /// The I/O engine used, and options that were not available.
     pub engine: String,
-    /// CPU time of the whole process, kernel threads on its behalf included, for each request.
+    /// CPU time of the whole process per request, including kernel threads on its behalf.
     pub cpu_ns_per_io: f64,
-    /// Requests in flight against throughput times latency.
+    /// Comparison of requests in flight with throughput times latency.
     pub littles_law: LittlesLaw,
-    /// Requests handed to the device, and those that came to their end, as its counters say.
+    /// Requests submitted to the device, by its counters.
     pub issued: u64,
-    /// See `issued`.
+    /// Requests completed by the device, by its counters.
     pub done: u64,
-    /// Of `done`: those that failed.
+    /// Failed requests among `done`.
     pub errors: u64,
-    /// Bytes that were read back and found to be right.
+    /// Bytes that were read back and verified.
     pub verified_bytes: u64,
 }
 
-/// Little's law: what is in flight is what comes in a second, times the seconds that it stays.
+/// Little's law: requests in flight equal throughput times latency.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LittlesLaw {
-    /// Requests in flight: the average over time, taken at each change.
+    /// Requests in flight: the average over time.
     pub in_flight: f64,
-    /// Requests a second times their average latency.
+    /// Requests per second times average latency.
     pub iops_times_latency: f64,
-    /// The one divided by the other: 1 where both were measured right.
+    /// `in_flight` divided by `iops_times_latency`; 1 if both were measured correctly.
     pub ratio: f64,
 }
 
@@ -110,75 +109,74 @@ pub struct Direction {
     pub io_bytes: u64,
     /// KiB.
     pub io_kbytes: u64,
-    /// Bytes a second.
+    /// Bytes per second.
     pub bw_bytes: u64,
-    /// KiB a second.
+    /// KiB per second.
     pub bw: u64,
-    /// Requests a second.
+    /// Requests per second.
     pub iops: f64,
-    /// Milliseconds.
+    /// Run time in milliseconds.
     pub runtime: u64,
     /// Requests.
     pub total_ios: u64,
-    /// Requests that transferred less than they were to.
+    /// Requests that transferred less than requested.
     pub short_ios: u64,
-    /// As fio's.
+    /// Dropped requests, as in fio.
     pub drop_ios: u64,
-    /// From before a request is submitted until it is.
+    /// Time to submit a request.
     pub slat_ns: Latency,
-    /// From there until it is completed.
+    /// Time from submission to completion.
     pub clat_ns: Latency,
-    /// Both together.
+    /// Time from before submission to completion.
     pub lat_ns: Latency,
-    /// KiB a second in the slowest half second.
+    /// KiB per second in the slowest half second.
     pub bw_min: u64,
-    /// KiB a second in the fastest half second.
+    /// KiB per second in the fastest half second.
     pub bw_max: u64,
-    /// KiB a second, the mean of the half seconds.
+    /// KiB per second, mean over half seconds.
     pub bw_mean: f64,
-    /// Their standard deviation.
+    /// Standard deviation of KiB per second.
     pub bw_dev: f64,
-    /// How many half seconds there are.
+    /// Number of half seconds.
     pub bw_samples: u64,
-    /// Requests a second in the slowest half second.
+    /// Requests per second in the slowest half second.
     pub iops_min: u64,
-    /// Requests a second in the fastest half second.
+    /// Requests per second in the fastest half second.
     pub iops_max: u64,
-    /// Requests a second, the mean of the half seconds.
+    /// Requests per second, mean over half seconds.
     pub iops_mean: f64,
-    /// Their standard deviation.
+    /// Standard deviation of requests per second.
     pub iops_stddev: f64,
-    /// How many half seconds there are.
+    /// Number of half seconds.
     pub iops_samples: u64,
 }
 
-/// Times in nanoseconds.
+/// The distribution of a time, in nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Latency {
-    /// The shortest.
+    /// The minimum.
     pub min: u64,
-    /// The longest.
+    /// The maximum.
     pub max: u64,
     /// The mean.
     pub mean: f64,
     /// The standard deviation.
     pub stddev: f64,
-    /// How many.
+    /// Number of requests.
     #[serde(rename = "N")]
     pub count: u64,
-    /// By fio's names of percentiles, such as `99.000000`.
+    /// Percentiles by fio's names, such as `99.000000`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub percentile: BTreeMap<Percentile, u64>,
-    /// How often each time was seen, in fio's bins, as its `--output-format=json+` has them: a time in
-    /// the middle of the bin, and the count.
+    /// Latency counts in fio's bins, as with `--output-format=json+`: the middle of each bin, and the count.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub bins: BTreeMap<u64, u64>,
 }
 
-/// A percentile, written as fio does.
+/// A percentile, formatted as in fio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Percentile {
-    /// Hundredths of a per cent.
+    /// Hundredths of a percent.
     pub hundredths: u32,
 }
 
@@ -192,17 +190,18 @@ impl<'de> Deserialize<'de> for Percentile {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
         let percent = text.parse::<f64>().ok().filter(|percent| (0.0..=100.0).contains(percent));
-        let percent = percent.ok_or_else(|| D::Error::custom("a percentile is 0 to 100"))?;
+        let percent =
+            percent.ok_or_else(|| D::Error::custom("invalid percentile: expected 0 to 100"))?;
         Ok(Self { hundredths: (percent * 100.0).round() as u32 })
     }
 }
 
-/// The runs of a job taken together.
+/// Statistics over the runs of a job.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Repeats {
     /// The job's name.
     pub jobname: String,
-    /// Requests a second in each run, in the order of the runs.
+    /// Requests per second of each run, in order.
     pub iops: Vec<f64>,
     /// Their average.
     pub average: f64,
@@ -215,7 +214,7 @@ pub struct Repeats {
 }
 
 impl Repeats {
-    /// Of the runs of job `jobname`.
+    /// Computes the statistics of the runs of job `jobname`.
     pub fn new(jobname: &str, iops: Vec<f64>) -> Self {
         let max = iops.iter().copied().fold(0.0, f64::max);
         let min = iops.iter().copied().fold(f64::INFINITY, f64::min);

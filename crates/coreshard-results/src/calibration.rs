@@ -1,192 +1,192 @@
-//! What `calibrate` measured.
+//! Results of `calibrate`.
 
 use serde::{Deserialize, Serialize};
 
-/// A figure that was measured several times, in nanoseconds.
+/// A figure measured several times, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Figure {
     /// The median.
     pub median_ns: f64,
-    /// The smallest.
+    /// The minimum.
     pub min_ns: f64,
-    /// The largest.
+    /// The maximum.
     pub max_ns: f64,
-    /// How often it was measured.
+    /// Number of samples.
     pub samples: usize,
 }
 
-/// CPUs on one word.
+/// CPUs that contend for one word.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Contended {
-    /// Threads, each on a CPU of its own.
+    /// Threads, each on its own CPU.
     pub threads: usize,
     /// A fetch-and-add, per operation and thread.
     pub add: Figure,
     /// An increment by a compare-exchange loop, per operation and thread.
     pub compare_exchange: Figure,
-    /// A ticket lock, and a count under it, per operation and thread.
+    /// A ticket lock around a counter, per operation and thread.
     #[serde(default)]
     pub ticket_lock: Figure,
-    /// The platform's lock, and a count under it, per operation and thread.
+    /// The platform's lock around a counter, per operation and thread.
     #[serde(default)]
     pub mutex: Figure,
 }
 
-/// What was measured.
+/// The measurements of a machine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Calibration {
     /// The numbers of the CPUs, in the order of `latency`.
     pub cpus: Vec<u32>,
-    /// By CPU and CPU: half a round trip of a compare-exchange ping-pong; `None` for one CPU.
+    /// By pairs of CPUs: half a round trip of a compare-exchange ping-pong; `None` for the same CPU.
     pub latency: Vec<Vec<Option<Figure>>>,
-    /// A load that depends on the load before it, and hits the first cache.
+    /// A load that depends on the preceding load and hits the first-level cache.
     pub load: Figure,
     /// A fetch-and-add on a line that the CPU owns.
     pub atomic: Figure,
-    /// A turn of spinning, its look at the word aside.
+    /// A spin iteration without its load.
     pub spin_hint: Figure,
     /// Reading the clock.
     pub clock_read: Figure,
     /// A load of a line that is in no cache.
     pub memory: Figure,
-    /// CPUs on one word, from one to 64 as far as there are.
+    /// Contended operations, for 1 to 64 CPUs as available.
     pub contended: Vec<Contended>,
-    /// A wake-up call where nobody sleeps: about the cheapest system call there is.
+    /// A wake-up without a waiter, which is one of the cheapest system calls.
     pub wake_nobody: Figure,
     /// A wait that returns at once, since the word has changed.
     pub wait_refused: Figure,
-    /// A wake-up call for a thread of the caller's own CPU.
+    /// A wake-up of a thread on the caller's CPU.
     pub wake_here: Figure,
-    /// A wake-up call for a thread of another CPU, which is busy with what may wait; `None` where there is one CPU.
+    /// A wake-up of a thread on another CPU, which is busy with a lower-priority task; `None` with one CPU.
     #[serde(default)]
     pub wake_busy: Option<Figure>,
-    /// A wake-up call for a thread on a CPU that rests; `None` where there is one CPU.
+    /// A wake-up of a thread on an idle CPU; `None` with one CPU.
     pub wake_there: Option<Figure>,
-    /// From such a call until the thread runs, on a CPU that has rested for 20 microseconds.
+    /// Time from such a wake-up until the thread runs, on a CPU idle for 20 microseconds.
     #[serde(default)]
     pub woken_after_brief_rest: Option<Figure>,
-    /// The same after rests in between, each with its length in nanoseconds, the shorter ones first.
+    /// The same after other idle times, each with its length in nanoseconds, in ascending order.
     #[serde(default)]
     pub woken_after_rests_between: Vec<(f64, Figure)>,
-    /// The same after a fifth of a millisecond.
+    /// The same after 0.2 milliseconds.
     pub woken_after_short_rest: Option<Figure>,
     /// The same after five milliseconds.
     pub woken_after_long_rest: Option<Figure>,
-    /// From thread to thread on one CPU: what two take that yield to each other, for each yield, without the system call.
+    /// A context switch: time per yield between two threads on one CPU, minus the system call.
     pub context_switch: Figure,
-    /// What a wait with a timeout takes longer than one without.
+    /// Additional time of a wait with a timeout.
     #[serde(default)]
     pub timer: Option<Figure>,
-    /// Starting a thread: until the call returns.
+    /// Time to start a thread, until the call returns.
     pub spawn: Figure,
-    /// How long a thread runs while another waits for its CPU; `None` where none was seen to wait.
+    /// Time slice of a thread while another waits for its CPU; `None` if no thread waited.
     #[serde(default)]
     pub slice: Option<Figure>,
-    /// Lines that another CPU has written and nobody waits for; `None` where there is one CPU.
+    /// Uncontended lines written by another CPU; `None` with one CPU.
     #[serde(default)]
     pub fetched: Option<Fetched>,
-    /// By how much the same takes more at one time than at another.
+    /// The variation of costs.
     #[serde(default)]
     pub variation: Option<Variation>,
 }
 
-/// Lines that the first CPU had written, fetched by the second, one after the other: for each.
+/// Lines written by the first CPU and fetched by the second in succession, per line.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Fetched {
     /// A load.
     pub load: Figure,
-    /// A load of the other one of two lines side by side, when all first ones had come.
+    /// A load of the second line of an aligned pair, after all first lines have arrived.
     pub load_of_pair: Figure,
     /// A fetch-and-add.
     pub add: Figure,
-    /// A load, and a fetch-and-add of the same word that waits for it.
+    /// A load, and a dependent fetch-and-add of the same word.
     pub load_and_add: Figure,
-    /// A store; all of them on their way at once, as far as the CPU can.
+    /// A store, with as many in flight as the CPU supports.
     pub store: Figure,
 }
 
 impl Fetched {
-    /// Whether a load of a written line takes it, so that an add that follows finds it: less than half of an add that fetches
-    /// its line is left of it then.
+    /// Returns true if a load of a written line takes ownership, so that a following add hits. The add then costs less
+    /// than half of one that fetches its line.
     #[must_use]
     pub fn loads_take_dirty_lines(&self) -> bool {
         self.load_and_add.median_ns - self.load.median_ns < self.add.median_ns / 2.0
     }
 
-    /// Whether a line brings the other one of its pair along: a third is saved there.
+    /// Returns true if fetching a line also fetches the other line of its pair, which then saves a third.
     #[must_use]
     pub fn pairs_come_together(&self) -> bool {
         self.load_of_pair.median_ns < self.load.median_ns / 1.5
     }
 
-    /// Lines of stores on their way at once, from 1 to 64.
+    /// Returns the number of stores in flight, from 1 to 64.
     #[must_use]
     pub fn stores_at_once(&self) -> u32 {
         (self.add.median_ns / self.store.median_ns.max(0.1)).round().clamp(1.0, 64.0) as u32
     }
 }
 
-/// By how much the same takes more at one time than at another.
+/// The variation of costs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Variation {
-    /// Calls that were compared.
+    /// Number of compared calls.
     pub samples: usize,
-    /// What a call that wakes a thread takes, over the median, at each of [`AT_PERCENT`](Self::AT_PERCENT) of all.
+    /// Costs of waking calls relative to the median, at each of [`AT_PERCENT`](Self::AT_PERCENT) of all.
     pub calls: [f64; 6],
-    /// What passes until a thread runs that was woken on a CPU at rest, likewise.
+    /// The same for the time until a thread woken on an idle CPU runs.
     pub exits: [f64; 6],
-    /// How often a thread that watched the clock was interrupted.
+    /// Interruptions of a thread that watched the clock.
     pub interruptions: u64,
-    /// Time between two of that, in nanoseconds; 0 where there was none.
+    /// Time between interruptions, in nanoseconds; 0 without interruptions.
     pub interrupted_every_ns: f64,
-    /// What one takes, in nanoseconds.
+    /// Duration of an interruption, in nanoseconds.
     pub interrupted_for_ns: f64,
 }
 
 impl Variation {
-    /// Shares of all, in percent.
+    /// The percentages of all samples.
     pub const AT_PERCENT: [usize; 6] = [5, 25, 50, 75, 95, 99];
 }
 
-/// What the parts cost that a simulation is made of, in nanoseconds; told from a [`Calibration`].
+/// Costs for simulations in nanoseconds, derived from a [`Calibration`].
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Costs {
     /// A system call: `wake_nobody`.
     pub syscall_ns: f64,
-    /// Finding a word's sleepers: `wait_refused` − `wake_nobody`.
+    /// Finding the waiters of a word: `wait_refused` − `wake_nobody`.
     pub futex_ns: f64,
     /// Making a thread runnable: `wake_here` − `wait_refused`.
     pub wake_ns: f64,
-    /// What is added where the thread's CPU is another one: `wake_busy` − `wake_here`.
+    /// Additional cost of waking a thread on another CPU: `wake_busy` − `wake_here`.
     #[serde(default)]
     pub wake_remote_ns: f64,
-    /// Sending an interrupt to a CPU that rests: `wake_there` − `wake_busy`, or − `wake_here` where that is not known.
+    /// Sending an interrupt to an idle CPU: `wake_there` − `wake_busy`, or − `wake_here` if that is unknown.
     pub ipi_send_ns: f64,
-    /// From thread to thread.
+    /// A context switch.
     pub context_switch_ns: f64,
-    /// A wait's timer, set and taken back.
+    /// Setting and cancelling the timer of a wait.
     #[serde(default)]
     pub timer_ns: f64,
-    /// Leaving the idle state of a brief rest, the interrupt's way included:
-    /// `woken_after_brief_rest` − `wake_there` − the context switch; that of a short rest where it is not known.
+    /// Leaving the idle state after a brief idle time, including the interrupt: `woken_after_brief_rest` − `wake_there`
+    /// − the context switch; the value of a short idle time if unknown.
     #[serde(default)]
     pub brief_idle_exit_ns: f64,
-    /// The same of a short rest; not less.
+    /// The same after a short idle time; not less.
     pub idle_exit_ns: f64,
-    /// The same of a long rest; not less.
+    /// The same after a long idle time; not less.
     pub deep_idle_exit_ns: f64,
-    /// Starting a thread, the system call and the wake-up taken out.
+    /// Starting a thread, without the system call and the wake-up.
     pub thread_create_ns: f64,
 }
 
 impl Calibration {
-    /// A brief rest, in nanoseconds.
+    /// A brief idle time, in nanoseconds.
     pub const BRIEF_REST_NS: u64 = 20_000;
-    /// A short one.
+    /// A short idle time, in nanoseconds.
     pub const SHORT_REST_NS: u64 = 200_000;
 
-    /// How long a CPU at rest is back as soon as after a brief rest, in nanoseconds: between the last rest of which that is so,
-    /// and the first that is more like a short one. `None` where no brief rest was measured.
+    /// Returns the idle time until which a CPU wakes as fast as after a brief one, in nanoseconds: between the last
+    /// such time and the first that is closer to a short one. Returns `None` if no brief idle time was measured.
     #[must_use]
     pub fn brief_rest_ends_ns(&self) -> Option<f64> {
         let (brief, short) = (self.woken_after_brief_rest?, self.woken_after_short_rest?);
@@ -200,7 +200,7 @@ impl Calibration {
         Some((last_ns * next_ns).sqrt())
     }
 
-    /// The parts. What noise has made negative is 0.
+    /// Computes the costs. Values that noise made negative are 0.
     #[must_use]
     pub fn costs(&self) -> Costs {
         let less = |from: f64, parts: f64| (from - parts).max(0.0);

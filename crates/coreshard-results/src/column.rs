@@ -1,31 +1,31 @@
-//! The columns of results. Each field of a row is told once, in the declaration of its type: its key in
-//! JSON and CSV, its meaning, its unit, and its place in tables.
+//! The columns of results. Each field of a row is declared once: its key in JSON and CSV, its meaning, its unit and its
+//! place in tables.
 
-/// What a figure is, which decides how it is written for people.
+/// The unit of a figure, which decides its format in text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// No figure.
+    /// Text.
     Text,
-    /// How many.
+    /// A count.
     Count,
-    /// How many per second, with every digit.
+    /// A rate per second, with all digits.
     PerSecond,
-    /// How many per second, in three digits.
+    /// A rate per second, with three digits.
     PerSecondRounded,
     /// A duration in microseconds.
     Microseconds,
     /// A duration in nanoseconds.
     Nanoseconds,
-    /// A part of one.
+    /// A share between 0 and 1.
     Part,
-    /// One figure over another.
+    /// A ratio of two figures.
     Factor,
     /// Bytes.
     Bytes,
 }
 
 impl Unit {
-    /// The unit in a word or two; empty for texts.
+    /// Returns the unit as a word or two; empty for text.
     pub const fn name(self) -> &'static str {
         match self {
             Unit::Text => "",
@@ -40,65 +40,64 @@ impl Unit {
     }
 }
 
-/// What stands in one column of one row.
+/// The value of one column in one row.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Value<'a> {
-    /// A name, or another text.
+    /// A name or other text.
     Text(&'a str),
-    /// Whether something holds.
+    /// A truth value.
     Flag(bool),
     /// A whole number.
     Whole(u64),
     /// A figure, which may be NaN.
     Figure(f64),
-    /// From the one to the other.
+    /// A range.
     Range(f64, f64),
-    /// Nothing was measured; or it is more than fits into a cell, as a list.
+    /// Not measured, or not suitable for a cell, such as a list.
     Absent,
 }
 
-/// Columns of one kind, under a header that they share.
+/// Columns with a common header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Group {
-    /// Where room is scarce; may be empty.
+    /// The short header, for narrow tables; may be empty.
     pub short: &'static str,
-    /// Where there is room.
+    /// The long header.
     pub long: &'static str,
 }
 
-/// A column's place in tables.
+/// The place of a column in tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Heading {
-    /// What it has in common with the columns beside it.
+    /// The common header.
     pub group: Group,
-    /// Its own name; `{first}` stands for the variant of the table's first row.
+    /// The column's own name. `{first}` is replaced with the variant of the table's first row.
     pub name: &'static str,
-    /// Where there is too little room, columns of the highest number are left out first; those of 0 never.
-    /// [`PAGE`] is never in a terminal's table.
+    /// Narrow tables drop columns with the highest number first. Columns with 0 always stay. [`PAGE`] columns are never
+    /// shown in a terminal.
     pub expendable: u8,
 }
 
-/// [`Heading::expendable`] of a column that only a page has room for.
+/// [`Heading::expendable`] of a column shown only in pages.
 pub const PAGE: u8 = u8::MAX;
 
-/// A column of rows `R`.
+/// A column of rows of type `R`.
 #[derive(Debug)]
 pub struct Column<R: 'static> {
-    /// The field's name, which is its key in JSON and CSV; empty for a column that follows from others and is
-    /// in tables alone.
+    /// The field's name, which is its key in JSON and CSV; empty for a derived column, which only tables have.
     pub key: &'static str,
-    /// What it tells.
+    /// The description.
     pub meaning: &'static str,
-    /// How its figures are written.
+    /// The unit.
     pub unit: Unit,
-    /// `None` for what is in no table.
+    /// The place in tables; `None` if it is not shown.
     pub heading: Option<Heading>,
-    /// What stands in it in a row of a table with that first row.
+    /// Returns the value in a row, given the table's first row.
     pub value: for<'a> fn(row: &'a R, first: &R) -> Value<'a>,
 }
 
 impl<R> Column<R> {
-    /// A column that follows from others.
+    /// Creates a derived column.
     pub(crate) const fn derived(
         unit: Unit,
         heading: Heading,
@@ -108,31 +107,31 @@ impl<R> Column<R> {
     }
 }
 
-/// Results in rows.
+/// A type of result rows.
 pub trait Row: Sized + 'static {
     /// All columns, in the order of the keys.
     const COLUMNS: &'static [Column<Self>];
 }
 
-/// Without a group.
+/// No common header.
 const ALONE: Group = Group { short: "", long: "" };
 
-/// A column that is never left out.
+/// Returns the heading of a column that always stays.
 pub(crate) const fn always(name: &'static str) -> Heading {
     Heading { group: ALONE, name, expendable: 0 }
 }
 
-/// A column without a group, and how soon it is left out.
+/// Returns a heading without a group.
 pub(crate) const fn minor(name: &'static str, expendable: u8) -> Heading {
     of(ALONE, name, expendable)
 }
 
-/// A column of a group, and how soon it is left out.
+/// Returns a heading in a group.
 pub(crate) const fn of(group: Group, name: &'static str, expendable: u8) -> Heading {
     Heading { group, name, expendable }
 }
 
-/// What can stand in a cell.
+/// A type of cell values.
 pub(crate) trait Cell {
     fn value(&self) -> Value<'_>;
 }
@@ -185,8 +184,8 @@ impl<K, T> Cell for std::collections::BTreeMap<K, T> {
     }
 }
 
-/// Declares a type of results with its columns: after each field's type its unit, in brackets its place in
-/// tables, where it has one, and in braces the columns that follow from it.
+/// Declares a row type with its columns. A field's type is followed by its unit, then in brackets its place in tables,
+/// if any, and in braces the columns derived from it.
 macro_rules! rows {
     ($($(#[$about:meta])* pub struct $row:ident {
         $($(#[doc = $doc:literal])+ $(#[serde $serde:tt])*

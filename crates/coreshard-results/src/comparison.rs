@@ -1,76 +1,75 @@
-//! What `bench block --compare` measured on one machine.
+//! Results of `bench block --compare` on one machine.
 
 use serde::{Deserialize, Serialize};
 
 use crate::column::{Column, Unit, Value, always, minor, rows};
 
-/// The variants of counters and of shared tags compared, and how each policy of the latter treats a greedy and a shy
-/// device.
+/// The variants of counters and shared tags, and how each tag policy treats a greedy and a shy device.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ComparisonResults {
     /// The machine in one line.
     pub machine: String,
-    /// What the code ran on: `host` or `sim`.
+    /// The platform: `host` or `sim`.
     pub platform: String,
-    /// Threads where all are counted, each on a CPU of its own.
+    /// Number of threads in multi-threaded measurements, each on its own CPU.
     pub threads: usize,
-    /// What an operation costs.
+    /// Cost of an operation.
     pub operations: Vec<OperationRow>,
-    /// Who gets how much.
+    /// Share of each device.
     pub fairness: Vec<FairnessRow>,
 }
 
 rows! {
-    /// What an operation costs with one variant.
+    /// Cost of an operation with one variant.
     pub struct OperationRow {
-        /// `counters`: a request issued and done. `tags`: a tag taken and given back.
+        /// `counters`: issue and complete a request. `tags`: take and return a tag.
         #[serde(alias = "ladder")]
         comparison: String = Text [always("comparison")];
         /// The variant.
         #[serde(alias = "rung")]
         variant: String = Text [always("variant")];
-        /// Nanoseconds on one thread alone: the median of the runs.
+        /// Time on a single thread, in nanoseconds: median over the runs.
         one_ns: f64 = Nanoseconds [always("one thread")];
-        /// The fastest run.
+        /// Time in the fastest run, in nanoseconds.
         one_ns_min: f64 = Nanoseconds;
-        /// The slowest run.
+        /// Time in the slowest run, in nanoseconds.
         one_ns_max: f64 = Nanoseconds
             { Column::derived(Unit::Nanoseconds, minor("range", 1), |it, _| Value::Range(it.one_ns_min, it.one_ns_max)) };
-        /// Nanoseconds where all threads do it at once: the median of the runs.
+        /// Time with all threads at once, in nanoseconds: median over the runs.
         all_ns: f64 = Nanoseconds [always("all threads")];
-        /// The fastest run.
+        /// Time in the fastest run, in nanoseconds.
         all_ns_min: f64 = Nanoseconds;
-        /// The slowest run.
+        /// Time in the slowest run, in nanoseconds.
         all_ns_max: f64 = Nanoseconds
             { Column::derived(Unit::Nanoseconds, minor("range", 1), |it, _| Value::Range(it.all_ns_min, it.all_ns_max)) };
-        /// Nanoseconds to read the state: all counters, or the tags in use.
+        /// Time to read the state, in nanoseconds: all counters, or the tags in use.
         read_ns: f64 = Nanoseconds [always("read")];
     }
 }
 
 rows! {
-    /// A device that wants 256 requests in flight and one that wants a single one, on 64 shared tags.
+    /// A device with 256 requests in flight and one with a single request, on 64 shared tags.
     pub struct FairnessRow {
-        /// The policy.
+        /// The tag policy.
         tags: String = Text [always("tags")];
-        /// Requests a second of the shy device.
+        /// Requests per second of the shy device.
         shy_iops: f64 = PerSecond [always("shy IOPS")];
-        /// The same where it is alone.
+        /// Requests per second of the shy device alone.
         shy_alone_iops: f64 = PerSecond [always("alone")];
-        /// Median latency of the shy device.
+        /// Median latency of the shy device, in nanoseconds.
         shy_p50_ns: u64 = Nanoseconds;
-        /// 99th percentile.
+        /// 99th percentile latency of the shy device, in nanoseconds.
         shy_p99_ns: u64 = Nanoseconds [always("shy p99")];
-        /// Its longest wait.
+        /// Maximum latency of the shy device, in nanoseconds.
         shy_max_ns: u64 = Nanoseconds;
-        /// 99th percentile where it is alone.
+        /// 99th percentile latency of the shy device alone, in nanoseconds.
         shy_alone_p99_ns: u64 = Nanoseconds [always("alone")];
-        /// Requests a second of the greedy device.
+        /// Requests per second of the greedy device.
         greedy_iops: f64 = PerSecond [always("greedy IOPS")];
-        /// The same where it is alone.
+        /// Requests per second of the greedy device alone.
         greedy_alone_iops: f64 = PerSecond [always("alone")];
-        /// Jain's index of what each gets of what it has alone: 1 where both lose the same part, 1/2
-        /// where one gets nothing.
+        /// Jain's fairness index of the shares that each device keeps of its rate alone: 1 if both lose the same share,
+        /// 1/2 if one gets nothing.
         jain: f64 = Factor [always("Jain")];
     }
 }

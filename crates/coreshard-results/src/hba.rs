@@ -1,22 +1,22 @@
-//! What the experiment with an adapter measured, and what was published of it.
+//! Results of the experiment with an adapter, beside published figures.
 
 use serde::{Deserialize, Serialize};
 
 use crate::column::{Cell, Column, Unit, Value, always, minor, rows};
 use crate::{Repeats, SeedSpreads};
 
-/// Where completions are announced.
+/// Where completion interrupts are handled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Interrupts {
-    /// On the CPU that submitted, as where the adapter has a vector for each CPU.
+    /// On the submitting CPU, as with one adapter vector per CPU.
     Submitter,
-    /// On CPUs of the adapter's own node, one for each job.
+    /// On CPUs of the adapter's node, one per job.
     #[default]
     AdapterNode,
 }
 
-/// What was published of a variant: thousands of requests a second, and the spread.
+/// Published figures of a variant: thousands of requests per second, and the spread.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Published {
     /// The average.
@@ -25,20 +25,20 @@ pub struct Published {
     pub kiops_min: f64,
     /// The fastest run.
     pub kiops_max: f64,
-    /// As it was published, in per cent.
+    /// The published spread, in percent.
     pub spread_pct: f64,
 }
 
 rows! {
-    /// What a variant got.
+    /// The figures of a variant.
     pub struct HbaRow {
-        /// How shared tags are accounted.
+        /// Accounting of shared tags.
         tags: String = Text [always("tags")];
-        /// How the device's counters lie.
+        /// Layout of the device's counters.
         counters: String = Text [always("counters")];
-        /// Where both lie.
+        /// Placement of both.
         memory: String = Text [always("memory")];
-        /// Its runs.
+        /// The runs.
         runs: Repeats = Text
             { Column::derived(Unit::PerSecondRounded, always("IOPS"), |it, _| Value::Figure(it.runs.average)) }
             { Column::derived(Unit::PerSecondRounded, minor("quartiles", 2), |it, _| it.seeds.quartiles("average")) }
@@ -47,35 +47,35 @@ rows! {
             { Column::derived(Unit::Text, always("differs by"), |it, _| it.seeds.differs_by("average")) }
             { Column::derived(Unit::PerSecondRounded, minor("range", 1), |it, _| Value::Range(it.runs.min, it.runs.max)) }
             { Column::derived(Unit::Part, always("spread"), |it, _| Value::Figure(it.runs.spread)) };
-        /// What was published of it.
+        /// Published figures.
         published: Option<Published> = Text
             { Column::derived(Unit::PerSecondRounded, always("published"), |it, _| published(it, |them| Value::Figure(them.kiops * 1e3))) }
             { Column::derived(Unit::PerSecondRounded, minor("range", 1), |it, _| published(it, |them| Value::Range(them.kiops_min * 1e3, them.kiops_max * 1e3))) }
             { Column::derived(Unit::Part, always("spread"), |it, _| published(it, |them| Value::Figure(them.spread_pct / 100.0))) };
-        /// How figures are spread over seeds: `average` and `spread`.
+        /// Spread over seeds, of `average` and `spread`.
         #[serde(default)]
         seeds: SeedSpreads = Text;
     }
 }
 
-/// The experiment's result.
+/// Results of the experiment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HbaResults {
     /// The machine.
     pub machine: String,
-    /// What the code ran on.
+    /// The platform: `host` or `sim`.
     pub platform: String,
-    /// Jobs.
+    /// Number of jobs.
     pub jobs: usize,
     /// Devices behind the adapter.
     pub devices: usize,
-    /// Requests in flight, each job.
+    /// Requests in flight per job.
     pub depth: u32,
-    /// Where completions are announced.
+    /// Where completion interrupts are handled.
     pub interrupts: Interrupts,
-    /// A row a variant.
+    /// One row per variant.
     pub rows: Vec<HbaRow>,
-    /// What a reader must know, one sentence each.
+    /// Notes for interpreting the figures, one sentence each.
     #[serde(default)]
     pub notes: Vec<String>,
 }

@@ -1,8 +1,8 @@
-//! What the benchmarks measured, as plain data.
+//! Benchmark results as plain data.
 //!
-//! Whoever measures fills these types in, and whoever shows them needs no runtime: this crate knows
-//! neither. Variants, machines and platforms are named by texts, spelled as in every option of the command, so
-//! that a file of an older version stays readable when a comparison gets another variant.
+//! Benchmarks fill these types, and reports read them. Neither the runtime nor formatting is part of this crate.
+//! Variants, machines and platforms are strings, spelled as in the command's options, so that older files stay readable
+//! when a variant is added.
 #![forbid(unsafe_code)]
 #![doc(html_root_url = "https://docs.rs/coreshard-results/0.1.0")]
 
@@ -48,7 +48,7 @@ mod tests {
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{name}: {error}"))
     }
 
-    /// A column for each key, in their order, and none without one.
+    /// Checks that each key has a column, in the same order, and that each column has a key.
     fn has_its_keys<R: column::Row + Default + serde::Serialize>() {
         let json = serde_json::to_string(&R::default()).unwrap();
         let columns = || R::COLUMNS.iter().filter(|column| !column.key.is_empty());

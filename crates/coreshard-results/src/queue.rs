@@ -1,11 +1,10 @@
-//! What `bench queue` measured: plain data with a stable JSON form.
+//! Results of `bench queue`: plain data with a stable JSON form.
 //!
-//! The JSON keys are the field names and stand in the order of the fields. The first ones of each type
-//! (up to and including `results`, and up to and including `end_to_end_p99_ns`) are a promise to programs
-//! that read the file; keys are only ever added after them. Durations are whole nanoseconds.
+//! JSON keys are the field names, in the order of the fields. The first keys of each type, up to and including
+//! `results` and `end_to_end_p99_ns`, are stable. New keys are only added after them. Durations are whole nanoseconds.
 //!
-//! JSON knows no NaN and no infinity: a figure that is not finite is written as `null`, and `null` is
-//! read back as NaN where a figure is required, so that a file once written can always be read.
+//! JSON has no NaN and no infinity. A figure that is not finite is written as `null`, which is read back as NaN if a
+//! figure is required, so a written file can always be read.
 
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -19,15 +18,14 @@ const LOCK: Group = Group { short: "lock held", long: "Lock held" };
 const WAKE_UPS: Group = Group { short: "wakes", long: "Wake-ups" };
 const PODS: Group = Group { short: "", long: "Scope" };
 
-/// How the producers of a run behave.
+/// How producers behave.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
-    /// Each producer waits until its item has run before it queues the next: one item outstanding.
+    /// Each producer waits until its item has run before it queues the next.
     #[default]
     Closed,
-    /// Each producer keeps up to [`QueueResults::outstanding`] items in flight and does not wait for any
-    /// particular one.
+    /// Each producer keeps up to [`QueueResults::outstanding`] items in flight without waiting for individual items.
     Flood,
 }
 
@@ -42,58 +40,56 @@ impl Mode {
 }
 
 rows! {
-    /// The result of one `bench queue`: which machine, how it was asked, and a measurement for each combination of
-    /// variants.
+    /// Results of one `bench queue`: the machine, the options, and a measurement of each combination of variants.
     pub struct QueueResults {
-        /// The machine in one line, as a person would name it, or the name or synthetic string of a virtual
-        /// topology.
+        /// The machine in one line, or the name or synthetic string of a virtual topology.
         machine: String = Text;
-        /// The platform the code ran on: `host` for real threads, `sim` for a simulated machine.
+        /// The platform: `host` for real threads, `sim` for a simulated machine.
         platform: String = Text;
-        /// Producers, each a thread of its own.
+        /// Number of producers, each a thread.
         threads: usize = Count;
-        /// Items that each producer queued in each run.
+        /// Items per producer and run.
         items_per_thread: u64 = Count;
-        /// Runs of each measurement; the runs of different measurements are interleaved.
+        /// Runs of each measurement, interleaved.
         runs: usize = Count;
-        /// One measurement for each combination of variants, in the order they are to be shown: scopes from fine to
-        /// coarse, then wake policies and intakes from the oldest to the newest.
+        /// One measurement per combination of variants, in display order: scopes from fine to coarse, then wake
+        /// policies and intakes from the oldest to the newest.
         results: Vec<QueueMeasurement> = Text;
 
         /// Whether producers waited for each item.
         #[serde(default)]
         mode: Mode = Text;
-        /// Items that one producer may have in flight; 1 in the closed mode.
+        /// Maximum items in flight per producer; 1 in closed mode.
         #[serde(default = "one")]
         outstanding: u64 = Count;
-        /// Whether the topology was laid over the real CPUs and is not the machine's own. If so the figures
-        /// say nothing about the machine it is named after.
+        /// Whether the topology was laid over the real CPUs. The figures then say nothing about the machine it is named
+        /// after.
         #[serde(default)]
         virtual_topology: bool = Text;
-        /// The processor's model name, where the system tells it.
+        /// The model name of the processor, if known.
         #[serde(default)]
         cpu_model: Option<String> = Text;
-        /// The kernel's name and release, where the system tells it.
+        /// The kernel's name and release, if known.
         #[serde(default)]
         kernel: Option<String> = Text;
-        /// What a reader must know to read the figures right, one sentence each: collapsed scopes, more
-        /// producers than CPUs, a quota.
+        /// Notes for interpreting the figures, one sentence each: scopes with equal pods, more producers than CPUs, a
+        /// quota.
         #[serde(default)]
         notes: Vec<String> = Text;
-        /// Each wake policy held against the oldest one that was measured, for each scope and intake.
+        /// Each wake policy relative to the oldest measured one, per scope and intake.
         #[serde(default)]
         wake_ratios: Vec<WakeRatio> = Text;
-        /// Throughput over the number of CPUs, for each combination; empty where one number was measured.
+        /// Throughput by number of CPUs for each combination; empty if one number was measured.
         #[serde(default)]
         curves: Vec<ScalingCurve> = Text;
-        /// The names of all wake policies there are, measured or not, the oldest first. A policy has the colour of its
-        /// place here, so that pages can be laid side by side whichever others were measured.
+        /// The names of all wake policies, measured or not, the oldest first. A policy's index is its colour in pages,
+        /// so that pages can be compared.
         #[serde(default = "first_wakes")]
         wakes: Vec<String> = Text;
     }
 }
 
-/// How the throughput of one combination grows with the CPUs.
+/// The scaling of one combination with the number of CPUs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ScalingCurve {
     /// The affinity scope.
@@ -102,9 +98,9 @@ pub struct ScalingCurve {
     pub wake: String,
     /// The intake.
     pub intake: String,
-    /// By number of CPUs, the smallest first.
+    /// Points by number of CPUs, in ascending order.
     pub points: Vec<ScalingPoint>,
-    /// The universal scalability law, fitted to the points; `None` with fewer than three.
+    /// The fitted universal scalability law; `None` with fewer than three points.
     #[serde(default)]
     pub usl: Option<Usl>,
 }
@@ -112,7 +108,7 @@ pub struct ScalingCurve {
 /// One combination on some of the CPUs, with a producer on each.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ScalingPoint {
-    /// How many CPUs.
+    /// Number of CPUs.
     pub cpus: usize,
     /// Items run per second: the median over the runs.
     #[serde(deserialize_with = "null_is_nan")]
@@ -127,17 +123,16 @@ pub struct ScalingPoint {
     pub p50_ns: u64,
     /// 99th percentile of the time from before the queueing call until the item ran, in nanoseconds.
     pub end_to_end_p99_ns: u64,
-    /// The first quartile of items per second over the seeds; `None` where it is not simulated.
+    /// First quartile of items per second over the seeds; `None` if not simulated.
     #[serde(default)]
     pub items_per_sec_q1: Option<f64>,
-    /// The third quartile of items per second over the seeds; `None` where it is not simulated.
+    /// Third quartile of items per second over the seeds; `None` if not simulated.
     #[serde(default)]
     pub items_per_sec_q3: Option<f64>,
 }
 
-/// One wake policy held against another, in the same scope and with the same intake, run by run: the
-/// two are measured right after one another in each run, so what slows the machine down for a while
-/// slows both.
+/// One wake policy relative to another in the same scope and with the same intake, run by run. Both are measured in
+/// succession in each run, so temporary disturbances affect both.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct WakeRatio {
     /// The affinity scope of both.
@@ -146,11 +141,11 @@ pub struct WakeRatio {
     pub intake: String,
     /// The wake policy.
     pub wake: String,
-    /// The one it is held against.
+    /// The wake policy of the denominator.
     pub over: String,
-    /// Whether producers share pools in this scope, so that there is a lock to contend for.
+    /// Whether producers share pools in this scope and so contend for a lock.
     pub contended: bool,
-    /// Throughput of the one divided by that of the other: the median over the runs.
+    /// Ratio of the throughputs: median over the runs.
     #[serde(deserialize_with = "null_is_nan")]
     pub items_per_sec_ratio: f64,
     /// The smallest ratio of a run.
@@ -159,20 +154,19 @@ pub struct WakeRatio {
     /// The largest ratio of a run.
     #[serde(deserialize_with = "null_is_nan")]
     pub items_per_sec_ratio_max: f64,
-    /// Time that the pool's lock was held per item, divided by that of the other; `None` where it was
-    /// not measured, or is 0.
+    /// Ratio of the lock hold times per item; `None` if not measured, or 0.
     #[serde(default)]
     pub lock_hold_ratio: Option<f64>,
-    /// The first quartile of the ratio over the seeds; `None` where it is not simulated.
+    /// First quartile of the ratio over the seeds; `None` if not simulated.
     #[serde(default)]
     pub items_per_sec_ratio_q1: Option<f64>,
-    /// The third quartile of the ratio over the seeds; `None` where it is not simulated.
+    /// Third quartile of the ratio over the seeds; `None` if not simulated.
     #[serde(default)]
     pub items_per_sec_ratio_q3: Option<f64>,
 }
 
 impl WakeRatio {
-    /// From where to where the ratio lies: its quartiles over seeds, or of what was measured the range of its runs.
+    /// Returns the range of the ratio: its quartiles over seeds, or the range over measured runs.
     pub fn range(&self) -> (f64, f64) {
         let quartiles = self.items_per_sec_ratio_q1.zip(self.items_per_sec_ratio_q3);
         quartiles.unwrap_or((self.items_per_sec_ratio_min, self.items_per_sec_ratio_max))
@@ -182,16 +176,16 @@ impl WakeRatio {
 rows! {
     /// The figures of one combination of scope, wake policy and intake.
     ///
-    /// Variants are spelled as in every option of the command. A throughput is the median over the runs;
-    /// a latency is taken from the samples of all runs merged.
+    /// Variants are spelled as in the command's options. A throughput is the median over the runs. A latency is taken
+    /// from the merged samples of all runs.
     pub struct QueueMeasurement {
         /// The affinity scope: `cpu`, `smt`, `cache_shard`, `cache`, `numa` or `system`.
         scope: String = Text [always("scope")];
-        /// The wake policy: one of [`QueueResults::wakes`].
+        /// The wake policy, one of those in `wakes`.
         wake: String = Text [always("wake")];
         /// How an item enters its pool: `locked` or `lock-free`.
         intake: String = Text [always("intake")];
-        /// Items run per second, all producers together: the median over the runs.
+        /// Items per second of all producers: median over the runs.
         #[serde(deserialize_with = "null_is_nan")]
         items_per_sec: f64 = PerSecond [of(RATE, "median", 0)];
         /// Items per second of the slowest run.
@@ -216,31 +210,30 @@ rows! {
         /// 99th percentile of the time from before the queueing call until the item ran, in nanoseconds.
         end_to_end_p99_ns: u64 = Nanoseconds [of(END_TO_END, "p99", 2)];
 
-        /// Time that the pool's lock was held, per item, in nanoseconds; `None` where it was not measured.
+        /// Lock hold time per item, in nanoseconds; absent if not measured.
         #[serde(default)]
         lock_hold_ns_per_item: Option<f64> = Nanoseconds [of(LOCK, "per item", 9)];
-        /// The longest time that a pool's lock was held at a stretch, in nanoseconds; `None` where it was not
-        /// measured.
+        /// Longest lock hold time, in nanoseconds; absent if not measured.
         #[serde(default)]
         lock_hold_max_ns: Option<u64> = Nanoseconds [of(LOCK, "longest", PAGE)];
-        /// Wake-ups issued per item; `None` where they were not counted.
+        /// Wake-ups per item; absent if not counted.
         #[serde(default)]
         wakeups_per_item: Option<f64> = Factor [of(WAKE_UPS, "per item", 10)];
-        /// Pods (pools) that this scope divides the CPUs into.
+        /// Number of pods (pools) of this scope.
         #[serde(default)]
         pods: usize = Count
             { Column::derived(Unit::Count, of(PODS, "pods", PAGE), |measurement, _| match measurement.pods {
                 0 => Value::Absent,
                 pods => Value::Whole(pods as u64),
             }) };
-        /// A finer scope of the same benchmark that has the very same pods on this machine, so that the two
-        /// differ by noise alone; `None` where there is none.
+        /// A finer scope with the same pods on this machine, so that both differ by noise alone; absent if there is
+        /// none.
         #[serde(default)]
         same_pods_as: Option<String> = Text [of(PODS, "the same as", PAGE)];
-        /// The first quartile of items per second over the seeds; `None` where it is not simulated.
+        /// First quartile of items per second over the seeds; absent if not simulated.
         #[serde(default)]
         items_per_sec_q1: Option<f64> = PerSecond [of(RATE, "first quartile", PAGE)];
-        /// The third quartile of items per second over the seeds; `None` where it is not simulated.
+        /// Third quartile of items per second over the seeds; absent if not simulated.
         #[serde(default)]
         items_per_sec_q3: Option<f64> = PerSecond [of(RATE, "third quartile", PAGE)]
             { Column::derived(Unit::PerSecondRounded, of(RATE, "quartiles", 3), |measurement, _| {
@@ -259,21 +252,20 @@ impl Cell for Mode {
 }
 
 impl QueueMeasurement {
-    /// From where to where the throughput lies: its quartiles over seeds, or of what was measured the range of its runs.
+    /// Returns the range of the throughput: its quartiles over seeds, or the range over measured runs.
     pub fn range(&self) -> (f64, f64) {
         let quartiles = self.items_per_sec_q1.zip(self.items_per_sec_q3);
         quartiles.unwrap_or((self.items_per_sec_min, self.items_per_sec_max))
     }
 
-    /// (max − min) / max of the throughput over the runs; NaN where there is none.
+    /// Returns (max − min) / max of the throughput over the runs; NaN without runs.
     pub fn spread(&self) -> f64 {
         (self.items_per_sec_max - self.items_per_sec_min) / self.items_per_sec_max
     }
 }
 
 impl QueueResults {
-    /// The keys that tell how the benchmark was asked, in the order in which they stand in front of each row
-    /// of a CSV file.
+    /// The keys of the benchmark's options, in the order in which they precede each row of a CSV file.
     pub const IN_EACH_ROW: [&'static str; 8] = [
         "machine",
         "platform",
@@ -285,23 +277,25 @@ impl QueueResults {
         "runs",
     ];
 
-    /// The measurement of the highest throughput; the first of them on a tie, `None` where no measurement has a figure.
+    /// Returns the measurement with the highest throughput, the first one on a tie; `None` if no measurement has a
+    /// figure.
     pub fn best(&self) -> Option<&QueueMeasurement> {
         self.measured().reduce(|a, b| if b.items_per_sec > a.items_per_sec { b } else { a })
     }
 
-    /// The measurement of the lowest throughput; the first of them on a tie, `None` where no measurement has a figure.
+    /// Returns the measurement with the lowest throughput, the first one on a tie; `None` if no measurement has a
+    /// figure.
     pub fn worst(&self) -> Option<&QueueMeasurement> {
         self.measured().reduce(|a, b| if b.items_per_sec < a.items_per_sec { b } else { a })
     }
 
-    /// The measurements whose throughput is a finite number.
+    /// Returns the measurements with a finite throughput.
     fn measured(&self) -> impl Iterator<Item = &QueueMeasurement> {
         self.results.iter().filter(|measurement| measurement.items_per_sec.is_finite())
     }
 }
 
-/// Those that there were when the key was not written yet.
+/// The wake policies that existed before the key was introduced.
 fn first_wakes() -> Vec<String> {
     ["under-lock", "after-unlock", "coalesced"].map(String::from).into()
 }

@@ -1,4 +1,4 @@
-//! What `bench rt` measured.
+//! Results of the real-time benchmarks.
 
 use std::collections::BTreeMap;
 
@@ -7,24 +7,24 @@ use serde::{Deserialize, Serialize};
 use crate::SeedSpreads;
 use crate::column::{Cell, Column, Unit, Value, always, minor, rows};
 
-/// What `bench rt index` measured. Keys are only ever added after those there are.
+/// Results of `bench rt index`. New keys are only added at the end.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct IndexResults {
     /// The machine in one line.
     pub machine: String,
-    /// The platform the code ran on: `host` or `sim`.
+    /// The platform: `host` or `sim`.
     pub platform: String,
-    /// Threads, each pinned to a CPU of its own.
+    /// Threads, each pinned to its own CPU.
     pub threads: usize,
-    /// The number of CPUs that a search looks among.
+    /// Number of CPUs that a search covers.
     pub searched_cpus: usize,
-    /// How often each thread set and searched in each run.
+    /// Set and search operations per thread and run.
     pub rounds_per_thread: u64,
     /// Runs of each variant, interleaved.
     pub runs: usize,
-    /// One measurement for each variant, from the oldest.
+    /// One measurement per variant, from the oldest.
     pub results: Vec<IndexMeasurement>,
-    /// What a reader must know, one sentence each.
+    /// Notes for interpreting the figures, one sentence each.
     pub notes: Vec<String>,
 }
 
@@ -34,35 +34,35 @@ rows! {
         /// The variant.
         #[serde(alias = "rung")]
         variant: String = Text [always("variant")];
-        /// Sets and searches per second, all threads together: the median over the runs.
+        /// Set and search operations per second of all threads: median over the runs.
         ops_per_sec: f64 = PerSecondRounded [always("ops/s")];
-        /// Those of the slowest run.
+        /// Operations per second of the slowest run.
         ops_per_sec_min: f64 = PerSecondRounded;
-        /// Those of the fastest run.
+        /// Operations per second of the fastest run.
         ops_per_sec_max: f64 = PerSecondRounded
             { Column::derived(Unit::PerSecondRounded, minor("range", 1), |it, _| it.unless_seeds(Value::Range(it.ops_per_sec_min, it.ops_per_sec_max))) }
             { Column::derived(Unit::PerSecondRounded, minor("quartiles", 1), |it, _| it.seeds.quartiles("ops_per_sec")) };
-        /// Operations per second over those of the first variant that was measured, run by run: the median.
+        /// Operations per second relative to the first variant, run by run: the median.
         over_first: f64 = Factor [always("× {first}")];
-        /// The smallest such ratio of a run.
+        /// The smallest such ratio.
         over_first_min: f64 = Factor;
-        /// The largest such ratio of a run.
+        /// The largest such ratio.
         over_first_max: f64 = Factor
             { Column::derived(Unit::Factor, minor("range", 2), |it, _| it.unless_seeds(Value::Range(it.over_first_min, it.over_first_max))) }
             { Column::derived(Unit::Factor, minor("quartiles", 2), |it, _| it.seeds.ratio_quartiles("ops_per_sec")) }
             { Column::derived(Unit::Text, always("differs by"), |it, _| it.seeds.differs_by("ops_per_sec")) };
-        /// A search, while the other CPUs set their levels, in nanoseconds: the median over the runs.
+        /// Time of a search while the other CPUs set their levels, in nanoseconds: median over the runs.
         find_ns: f64 = Nanoseconds [always("find")]
             { Column::derived(Unit::Nanoseconds, minor("quartiles", 3), |it, _| it.seeds.quartiles("find_ns")) };
-        /// A set, while the other CPUs set theirs and one searches, in nanoseconds; 0 with one thread.
+        /// Time of a set while the other CPUs set their levels and one searches, in nanoseconds; 0 with one thread.
         set_ns: f64 = Nanoseconds [always("set")]
             { Column::derived(Unit::Nanoseconds, minor("quartiles", 3), |it, _| it.seeds.quartiles("set_ns")) };
-        /// Bytes of the index.
+        /// Size of the index in bytes.
         bytes: usize = Bytes [always("bytes")];
         /// Operations per second of each run.
         #[serde(default)]
         each_run: Vec<f64> = PerSecondRounded;
-        /// How figures are spread over seeds, by their keys.
+        /// Spread of figures over seeds, by key.
         #[serde(default)]
         seeds: SeedSpreads = Text;
     }
@@ -75,7 +75,7 @@ impl IndexMeasurement {
 }
 
 rows! {
-    /// What `bench rt cyclic` measured. The keys up to `thread` are those of cyclictest's own JSON file.
+    /// Results of `bench rt cyclic`. The keys up to `thread` are the same as in cyclictest's JSON file.
     pub struct CyclicResults {
         /// The version of cyclictest's format.
         file_version: u32 = Count;
@@ -83,60 +83,60 @@ rows! {
         num_threads: usize = Count;
         /// 0: `min`, `max`, `avg` and the histogram are in microseconds.
         resolution_in_ns: u32 = Nanoseconds;
-        /// By the thread's number.
+        /// The figures of each thread, by number.
         thread: BTreeMap<usize, CyclicThread> = Text;
         /// The machine in one line.
         machine: String = Text;
-        /// The platform the code ran on.
+        /// The platform: `host` or `sim`.
         platform: String = Text;
         /// The variant of the priority index.
         #[serde(alias = "rung")]
         variant: String = Text [always("variant")];
-        /// The priority; `None` where none was granted.
+        /// The priority; absent if real-time priority was not granted.
         priority: Option<u8> = Count;
-        /// From one wake-up to the next, in microseconds.
+        /// Interval between wake-ups, in microseconds.
         interval_us: f64 = Microseconds;
-        /// Of all threads together, in nanoseconds.
+        /// Median wake-up latency of all threads, in nanoseconds.
         p50_ns: u64 = Nanoseconds [always("p50")]
             { Column::derived(Unit::Nanoseconds, minor("quartiles", 3), |it, _| it.seeds.quartiles("p50_ns")) };
-        /// The 99th percentile.
+        /// 99th percentile, in nanoseconds.
         p99_ns: u64 = Nanoseconds [always("p99")]
             { Column::derived(Unit::Nanoseconds, minor("quartiles", 1), |it, _| it.seeds.quartiles("p99_ns")) }
             { Column::derived(Unit::Factor, always("× {first}"), |it, _| it.seeds.ratio_median("p99_ns")) }
             { Column::derived(Unit::Factor, minor("quartiles", 2), |it, _| it.seeds.ratio_quartiles("p99_ns")) }
             { Column::derived(Unit::Text, always("differs by"), |it, _| it.seeds.differs_by("p99_ns")) };
-        /// The 99.9th percentile.
+        /// 99.9th percentile, in nanoseconds.
         p99_9_ns: u64 = Nanoseconds [always("p99.9")];
-        /// The latest.
+        /// Maximum, in nanoseconds.
         max_ns: u64 = Nanoseconds [always("max")];
         /// Wake-ups of all threads per second.
         cycles_per_sec: f64 = PerSecondRounded [always("wake-ups/s")];
-        /// Page faults in the loops, after each thread's first wake-up.
+        /// Page faults in the loops, after the first wake-up of each thread.
         page_faults: u64 = Count [always("page faults")];
-        /// What a reader must know, one sentence each.
+        /// Notes for interpreting the figures, one sentence each.
         notes: Vec<String> = Text;
-        /// How figures are spread over seeds, by their keys.
+        /// Spread of figures over seeds, by key.
         #[serde(default)]
         seeds: SeedSpreads = Text;
     }
 }
 
-/// One thread's figures, in microseconds as cyclictest has them.
+/// The figures of one thread, in microseconds as in cyclictest.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CyclicThread {
     /// Wake-ups by latency, in whole microseconds.
     pub histogram: BTreeMap<u64, u64>,
     /// The number of wake-ups.
     pub cycles: u64,
-    /// The least latency.
+    /// The minimum latency.
     pub min: u64,
-    /// The largest.
+    /// The maximum latency.
     pub max: u64,
-    /// The mean.
+    /// The mean latency.
     pub avg: f64,
     /// The CPU.
     pub cpu: u32,
-    /// Its NUMA node.
+    /// The NUMA node of the CPU.
     pub node: u32,
     /// The median, in nanoseconds.
     pub p50_ns: u64,
@@ -145,97 +145,97 @@ pub struct CyclicThread {
 }
 
 rows! {
-    /// What `bench rt pi` measured.
+    /// Results of `bench rt pi`.
     pub struct PiResults {
         /// The machine in one line.
         machine: String = Text;
-        /// The platform the code ran on.
+        /// The platform: `host` or `sim`.
         platform: String = Text;
         /// The variant of the priority index.
         #[serde(alias = "rung")]
         variant: String = Text [always("variant")];
-        /// Groups of three.
+        /// Number of groups of three tasks.
         groups: usize = Count;
-        /// Inversions of each group.
+        /// Inversions per group.
         rounds_per_group: u64 = Count;
-        /// Inversions resolved per second, all groups together.
+        /// Resolved inversions per second of all groups.
         inversions_per_sec: f64 = PerSecond [always("inversions/s")]
             { Column::derived(Unit::PerSecond, minor("quartiles", 1), |it, _| it.seeds.quartiles("inversions_per_sec")) }
             { Column::derived(Unit::Factor, always("× {first}"), |it, first| it.seeds.over_first("inversions_per_sec", it.inversions_per_sec / first.inversions_per_sec)) }
             { Column::derived(Unit::Factor, minor("quartiles", 2), |it, _| it.seeds.ratio_quartiles("inversions_per_sec")) }
             { Column::derived(Unit::Text, always("differs by"), |it, _| it.seeds.differs_by("inversions_per_sec")) };
-        /// What a reader must know, one sentence each.
+        /// Notes for interpreting the figures, one sentence each.
         notes: Vec<String> = Text;
-        /// How long the high task waited for the lock.
+        /// Time the high-priority task waited for the lock.
         #[serde(default)]
         waits: Durations = Nanoseconds
             { Column::derived(Unit::Nanoseconds, always("wait p50"), |it, _| it.waits.p50_ns.value()) }
             { Column::derived(Unit::Nanoseconds, always("p99"), |it, _| it.waits.p99_ns.value()) }
             { Column::derived(Unit::Nanoseconds, always("max"), |it, _| it.waits.max_ns.value()) };
-        /// How figures are spread over seeds, by their keys.
+        /// Spread of figures over seeds, by key.
         #[serde(default)]
         seeds: SeedSpreads = Text;
     }
 }
 
 rows! {
-    /// What `bench rt transcode` measured.
+    /// Results of `bench rt transcode`.
     pub struct TranscodeResults {
         /// The machine in one line.
         machine: String = Text;
-        /// The platform the code ran on.
+        /// The platform: `host` or `sim`.
         platform: String = Text;
         /// The variant of the priority index.
         #[serde(alias = "rung")]
         variant: String = Text [always("variant")];
-        /// The priority; `None` where none was granted.
+        /// The priority; absent if real-time priority was not granted.
         priority: Option<u8> = Count;
-        /// Instances.
+        /// Number of instances.
         instances: usize = Count;
-        /// CPUs of each.
+        /// CPUs per instance.
         instance_cpus: usize = Count;
-        /// Frames that all instances finished together.
+        /// Frames that all instances finished.
         frames: u64 = Count;
-        /// Tasks that were begun for them.
+        /// Tasks started for these frames.
         tasks: u64 = Count;
-        /// The score.
+        /// Frames per second of all instances.
         frames_per_sec: f64 = PerSecond [always("frames/s")]
             { Column::derived(Unit::PerSecond, minor("quartiles", 1), |it, _| it.seeds.quartiles("frames_per_sec")) }
             { Column::derived(Unit::Factor, always("× {first}"), |it, first| it.seeds.over_first("frames_per_sec", it.frames_per_sec / first.frames_per_sec)) }
             { Column::derived(Unit::Factor, minor("quartiles", 2), |it, _| it.seeds.ratio_quartiles("frames_per_sec")) }
             { Column::derived(Unit::Text, always("differs by"), |it, _| it.seeds.differs_by("frames_per_sec")) };
-        /// Time in which a CPU of an instance did stages' work, over the whole time of all of them.
+        /// Share of the instances' CPU time spent in stages.
         work_share: f64 = Part [always("work")]
             { Column::derived(Unit::Part, minor("quartiles", 3), |it, _| it.seeds.quartiles("work_share")) };
-        /// Time of a task that was not work, in nanoseconds: from one's end to the next one's begin on the
-        /// same CPU, resting included.
+        /// Time between tasks, in nanoseconds: from the end of one to the start of the next on the same CPU, including
+        /// idle time.
         between_tasks_ns: f64 = Nanoseconds [always("between tasks")]
             { Column::derived(Unit::Nanoseconds, minor("quartiles", 3), |it, _| it.seeds.quartiles("between_tasks_ns")) };
-        /// What a reader must know, one sentence each.
+        /// Notes for interpreting the figures, one sentence each.
         notes: Vec<String> = Text;
-        /// How long a frame took from its begin to its last slice's end.
+        /// Time of a frame, from its start to the end of its last slice.
         #[serde(default)]
         frame_times: Durations = Nanoseconds
             { Column::derived(Unit::Nanoseconds, always("frame p50"), |it, _| it.frame_times.p50_ns.value()) }
             { Column::derived(Unit::Nanoseconds, always("p99"), |it, _| it.frame_times.p99_ns.value()) };
-        /// How figures are spread over seeds, by their keys.
+        /// Spread of figures over seeds, by key.
         #[serde(default)]
         seeds: SeedSpreads = Text;
     }
 }
 
-/// The distribution of how long something took.
+/// The distribution of a duration.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Durations {
-    /// How many there were.
+    /// Number of samples.
     pub number: u64,
     /// The median, in nanoseconds.
     pub p50_ns: u64,
     /// The 99th percentile, in nanoseconds.
     pub p99_ns: u64,
-    /// The longest, in nanoseconds.
+    /// The maximum, in nanoseconds.
     pub max_ns: u64,
-    /// How many there were of each length, in nanoseconds, of which two digits are told apart.
+    /// Counts by duration in nanoseconds, with two significant digits.
     pub by_ns: BTreeMap<u64, u64>,
 }
 

@@ -1,4 +1,4 @@
-//! How simulated figures are spread over seeds.
+//! The spread of simulated figures over seeds.
 
 use std::collections::BTreeMap;
 
@@ -6,20 +6,20 @@ use serde::{Deserialize, Serialize};
 
 use crate::column::{Cell, Value};
 
-/// How one figure is spread over seeds; the figure itself is the median.
+/// The spread of a figure over seeds. The figure itself is the median.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SeedSpread {
     /// The first quartile.
     pub q1: f64,
     /// The third quartile.
     pub q3: f64,
-    /// Over the figure of the first variant that was measured; `None` of that one.
+    /// The ratio to the first variant's figure; `None` for the first variant.
     pub over_first: Option<SeedRatio>,
-    /// The figure with each seed, in the order of the seeds.
+    /// The figure for each seed, in order.
     pub each: Vec<f64>,
 }
 
-/// One figure over another, seed by seed.
+/// The ratio of two figures, seed by seed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SeedRatio {
     /// The median.
@@ -28,11 +28,11 @@ pub struct SeedRatio {
     pub q1: f64,
     /// The third quartile.
     pub q3: f64,
-    /// `noise alone` where the quartiles lie on both sides of 1; empty where they do not.
+    /// `noise alone` if 1 lies between the quartiles, otherwise empty.
     pub differs_by: String,
 }
 
-/// The spread of each figure, by its key; empty of what was simulated with one seed, or measured.
+/// The spread of each figure by key. It is empty for measurements and for simulations with one seed.
 ///
 /// ```
 /// use coreshard_results::{SeedSpread, SeedSpreads};
@@ -47,12 +47,12 @@ pub struct SeedRatio {
 pub struct SeedSpreads(BTreeMap<String, SeedSpread>);
 
 impl SeedSpreads {
-    /// That of the figure of this key.
+    /// Returns the spread of the figure with this key.
     pub fn of(&self, key: &str) -> Option<&SeedSpread> {
         self.0.get(key)
     }
 
-    /// Whether nothing is known of any.
+    /// Returns true if there are no spreads.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -65,7 +65,7 @@ impl SeedSpreads {
         self.of(key)?.over_first.as_ref()
     }
 
-    /// Over the first variant's, or where there are no seeds `plain`.
+    /// Returns the ratio to the first variant, or `plain` without seeds.
     pub(crate) fn over_first(&self, key: &str, plain: f64) -> Value<'static> {
         Value::Figure(self.ratio(key).map_or(plain, |it| it.median))
     }

@@ -1,4 +1,4 @@
-//! What a run of a study measured.
+//! Results of a run of a study.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,30 +6,30 @@ use crate::QueueMeasurement;
 use crate::column::rows;
 
 rows! {
-    /// Which run of a study it is.
+    /// Identifies a run of a study.
     pub struct StudyRun {
-        /// The run's number in the study, from 0 on.
+        /// The run's number in the study, from 0.
         run: u64 = Count;
-        /// The machine, as the study names it.
+        /// The machine as named in the study.
         machine: String = Text;
-        /// The wanted number of cores in a cache shard.
+        /// Target number of cores in a cache shard.
         shard_size: usize = Count;
-        /// The seed of its simulation.
+        /// The seed of the simulation.
         seed: u64 = Count;
-        /// Producers: one for each simulated CPU.
+        /// Number of producers, one per simulated CPU.
         threads: usize = Count;
-        /// Items that each producer queued.
+        /// Items per producer.
         items_per_thread: u64 = Count;
     }
 }
 
-/// A line of a study's results: which run it is, and what it measured, in one object.
+/// A line of a study's results: the run and its measurement in one object.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct StudyRow {
-    /// Which run.
+    /// The run.
     #[serde(flatten)]
     pub run: StudyRun,
-    /// Its variants, and its figures.
+    /// Its variants and figures.
     #[serde(flatten)]
     pub measurement: QueueMeasurement,
 }

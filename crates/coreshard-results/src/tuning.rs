@@ -1,4 +1,4 @@
-//! What `tune` measured.
+//! Results of `tune`.
 
 use std::fmt;
 
@@ -6,47 +6,48 @@ use serde::{Deserialize, Serialize};
 
 use crate::column::{Column, Heading, Row, Unit, Value, always, minor};
 
-/// What a candidate did under one load.
+/// The figures of a candidate under one load.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Load {
-    /// Items per second: the median over the rounds.
+    /// Items per second: median over the rounds.
     pub items_per_sec: f64,
-    /// The slowest round.
+    /// Items per second in the slowest round.
     pub items_per_sec_min: f64,
-    /// The fastest round.
+    /// Items per second in the fastest round.
     pub items_per_sec_max: f64,
-    /// The worst round's 99th percentile of the time until an item ran, in nanoseconds.
+    /// 99th percentile of the time until an item ran in the worst round, in nanoseconds.
     pub end_to_end_p99_ns: u64,
-    /// The first quartile of the rounds.
+    /// First quartile over the rounds.
     #[serde(default)]
     pub items_per_sec_q1: f64,
-    /// The third quartile of the rounds.
+    /// Third quartile over the rounds.
     #[serde(default)]
     pub items_per_sec_q3: f64,
 }
 
-/// A scope and a size of shards.
+/// A scope and a shard size.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Candidate {
-    /// The affinity scope, spelled as in every option of the command.
+    /// The affinity scope, spelled as in the command's options.
     pub scope: String,
-    /// The wanted number of cores in a shard; `None` where the scope has no shards.
+    /// Target number of cores in a shard; `None` if the scope has no shards.
     pub shard_cores: Option<usize>,
-    /// Pools that it makes.
+    /// Number of pools.
     pub pods: usize,
-    /// Every CPU queues, and waits for each item.
+    /// The load in which every CPU queues items and waits for each.
     pub even: Load,
-    /// One CPU queues bursts.
+    /// The load in which one CPU queues bursts.
     pub lopsided: Load,
-    /// As a load that was measured, where one was.
+    /// The measured load, if one was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seen: Option<Load>,
-    /// What it reaches of the best, under the load that suits it less: 0 to 1. The median over the rounds, each taken by itself.
+    /// Throughput relative to the best candidate, under the load that suits this one less: 0 to 1, median over the
+    /// rounds.
     pub worth: f64,
-    /// The first quartile of the rounds.
+    /// First quartile over the rounds.
     #[serde(default)]
     pub worth_q1: f64,
-    /// The third quartile of the rounds.
+    /// Third quartile over the rounds.
     #[serde(default)]
     pub worth_q3: f64,
 }
@@ -60,34 +61,35 @@ impl fmt::Display for Candidate {
     }
 }
 
-/// What was tried, and which candidate is recommended.
+/// The candidates and the recommendation.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Tuning {
-    /// From fine to coarse; those with the same pods as a finer one are left out.
+    /// From fine to coarse. Candidates with the same pods as a finer one are omitted.
     pub candidates: Vec<Candidate>,
-    /// The place of the recommended one.
+    /// Index of the recommended candidate.
     pub best: usize,
-    /// Others that are about as good.
+    /// Indexes of candidates that are about as good.
     pub as_good: Vec<usize>,
-    /// Rounds, with each seed where there are several.
+    /// Number of rounds, over all seeds.
     #[serde(default)]
     pub rounds: usize,
-    /// Rounds in which the recommended one is the best, or about as good: of so many how many say how sure it is.
+    /// Rounds in which the recommended candidate is the best or about as good.
     #[serde(default)]
     pub agreeing: usize,
 }
 
 impl Tuning {
-    /// The recommended candidate.
+    /// Returns the recommended candidate.
     ///
     /// # Panics
-    /// Where `best` is the place of none, which no tuning has.
+    ///
+    /// If `best` is out of range.
     #[must_use]
     pub fn recommended(&self) -> &Candidate {
         &self.candidates[self.best]
     }
 
-    /// The candidate with the highest rate under a load: the one to take if that load is what a program has.
+    /// Returns the candidate with the highest rate under a load. It suits programs with that load.
     ///
     /// ```
     /// use coreshard_results::{Candidate, Load, Tuning};
@@ -98,7 +100,8 @@ impl Tuning {
     /// ```
     ///
     /// # Panics
-    /// If there is no candidate, which no tuning has.
+    ///
+    /// If there is no candidate.
     #[must_use]
     pub fn fastest(&self, under: impl Fn(&Candidate) -> Load) -> &Candidate {
         let rate = |it: &Candidate| under(it).items_per_sec;
@@ -106,7 +109,7 @@ impl Tuning {
         fastest.expect("there is a candidate")
     }
 
-    /// A line for each candidate, for a table.
+    /// Returns a table row for each candidate.
     ///
     /// ```
     /// use coreshard_results::{Candidate, Tuning};
@@ -131,18 +134,18 @@ impl Tuning {
     }
 }
 
-/// A candidate as a line of a table.
+/// A candidate as a table row.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TuningRow {
-    /// `*` for the recommended one, `~` for one that is about as good; else empty.
+    /// `*` for the recommended candidate, `~` for one that is about as good, otherwise empty.
     pub mark: &'static str,
-    /// What the candidate is called.
+    /// The candidate's name.
     pub name: String,
-    /// What it did.
+    /// The candidate's figures.
     pub candidate: Candidate,
 }
 
-/// Where there is little room, the tails go first, and the quartiles of rates before those of what counts.
+/// Narrow tables drop tail latencies first, and quartiles of rates before those of `worth`.
 const TAIL: Heading = minor("e2e p99", 3);
 const QUARTILES: Heading = minor("quartiles", 2);
 

@@ -1,9 +1,8 @@
 //! The universal scalability law, fitted to a curve.
 //!
-//! Neil Gunther's law ("Guerrilla Capacity Planning", 2007): with N CPUs the throughput is
-//! X(N) = λN / (1 + σ(N − 1) + κN(N − 1)). λ is what one CPU does; σ is the share of the work that
-//! is done one after the other (contention, as in Amdahl's law); κ is what each CPU costs each other
-//! (coherence: lines that go round), and makes the curve fall again.
+//! Neil Gunther's law ("Guerrilla Capacity Planning", 2007): the throughput of N CPUs is X(N) = λN / (1 + σ(N − 1) +
+//! κN(N − 1)). λ is the throughput of one CPU. σ is the serial share of the work (contention, as in Amdahl's law). κ is
+//! the cost of coherence between CPUs, and makes the curve fall again.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,20 +11,20 @@ use serde::{Deserialize, Serialize};
 pub struct Usl {
     /// λ: throughput of one CPU, in items per second.
     pub lambda: f64,
-    /// σ: the part that is serial; 0 where the curve is a straight line.
+    /// σ: the serial share; 0 for a straight line.
     pub sigma: f64,
     /// κ: the cost of coherence between two CPUs.
     pub kappa: f64,
-    /// How far the points are from the fit: the root of the mean square of the relative distances.
+    /// Deviation from the fit: root mean square of the relative distances.
     pub error: f64,
 }
 
 impl Usl {
-    /// Fits the law to points (CPUs, throughput). `None` with fewer than three numbers of CPUs, or where
-    /// a throughput is not above 0.
+    /// Fits the law to points (CPUs, throughput). Returns `None` with fewer than three numbers of CPUs, or if a
+    /// throughput is not above 0.
     ///
-    /// N / X(N) is linear in 1/λ, σ/λ and κ/λ, so this is a problem of linear least squares, weighted so
-    /// that relative distances count; none of the three may be negative.
+    /// N / X(N) is linear in 1/λ, σ/λ and κ/λ, so this is a linear least squares problem, weighted by relative
+    /// distance. None of the three may be negative.
     #[must_use]
     pub fn fit(points: &[(usize, f64)]) -> Option<Self> {
         let mut counts: Vec<usize> = points.iter().map(|(cpus, _)| *cpus).collect();
@@ -37,7 +36,7 @@ impl Usl {
         if counts.len() < 3 || !points.iter().all(usable) {
             return None;
         }
-        // Each row: what is multiplied with 1/λ, σ/λ and κ/λ, to give 1.
+        // Coefficients of 1/λ, σ/λ and κ/λ for a sum of 1.
         let rows: Vec<[f64; 3]> = points
             .iter()
             .map(|(cpus, throughput)| {
@@ -48,7 +47,7 @@ impl Usl {
         let residual = |found: &[f64; 3]| -> f64 {
             rows.iter().map(|row| (dot(row, found) - 1.0).powi(2)).sum()
         };
-        // The best of those that leave some of σ and κ out: the best one without a negative part.
+        // Try all subsets of σ and κ, and take the best one without negative values.
         let choices: [&[usize]; 4] = [&[0, 1, 2], &[0, 1], &[0, 2], &[0]];
         let found = choices
             .into_iter()
@@ -66,18 +65,18 @@ impl Usl {
         Some(fit)
     }
 
-    /// X(N).
+    /// Returns X(N).
     #[must_use]
     pub fn throughput(&self, cpus: f64) -> f64 {
         let others = cpus - 1.0;
         self.lambda * cpus / (1.0 + self.sigma * others + self.kappa * cpus * others)
     }
 
-    /// The number of CPUs with the highest throughput; `None` where it grows for ever.
+    /// Returns the number of CPUs with the highest throughput; `None` if it always grows.
     #[must_use]
     pub fn peak_cpus(&self) -> Option<f64> {
         if self.sigma >= 1.0 {
-            // It falls from the first one on.
+            // It falls from the first CPU on.
             return Some(1.0);
         }
         (self.kappa > 0.0).then(|| ((1.0 - self.sigma).max(0.0) / self.kappa).sqrt().max(1.0))
@@ -88,11 +87,10 @@ fn dot(a: &[f64; 3], b: &[f64; 3]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
-/// The least squares over the unknowns in `free`, the others being 0: by the normal equations, which are
-/// at most three.
+/// Solves the least squares over the unknowns in `free` (at most three) with the normal equations. The others are 0.
 fn solve(rows: &[[f64; 3]], free: &[usize]) -> Option<[f64; 3]> {
     let size = free.len();
-    // Scaled, so that the equations are well conditioned whatever the units.
+    // Scale the equations to be well conditioned for all units.
     let scale: Vec<f64> = free
         .iter()
         .map(|at| rows.iter().map(|row| row[*at] * row[*at]).sum::<f64>().sqrt())
@@ -157,7 +155,7 @@ mod tests {
 
     #[test]
     fn no_part_is_negative_and_the_error_says_how_well_it_fits() {
-        // Faster than in proportion: the law has no word for it.
+        // Superlinear scaling, which the law does not describe.
         let superlinear = Usl::fit(&[(1, 1.0), (2, 2.4), (4, 5.6), (8, 12.0)]).unwrap();
         assert_eq!((superlinear.sigma, superlinear.kappa), (0.0, 0.0));
         assert!(superlinear.error > 0.1 && superlinear.lambda > 1.0, "{superlinear:?}");

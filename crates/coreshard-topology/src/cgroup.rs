@@ -1,20 +1,19 @@
-//! The limits of this process's control groups: a set of CPUs, and a share of their time.
+//! The limits of this process's control groups: CPUs and quota.
 //!
-//! Version 1 and version 2 of cgroups are both read, and both count if both are mounted (a
-//! *hybrid* hierarchy). Files are those of the kernel's `Documentation/admin-guide/cgroup-v2.rst`,
-//! `cgroup-v1/cpusets.rst` and `Documentation/scheduler/sched-bwc.rst`:
+//! Cgroup versions 1 and 2 are supported. If both are mounted (a *hybrid* hierarchy), both apply. Files are those of the
+//! kernel's `Documentation/admin-guide/cgroup-v2.rst`, `cgroup-v1/cpusets.rst` and
+//! `Documentation/scheduler/sched-bwc.rst`:
 //!
 //! | | version 2 | version 1 |
 //! |---|---|---|
 //! | CPUs | `cpuset.cpus.effective` of the nearest group that has it | `cpuset.effective_cpus`, `cpuset.cpus` |
 //! | time | the least `cpu.max` of the group and its ancestors | the least `cpu.cfs_quota_us` / `cpu.cfs_period_us` |
 //!
-//! **Where the group's folder is.** `/proc/self/cgroup` names the group, `/proc/self/mountinfo` the
-//! mount and which group stands at the root of it. In a container these may not fit together: the
-//! name may be the host's while the mount shows the container's own group as its root. The part of
-//! the name below the mount's root is tried first; if that folder is not visible, the mount's root
-//! is this process's group or an ancestor of it, and is the best that can be seen.
-//! Quotas of ancestors that are not visible cannot be known.
+//! **Where the group's folder is.** `/proc/self/cgroup` names the group. `/proc/self/mountinfo` names the mount and the
+//! group at its root. In a container these may not match: the name may be the host's, while the mount shows the
+//! container's own group as its root. The part of the name below the mount's root is tried first. If that folder is not
+//! visible, the mount's root is this process's group or an ancestor, which is the best approximation. Quotas of
+//! invisible ancestors are unknown.
 
 use std::path::{Path, PathBuf};
 
@@ -22,14 +21,14 @@ use crate::input::{NUMBER_BYTES, TABLE_BYTES, quoted};
 use crate::sysfs::file::Folder;
 use crate::{CpuSet, TopologyError};
 
-/// Hierarchies that are looked into: version 1 has about thirteen, and each may be mounted again.
+/// Maximum number of hierarchies. Version 1 has about thirteen, and each may be mounted again.
 const MAX_MOUNTS: usize = 256;
 
 /// The part of CPU time that a control group may use.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct CpuQuota {
-    /// Time per period as a number of CPUs: 0.5 is half the time of one CPU. Above 0.
+    /// Time per period as a number of CPUs, above 0. 0.5 is half the time of one CPU.
     pub cpus: f64,
     /// The file that sets it.
     pub file: PathBuf,
@@ -45,14 +44,14 @@ pub struct CgroupCpuset {
     pub file: PathBuf,
 }
 
-/// The limits of all control groups of the process together.
+/// The combined limits of all control groups of the process.
 #[derive(Debug, Default)]
 pub(crate) struct Limits {
     pub(crate) cpusets: Vec<CgroupCpuset>,
     pub(crate) quota: Option<CpuQuota>,
 }
 
-/// Reads the limits of the process that `root/proc/self` is of.
+/// Reads the limits of the process that `root/proc/self` belongs to.
 pub(crate) fn limits(root: &Path) -> Result<Limits, TopologyError> {
     let proc = Folder::new(root.join("proc/self"));
     let groups = Groups::read(&proc)?;
@@ -82,14 +81,14 @@ enum Version {
     Two,
 }
 
-/// One mounted hierarchy of control groups.
+/// A mounted hierarchy of control groups.
 #[derive(Debug)]
 struct Mount {
     version: Version,
-    /// The group that stands at the mount point.
+    /// The group at the mount point.
     top: String,
     point: String,
-    /// Its controllers, among other options. Empty for version 2, which tells them by its files.
+    /// The mount options, which include the controllers. Empty for version 2, whose files show the controllers.
     options: String,
 }
 
@@ -107,7 +106,7 @@ impl Mount {
         self.version == Version::Two || self.options.split(',').any(|option| option == controller)
     }
 
-    /// The folder of a group and of its visible ancestors, innermost first.
+    /// Returns the folders of a group and its visible ancestors, innermost first.
     fn chain(&self, root: &Path, group: &str) -> Vec<Folder> {
         let point = root.join(self.point.trim_start_matches('/'));
         let below = if self.top == "/" {
@@ -118,7 +117,7 @@ impl Mount {
                 .filter(|rest| rest.is_empty() || rest.starts_with('/'))
         };
         let below = Path::new(below.unwrap_or("").trim_start_matches('/'));
-        // A name such as "/../other" is outside of this process's cgroup namespace.
+        // A name such as "/../other" lies outside this process's cgroup namespace.
         let stays_inside =
             below.components().all(|part| matches!(part, std::path::Component::Normal(_)));
         let inner = if stays_inside { point.join(below) } else { point.clone() };
@@ -128,7 +127,7 @@ impl Mount {
     }
 }
 
-/// The hierarchies mounted, from `mountinfo`, or from `mounts` in recordings that lack it.
+/// Returns the mounted hierarchies from `mountinfo`, or from `mounts` in recordings without it.
 fn mounts(root: &Path, proc: &Folder) -> Result<Vec<Mount>, TopologyError> {
     if let Some(text) = proc.table("mountinfo", TABLE_BYTES)? {
         return Ok(text.lines().filter_map(from_mountinfo).take(MAX_MOUNTS).collect());
@@ -141,7 +140,7 @@ fn mounts(root: &Path, proc: &Folder) -> Result<Vec<Mount>, TopologyError> {
     Ok(table.lines().filter_map(from_mounts).take(MAX_MOUNTS).collect())
 }
 
-/// `36 35 98:0 TOP POINT OPTIONS … - TYPE SOURCE SUPER-OPTIONS`
+/// Parses `36 35 98:0 TOP POINT OPTIONS … - TYPE SOURCE SUPER-OPTIONS`.
 fn from_mountinfo(line: &str) -> Option<Mount> {
     let (place, device) = line.split_once(" - ")?;
     let mut place = place.split(' ').skip(3);
@@ -152,20 +151,20 @@ fn from_mountinfo(line: &str) -> Option<Mount> {
     Mount::of(kind, unescaped(top), unescaped(point), options)
 }
 
-/// `SOURCE POINT TYPE OPTIONS 0 0`; which group stands at the mount point is not told.
+/// Parses `SOURCE POINT TYPE OPTIONS 0 0`. The group at the mount point is unknown.
 fn from_mounts(line: &str) -> Option<Mount> {
     let mut fields = line.split(' ').skip(1);
     let (point, kind, options) = (fields.next()?, fields.next()?, fields.next()?);
     Mount::of(kind, "/".to_owned(), unescaped(point), options)
 }
 
-/// Blanks and backslashes in these tables are written as `\040` and the like.
+/// Decodes `\040` and other escapes of these tables.
 fn unescaped(field: &str) -> String {
     let escapes = [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")];
     escapes.iter().fold(field.to_owned(), |text, (code, plain)| text.replace(code, plain))
 }
 
-/// The groups this process is in.
+/// The groups of this process.
 #[derive(Debug)]
 struct Groups {
     /// Controllers (empty for version 2) and path.
@@ -177,7 +176,7 @@ struct Groups {
 impl Groups {
     fn read(proc: &Folder) -> Result<Self, TopologyError> {
         let text = proc.table("cgroup", TABLE_BYTES)?;
-        // ID:CONTROLLERS:PATH, and a path may hold colons.
+        // ID:CONTROLLERS:PATH. The path may contain colons.
         let read = |line: &str| {
             let mut fields = line.splitn(3, ':').skip(1);
             Some((fields.next()?.to_owned(), fields.next()?.to_owned()))
@@ -187,7 +186,7 @@ impl Groups {
         Ok(Self { lines, cpuset })
     }
 
-    /// The path of this process's group in a hierarchy.
+    /// Returns the path of this process's group in a hierarchy.
     fn path_in(&self, mount: &Mount) -> Option<&str> {
         let fits = |controllers: &str| match mount.version {
             Version::Two => controllers.is_empty(),
@@ -201,7 +200,7 @@ impl Groups {
     }
 }
 
-/// The CPUs of the innermost group that tells them: an outer group's are never fewer.
+/// Returns the CPUs of the innermost group that has them. Outer groups never have fewer.
 fn cpuset(chain: &[Folder], version: Version) -> Result<Option<CgroupCpuset>, TopologyError> {
     let names: &[&str] = match version {
         Version::One => &["cpuset.effective_cpus", "cpuset.cpus", "cpus"],
@@ -217,7 +216,7 @@ fn cpuset(chain: &[Folder], version: Version) -> Result<Option<CgroupCpuset>, To
     Ok(None)
 }
 
-/// `cpu.max`: `QUOTA PERIOD` in microseconds, or `max PERIOD`.
+/// Parses `cpu.max`: `QUOTA PERIOD` in microseconds, or `max PERIOD`.
 fn quota_v2(folder: &Folder) -> Result<Option<CpuQuota>, TopologyError> {
     let Some(text) = folder.text("cpu.max", NUMBER_BYTES)? else { return Ok(None) };
     let file = folder.path().join("cpu.max");
@@ -227,7 +226,7 @@ fn quota_v2(folder: &Folder) -> Result<Option<CpuQuota>, TopologyError> {
         return Ok(None);
     }
     let number = |field: Option<&str>| field.and_then(|field| field.parse::<u64>().ok());
-    // The kernel's period is 100 ms unless set.
+    // The kernel's default period is 100 ms.
     let period = fields.next().map_or(Some(100_000), |field| number(Some(field)));
     match (number(quota), period) {
         (Some(quota), Some(period)) if quota > 0 && period > 0 => {
@@ -243,7 +242,7 @@ fn quota_v2(folder: &Folder) -> Result<Option<CpuQuota>, TopologyError> {
     }
 }
 
-/// `cpu.cfs_quota_us`, if -1 is no limit, and `cpu.cfs_period_us`.
+/// Parses `cpu.cfs_quota_us`, with -1 for no limit, and `cpu.cfs_period_us`.
 fn quota_v1(folder: &Folder) -> Result<Option<CpuQuota>, TopologyError> {
     let Some(quota) = folder.number("cpu.cfs_quota_us")?.filter(|quota| *quota > 0) else {
         return Ok(None);
@@ -253,7 +252,7 @@ fn quota_v1(folder: &Folder) -> Result<Option<CpuQuota>, TopologyError> {
     Ok(Some(CpuQuota { cpus, file: folder.path().join("cpu.cfs_quota_us") }))
 }
 
-/// Both are far below 2^53 µs (285 years), so nothing is lost.
+/// Both are far below 2^53 µs (285 years), so the conversion is exact.
 fn share(quota_us: u64, period_us: u64) -> f64 {
     quota_us as f64 / period_us as f64
 }

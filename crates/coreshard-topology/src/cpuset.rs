@@ -1,4 +1,4 @@
-//! A set of CPUs, as a bitmap without its empty parts.
+//! A set of CPUs, as a sparse bitmap.
 
 mod text;
 
@@ -11,15 +11,15 @@ use crate::CpuId;
 
 /// The highest CPU number that text may name: 65,535.
 ///
-/// Linux itself stops at 8,192 CPUs on the largest configurations; eight times that leaves room for
-/// simulated machines, while a slip such as `0-4294967295` is refused instead of filling memory.
+/// Linux supports at most 8,192 CPUs. Eight times that leaves room for simulated machines, while a mistake such as
+/// `0-4294967295` is rejected instead of filling memory.
 pub const MAX_CPU: CpuId = CpuId(65_535);
 
 const BITS: u32 = u64::BITS;
 
 /// A set of CPUs.
 ///
-/// Written and read as the kernel's list format: `"0-3,8,10-11"`.
+/// Formatted and parsed as the kernel's list format: `"0-3,8,10-11"`.
 ///
 /// ```
 /// use coreshard_topology::{CpuId, CpuSet};
@@ -31,36 +31,35 @@ const BITS: u32 = u64::BITS;
 /// # Ok::<(), coreshard_topology::ParseCpuSetError>(())
 /// ```
 ///
-/// Memory is 16 bytes for every 64 neighbouring numbers that have a member, wherever they lie: thousands
-/// of small sets over thousands of CPUs, such as the pods of the scope `smt`, stay small.
+/// Takes 16 bytes per group of 64 adjacent numbers with a member. Thousands of small sets over thousands of CPUs, such
+/// as the pods of the scope `smt`, are therefore small.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub struct CpuSet {
-    /// Ascending by place. No word is empty, so that equal sets have equal words, and the derives are
-    /// right.
+    /// Ascending by place. No word is empty, so that equal sets have equal words and the derived traits are correct.
     words: Vec<Word>,
 }
 
-/// The members among 64 neighbouring numbers.
+/// The members of a group of 64 adjacent numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Word {
-    /// The lowest of the numbers, divided by 64.
+    /// The lowest number divided by 64.
     place: u32,
     bits: u64,
 }
 
 impl CpuSet {
-    /// The empty set. Allocates nothing.
+    /// Creates an empty set without allocating.
     pub const fn new() -> Self {
         Self { words: Vec::new() }
     }
 
-    /// Adds a CPU; true if it was not there before. Cheapest when CPUs come in ascending order.
+    /// Adds a CPU. Returns true if it was not a member. Fastest in ascending order.
     pub fn insert(&mut self, cpu: CpuId) -> bool {
         let (place, bit) = position(cpu);
         self.insert_word(Word { place, bits: bit }) & bit == 0
     }
 
-    /// Adds the CPUs of a word, which is not empty; gives those of that place that were there before.
+    /// Adds the CPUs of a non-empty word. Returns the previous members among its numbers.
     fn insert_word(&mut self, word: Word) -> u64 {
         match self.find(word.place) {
             Ok(at) => {
@@ -75,7 +74,7 @@ impl CpuSet {
         }
     }
 
-    /// Takes a CPU out; true if it was there.
+    /// Removes a CPU. Returns true if it was a member.
     pub fn remove(&mut self, cpu: CpuId) -> bool {
         let (place, bit) = position(cpu);
         let Ok(at) = self.find(place) else { return false };
@@ -87,61 +86,61 @@ impl CpuSet {
         was_there
     }
 
-    /// True if the CPU is a member.
+    /// Returns true if the CPU is a member.
     pub fn contains(&self, cpu: CpuId) -> bool {
         let (place, bit) = position(cpu);
         self.find(place).is_ok_and(|at| self.words[at].bits & bit != 0)
     }
 
-    /// The number of members.
+    /// Returns the number of members.
     pub fn len(&self) -> usize {
         self.words.iter().map(|word| word.bits.count_ones() as usize).sum()
     }
 
-    /// True if there is no member.
+    /// Returns true if the set is empty.
     pub const fn is_empty(&self) -> bool {
         self.words.is_empty()
     }
 
-    /// The lowest member.
+    /// Returns the lowest member.
     pub fn first(&self) -> Option<CpuId> {
         self.iter().next()
     }
 
-    /// The highest member.
+    /// Returns the highest member.
     pub fn last(&self) -> Option<CpuId> {
         let word = self.words.last()?;
         Some(CpuId(word.place * BITS + (BITS - 1 - word.bits.leading_zeros())))
     }
 
-    /// The members, ascending.
+    /// Returns the members, ascending.
     pub fn iter(&self) -> Iter<'_> {
         Iter { rest: self.words.iter(), place: 0, bits: 0 }
     }
 
-    /// True if every member is also a member of `other`.
+    /// Returns true if every member is also a member of `other`.
     pub fn is_subset(&self, other: &Self) -> bool {
         self.words.iter().all(|word| word.bits & !other.bits_at(word.place) == 0)
     }
 
-    /// True if no member is shared with `other`.
+    /// Returns true if no member is in `other`.
     pub fn is_disjoint(&self, other: &Self) -> bool {
         self.words.iter().all(|word| word.bits & other.bits_at(word.place) == 0)
     }
 
-    /// The CPUs that are in both sets; also written `&a & &b`.
+    /// Returns the CPUs in both sets; also `&a & &b`.
     #[must_use]
     pub fn intersection(&self, other: &Self) -> Self {
         self.map(|word| word.bits & other.bits_at(word.place))
     }
 
-    /// The CPUs of this set that are not in the other; also written `&a - &b`.
+    /// Returns the CPUs of this set that are not in the other; also `&a - &b`.
     #[must_use]
     pub fn difference(&self, other: &Self) -> Self {
         self.map(|word| word.bits & !other.bits_at(word.place))
     }
 
-    /// The CPUs that are in either set; also written `&a | &b`.
+    /// Returns the CPUs in either set; also `&a | &b`.
     #[must_use]
     pub fn union(&self, other: &Self) -> Self {
         let mut words = Vec::with_capacity(self.words.len() + other.words.len());
@@ -158,10 +157,10 @@ impl CpuSet {
         Self { words }
     }
 
-    /// The index of a word, or the index at which to insert it.
+    /// Returns the index of a word, or the index at which to insert it.
     fn find(&self, place: u32) -> Result<usize, usize> {
         match self.words.last() {
-            // CPUs mostly come in ascending order.
+            // CPUs are mostly added in ascending order.
             Some(last) if last.place < place => Err(self.words.len()),
             Some(last) if last.place == place => Ok(self.words.len() - 1),
             _ => self.words.binary_search_by_key(&place, |word| word.place),
@@ -177,7 +176,7 @@ impl CpuSet {
         Self { words: words.filter(|word| word.bits != 0).collect() }
     }
 
-    /// How many words it takes.
+    /// Returns the number of words.
     #[cfg(test)]
     pub(crate) const fn words(&self) -> usize {
         self.words.len()
@@ -192,7 +191,7 @@ const fn position(cpu: CpuId) -> (u32, u64) {
 #[derive(Clone, Debug)]
 pub struct Iter<'a> {
     rest: std::slice::Iter<'a, Word>,
-    /// Of the word at hand, and what is left of it.
+    /// The current word, and its remaining members.
     place: u32,
     bits: u64,
 }

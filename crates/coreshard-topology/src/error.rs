@@ -1,4 +1,4 @@
-//! Why a machine could not be read.
+//! Errors of reading a machine.
 
 use std::fmt::{self, Display};
 use std::path::{Path, PathBuf};
@@ -6,12 +6,11 @@ use std::path::{Path, PathBuf};
 use crate::input::{self, InputError, plain, quoted};
 use crate::{CpuSet, MAX_CPU, ParseCpuSetError};
 
-/// Why no [`Topology`](crate::Topology) could be made, or no [`Usable`](crate::Usable) be told.
+/// Why a [`Topology`](crate::Topology) or [`Usable`](crate::Usable) could not be created.
 ///
-/// Its text is one sentence that names the file or string, the place in it, what was found and what
-/// is allowed.
+/// The message is one sentence that names the file or string, the position in it, what was found and what is accepted.
 pub struct TopologyError {
-    // Boxed, so that the happy path does not carry its size.
+    // Boxed, so that `Ok` values do not carry its size.
     inner: Box<Inner>,
 }
 
@@ -36,7 +35,8 @@ impl Inner {
 }
 
 impl TopologyError {
-    /// Whether a machine was asked for by a name that no preset has: a caller that knows others can name them.
+    /// Returns true if a machine was requested by a name that no preset has. A caller that accepts other names can list
+    /// them.
     #[cfg(feature = "presets")]
     pub fn is_unknown_machine(&self) -> bool {
         self.inner.is_unknown_machine
@@ -63,7 +63,7 @@ impl TopologyError {
         Inner { column, source: Some(source), ..Inner::of_file(path, text) }.into()
     }
 
-    /// `byte` is where in `text` the problem stands.
+    /// `byte` is the position of the problem in `text`.
     pub(crate) fn synthetic(text: &str, byte: usize, problem: impl Display) -> Self {
         let column = text.char_indices().take_while(|(at, _)| *at < byte).count() + 1;
         let text = format!("machine {}, column {column}: {problem}", quoted(text));
@@ -73,7 +73,7 @@ impl TopologyError {
     #[cfg(feature = "presets")]
     pub(crate) fn unknown_machine(name: &str, presets: &[&str]) -> Self {
         let text = format!(
-            "no machine is called {}; there are {}, and strings such as \"pack:2 numa:1 l3:1 core:8 pu:2\"",
+            "unknown machine {}: expected {}, or a description such as \"pack:2 numa:1 l3:1 core:8 pu:2\"",
             quoted(name),
             presets.join(", ")
         );
@@ -90,12 +90,12 @@ impl TopologyError {
     }
 
     pub(crate) fn empty_mask() -> Self {
-        Inner::new("the CPU mask is empty; it needs at least one CPU".to_owned()).into()
+        Inner::new("invalid CPU mask: expected at least one CPU".to_owned()).into()
     }
 
     pub(crate) fn unknown_cpus(name: &str, missing: &CpuSet, online: &CpuSet) -> Self {
         Inner::new(format!(
-            "the CPU mask holds {}, but the CPUs online in {} are {}",
+            "invalid CPU mask: {} is not online in {}, expected CPUs of {}",
             plain(&missing.to_string()),
             plain(name),
             plain(&online.to_string())
@@ -103,12 +103,12 @@ impl TopologyError {
         .into()
     }
 
-    /// The column of the problem, counted in characters from 1, if it stands in a line of text.
+    /// Returns the column of the problem in characters, from 1, if it is in a line of text.
     pub fn column(&self) -> Option<usize> {
         self.inner.column
     }
 
-    /// The file that the problem is in, if it is in a file.
+    /// Returns the file with the problem, if it is in a file.
     pub fn path(&self) -> Option<&Path> {
         self.inner.path.as_deref()
     }
@@ -140,7 +140,7 @@ impl std::error::Error for TopologyError {
     }
 }
 
-/// The words for a number that no CPU may have.
+/// Formats the problem of a CPU number that is too high.
 pub(crate) fn beyond_max_cpu(found: impl fmt::Display) -> String {
-    format!("CPU {found} is beyond the highest number allowed, {MAX_CPU}")
+    format!("invalid CPU {found}: expected at most {MAX_CPU}")
 }

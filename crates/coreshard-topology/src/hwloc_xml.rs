@@ -1,9 +1,8 @@
-//! Machines in hwloc's XML export files (`lstopo file.xml`), of hwloc 1.x and 2.x.
+//! Machines in hwloc's XML files (`lstopo file.xml`), of hwloc 1.x and 2.x.
 //!
-//! Both nest `object`s by containment and end in `PU`s. They differ in two ways that matter here:
-//! version 1 calls a package `Socket` (before 1.11) and a cache `Cache` with a `depth`, version 2 calls
-//! it `L3Cache`; and in version 2 a NUMA node is a leaf beside what it is local to. So NUMA nodes are
-//! read from their `cpuset`, which both have.
+//! Both nest `object`s by containment and end in `PU`s. Two differences matter here. Version 1 calls a package `Socket`
+//! (before 1.11) and a cache `Cache` with a `depth`, and version 2 calls it `L3Cache`. In version 2 a NUMA node is a
+//! leaf beside the object it is local to. NUMA nodes are therefore read from their `cpuset`, which both versions have.
 
 mod bounds;
 
@@ -20,19 +19,19 @@ use crate::{CpuId, CpuSet, MAX_CPU, NodeId, Topology, TopologyError};
 /// Elements, and the texts between them.
 const MAX_NODES: u32 = 3 * XML_ELEMENTS as u32;
 
-/// Figures that tell kinds of CPUs apart, as an attribute of the kind or one of its infos: the higher, the faster.
+/// Figures that distinguish kinds of CPUs, as an attribute of the kind or one of its infos. Higher means faster.
 const FIGURES: [&str; 5] =
     ["efficiency", "forced_efficiency", "LinuxCapacity", "FrequencyBaseMHz", "FrequencyMaxMHz"];
 
-/// Kinds of CPUs that a file may tell of; hwloc knows two or three.
+/// Maximum number of kinds of CPUs. hwloc knows two or three.
 const MAX_KINDS: usize = 64;
 
-/// Reads the machine in such a file.
+/// Reads the machine in a file.
 pub(crate) fn of_file(path: &Path) -> Result<Topology, TopologyError> {
     topology(path, &input::text(path, XML_BYTES)?)
 }
 
-/// Reads the machine in the text of such a file; `path` is for its name and for messages.
+/// Parses the text of a file. `path` is used for its name and in messages.
 pub(crate) fn topology(path: &Path, text: &str) -> Result<Topology, TopologyError> {
     let seen = bounds::look(text).map_err(|(byte, problem)| {
         let before = &text[..byte];
@@ -47,15 +46,15 @@ pub(crate) fn topology(path: &Path, text: &str) -> Result<Topology, TopologyErro
     };
     let document = Document::parse_with_options(text, options).map_err(|error| {
         let at = error.pos();
-        // The library's message repeats the place at its end.
+        // The library's message repeats the position at its end.
         let message = error.to_string();
         let message = message.split(" at ").next().unwrap_or(&message).to_owned();
-        file_at(path, (at.row, at.col), format!("this is not XML: {}", plain(&message)))
+        file_at(path, (at.row, at.col), format!("invalid XML: {}", plain(&message)))
     })?;
     XmlReader { path, document: &document }.topology()
 }
 
-/// The value of an element's info.
+/// Returns the value of an element's info.
 fn info<'a>(element: Node<'a, '_>, name: &str) -> Option<&'a str> {
     let mut infos = element.children().filter(|node| node.has_tag_name("info"));
     infos.find(|info| info.attribute("name") == Some(name))?.attribute("value")
@@ -70,10 +69,10 @@ struct XmlReader<'a, 'input> {
     document: &'a Document<'input>,
 }
 
-/// The objects that an object is inside of.
+/// The enclosing objects.
 #[derive(Clone, Copy, Default)]
 struct Inside {
-    /// Each by the key of the object itself; with its number by the OS.
+    /// Keys, and the OS number of the package.
     package: Option<(u64, Option<u32>)>,
     core: Option<(u64, Option<u32>)>,
     /// Rank (unified before data, then level) and key.
@@ -82,7 +81,7 @@ struct Inside {
     level_2: Option<u64>,
 }
 
-/// A NUMA node and the CPUs it is local to.
+/// A NUMA node and its local CPUs.
 struct Local {
     node: NodeId,
     cpus: CpuSet,
@@ -100,7 +99,7 @@ impl XmlReader<'_, '_> {
         let mut locals = Vec::new();
         self.objects(root, &mut parts, &mut locals)?;
         if parts.cpus.is_empty() {
-            return Err(self.fail(root, "there is no object of type PU in it".to_owned()));
+            return Err(self.fail(root, "expected an object of type PU".to_owned()));
         }
         self.nodes(&mut parts, locals);
         self.kinds(root, &mut parts)?;
@@ -109,7 +108,7 @@ impl XmlReader<'_, '_> {
         parts.assemble()
     }
 
-    /// Walks the tree. With a stack of its own, as files can be nested deeper than a thread's stack.
+    /// Walks the tree with an explicit stack, as files may be nested too deeply for recursion.
     fn objects(
         &self,
         root: Node<'_, '_>,
@@ -135,7 +134,7 @@ impl XmlReader<'_, '_> {
                         let node = number.ok_or_else(|| self.lacks(object, "os_index"))?;
                         parts.nodes.insert(node);
                         if locals.len() == NODES {
-                            let problem = format!("there are more than {NODES} NUMA nodes");
+                            let problem = format!("expected at most {NODES} NUMA nodes");
                             return Err(self.fail(object, problem));
                         }
                         let cpus = self.cpuset(object, "cpuset")?;
@@ -171,7 +170,7 @@ impl XmlReader<'_, '_> {
         if number > MAX_CPU.0 {
             return Err(self.fail(object, beyond_max_cpu(number)));
         }
-        // Keys start at 1, so 0 stands for "none".
+        // Keys start at 1, and 0 means none.
         let package = inside.package.map_or(0, |(key, _)| key);
         parts.cpus.push(RawCpu {
             core: inside.core.map_or(key, |(key, _)| key),
@@ -185,7 +184,7 @@ impl XmlReader<'_, '_> {
         Ok(())
     }
 
-    /// `L3Cache` of version 2, or `Cache` with its depth of version 1.
+    /// Parses `L3Cache` of version 2, or `Cache` with its depth of version 1.
     fn cache_rank(
         &self,
         object: Node<'_, '_>,
@@ -197,23 +196,23 @@ impl XmlReader<'_, '_> {
         }
         let depth = self.number(object, "depth")?.and_then(|depth| u32::try_from(depth).ok());
         let level = depth.ok_or_else(|| self.lacks(object, "depth"))?;
-        // 0 is unified, 1 data, 2 instructions; hwloc 1.0 to 1.3 did not tell.
+        // 0 is unified, 1 data, 2 instructions. hwloc 1.0 to 1.3 did not write it.
         match self.number(object, "cache_type")? {
             None | Some(0) => Ok(Some((true, level))),
             Some(1) => Ok(Some((false, level))),
             Some(2) => Ok(None),
             Some(other) => {
-                let problem = format!("cache_type is 0, 1 or 2, found {other}");
+                let problem = format!("expected 0, 1 or 2 as cache_type, found {other}");
                 Err(self.fail(object, problem))
             }
         }
     }
 
-    /// Gives each CPU the node that is local to the fewest CPUs, and of such nodes the first.
+    /// Assigns each CPU the node that is local to the fewest CPUs, the first one on a tie.
     fn nodes(&self, parts: &mut Parts, mut locals: Vec<Local>) {
         locals.sort_by_key(|local| local.cpus.len());
         let mut node_of: BTreeMap<CpuId, NodeId> = BTreeMap::new();
-        // So that each CPU is looked at once, however many nodes it is local to.
+        // Each CPU is checked once, however many nodes it is local to.
         let mut left: CpuSet = parts.cpus.iter().map(|cpu| cpu.id).collect();
         for local in &locals {
             let first = &local.cpus & &left;
@@ -227,17 +226,17 @@ impl XmlReader<'_, '_> {
                 without.insert(cpu.id);
             }
         }
-        parts.note_cpus(&without, "without a NUMA node; it stays unknown");
+        parts.note_cpus(&without, "without a NUMA node; it is unknown");
     }
 
-    /// `cpukind` elements of hwloc 2.4 and later: by Intel's name for the type of the core, else by the first of [`FIGURES`]
-    /// that all kinds have.
+    /// Reads the `cpukind` elements of hwloc 2.4 and later: by Intel's core type, or by the first of [`FIGURES`] that
+    /// all kinds have.
     fn kinds(&self, root: Node<'_, '_>, parts: &mut Parts) -> Result<(), TopologyError> {
         let elements = root.children().filter(|node| node.has_tag_name("cpukind"));
         let mut all = Vec::new();
         for (number, element) in elements.enumerate() {
             if number == MAX_KINDS {
-                let problem = format!("there are more than {MAX_KINDS} kinds of CPUs");
+                let problem = format!("expected at most {MAX_KINDS} kinds of CPUs");
                 return Err(self.fail(element, problem));
             }
             let cpus = self.cpuset(element, "cpuset")?.unwrap_or_default();
@@ -256,7 +255,7 @@ impl XmlReader<'_, '_> {
             let figure = |(element, cpus): &(Node<'_, '_>, CpuSet)| {
                 let text = element.attribute(name).or_else(|| info(*element, name))?;
                 let figure = text.parse::<u64>().ok()?;
-                // Ranks begin at 0 and differ by 1: each is another kind.
+                // Ranks start at 0 and differ by 1 for each kind.
                 let figure =
                     if name.ends_with("efficiency") { 1 << figure.min(62) } else { figure };
                 Some(cpus.iter().map(move |cpu| (figure, cpu)).collect::<Vec<_>>())
@@ -270,19 +269,19 @@ impl XmlReader<'_, '_> {
         Ok(())
     }
 
-    /// Notes what stands in for what the file does not describe.
+    /// Adds notes on replacements for missing objects.
     fn missing(parts: &mut Parts) {
         let lacking = |lacks: &dyn Fn(&RawCpu) -> bool| -> CpuSet {
             parts.cpus.iter().filter(|cpu| lacks(cpu)).map(|cpu| cpu.id).collect()
         };
         let packageless = lacking(&|cpu| cpu.package == 0);
         let cacheless = lacking(&|cpu| !parts.caches.contains_key(&cpu.llc));
-        parts.note_cpus(&packageless, "without a package; they are taken as one package");
-        let note = "without a cache; their package is taken as their last-level cache";
+        parts.note_cpus(&packageless, "without a package; they are treated as one package");
+        let note = "without a cache; their package is treated as their last-level cache";
         parts.note_cpus(&cacheless, note);
     }
 
-    /// CPUs that the machine has (`complete_cpuset`) and that are not described.
+    /// Returns the CPUs that the machine has (`complete_cpuset`) without a description.
     fn offline(&self, root: Node<'_, '_>, parts: &mut Parts) -> Result<(), TopologyError> {
         if let Some(machine) = root.children().find(|node| node.has_tag_name("object")) {
             parts.offline = self.cpuset(machine, "complete_cpuset")?.unwrap_or_default();
@@ -296,7 +295,7 @@ impl XmlReader<'_, '_> {
         }
     }
 
-    /// The number by the OS; -1, as a signed or an unsigned number, is "not known".
+    /// Returns the OS number. -1, signed or unsigned, means unknown.
     fn os_index(&self, object: Node<'_, '_>) -> Result<Option<u32>, TopologyError> {
         if object.attribute("os_index") == Some("-1") {
             return Ok(None);
@@ -309,13 +308,13 @@ impl XmlReader<'_, '_> {
     fn number(&self, object: Node<'_, '_>, name: &str) -> Result<Option<u64>, TopologyError> {
         let Some(text) = object.attribute(name) else { return Ok(None) };
         text.parse().map(Some).map_err(|_| {
-            self.fail(object, format!("{name} is a whole number, found {}", quoted(text)))
+            self.fail(object, format!("expected a whole number as {name}, found {}", quoted(text)))
         })
     }
 
     fn cpuset(&self, object: Node<'_, '_>, name: &str) -> Result<Option<CpuSet>, TopologyError> {
         let Some(text) = object.attribute(name) else { return Ok(None) };
-        // "0xf...f" is an infinite set, which hwloc writes for CPUs that it knows nothing of.
+        // "0xf...f" is an infinite set, which hwloc writes for unknown CPUs.
         if text.starts_with("0xf...f") {
             return Ok(None);
         }

@@ -1,4 +1,4 @@
-//! Newtypes for the numbers that name parts of a machine.
+//! Newtypes for the numbers of a machine's parts.
 
 use std::fmt;
 
@@ -9,12 +9,12 @@ macro_rules! id {
         pub struct $name(pub u32);
 
         impl $name {
-            /// The number as an index into a table.
+            /// Returns the number as a table index.
             pub const fn index(self) -> usize {
                 self.0 as usize
             }
 
-            /// The word that stands for this kind of thing in messages, such as `"CPU"`.
+            /// The noun in messages, such as `"CPU"`.
             pub const WORD: &str = $word;
         }
 
@@ -33,34 +33,33 @@ macro_rules! id {
 }
 
 id!(
-    /// A hardware thread, by the kernel's number (`/sys/devices/system/cpu/cpuN`). Numbers may be sparse.
+    /// A hardware thread, by kernel number (`/sys/devices/system/cpu/cpuN`). Numbers may be sparse.
     CpuId,
     "CPU"
 );
 id!(
-    /// A core: an SMT group of CPUs. Dense over the whole machine and counted in the order of each
-    /// core's lowest CPU, unlike the kernel's `core_id`, which starts anew in each package.
+    /// A core: an SMT group of CPUs. Numbers are dense over the whole machine, in the order of each core's lowest CPU.
+    /// The kernel's `core_id` restarts in each package.
     CoreId,
     "core"
 );
 id!(
-    /// A last-level cache. Dense over the whole machine, in the order of each cache's lowest CPU.
+    /// A last-level cache. Numbers are dense over the whole machine, in the order of each cache's lowest CPU.
     LlcId,
     "LLC"
 );
 id!(
-    /// A NUMA node, by the kernel's number (`/sys/devices/system/node/nodeN`), so that it can be
-    /// handed to `mbind`. Numbers may be sparse.
+    /// A NUMA node, by kernel number (`/sys/devices/system/node/nodeN`), as `mbind` takes it. Numbers may be sparse.
     NodeId,
     "node"
 );
 id!(
-    /// A package (socket). Dense over the whole machine, in the order of each package's lowest CPU.
+    /// A package (socket). Numbers are dense over the whole machine, in the order of each package's lowest CPU.
     PackageId,
     "package"
 );
 id!(
-    /// A pod: the CPUs that share one pool. Dense within one [`Pods`](crate::Pods).
+    /// A pod: the CPUs that share one pool. Numbers are dense within one [`Pods`](crate::Pods).
     PodId,
     "pod"
 );

@@ -1,82 +1,84 @@
-//! Input from outside: read within bounds, and escaped before it is shown.
+//! Reads external input with limits, and escapes it for display.
 //!
-//! Every file that Coreshard reads is read by [`text`], [`lossy`], [`bytes`] or [`head`], or part by part from what
-//! [`regular`] opened: regular files alone, since a pipe or a device may never end, and no longer than is said, since whoever reads a file must know what it
-//! costs. Every foreign word in a message passes [`quoted`], [`path`] or [`plain`]: nothing in it reaches a
-//! terminal as a command, and nothing in it fills a screen. The bounds stand here, side by side.
+//! Coreshard reads files with [`text`], [`lossy`], [`bytes`] or [`head`], or in pieces from a file opened by
+//! [`regular`]. Only regular files are read, since pipes and devices may not end, and only up to a given size.
+//! Untrusted text in messages is escaped with [`quoted`], [`path`] or [`plain`], so that it cannot control a terminal
+//! or fill the screen. All limits are constants in this module.
 
 use std::fmt;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
-/// Of a file with one number or word: a page, which is all that the kernel gives of one.
+/// Limit for a file with one number or word: a page, the most that the kernel returns.
 pub const NUMBER_BYTES: u64 = 4 << 10;
-/// Of a list or a mask of CPUs: 65,536 numbers, one by one, take 393 KB.
+/// Limit for a list or mask of CPUs. 65,536 single numbers take 393 KB.
 pub const LIST_BYTES: u64 = 1 << 20;
-/// Of a table of mounts or control groups: ten thousand mounts take about 2 MB.
+/// Limit for a table of mounts or control groups. Ten thousand mounts take about 2 MB.
 pub const TABLE_BYTES: u64 = 16 << 20;
-/// Of a file whose beginning tells enough, such as `/proc/cpuinfo`.
+/// Bytes read from the beginning of files such as `/proc/cpuinfo`.
 pub const HEAD_BYTES: u64 = 64 << 10;
-/// Of an XML file of hwloc: a machine of 480 CPUs takes 0.6 MB.
+/// Limit for an hwloc XML file. A machine with 480 CPUs takes 0.6 MB.
 pub const XML_BYTES: u64 = 32 << 20;
-/// Of a machine's file (TOML): a matrix of latencies between 1,024 CPUs takes about 7 MB.
+/// Limit for a machine file (TOML). A latency matrix of 1,024 CPUs takes about 7 MB.
 pub const MACHINE_BYTES: u64 = 16 << 20;
-/// Of a machine's description: 65,536 numbers in `indexes=` take 393 KB.
+/// Limit for a machine description. 65,536 numbers in `indexes=` take 393 KB.
 pub const DESCRIPTION_BYTES: usize = 1 << 20;
-/// Of a file with jobs.
+/// Limit for a job file.
 pub const JOBS_BYTES: u64 = 1 << 20;
-/// Elements of an XML file: 65,536 CPUs with a core and three caches each.
+/// Limit for elements of an XML file: 65,536 CPUs with a core and three caches each.
 pub const XML_ELEMENTS: usize = 500_000;
-/// Attributes of one element of an XML file; hwloc writes about fifteen.
+/// Limit for attributes of an XML element. hwloc writes about fifteen.
 pub const XML_ATTRIBUTES: usize = 64;
-/// NUMA nodes of a machine: four times what Linux can be built for.
+/// Limit for NUMA nodes: four times the maximum of Linux.
 pub const NODES: usize = 4_096;
-/// CPUs that one list names, counting each as often as it is named.
+/// Limit for CPUs in a list, counted as often as they are named.
 pub const LISTED_CPUS: u64 = 1 << 20;
-/// Entries of a folder that are looked through.
+/// Limit for entries of a folder.
 pub const FOLDER_ENTRIES: usize = 1 << 18;
 
-/// Characters of a foreign text in a message.
+/// Characters shown of untrusted text in a message.
 const SHOWN_CHARS: usize = 60;
-/// Characters of a path in a message: more, as its end says most.
+/// Characters shown of a path in a message. There are more, as the end is the most important part.
 const SHOWN_PATH_CHARS: usize = 400;
-/// Characters of a name that is shown wherever the thing is.
+/// Characters shown of a name.
 const PLAIN_CHARS: usize = 200;
-/// Characters of a sentence in which other parsers have their say.
+/// Characters shown of a sentence with messages of other parsers.
 const SENTENCE_CHARS: usize = 1_000;
 
-/// The whole text of a regular file.
+/// Reads a regular file as text.
 ///
 /// # Errors
-/// If it cannot be opened or read, is a folder, a pipe or a device, has more than `most_bytes` bytes,
-/// or holds something else than text.
+///
+/// If it cannot be opened or read, is a folder, pipe or device, has more than `most_bytes` bytes, or is not text.
 pub fn text(path: &Path, most_bytes: u64) -> Result<String, InputError> {
     let text = String::from_utf8(bytes(path, most_bytes)?);
     text.map_err(|_| InputError { path: path.to_owned(), problem: InputProblem::NotText })
 }
 
-/// As [`text`], with U+FFFD for bytes that are no text: for tables with names that anybody may give, such
-/// as a process's or a mount's.
+/// Like [`text`], but replaces invalid bytes with U+FFFD: for tables with arbitrary names, such as those of processes
+/// and mounts.
 ///
 /// # Errors
-/// As [`text`], but for what is no text.
+///
+/// As [`text`], except for invalid bytes.
 pub fn lossy(path: &Path, most_bytes: u64) -> Result<String, InputError> {
     bytes(path, most_bytes).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// As [`text`], whatever the bytes are.
+/// Reads a regular file as bytes.
 ///
 /// # Errors
-/// As [`text`], but for what is no text.
+///
+/// As [`text`], except for invalid bytes.
 ///
 /// ```
 /// let error = coreshard_topology::input::bytes("/dev/zero".as_ref(), 10).unwrap_err();
-/// assert!(error.to_string().contains("is a device"));
+/// assert!(error.to_string().contains("found a device"));
 /// ```
 pub fn bytes(path: &Path, most_bytes: u64) -> Result<Vec<u8>, InputError> {
     let wrong = |problem| InputError { path: path.to_owned(), problem };
-    // Most files are the kernel's, and short: read at once, where a growing buffer would begin with a probe.
+    // Most files are short kernel files. A buffer of this size reads them in one call, without a probe.
     let mut bytes = Vec::with_capacity(NUMBER_BYTES as usize);
     let read = regular(path)?.take(most_bytes.saturating_add(1)).read_to_end(&mut bytes);
     match read {
@@ -86,19 +88,21 @@ pub fn bytes(path: &Path, most_bytes: u64) -> Result<Vec<u8>, InputError> {
     }
 }
 
-/// The beginning of a regular file, at most `most_bytes` of it. Bytes that are no text, such as the
-/// half of a character at the end, become U+FFFD.
+/// Reads at most `most_bytes` from the beginning of a regular file. Invalid bytes, such as a split character at the
+/// end, become U+FFFD.
 ///
 /// # Errors
-/// If it cannot be opened or read, or is a folder, a pipe or a device.
+///
+/// If it cannot be opened or read, or is a folder, pipe or device.
 pub fn head(path: &Path, most_bytes: u64) -> Result<String, InputError> {
     Ok(String::from_utf8_lossy(&head_bytes(path, most_bytes)?).into_owned())
 }
 
-/// As [`head`], of a file that is no text.
+/// Like [`head`], but returns bytes.
 ///
 /// # Errors
-/// As there.
+///
+/// As [`head`].
 ///
 /// ```
 /// use coreshard_topology::input;
@@ -114,10 +118,11 @@ pub fn head_bytes(path: &Path, most_bytes: u64) -> Result<Vec<u8>, InputError> {
     Ok(bytes)
 }
 
-/// Opens a file that ends: no pipe, whose opening alone may wait for ever, and no device.
+/// Opens a regular file. Opening a pipe may block, and a device may not end.
 ///
 /// # Errors
-/// If it cannot be opened, or is a folder, a pipe or a device.
+///
+/// If it cannot be opened, or is a folder, pipe or device.
 ///
 /// ```
 /// use std::io::Read;
@@ -136,13 +141,13 @@ pub fn regular(path: &Path) -> Result<File, InputError> {
     };
     is_regular(std::fs::metadata(path))?;
     let file = open(path).map_err(|error| wrong(InputProblem::Io(error)))?;
-    // Once more: it may have become another one meanwhile.
+    // Check again: it may have been replaced.
     is_regular(file.metadata())?;
     Ok(file)
 }
 
-/// O_NONBLOCK of Linux, include/uapi/asm-generic/fcntl.h, on architectures that take it as it is: a pipe that is put in a file's
-/// place between the look at it and its opening makes nobody wait.
+/// O_NONBLOCK of Linux, include/uapi/asm-generic/fcntl.h, on architectures with this value. Opening does not block if
+/// the file was replaced with a pipe after the check.
 #[cfg(unix)]
 const O_NONBLOCK: i32 = if cfg!(all(
     target_os = "linux",
@@ -180,10 +185,10 @@ fn kind(found: &std::fs::Metadata) -> &'static str {
             return "a socket";
         }
     }
-    if found.is_dir() { "a folder" } else { "not a file" }
+    if found.is_dir() { "a directory" } else { "not a file" }
 }
 
-/// Why a file was not read. Its text names the file, what was found and what is allowed.
+/// Why a file could not be read. The message names the file, what was found and what is accepted.
 pub struct InputError {
     path: PathBuf,
     problem: InputProblem,
@@ -198,13 +203,13 @@ enum InputProblem {
 }
 
 impl InputError {
-    /// The file.
+    /// Returns the file's path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether there is no such file, or the kernel has no answer for it (`ENODEV`, and `ENXIO` from
-    /// files of a CPU that went offline meanwhile).
+    /// Returns true if the file does not exist or has no content (`ENODEV`, and `ENXIO` from files of a CPU that went
+    /// offline).
     pub fn is_missing(&self) -> bool {
         const ENXIO: i32 = 6;
         const ENODEV: i32 = 19;
@@ -220,25 +225,25 @@ impl fmt::Display for InputError {
         match &self.problem {
             InputProblem::Io(error) => write!(f, "cannot read {path}: {error}"),
             InputProblem::NotRegular(kind) => {
-                write!(f, "{path} is {kind}; a regular file is needed here")
+                write!(f, "invalid file {path}: expected a regular file, found {kind}")
             }
             InputProblem::TooLong { most_bytes } => {
-                write!(f, "{path} is longer than the {most_bytes} bytes that such a file may have")
+                write!(f, "invalid file {path}: expected at most {most_bytes} bytes")
             }
             InputProblem::NotText => write!(f, "{path}: expected text, found other bytes"),
         }
     }
 }
 
-// The text of an `io::Error` is in this one's.
+// The text includes that of the `io::Error`.
 crate::readable_debug!(InputError);
 
 impl std::error::Error for InputError {}
 
-/// Whether a character is one to be read, and not one that steers a terminal, turns the order of a line
-/// around or cannot be seen. XML has no way to hold most of these either.
+/// Returns true for printable characters, which excludes those that control a terminal, change the direction of text or
+/// are invisible. XML cannot represent most of these either.
 pub fn is_plain(letter: char) -> bool {
-    // Most are among the first.
+    // Fast path for most characters.
     matches!(letter, ' '..='~')
         || !(letter.is_control()
             || matches!(letter,
@@ -247,13 +252,13 @@ pub fn is_plain(letter: char) -> bool {
                 | '\u{e0000}'..='\u{e007f}'))
 }
 
-/// A name from outside, to be kept and shown: other characters than plain ones become U+FFFD, line feeds
-/// and tabs become blanks, and what is longer than 200 characters is cut.
+/// Escapes an untrusted name: replaces other than plain characters with U+FFFD, and line feeds and tabs with blanks.
+/// Cuts it after 200 characters.
 pub fn plain(name: &str) -> String {
     plain_within(name, PLAIN_CHARS)
 }
 
-/// A sentence with foreign words in it, as [`plain`], cut after 1,000 characters.
+/// Escapes a sentence with untrusted words like [`plain`], and cuts it after 1,000 characters.
 pub fn sentence(text: &str) -> String {
     plain_within(text, SENTENCE_CHARS)
 }
@@ -272,12 +277,12 @@ fn plain_within(text: &str, most: usize) -> String {
     kept
 }
 
-/// A text from outside, for a message: in quotes, escaped, and cut after 60 characters.
+/// Quotes and escapes untrusted text for a message, and cuts it after 60 characters.
 pub fn quoted(text: &str) -> impl fmt::Display + '_ {
     Shown { text: text.into(), most: SHOWN_CHARS, is_quoted: true }
 }
 
-/// A path, for a message: escaped, and cut at its beginning if it is very long.
+/// Escapes a path for a message, and cuts the beginning of very long ones.
 pub fn path(path: &Path) -> impl fmt::Display + '_ {
     Shown { text: path.to_string_lossy(), most: SHOWN_PATH_CHARS, is_quoted: false }
 }
@@ -294,7 +299,7 @@ impl fmt::Display for Shown<'_> {
         let quote = if self.is_quoted { "\"" } else { "" };
         let count = self.text.chars().count();
         let beyond = count > self.most;
-        // The beginning of a text, and the end of a path.
+        // Keep the beginning of text and the end of a path.
         let (skip, take) = match (beyond, self.is_quoted) {
             (false, _) => (0, count),
             (true, true) => (0, self.most),
@@ -329,7 +334,7 @@ mod tests {
         std::fs::write(&file, "12345").unwrap();
         assert_eq!(text(&file, 5).unwrap(), "12345");
         let error = text(&file, 4).unwrap_err().to_string();
-        assert!(error.contains("longer than the 4 bytes"), "{error}");
+        assert!(error.contains("expected at most 4 bytes"), "{error}");
         assert_eq!(head(&file, 2).unwrap(), "12");
         std::fs::write(&file, [0xff, b'1']).unwrap();
         assert!(text(&file, 5).unwrap_err().to_string().contains("expected text"));
@@ -337,18 +342,18 @@ mod tests {
         assert!(text(&folder.path().join("no"), 5).unwrap_err().is_missing());
     }
 
-    /// Opening a pipe that nobody writes to waits for ever, and reading `/dev/zero` never ends.
+    /// Opening a pipe without a writer blocks, and reading `/dev/zero` does not end.
     #[test]
     fn what_is_no_regular_file_is_refused_at_once() {
         let folder = tempfile::tempdir().unwrap();
         let pipe = folder.path().join("pipe");
         assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
         let found = |path: &Path| text(path, 9).unwrap_err().to_string();
-        assert!(found(&pipe).contains("is a pipe; a regular file is needed"));
-        assert!(found(Path::new("/dev/zero")).contains("is a device"));
-        assert!(found(folder.path()).contains("is a folder"));
+        assert!(found(&pipe).contains("expected a regular file, found a pipe"));
+        assert!(found(Path::new("/dev/zero")).contains("found a device"));
+        assert!(found(folder.path()).contains("found a directory"));
         std::os::unix::fs::symlink(&pipe, folder.path().join("link")).unwrap();
-        assert!(found(&folder.path().join("link")).contains("is a pipe"));
+        assert!(found(&folder.path().join("link")).contains("found a pipe"));
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! CPUs, caches and NUMA nodes of a machine, and the pods of each affinity scope.
 //!
-//! Pure data: a [`Topology`] is read once, from the machine this runs on ([`Topology::host`]), from a
-//! recorded `/sys` ([`Topology::from_sysfs`]), from an hwloc XML file ([`Topology::from_hwloc_xml`]),
-//! from a description ([`Topology::from_synthetic`]) or by name ([`Topology::preset`]). [`Pods`] then
-//! divides its CPUs by a [`Scope`]. Nothing here starts a thread, sets an affinity or prints.
+//! This crate is pure data. A [`Topology`] is read once: from the machine this runs on ([`Topology::host`]), a recorded
+//! `/sys` ([`Topology::from_sysfs`]), an hwloc XML file ([`Topology::from_hwloc_xml`]), a description
+//! ([`Topology::from_synthetic`]) or a name ([`Topology::preset`]). [`Pods`] divides its CPUs by a [`Scope`]. Nothing
+//! here starts a thread, sets an affinity or prints.
 //!
 //! ```
 //! use coreshard_topology::{Pods, Scope, ShardSize, Topology};

@@ -1,4 +1,4 @@
-//! Pods: the CPUs of a machine, divided by a scope.
+//! Pods: the CPUs of a machine, divided by an affinity scope.
 //!
 //! **What a pod is, and why pods nest.** A *cell* is the part of one last-level cache (LLC) that lies
 //! on one NUMA node. On most machines every LLC lies on one node, and a cell is simply the LLC. If
@@ -18,14 +18,15 @@
 //! and each pod lies within one pod of every coarser scope. A core always lies in one cell, because
 //! [`Topology`] gives all its CPUs one LLC and one node.
 //!
-//! **What a shard keeps together.** A shard has cores of one kind: an item that meets a performance core in one run and an
-//! efficiency core in the next takes twice as long for no reason that a program can see. It also does not cut a cluster, the cores
-//! that share an L2 cache, unless the cluster alone has more cores than are wanted in a shard. Linux knows neither rule.
+//! **What a shard keeps together.** A shard has cores of one kind: otherwise the same item takes twice as long on an
+//! efficiency core as on a performance core, without an apparent reason. It also does not split a cluster, which is a
+//! group of cores with a common L2 cache, unless the cluster has more cores than a shard should have. Linux has neither
+//! rule.
 //!
-//! **The mask comes first.** Pods are laid over the CPUs of the mask as if there were no others, so
-//! that a process confined to 12 cores of an LLC gets shards of 6 and 6, not the ruins of larger ones.
+//! **The mask comes first.** Pods are laid out over the CPUs of the mask as if there were no others. A process confined
+//! to 12 cores of an LLC gets shards of 6 and 6 cores, not the remains of larger ones.
 //!
-//! **Cost.** Two walks over the CPUs of the mask and one over their cores, whatever the scope.
+//! **Cost.** Two passes over the CPUs of the mask and one over their cores, for any scope.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -39,18 +40,18 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Pod {
-    /// Its place in [`Pods`].
+    /// The index in [`Pods`].
     pub id: PodId,
-    /// Its CPUs; never empty.
+    /// The CPUs; never empty.
     pub cpus: CpuSet,
-    /// The number of cores it holds CPUs of.
+    /// The number of cores with CPUs in the pod.
     pub cores: usize,
-    /// The node that all its CPUs are on; `None` if they are on several, or one is unknown.
+    /// The common node of all CPUs; `None` if they are on several nodes, or one is unknown.
     pub node: Option<NodeId>,
 }
 
 impl fmt::Display for Pod {
-    /// Index and CPU list, as in `3 24-31`.
+    /// Formats index and CPU list, as in `3 24-31`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.id, self.cpus)
     }
@@ -77,10 +78,10 @@ pub struct Pods {
 }
 
 impl Pods {
-    /// Divides the CPUs of `mask` into pods. `shard_size` matters to [`Scope::CacheShard`] alone.
+    /// Divides the CPUs of `mask` into pods. `shard_size` is used only for [`Scope::CacheShard`].
     ///
-    /// Pods are numbered by their lowest CPU; shards by their cell's lowest CPU and then by their
-    /// place in the cell.
+    /// Pods are numbered by their lowest CPU. Shards are numbered by the lowest CPU of their cell, then by their
+    /// position in the cell.
     ///
     /// # Errors
     /// If the mask is empty, or holds a CPU that is not online in `topology`.
@@ -95,7 +96,8 @@ impl Pods {
         }
         let (missing, online) = (mask - topology.online(), topology.online());
         if !missing.is_empty() {
-            let text = format!("the CPU mask holds {missing}, but the CPUs online are {online}");
+            let text =
+                format!("invalid CPU mask: {missing} is not online, expected CPUs of {online}");
             return Err(PodsError { text });
         }
         let mut layout = Layout::new(topology, mask, scope);
@@ -110,37 +112,34 @@ impl Pods {
         Ok(layout.pods)
     }
 
-    /// The scope that made these pods.
+    /// Returns the scope of these pods.
     pub const fn scope(&self) -> Scope {
         self.scope
     }
 
-    /// The number of pods, at least 1.
-    #[expect(
-        clippy::len_without_is_empty,
-        reason = "a mask is never empty, so neither are its pods"
-    )]
+    /// Returns the number of pods, at least 1.
+    #[expect(clippy::len_without_is_empty, reason = "masks and pods are never empty")]
     pub fn len(&self) -> usize {
         self.pods.len()
     }
 
-    /// The pods, by id.
+    /// Returns the pods, by ID.
     pub fn iter(&self) -> std::slice::Iter<'_, Pod> {
         self.pods.iter()
     }
 
-    /// The pod of an id.
+    /// Returns the pod with this ID.
     pub fn get(&self, id: PodId) -> Option<&Pod> {
         self.pods.get(id.index())
     }
 
-    /// The pod that a CPU belongs to; `None` outside the mask. One load from a table.
+    /// Returns the pod of a CPU; `None` outside the mask. Costs one table lookup.
     pub fn pod_of(&self, cpu: CpuId) -> Option<PodId> {
         self.pod_of.get(cpu.index()).copied().flatten()
     }
 
-    /// True if both divide the same CPUs into the same pods, whatever the scope: on small machines
-    /// several scopes collapse into one layout.
+    /// Returns true if both divide the same CPUs into the same pods, even for different scopes. On small machines
+    /// several scopes have the same layout.
     pub fn same_layout(&self, other: &Self) -> bool {
         self.pods == other.pods
     }
@@ -155,14 +154,14 @@ impl<'a> IntoIterator for &'a Pods {
     }
 }
 
-/// The part of an LLC that lies on one node.
+/// The part of an LLC on one node.
 type Cell = (LlcId, Option<NodeId>);
 
 const fn cell(cpu: &Cpu) -> Cell {
     (cpu.llc, cpu.node)
 }
 
-/// The cores of one kind in a cell, by cluster, in the order of first sight.
+/// The cores of one kind in a cell, by cluster, in order of appearance.
 #[derive(Default)]
 struct Group {
     place_of_cluster: HashMap<u32, usize>,
@@ -178,7 +177,7 @@ impl Group {
         self.clusters[place].push(cpu.core);
     }
 
-    /// The units that no shard cuts: clusters, and the cores of a cluster that is larger than a shard.
+    /// Returns the units that a shard does not split: clusters, and the cores of clusters larger than a shard.
     fn units(self, size: ShardSize) -> Vec<Vec<CoreId>> {
         let mut units = Vec::new();
         for cluster in self.clusters {
@@ -192,12 +191,12 @@ impl Group {
     }
 }
 
-/// Pods while they are being laid out.
+/// Pods during layout.
 struct Layout<'a> {
     topology: &'a Topology,
     mask: &'a CpuSet,
-    /// By core id: true once a CPU of it was placed. A core never has CPUs in two pods, except that
-    /// in the scope `cpu` each of them counts it.
+    /// By core ID: true after one of its CPUs was placed. A core has CPUs in one pod only, except in the scope `cpu`,
+    /// in which each CPU counts it.
     core_seen: Vec<bool>,
     pods: Pods,
 }
@@ -209,13 +208,13 @@ impl<'a> Layout<'a> {
         Self { topology, mask, core_seen: vec![false; topology.cores()], pods }
     }
 
-    /// The CPUs of the mask in numeric order.
+    /// Returns the CPUs of the mask in ascending order.
     fn cpus(&self) -> impl Iterator<Item = &'a Cpu> + use<'a> {
         let topology = self.topology;
         self.mask.iter().filter_map(move |id| topology.cpu(id))
     }
 
-    /// One pod for each value of `key`, in the order of first sight.
+    /// Makes a pod for each value of `key`, in order of appearance.
     fn by<K: std::hash::Hash + Eq>(&mut self, key: impl Fn(&Cpu) -> K) {
         let mut pod_of_key = HashMap::new();
         for cpu in self.cpus() {
@@ -224,7 +223,7 @@ impl<'a> Layout<'a> {
         }
     }
 
-    /// One pod for each shard: cells first, then each kind of core in a cell, then the units that stay whole, then their cores.
+    /// Makes the shards: by cell, then by kind of core, then by unit, then by core.
     fn by_shard(&mut self, size: ShardSize) {
         let mut place_of_group: HashMap<(Cell, CpuKind), usize> = HashMap::new();
         let mut groups: Vec<Group> = Vec::new();
@@ -255,7 +254,7 @@ impl<'a> Layout<'a> {
 
         for cpu in self.cpus() {
             let pod = pod_of_core[cpu.core.index()];
-            self.place(cpu, pod.expect("the shards of a group hold all its cores"));
+            self.place(cpu, pod.expect("the shards of a group contain all its cores"));
         }
     }
 
@@ -276,7 +275,7 @@ impl<'a> Layout<'a> {
     }
 }
 
-/// Why no pods can be laid out.
+/// Why pods could not be laid out.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PodsError {
     text: String,

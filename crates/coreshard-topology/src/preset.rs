@@ -1,8 +1,7 @@
-//! Machines known by name.
+//! Machines with names.
 //!
-//! Each is a file in `presets/`: `title`, `synthetic` (see [`Topology::from_synthetic`]) and `source`.
-//! Tables, such as `[costs]`, belong to other crates and are let through unread; any other key is a
-//! mistake.
+//! Each is a file in `presets/` with `title`, `synthetic` (see [`Topology::from_synthetic`]) and `source`. Tables such
+//! as `[costs]` belong to other crates and are ignored. Any other key is an error.
 
 use toml::de::{DeTable, DeValue};
 
@@ -14,7 +13,7 @@ macro_rules! presets {
     };
 }
 
-/// Name and text of every preset.
+/// Name and content of each preset.
 const FILES: &[(&str, &str)] = presets![
     "grace",
     "epyc-9654-2s",
@@ -27,7 +26,7 @@ const FILES: &[(&str, &str)] = presets![
     "kunpeng-920",
 ];
 
-/// A machine known by name.
+/// A machine with a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Preset {
     name: &'static str,
@@ -38,15 +37,16 @@ pub struct Preset {
 }
 
 impl Preset {
-    /// The names of all presets.
+    /// Returns the names of all presets.
     pub fn names() -> impl Iterator<Item = &'static str> {
         FILES.iter().map(|(name, _)| *name)
     }
 
-    /// Reads the preset of a name.
+    /// Returns the preset with this name.
     ///
     /// # Errors
-    /// If there is none of that name.
+    ///
+    /// If there is none.
     pub fn named(name: &str) -> Result<Self, TopologyError> {
         match FILES.iter().find(|(known, _)| *known == name) {
             Some((name, file)) => Self::read(name, file),
@@ -72,53 +72,56 @@ impl Preset {
                 ("synthetic", DeValue::String(text)) => preset.synthetic = text.to_string(),
                 ("source", DeValue::Array(items)) => {
                     for item in items.iter().map(|item| item.get_ref()) {
-                        let text = item.as_str().ok_or_else(|| wrong("a source is text".into()))?;
+                        let text = item
+                            .as_str()
+                            .ok_or_else(|| wrong("expected text as a source".into()))?;
                         preset.source.push(text.to_owned());
                     }
                 }
                 (_, DeValue::Table(_)) => {}
                 (key, _) => {
                     return Err(wrong(format!(
-                        "{key:?} is no key of a preset, or has a wrong type"
+                        "unexpected key {key:?}, or a value of the wrong type"
                     )));
                 }
             }
         }
         if preset.title.is_empty() || preset.synthetic.is_empty() || preset.source.is_empty() {
-            return Err(wrong("title, synthetic and source are needed".into()));
+            return Err(wrong("expected title, synthetic and source".into()));
         }
         Ok(preset)
     }
 
-    /// The name to ask for it by, such as `epyc-9654-2s`.
+    /// Returns the name, such as `epyc-9654-2s`.
     pub const fn name(&self) -> &'static str {
         self.name
     }
 
-    /// Its description in words.
+    /// Returns the description.
     pub fn title(&self) -> &str {
         &self.title
     }
 
-    /// Its synthetic string.
+    /// Returns the synthetic string.
     pub fn synthetic(&self) -> &str {
         &self.synthetic
     }
 
-    /// The documents its figures are from.
+    /// Returns the sources of the figures.
     pub fn source(&self) -> &[String] {
         &self.source
     }
 
-    /// The whole file, TOML, for those who read more of it than the topology.
+    /// Returns the whole file as TOML, for other crates that read more of it.
     pub const fn file(&self) -> &'static str {
         self.file
     }
 
-    /// The machine itself.
+    /// Builds the machine.
     ///
     /// # Errors
-    /// If the synthetic string is wrong, which is a mistake in the file.
+    ///
+    /// If the synthetic string is invalid, which is a bug in the file.
     pub fn topology(&self) -> Result<Topology, TopologyError> {
         let mut topology = synthetic::topology(&self.synthetic)?;
         topology.rename(self.name);
@@ -165,7 +168,7 @@ mod tests {
         }
     }
 
-    /// A file that nobody named in `FILES` would be known to no command.
+    /// A file that `FILES` does not list would be unknown to all commands.
     #[test]
     fn every_file_in_the_folder_is_named() {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/presets");
@@ -178,7 +181,7 @@ mod tests {
         assert_eq!(files, names, "name it in FILES, and its counts in EXPECTED");
     }
 
-    /// What `docs/CONTRIBUTING.md` shows to whoever adds a preset is one.
+    /// The preset shown in `docs/CONTRIBUTING.md` is valid.
     #[test]
     fn the_preset_of_the_walk_through_is_one() {
         let text = include_str!("../../../docs/CONTRIBUTING.md");

@@ -1,9 +1,10 @@
-//! `Debug` of this workspace's errors: their readable text, which a program shows whose `main` returns an error, and `unwrap`.
+//! Readable `Debug` output of this workspace's errors, which programs print if `main` returns an error, as does
+//! `unwrap`.
 
 use std::error::Error;
 use std::fmt;
 
-/// Writes the text of `error`, and of each cause that the text before does not have already.
+/// Writes the text of `error`, and of each cause that is not part of the preceding text.
 #[doc(hidden)]
 pub fn readable(error: &dyn Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let mut text = error.to_string();
@@ -53,7 +54,7 @@ mod tests {
 
     impl std::error::Error for Cause {}
 
-    /// Tells its cause itself, or leaves it to its source.
+    /// Includes its cause in its text, or leaves it to its source.
     struct Effect(bool);
     crate::readable_debug!(Effect);
 

@@ -1,22 +1,22 @@
-//! The affinity scopes: which CPUs share one pool.
+//! The affinity scopes.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::input::quoted;
 
-/// Which CPUs share one pool, from the finest to the coarsest.
+/// Which CPUs share a pool, from the finest to the coarsest scope.
 ///
 /// The six scopes are those of Linux workqueues (`Documentation/core-api/workqueue.rst`,
 /// "Affinity Scopes"); `cache_shard` joined them in Linux 7.1. Each scope's pods lie within the pods
 /// of every coarser one; see [`Pods`](crate::Pods).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scope {
-    /// Every CPU by itself.
+    /// Each CPU by itself.
     Cpu,
     /// The CPUs of one core.
     Smt,
-    /// A part of one last-level cache, of a chosen number of cores. The default.
+    /// A part of one last-level cache with a configurable number of cores. The default.
     #[default]
     CacheShard,
     /// The CPUs of one last-level cache.
@@ -28,11 +28,11 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// Every scope, finest first.
+    /// All scopes, finest first.
     pub const ALL: [Self; 6] =
         [Self::Cpu, Self::Smt, Self::CacheShard, Self::Cache, Self::Numa, Self::System];
 
-    /// The name in options and files, such as `"cache_shard"`.
+    /// Returns the name in options and files, such as `"cache_shard"`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Cpu => "cpu",
@@ -55,34 +55,35 @@ impl FromStr for Scope {
     type Err = ParseScopeError;
 
     /// # Errors
-    /// If the text is none of the six names.
+    ///
+    /// If the text is not one of the six names.
     fn from_str(text: &str) -> Result<Self, ParseScopeError> {
         let found = Self::ALL.into_iter().find(|scope| scope.name() == text);
         found.ok_or_else(|| {
             let names = Self::ALL.map(Self::name).join(", ");
             ParseNameError::new(format!(
-                "no affinity scope is called {}; there are {names}",
+                "invalid affinity scope {}: expected {names}",
                 quoted(text)
             ))
         })
     }
 }
 
-/// Why a text names no [`Scope`].
+/// The error of parsing a [`Scope`].
 pub type ParseScopeError = ParseNameError;
 
-/// A text that is none of the names that are known. Its own text lists them.
+/// An unknown name. The message lists the known ones.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ParseNameError {
     text: String,
 }
 
 impl ParseNameError {
-    /// An error with this text, for a type whose values have names.
+    /// Creates an error with this message, for a type whose values have names.
     ///
     /// ```
-    /// let error = coreshard_topology::ParseNameError::new("\"red\" is no taste; there is sweet");
-    /// assert_eq!(error.to_string(), "\"red\" is no taste; there is sweet");
+    /// let error = coreshard_topology::ParseNameError::new("invalid taste \"red\": expected sweet");
+    /// assert_eq!(error.to_string(), "invalid taste \"red\": expected sweet");
     /// ```
     pub fn new(text: impl Into<String>) -> Self {
         Self { text: text.into() }

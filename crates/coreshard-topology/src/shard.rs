@@ -1,13 +1,13 @@
-//! How the cores of one last-level cache are divided into shards.
+//! Divides the cores of a last-level cache into shards.
 //!
-//! The rule is that of Linux workqueues since 7.1: the number of shards is the one whose *average*
-//! size comes nearest to the wanted size, which is a goal and not a limit.
+//! The rule is that of Linux workqueues since 7.1: the number of shards is the one whose *average* size is nearest to
+//! the target size, which is not a limit.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::num::NonZeroUsize;
 
-/// The wanted number of cores in a shard. The default is 8.
+/// The target number of cores in a shard. The default is 8.
 ///
 /// ```
 /// use coreshard_topology::ShardSize;
@@ -17,7 +17,7 @@ use std::num::NonZeroUsize;
 /// assert_eq!(corrected.cores(), 1);
 /// assert!(corrected.was_corrected(), "the caller can warn");
 /// ```
-// Two sizes are equal when they mean the same; that one was given as 0 is only of use in a warning.
+// Sizes are equal if they have the same effect. An original 0 matters only for a warning.
 #[derive(Clone, Copy, Debug)]
 pub struct ShardSize {
     cores: NonZeroUsize,
@@ -28,7 +28,7 @@ impl ShardSize {
     /// 8 cores, the default of the Linux kernel.
     pub const DEFAULT: Self = Self::new(8);
 
-    /// A size in cores. 0 is corrected to 1, and [`was_corrected`](Self::was_corrected) says so.
+    /// Creates a size in cores. 0 is corrected to 1, which [`was_corrected`](Self::was_corrected) reports.
     pub const fn new(cores: usize) -> Self {
         match NonZeroUsize::new(cores) {
             Some(cores) => Self { cores, was_corrected: false },
@@ -36,18 +36,18 @@ impl ShardSize {
         }
     }
 
-    /// The wanted number of cores, at least 1.
+    /// Returns the target number of cores, at least 1.
     pub const fn cores(self) -> usize {
         self.cores.get()
     }
 
-    /// True if 0 was given and corrected to 1.
+    /// Returns true if 0 was given and corrected to 1.
     pub const fn was_corrected(self) -> bool {
         self.was_corrected
     }
 
-    /// The sizes, in cores, of the shards that a last-level cache of `cores` cores is divided into,
-    /// in their order. They differ by at most one, larger ones first; no cores give no shards.
+    /// Returns the sizes in cores of the shards of a last-level cache with this many cores, in order. They differ by at
+    /// most one, larger ones first. No cores give no shards.
     ///
     /// ```
     /// use coreshard_topology::ShardSize;
@@ -62,8 +62,8 @@ impl ShardSize {
         (0..shards).map(move |shard| if shard < large_shards { small + 1 } else { small })
     }
 
-    /// How many of the units, each of so many cores, each shard has. As many shards as [`divide`](Self::divide) makes of the
-    /// cores, and as near to their sizes as is possible without cutting a unit.
+    /// Returns the number of units in each shard, given the cores of each unit. There are as many shards as
+    /// [`divide`](Self::divide) makes, with sizes as near to its sizes as possible without splitting a unit.
     pub(crate) fn divide_units(self, units: &[usize]) -> Vec<usize> {
         let mut left: usize = units.iter().sum();
         let mut shards = if left == 0 { 0 } else { self.shards_of(left).min(units.len()) };
@@ -71,10 +71,10 @@ impl ShardSize {
         let mut divided = Vec::with_capacity(shards);
         while shards > 0 {
             let goal = left.div_ceil(shards);
-            // Each of the others has one at least.
+            // Leave at least one unit for each of the other shards.
             let most = rest.len() - (shards - 1);
             let (mut taken, mut cores) = (0, 0);
-            // One more as long as at most half of it is beyond the goal.
+            // Take another unit if at most half of it exceeds the target.
             while taken < most && (taken == 0 || 2 * cores + rest[taken] <= 2 * goal) {
                 cores += rest[taken];
                 taken += 1;
@@ -87,11 +87,11 @@ impl ShardSize {
         divided
     }
 
-    /// `cores / size`, rounded to the nearest whole number, halves up, but at least 1.
+    /// Returns `cores / size`, rounded to the nearest whole number (halves up), at least 1.
     const fn shards_of(self, cores: usize) -> usize {
         let size = self.cores.get();
         let rest = cores % size;
-        // "rest >= size / 2" without losing the half of an odd size.
+        // "rest >= size / 2" without integer division.
         let rounded_up = rest >= size - rest;
         let shards = cores / size + rounded_up as usize;
         if shards == 0 { 1 } else { shards }
@@ -134,7 +134,7 @@ mod tests {
         ShardSize::DEFAULT.divide(cores).collect()
     }
 
-    /// The published table for a wanted size of 8: cores from, cores to, shards.
+    /// The published table for a target size of 8: cores from, cores to, shards.
     const TABLE: [(usize, usize, usize); 13] = [
         (1, 11, 1),
         (12, 19, 2),
@@ -196,7 +196,7 @@ mod tests {
             prop_assert_eq!(sizes.iter().sum::<usize>(), cores);
             prop_assert!(sizes.is_sorted_by(|a, b| a >= b));
             prop_assert!(sizes[0] - sizes[sizes.len() - 1] <= 1);
-            // The count nearest to cores / size: |2·shards·size - 2·cores| is at most size.
+            // The number of shards is nearest to cores / size: |2·shards·size - 2·cores| is at most size.
             if sizes.len() > 1 {
                 prop_assert!((2 * sizes.len() * size).abs_diff(2 * cores) <= size);
             } else {

@@ -1,4 +1,4 @@
-//! Sources of machines: this one, files, descriptions, names.
+//! Sources of machines: this machine, files, descriptions and names.
 
 use std::path::Path;
 
@@ -9,16 +9,17 @@ use crate::hwloc_xml;
 use crate::{Topology, TopologyError, synthetic, sysfs, usable};
 
 impl Topology {
-    /// The machine this runs on, all of its CPUs that are online.
+    /// Reads the machine this runs on, with all online CPUs.
     ///
-    /// [`Usable`](crate::Usable) tells which part of it this process may use.
+    /// [`Usable`](crate::Usable) determines which part of it this process may use.
     ///
-    /// If `/sys` does not exist, or cannot be read, it is the CPUs that affinity and control groups
-    /// leave to this process, with one last-level cache for all; [`is_described`](Self::is_described)
-    /// is false then, and a note says why.
+    /// If `/sys` does not exist or cannot be read, the machine consists of the CPUs that affinity and control groups
+    /// allow, with one last-level cache for all. [`is_described`](Self::is_described) is then false, and a note gives
+    /// the reason.
     ///
     /// # Errors
-    /// If there is no `/proc` either, or something in it cannot be read.
+    ///
+    /// If `/proc` is also missing, or something in it cannot be read.
     pub fn host() -> Result<Self, TopologyError> {
         Self::host_at(Path::new("/"))
     }
@@ -29,8 +30,7 @@ impl Topology {
             Err(error) => {
                 let Some(cpus) = usable::allowed(root)? else { return Err(error) };
                 let why = format!(
-                    "the machine is not told ({error}): what affinity and control groups allow is taken for \
-                     all of it, each CPU as a core of its own, and all as one package with one last-level cache"
+                    "cannot read the topology ({error}): assuming the CPUs that affinity and control groups allow, each a core, in one package with one last-level cache"
                 );
                 return Self::of_cpus(&cpus, why);
             }
@@ -39,34 +39,37 @@ impl Topology {
         Ok(topology)
     }
 
-    /// A machine whose `sys` folder lies in `root`; a `proc` folder beside it tells the model.
+    /// Reads a machine whose `sys` folder is in `root`. A `proc` folder beside it provides the model.
     ///
     /// # Errors
-    /// Names the file that is missing, or that cannot be read, and the column if it has one.
+    ///
+    /// If a file is missing or cannot be read. The message names the file and, if possible, the column.
     pub fn from_sysfs(root: impl AsRef<Path>) -> Result<Self, TopologyError> {
         sysfs::topology(root.as_ref())
     }
 
-    /// The machine in an XML file of hwloc.
+    /// Reads the machine in an hwloc XML file.
     ///
     /// # Errors
-    /// Names the file, and the line and column of what is not understood, or what there is too much of:
-    /// the file may have 32 MiB, 500,000 elements and 64 attributes in each, and declare no entities.
+    ///
+    /// If the file is invalid or too large: the limits are 32 MiB, 500,000 elements, 64 attributes per element, and no
+    /// entity declarations. The message names the file, line and column.
     #[cfg(feature = "hwloc")]
     pub fn from_hwloc_xml(path: impl AsRef<Path>) -> Result<Self, TopologyError> {
         hwloc_xml::of_file(path.as_ref())
     }
 
-    /// The machine in the text of such a file; `path` is for its name and for messages.
+    /// Reads the machine in the text of an hwloc XML file. `path` is used for its name and in messages.
     ///
     /// # Errors
+    ///
     /// As [`from_hwloc_xml`](Self::from_hwloc_xml).
     #[cfg(feature = "hwloc")]
     pub fn from_hwloc_xml_text(path: impl AsRef<Path>, text: &str) -> Result<Self, TopologyError> {
         hwloc_xml::topology(path.as_ref(), text)
     }
 
-    /// A machine described by a synthetic string of hwloc.
+    /// Creates a machine from an hwloc synthetic string.
     ///
     /// ```
     /// use coreshard_topology::Topology;
@@ -79,32 +82,36 @@ impl Topology {
     /// ```
     ///
     /// # Errors
-    /// Names the column of what cannot be read, and what is allowed there.
+    ///
+    /// If the string is invalid. The message names the column and what is accepted there.
     pub fn from_synthetic(text: &str) -> Result<Self, TopologyError> {
         synthetic::topology(text)
     }
 
-    /// The machine of a preset's name.
+    /// Returns the machine of a preset.
     ///
     /// # Errors
-    /// If there is no such preset; the text lists those there are.
+    ///
+    /// If there is no such preset. The message lists the presets.
     #[cfg(feature = "presets")]
     pub fn preset(name: &str) -> Result<Self, TopologyError> {
         Preset::named(name)?.topology()
     }
 
-    /// All presets.
+    /// Returns all presets.
     ///
     /// # Errors
-    /// If one of the files is wrong, which is a mistake of this crate.
+    ///
+    /// If a preset file is invalid, which is a bug in this crate.
     #[cfg(feature = "presets")]
     pub fn presets() -> Result<Vec<Preset>, TopologyError> {
         Preset::all()
     }
 
-    /// The machine that a preset's name or a synthetic string stands for.
+    /// Returns the machine of a preset or synthetic string.
     ///
     /// # Errors
+    ///
     /// If the text is neither.
     #[cfg(feature = "presets")]
     pub fn parse_machine(name_or_synthetic: &str) -> Result<Self, TopologyError> {
@@ -136,7 +143,7 @@ mod tests {
         let machine = Topology::host_at(root.path()).unwrap();
         assert_eq!(machine.online().to_string(), "2-5,9");
         assert_eq!((machine.llcs(), machine.cores(), machine.packages()), (1, 5, 1));
-        assert!(machine.notes()[0].contains("the machine is not told"), "{:?}", machine.notes());
+        assert!(machine.notes()[0].contains("cannot read the topology"), "{:?}", machine.notes());
         assert!(!machine.is_described());
     }
 }

@@ -1,7 +1,7 @@
 //! Machines described by hwloc's synthetic strings, such as `pack:2 numa:1 l3:1 core:120 pu:2`.
 //!
-//! The language is that of hwloc 2.x ("Synthetic topologies" in its documentation). A string lists
-//! the levels of a machine from the outside in, each with its number per object of the level above:
+//! The language is that of hwloc 2.x ("Synthetic topologies" in its documentation). A string lists the levels of a
+//! machine from the outside in, each with the number of objects per object of the level above:
 //!
 //! - `TYPE:COUNT`, where TYPE is `package` (or `socket`), `die`, `group`, `numanode` (or `node`),
 //!   `l1` to `l5`, `l1i` to `l3i`, `core` or `pu`, in any case, cut short as long as two letters are
@@ -15,14 +15,14 @@
 //!
 //! The last level is always `pu`. If there is no NUMA node, one is added for the whole machine.
 //!
-//! **CPU numbers.** Unless `indexes=` says otherwise, CPUs are numbered in the order of the tree, so
-//! that the siblings of a core are neighbours (`core:2 pu:2`: 0-1 and 2-3). Real x86 machines often
-//! number one thread of every core first: `core:2 pu:2(indexes=core)` says this (0, 2 and 1, 3).
+//! **CPU numbers.** Unless `indexes=` is given, CPUs are numbered in tree order, so that siblings of a core are
+//! adjacent (`core:2 pu:2`: 0-1 and 2-3). Many x86 machines number one thread of every core first, as in `core:2
+//! pu:2(indexes=core)` (0, 2 and 1, 3).
 //!
-//! **Stricter than hwloc** if hwloc drops what it cannot read, or makes a machine that cannot be: a
-//! wrong `indexes=`, anything between a type and its colon, the same cache level twice, several
-//! packages, NUMA nodes or last-level caches inside one core, and more CPUs or higher numbers than
-//! [`MAX_CPU`](crate::MAX_CPU) allows are errors here.
+//! **Stricter than hwloc.** hwloc ignores input that it cannot parse, or builds impossible machines. Here these are
+//! errors: a wrong `indexes=`, anything between a type and its colon, the same cache level twice, several packages,
+//! NUMA nodes or last-level caches inside one core, and more CPUs or higher numbers than [`MAX_CPU`](crate::MAX_CPU)
+//! allows.
 
 mod build;
 mod indexes;
@@ -31,7 +31,7 @@ mod parse;
 
 use crate::{Topology, TopologyError};
 
-/// Makes the machine that a synthetic string describes.
+/// Builds the machine that a synthetic string describes.
 pub(crate) fn topology(text: &str) -> Result<Topology, TopologyError> {
     build::topology(&parse::machine(text)?)
 }

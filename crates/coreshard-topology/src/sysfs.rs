@@ -1,20 +1,20 @@
-//! Reads a machine from `/sys`, the one this runs on or a recorded one.
+//! Reads a machine from `/sys`, of this machine or a recorded one.
 //!
-//! It reads these files, all of them documented in the kernel's `Documentation/ABI/stable/sysfs-devices-system-cpu`,
+//! It reads these files, which are documented in the kernel's `Documentation/ABI/stable/sysfs-devices-system-cpu`,
 //! `Documentation/admin-guide/cputopology.rst` and `Documentation/ABI/testing/sysfs-devices-system-cpu`:
 //!
-//! | what | from `sys/devices/system/` | if that is missing |
+//! | property | from `sys/devices/system/` | if missing |
 //! |---|---|---|
 //! | CPUs online | `cpu/online`, and `cpu/cpuN/online` of those that it leaves out | `cpu/cpuN/online`; no such file means online |
 //! | core | `cpu/cpuN/topology/core_cpus_list`, `thread_siblings_list`, or their masks | package and `core_id`; else a core of its own |
 //! | cluster of cores that share an L2 cache | `cpu/cpuN/topology/cluster_cpus_list` or its mask; else `cpu/cpuN/cache/index2` | the core by itself |
 //! | package | `cpu/cpuN/topology/physical_package_id` | `package_cpus_list`, `core_siblings_list`, or their masks; else one package for all |
-//! | last-level cache | the highest unified (else data) `cpu/cpuN/cache/indexK`: its `shared_cpu_list` or mask, else its `id` | the package stands in, or its part on a node |
+//! | last-level cache | the highest unified (else data) `cpu/cpuN/cache/indexK`: its `shared_cpu_list` or mask, else its `id` | the package, or its part on a node |
 //! | node | `node/nodeN/cpulist`, or its mask | unknown |
 //! | kind | `../cpu_core/cpus` and `../cpu_atom/cpus`; else `cpu_capacity`, else `cpufreq/base_frequency` | unknown |
 //!
-//! Whatever is missing is noted in [`Topology::notes`]. What is there but cannot be read is an error,
-//! because a guess would be a silent fallback.
+//! Missing data is noted in [`Topology::notes`]. Data that cannot be parsed is an error, because a guess would be a
+//! silent fallback.
 
 mod cache;
 mod cpu;
@@ -30,13 +30,13 @@ use crate::input::{self, HEAD_BYTES, NODES};
 use crate::topology::Parts;
 use crate::{CpuId, CpuSet, NodeId, Topology, TopologyError};
 
-/// Reads the machine whose `sys` folder lies in `root`; a `proc` folder beside it tells the model.
+/// Reads the machine whose `sys` folder is in `root`. A `proc` folder beside it provides the model.
 pub(crate) fn topology(root: &Path) -> Result<Topology, TopologyError> {
     let devices = Folder::new(root.join("sys/devices"));
     if !devices.path().join("system/cpu").is_dir() {
         let mut problem = "expected a folder that holds sys/devices/system/cpu".to_owned();
         if root.join("devices/system/cpu").is_dir() {
-            problem.push_str("; give the folder above this one");
+            problem.push_str(" (the folder above this one is suitable)");
         }
         return Err(TopologyError::file(root, problem));
     }
@@ -48,22 +48,22 @@ pub(crate) fn topology(root: &Path) -> Result<Topology, TopologyError> {
     let online = cpu::online(&folder, &mut parts)?;
     cpu::read(&folder, &online, &mut parts)?;
     read_nodes(&devices.folder("system/node"), &online, &mut parts)?;
-    // After the nodes, which tell what stands in for caches that are not told.
+    // After the nodes, which determine the replacement for missing caches.
     cache::read(&folder, &online, &mut parts)?;
     read_kinds(&devices, &online, &mut parts)?;
     parts.assemble()
 }
 
-/// The processor's or the machine's name, if one is told.
+/// Returns the name of the processor or machine, if known.
 fn model(root: &Path) -> Result<Option<String>, TopologyError> {
-    // The first processors tell it; the whole file takes the kernel a second on some machines.
+    // The first processors suffice. Reading the whole file takes a second on some machines.
     let info = file::present(input::head(&root.join("proc/cpuinfo"), HEAD_BYTES))?;
     let named = info.unwrap_or_default().lines().find_map(|line| {
         let (key, value) = line.split_once(':')?;
         (key.trim() == "model name").then(|| input::plain(value))
     });
     let mut model = named;
-    // Arm's processors have no names there. Servers' firmware names the machine, boards' device tree does.
+    // Arm processors have no names there. Firmware of servers and the device tree of boards name the machine.
     for file in ["sys/devices/virtual/dmi/id/product_name", "sys/firmware/devicetree/base/model"] {
         if model.is_none() {
             model = Folder::new(root.to_owned()).word(file)?.map(|name| input::plain(&name));
@@ -72,15 +72,15 @@ fn model(root: &Path) -> Result<Option<String>, TopologyError> {
     Ok(model.filter(|name| !name.is_empty()))
 }
 
-/// Gives each CPU in `parts` its node; CPUs that no node lists keep none.
+/// Sets the node of each CPU in `parts`. CPUs that no node lists have none.
 fn read_nodes(folder: &Folder, online: &CpuSet, parts: &mut Parts) -> Result<(), TopologyError> {
     let numbers = folder.numbered("node")?;
     if numbers.len() > NODES {
-        let problem = format!("it has {} nodes; at most {NODES} are read", numbers.len());
+        let problem = format!("expected at most {NODES} nodes, found {}", numbers.len());
         return Err(TopologyError::folder(folder.path(), problem));
     }
     let mut node_of: HashMap<CpuId, NodeId> = HashMap::new();
-    // So that each CPU is looked at once, however many nodes list it.
+    // Each CPU is checked once, however many nodes list it.
     let mut unlisted = online.clone();
     let mut listed_twice = CpuSet::new();
     for number in numbers {
@@ -96,15 +96,15 @@ fn read_nodes(folder: &Folder, online: &CpuSet, parts: &mut Parts) -> Result<(),
     for cpu in &mut parts.cpus {
         cpu.node = node_of.get(&cpu.id).copied();
     }
-    // Nodes made up by numa=fake share the CPUs of the real node that they are parts of.
-    parts.note_cpus(&listed_twice, "in several NUMA nodes; the lowest is taken as theirs");
-    parts.note_cpus(&unlisted, "without a NUMA node; it stays unknown");
+    // Nodes made by numa=fake share the CPUs of their real node.
+    parts.note_cpus(&listed_twice, "in several NUMA nodes; the lowest is used");
+    parts.note_cpus(&unlisted, "without a NUMA node; it is unknown");
     Ok(())
 }
 
-/// Gives each CPU in `parts` its kind, if the machine has two.
+/// Sets the kind of each CPU in `parts`, if the machine has two.
 fn read_kinds(devices: &Folder, online: &CpuSet, parts: &mut Parts) -> Result<(), TopologyError> {
-    // Hybrid x86: each kind of core has a performance-counter device of its own.
+    // Hybrid x86: each kind of core has its own performance counter device.
     let fast = devices.list("cpu_core/cpus")?.unwrap_or_default();
     let thrifty = devices.list("cpu_atom/cpus")?.unwrap_or_default();
     if !fast.is_empty() && !thrifty.is_empty() {
@@ -119,14 +119,14 @@ fn read_kinds(devices: &Folder, online: &CpuSet, parts: &mut Parts) -> Result<()
                     return Ok(());
                 }
             }
-            // Drivers refuse to tell these figures at times, and little depends on them.
-            Err(error) => parts.notes.push(format!("kinds of CPUs stay unknown: {error}")),
+            // Drivers sometimes fail to report these figures, which are not essential.
+            Err(error) => parts.notes.push(format!("kinds of CPUs are unknown: {error}")),
         }
     }
     Ok(())
 }
 
-/// A figure of each CPU; empty if one has none.
+/// Reads a figure of each CPU; empty if one is missing.
 fn figures(
     folder: &Folder,
     online: &CpuSet,

@@ -1,68 +1,69 @@
-//! A machine: its CPUs, and the core, cache, node and package each belongs to; and how it is made of what a source says about
-//! each CPU ([`Parts`]).
+//! A machine: its CPUs, with the core, cache, node and package of each, built from a source's data about each CPU
+//! ([`Parts`]).
 //!
-//! Sources contradict themselves: firmware tables are wrong, virtual machines make topologies up.
-//! The rest of Coreshard relies on three rules. They are made true here, once, and every correction is noted:
-//! 1. CPU numbers are unique and ascending;
-//! 2. all CPUs of a core have one LLC, one node and one package (those of its lowest CPU);
-//! 3. core, LLC and package numbers are dense, each in the order of its lowest CPU.
+//! Sources contradict themselves: firmware tables have errors, and virtual machines invent topologies. The rest of
+//! Coreshard relies on three rules. They are enforced here, and every correction is noted:
+//!
+//! 1. CPU numbers are unique and ascending.
+//! 2. All CPUs of a core have one LLC, one node and one package, those of its lowest CPU.
+//! 3. Core, LLC and package numbers are dense, each in the order of its lowest CPU.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::input::plain;
 use crate::{CoreId, CpuId, CpuSet, LlcId, NodeId, PackageId, TopologyError};
 
-/// The kind of a CPU, if the source says it.
+/// The kind of a CPU, if known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CpuKind {
-    /// All CPUs are alike, or the source does not tell.
+    /// All CPUs are alike, or the source does not say.
     #[default]
     Unknown,
-    /// One of the faster CPUs of a machine with several kinds.
+    /// One of the faster CPUs of a hybrid machine.
     Performance,
-    /// One of the thriftier CPUs of a machine with several kinds.
+    /// One of the more efficient CPUs of a hybrid machine.
     Efficiency,
 }
 
-/// One hardware thread that is online.
+/// An online hardware thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Cpu {
-    /// The kernel's number.
+    /// The kernel's CPU number.
     pub id: CpuId,
-    /// Its core. All CPUs of a core have the same `llc`, `node` and `package`.
+    /// The core. All CPUs of a core have the same `llc`, `node` and `package`.
     pub core: CoreId,
-    /// Its last-level cache.
+    /// The last-level cache.
     pub llc: LlcId,
-    /// Its NUMA node, if known.
+    /// The NUMA node, if known.
     pub node: Option<NodeId>,
-    /// Its package.
+    /// The package.
     pub package: PackageId,
     /// Performance or efficiency, if known.
     pub kind: CpuKind,
-    /// Equal for the cores that share an L2 cache, as the efficiency cores of some machines do; else its core's own.
+    /// Equal for cores that share an L2 cache, such as efficiency cores of some machines; otherwise unique to the core.
     pub(crate) cluster: u32,
-    /// The number that firmware gave its core, unique within a package or a die at most.
+    /// The firmware's number of the core, unique at most within a package or die.
     pub os_core: Option<u32>,
-    /// The number that firmware gave its package.
+    /// The firmware's number of the package.
     pub os_package: Option<u32>,
 }
 
-/// One last-level cache.
+/// A last-level cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Llc {
-    /// Its number.
+    /// The number.
     pub id: LlcId,
-    /// 3 for an L3. `None` if the source tells of no cache, and the package stands in for it.
+    /// The level, such as 3 for an L3. `None` if the source has no cache and the package replaces it.
     pub level: Option<u32>,
-    /// Its size, if known.
+    /// The size in bytes, if known.
     pub size_bytes: Option<u64>,
-    /// The CPUs online that share it.
+    /// The online CPUs that share it.
     pub cpus: CpuSet,
 }
 
-/// A machine. Immutable, and plain data: nothing in it refers to the machine this runs on.
+/// A machine. Immutable plain data, independent of the machine this runs on.
 ///
 /// ```
 /// use coreshard_topology::{CpuId, Topology};
@@ -77,9 +78,9 @@ pub struct Llc {
 pub struct Topology {
     name: String,
     model: Option<String>,
-    /// Ascending by id.
+    /// Ascending by ID.
     cpus: Vec<Cpu>,
-    /// By CPU number, the place in `cpus`.
+    /// Index in `cpus` by CPU number.
     place_of: Vec<Option<u32>>,
     online: CpuSet,
     offline: CpuSet,
@@ -94,89 +95,88 @@ pub struct Topology {
 }
 
 impl Topology {
-    /// Its source: `host`, a preset's name, a synthetic string, a file's or folder's name.
+    /// Returns the source: `host`, a preset's name, a synthetic string, or a file or folder name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// False if nothing but the CPUs is known; see [`host`](Self::host).
+    /// Returns false if nothing but the CPUs is known; see [`host`](Self::host).
     pub const fn is_described(&self) -> bool {
         self.is_described
     }
 
-    /// The processor's model, or a preset's title, if known.
+    /// Returns the processor's model or a preset's title, if known.
     pub fn model(&self) -> Option<&str> {
         self.model.as_deref()
     }
 
-    /// The CPUs online, ascending by id.
+    /// Returns the online CPUs, ascending by ID.
     pub fn cpus(&self) -> &[Cpu] {
         &self.cpus
     }
 
-    /// The CPU of an id, if it is online. One load from a table.
+    /// Returns the CPU with this ID, if it is online. Costs one table lookup.
     pub fn cpu(&self, id: CpuId) -> Option<&Cpu> {
         let place = self.place_of.get(id.index()).copied().flatten()?;
         self.cpus.get(place as usize)
     }
 
-    /// The CPUs online, as a set. Never empty.
+    /// Returns the online CPUs as a set. Never empty.
     pub const fn online(&self) -> &CpuSet {
         &self.online
     }
 
-    /// The CPUs that are there, or were listed, but are not online.
+    /// Returns the CPUs that exist or were listed, but are not online.
     pub const fn offline(&self) -> &CpuSet {
         &self.offline
     }
 
-    /// The number of cores with a CPU online.
+    /// Returns the number of cores with an online CPU.
     pub const fn cores(&self) -> usize {
         self.cores
     }
 
-    /// The number of last-level caches.
+    /// Returns the number of last-level caches.
     pub fn llcs(&self) -> usize {
         self.llcs.len()
     }
 
-    /// The last-level cache of an id.
+    /// Returns the last-level cache with this ID.
     pub fn llc(&self, id: LlcId) -> Option<&Llc> {
         self.llcs.get(id.index())
     }
 
-    /// The number of NUMA nodes that have CPUs online; 0 if no node is known.
+    /// Returns the number of NUMA nodes with online CPUs; 0 if no node is known.
     pub fn nodes(&self) -> usize {
         self.nodes.len()
     }
 
-    /// The NUMA nodes that have CPUs online, ascending.
+    /// Returns the NUMA nodes with online CPUs, ascending.
     pub fn node_ids(&self) -> &[NodeId] {
         &self.nodes
     }
 
-    /// The NUMA nodes that have memory and no CPU of their own, such as high-bandwidth or CXL memory.
+    /// Returns the NUMA nodes with memory and without CPUs, such as high-bandwidth or CXL memory.
     pub fn memory_only_nodes(&self) -> &[NodeId] {
         &self.memory_only_nodes
     }
 
-    /// The number of packages.
+    /// Returns the number of packages.
     pub const fn packages(&self) -> usize {
         self.packages
     }
 
-    /// Gaps and contradictions of the source, and the assumptions made instead; one sentence
-    /// each, to be shown to people.
+    /// Returns notes on gaps and contradictions in the source and on assumptions, one sentence each, for display.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
 
-    /// The CPUs online on a node.
+    /// Returns the online CPUs of a node.
     pub fn cpus_of_node(&self, node: NodeId) -> CpuSet {
         self.cpus.iter().filter(|cpu| cpu.node == Some(node)).map(|cpu| cpu.id).collect()
     }
 
-    /// The CPUs online of a core.
+    /// Returns the online CPUs of a core.
     pub fn cpus_of_core(&self, core: CoreId) -> CpuSet {
         self.cpus.iter().filter(|cpu| cpu.core == core).map(|cpu| cpu.id).collect()
     }
@@ -190,8 +190,8 @@ impl Topology {
         self.model = Some(model);
     }
 
-    /// A machine of which nothing is known but its CPUs: each is taken as a core of its own, and all of
-    /// them as one package with one last-level cache. `why` is noted.
+    /// Creates a machine from CPUs alone: each is a core, and all are in one package with one last-level cache. `why`
+    /// is added to the notes.
     ///
     /// # Errors
     /// If there is no CPU.
@@ -203,11 +203,12 @@ impl Topology {
         parts.assemble()
     }
 
-    /// The same machine with only some of its CPUs. Cores, caches and packages that lose all their
-    /// CPUs are gone, and the numbers of the rest are dense again; CPU and node numbers stay.
+    /// Returns the machine reduced to some of its CPUs. Cores, caches and packages without CPUs are removed, and the
+    /// others are renumbered densely. CPU and node numbers do not change.
     ///
     /// # Errors
-    /// If the mask is empty, or holds a CPU that is not online here.
+    ///
+    /// If the mask is empty, or contains a CPU that is not online here.
     pub fn restrict(&self, mask: &CpuSet) -> Result<Self, TopologyError> {
         if mask.is_empty() {
             return Err(TopologyError::empty_mask());
@@ -221,7 +222,7 @@ impl Topology {
         parts.offline = self.offline.clone();
         parts.notes.clone_from(&self.notes);
         parts.is_described = self.is_described;
-        // They lose no CPU.
+        // They have no CPUs to lose.
         parts.nodes.extend(&self.memory_only_nodes);
         for llc in &self.llcs {
             parts.caches.insert(u64::from(llc.id.0), (llc.level, llc.size_bytes));
@@ -242,11 +243,11 @@ impl Topology {
     }
 }
 
-/// CPUs that contradict the others of their core, each told in a note of its own.
+/// Maximum number of notes on CPUs that contradict others of their core.
 const MAX_CORE_NOTES: usize = 16;
 
-/// One CPU, as a source describes it. `core`, `llc` and `package` are any numbers that are equal for
-/// the CPUs that share the thing, over the whole machine.
+/// A CPU as its source describes it. `core`, `llc` and `package` are arbitrary numbers, equal for the CPUs that share
+/// the object.
 #[derive(Clone, Debug)]
 pub(crate) struct RawCpu {
     pub(crate) id: CpuId,
@@ -255,14 +256,14 @@ pub(crate) struct RawCpu {
     pub(crate) node: Option<NodeId>,
     pub(crate) package: u64,
     pub(crate) kind: CpuKind,
-    /// As `core`, for cores that share an L2 cache; `None` if the source tells of no such cache.
+    /// Like `core`, for cores that share an L2 cache; `None` if the source has no such cache.
     pub(crate) cluster: Option<u64>,
     pub(crate) os_core: Option<u32>,
     pub(crate) os_package: Option<u32>,
 }
 
 impl RawCpu {
-    /// A CPU of which nothing is known: a core of its own, in the first package, with the first cache.
+    /// Returns an unknown CPU: a core by itself, in the first package, with the first cache.
     pub(crate) fn of(id: CpuId) -> Self {
         Self {
             id,
@@ -278,16 +279,16 @@ impl RawCpu {
     }
 }
 
-/// A machine, as a source describes it.
+/// A machine as its source describes it.
 #[derive(Debug)]
 pub(crate) struct Parts {
     pub(crate) name: String,
     pub(crate) model: Option<String>,
     pub(crate) cpus: Vec<RawCpu>,
     pub(crate) offline: CpuSet,
-    /// Every node that was seen, so that those without CPUs can be told.
+    /// All nodes, so that those without CPUs can be listed.
     pub(crate) nodes: BTreeSet<NodeId>,
-    /// By the `llc` of [`RawCpu`]: level, and size in bytes.
+    /// Level and size in bytes by `llc` of [`RawCpu`].
     pub(crate) caches: HashMap<u64, (Option<u32>, Option<u64>)>,
     pub(crate) notes: Vec<String>,
     /// False if nothing but the CPUs is known.
@@ -308,7 +309,7 @@ impl Parts {
         }
     }
 
-    /// Notes something of these CPUs, if there are any.
+    /// Adds a note about these CPUs, if there are any.
     pub(crate) fn note_cpus(&mut self, cpus: &CpuSet, note: &str) {
         if !cpus.is_empty() {
             let noun = if cpus.len() == 1 { "CPU" } else { "CPUs" };
@@ -316,7 +317,7 @@ impl Parts {
         }
     }
 
-    /// Gives CPUs their kinds.
+    /// Sets the kinds of CPUs.
     pub(crate) fn set_kinds(&mut self, fast: &CpuSet, thrifty: &CpuSet) {
         for cpu in &mut self.cpus {
             if fast.contains(cpu.id) {
@@ -327,11 +328,11 @@ impl Parts {
         }
     }
 
-    /// Splits the CPUs into faster and slower ones where their figures jump furthest, if that jump is one between kinds of cores;
-    /// notes `name`, the figure. Returns whether there are two kinds.
+    /// Splits the CPUs into faster and slower ones at the largest jump between their figures, if it is large enough.
+    /// Adds a note with `name`, the figure. Returns whether there are two kinds.
     ///
-    /// Figures differ by a few per cent between cores of one kind (favoured cores, binning), and by a
-    /// third or more between kinds: 731 and 997 of 1,024 on an Arm machine, 1.4 and 1.9 GHz on an Intel one.
+    /// Figures differ by a few percent between cores of one kind (favoured cores, binning), and by a third or more
+    /// between kinds: 731 and 997 of 1,024 on an Arm machine, 1.4 and 1.9 GHz on an Intel one.
     pub(crate) fn split_kinds(&mut self, mut figures: Vec<(u64, CpuId)>, name: &str) -> bool {
         figures.sort_unstable();
         let jump = |pair: &[(u64, CpuId)]| pair[1].0 as f64 / pair[0].0 as f64;
@@ -340,11 +341,12 @@ impl Parts {
         let (thrifty, fast) = figures.split_at(place + 1);
         let cpus = |half: &[(u64, CpuId)]| half.iter().map(|(_, cpu)| *cpu).collect();
         self.set_kinds(&cpus(fast), &cpus(thrifty));
-        self.notes.push(format!("performance and efficiency CPUs are told apart by {name}"));
+        self.notes.push(format!("performance and efficiency CPUs are distinguished by {name}"));
         true
     }
 
     /// # Errors
+    ///
     /// If there is no CPU, or one occurs twice.
     pub(crate) fn assemble(mut self) -> Result<Topology, TopologyError> {
         self.cpus.sort_by_key(|cpu| cpu.id);
@@ -371,7 +373,7 @@ impl Parts {
                 node: raw.node,
                 package: PackageId(packages.number(raw.package)),
                 kind: raw.kind,
-                // A core of its own has a key that no cluster has.
+                // A core without a cluster has a key that no cluster has.
                 cluster: clusters.number(raw.cluster.unwrap_or(!raw.core)),
                 os_core: raw.os_core,
                 os_package: raw.os_package,
@@ -396,7 +398,7 @@ impl Parts {
         })
     }
 
-    /// Gives all CPUs of a core the LLC, node and package of its lowest CPU.
+    /// Sets the LLC, node and package of all CPUs of a core to those of its lowest CPU.
     fn unite_cores(&mut self) {
         let mut lowest: HashMap<u64, RawCpu> = HashMap::new();
         let mut corrected = 0_usize;
@@ -416,7 +418,7 @@ impl Parts {
                 corrected += 1;
                 if corrected <= MAX_CORE_NOTES {
                     self.notes.push(format!(
-                        "CPUs {} and {} are one core but differ in {}; CPU {0}'s is taken for both",
+                        "CPUs {} and {} are one core but differ in {}; the value of CPU {0} is used for both",
                         first.id,
                         cpu.id,
                         differences.join(" and ")
@@ -428,7 +430,7 @@ impl Parts {
         }
         if corrected > MAX_CORE_NOTES {
             let more = corrected - MAX_CORE_NOTES;
-            self.notes.push(format!("and so do {more} further pairs of CPUs of one core"));
+            self.notes.push(format!("{more} more pairs of CPUs of one core also differ"));
         }
     }
 
@@ -463,7 +465,7 @@ impl Parts {
     }
 }
 
-/// Dense numbers for keys, in the order of first sight.
+/// Assigns dense numbers to keys, in order of appearance.
 struct Dense {
     number_of: HashMap<u64, u32>,
     keys: Vec<u64>,

@@ -1,4 +1,4 @@
-//! Which of a machine's CPUs a process may use, and how much of their time.
+//! The CPUs that a process may use, and its CPU quota.
 
 use std::path::Path;
 
@@ -7,10 +7,10 @@ use crate::input::{LIST_BYTES, plain};
 use crate::sysfs::file::Folder;
 use crate::{CpuSet, Topology, TopologyError};
 
-/// The part of a machine that a process may use: the CPUs that are online, in its affinity mask, and in the
-/// cpusets of its control groups; and the quota of CPU time of those groups.
+/// The part of a machine that a process may use: the CPUs that are online, in its affinity mask and in the cpusets of
+/// its control groups, and the CPU quota of these groups.
 ///
-/// A program that ignores these starts too many workers in a container, or undoes the user's `taskset`.
+/// A program that ignores them starts too many workers in a container, or overrides the user's `taskset`.
 ///
 /// ```no_run
 /// use coreshard_topology::{Topology, Usable};
@@ -30,19 +30,19 @@ pub struct Usable {
 }
 
 impl Usable {
-    /// Finds what this process may use of the machine it runs on.
+    /// Determines what this process may use of the machine it runs on.
     ///
-    /// The affinity is that of the process's first thread, which is what `taskset` and container
-    /// runtimes set; a thread that pinned itself does not narrow it for the others.
+    /// The affinity is that of the process's first thread, which `taskset` and container runtimes set. A thread that
+    /// pinned itself does not restrict the others.
     ///
     /// # Errors
-    /// If a file cannot be read, or no CPU is left.
+    ///
+    /// If a file cannot be read, or no CPU remains.
     pub fn host(topology: &Topology) -> Result<Self, TopologyError> {
         Self::from_root("/", topology)
     }
 
-    /// Finds what the recorded process of `root/proc/self` may use; a part that was not recorded limits
-    /// nothing.
+    /// Determines what the recorded process of `root/proc/self` may use. Parts that were not recorded impose no limit.
     ///
     /// # Errors
     /// As [`host`](Self::host).
@@ -56,58 +56,57 @@ impl Usable {
             cpus = &cpus & allowed;
         }
         if cpus.is_empty() {
-            let problem = format!(
-                "none of its CPUs ({}) is allowed to this process",
-                plain(&online.to_string())
-            );
+            let problem =
+                format!("this process may use none of its CPUs ({})", plain(&online.to_string()));
             return Err(TopologyError::malformed(topology.name(), problem));
         }
         Ok(Self { cpus, online, affinity, cpusets: limits.cpusets, quota: limits.quota })
     }
 
-    /// The CPUs that may be used. Never empty.
+    /// Returns the CPUs that may be used. Never empty.
     pub const fn cpus(&self) -> &CpuSet {
         &self.cpus
     }
 
-    /// The CPUs that are online.
+    /// Returns the online CPUs.
     pub const fn online(&self) -> &CpuSet {
         &self.online
     }
 
-    /// The affinity mask; `None` if it was not recorded. It may hold CPUs that are not online.
+    /// Returns the affinity mask; `None` if it was not recorded. It may contain offline CPUs.
     pub const fn affinity(&self) -> Option<&CpuSet> {
         self.affinity.as_ref()
     }
 
-    /// The cpusets of the process's control groups: none, one, or on hybrid systems two.
+    /// Returns the cpusets of the process's control groups: none, one, or two on hybrid hierarchies.
     pub fn cpusets(&self) -> &[CgroupCpuset] {
         &self.cpusets
     }
 
-    /// The least quota of the process's control groups that can be seen; `None` if there is none.
+    /// Returns the smallest visible quota of the process's control groups; `None` if there is none.
     pub const fn quota(&self) -> Option<&CpuQuota> {
         self.quota.as_ref()
     }
 
-    /// The quota as a number of CPUs.
+    /// Returns the quota as a number of CPUs.
     pub fn quota_cpus(&self) -> Option<f64> {
         self.quota.as_ref().map(|quota| quota.cpus)
     }
 
-    /// The most workers that can be kept running at once: one for each usable CPU, or the quota
-    /// rounded up if that is less; at least 1.
+    /// Returns the most workers that can run at once: one per usable CPU, or the quota rounded up if that is less; at
+    /// least 1.
     pub fn worker_limit(&self) -> usize {
         let cpus = self.cpus.len();
         match self.quota_cpus() {
-            // The quota is above 0; a cast from f64 saturates, and the number of CPUs bounds it.
+            // The quota is above 0. A cast from f64 saturates, and the number of CPUs limits it.
             Some(quota) => cpus.min(quota.ceil() as usize).max(1),
             None => cpus,
         }
     }
 }
 
-/// The CPUs in the affinity mask of the process of `root/proc/self` and in its control groups' sets; `None` if that is not told.
+/// Returns the CPUs in both the affinity mask of the process of `root/proc/self` and its control groups' cpusets;
+/// `None` if neither is known.
 pub(crate) fn allowed(root: &Path) -> Result<Option<CpuSet>, TopologyError> {
     let Some(mut cpus) = affinity(root)?.filter(|cpus| !cpus.is_empty()) else { return Ok(None) };
     for cpuset in cgroup::limits(root)?.cpusets {

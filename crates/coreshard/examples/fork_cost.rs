@@ -1,4 +1,4 @@
-//! What a fork that nobody takes costs: nanoseconds, and under callgrind the instructions.
+//! Measures the cost of a fork that is not stolen: nanoseconds, and under callgrind the instructions.
 //!
 //! `cargo run --release -p coreshard --example fork_cost [DEPTH]`
 //!
@@ -26,7 +26,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let depth = std::env::args().nth(1).map_or(Ok(20), |text| text.parse())?;
     let usable = coreshard_platform::affinity()?;
     let one = CpuSet::from_iter(usable.iter().next());
-    // One worker: nobody else is there to take a job.
+    // One worker, so no other can steal.
     let queue = coreshard::workqueue()?.name("forks").scope(Scope::System).cpu_mask(one).build()?;
     for _ in 0..3 {
         let started = Instant::now();

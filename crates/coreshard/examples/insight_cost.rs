@@ -45,13 +45,13 @@ fn push(queue: &Workqueue, items: u64, turns: u64) -> Result<(), Box<dyn std::er
     Ok(())
 }
 
-/// As [`push`], under a name of its own: the number keeps the two functions two.
+/// As [`push`], under another name: the constant keeps the two functions separate.
 #[inline(never)]
 fn push_off(queue: &Workqueue, items: u64) -> Result<(), Box<dyn std::error::Error>> {
     push(queue, items, black_box(1))
 }
 
-/// As [`push`], under a name of its own.
+/// As [`push`], under another name.
 #[inline(never)]
 fn push_sampled(queue: &Workqueue, items: u64) -> Result<(), Box<dyn std::error::Error>> {
     push(queue, items, black_box(2))

@@ -1,4 +1,4 @@
-//! What it costs to bring an item in: nanoseconds an item, and under callgrind the instructions.
+//! Measures the cost of queueing an item: nanoseconds per item, and under callgrind the instructions.
 //!
 //! `cargo run --release -p coreshard --example item_cost [ITEMS [ROUNDS]]`
 //!

@@ -1,5 +1,5 @@
-//! Items from the call that queues them to the end of their run: what the library itself costs. Made to be
-//! run under a counter of instructions, see `lab/count_instructions.py`.
+//! Measures the cost of the library itself, from the queueing call to the end of an item's run. Run it under a counter
+//! of instructions, see `lab/count_instructions.py`.
 //!
 //! Usage: item_path push|submit|work|spawn|join ITEMS AT_A_TIME
 //!
@@ -67,7 +67,7 @@ fn spawn(queue: &Workqueue, items: usize) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A tree of forks with so many leaves, in one item.
+/// A tree of forks with this many leaves, in one item.
 fn join(queue: &Workqueue, items: usize) -> Result<(), Box<dyn Error>> {
     fn leaves(count: usize) -> usize {
         if count < 2 {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use coreshard::{Sampling, Scope, Workqueue, blocking};
 
-/// Keeps the CPU busy for about so many microseconds.
+/// Keeps the CPU busy for about this many microseconds.
 fn work(us: u64) {
     let until = Instant::now() + Duration::from_micros(us);
     while Instant::now() < until {

@@ -7,8 +7,7 @@
 //! let host = HostAdapter::new(HostOptions::default())?;
 //! let device = host.target("ram").device(Arc::new(Memory::new(1 << 20)))?;
 //! let mut queue = device.queue(0, QueueOptions::default())?;
-//! // What is to be done with the data is done by the process's workqueue, not by the thread that
-//! // polls the device:
+//! // The process's workqueue processes the completed request, not the thread that polls the device:
 //! let workers = coreshard::workqueue()?.name("continuations").build()?;
 //! let (tell, told) = std::sync::mpsc::channel();
 //! let then = block::then_on(&workers, move |completed| drop(tell.send(completed.result.is_ok())));
@@ -50,13 +49,13 @@ pub type Null = coreshard_block::Null<Host>;
 /// See [`coreshard_block::Faulty`].
 pub type Faulty = coreshard_block::Faulty<Host>;
 
-/// Has a workqueue's workers do a file's requests, for [`Engine::Threads`], and for [`Engine::Auto`]
-/// where io_uring is forbidden. The executor keeps the queue alive.
+/// Runs a file's requests on a workqueue's workers, for [`Engine::Threads`], and for [`Engine::Auto`] if io_uring is
+/// not permitted. The executor keeps the queue alive.
 ///
 /// # Examples
 /// ```
 /// use coreshard::block::{Engine, File, FileOptions, executor};
-///
+/// // Without io_uring, this queue's workers read and write.
 /// // Where io_uring is forbidden, this queue's workers read and write.
 /// let queue = coreshard::workqueue()?.name("file I/O").build()?;
 /// let options = FileOptions {
@@ -78,8 +77,8 @@ pub fn executor<P: Platform>(queue: Workqueue<P>) -> Arc<dyn Executor> {
     })
 }
 
-/// A callback for [`Queue::call`] that has `then` run on `queue`. Where the queue is shut down, `then`
-/// runs on the thread that polls.
+/// Returns a callback for [`Queue::call`] that runs `then` on `queue`. If the queue is shut down, `then` runs on the
+/// polling thread.
 ///
 /// # Examples
 /// ```

@@ -1,11 +1,10 @@
-//! For those who come from elsewhere, and for those who look for a program to begin with. Every program here is
-//! compiled and run by the tests.
+//! Guides for users of other libraries, and example programs. The tests compile and run every program here.
 //!
 //! - [Coming from rayon](from_rayon), [from tokio](from_tokio), [from the Linux kernel's workqueue](from_the_kernel):
-//!   what each call is called here, and what differs.
+//!   equivalents and differences of each call.
 //! - The [cookbook]: one page for each of fifteen tasks.
 //!
-//! The repository's `docs/WORKQUEUE.md` tells how a queue works, what it refuses, and what it costs.
+//! The repository's `docs/WORKQUEUE.md` describes how a queue works, what it rejects, and what it costs.
 
 #[doc = include_str!("guide/from_rayon.md")]
 #[doc(alias("rayon", "par_iter", "parallel iterator", "ThreadPool"))]
@@ -25,25 +24,25 @@ pub mod from_tokio {}
 ))]
 pub mod from_the_kernel {}
 
-/// Programs to begin with, one page for each task. The search of this documentation finds them by other words, too.
+/// Example programs, one page per task, with search aliases.
 ///
-/// | you want | page |
+/// | task | page |
 /// |---|---|
-/// | at most so many at a time | [`bounded_concurrency`](cookbook::bounded_concurrency) |
-/// | to work on what the caller owns | [`borrowed_data`](cookbook::borrowed_data) |
-/// | to hear of panics | [`panics`](cookbook::panics) |
-/// | something every second, or later | [`periodic_work`](cookbook::periodic_work) |
-/// | to stop what is no longer wanted | [`cancelling`](cookbook::cancelling) |
-/// | to wait for no longer than so long | [`time_outs`](cookbook::time_outs) |
-/// | to end well when the service is told to go | [`shutdown_on_sigterm`](cookbook::shutdown_on_sigterm) |
-/// | to work where the memory is | [`numa_node`](cookbook::numa_node) |
-/// | tokio's sockets, and queues for what computes | [`beside_tokio`](cookbook::beside_tokio) |
-/// | a web service | [`hyper_and_axum`](cookbook::hyper_and_axum) |
-/// | to use queues in a library | [`in_a_library`](cookbook::in_a_library) |
-/// | to see what happens inside | [`tracing_and_metrics`](cookbook::tracing_and_metrics) |
-/// | a bound on memory and on waiting | [`back_pressure`](cookbook::back_pressure) |
-/// | parallel loops inside parallel loops | [`nested_parallelism`](cookbook::nested_parallelism) |
-/// | tests that always do the same | [`deterministic_tests`](cookbook::deterministic_tests) |
+/// | limit concurrency | [`bounded_concurrency`](cookbook::bounded_concurrency) |
+/// | process borrowed data | [`borrowed_data`](cookbook::borrowed_data) |
+/// | handle panics | [`panics`](cookbook::panics) |
+/// | run something periodically or later | [`periodic_work`](cookbook::periodic_work) |
+/// | cancel work | [`cancelling`](cookbook::cancelling) |
+/// | limit waiting times | [`time_outs`](cookbook::time_outs) |
+/// | shut down on SIGTERM | [`shutdown_on_sigterm`](cookbook::shutdown_on_sigterm) |
+/// | run work on a NUMA node | [`numa_node`](cookbook::numa_node) |
+/// | use tokio's sockets, and queues for computations | [`beside_tokio`](cookbook::beside_tokio) |
+/// | write a web service | [`hyper_and_axum`](cookbook::hyper_and_axum) |
+/// | use queues in a library | [`in_a_library`](cookbook::in_a_library) |
+/// | trace and export metrics | [`tracing_and_metrics`](cookbook::tracing_and_metrics) |
+/// | limit memory and waiting | [`back_pressure`](cookbook::back_pressure) |
+/// | nest parallel loops | [`nested_parallelism`](cookbook::nested_parallelism) |
+/// | write deterministic tests | [`deterministic_tests`](cookbook::deterministic_tests) |
 pub mod cookbook {
     #[doc = include_str!("guide/cookbook/bounded_concurrency.md")]
     #[doc(alias("bounded concurrency", "semaphore", "concurrency limit", "buffer_unordered"))]

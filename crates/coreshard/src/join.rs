@@ -6,16 +6,15 @@ use coreshard_platform::Host;
 
 use crate::own_process::Machine;
 
-/// Runs `a` and `b`, at once where another worker has time for `b`; see
-/// [`coreshard_workqueue::join`].
+/// Runs `a` and `b`, in parallel if another worker is free for `b`; see [`coreshard_workqueue::join`].
 ///
-/// On a thread that is no worker, both go to a queue of the process's [`runtime`](crate::runtime()), `join`, by
-/// [`install`](crate::Workqueue::install), and this call waits; the queue is made with the first such call, and keeps a worker in each of its
-/// pools. Only where there is no such runtime (this machine cannot be read, no thread can be had, it is shut
-/// down) do both run here, one after the other.
+/// On a thread that is not a worker, this call runs both on a queue named `join` of the process's
+/// [`runtime`](crate::runtime()), with [`install`](crate::Workqueue::install), and blocks. The first such call creates
+/// the queue, which keeps a worker in each of its pools. If there is no runtime (the machine cannot be read, no thread
+/// can be started, or the runtime is shut down), both run on the calling thread, one after the other.
 ///
 /// # Panics
-/// With what `a` threw, else with what `b` threw, when neither runs any more.
+/// With the panic of `a`, otherwise that of `b`, after both have finished.
 ///
 /// ```
 /// /// Sorts in place.
@@ -61,14 +60,14 @@ pub(crate) fn join_on<M: Machine, A: Send, B: Send>(
     coreshard_workqueue::join_or_else::<M, _, _, _, _>(a, b, join_outside::<M, A, B>)
 }
 
-/// From a thread that is no worker.
+/// Joins from a thread that is not a worker.
 #[cold]
 #[track_caller]
 fn join_outside<M: Machine, A: Send, B: Send>(
     a: impl FnOnce() -> A + Send,
     b: impl FnOnce() -> B + Send,
 ) -> (A, B) {
-    // What the queue refuses is dropped, and this is still here then.
+    // If the queue rejects the closure and drops it, both are still here.
     let mut both = Some((a, b));
     let mut join = || {
         let (a, b) = both.take().expect("it is called once");
@@ -77,7 +76,7 @@ fn join_outside<M: Machine, A: Send, B: Send>(
     match M::join_queue() {
         Ok(queue) => queue.borrow().install(&mut join).unwrap_or_else(|_refused| join()),
         Err(error) => {
-            tracing::debug!(%error, "a join outside of a worker is serial");
+            tracing::debug!(%error, "a join outside a worker runs serially");
             join()
         }
     }

@@ -1,22 +1,22 @@
-//! Fork into any number, and join.
+//! Fork into any number of tasks, and join.
 
 use coreshard_platform::Host;
 
 use crate::join::join_on;
 use crate::own_process::Machine;
 
-/// Runs all `tasks`, at once where other workers have time, and returns their results in their order.
+/// Runs all `tasks`, in parallel if other workers are free, and returns their results in order.
 ///
-/// It is [`join`](crate::join()) of two halves, of each of which it is `join` again: nothing is allocated, and whoever steals takes half of
-/// what is left. [`join_each`] is for a number that is known only as the program runs.
+/// It applies [`join`](crate::join()) to both halves recursively. It allocates nothing, and a thief steals half of the
+/// remaining tasks. Use [`join_each`] if the number is known only at run time.
 ///
 /// # Panics
-/// With what one of them threw, when none of them runs any more. As with [`join`](crate::join()), the other half is dropped then where
-/// nobody has taken it, and is run to its end where somebody has. So each other task has run to its end, and what it gave is
-/// dropped, or it was dropped and has not begun.
+/// With the panic of one of the tasks, after none of them runs any more. As in [`join`](crate::join()), the other half
+/// is dropped if it was not stolen, and runs to completion if it was. Each other task therefore either ran to
+/// completion, and its result is dropped, or was dropped before it started.
 ///
 /// ```
-/// /// The sum of all leaves below `first`, of which there are `leaves`: a power of four.
+/// /// Sums all leaves below `first`, of which there are `leaves`: a power of four.
 /// fn sum(first: u64, leaves: u64) -> u64 {
 ///     if leaves == 1 {
 ///         return first;
@@ -45,13 +45,13 @@ pub(crate) fn join_all_on<M: Machine, T: Send, F: FnOnce() -> T + Send, const N:
     slots.map(Slot::into_result)
 }
 
-/// Calls `run` with each of `items`, at once where other workers have time.
+/// Calls `run` with each of `items`, in parallel if other workers are free.
 ///
-/// Each is a fork of its own, as it should be where they are few, or each of them forks again; a loop over many short ones
-/// is [`for_each_mut`](crate::Workqueue::for_each_mut), which gives several to each worker.
+/// Each item is forked separately. This suits few items, or items that fork again. For loops over many short items use
+/// [`for_each_mut`](crate::Workqueue::for_each_mut), which gives several to each worker.
 ///
 /// # Panics
-/// With what one of the calls threw, when none of them runs any more; with some items it may not have been called then.
+/// With the panic of one of the calls, after none of them runs any more. Some items may not have been passed to `run`.
 ///
 /// ```
 /// let mut words = ["one".to_owned(), "two".to_owned(), "three".to_owned()];
@@ -79,7 +79,7 @@ pub(crate) fn each<M: Machine, T: Send>(items: &mut [T], run: &(impl Fn(&mut T) 
     }
 }
 
-/// A task, and then what it gave.
+/// A task, later its result.
 enum Slot<F, T> {
     Waits(F),
     Runs,

@@ -1,8 +1,7 @@
-//! A runtime that lets work scale on many-core Linux machines: work queues whose pools follow the
-//! cache, on this machine.
+//! A runtime that scales work on many-core Linux machines: work queues whose pools follow the machine's caches.
 //!
 //! ```
-//! // On the process's runtime; `?` tells what this machine lacks.
+//! // On the process's runtime.
 //!
 //! let queue = coreshard::workqueue()?.name("thumbnails").build()?;
 //! // Fire and forget, in the pod of the CPU this runs on:
@@ -18,7 +17,7 @@
 //!     scope.queue(|| right[0] = 2).expect("the queue is open");
 //! });
 //! assert_eq!(halves, [1, 2]);
-//! // Again and again without an allocation, now or later:
+//! // Repeatedly without an allocation, now or later:
 //! let refresh = coreshard::Work::new(|_work| println!("the thumbnails are old"));
 //! refresh.queue_after(&queue, std::time::Duration::from_secs(60))?;
 //! assert!(!refresh.queue(&queue)?, "it is pending already");
@@ -26,32 +25,31 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! [`Workqueue`] is made on the process's own runtime, which knows the machine's caches and
-//! nodes, the CPUs that affinity and cpusets leave, and the cgroup's CPU quota. [`Runtime`] makes
-//! others, on other CPUs or with other settings.
+//! [`workqueue`] creates a [`Workqueue`] on the process's runtime, which uses the machine's caches and nodes, the CPUs
+//! that affinity and cpusets allow, and the cgroup's CPU quota. [`Runtime`] creates queues on other CPUs or with other
+//! settings.
 //!
 //! # Main types
 //!
-//! | type | what it is |
+//! | type | purpose |
 //! |---|---|
-//! | [`Workqueue`] | a queue of work items, made by [`workqueue`] through a [`Builder`] |
-//! | [`JoinHandle`], [`Task`] | the results of an item and of a future; [`JoinSet`] collects several tasks |
-//! | [`Work`], [`Periodic`] | an item that is queued again and again, now, later or at a fixed rate |
+//! | [`Workqueue`] | a queue of work items, created by [`workqueue`] and a [`Builder`] |
+//! | [`JoinHandle`], [`Task`] | the result of an item and of a future; [`JoinSet`] collects several tasks |
+//! | [`Work`], [`Periodic`] | an item that is queued repeatedly, now, later or at a fixed rate |
 //! | [`WorkScope`] | a scope whose items borrow |
-//! | [`CancellationToken`] | asks work to stop |
-//! | [`Runtime`] | a machine with limits and settings, made by [`runtime_builder`] through a [`RuntimeBuilder`] |
+//! | [`CancellationToken`] | requests cancellation |
+//! | [`Runtime`] | a machine with limits and settings, created by [`runtime_builder`] and a [`RuntimeBuilder`] |
 //! | [`Team`] | a fixed number of threads, each with an index |
 //!
-//! Types that depend on the machine have a parameter for it, whose default is [`Host`]: write `Workqueue`, and leave it
-//! out.
+//! Types that depend on the machine have a parameter for it, with the default [`Host`]. Write `Workqueue` without it.
 //!
-//! The [`guide`] has programs for fifteen common tasks, and tables for those who come from rayon, from tokio or from the
-//! kernel's workqueue.
+//! The [`guide`] has programs for fifteen common tasks, and tables for users of rayon, tokio and the kernel's
+//! workqueue.
 //!
 //! # Features
 //!
-//! Queues alone are there without any feature, and bring nothing along that they do not need. No feature changes a type
-//! or what a queue does: each adds names, and the crates that these need.
+//! Queues need no feature. No feature changes a type or the behaviour of a queue. Each feature adds names, and the
+//! crates that these need.
 //!
 //! | feature | for |
 //! |---|---|
@@ -60,10 +58,11 @@
 //! | `insight` | [`insight`]: a socket at which `coreshard top` sees this process's queues and pools |
 //! | `metrics` | [`integration::metrics`]: counts of queues and pools for the facade of the crate `metrics` |
 //! | `futures` | `futures_task::Spawn` for [`Workqueue`] |
-//! | `hyper` | `hyper::rt::Executor` and `hyper::rt::Timer` for [`Workqueue`], the latter for [`Runtime`], too |
-//! | `tokio` | [`integration::tokio`]: workers inside a tokio runtime, whose timers, sockets and tasks are there in items and futures |
-//! | `tower` | [`integration::tower`]: tower's services whose work is done on a queue, with back-pressure and deadlines |
-//! | `testing` | [`testing`]: tests of your own, by hand and on many schedules; for dev-dependencies |
+//! | `hyper` | `hyper::rt::Executor` and `hyper::rt::Timer` for [`Workqueue`], and `Timer` for [`Runtime`] |
+//! | `tokio` | [`integration::tokio`]: workers inside a tokio runtime, so that items and futures use its timers,
+//! sockets and tasks |
+//! | `tower` | [`integration::tower`]: tower services that run on a queue, with back-pressure and deadlines |
+//! | `testing` | [`testing`]: deterministic tests and tests on many schedules; for dev-dependencies |
 //! | `presets` | other machines by name: [`topology::Preset`], [`Topology::preset`], [`Topology::parse_machine`] |
 //! | `hwloc` | other machines from the XML files of hwloc: [`Topology::from_hwloc_xml`] |
 
@@ -90,7 +89,7 @@ mod test_machine;
 pub mod testing;
 mod types;
 
-/// The guide to the work queue: its programs are compiled and run with the documentation's tests.
+/// The work queue guide. The documentation tests compile and run its programs.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/WORKQUEUE.md")]
 #[doc = include_str!("../../../docs/workqueue/waiting.md")]
@@ -98,11 +97,11 @@ mod types;
 #[doc = include_str!("../../../docs/workqueue/operating.md")]
 struct Guide;
 
-/// As above, of futures.
+/// The guide to futures.
 #[cfg(all(doctest, feature = "hyper", feature = "tokio", feature = "tower"))]
 #[doc = include_str!("../../../docs/ASYNC.md")]
 struct AsyncGuide;
-/// The guide to tests: as above.
+/// The guide to tests.
 #[cfg(all(doctest, feature = "testing"))]
 #[doc = include_str!("../../../docs/TESTING.md")]
 struct TestingGuide;

@@ -1,4 +1,4 @@
-//! The process's own runtime: one on each machine that has one.
+//! The process's runtime, one per machine type that has one.
 
 use std::borrow::Borrow;
 use std::panic::Location;
@@ -13,23 +13,23 @@ use coreshard_workqueue::{Runtime, RuntimeBuilder, Timeout, Workqueue};
 
 use crate::runtime_error::{RuntimeError, RuntimeErrorKind};
 
-/// The settings of a process's runtime; called again in each process that is forked.
+/// The settings of a process's runtime. They are applied again in each forked process.
 pub(crate) type Settings<P> = Arc<dyn Fn(RuntimeBuilder<P>) -> RuntimeBuilder<P> + Send + Sync>;
 
 /// A process's runtime.
 pub(crate) struct Process<P: Platform> {
-    /// The process that it was made in: a forked one has another number.
+    /// The generation of the process that made it. Forked processes have another one.
     generation: u32,
     pub(crate) runtime: Runtime<P>,
-    /// The first call that asked for it.
+    /// The first call that requested it.
     made_at: &'static Location<'static>,
     settings: Option<Settings<P>>,
     /// Runs `join` for threads that are not workers.
     join_queue: OnceLock<Workqueue<P>>,
 }
 
-/// The runtime of this process, and that of a process that was forked from one with a runtime. Runtimes of other
-/// processes are never freed: their threads do not exist here.
+/// The runtimes of this process, and of a process forked from one with a runtime. Runtimes of other processes are never
+/// freed: their threads do not exist here.
 pub(crate) struct Slots<P: Platform> {
     first: OnceLock<Process<P>>,
     forked: AtomicPtr<Process<P>>,
@@ -40,18 +40,18 @@ pub(crate) trait Machine: Platform {
     /// A handle to the process's queue for `join`.
     type JoinQueue: Borrow<Workqueue<Self>>;
 
-    /// Returns the process's runtime, and makes it at the first call.
+    /// Returns the process's runtime, creating it at the first call.
     #[track_caller]
     fn process() -> Result<&'static Process<Self>, RuntimeError>;
 
-    /// Makes the process's runtime with these settings, unless it exists.
+    /// Creates the process's runtime with these settings, unless it exists.
     #[track_caller]
     fn configure(settings: Settings<Self>) -> Result<(), RuntimeError>;
 
-    /// Returns a builder that is set to the CPUs that this process may use.
+    /// Returns a builder set to the CPUs that this process may use.
     fn runtime_builder() -> Result<RuntimeBuilder<Self>, RuntimeError>;
 
-    /// Returns the queue on which `join` runs when the caller is no worker.
+    /// Returns the queue of `join` for callers that are not workers.
     #[track_caller]
     fn join_queue() -> Result<Self::JoinQueue, RuntimeError>;
 
@@ -115,7 +115,7 @@ impl<M: Machine> Process<M> {
         self.generation == M::process_generation()
     }
 
-    /// The error of a `configure` that comes after this runtime was made.
+    /// Returns the error of a `configure` after this runtime was created.
     pub(crate) fn exists(&self) -> RuntimeError {
         RuntimeError::new(RuntimeErrorKind::Runs(self.made_at))
     }
@@ -145,7 +145,7 @@ impl<M: Machine> Slots<M> {
             return if process.is_of_this_process() { Ok(process) } else { self.forked(process) };
         }
         let process = Process::new(None, Location::caller())?;
-        // If two threads come here at once, the first one's is kept.
+        // If two threads race, the first runtime is kept.
         Ok(self.first.get_or_init(|| process))
     }
 
@@ -179,7 +179,7 @@ impl<M: Machine> Slots<M> {
             match self.forked.compare_exchange(known, made, AcqRel, Acquire) {
                 Ok(_) => known = made,
                 Err(now) => {
-                    // SAFETY: made just now, and no other thread has seen it.
+                    // SAFETY: created above, and not seen by other threads.
                     drop(unsafe { Box::from_raw(made) });
                     known = now;
                 }
@@ -188,11 +188,12 @@ impl<M: Machine> Slots<M> {
     }
 }
 
-/// A builder for this machine, on any platform that runs on it; see [`runtime_builder`](crate::runtime_builder).
+/// Returns a builder for this machine, on any platform that runs on it; see
+/// [`runtime_builder`](crate::runtime_builder).
 pub(crate) fn this_machine<P: Platform>() -> Result<RuntimeBuilder<P>, RuntimeError> {
     let read = |error| RuntimeError::new(RuntimeErrorKind::Topology(error));
     let topology = Topology::host().or_else(|error| match coreshard_platform::affinity() {
-        Ok(cpus) => Topology::of_cpus(&cpus, format!("the machine is not told: {error}")),
+        Ok(cpus) => Topology::of_cpus(&cpus, format!("cannot read the topology: {error}")),
         Err(_) => Err(error),
     });
     let topology = topology.map_err(read)?;

@@ -1,4 +1,4 @@
-//! The functions of the process's own runtime.
+//! The process's runtime.
 
 use std::time::Duration;
 
@@ -8,13 +8,14 @@ use crate::own_process::Machine;
 use crate::runtime_error::RuntimeError;
 use crate::types::{Builder, Runtime, RuntimeBuilder, TeamBuilder, Timeout};
 
-/// The process's runtime, made at the first call: this machine's topology, the CPUs that affinity
-/// and cpusets leave to the process, and the cgroup's CPU quota; and what [`configure`] said before. It starts
-/// no thread by itself. While there is work it follows the affinity and the cpusets; CPUs that come online
-/// later than it was made are not known to it.
+/// Returns the process's runtime, creating it at the first call.
+///
+/// It uses this machine's topology, the CPUs that affinity and cpusets allow, the cgroup's CPU quota, and the settings
+/// of [`configure`]. Creating it starts no thread. While there is work, it follows changes of the affinity and the
+/// cpusets. It does not notice CPUs that come online later.
 ///
 /// # Errors
-/// Where the machine's description cannot be read. A later call tries again.
+/// If the machine's topology cannot be read. A later call tries again.
 ///
 /// # Examples
 /// ```
@@ -29,14 +30,14 @@ pub fn runtime() -> Result<&'static Runtime, RuntimeError> {
     Host::runtime()
 }
 
-/// Says what the process's runtime is to be, and makes it: `settings` is called with the builder that
-/// [`runtime`] would have used, as [`runtime_builder`] gives it. For a `main`, before anything uses the runtime; a library leaves
-/// it alone. A process that is forked from this one has a runtime with the same settings, for which they
-/// are called again.
+/// Creates the process's runtime with other settings.
+///
+/// Calls `settings` with the builder of [`runtime_builder`]. Call it in `main`, before the runtime is used. Libraries
+/// should not call it. A forked process has a runtime with the same settings, which are applied again.
 ///
 /// # Errors
-/// Where the process has its runtime already: the error tells the file and line that asked for it first. Else
-/// as [`runtime`], and where what is asked for cannot be.
+/// If the process already has a runtime: the error names the file and line of its first use. Otherwise as [`runtime`],
+/// and if the settings are not possible.
 ///
 /// # Examples
 /// ```
@@ -54,7 +55,7 @@ pub fn runtime() -> Result<&'static Runtime, RuntimeError> {
 /// assert_eq!(queue.stats().total().worker_limit, 8);
 ///
 /// let error = coreshard::configure(|builder| builder).unwrap_err();
-/// println!("{error}"); // the process's runtime is there already: ... asked for it first
+/// println!("{error}"); // the process's runtime exists already: first used at ...
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[doc(alias = "build_global")]
@@ -65,13 +66,13 @@ pub fn configure(
     Host::configure(std::sync::Arc::new(settings))
 }
 
-/// A builder of further runtimes on this machine, set to what this process may use.
+/// Returns a builder of additional runtimes on this machine, set to the CPUs that this process may use.
 ///
-/// Where `/sys` cannot be read, the machine is taken for the CPUs that affinity and control groups leave
-/// to the process, with one last-level cache; a warning (`tracing`) says so.
+/// If `/sys` cannot be read, the machine consists of the CPUs that affinity and control groups allow, with one
+/// last-level cache. A `tracing` warning reports it.
 ///
 /// # Errors
-/// Where neither the machine's description nor the affinity can be read.
+/// If neither the machine's topology nor the affinity can be read.
 ///
 /// # Examples
 /// ```
@@ -84,8 +85,8 @@ pub fn runtime_builder() -> Result<RuntimeBuilder, RuntimeError> {
     Host::runtime_builder()
 }
 
-/// Gives `future` so long, on the process's runtime: what it yields, or [`Elapsed`](crate::Elapsed), with `future`
-/// dropped, when the time is over before. It may be awaited under any executor.
+/// Limits the duration of `future`, on the process's runtime. Yields its output, or drops it and yields
+/// [`Elapsed`](crate::Elapsed) after the duration. May be awaited under any executor.
 ///
 /// ```
 /// use std::time::Duration;
@@ -103,15 +104,15 @@ pub fn runtime_builder() -> Result<RuntimeBuilder, RuntimeError> {
 /// ```
 ///
 /// # Panics
-/// Where the process has no runtime, or no thread can be had that watches the clock: [`runtime`] and
-/// [`Runtime::timeout`](crate::Runtime::timeout) say so by errors.
+/// If the process has no runtime, or the timekeeper thread cannot be started. [`runtime`] and
+/// [`Runtime::timeout`](crate::Runtime::timeout) return errors instead.
 #[doc(alias = "deadline")]
 #[track_caller]
 pub fn timeout<F: Future>(duration: Duration, future: F) -> Timeout<F> {
     Host::timeout(duration, future)
 }
 
-/// Makes a workqueue on the process's runtime.
+/// Returns a builder of a workqueue on the process's runtime.
 ///
 /// # Errors
 /// As [`runtime`].
@@ -128,7 +129,7 @@ pub fn workqueue() -> Result<Builder<'static>, RuntimeError> {
     Ok(runtime()?.workqueue())
 }
 
-/// Makes a team of threads on the process's runtime; the name is for reports and errors.
+/// Returns a builder of a team of threads on the process's runtime. The name is used in reports and errors.
 ///
 /// # Errors
 /// As [`runtime`].

@@ -1,18 +1,18 @@
-//! Which process something was made in.
+//! Identifies the process in which something was created.
 
 use coreshard_platform::{Host, Platform as _};
 
-/// One process of a line of forks: what was made in another one has its threads there, and whoever held its locks may be
-/// there, too. For a library that keeps something for the whole process and whose users may fork; a runtime and its
-/// queues know by themselves.
+/// Identifies one process in a chain of forks. Threads of objects from another process do not exist here, and locks may
+/// be held forever. Use it in a library that keeps state for the whole process and whose users may fork. A runtime and
+/// its queues check this themselves.
 ///
-/// Forks are counted from where this process, or the one that it was forked from, had a runtime or asked first: before, there
-/// was nothing to leave behind. The first call has the C library tell of forks (`pthread_atfork`); those after it load one word, and
-/// may be made in a signal handler and between fork and exec.
+/// Forks are counted from the first runtime or the first call, in this process or the one it was forked from. The first
+/// call registers a fork handler with the C library (`pthread_atfork`). Later calls load one word, and may be made in a
+/// signal handler and between fork and exec.
 ///
-/// A fork that one thread has begun is not told of where another one makes the first call, or the first runtime, meanwhile: the child then
-/// takes itself for its parent. Where threads may do both at once, make a call before there are such, as a language's package does when it
-/// is imported.
+/// A fork that races with the first call or the first runtime in another thread may be missed: the child then takes
+/// itself for its parent. If threads may do both at once, make a call earlier, as a language binding does when it is
+/// imported.
 ///
 /// # Examples
 /// ```
@@ -25,7 +25,7 @@ use coreshard_platform::{Host, Platform as _};
 ///
 /// let queue = coreshard::workqueue()?.name("cache").build()?;
 /// let cache = Cache { queue, made_in: ProcessGeneration::current() };
-/// // In a child that this process forks, `is_current` is false: a queue of its own is to be made there.
+/// // In a forked child, `is_current` is false: create a queue there.
 /// assert!(cache.made_in.is_current());
 /// cache.queue.queue(|| println!("looked through"))?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -34,7 +34,7 @@ use coreshard_platform::{Host, Platform as _};
 pub struct ProcessGeneration(u32);
 
 impl ProcessGeneration {
-    /// That of the calling process.
+    /// Returns the generation of the calling process.
     ///
     /// ```
     /// use coreshard::ProcessGeneration;
@@ -43,7 +43,7 @@ impl ProcessGeneration {
     /// ```
     #[inline(always)]
     pub fn current() -> Self {
-        // Each simulated process is one of its own.
+        // Each simulated process has its own.
         #[cfg(feature = "testing")]
         if let Some(generation) = crate::test_machine::SimulatedProcess::generation() {
             return Self(generation);
@@ -51,7 +51,7 @@ impl ProcessGeneration {
         Self(Host::process_generation())
     }
 
-    /// Whether the calling process is this one. False in those that were forked from it.
+    /// Returns true in the process that made this value, and false in processes forked from it.
     ///
     /// ```
     /// assert!(coreshard::ProcessGeneration::current().is_current());
@@ -61,7 +61,7 @@ impl ProcessGeneration {
         self == Self::current()
     }
 
-    /// Whether it was forked from a process that had a runtime, or had asked.
+    /// Returns true if the process was forked from one that had a runtime or had called [`Self::current`].
     ///
     /// ```
     /// assert!(!coreshard::ProcessGeneration::current().is_forked());

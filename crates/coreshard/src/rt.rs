@@ -1,5 +1,5 @@
-//! Real time on this machine: an executor of fixed priorities, locks that know priorities, and the
-//! priority index below them. `docs/REALTIME.md` tells what a machine must grant.
+//! Real time on this machine: a fixed-priority executor, locks that respect priorities, and the priority index.
+//! `docs/REALTIME.md` describes the required permissions.
 //!
 //! ```
 //! use coreshard::Topology;
@@ -25,21 +25,21 @@ pub use coreshard_rt::{
 
 /// An executor on this machine; see [`coreshard_rt::Executor`].
 pub type Executor = coreshard_rt::Executor<Host>;
-/// Makes an [`Executor`]; see [`coreshard_rt::ExecutorBuilder`].
+/// Builds an [`Executor`]; see [`coreshard_rt::ExecutorBuilder`].
 pub type ExecutorBuilder = coreshard_rt::ExecutorBuilder<Host>;
-/// The right to a task's result; see [`coreshard_rt::TaskHandle`].
+/// The handle to a task's result; see [`coreshard_rt::TaskHandle`].
 pub type TaskHandle<T> = coreshard_rt::TaskHandle<Host, T>;
 /// A periodic task; see [`coreshard_rt::PeriodicHandle`].
 pub type PeriodicHandle = coreshard_rt::PeriodicHandle<Host>;
-/// A timer that was set; see [`coreshard_rt::TimerHandle`].
+/// The handle to a timer; see [`coreshard_rt::TimerHandle`].
 pub type TimerHandle = coreshard_rt::TimerHandle<Host>;
 /// A mutex with priority inheritance; see [`coreshard_rt::InheritMutex`].
 pub type InheritMutex<T> = coreshard_rt::InheritMutex<Host, T>;
-/// The right to what an [`InheritMutex`] guards; see [`coreshard_rt::InheritGuard`].
+/// The guard of an [`InheritMutex`]; see [`coreshard_rt::InheritGuard`].
 pub type InheritGuard<'mutex, T> = coreshard_rt::InheritGuard<'mutex, Host, T>;
 /// A mutex with a priority ceiling; see [`coreshard_rt::CeilingMutex`].
 pub type CeilingMutex<T> = coreshard_rt::CeilingMutex<Host, T>;
 /// The priority index; see [`coreshard_rt::PriorityIndex`].
 pub type PriorityIndex = coreshard_rt::PriorityIndex<Host>;
-/// The right to say at which level a CPU runs; see [`coreshard_rt::LevelWriter`].
+/// Permission to set the level of a CPU; see [`coreshard_rt::LevelWriter`].
 pub type LevelWriter = coreshard_rt::LevelWriter<Host>;

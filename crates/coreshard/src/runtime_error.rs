@@ -1,4 +1,4 @@
-//! Errors of the process's own runtime.
+//! Errors of the process's runtime.
 
 use std::fmt;
 use std::panic::Location;
@@ -6,7 +6,7 @@ use std::panic::Location;
 use coreshard_topology::TopologyError;
 use coreshard_workqueue::BuildError;
 
-/// Why the process has no runtime of its own, or cannot [`configure`](crate::configure) it.
+/// Why the process has no runtime, or cannot [`configure`](crate::configure) it.
 pub struct RuntimeError {
     kind: RuntimeErrorKind,
 }
@@ -21,19 +21,18 @@ impl RuntimeError {
 pub(crate) enum RuntimeErrorKind {
     Topology(TopologyError),
     Build(BuildError),
-    /// It is there; asked for first at this place.
+    /// It exists, and was first used at this place.
     Runs(&'static Location<'static>),
 }
 
 impl fmt::Display for RuntimeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.kind {
-            RuntimeErrorKind::Topology(error) => write!(f, "this machine cannot be read: {error}"),
+            RuntimeErrorKind::Topology(error) => write!(f, "cannot read this machine: {error}"),
             RuntimeErrorKind::Build(error) => error.fmt(f),
             RuntimeErrorKind::Runs(made_at) => write!(
                 f,
-                "the process's runtime is there already: {made_at} asked for it first; configure it before, \
-                 at the start of main, or make a runtime of your own with runtime_builder"
+                "the process's runtime exists already, first used at {made_at}: configure it earlier, at the start of main, or create a separate runtime with runtime_builder"
             ),
         }
     }

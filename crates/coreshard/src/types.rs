@@ -1,15 +1,15 @@
-//! The work queue's types and functions, on this machine.
+//! The work queue's types and functions on this machine.
 
 use coreshard_platform::Host;
 
-// Structs are re-exported, so that their methods are in this crate's documentation; the platform's default is the host. Aliases
-// are those whose constructors have no argument that says the platform: Rust infers the parameter of a struct there, and has no
-// default for what it cannot infer.
+// Structs are re-exported, so that their methods are in this crate's documentation; the default platform is the host.
+// Types whose constructors have no argument that determines the platform are aliases: Rust cannot infer the parameter
+// there, and ignores defaults in inference.
 
 /// A queue of work items, which run on the workers of pools that follow the machine's caches.
 ///
-/// A handle: `clone` makes another one to the same queue, and the drop of the last one runs what was accepted, and
-/// waits for it. Made by [`workqueue`](crate::workqueue) on the process's runtime, or by
+/// It is a handle: `clone` returns another handle to the same queue, and dropping the last one runs the accepted items
+/// and blocks until they have finished. Created by [`workqueue`](crate::workqueue) on the process's runtime, or by
 /// [`Runtime::workqueue`](Runtime::workqueue) on another one.
 ///
 /// ```
@@ -21,28 +21,32 @@ use coreshard_platform::Host;
 ///
 /// | to | call |
 /// |---|---|
-/// | have a closure run, and not wait | [`queue`](Workqueue::queue), [`queue_on`](Workqueue::queue_on) a CPU, [`queue_on_node`](Workqueue::queue_on_node), [`try_queue`](Workqueue::try_queue), [`queue_async`](Workqueue::queue_async) |
-/// | have its result | [`submit`](Workqueue::submit), [`try_submit`](Workqueue::try_submit); at once: [`install`](Workqueue::install) |
+/// | run a closure without waiting | [`queue`](Workqueue::queue), [`queue_on`](Workqueue::queue_on) a CPU,
+/// [`queue_on_node`](Workqueue::queue_on_node), [`try_queue`](Workqueue::try_queue),
+/// [`queue_async`](Workqueue::queue_async) |
+/// | get its result | [`submit`](Workqueue::submit), [`try_submit`](Workqueue::try_submit); blocking:
+/// [`install`](Workqueue::install) |
 /// | lend it data | [`scope`](Workqueue::scope), [`try_scope`](Workqueue::try_scope), [`scope_async`](Workqueue::scope_async), [`install`](Workqueue::install) |
 /// | loop over elements | [`for_each_mut`](Workqueue::for_each_mut), [`for_each_range`](Workqueue::for_each_range), [`for_each_chunk`](Workqueue::for_each_chunk), [`try_for_each`](Workqueue::try_for_each), [`map_collect`](Workqueue::map_collect), [`map_reduce`](Workqueue::map_reduce) |
 /// | run something in each pool | [`on_each_pod`](Workqueue::on_each_pod) |
 /// | run a future | [`spawn`](Workqueue::spawn), [`try_spawn`](Workqueue::try_spawn) |
-/// | wait for what is queued | [`flush`](Workqueue::flush), [`flush_timeout`](Workqueue::flush_timeout), [`drain`](Workqueue::drain), [`drain_timeout`](Workqueue::drain_timeout) |
-/// | hold it, or change it | [`freeze`](Workqueue::freeze), [`thaw`](Workqueue::thaw), [`change`](Workqueue::change) |
+/// | wait for queued items | [`flush`](Workqueue::flush), [`flush_timeout`](Workqueue::flush_timeout),
+/// [`drain`](Workqueue::drain), [`drain_timeout`](Workqueue::drain_timeout) |
+/// | pause or change it | [`freeze`](Workqueue::freeze), [`thaw`](Workqueue::thaw), [`change`](Workqueue::change) |
 /// | end it | [`shutdown`](Workqueue::shutdown), [`shutdown_now`](Workqueue::shutdown_now), or drop the last handle |
-/// | look at it | [`stats`](Workqueue::stats), [`name`](Workqueue::name) |
+/// | inspect it | [`stats`](Workqueue::stats), [`name`](Workqueue::name) |
 ///
-/// What runs again and again, or later, is a [`Work`], queued by its own methods. The [`guide`](crate::guide) has
-/// programs for common tasks.
+/// Use [`Work`] for items that run repeatedly or later. The [`guide`](crate::guide) has programs for common tasks.
 ///
 /// # Details
 #[doc(inline)]
 pub use coreshard_workqueue::Workqueue;
 
-/// What is done with [`EmbeddedWork`](crate::EmbeddedWork)s: reusable items in memory that the caller has, for bindings of other languages.
+/// Operations on [`EmbeddedWork`](crate::EmbeddedWork)s: reusable items in the caller's memory, for bindings of other
+/// languages.
 pub type EmbeddedWorks = coreshard_workqueue::EmbeddedWorks<Host>;
 
-/// Lets another worker go on until it is dropped; see [`blocking`].
+/// Lets another worker run until it is dropped; see [`blocking`].
 pub type Blocking = coreshard_workqueue::Blocking<Host>;
 
 /// A change of a live queue; see [`Workqueue::change`](Workqueue::change).
@@ -57,7 +61,7 @@ pub type Blocking = coreshard_workqueue::Blocking<Host>;
 #[doc(inline)]
 pub use coreshard_workqueue::Change;
 
-/// Makes a [`Workqueue`]: attributes, then [`build`](Builder::build).
+/// Builds a [`Workqueue`]: attributes, then [`build`](Builder::build).
 ///
 /// ```
 /// use coreshard::Scope;
@@ -74,26 +78,26 @@ pub use coreshard_workqueue::Change;
 /// | how much at once | [`max_active`](Builder::max_active), [`max_active_by_node`](Builder::max_active_by_node), [`ordered`](Builder::ordered), [`capacity`](Builder::capacity) |
 /// | panics | [`panic_handler`](Builder::panic_handler), [`panic_policy`](Builder::panic_policy) |
 /// | workers | [`hooks`](Builder::hooks), [`stack_bytes`](Builder::stack_bytes) |
-/// | what is measured and told | [`name`](Builder::name), [`times`](Builder::times), [`spans`](Builder::spans) |
-/// | variants, to be measured | [`wake`](Builder::wake), [`intake`](Builder::intake) |
+/// | measurements and reports | [`name`](Builder::name), [`times`](Builder::times), [`spans`](Builder::spans) |
+/// | variants to compare | [`wake`](Builder::wake), [`intake`](Builder::intake) |
 ///
 /// # Details
 #[doc(inline)]
 pub use coreshard_workqueue::Builder;
 
-/// A future that ends when its time has come; made by [`Runtime::sleep`](Runtime::sleep).
+/// A future that completes after a time; created by [`Runtime::sleep`](Runtime::sleep).
 ///
 /// # Details
 #[doc(inline)]
 pub use coreshard_workqueue::Sleep;
 
-/// A future with a time limit; made by [`timeout`](crate::timeout).
+/// A future with a time limit; created by [`timeout`](crate::timeout).
 ///
 /// # Details
 #[doc(inline)]
 pub use coreshard_workqueue::Timeout;
 
-/// Asks work to stop that looks at it, and all that has a child of it.
+/// Requests cancellation of the work that checks it, and of all child tokens.
 ///
 /// ```
 /// let service = coreshard::CancellationToken::new();
@@ -104,23 +108,22 @@ pub use coreshard_workqueue::Timeout;
 ///
 /// | to | call |
 /// |---|---|
-/// | make one | [`new`](Self::new), [`child_token`](Self::child_token), `clone` |
-/// | ask | [`cancel`](Self::cancel) |
-/// | look, in an item | [`is_cancelled`](Self::is_cancelled) |
+/// | create one | [`new`](Self::new), [`child_token`](Self::child_token), `clone` |
+/// | cancel | [`cancel`](Self::cancel) |
+/// | check, in an item | [`is_cancelled`](Self::is_cancelled) |
 /// | wait, in a future | [`cancelled`](Self::cancelled), [`run_until_cancelled`](Self::run_until_cancelled) |
 pub type CancellationToken = coreshard_workqueue::CancellationToken<Host>;
 
-/// Ends once its token is cancelled; made by
-/// [`CancellationToken::cancelled`](CancellationToken::cancelled).
+/// Completes once its token is cancelled; created by [`CancellationToken::cancelled`](CancellationToken::cancelled).
 ///
 /// # Details
 #[doc(inline)]
 pub use coreshard_workqueue::WaitForCancellation;
 
-/// A machine with limits and settings, on which queues are made.
+/// A machine with limits and settings, on which queues are created.
 ///
-/// The process has one ([`runtime`](crate::runtime())), and most programs need no other. Clones are handles to it; its
-/// worker threads live as long as the queues that they serve.
+/// The process has one ([`runtime`](crate::runtime())), and most programs need no other. Clones are handles to it.
+/// Worker threads live as long as the queues that they serve.
 ///
 /// ```
 /// let runtime = coreshard::runtime_builder()?.workers(2).build()?;
@@ -131,17 +134,17 @@ pub use coreshard_workqueue::WaitForCancellation;
 ///
 /// | to | call |
 /// |---|---|
-/// | make queues | [`workqueue`](Self::workqueue) |
+/// | create queues | [`workqueue`](Self::workqueue) |
 /// | wait for a time | [`sleep`](Self::sleep), [`timeout`](Self::timeout) |
-/// | know the machine | [`topology`](Self::topology), [`usable`](Self::usable), [`cpu_quota`](Self::cpu_quota) |
-/// | go on with other CPUs | [`set_usable`](Self::set_usable) |
-/// | see all queues and pools | [`stats`](Self::stats), [`delayed_items`](Self::delayed_items) |
+/// | inspect the machine | [`topology`](Self::topology), [`usable`](Self::usable), [`cpu_quota`](Self::cpu_quota) |
+/// | use other CPUs | [`set_usable`](Self::set_usable) |
+/// | inspect all queues and pools | [`stats`](Self::stats), [`delayed_items`](Self::delayed_items) |
 /// | end all queues | [`shutdown`](Self::shutdown) |
 pub type Runtime = coreshard_workqueue::Runtime<Host>;
 
-/// Makes a [`Runtime`]: settings, then [`build`](RuntimeBuilder::build).
+/// Builds a [`Runtime`]: settings, then [`build`](RuntimeBuilder::build).
 ///
-/// [`runtime_builder`](crate::runtime_builder) has one that knows what this process may use.
+/// [`runtime_builder`](crate::runtime_builder) returns one set to the CPUs that this process may use.
 ///
 /// ```
 /// let builder = coreshard::runtime_builder()?.workers(8).max_workers(64).thread_names("mail-");
@@ -155,35 +158,35 @@ pub type Runtime = coreshard_workqueue::Runtime<Host>;
 /// | CPUs | [`usable`](RuntimeBuilder::usable), [`cpu_quota`](RuntimeBuilder::cpu_quota), [`follow_cpus`](RuntimeBuilder::follow_cpus), [`laid_over`](RuntimeBuilder::laid_over) |
 /// | workers | [`workers`](RuntimeBuilder::workers), [`max_workers`](RuntimeBuilder::max_workers), [`max_workers_per_pool`](RuntimeBuilder::max_workers_per_pool), [`idle_timeout`](RuntimeBuilder::idle_timeout), [`hooks`](RuntimeBuilder::hooks), [`thread_names`](RuntimeBuilder::thread_names) |
 /// | diagnostics | [`on_diagnostic`](RuntimeBuilder::on_diagnostic), [`cpu_intensive_threshold`](RuntimeBuilder::cpu_intensive_threshold), [`stall_after`](RuntimeBuilder::stall_after) |
-/// | what is measured | [`times`](RuntimeBuilder::times), [`spans`](RuntimeBuilder::spans), [`measure_lock_holds`](RuntimeBuilder::measure_lock_holds) |
+/// | measurements | [`times`](RuntimeBuilder::times), [`spans`](RuntimeBuilder::spans),
+/// [`measure_lock_holds`](RuntimeBuilder::measure_lock_holds) |
 ///
 /// # Details
 #[doc(inline)]
 pub use coreshard_workqueue::RuntimeBuilder;
 
-/// Queues an item when there is room; made by [`Workqueue::queue_async`](Workqueue::queue_async).
+/// Queues an item when there is room; created by [`Workqueue::queue_async`](Workqueue::queue_async).
 ///
 /// # Details
 #[doc(inline)]
 pub use coreshard_workqueue::QueueAsync;
 
-/// Room for one item in a queue with a [`capacity`](Builder::capacity), for an item that comes later: made by
+/// Room for a later item in a queue with a [`capacity`](Builder::capacity); created by
 /// [`Workqueue::try_reserve`](Workqueue::try_reserve).
 ///
 /// # Details
 #[doc(inline)]
 pub use coreshard_workqueue::Reservation;
 
-/// Ends when there is room in a queue; made by
-/// [`Workqueue::reserve_async`](Workqueue::reserve_async).
+/// Completes when there is room in a queue; created by [`Workqueue::reserve_async`](Workqueue::reserve_async).
 ///
 /// # Details
 #[doc(inline)]
 pub use coreshard_workqueue::ReserveAsync;
 
-/// The right to the result of an item: made by [`Workqueue::submit`](Workqueue::submit).
+/// The handle to the result of an item; created by [`Workqueue::submit`](Workqueue::submit).
 ///
-/// A thread [`join`](JoinHandle::join)s it, a future awaits it. Dropping it lets the item run all the same.
+/// A thread [`join`](JoinHandle::join)s it, and a future awaits it. The item also runs if the handle is dropped.
 ///
 /// ```
 /// let queue = coreshard::workqueue()?.name("sums").build()?;
@@ -195,15 +198,15 @@ pub use coreshard_workqueue::ReserveAsync;
 /// | to | call |
 /// |---|---|
 /// | wait | [`join`](JoinHandle::join), [`join_timeout`](JoinHandle::join_timeout), `.await` |
-/// | look | [`is_finished`](JoinHandle::is_finished) |
+/// | check | [`is_finished`](JoinHandle::is_finished) |
 /// | take the item back | [`cancel`](JoinHandle::cancel) |
 ///
 /// # Details
 #[doc(inline)]
 pub use coreshard_workqueue::JoinHandle;
 
-/// An item that was taken back before it had begun, by [`JoinHandle::cancel`](JoinHandle::cancel):
-/// to be [`run`](CancelledItem::run) or dropped.
+/// An item that [`JoinHandle::cancel`](JoinHandle::cancel) removed before it started. [`run`](CancelledItem::run) or
+/// drop it.
 ///
 /// # Details
 #[doc(inline)]
@@ -227,13 +230,12 @@ pub use coreshard_workqueue::CancelledItem;
 /// | to | call |
 /// |---|---|
 /// | add a future, or a task | [`spawn`](JoinSet::spawn), [`add`](JoinSet::add) |
-/// | wait for the next that ends | [`join_next`](JoinSet::join_next), [`poll_join_next`](JoinSet::poll_join_next) |
-/// | give up, or let go | [`abort_all`](JoinSet::abort_all), [`detach_all`](JoinSet::detach_all) |
-/// | look | [`len`](JoinSet::len), [`is_empty`](JoinSet::is_empty) |
+/// | wait for the next to complete | [`join_next`](JoinSet::join_next), [`poll_join_next`](JoinSet::poll_join_next) |
+/// | abort or detach all | [`abort_all`](JoinSet::abort_all), [`detach_all`](JoinSet::detach_all) |
+/// | inspect | [`len`](JoinSet::len), [`is_empty`](JoinSet::is_empty) |
 pub type JoinSet<T> = coreshard_workqueue::JoinSet<T, Host>;
 
-/// A scope in which items may borrow what lives outside it; see
-/// [`Workqueue::scope`](Workqueue::scope).
+/// A scope in which items may borrow data from outside it; see [`Workqueue::scope`](Workqueue::scope).
 ///
 /// ```
 /// let queue = coreshard::workqueue()?.name("text").build()?;
@@ -250,15 +252,14 @@ pub type JoinSet<T> = coreshard_workqueue::JoinSet<T, Host>;
 #[doc(inline)]
 pub use coreshard_workqueue::WorkScope;
 
-/// The right to the result of a scope's item; made by
-/// [`WorkScope::submit`](WorkScope::submit).
+/// The handle to the result of a scope's item; created by [`WorkScope::submit`](WorkScope::submit).
 ///
 /// # Details
 #[doc(inline)]
 pub use coreshard_workqueue::ScopedJoinHandle;
 
-/// A reusable item: allocated once, queued as often as you like, now or later. It is pending once at most, and never runs
-/// on two workers at once.
+/// A reusable item: allocated once, and queued any number of times, now or later. It is pending at most once, and never
+/// runs on two workers at once.
 ///
 /// ```
 /// use std::time::Duration;
@@ -266,18 +267,21 @@ pub use coreshard_workqueue::ScopedJoinHandle;
 /// let queue = coreshard::workqueue()?.name("write-back").build()?;
 /// let write_back = coreshard::Work::new(|_work| println!("dirty pages are written"));
 /// write_back.queue_after(&queue, Duration::from_secs(60))?;
-/// write_back.flush()?; // it is brought forward, and is over
+/// write_back.flush()?; // runs it now, and waits for it
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
 /// | to | call |
 /// |---|---|
 /// | queue it | [`queue`](Self::queue), [`queue_on`](Self::queue_on), [`queue_on_node`](Self::queue_on_node) |
-/// | queue it later | [`queue_after`](Self::queue_after), [`queue_to`](Self::queue_to); also where it is pending: [`modify_delay`](Self::modify_delay), [`modify_to`](Self::modify_to) |
+/// | queue it later | [`queue_after`](Self::queue_after), [`queue_to`](Self::queue_to); also if it is pending:
+/// [`modify_delay`](Self::modify_delay), [`modify_to`](Self::modify_to) |
 /// | wait for it | [`flush`](Self::flush) |
-/// | call it off | [`cancel`](Self::cancel), [`cancel_and_wait`](Self::cancel_and_wait) |
-/// | keep it from being queued | [`disable`](Self::disable), [`disable_and_wait`](Self::disable_and_wait), [`enable`](Self::enable) |
-/// | look | [`is_pending`](Self::is_pending), [`is_running`](Self::is_running), [`disable_depth`](Self::disable_depth), [`function`](Self::function) |
+/// | cancel it | [`cancel`](Self::cancel), [`cancel_and_wait`](Self::cancel_and_wait) |
+/// | prevent queueing | [`disable`](Self::disable), [`disable_and_wait`](Self::disable_and_wait),
+/// [`enable`](Self::enable) |
+/// | inspect | [`is_pending`](Self::is_pending), [`is_running`](Self::is_running),
+/// [`disable_depth`](Self::disable_depth), [`function`](Self::function) |
 pub type Work = coreshard_workqueue::Work<Host>;
 
 /// Work at a fixed rate, until it is stopped or dropped.
@@ -296,8 +300,7 @@ pub type Work = coreshard_workqueue::Work<Host>;
 #[doc(inline)]
 pub use coreshard_workqueue::Periodic;
 
-/// Calls `work`, which may block; on a worker's thread another worker runs meanwhile. See
-/// [`coreshard_workqueue::blocking`].
+/// Calls `work`, which may block. On a worker, another worker runs meanwhile. See [`coreshard_workqueue::blocking`].
 ///
 /// # Examples
 /// ```
@@ -311,8 +314,7 @@ pub fn blocking<R>(work: impl FnOnce() -> R) -> R {
     coreshard_workqueue::blocking::<Host, R>(work)
 }
 
-/// Inside an item that computes for long: lets others go first that wait for its worker; see
-/// [`coreshard_workqueue::yield_item`].
+/// Runs waiting items of the worker, inside an item that computes for long; see [`coreshard_workqueue::yield_item`].
 ///
 /// ```
 /// let queue = coreshard::workqueue()?.name("primes").build()?;
@@ -326,7 +328,7 @@ pub fn blocking<R>(work: impl FnOnce() -> R) -> R {
 ///     }
 ///     primes
 /// })?;
-/// queue.queue(|| println!("does not wait for all of that"))?;
+/// queue.queue(|| println!("does not wait for the whole computation"))?;
 /// assert_eq!(count.join()?, 2_262);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -340,8 +342,8 @@ pub fn yield_item() -> bool {
 #[doc(inline)]
 pub use coreshard_workqueue::Current;
 
-/// Where the calling code runs: on which worker of which pool, inside an item of which queue; `None` on a
-/// thread that is no worker. See [`coreshard_workqueue::current`].
+/// Returns the worker, pool and queue of the calling code; `None` on a thread that is not a worker. See
+/// [`coreshard_workqueue::current`].
 ///
 /// ```
 /// let queue = coreshard::workqueue()?.name("mail").build()?;
@@ -356,8 +358,7 @@ pub fn current() -> Option<Current> {
     coreshard_workqueue::current::<Host>()
 }
 
-/// Inside a task that does much without waiting: lets others go first after 128 such calls in one poll. See
-/// [`coreshard_workqueue::consume_budget`].
+/// Yields after 128 calls in one poll, in a task that seldom waits. See [`coreshard_workqueue::consume_budget`].
 ///
 /// ```
 /// let queue = coreshard::workqueue()?.name("sums").build()?;
@@ -369,7 +370,7 @@ pub fn current() -> Option<Current> {
 ///     }
 ///     assert_eq!(sum, 4_999_950_000);
 /// })?;
-/// queue.queue(|| println!("does not wait for all of that"))?;
+/// queue.queue(|| println!("does not wait for the whole computation"))?;
 /// # while !sum.is_finished() { std::thread::yield_now() }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -377,11 +378,11 @@ pub fn consume_budget() -> coreshard_workqueue::ConsumeBudget<Host> {
     coreshard_workqueue::consume_budget::<Host>()
 }
 
-/// A fixed number of threads, each with an index of its own; made by [`team`](crate::team()).
+/// A fixed number of threads, each with an index; created by [`team`](crate::team()).
 ///
-/// Where a [`Workqueue`] has as many workers as are of use, and a stand-in for one that blocks, a team has its members: for
-/// programs that index scratch memory by thread, tell each thread something, or were written for a pool of threads. The
-/// package in `adapters/rayon-core` puts rayon's interface on it.
+/// A [`Workqueue`] has as many workers as are useful, and replaces those that block. A team has a fixed number of
+/// members. It is for programs that index scratch memory by thread, run something on each thread, or were written for a
+/// thread pool. The package in `adapters/rayon-core` provides rayon's interface on it.
 ///
 /// ```
 /// let team = coreshard::team("render")?.members(4).build()?;
@@ -396,7 +397,7 @@ pub fn consume_budget() -> coreshard_workqueue::ConsumeBudget<Host> {
 /// ```
 pub type Team = coreshard_workqueue::Team<Host>;
 
-/// Makes a [`Team`]: what its threads are to be, then [`build`](TeamBuilder::build).
+/// Builds a [`Team`]: settings of its threads, then [`build`](TeamBuilder::build).
 ///
 /// ```
 /// let team = coreshard::team("render")?.members(2).stack_bytes(4 << 20).build()?;
@@ -408,7 +409,7 @@ pub type Team = coreshard_workqueue::Team<Host>;
 #[doc(inline)]
 pub use coreshard_workqueue::TeamBuilder;
 
-/// In which work is spawned that may borrow; see [`Team::scope`](Team::scope).
+/// The scope of spawned work that may borrow; see [`Team::scope`](Team::scope).
 ///
 /// ```
 /// fn double_all<'scope>(scope: &coreshard::TeamScope<'scope>, numbers: &'scope mut [u32]) {

@@ -1,22 +1,22 @@
 /*
- * The Linux kernel's names for Coreshard's work queues, for kernel-style C in user space: written from the kernel's
- * documentation (Documentation/core-api/workqueue.rst) and the behaviour that it describes. KERNEL-NAMES.md of this library has each
- * name, what it keeps, and its test.
+ * The Linux kernel's names for Coreshard's work queues, for kernel-style C in user space. They were written from the
+ * kernel's documentation (Documentation/core-api/workqueue.rst) and the behaviour that it describes. KERNEL-NAMES.md of
+ * this library lists each name, what it preserves, and its test.
  *
- * docs/KERNEL-OPERATIONS.md of Coreshard has each operation, what differs, and why; in short:
+ * docs/KERNEL-OPERATIONS.md lists each operation, the differences and their reasons. In short:
  *
- * - A delay is in jiffies of HZ a second: the program's HZ where it was defined before, else 1000.
- * - WQ_UNBOUND queues have the affinity scope cache_shard, and max_active is of the whole queue; 0 is no limit. All others, WQ_PERCPU
- *   or not, run works on the CPU where they are queued, max_active on each CPU at most. WQ_HIGHPRI asks for nice -20, and goes
- *   without where that is not allowed. WQ_MEM_RECLAIM keeps a worker in reserve in each pool, so on each CPU of a queue that is not
- *   WQ_UNBOUND.
- * - Memory comes from malloc; gfp flags other than __GFP_ZERO mean nothing.
- * - A wait that could never end (a work that flushes itself) warns and returns, where the kernel hangs.
- * - There is no softirq and no RCU: WQ_BH queues are WQ_HIGHPRI ones, and struct rcu_work is not there.
- * - alloc_workqueue() fails, with NULL and errno, where the machine's CPUs cannot be read, or no thread can be had.
+ * - A delay is in jiffies, of which a second has HZ: the program's HZ if defined earlier, otherwise 1000.
+ * - WQ_UNBOUND queues have the affinity scope cache_shard, and max_active applies to the whole queue; 0 means no limit.
+ *   All others, WQ_PERCPU or not, run works on the CPU that queued them, with at most max_active on each CPU. WQ_HIGHPRI
+ *   requests nice -20, and has no effect if that is not permitted. WQ_MEM_RECLAIM keeps a rescuer in each pool, and so on
+ *   each CPU of a queue without WQ_UNBOUND.
+ * - Memory comes from malloc; gfp flags other than __GFP_ZERO have no effect.
+ * - A wait that could never end (a work that flushes itself) warns and returns. The kernel hangs.
+ * - There is no softirq and no RCU: WQ_BH queues are WQ_HIGHPRI ones, and there is no struct rcu_work.
+ * - alloc_workqueue() fails, with NULL and errno, if the machine's CPUs cannot be read or no thread can be started.
  *
- * What is refused otherwise than by false (a queue that is drained or destroyed) is told by CORESHARD_KERNEL_WARN(text),
- * which may be defined before; else it is a line on standard error.
+ * Other errors than false (a queue that is draining or destroyed) are reported by CORESHARD_KERNEL_WARN(text), which may
+ * be defined earlier, and otherwise prints a line on standard error.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
@@ -49,13 +49,13 @@ extern "C" {
 #define CORESHARD_KERNEL_WARN(text) ((void)fprintf(stderr, "coreshard: %s\n", (text)))
 #endif
 
-/* ---- what work functions use besides ---- */
+/* ---- helpers of work functions ---- */
 
 #ifndef container_of
 #define container_of(pointer, type, member) cs_container_of(pointer, type, member)
 #endif
 
-/* One access, whole, that the compiler neither repeats nor leaves out. */
+/* A single access that the compiler neither splits, repeats nor omits. */
 #ifndef READ_ONCE
 #define READ_ONCE(x) (*(const volatile __typeof__(x) *)&(x))
 #endif
@@ -102,7 +102,7 @@ typedef unsigned int gfp_t;
 #define GFP_NOFS 0u
 #endif
 
-/* Not null for 0 bytes, either. */
+/* Not null, even for 0 bytes. */
 static inline void *kmalloc(size_t size, gfp_t flags)
 {
 	size_t bytes = size ? size : 1;
@@ -112,7 +112,7 @@ static inline void *kmalloc(size_t size, gfp_t flags)
 
 static inline void *kzalloc(size_t size, gfp_t flags) { return kmalloc(size, flags | __GFP_ZERO); }
 
-/* Null where the product overflows. */
+/* Null if the product overflows. */
 static inline void *kmalloc_array(size_t count, size_t size, gfp_t flags)
 {
 	return size && count > SIZE_MAX / size ? NULL : kmalloc(count * size, flags);
@@ -141,7 +141,7 @@ static inline unsigned long cs_jiffies_of(uint64_t count, uint64_t of_a_second)
 			       (rest * CORESHARD_KERNEL_HZ + of_a_second - 1) / of_a_second);
 }
 
-/* Rounded up, so that no wait is too short. What is negative as an int is the longest there is. */
+/* Rounds up, so that no wait is too short. Values that are negative as an int give the maximum. */
 static inline unsigned long msecs_to_jiffies(const unsigned int milliseconds)
 {
 	return (int)milliseconds < 0 ? MAX_JIFFY_OFFSET : cs_jiffies_of(milliseconds, 1000);
@@ -164,7 +164,7 @@ static inline unsigned int jiffies_to_msecs(const unsigned long count)
 struct work_struct;
 typedef void (*work_func_t)(struct work_struct *work);
 
-/* As struct cs_work; func may be read, and set while the work is neither pending nor running. */
+/* Like struct cs_work. func may be read at any time, and set while the work is neither pending nor running. */
 struct work_struct {
 	work_func_t func;
 	const char *cs_name;
@@ -197,7 +197,7 @@ static inline struct delayed_work *to_delayed_work(struct work_struct *work)
 
 static inline void cs_init_work(struct work_struct *work, work_func_t func, const char *name)
 {
-	/* One function type stands for the other: the work that it is given lies at the same address. */
+	/* The function types are interchangeable: their argument has the same address. */
 	cs_work_init_named(cs_of_work(work), (void (*)(struct cs_work *))(void (*)(void))func, name);
 }
 
@@ -213,7 +213,7 @@ static inline void cs_init_work(struct work_struct *work, work_func_t func, cons
 static inline void destroy_work_on_stack(struct work_struct *work) { (void)work; }
 static inline void destroy_delayed_work_on_stack(struct delayed_work *work) { (void)work; }
 
-/* True for 1; what is refused for another reason than the work's own state is told. */
+/* Returns true for 1. Errors with other causes than the work's state are reported. */
 static inline bool cs_kernel_bool(int outcome)
 {
 	if (outcome < 0 && outcome != -EPERM)
@@ -305,7 +305,7 @@ enum wq_affn_scope {
 	WQ_AFFN_SYSTEM = CS_SCOPE_SYSTEM,
 };
 
-/* The mask is a list of CPUs, as "0-3,8"; NULL for all. */
+/* The mask is a list of CPUs such as "0-3,8"; NULL means all. */
 struct workqueue_attrs {
 	int nice;
 	const char *cpumask;
@@ -334,7 +334,7 @@ static inline struct workqueue_struct *cs_kernel_alloc(unsigned int flags, int m
 		attrs.flags |= CS_WQ_MEM_RECLAIM;
 	if (flags & (WQ_HIGHPRI | WQ_BH))
 		attrs.flags |= CS_WQ_HIGHPRI | CS_WQ_HIGHPRI_IF_ALLOWED;
-	/* Unbound as if the kernel's parameter workqueue.power_efficient were set. */
+	/* Unbound, as with the kernel parameter workqueue.power_efficient. */
 	if (flags & WQ_POWER_EFFICIENT)
 		attrs.scope = CS_SCOPE_NUMA;
 	else if (!(flags & (WQ_UNBOUND | __WQ_ORDERED)))
@@ -398,14 +398,14 @@ static inline void workqueue_set_max_active(struct workqueue_struct *wq, int max
 	cs_kernel_void(cs_workqueue_set_max_active(cs_of_queue(wq), max_active));
 }
 
-/* The least is fixed: min(max_active, 8) works that wait for one another go on. */
+/* The minimum is fixed: min(max_active, 8) works that wait for one another make progress. */
 static inline void workqueue_set_min_active(struct workqueue_struct *wq, int min_active)
 {
 	(void)wq;
 	(void)min_active;
 }
 
-/* True if works wait for their turn. */
+/* Returns true if works wait for their turn. */
 static inline bool workqueue_congested(int cpu, struct workqueue_struct *wq)
 {
 	struct cs_workqueue_stats stats;
@@ -421,7 +421,7 @@ static inline struct workqueue_attrs *alloc_workqueue_attrs(void)
 
 static inline void free_workqueue_attrs(struct workqueue_attrs *attrs) { free(attrs); }
 
-/* Of an unbound queue, whose max_active stays. 0, or a negative errno. */
+/* For unbound queues; max_active does not change. Returns 0 or a negative errno. */
 static inline int apply_workqueue_attrs(struct workqueue_struct *wq, const struct workqueue_attrs *attrs)
 {
 	struct cs_workqueue_attrs wanted = CS_WORKQUEUE_ATTRS_INIT;
@@ -548,7 +548,7 @@ static inline bool schedule_delayed_work_on(int cpu, struct delayed_work *work, 
 
 #define flush_scheduled_work() flush_workqueue(system_wq)
 
-/* Runs a function on each CPU that the process may use, and waits. 0, or -ENOMEM. */
+/* Runs a function on each CPU that the process may use, and waits. Returns 0 or -ENOMEM. */
 static inline int schedule_on_each_cpu(work_func_t func)
 {
 	struct cs_topology *machine = cs_topology_host();
@@ -566,7 +566,7 @@ static inline int schedule_on_each_cpu(work_func_t func)
 		const char *cpu = cs_pod_cpus(each, (unsigned int)pod);
 
 		cs_init_work(&works[pod], func, "schedule_on_each_cpu");
-		/* One that is online, and that the process may not use, is refused. */
+		/* Online CPUs that the process may not use are rejected. */
 		cs_queue_work_on(cs_of_queue(system_wq), (uint32_t)strtoul(cpu, NULL, 10), cs_of_work(&works[pod]));
 	}
 	for (pod = 0; pod < pods; pod++)
@@ -576,7 +576,7 @@ static inline int schedule_on_each_cpu(work_func_t func)
 	return 0;
 }
 
-/* A process has no other context: the function is called at once, and 0 is returned. */
+/* A process has no other context: calls the function at once and returns 0. */
 static inline int execute_in_process_context(work_func_t func, struct execute_work *work)
 {
 	func(&work->work);
@@ -585,7 +585,7 @@ static inline int execute_in_process_context(work_func_t func, struct execute_wo
 
 static inline bool current_is_workqueue_rescuer(void) { return cs_current_is_rescuer() > 0; }
 
-/* Reports name a work's function. */
+/* Reports contain the name of a work's function. */
 #define set_worker_desc(...) ((void)0)
 
 #ifdef __cplusplus

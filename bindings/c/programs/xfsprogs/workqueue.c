@@ -1,7 +1,6 @@
 /*
- * libfrog's work queue, on Coreshard: takes the place of libfrog/workqueue.c. The header stays: what is the
- * implementation's in `struct workqueue` is not looked at by its users, and its member `threads` leads to what is needed
- * here.
+ * libfrog's work queue, on Coreshard: replaces libfrog/workqueue.c. The header does not change: users do not access the private members
+ * of `struct workqueue`, and its member `threads` points to the data needed here.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */

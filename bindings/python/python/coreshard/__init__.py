@@ -1,4 +1,4 @@
-"""Executors and work queues that scale on many-core Linux machines, and the lab that shows it.
+"""Executors and work queues that scale on many-core Linux machines, and simulations of such machines.
 
 >>> import coreshard
 >>> with coreshard.Executor() as executor:

@@ -1,4 +1,4 @@
-"""The executor: compiled where calls go by, Python's own where they do not."""
+"""The executor: its call path is compiled, and the rest is Python."""
 
 import collections
 import concurrent.futures
@@ -20,7 +20,7 @@ def _usable_cpus():
 class Executor(ExecutorCore, concurrent.futures.Executor):
     """A `concurrent.futures.Executor` on Coreshard's workers.
 
-    It takes `ThreadPoolExecutor`'s place: the same arguments, the same methods, the same exceptions.
+    It replaces `ThreadPoolExecutor`, with the same arguments, methods and exceptions.
 
     >>> import coreshard
     >>> with coreshard.Executor(max_workers=4) as executor:
@@ -28,15 +28,15 @@ class Executor(ExecutorCore, concurrent.futures.Executor):
     ...     future.result(timeout=10)
     6
 
-    max_workers: how many calls may be in progress at once; by default the usable CPUs and four more, at most 32, as
+    max_workers: maximum number of calls in progress; by default the usable CPUs and four more, at most 32, as
         there. With `computes=True`, by default the usable CPUs.
-    thread_name_prefix: how `threading.current_thread()` is named in a call, with a number.
+    thread_name_prefix: prefix of the name of `threading.current_thread()` in a call, before a number.
     initializer, initargs: called on each thread before its first call. If it fails, the executor is broken.
-    computes: the calls use the CPU from begin to end, in native code that releases Python's lock or without such a lock.
-        No more workers take calls than `max_workers` at once, and the pools follow the CPUs.
+    computes: the calls use the CPU throughout, in native code that releases the GIL or without a GIL. At most
+        `max_workers` workers run calls at once, and the pools follow the CPUs.
 
-    A call that waits for the result of another one of the same executor, which has not begun, runs it itself: such waits
-    do not fill an executor up.
+    A call that waits for another one of the same executor runs it itself if it has not started, so that such waits do
+    not exhaust the executor.
     """
 
     __slots__ = ()
@@ -50,10 +50,10 @@ class Executor(ExecutorCore, concurrent.futures.Executor):
         self._set_up(max_workers, thread_name_prefix or "coreshard", initializer, tuple(initargs), computes)
 
     def map(self, fn, *iterables, timeout=None, chunksize=1, buffersize=None):
-        """The results of `fn` on each item, in order, as `concurrent.futures.Executor.map`.
+        """Returns the results of `fn` on each item, in order, as `concurrent.futures.Executor.map`.
 
-        buffersize: how many calls are submitted before their results are asked for; by default all. The rest of the iterables is
-            read as results are taken, so they may be long or infinite.
+        buffersize: number of calls submitted ahead of their results; by default all. The iterables are read as results
+            are taken, so they may be long or infinite.
         """
         if buffersize is None:
             return super().map(fn, *iterables, timeout=timeout, chunksize=chunksize)
@@ -68,7 +68,7 @@ class Executor(ExecutorCore, concurrent.futures.Executor):
 
 
 def _results(ahead, executor, fn, rest, end):
-    """The results of the calls ahead, each of which makes room for one of the rest. An executor that nobody has any more takes none."""
+    """Yields results and submits one more call for each. Stops submitting once the executor was collected."""
     try:
         while ahead:
             taker = executor()

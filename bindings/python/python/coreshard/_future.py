@@ -1,4 +1,4 @@
-"""The future: compiled, and one of Python's by its class."""
+"""The future: compiled, and a `concurrent.futures.Future` by its class."""
 
 import concurrent.futures
 import threading
@@ -11,13 +11,13 @@ try:
 except ImportError as error:
     if "subinterpreter" in str(error):
         raise ImportError(
-            "coreshard works in a process's main interpreter alone: its workers belong to the process"
+            "coreshard needs the main interpreter, as its workers belong to the process"
         ) from error
     raise
 
 
 class Future(_native.FutureCore, concurrent.futures.Future):
-    """A call's result, once it is there: a `concurrent.futures.Future`.
+    """The result of a call: a `concurrent.futures.Future`.
 
     >>> import coreshard
     >>> with coreshard.Executor() as executor:
@@ -32,7 +32,7 @@ class Future(_native.FutureCore, concurrent.futures.Future):
 
 
 class _NoCondition:
-    """The condition of futures that are final: nothing changes any more, so nobody is excluded."""
+    """The condition of final futures: nothing changes any more, so it excludes no thread."""
 
     __slots__ = ()
 
@@ -74,5 +74,5 @@ _native._set_classes(
         logger=_base.LOGGER,
     )
 )
-# Before the interpreter ends, and before `atexit`: as `concurrent.futures.thread` does it.
+# Before the interpreter ends, and before `atexit`, as in `concurrent.futures.thread`.
 threading._register_atexit(_native._end)

@@ -1,4 +1,4 @@
-"""A backend of joblib: `Parallel`'s calls on Coreshard's workers.
+"""A joblib backend that runs `Parallel` calls on Coreshard's workers.
 
 >>> import joblib
 >>> import coreshard.joblib
@@ -7,9 +7,9 @@
 ...     joblib.Parallel()(joblib.delayed(pow)(n, 2) for n in range(4))
 [0, 1, 4, 9]
 
-All `Parallel` calls of a process share one executor, which runs as many calls as there are usable CPUs: nested ones too, so
-that loops inside of loops do not multiply threads. A call that waits for its own `Parallel` gives its place to others, and has it
-back when those are over. `n_jobs` bounds each `Parallel` call further.
+All `Parallel` calls of a process, including nested ones, share one executor, which runs as many calls as there are
+usable CPUs. Nested loops therefore do not multiply threads. A call that waits for its own `Parallel` lends its place to
+others until they have finished. `n_jobs` limits each `Parallel` call further.
 """
 
 import collections
@@ -36,7 +36,7 @@ _executors = []
 
 
 def _begin_anew():
-    """In a forked process: another thread of the parent's may have had the lock."""
+    """Resets the lock in a forked process, as another thread of the parent may have held it."""
     global _lock
     _lock = threading.Lock()
     _executors.clear()
@@ -46,7 +46,7 @@ os.register_at_fork(after_in_child=_begin_anew)
 
 
 def _shared_executor():
-    """The process's; a forked process has its own."""
+    """Returns the executor of the process. A forked process has its own."""
     with _lock:
         if not _executors:
             _executors.append(Executor(thread_name_prefix="joblib", computes=True))
@@ -54,7 +54,7 @@ def _shared_executor():
 
 
 class CoreshardBackend(PoolManagerMixin, ParallelBackendBase):
-    """What `parallel_backend("coreshard")` makes."""
+    """The backend of `parallel_backend("coreshard")`."""
 
     supports_retrieve_callback = True
     uses_threads = True
@@ -63,7 +63,7 @@ class CoreshardBackend(PoolManagerMixin, ParallelBackendBase):
     def __init__(self, nesting_level=None, **options):
         super().__init__(nesting_level=nesting_level, **options)
         self._n_jobs = 1
-        # Of this Parallel: calls that its n_jobs holds back, and those on the executor.
+        # For this Parallel: calls held back by its n_jobs, and calls on the executor.
         self._state = threading.Lock()
         self._held = collections.deque()
         self._running = set()
@@ -77,7 +77,7 @@ class CoreshardBackend(PoolManagerMixin, ParallelBackendBase):
         return n_jobs
 
     def submit(self, func, callback=None):
-        """A future of the call, which begins when fewer than n_jobs of this Parallel's are on the executor."""
+        """Returns a future of the call, which starts when fewer than n_jobs calls of this Parallel are on the executor."""
         call = _Held(func, Future(), callback)
         with self._state:
             if len(self._running) >= self._n_jobs:
@@ -105,10 +105,11 @@ class CoreshardBackend(PoolManagerMixin, ParallelBackendBase):
         return out.result()
 
     def abort_everything(self, ensure_ready=True):
-        """What has not begun never begins; what runs goes on, unheard, and beside the calls of other loops."""
+        """Cancels calls that have not started. Running ones continue beside calls of other loops, and their results are
+        ignored."""
         self.terminate()
         self._let_running_go(cancels=True)
-        # joblib, as of 1.6, keeps what it took from the iterator and has not dispatched, and would give it to the next call of
+        # joblib, as of 1.6, keeps items that it took from the iterator and has not dispatched, and would pass them to the next call of
         # the same Parallel, whose results would be among this one's.
         undispatched = getattr(self.parallel, "_ready_batches", None)
         while undispatched is not None:
@@ -118,7 +119,7 @@ class CoreshardBackend(PoolManagerMixin, ParallelBackendBase):
                 break
 
     def _let_running_go(self, *, cancels):
-        """What runs lends its places to the calls of other loops until it ends."""
+        """Running calls lend their places to the calls of other loops until they end."""
         with self._state:
             running = [call.future for call in self._running]
         for future in running:
@@ -143,7 +144,7 @@ class CoreshardBackend(PoolManagerMixin, ParallelBackendBase):
         try:
             yield
         except BaseException:
-            # joblib aborts the loop after this. By then, the place below would be waited for, and the loop's own calls may have them all.
+            # joblib aborts the loop after this. Waiting for the place below could then block, as the loop's own calls may hold all.
             self._let_running_go(cancels=False)
             raise
         finally:
@@ -152,13 +153,13 @@ class CoreshardBackend(PoolManagerMixin, ParallelBackendBase):
 
 
 class _Held:
-    """A call of a Parallel, and the future that joblib has of it."""
+    """A call of a Parallel, and joblib's future of it."""
 
     __slots__ = ("func", "future", "promise")
 
     def __init__(self, func, promise, callback):
         self.func = func
-        # On the executor, once it is there.
+        # The future of the executor, once submitted.
         self.future = None
         self.promise = promise
         if callback is not None:
@@ -178,5 +179,5 @@ class _Held:
 
 
 def register(make_default=False):
-    """Makes the backend known to joblib as "coreshard"."""
+    """Registers the backend with joblib as "coreshard"."""
     register_parallel_backend("coreshard", CoreshardBackend, make_default=make_default)

@@ -1,10 +1,10 @@
-"""The lab from Python: machines, benchmarks and simulations as tables, ready to plot.
+"""Machines, benchmarks and simulations as tables, ready to plot.
 
-Each function runs the command `coreshard` and reads what it writes as JSON. The command is found by the variable
-`CORESHARD_COMMAND`, or else on the PATH. A machine is a preset's name, a description, or a file, as `--machine` takes them; `None`
-is the one that this runs on.
+Each function runs the command `coreshard` and reads its JSON output. The command is found by the variable
+`CORESHARD_COMMAND`, or on the PATH. A machine is a preset's name, a description or a file, as for `--machine`; `None`
+is this machine.
 
-A table is a `pandas.DataFrame` where pandas is installed, and otherwise a list of dicts; `frame=False` asks for the latter.
+A table is a `pandas.DataFrame` if pandas is installed, and otherwise a list of dicts; `frame=False` requests the latter.
 
 >>> import coreshard
 >>> table = coreshard.topology("pack:2 l3:1 core:4 pu:2", scope="cache", frame=False)  # doctest: +SKIP
@@ -21,11 +21,11 @@ __all__ = ["CommandError", "bench", "c2c", "simulate", "topology", "tune"]
 
 
 class CommandError(RuntimeError):
-    """The command `coreshard` is not there, or has failed; the message is its own."""
+    """The command `coreshard` was not found or has failed. The message is that of the command."""
 
 
 def command():
-    """The path of the command `coreshard`."""
+    """Returns the path of the command `coreshard`."""
     found = os.environ.get("CORESHARD_COMMAND") or shutil.which("coreshard")
     if not found:
         raise CommandError(
@@ -36,7 +36,7 @@ def command():
 
 
 def run(*arguments):
-    """What the command writes with these arguments."""
+    """Returns the output of the command with these arguments."""
     done = subprocess.run([command(), *map(str, arguments)], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise CommandError(done.stderr.strip() or f"coreshard ended with status {done.returncode}")
@@ -44,7 +44,7 @@ def run(*arguments):
 
 
 def table(records, frame):
-    """A frame of the records, or the records."""
+    """Returns a frame of the records, or the records."""
     if frame is False:
         return records
     try:
@@ -57,7 +57,7 @@ def table(records, frame):
 
 
 def options(**given):
-    """As the command takes them: lists with commas, nothing for what was not given."""
+    """Formats options for the command: lists with commas, without options that were not given."""
     words = []
     for name, value in given.items():
         if value is None:
@@ -69,7 +69,7 @@ def options(**given):
 
 
 def topology(machine=None, *, scope=None, shard_size=None, frame=None):
-    """A machine's pods, a row each: scope, pod, cpus, node. Of one scope, or of all."""
+    """Returns a machine's pods of one scope or of all, one per row: scope, pod, cpus, node."""
     found = json.loads(run("topo", "--json", *options(machine=machine, shard_size=shard_size)))
     rows = [
         {"scope": name, "pod": pod["id"], "cpus": pod["cpus"], "node": pod["node"]}
@@ -78,7 +78,7 @@ def topology(machine=None, *, scope=None, shard_size=None, frame=None):
         if scope in (None, name)
     ]
     if not rows:
-        raise CommandError(f"scope={scope!r}: one of {', '.join(found['scopes'])}")
+        raise CommandError(f"invalid scope {scope!r}: expected one of {', '.join(found['scopes'])}")
     return table(rows, frame)
 
 
@@ -90,7 +90,7 @@ def _queue(words, frame):
 
 def bench(*, scopes=None, wake=None, intake=None, threads=None, items=None, runs=None, outstanding=None,
           shard_size=None, frame=None):
-    """`coreshard bench queue` on this machine, a row for each combination of rungs."""
+    """Runs `coreshard bench queue` on this machine; one row per combination of variants."""
     return _queue(
         options(scopes=scopes, wake=wake, intake=intake, threads=threads, items=items, runs=runs,
                 outstanding=outstanding, shard_size=shard_size),
@@ -100,21 +100,22 @@ def bench(*, scopes=None, wake=None, intake=None, threads=None, items=None, runs
 
 def simulate(machine, *, seed=0, seeds=None, scopes=None, wake=None, intake=None, threads=None, items=None, runs=None,
              outstanding=None, shard_size=None, costs=None, frame=None):
-    """The same on a simulated machine, in virtual time, with `seeds` seeds from `seed` on: equal seeds give equal tables."""
+    """Runs it on a simulated machine, in virtual time, with `seeds` seeds from `seed` on. Equal seeds give equal tables."""
     words = options(machine=machine, seed=seed, seeds=seeds, scopes=scopes, wake=wake, intake=intake, threads=threads, items=items,
                     runs=runs, outstanding=outstanding, shard_size=shard_size, costs=costs)
     return _queue(["--sim", *words], frame)
 
 
 def c2c(machine, *, seed=0, scope=None, wake=None, intake=None, items=None, frame=None):
-    """Which cache lines the CPUs of a simulated machine take from one another, by line, field and function."""
+    """Returns the cache lines that CPUs of a simulated machine contend for, by line, field and function."""
     words = options(machine=machine, seed=seed, scope=scope, wake=wake, intake=intake, items=items)
     return table(json.loads(run("c2c", "--json", "-", *words)), frame)
 
 
 def tune(machine=None, *, seed=None, seeds=None, items=None, rounds=None, frame=None):
-    """Which affinity scope and size of shards suit a machine, a row for each candidate. `advice` is "best", "as good" (not told
-    apart from it) or nothing; `worth` is what it reaches of the best under the load that suits it less, at most 1."""
+    """Recommends an affinity scope and a shard size for a machine; one row per candidate. `advice` is "best", "as good" (not
+    distinguishable from it) or empty. `worth` is the share of the best throughput under the load that suits the
+    candidate less, at most 1."""
     found = json.loads(run("tune", "--json", *options(machine=machine, seed=seed, seeds=seeds, items=items, rounds=rounds)))
     rows = []
     for place, candidate in enumerate(found["candidates"]):

@@ -1,10 +1,10 @@
-"""Studies of many simulated runs, on Dask's workers. There is no scheduler here.
+"""Studies of many simulated runs, on Dask's workers. It contains no scheduler.
 
     python -m coreshard.sweep FOLDER [ADDRESS]
 
-runs what a study's folder lacks on a Dask cluster, or on two local workers, and prints where the results are. The folder, its
-runs and the one file of results are the command's, `coreshard sweep`: so Dask, HyperQueue and a shell may have a part each, one
-after the other or at once, and `results.jsonl` has the same bytes.
+runs the missing runs of a study's folder on a Dask cluster, or on two local workers, and prints the path of the results.
+The folder, its runs and the results file are those of `coreshard sweep`. Dask, HyperQueue and a shell may each run a
+part, one after the other or at once, and `results.jsonl` has the same bytes.
 """
 
 import json
@@ -17,8 +17,8 @@ __all__ = ["gather", "hyperqueue", "missing", "plan", "results", "run", "with_da
 
 
 def plan(folder, machines, *, scopes=None, shard_sizes=None, wake=None, intake=None, seed=None, seeds=None, items=None):
-    """Makes the folder of a study, or finds it made; gives the number of its runs: machines × scopes × shard sizes × wake-ups ×
-    intakes × seeds, of which there are `seeds`, from `seed` on."""
+    """Creates the folder of a study, or accepts an existing one. Returns the number of its runs: machines × scopes × shard
+    sizes × wake-ups × intakes × `seeds` seeds, from `seed` on."""
     words = [word for machine in machines for word in ("--machines", machine)]
     words += lab.options(scopes=scopes, shard_sizes=shard_sizes, wake=wake, intake=intake, seed=seed, seeds=seeds, items=items)
     return int(lab.run("sweep", "plan", folder, *words).split()[0])
@@ -29,38 +29,39 @@ def _status(folder):
 
 
 def missing(folder):
-    """The numbers of the runs that have no results yet."""
+    """Returns the numbers of the runs without results."""
     return _status(folder)["missing"]
 
 
 def run(folder, *numbers):
-    """Runs some, unless they have their results; says what came of each."""
+    """Runs some, except those with results. Returns a message about each."""
     if not numbers:
         return []
     return lab.run("sweep", "run", folder, *numbers).splitlines()
 
 
 def gather(folder):
-    """Writes `results.jsonl` and gives its path. Fails where runs are missing, and names the first."""
+    """Writes `results.jsonl` and returns its path. Fails if runs are missing, and names the first."""
     lab.run("sweep", "gather", folder)
     return os.path.join(folder, "results.jsonl")
 
 
 def hyperqueue(folder):
-    """Writes `jobs.toml`, a task for each run that is missing, and gives its path; `hq job submit-file` takes it."""
+    """Writes `jobs.toml` for `hq job submit-file`, with a task for each missing run, and returns its path."""
     lab.run("sweep", "hyperqueue", folder)
     return os.path.join(folder, "jobs.toml")
 
 
 def results(folder, frame=None):
-    """What was gathered as a table, a row for each run."""
+    """Returns the gathered results as a table, one row per run."""
     with open(os.path.join(folder, "results.jsonl"), encoding="utf-8") as file:
         return lab.table([json.loads(line) for line in file], frame)
 
 
 def with_dask(folder, client, progress=None):
-    """Runs what is missing on a `distributed.Client`'s workers, which see the same folder and have the command; gathers. `progress`
-    is called with the number of runs that are there and of all. A worker that dies is Dask's to replace; its runs are begun again."""
+    """Runs missing runs on a `distributed.Client`'s workers, which must see the same folder and have the command, and
+    gathers. `progress` is called with the number of finished runs and of all. Dask replaces workers that die, and
+    repeats their runs."""
     from distributed import as_completed
 
     folder, status = os.path.abspath(folder), _status(folder)
@@ -81,7 +82,7 @@ def _tell(there, all_runs):
 
 
 def main(words):
-    """`python -m coreshard.sweep`; gives the exit status."""
+    """Runs `python -m coreshard.sweep` and returns the exit status."""
     if not 1 <= len(words) <= 2 or words[0].startswith("-"):
         print(__doc__, file=sys.stderr)
         return 2

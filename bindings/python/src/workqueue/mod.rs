@@ -1,4 +1,4 @@
-//! `coreshard.Workqueue`, and what is queued on it again and again.
+//! `coreshard.Workqueue`, and repeated work on it.
 
 mod periodic;
 mod queue;
@@ -32,7 +32,7 @@ impl Workqueue {
         self.queue.handle()
     }
 
-    /// Queues an item in the pod of `cpu`, or in the caller's; waits for room where the queue is full.
+    /// Queues an item in the pod of `cpu` or of the caller. Waits for room if the queue is full.
     fn put(
         &self,
         py: Python<'_>,
@@ -91,7 +91,7 @@ impl Workqueue {
             builder = builder.scope(scope);
         }
         if shard_size == Some(0) {
-            return Err(PyValueError::new_err("shard_size=0: at least one core"));
+            return Err(PyValueError::new_err("invalid shard_size 0: expected at least 1"));
         }
         if let Some(cores) = shard_size {
             builder = builder.shard_size(cores);
@@ -128,8 +128,8 @@ impl Workqueue {
         self.handle().capacity()
     }
 
-    /// Has `fn(*args, **kwargs)` called in the pod of the CPU that this thread runs on. What it raises goes to
-    /// `sys.unraisablehook`. Waits for room in a queue that has a capacity and is full.
+    /// Calls `fn(*args, **kwargs)` in the pod of this thread's CPU. Exceptions go to `sys.unraisablehook`. Waits for
+    /// room if the queue has a capacity and is full.
     #[pyo3(signature = (r#fn, /, *args, **kwargs))]
     fn queue(
         &self,
@@ -141,7 +141,7 @@ impl Workqueue {
         self.put(py, None, item(Call::new(r#fn, args, kwargs)))
     }
 
-    /// As `queue`, but False if the queue is full.
+    /// As `queue`, but returns False if the queue is full.
     #[pyo3(signature = (r#fn, /, *args, **kwargs))]
     fn try_queue(
         &self,
@@ -169,7 +169,7 @@ impl Workqueue {
         self.put(py, Some(CpuId(cpu)), item(Call::new(r#fn, args, kwargs)))
     }
 
-    /// As `queue`, with a future of the result.
+    /// As `queue`, but returns a future of the result.
     #[pyo3(signature = (r#fn, /, *args, **kwargs))]
     fn submit(
         &self,
@@ -200,7 +200,7 @@ impl Workqueue {
         Ok(made.unbind())
     }
 
-    /// A call that can be queued again and again; queued by its own methods.
+    /// Returns a call that can be queued repeatedly with its own methods.
     #[pyo3(signature = (r#fn, /, *args, **kwargs))]
     fn work(
         &self,
@@ -211,7 +211,7 @@ impl Workqueue {
         Work::new(Call::new(r#fn, args, kwargs), Arc::clone(&self.queue))
     }
 
-    /// Has it called once, `delay` seconds from now; what comes back cancels it.
+    /// Calls it once, in `delay` seconds. The returned object cancels it.
     #[pyo3(signature = (delay, r#fn, /, *args, **kwargs))]
     fn queue_after(
         &self,
@@ -225,8 +225,9 @@ impl Workqueue {
         Ok(work)
     }
 
-    /// Has it called every `period` seconds, first one period from now, until what comes back is stopped or collected. A tick
-    /// that comes while one runs is `missed`: "skip" leaves it out, "burst" makes up for it at once, "delay" shifts all.
+    /// Calls it every `period` seconds, first after one period, until the returned object is stopped or collected.
+    /// `missed` handles a tick that comes while one runs: "skip" drops it, "burst" makes up for it at once, "delay"
+    /// shifts all later ones.
     #[pyo3(signature = (period, r#fn, /, *args, missed="skip", **kwargs))]
     fn every(
         &self,
@@ -241,7 +242,8 @@ impl Workqueue {
             "skip" => MissedTick::Skip,
             "delay" => MissedTick::Delay,
             other => {
-                let message = format!("missed={other:?}: one of \"burst\", \"skip\", \"delay\"");
+                let message =
+                    format!("invalid missed {other:?}: expected \"burst\", \"skip\" or \"delay\"");
                 return Err(PyValueError::new_err(message));
             }
         };
@@ -250,19 +252,19 @@ impl Workqueue {
         Periodic::start(r#fn.py(), Arc::clone(&self.queue), period, missed, call)
     }
 
-    /// Waits for what was queued before.
+    /// Waits for items queued earlier.
     fn flush(&self, py: Python<'_>) -> PyResult<()> {
         let queue = self.handle().clone();
         wait_for(py, move || queue.flush())
     }
 
-    /// Waits until nothing is left; meanwhile only the queue's own items may queue more.
+    /// Waits until the queue is empty. Meanwhile only its own items may queue more.
     fn drain(&self, py: Python<'_>) -> PyResult<()> {
         let queue = self.handle().clone();
         wait_for(py, move || queue.drain())
     }
 
-    /// Lets nothing begin until `thaw`.
+    /// Prevents items from starting until `thaw`.
     fn freeze(&self, py: Python<'_>) -> PyResult<()> {
         waiting::without_lock(py, || self.handle().freeze()).map_err(runtime_error)
     }
@@ -272,13 +274,13 @@ impl Workqueue {
         waiting::without_lock(py, || self.handle().thaw()).map_err(runtime_error)
     }
 
-    /// Takes no more, and waits until all that was taken is over, at most `timeout` seconds: False if it is not.
+    /// Stops accepting items, and waits until all have finished, at most `timeout` seconds. Returns False on a timeout.
     #[pyo3(signature = (timeout=None))]
     fn shutdown(&self, py: Python<'_>, timeout: Option<&Bound<'_, PyAny>>) -> PyResult<bool> {
         self.queue.shut_down(py, Deadline::of(timeout)?)
     }
 
-    /// Counts, by name.
+    /// Returns counts by name.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let stats = waiting::without_lock(py, || self.handle().stats());
         let known = PyDict::new(py);

@@ -1,4 +1,4 @@
-//! `coreshard.Periodic`: a call that is made at a fixed rate.
+//! `coreshard.Periodic`: a call at a fixed rate.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Release};
@@ -19,7 +19,7 @@ use crate::threads;
 struct Ticks {
     ticks: coreshard::Periodic,
     is_stopped: Arc<AtomicBool>,
-    /// So that the ticks' own handle is not the last one.
+    /// Keeps the queue, so that the ticks' handle is not the last one.
     _queue: Arc<Queue>,
 }
 
@@ -44,7 +44,7 @@ impl Ends for Ticks {
     }
 }
 
-/// A call that is made at a fixed rate until this is stopped or collected.
+/// A call at a fixed rate, until this object is stopped or collected.
 // Collector: ticks reach the call through a weak reference to this object. The collector clears it before it clears the call.
 #[pyclass(frozen, weakref, module = "coreshard")]
 pub(crate) struct Periodic {
@@ -54,7 +54,7 @@ pub(crate) struct Periodic {
 }
 
 impl Periodic {
-    /// Calls every `period`, first one period from now.
+    /// Starts the calls, first after one period.
     pub(super) fn start(
         py: Python<'_>,
         queue: Arc<Queue>,
@@ -68,7 +68,7 @@ impl Periodic {
         let called = PyWeakrefReference::new(&periodic)?.unbind();
         let tick = move || {
             threads::on_worker(|py| match called.bind(py).upgrade_as::<Self>() {
-                // It may have waited for Python's lock while another thread, which had it, stopped the ticks.
+                // Another thread may have stopped the ticks while this one waited for the GIL.
                 Ok(Some(periodic)) if !stopped.load(Acquire) => {
                     periodic.get().call.run_and_report(py);
                 }
@@ -91,12 +91,12 @@ impl Periodic {
 
 #[pymethods]
 impl Periodic {
-    /// No tick begins any more; a run goes on.
+    /// Stops further ticks. A run in progress continues.
     fn stop(&self) -> PyResult<()> {
         self.ticks().map(|ticks| ticks.stop())
     }
 
-    /// The same, and waits for a run to be over.
+    /// Stops further ticks, and waits for a run in progress.
     fn stop_and_wait(&self, py: Python<'_>) -> PyResult<()> {
         self.ticks()?.end(py)
     }

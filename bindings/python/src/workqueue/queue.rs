@@ -1,4 +1,4 @@
-//! A queue's handle, and what has to be over before the interpreter is.
+//! A queue's handle, and shutdown before the interpreter ends.
 #![allow(unsafe_code)]
 
 use std::mem::ManuallyDrop;
@@ -13,15 +13,15 @@ use pyo3::prelude::*;
 use crate::process::{self, Ends, runtime_error};
 use crate::waiting::{self, Changes, Deadline, interruptible};
 
-/// A queue's last handle but for those inside of the library. It is not dropped while Python's lock is held: that waits for
-/// items, which need it.
+/// The last handle of a queue outside the library. It is not dropped while the GIL is held: dropping waits for items,
+/// which need the GIL.
 pub(super) struct Queue {
     handle: ManuallyDrop<coreshard::Workqueue>,
     made_in: ProcessGeneration,
 }
 
 impl Queue {
-    /// A queue that takes work until the interpreter begins to end.
+    /// Creates a queue that accepts work until the interpreter shuts down.
     pub(super) fn of(handle: coreshard::Workqueue) -> PyResult<Arc<Self>> {
         let handle = ManuallyDrop::new(handle);
         let queue = Arc::new(Self { handle, made_in: ProcessGeneration::current() });
@@ -33,7 +33,7 @@ impl Queue {
         &self.handle
     }
 
-    /// Room for an item. If the queue is full it is waited for, in line; a signal's handler may end that by raising.
+    /// Reserves room for an item. Waits in line if the queue is full. A signal handler may end the wait by raising.
     pub(super) fn room(&self, py: Python<'_>) -> PyResult<Room> {
         if self.handle.capacity().is_none() || !self.made_in.is_current() {
             return Ok(Room::Any);
@@ -42,11 +42,11 @@ impl Queue {
             return Ok(Room::OnWorker);
         }
         let mut waits = pin!(self.handle.reserve_async());
-        // Most find room at once.
+        // Usually there is room at once.
         if let Poll::Ready(room) = waits.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             return room.map(Room::Reserved).map_err(runtime_error);
         }
-        // Tells this thread that there may be room now.
+        // Tells this thread that there may be room.
         let comes = Arc::new(Changes::default());
         let waker = Waker::from(Arc::clone(&comes));
         let mut context = Context::from_waker(&waker);
@@ -59,7 +59,7 @@ impl Queue {
         }
     }
 
-    /// False if the time was over.
+    /// Returns false on a timeout.
     pub(super) fn shut_down(&self, py: Python<'_>, deadline: Deadline) -> PyResult<bool> {
         if !self.made_in.is_current() {
             return Ok(true);
@@ -86,7 +86,7 @@ impl Queue {
 }
 
 impl Ends for Queue {
-    /// Shuts it down, and waits. A freeze ends, too, since no code is left that could end it.
+    /// Shuts the queue down and waits. This ends a freeze, since no code remains that could thaw it.
     fn end(&self, py: Python<'_>) -> PyResult<()> {
         if self.made_in.is_current() {
             waiting::without_lock(py, || self.handle.thaw()).map_err(runtime_error)?;
@@ -97,19 +97,19 @@ impl Ends for Queue {
 
 impl Drop for Queue {
     fn drop(&mut self) {
-        // Another process's has locks that no thread here will free, and its items never run here.
+        // Another process's queue has locks that no thread here will release, and its items never run here.
         if process::has_ended() || !self.made_in.is_current() {
             return;
         }
-        // SAFETY: this is the only place that takes it, and is reached once.
+        // SAFETY: this is the only place that takes it, and it is reached once.
         let last = unsafe { ManuallyDrop::take(&mut self.handle) };
         let dropped = Arc::new(Dropped { ends: Changes::default() });
         Python::try_attach(|py| {
-            // Before Python's lock is let go of, under which the interpreter may come to its end.
+            // Before the GIL is released, after which the interpreter may end.
             process::ends_before_interpreter(&dropped);
             let elsewhere = move || {
                 let thread = std::thread::Builder::new().name("cs-python-drop".to_owned());
-                // If no thread can be had, it waits here.
+                // If no thread can be started, wait here.
                 let _ = thread.spawn(move || {
                     drop(last);
                     dropped.ends.tell();
@@ -120,7 +120,7 @@ impl Drop for Queue {
     }
 }
 
-/// A queue that was dropped, and whose items still run.
+/// A dropped queue whose items still run.
 struct Dropped {
     ends: Changes,
 }
@@ -134,16 +134,16 @@ impl Ends for Dropped {
     }
 }
 
-/// What an item needs to come into a queue.
+/// Permission for an item to enter a queue.
 pub(super) enum Room {
-    /// The queue has no capacity, or refuses whatever comes.
+    /// The queue has no capacity, or rejects everything.
     Any,
-    /// The caller is a worker: the library has to know that it waits, to refuse what would never end.
+    /// The caller is a worker: the library must know that it waits, to reject waits that would never end.
     OnWorker,
     Reserved(Reservation),
 }
 
-/// Waits by the library's means; a signal's handler may end the wait by raising.
+/// Waits with the library's means. A signal handler may end the wait by raising.
 pub(super) fn wait_for<R: Send + 'static, E: std::fmt::Display + Send + 'static>(
     py: Python<'_>,
     work: impl FnOnce() -> Result<R, E> + Send + 'static,

@@ -1,4 +1,4 @@
-//! `coreshard.Work`: a call that is queued again and again.
+//! `coreshard.Work`: a call that is queued repeatedly.
 
 use std::sync::Arc;
 
@@ -22,9 +22,9 @@ impl Ends for Queued {
     }
 }
 
-/// A call that is queued as often as one likes: pending once at most, and never on two workers at once.
-// Collector: workers use the call while this is pending or runs, and it is shown at no other time. Only code that holds Python's lock can
-// queue it, which garbage does no later than in a finalizer; the collector visits again after those.
+/// A call that may be queued any number of times. It is pending at most once, and never runs on two workers at once.
+// Collector: workers use the call while this is pending or runs, and it is shown at no other time. Only code that holds
+// the GIL can queue it, which garbage does at most in a finalizer. The collector visits again after finalizers.
 #[pyclass(frozen, weakref, module = "coreshard")]
 pub(crate) struct Work {
     work: Arc<Queued>,
@@ -51,46 +51,46 @@ impl Work {
 
 #[pymethods]
 impl Work {
-    /// False if it is pending already.
+    /// Queues it. Returns False if it is pending already.
     fn queue(&self) -> PyResult<bool> {
         self.inner().queue(self.queue.handle()).map_err(runtime_error)
     }
 
-    /// The same, `delay` seconds from now.
+    /// Queues it in `delay` seconds. Returns False if it is pending already.
     pub(super) fn queue_after(&self, delay: f64) -> PyResult<bool> {
         let delay = seconds("delay", delay)?;
         self.inner().queue_after(self.queue.handle(), delay).map_err(runtime_error)
     }
 
-    /// Pending or not: it is due `delay` seconds from now. True if it was pending.
+    /// Makes it due in `delay` seconds, pending or not. Returns True if it was pending.
     fn modify_delay(&self, delay: f64) -> PyResult<bool> {
         let delay = seconds("delay", delay)?;
         self.inner().modify_delay(self.queue.handle(), delay).map_err(runtime_error)
     }
 
-    /// True if it was pending, and is not any more. A run goes on.
+    /// Cancels it. Returns True if it was pending. A run in progress continues.
     fn cancel(&self) -> bool {
         self.inner().cancel()
     }
 
-    /// The same, and waits for a run to be over.
+    /// Cancels it, and waits for a run in progress.
     fn cancel_and_wait(&self, py: Python<'_>) -> PyResult<bool> {
         let work = self.inner().clone();
         wait_for(py, move || work.cancel_and_wait())
     }
 
-    /// Waits for its last queueing to be over.
+    /// Waits until its last queueing has finished.
     fn flush(&self, py: Python<'_>) -> PyResult<bool> {
         let work = self.inner().clone();
         wait_for(py, move || work.flush())
     }
 
-    /// It cannot be queued until `enable`; nests. True if it was pending.
+    /// Prevents queueing until `enable`; may be nested. Returns True if it was pending.
     fn disable(&self) -> PyResult<bool> {
         self.inner().disable().map_err(runtime_error)
     }
 
-    /// Ends one `disable`; true if it was the last.
+    /// Reverts one `disable`. Returns True if it was the last.
     fn enable(&self) -> PyResult<bool> {
         self.inner().enable().map_err(runtime_error)
     }

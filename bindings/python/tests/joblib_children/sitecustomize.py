@@ -1,4 +1,4 @@
-"""On PYTHONPATH: each interpreter that begins knows the backend, those of joblib's processes, too."""
+"""On PYTHONPATH: registers the backend in each new interpreter, including joblib's processes."""
 
 import coreshard.joblib
 

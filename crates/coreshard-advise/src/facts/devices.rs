@@ -1,49 +1,49 @@
-//! Block devices and network interfaces: their queues, and where their interrupts go.
+//! Block devices and network interfaces: queues and interrupts.
 
 use serde::Serialize;
 
 use super::machine::MaskFacts;
 use crate::tree::Tree;
 
-/// A block device that is a device, not made of others.
+/// A physical or virtual block device that is not made of other devices.
 #[derive(Clone, Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct BlockFacts {
-    /// Its name, such as `nvme0n1`.
+    /// The name, such as `nvme0n1`.
     pub name: String,
-    /// Hardware queues.
+    /// Number of hardware queues.
     pub hardware_queues: Option<usize>,
-    /// The scheduler in force, such as `none`.
+    /// The active scheduler, such as `none`.
     pub scheduler: Option<String>,
-    /// Those there are.
+    /// The available schedulers.
     pub schedulers: Vec<String>,
-    /// Where completions go: 0 anywhere, 1 to the group of CPUs that issued, 2 to the very CPU.
+    /// Where completions run: 0 anywhere, 1 in the CPU group of the submitter, 2 on the submitting CPU.
     pub rq_affinity: Option<u64>,
-    /// Whether it turns.
+    /// Whether the device is rotational.
     pub rotational: Option<bool>,
-    /// The node of its adapter.
+    /// The NUMA node of the adapter.
     pub node: Option<u32>,
-    /// Its adapter's interrupts.
+    /// The adapter's interrupts.
     pub interrupts: Vec<u32>,
 }
 
-/// A network interface that is a device.
+/// A network interface with a device.
 #[derive(Clone, Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct NetworkFacts {
-    /// Its name, such as `eth0`.
+    /// The name, such as `eth0`.
     pub name: String,
-    /// For each receive queue, the CPUs that packets are steered to in software; empty is none.
+    /// For each receive queue, the CPUs that packets are steered to in software; empty if steering is off.
     pub rps: Vec<Option<MaskFacts>>,
-    /// The node of its adapter.
+    /// The NUMA node of the adapter.
     pub node: Option<u32>,
-    /// Its adapter's interrupts.
+    /// The adapter's interrupts.
     pub interrupts: Vec<u32>,
 }
 
 pub(super) fn block(tree: &Tree) -> Vec<BlockFacts> {
     let names = tree.names("sys/block").into_iter();
-    // Made of files, memory or other devices. A report without the links to devices has the names alone.
+    // Devices made of files, memory or other devices. Reports without device links have only names.
     let made = ["loop", "ram", "zram", "dm-", "md", "nbd", "sr", "fd"];
     let devices = names.filter(|name| !made.iter().any(|made| name.starts_with(made)));
     devices
@@ -54,7 +54,7 @@ pub(super) fn block(tree: &Tree) -> Vec<BlockFacts> {
             let schedulers: Vec<String> =
                 words.map(|word| word.trim_matches(['[', ']']).to_owned()).collect();
             let chosen = line.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
-            // A device with one scheduler shows it without brackets.
+            // A single scheduler is printed without brackets.
             let scheduler =
                 chosen.map(|(name, _)| name).or((schedulers.len() == 1).then_some(&*line));
             let hardware_queues = tree.names(format!("sys/block/{name}/mq")).len();

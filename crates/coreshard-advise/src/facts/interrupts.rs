@@ -1,4 +1,4 @@
-//! Interrupts: where they may go, where they go, and how many came.
+//! Interrupts: allowed CPUs, effective CPUs and counts.
 
 use coreshard_topology::input;
 use serde::Serialize;
@@ -6,24 +6,24 @@ use serde::Serialize;
 use super::machine::MaskFacts;
 use crate::tree::Tree;
 
-/// Characters of a device's name that are kept.
+/// Characters kept of a device name.
 const NAME_CHARS: usize = 60;
 
-/// An interrupt of a device's.
+/// An interrupt of a device.
 #[derive(Clone, Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct InterruptFacts {
-    /// Its number.
+    /// The number.
     pub number: u32,
-    /// Its handler, as `/proc/interrupts` says.
+    /// The handler's name in `/proc/interrupts`.
     pub name: Option<String>,
-    /// How many came since the machine was started, on all CPUs.
+    /// Interrupts since boot, on all CPUs.
     pub count: Option<u64>,
-    /// The CPUs that it may go to.
+    /// The CPUs that may handle it.
     pub allowed: Option<MaskFacts>,
-    /// The CPU, or CPUs, that it goes to.
+    /// The CPUs that handle it.
     pub effective: Option<MaskFacts>,
-    /// The node of its device.
+    /// The NUMA node of its device.
     pub node: Option<u32>,
 }
 
@@ -59,7 +59,7 @@ pub(super) fn read(tree: &Tree) -> Vec<InterruptFacts> {
             continue;
         }
         interrupts[at].count = Some(counts.iter().fold(0, |sum, count| sum.saturating_add(*count)));
-        // Chip, kind, and then who handles it.
+        // The columns are chip, type and handler.
         let name = words.last().map(|name| name.chars().take(NAME_CHARS).collect::<String>());
         interrupts[at].name = name.map(|name| input::plain(&name));
     }

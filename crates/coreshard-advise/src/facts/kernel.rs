@@ -1,4 +1,4 @@
-//! The kernel's version, and whether it runs on a virtual machine.
+//! The kernel's version, and whether the machine is virtual.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,21 +9,21 @@ use serde::Serialize;
 use super::parse_error::ParseSettingError;
 use crate::tree::Tree;
 
-/// The kernel, and what it runs on.
+/// The kernel and its environment.
 #[derive(Clone, Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct KernelFacts {
-    /// As `uname -r` says it.
+    /// The release as printed by `uname -r`.
     pub release: Option<String>,
-    /// Its first two numbers.
+    /// The first two numbers of the release.
     pub version: Option<KernelVersion>,
-    /// Whether the version was not read but asked for.
+    /// Whether the version was assumed and not read.
     pub is_assumed: bool,
-    /// Whether a hypervisor shows itself: caches and nodes are then what it says they are.
+    /// Whether a hypervisor is visible. Caches and nodes are then as it reports them.
     pub is_virtual: bool,
 }
 
-/// The first two numbers of a kernel's release.
+/// The first two numbers of a kernel release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(into = "String")]
 pub struct KernelVersion {
@@ -32,7 +32,7 @@ pub struct KernelVersion {
 }
 
 impl KernelVersion {
-    /// A version by its numbers.
+    /// Creates a version from its numbers.
     #[must_use]
     pub const fn new(major: u16, minor: u16) -> Self {
         Self { major, minor }
@@ -54,10 +54,11 @@ impl From<KernelVersion> for String {
 impl FromStr for KernelVersion {
     type Err = ParseSettingError;
 
-    /// Reads the beginning of a release: `6.18`, `6.18.44-generic`.
+    /// Parses the beginning of a release: `6.18`, `6.18.44-generic`.
     ///
     /// # Errors
-    /// If it does not begin with two numbers of at most 16 bits, parted by a point.
+    ///
+    /// If it does not begin with two numbers of at most 16 bits, separated by a point.
     fn from_str(text: &str) -> Result<Self, ParseSettingError> {
         let read = || {
             let (major, rest) = text.trim().split_once('.')?;
@@ -66,13 +67,13 @@ impl FromStr for KernelVersion {
             let major = major.parse().ok().filter(|_| is_number)?;
             Some(Self { major, minor: rest[..digits].parse().ok()? })
         };
-        let expected = "no kernel's release; give one such as 7.1 or 6.18.44-generic";
-        read().ok_or_else(|| ParseSettingError::new(text, expected))
+        let expected = "one such as 7.1 or 6.18.44-generic";
+        read().ok_or_else(|| ParseSettingError::new("kernel release", text, expected))
     }
 }
 
 pub(super) fn read(tree: &Tree) -> KernelFacts {
-    // The last two are where sosreports have it: `Linux HOST 6.18.44 …`.
+    // The last two are from sosreports: `Linux HOST 6.18.44 …`.
     let third = |name: &str| tree.word(name)?.split_whitespace().nth(2).map(str::to_owned);
     let release = tree
         .word("proc/sys/kernel/osrelease")
@@ -87,7 +88,7 @@ pub(super) fn read(tree: &Tree) -> KernelFacts {
             None
         }
     });
-    // The first processor's flags tell it; other architectures have no such word.
+    // Only x86 lists this flag.
     let is_virtual = tree.head("proc/cpuinfo").is_some_and(|info| {
         info.lines().any(|line| {
             line.starts_with("flags") && line.split_whitespace().any(|word| word == "hypervisor")

@@ -1,11 +1,11 @@
-//! Settings of the whole machine: isolated CPUs, and the limit of real-time tasks.
+//! Settings of the whole machine: isolated CPUs and the limit of real-time tasks.
 
 use coreshard_topology::CpuSet;
 use serde::{Serialize, Serializer};
 
 use crate::tree::Tree;
 
-/// CPUs as they are told: in list format.
+/// A CPU mask in list format.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MaskFacts(pub CpuSet);
 
@@ -15,8 +15,7 @@ impl Serialize for MaskFacts {
     }
 }
 
-/// CPUs that are kept from the kernel's work, by the boot parameters `isolcpus=` and `nohz_full=`, or by cpuset
-/// partitions.
+/// CPUs isolated from kernel work by the boot parameters `isolcpus=` and `nohz_full=` or by cpuset partitions.
 #[derive(Clone, Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct IsolationFacts {
@@ -27,7 +26,7 @@ pub struct IsolationFacts {
 }
 
 impl IsolationFacts {
-    /// All that are set apart in one way or the other.
+    /// Returns all isolated CPUs.
     #[must_use]
     pub fn cpus(&self) -> CpuSet {
         let both = [&self.isolated, &self.nohz_full].into_iter().flatten();
@@ -37,7 +36,7 @@ impl IsolationFacts {
 
 pub(super) fn isolation(tree: &Tree) -> IsolationFacts {
     let cpus = |name: &str| {
-        // Where no CPU is so, some kernels say "(null)".
+        // Some kernels print "(null)" for an empty mask.
         let file = format!("sys/devices/system/cpu/{name}");
         if tree.word(&file).is_some_and(|word| word == "(null)") {
             return Some(MaskFacts::default());
@@ -47,18 +46,18 @@ pub(super) fn isolation(tree: &Tree) -> IsolationFacts {
     IsolationFacts { isolated: cpus("isolated"), nohz_full: cpus("nohz_full") }
 }
 
-/// How much of each period real-time tasks may run.
+/// The limit of real-time tasks per period.
 #[derive(Clone, Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct RealtimeFacts {
-    /// `/proc/sys/kernel/sched_rt_runtime_us`; -1 is no limit.
+    /// `/proc/sys/kernel/sched_rt_runtime_us`; -1 means no limit.
     pub runtime_us: Option<i64>,
     /// `/proc/sys/kernel/sched_rt_period_us`.
     pub period_us: Option<i64>,
 }
 
 pub(super) fn realtime(tree: &Tree) -> RealtimeFacts {
-    // sosreports keep what `sysctl -a` said.
+    // sosreports contain the output of `sysctl -a`.
     let listed = |key: &str| {
         let table = tree.table("sos_commands/kernel/sysctl_-a")?;
         let value = table.lines().find_map(|line| {

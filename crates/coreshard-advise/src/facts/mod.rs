@@ -1,4 +1,4 @@
-//! The settings of a machine, as plain data.
+//! Machine settings as plain data.
 
 mod devices;
 mod interrupts;
@@ -21,35 +21,35 @@ use serde::Serialize;
 
 use crate::tree::Tree;
 
-/// What was read of a machine. Each part that the machine, or its recording, does not tell is `None` or empty.
+/// The settings of a machine. Parts that are missing on the machine or in its recording are `None` or empty.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Facts {
-    /// Its CPUs, caches and nodes: all that are online.
+    /// All online CPUs, with caches and nodes.
     #[serde(skip)]
     pub topology: Topology,
     /// The kernel, and whether the machine is a virtual one.
     pub kernel: KernelFacts,
-    /// The workqueues' settings.
+    /// The settings of workqueues.
     pub workqueues: WorkqueueSettings,
-    /// CPUs that are kept from the kernel's work.
+    /// CPUs isolated from kernel work.
     pub isolation: IsolationFacts,
-    /// How long real-time tasks may run.
+    /// The limit of real-time tasks.
     pub realtime: RealtimeFacts,
-    /// Each interrupt that a device has, by number.
+    /// Interrupts of devices, by number.
     pub interrupts: Vec<InterruptFacts>,
-    /// Block devices that are devices, not made of others.
+    /// Block devices that are not made of other devices.
     pub block: Vec<BlockFacts>,
-    /// Network interfaces that are devices.
+    /// Network interfaces with a device.
     pub network: Vec<NetworkFacts>,
-    /// What was there and could not be used; one sentence each, to be shown to people.
+    /// Data that was found but not usable, one sentence each, for display.
     pub notes: Vec<String>,
 }
 
 impl Facts {
-    /// Reads what the tree below `root` tells of a machine whose CPUs are known: `/`, a recorded tree with a folder `sys` and
-    /// perhaps one `proc`, or an sosreport that was unpacked. Changes nothing; takes as long as reading some small files
-    /// for each device and interrupt does.
+    /// Reads the settings below `root`: `/`, a recorded tree with a `sys` folder and optionally a `proc` folder, or an
+    /// unpacked sosreport. The topology is given. Changes nothing, and reads a few small files per device and
+    /// interrupt.
     #[must_use]
     pub fn read(root: impl AsRef<Path>, topology: Topology) -> Self {
         let tree = Tree::new(root.as_ref());
@@ -67,8 +67,8 @@ impl Facts {
         facts
     }
 
-    /// A machine of which nothing but the CPUs is known, with what a kernel of this version starts with; nothing of
-    /// devices.
+    /// Returns the facts of a machine with only a known topology and the defaults of a kernel version. Devices are
+    /// unknown.
     #[must_use]
     pub fn assumed(topology: Topology, version: KernelVersion) -> Self {
         let workqueues = WorkqueueSettings::of_version(version);
@@ -81,7 +81,7 @@ impl Facts {
         Self { kernel, workqueues, ..Self::of_machine(topology) }
     }
 
-    /// A machine of which nothing but the CPUs is known.
+    /// Returns the facts of a machine with only a known topology.
     #[must_use]
     pub fn of_machine(topology: Topology) -> Self {
         Self {
@@ -97,7 +97,7 @@ impl Facts {
         }
     }
 
-    /// The interrupt of a number.
+    /// Returns the interrupt with this number.
     #[must_use]
     pub fn interrupt(&self, number: u32) -> Option<&InterruptFacts> {
         let at = self.interrupts.binary_search_by_key(&number, |it| it.number).ok()?;

@@ -4,16 +4,15 @@ use std::fmt;
 
 use coreshard_topology::input::quoted;
 
-/// A text that is no kernel's release, or no setting of a scope. Its text says what was given and what is accepted.
+/// An invalid kernel release or scope setting. The message names the text and what is accepted.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ParseSettingError {
     text: String,
 }
 
 impl ParseSettingError {
-    /// `rest` follows the text that was given.
-    pub(super) fn new(given: &str, rest: impl fmt::Display) -> Self {
-        Self { text: format!("{} is {rest}", quoted(given)) }
+    pub(super) fn new(what: &str, given: &str, expected: impl fmt::Display) -> Self {
+        Self { text: format!("invalid {what} {}: expected {expected}", quoted(given)) }
     }
 }
 

@@ -4,7 +4,7 @@ use coreshard_topology::Topology;
 
 use super::*;
 
-#[allow(unreachable_pub, reason = "it is a module of test programs, too")]
+#[allow(unreachable_pub, reason = "it is also a module of test programs")]
 #[path = "../../tests/common/mod.rs"]
 mod common;
 
@@ -126,24 +126,24 @@ fn a_report_of_sos_is_read_where_it_has_things() {
 #[test]
 fn what_is_wrong_is_a_sentence_each() {
     for (name, text, expected) in [
-        ("proc/sys/kernel/osrelease", "\u{1b}[2Jx", "is no kernel's release"),
-        ("proc/sys/kernel/osrelease", "99999999999999.1", "is no kernel's release"),
+        ("proc/sys/kernel/osrelease", "\u{1b}[2Jx", "invalid kernel release"),
+        ("proc/sys/kernel/osrelease", "99999999999999.1", "invalid kernel release"),
         ("proc/sys/kernel/sched_rt_runtime_us", "9".repeat(40).as_str(), "expected a whole number"),
         (
             "sys/module/workqueue/parameters/default_affinity_scope",
             "cash",
             "expected an affinity scope",
         ),
-        ("sys/module/workqueue/parameters/cache_shard_size", "-1", "not negative"),
+        ("sys/module/workqueue/parameters/cache_shard_size", "-1", "at least 0"),
         ("sys/module/workqueue/parameters/power_efficient", "maybe", "expected Y, N, 1 or 0"),
         (
             "sys/module/workqueue/parameters/watchdog_thresh",
             "1".repeat(5_000).as_str(),
-            "longer than the 4096 bytes",
+            "at most 4096 bytes",
         ),
         ("sys/devices/virtual/workqueue/cpumask", "fffffffff", "at most 32 bits"),
         ("sys/devices/virtual/workqueue/writeback/max_active", "many", "whole number"),
-        ("sys/devices/system/cpu/isolated", "0-99999999", "CPU numbers go up to"),
+        ("sys/devices/system/cpu/isolated", "0-99999999", "expected a CPU number up to"),
         ("proc/irq/40/effective_affinity_list", "4-1", "ends before it starts"),
         ("sys/block/nvme0n1/queue/rotational", "slowly", "expected Y, N, 1 or 0"),
         ("sys/class/net/eth0/queues/rx-0/rps_cpus", "xyz", "hexadecimal"),
@@ -198,6 +198,6 @@ fn no_tree_fills_a_screen() {
     std::fs::create_dir_all(recording.path().join("sys/block/\u{1b}[2J")).unwrap();
     let facts = read(&recording);
     assert_eq!(facts.notes.len(), 41);
-    assert!(facts.notes[40].contains("more files could not be used"), "{:?}", facts.notes[40]);
+    assert!(facts.notes[40].contains("more files were not usable"), "{:?}", facts.notes[40]);
     assert!(facts.block.is_empty());
 }

@@ -1,4 +1,4 @@
-//! The kernel's workqueues: the settings of all, and the attributes of those that show theirs.
+//! Kernel workqueues: global settings, and the attributes of queues that export them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,41 +11,41 @@ use super::machine::MaskFacts;
 use super::parse_error::ParseSettingError;
 use crate::tree::Tree;
 
-/// From which version on unbound workqueues have affinity scopes (Linux 6.6).
+/// The first version with affinity scopes for unbound workqueues (Linux 6.6).
 const WITH_SCOPES: KernelVersion = KernelVersion::new(6, 6);
-/// From which on caches are divided into shards, by default (Linux 7.1).
+/// The first version that divides caches into shards, by default (Linux 7.1).
 const WITH_SHARDS: KernelVersion = KernelVersion::new(7, 1);
 const PARAMETERS: &str = "sys/module/workqueue/parameters";
 const DEVICES: &str = "sys/devices/virtual/workqueue";
 
-/// Settings of all workqueues, and those that show their attributes.
+/// Settings of all workqueues, and the queues that export their attributes.
 #[derive(Clone, Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct WorkqueueSettings {
-    /// The scope of queues that have none of their own; `None` if the kernel has no scopes, or nothing is known.
+    /// The scope of queues without one of their own; `None` if the kernel has no scopes or the setting is unknown.
     pub default_scope: Option<ScopeSetting>,
-    /// Wanted cores of a shard.
+    /// Target number of cores in a shard.
     pub cache_shard_size: Option<u64>,
-    /// After which time an item of a per-CPU queue counts as one that keeps its CPU, in microseconds.
+    /// Time after which an item of a per-CPU queue is treated as CPU-intensive, in microseconds.
     pub cpu_intensive_thresh_us: Option<u64>,
-    /// After how many seconds a queue without progress is told of; 0 is never.
+    /// Seconds without progress after which the watchdog reports a queue; 0 disables it.
     pub watchdog_thresh_s: Option<u64>,
-    /// Whether queues that ask for it are unbound, to save power.
+    /// Whether queues that request it are unbound, to save power.
     pub power_efficient: Option<bool>,
-    /// Whether unbound items are put on CPUs in turn, for debugging.
+    /// Whether unbound items are placed on CPUs round-robin, for debugging.
     pub debug_force_rr_cpu: Option<bool>,
     /// The CPUs that unbound queues may use.
     pub cpumask: Option<MaskFacts>,
-    /// Those that were asked for, before isolated ones were taken away.
+    /// The requested CPUs, including isolated ones.
     pub cpumask_requested: Option<MaskFacts>,
-    /// Those that cpuset partitions took away.
+    /// CPUs removed by cpuset partitions.
     pub cpumask_isolated: Option<MaskFacts>,
-    /// By name. A queue is here where the kernel made it with `WQ_SYSFS`: few are.
+    /// By name. Only queues created with `WQ_SYSFS` are listed, which are few.
     pub queues: Vec<WorkqueueFacts>,
 }
 
 impl WorkqueueSettings {
-    /// What a kernel of this version starts with, as far as that does not depend on the machine.
+    /// Returns the defaults of a kernel version that do not depend on the machine.
     #[must_use]
     pub fn of_version(version: KernelVersion) -> Self {
         let scope = (version >= WITH_SCOPES).then(|| {
@@ -63,13 +63,13 @@ impl WorkqueueSettings {
         }
     }
 
-    /// Whether the kernel has affinity scopes; `None` if that is not known.
+    /// Returns whether the kernel has affinity scopes; `None` if unknown.
     #[must_use]
     pub fn has_scopes(&self, version: Option<KernelVersion>) -> Option<bool> {
         if self.default_scope.is_some() { Some(true) } else { version.map(|it| it >= WITH_SCOPES) }
     }
 
-    /// Whether the kernel can divide caches into shards; `None` if that is not known.
+    /// Returns whether the kernel can divide caches into shards; `None` if unknown.
     #[must_use]
     pub fn has_shards(&self, version: Option<KernelVersion>) -> Option<bool> {
         let is_so = self.cache_shard_size.is_some()
@@ -82,28 +82,28 @@ impl WorkqueueSettings {
 #[derive(Clone, Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct WorkqueueFacts {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Whether it runs items on the CPU that queued them; unbound ones have scopes.
+    /// Whether items run on the CPU that queued them. Other queues are unbound and have scopes.
     pub per_cpu: Option<bool>,
-    /// Its affinity scope.
+    /// The affinity scope.
     pub scope: Option<ScopeSetting>,
-    /// Whether its workers may not leave their pod.
+    /// Whether workers must stay in their pod.
     pub strict: Option<bool>,
-    /// The CPUs that its items may run on.
+    /// The CPUs that items may run on.
     pub cpumask: Option<MaskFacts>,
-    /// How many of its items may be active.
+    /// Maximum number of active items.
     pub max_active: Option<u64>,
-    /// Its workers' nice value.
+    /// The nice value of the workers.
     pub nice: Option<i64>,
 }
 
-/// An affinity scope, as the kernel shows it: `cache`, or `default (cache)`.
+/// An affinity scope as the kernel prints it: `cache`, or `default (cache)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScopeSetting {
-    /// Which one is in force.
+    /// The effective scope.
     pub scope: Scope,
-    /// Whether it follows the default.
+    /// Whether the queue follows the default.
     pub is_default: bool,
 }
 
@@ -123,16 +123,16 @@ impl FromStr for ScopeSetting {
     type Err = ParseSettingError;
 
     /// # Errors
-    /// If it is neither a scope's name nor `default (NAME)`.
+    ///
+    /// If the text is neither a scope name nor `default (NAME)`.
     fn from_str(text: &str) -> Result<Self, ParseSettingError> {
         let inner = text.strip_prefix("default (").and_then(|rest| rest.strip_suffix(')'));
         let scope = inner.unwrap_or(text).parse();
         let setting = scope.map(|scope| Self { scope, is_default: inner.is_some() });
         setting.map_err(|_| {
             let names = Scope::ALL.map(Scope::name).join(", ");
-            let expected = "no affinity scope; there are";
-            let rest = format!("{expected} {names}, and \"default (cache)\" and the like");
-            ParseSettingError::new(text, rest)
+            let expected = format!("one of {names}, or one such as \"default (cache)\"");
+            ParseSettingError::new("affinity scope", text, expected)
         })
     }
 }
@@ -160,7 +160,7 @@ fn scope(tree: &Tree, name: &str) -> Option<ScopeSetting> {
 
 fn queues(tree: &Tree) -> Vec<WorkqueueFacts> {
     let names = tree.names(DEVICES).into_iter();
-    // Other folders, such as `power`, have no such file.
+    // Other folders, such as `power`, lack this file.
     let queues = names.filter(|name| tree.has(format!("{DEVICES}/{name}/max_active")));
     queues
         .map(|name| {

@@ -1,13 +1,13 @@
-//! One line of a trace.
+//! Parses a line of a trace.
 
-/// What a line says.
+/// The content of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Event<'line> {
     pub(super) at_us: u64,
     pub(super) cpu: u32,
-    /// Of the thread that was running.
+    /// The ID of the running thread.
     pub(super) thread: u32,
-    /// The thread's name, which anybody may give it.
+    /// The thread's name, which is untrusted.
     pub(super) comm: &'line str,
     pub(super) kind: Kind<'line>,
 }
@@ -19,7 +19,7 @@ pub(super) enum Kind<'line> {
     End { work: u64, function: &'line str },
 }
 
-/// Events that the kernel had no room for, as trace_pipe tells of them: `CPU:1 [LOST 12 EVENTS]`.
+/// Returns the number of dropped events in a line of trace_pipe such as `CPU:1 [LOST 12 EVENTS]`.
 pub(super) fn lost(line: &str) -> Option<u64> {
     let (_, rest) = line.split_once("[LOST ")?;
     rest.split_once(" EVENTS]")?.0.parse().ok()
@@ -27,9 +27,9 @@ pub(super) fn lost(line: &str) -> Option<u64> {
 
 const EVENT: &str = ": workqueue_";
 
-/// Reads a line such as `comm-pid [cpu] flags seconds.micros: workqueue_…: …`; `None` if it is another one.
+/// Parses a line such as `comm-pid [cpu] flags seconds.micros: workqueue_…: …`, or returns `None`.
 pub(super) fn parse(line: &str) -> Option<Event<'_>> {
-    // A thread's name may hold anything, so that the first match need not be the event.
+    // A thread's name may contain anything, so the first match may not be the event.
     line.match_indices(EVENT).find_map(|(at, _)| event(&line[..at], &line[at + EVENT.len()..]))
 }
 
@@ -58,7 +58,7 @@ fn event<'line>(head: &'line str, body: &'line str) -> Option<Event<'line>> {
     })
 }
 
-/// `work struct ADDRESS: function NAME`.
+/// Parses `work struct ADDRESS: function NAME`.
 fn run(fields: &str) -> Option<(u64, &str)> {
     let (work, rest) = fields.strip_prefix("work struct ")?.split_once(':')?;
     let function = rest.trim().strip_prefix("function ").unwrap_or("");

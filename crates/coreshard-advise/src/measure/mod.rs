@@ -1,7 +1,7 @@
-//! Measures the kernel's workqueues by its tracepoints `workqueue:*`.
+//! Measures kernel workqueues with the tracepoints `workqueue:*`.
 //!
-//! [`measure`] reads them from an instance of tracefs that it makes and removes again, so that other tracing is not touched.
-//! [`Tally`] computes figures from the lines, and knows neither files nor clocks.
+//! [`measure`] reads them from a tracefs instance that it creates and removes, so other tracing is not affected.
+//! [`Tally`] computes figures from the lines and uses neither files nor clocks.
 //!
 //! ```
 //! use coreshard_advise::measure::Tally;

@@ -1,4 +1,4 @@
-//! Computes figures for each workqueue from the lines of a trace.
+//! Computes figures for each workqueue from trace lines.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -9,50 +9,50 @@ use serde::Serialize;
 
 use super::event::{self, Event, Kind};
 
-/// Items that wait to begin, of all queues together: more are not kept track of.
+/// Maximum number of waiting items that are tracked, over all queues.
 const MOST_PENDING: usize = 1 << 20;
-/// Workqueues with figures of their own.
+/// Maximum number of workqueues that are tracked.
 const MOST_QUEUES: usize = 4_096;
-/// The longest time that is told apart, in microseconds: an hour.
+/// The longest time that is resolved, in microseconds: an hour.
 const LONGEST_US: u64 = 3_600_000_000;
 
-/// What was measured.
+/// The figures of all workqueues.
 #[derive(Clone, Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct Measured {
-    /// For how long.
+    /// Duration of the measurement.
     pub seconds: f64,
-    /// An item that takes longer counts as one that runs long, in microseconds.
+    /// Items that take longer count as hogs, in microseconds.
     pub hog_us: u64,
-    /// By the number of items, the most first.
+    /// Sorted by number of items, the most first.
     pub queues: Vec<MeasuredQueue>,
-    /// Items that began, and whose queueing was not seen: mostly those queued before the measurement.
+    /// Items that started without a recorded queueing, mostly queued before the measurement.
     pub unmatched: u64,
-    /// Events that the kernel had no room for.
+    /// Events that the kernel dropped.
     pub lost: u64,
 }
 
-/// What a workqueue did.
+/// The figures of a workqueue.
 #[derive(Clone, Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct MeasuredQueue {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Whether workers of a single CPU ran its items, as their names tell; `None` if no worker of a pool was seen.
+    /// Whether the workers that ran items belong to single CPUs, judged by their names; `None` if none was seen.
     pub per_cpu: Option<bool>,
-    /// Items that were queued.
+    /// Items queued.
     pub queued: u64,
-    /// Items that began.
+    /// Items started.
     pub started: u64,
-    /// Items that ended.
+    /// Items finished.
     pub ended: u64,
     /// Items that were queued or running when the measurement ended.
     pub in_flight: u64,
-    /// Items that were seen to be queued and to begin: of these the next two are parts.
+    /// Items with both queueing and start recorded. The next two are parts of these.
     pub matched: u64,
-    /// Items that began behind another last-level cache than they were queued behind.
+    /// Items that started behind another last-level cache than the queueing CPU's.
     pub crossed_llc: u64,
-    /// Items that began on another node than they were queued on.
+    /// Items that started on another node than the queueing CPU's.
     pub crossed_node: u64,
     /// Threads that ran items.
     pub workers: usize,
@@ -60,21 +60,21 @@ pub struct MeasuredQueue {
     pub producers: usize,
     /// Items that took longer than the threshold, sleep included.
     pub hogs: u64,
-    /// Items that a rescuer ran.
+    /// Items run by a rescuer.
     pub rescues: u64,
-    /// The function of the item that took longest.
+    /// The function of the longest item.
     pub slowest: Option<String>,
-    /// From queueing to start.
+    /// Time from queueing to start.
     pub delay: Times,
-    /// From start to end, sleep included.
+    /// Time from start to end, including sleep.
     pub run: Times,
 }
 
-/// How long something took, in microseconds.
+/// The distribution of a time, in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Times {
-    /// How often it was seen.
+    /// Number of samples.
     pub count: u64,
     /// The median.
     pub p50_us: u64,
@@ -82,9 +82,9 @@ pub struct Times {
     pub p90_us: u64,
     /// The 99th percentile.
     pub p99_us: u64,
-    /// The longest.
+    /// The maximum.
     pub max_us: u64,
-    /// All together.
+    /// The sum.
     pub sum_us: u64,
 }
 
@@ -96,7 +96,7 @@ struct Durations {
 
 impl Durations {
     fn new() -> Self {
-        // Three digits; these bounds are ones that the type takes.
+        // Three significant digits. The bounds are valid.
         let histogram = Histogram::new_with_bounds(1, LONGEST_US, 3).expect("the bounds are right");
         Self { histogram, sum_us: 0 }
     }
@@ -119,7 +119,7 @@ impl Durations {
     }
 }
 
-/// A workqueue while it is watched.
+/// A workqueue during the measurement.
 #[derive(Debug)]
 struct Watched {
     figures: MeasuredQueue,
@@ -144,7 +144,7 @@ struct Running {
     queue: usize,
 }
 
-/// Counts the events of a trace, line by line.
+/// Counts trace events, line by line.
 #[derive(Debug)]
 pub struct Tally<'machine> {
     topology: &'machine Topology,
@@ -160,7 +160,7 @@ pub struct Tally<'machine> {
 }
 
 impl<'machine> Tally<'machine> {
-    /// Of a machine; items that take longer than `hog_us` microseconds are counted as long ones.
+    /// Creates a tally for a machine. Items that take longer than `hog_us` microseconds count as hogs.
     #[must_use]
     pub fn new(topology: &'machine Topology, hog_us: u64) -> Self {
         Self {
@@ -175,7 +175,7 @@ impl<'machine> Tally<'machine> {
         }
     }
 
-    /// A line of the trace; one that tells of something else is passed over.
+    /// Processes a line of the trace. Other lines are ignored.
     pub fn line(&mut self, line: &str) {
         if let Some(event) = event::parse(line) {
             self.event(event);
@@ -207,7 +207,7 @@ impl<'machine> Tally<'machine> {
                 queue.figures.matched += 1;
                 queue.figures.crossed_llc += u64::from(crosses.0);
                 queue.figures.crossed_node += u64::from(crosses.1);
-                // The kernel's own name for them since Linux 6.8.
+                // The name of rescuers since Linux 6.8.
                 queue.figures.rescues += u64::from(event.comm.starts_with("kworker/R-"));
                 queue.figures.per_cpu = is_of_a_cpu(event.comm).or(queue.figures.per_cpu);
                 queue.delay.record(at_us.saturating_sub(pending.at_us));
@@ -232,7 +232,7 @@ impl<'machine> Tally<'machine> {
         }
     }
 
-    /// Whether a way from one CPU to another leaves its last-level cache, and its node.
+    /// Returns whether two CPUs have different last-level caches, and different nodes.
     fn crosses(&self, from: u32, to: u32) -> (bool, bool) {
         let cpu = |number| self.topology.cpu(CpuId(number));
         cpu(from).zip(cpu(to)).map_or((false, false), |(from, to)| {
@@ -259,7 +259,7 @@ impl<'machine> Tally<'machine> {
         Some(self.queues.len() - 1)
     }
 
-    /// The figures, of so many seconds.
+    /// Returns the figures of a measurement of this many seconds.
     #[must_use]
     pub fn finish(mut self, seconds: f64) -> Measured {
         let pending = self.pending.values().map(|it| it.queue);
@@ -285,7 +285,7 @@ impl<'machine> Tally<'machine> {
     }
 }
 
-/// Whether a worker is of one CPU (`kworker/3:1`, `kworker/3:1H`), or of an unbound pool (`kworker/u8:1`).
+/// Returns whether a worker belongs to one CPU (`kworker/3:1`, `kworker/3:1H`) or to an unbound pool (`kworker/u8:1`).
 fn is_of_a_cpu(worker: &str) -> Option<bool> {
     let name = worker.strip_prefix("kworker/")?;
     let (pool, _) = name.split_once(':')?;
@@ -328,7 +328,7 @@ mod tests {
     fn items_are_followed_from_cpu_to_cpu() {
         let machine = Topology::from_synthetic("pack:2 numa:1 l3:2 core:1 pu:1").unwrap();
         let mut tally = Tally::new(&machine, 100);
-        // To the same cache, to another one, to another node.
+        // To the same cache, another cache, another node.
         for (work, (from, to)) in [(0, 0), (0, 1), (0, 2)].into_iter().enumerate() {
             let at_us = work as u64 * 1_000;
             let queue =
@@ -348,7 +348,7 @@ mod tests {
         tally.line("CPU:1 [LOST 3 EVENTS]");
         tally.line(&line(9, 0, "kworker/0:1-9", "execute_start: work struct ff: function g"));
         tally.line(&line(9, 0, "kworker/0:1-9", "execute_end: work struct ff: function g"));
-        // Its time was changed before it began: it is one item, and still waits.
+        // Its timer was changed before it started: it is one item, and still waits.
         for at_us in [9, 10] {
             let queue = "queue_work: work struct=fe function=f workqueue=q req_cpu=9 cpu=0";
             tally.line(&line(at_us, 0, "cp-1", queue));

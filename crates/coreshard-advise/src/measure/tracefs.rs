@@ -1,7 +1,7 @@
-//! Reads the workqueues' events from an instance of the kernel's tracefs until the time is up.
+//! Reads workqueue events from a tracefs instance for a while.
 //!
-//! On most machines this needs root. The instance is removed if this process ends by itself; if it is killed,
-//! `rmdir /sys/kernel/tracing/instances/coreshard-advise-PID` removes it.
+//! This usually needs root. The instance is removed on exit. If the process is killed, `rmdir
+//! /sys/kernel/tracing/instances/coreshard-advise-PID` removes it.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -14,20 +14,21 @@ use coreshard_topology::{Topology, input};
 use super::tally::{Measured, Tally};
 
 const PLACES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
-/// Between two looks at what has come.
+/// Interval between reads.
 const PAUSE: Duration = Duration::from_millis(20);
-/// Of a CPU's buffer: about 20,000 events.
+/// Buffer size per CPU: about 20,000 events.
 const BUFFER_KIB: &str = "1408";
-/// Of a line without an end, which no event has.
+/// Maximum length of a line. No event is longer.
 const LONGEST_LINE: usize = 1 << 16;
 /// Linux, include/uapi/asm-generic/fcntl.h.
 const O_NONBLOCK: i32 = 0o4000;
 
-/// Watches the workqueues of this machine for a time, or until `stop` says so. Items that take longer than `hog_us`
-/// microseconds are counted as long ones.
+/// Measures the workqueues of this machine for a time, or until `stop` returns true. Items that take longer than
+/// `hog_us` microseconds count as hogs.
 ///
 /// # Errors
-/// If tracefs is not mounted, has no such events, or may not be used; the text says which, and what to do.
+///
+/// If tracefs is not mounted, lacks the events, or may not be used. The message says which, and what to do.
 pub fn measure(
     topology: &Topology,
     time: Duration,
@@ -50,7 +51,7 @@ pub fn measure(
         }
         is_last = began.elapsed() >= time || stop();
         if is_last {
-            // What came until now is still to be read.
+            // Read the remaining events.
             instance.write("tracing_on", "0")?;
         } else {
             std::thread::sleep(PAUSE.min(time.saturating_sub(began.elapsed())));
@@ -60,7 +61,7 @@ pub fn measure(
     Ok(tally.finish(seconds))
 }
 
-/// A folder of tracefs with buffers of its own, which goes with this value.
+/// A tracefs instance with its own buffers, removed on drop.
 #[derive(Debug)]
 struct Instance {
     folder: PathBuf,
@@ -81,11 +82,11 @@ impl Instance {
         fs::write(&path, value).map_err(|error| MeasureError::io(&path, &error))
     }
 
-    /// Switches the events on, and gives what they can be read from.
+    /// Enables the events and opens the trace.
     fn start(&self) -> Result<File, MeasureError> {
         use std::os::unix::fs::OpenOptionsExt;
         self.write("buffer_size_kb", BUFFER_KIB)?;
-        // One clock for all CPUs: the usual one may differ between them.
+        // Use one clock for all CPUs: the default one may differ between them.
         self.write("trace_clock", "mono")?;
         let path = self.folder.join("trace_pipe");
         let pipe = File::options().read(true).custom_flags(O_NONBLOCK).open(&path);
@@ -104,14 +105,14 @@ impl Drop for Instance {
     }
 }
 
-/// Parts a stream into lines.
+/// Splits a stream into lines.
 #[derive(Debug, Default)]
 struct Lines {
     rest: Vec<u8>,
 }
 
 impl Lines {
-    /// Reads until there is nothing more at present.
+    /// Reads all available data.
     fn read(&mut self, from: &mut impl Read, mut line: impl FnMut(&str)) -> io::Result<()> {
         let mut part = [0; 1 << 14];
         loop {
@@ -134,7 +135,7 @@ impl Lines {
     }
 }
 
-/// Where tracefs is mounted.
+/// Returns where tracefs is mounted.
 fn mounted_at() -> Option<PathBuf> {
     let mounts = fs::read_to_string("/proc/self/mounts").ok()?;
     mounts.lines().find_map(|line| {
@@ -144,14 +145,14 @@ fn mounted_at() -> Option<PathBuf> {
     })
 }
 
-/// The number of the user that this process acts as, if that is not root.
+/// Returns the effective user's number, unless it is root.
 fn user() -> Option<String> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
     line.split_whitespace().nth(1).filter(|user| *user != "0").map(str::to_owned)
 }
 
-/// Why nothing was measured.
+/// Why a measurement failed.
 pub struct MeasureError(String);
 
 impl MeasureError {
@@ -159,10 +160,9 @@ impl MeasureError {
         Self(match mounted_at() {
             None => "tracefs is not mounted: as root, mount -t tracefs tracefs /sys/kernel/tracing"
                 .to_owned(),
-            // A folder that may not be looked into is not seen to hold anything.
+            // A folder without read permission appears to be empty.
             Some(place) => format!(
-                "tracefs is mounted at {}, but has no instances that this process may look into; \
-                 measure as root",
+                "tracefs is mounted at {}, but this process cannot read its instances: run as root",
                 input::path(&place)
             ),
         })
@@ -170,13 +170,13 @@ impl MeasureError {
 
     fn no_events(tracefs: &Path) -> Self {
         let tracefs = input::path(tracefs);
-        Self(format!("{tracefs} has no events of workqueues: this kernel was built without them"))
+        Self(format!("{tracefs} has no workqueue events: this kernel was built without them"))
     }
 
     fn io(path: &Path, error: &io::Error) -> Self {
         let mut text = format!("cannot use {}: {error}", input::path(path));
         if let (ErrorKind::PermissionDenied, Some(user)) = (error.kind(), user()) {
-            text += &format!("; this process is of user {user}, and root may measure");
+            text += &format!(" (user {user}): run as root");
         }
         Self(text)
     }
@@ -209,17 +209,17 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_is_no_tracefs_is_told_of() {
+    fn a_folder_that_is_no_tracefs_is_reported() {
         let folder = tempfile::tempdir().unwrap();
         let error = Instance::new(folder.path()).unwrap_err().to_string();
-        assert!(error.contains("no events of workqueues"), "{error}");
+        assert!(error.contains("no workqueue events"), "{error}");
         fs::create_dir_all(folder.path().join("events/workqueue")).unwrap();
         let error = Instance::new(folder.path()).unwrap_err().to_string();
         assert!(
             error.contains("cannot use") && error.contains("instances/coreshard-advise-"),
             "{error}"
         );
-        // What is in the way of a start leaves no instance behind.
+        // A failed start leaves no instance behind.
         fs::create_dir_all(folder.path().join("instances")).unwrap();
         let instance = Instance::new(folder.path()).unwrap();
         fs::create_dir(instance.folder.join("buffer_size_kb")).unwrap();

@@ -1,4 +1,4 @@
-//! Rules on the queues of block devices.
+//! Rules for the queues of block devices.
 
 use super::finding::{Case, Finding, Rule, Setting};
 use crate::facts::BlockFacts;
@@ -11,12 +11,11 @@ fn named(device: &BlockFacts) -> String {
     format!("device {}", device.name)
 }
 
-/// Schedulers on devices that need none.
+/// I/O schedulers on devices that need none.
 pub(super) const SCHEDULER: Rule = Rule {
     id: "io-scheduler",
-    reason: "a scheduler has one lock for a device that has a queue for each CPU, and orders requests for a head that a \
-             solid-state device does not have",
-    source: "Documentation/block/blk-mq.rst; the kernel's own choice for devices with several hardware queues is none",
+    reason: "a scheduler takes one lock for all of a device's queues, and sorts requests to reduce seeks, which solid-state devices do not have",
+    source: "Documentation/block/blk-mq.rst; the kernel's default for devices with several hardware queues is none",
     judge: scheduler,
 };
 
@@ -26,19 +25,19 @@ fn scheduler(case: &Case<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (device, name) in &known {
         let queues = device.hardware_queues.unwrap_or_default();
-        // kyber has queues of its own for each hardware queue, and is chosen for its limits.
+        // kyber has a queue per hardware queue, and is chosen for its limits.
         let is_one_lock = matches!(*name, "bfq" | "mq-deadline");
         let can = device.schedulers.iter().any(|it| it == "none");
         if !(queues > 1 && is_one_lock && can && device.rotational == Some(false)) {
             continue;
         }
         let statement = format!(
-            "It is a solid-state device with {queues} hardware queues, and the scheduler {name} has one lock for all of them."
+            "This solid-state device has {queues} hardware queues, and the scheduler {name} has one lock for all of them."
         );
         let risk = if *name == "bfq" {
-            "bfq's weights and low latency for interactive programs are lost, and cgroups' io.bfq.weight with them"
+            "loses bfq's weights, its low latency for interactive programs and the cgroup setting io.bfq.weight"
         } else {
-            "zoned devices need mq-deadline to keep writes in order, and I/O priorities are lost"
+            "loses I/O priorities; zoned devices need mq-deadline to keep writes in order"
         };
         let setting = Setting::new(file(device, "scheduler"), Some((*name).to_owned()), "none");
         findings.push(case.consider(named(device), statement, risk).with(setting));
@@ -47,18 +46,20 @@ fn scheduler(case: &Case<'_>) -> Vec<Finding> {
         return Vec::new();
     }
     case.or_content(findings, "I/O schedulers", || match &known[..] {
-        [(device, _)] => format!("That of {} fits it.", device.name),
+        [(device, _)] => format!("The scheduler of {} is suitable.", device.name),
         _ => {
-            format!("Those of {} devices fit them; files and memory as devices aside.", known.len())
+            format!(
+                "The schedulers of {} devices are suitable (not counting loop and memory devices).",
+                known.len()
+            )
         }
     })
 }
 
-/// Where completions go.
+/// Where completions run.
 pub(super) const RQ_AFFINITY: Rule = Rule {
     id: "rq-affinity",
-    reason: "with 0 a request is completed wherever its interrupt came: its memory, and its queue's, move to that \
-             cache and back",
+    reason: "with 0, a request completes on the CPU that handles the interrupt, so its cache lines move there and back",
     source: "Documentation/ABI/stable/sysfs-block, rq_affinity",
     judge: rq_affinity,
 };
@@ -71,15 +72,15 @@ fn rq_affinity(case: &Case<'_>) -> Vec<Finding> {
     let llcs = case.facts.topology.llcs();
     let loose = known().filter(|it| it.rq_affinity == Some(0) && llcs > 1).map(|device| {
         let statement = format!(
-            "Completions go wherever the interrupt comes, on a machine with {llcs} last-level caches."
+            "Completions run on the CPU that handles the interrupt, on a machine with {llcs} last-level caches."
         );
         let setting = Setting::new(file(device, "rq_affinity"), Some("0".to_owned()), "1");
-        let risk = "an interrupt between CPUs for completions that came elsewhere";
+        let risk = "an inter-processor interrupt for completions from other CPUs";
         case.change(named(device), statement, risk, setting)
     });
     case.or_content(loose.collect(), "completions", || match llcs {
-        2.. => "Completions go back to the CPUs that share a cache with the one that asked, or to that one.",
-        _ => "All CPUs share one last-level cache: where completions go makes little difference.",
+        2.. => "Completions run on the submitting CPU, or one that shares a cache with it.",
+        _ => "All CPUs share one last-level cache, so the CPU of a completion makes little difference.",
     })
 }
 
@@ -91,7 +92,7 @@ pub(super) const HARDWARE_QUEUES: Rule = Rule {
     judge: hardware_queues,
 };
 
-/// From how many CPUs on one queue is worth a word.
+/// Number of CPUs from which one hardware queue is reported.
 const MANY_CPUS: usize = 16;
 
 fn hardware_queues(case: &Case<'_>) -> Vec<Finding> {
@@ -105,14 +106,13 @@ fn hardware_queues(case: &Case<'_>) -> Vec<Finding> {
     };
     let narrow = known().filter(is_narrow).map(|device| {
         let statement = format!(
-            "A solid-state device, and {cpus} CPUs share its one hardware queue. Virtual devices can often have more: that \
-             is the host's to set."
+            "{cpus} CPUs share the only hardware queue of this solid-state device. The host can often configure more for virtual devices."
         );
-        let risk = "none here: it is set by the driver, or by the host of a virtual machine";
+        let risk = "none: the driver or the host of a virtual machine sets it";
         case.consider(named(device), statement, risk)
     });
     case.or_content(narrow.collect(), "hardware queues", || match cpus {
-        ..MANY_CPUS => format!("{cpus} CPUs do not wear a hardware queue out."),
+        ..MANY_CPUS => format!("{cpus} CPUs do not overload a hardware queue."),
         _ => "No solid-state device has a single hardware queue.".to_owned(),
     })
 }

@@ -1,31 +1,31 @@
-//! What a rule looks at, and what it says.
+//! Rules and their findings.
 
 use serde::Serialize;
 
 use crate::facts::Facts;
 use crate::measure::Measured;
 
-/// Whether to do anything.
+/// The recommendation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// The setting is right, or a change would not help.
+    /// Keep the setting: it is right, or a change would not help.
     Leave,
-    /// It depends on what the machine is for: look, or measure, first.
+    /// Depends on the use of the machine: inspect or measure first.
     Consider,
-    /// What is set costs something on any such machine.
+    /// Change the setting: it costs performance on any such machine.
     Change,
 }
 
-/// What a rule is called, and what it rests on.
+/// A rule's name, reason and source.
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct Rule {
-    /// Its name in results; stays the same from version to version.
+    /// The ID in results, stable across versions.
     pub id: &'static str,
-    /// Why it is so.
+    /// The reason for the rule.
     pub reason: &'static str,
-    /// Where that is from.
+    /// The source of the reason.
     pub source: &'static str,
     #[serde(skip)]
     pub(super) judge: Judge,
@@ -33,84 +33,84 @@ pub struct Rule {
 
 pub(super) type Judge = fn(&Case<'_>) -> Vec<Finding>;
 
-/// What a rule has to say of one thing.
+/// The verdict of a rule on one subject.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Finding {
     /// The rule.
     pub rule: &'static Rule,
-    /// Whether to do anything.
+    /// The recommendation.
     pub verdict: Verdict,
-    /// What it is about: a setting, a queue, a device.
+    /// The setting, queue or device.
     pub subject: String,
-    /// What was found, and what follows, in a sentence or two.
+    /// The observation and its consequence, in a sentence or two.
     pub statement: String,
-    /// What to set; empty if there is nothing to be set, or nothing that a file holds.
+    /// The settings to change; empty if there are none, or none that a file holds.
     pub settings: Vec<Setting>,
-    /// The gain, if it has been measured.
+    /// The gain, if it was measured.
     pub expected: Option<Expected>,
-    /// What may go wrong with the change; empty if nothing is to be changed.
+    /// The risk of the change; empty if there is no change.
     pub risk: String,
-    /// What a simulated machine of this topology says, where it was asked.
+    /// The result of a simulation of this topology, if one was made.
     pub simulated: Option<Simulated>,
 }
 
-/// A file to be written.
+/// A setting to change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Setting {
-    /// Its path, from the root.
+    /// The absolute path of the file.
     pub path: String,
-    /// What it holds: what to write again to undo it. `None` where that is not known.
+    /// The current value, which undoes the change; `None` if unknown.
     pub now: Option<String>,
-    /// What to write.
+    /// The value to write.
     pub to: String,
-    /// The boot parameter that does the same, where there is one.
+    /// The equivalent boot parameter, if there is one.
     pub boot: Option<String>,
-    /// Whether the file can only be read, so that the boot parameter is the one way.
+    /// Whether the setting can be changed only at boot.
     pub is_boot_only: bool,
 }
 
-/// A range of gains: 1.0 is none, 2.0 twice as much, 0.9 a loss.
+/// A range of gains: 1.0 means none, 2.0 twice as much, 0.9 a loss.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Expected {
-    /// Of what.
+    /// The measured quantity.
     pub of: &'static str,
-    /// The least that was seen.
+    /// The smallest gain.
     pub least: f64,
-    /// The most that was seen.
+    /// The largest gain.
     pub most: f64,
-    /// By whom, and on what.
+    /// The source of the figures.
     pub seen: &'static str,
 }
 
-/// Throughput with what is proposed, over that with what is set, on a simulated machine with a kernel's costs: medians over
-/// several seeds, and the least and the most among them.
+/// Throughput after a change relative to before, on a simulated machine with kernel costs: medians and ranges over
+/// several seeds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Simulated {
-    /// What was compared, such as `cache_shard over cache`.
+    /// The comparison, such as `cache_shard over cache`.
     pub what: String,
-    /// How many seeds were simulated.
+    /// Number of simulated seeds.
     pub seeds: usize,
-    /// How many items each CPU queued.
+    /// Items queued by each CPU.
     pub items: u64,
     /// Every CPU queues an item and waits for it.
     pub even: f64,
-    /// Its least and most.
+    /// Minimum and maximum.
     pub even_range: [f64; 2],
     /// One CPU queues bursts.
     pub lopsided: f64,
-    /// Its least and most.
+    /// Minimum and maximum.
     pub lopsided_range: [f64; 2],
-    /// Items as long, from as many CPUs, as were measured.
+    /// The measured load: items as long, from as many CPUs.
     pub measured: Option<f64>,
-    /// Its least and most.
+    /// Minimum and maximum.
     pub measured_range: Option<[f64; 2]>,
 }
 
-/// The ratios of one load, one for each seed.
+/// Returns the median and range of one load's ratios over seeds.
 fn middle_and_ends(mut ratios: Vec<f64>) -> (f64, [f64; 2]) {
     ratios.sort_by(f64::total_cmp);
     let at = |place: usize| ratios.get(place).copied().unwrap_or(1.0);
@@ -119,10 +119,10 @@ fn middle_and_ends(mut ratios: Vec<f64>) -> (f64, [f64; 2]) {
 }
 
 impl Simulated {
-    /// Below this no gain can be told from none.
+    /// Smaller gains are treated as none.
     const WORTH_IT: f64 = 1.05;
 
-    /// Of the ratios of each load, one for each seed.
+    /// Creates the result from the ratios of each load, one per seed.
     ///
     /// ```
     /// use coreshard_advise::Simulated;
@@ -156,8 +156,8 @@ impl Simulated {
         }
     }
 
-    /// Whether one of the loads gains by the change: at the median, and with no seed less than nothing. Where a pool's workers stay
-    /// awake with some seeds and sleep with others, seeds disagree by factors.
+    /// Returns true if a load gains by the change: clearly at the median, and without a loss for any seed. Seeds can
+    /// differ by factors, as a pool's workers stay awake with some seeds and sleep with others.
     fn gains(&self) -> bool {
         let loads = [
             (Some(self.even), Some(self.even_range)),
@@ -171,15 +171,15 @@ impl Simulated {
 }
 
 impl Finding {
-    /// Puts what a simulated machine said into the finding. Where no load gains by the change, the verdict becomes
-    /// [`Verdict::Leave`], and nothing is to be set.
+    /// Adds the result of a simulation. If no load gains by the change, the verdict becomes [`Verdict::Leave`], without
+    /// settings.
     pub fn check_against(&mut self, simulated: Simulated) {
         if !simulated.gains() && self.verdict == Verdict::Change {
             self.verdict = Verdict::Leave;
             self.settings.clear();
             self.risk.clear();
             self.statement
-                .push_str(" A simulated machine of this topology gains nothing by the change, or not with every seed, under any load: leave it.");
+                .push_str(" A simulation of this topology shows no gain under any load, or not with every seed: keep the setting.");
         }
         self.simulated = Some(simulated);
     }
@@ -205,7 +205,7 @@ impl Setting {
     }
 }
 
-/// A rule with what it is held against.
+/// A rule applied to facts.
 pub(super) struct Case<'a> {
     pub(super) rule: &'static Rule,
     pub(super) facts: &'a Facts,
@@ -251,12 +251,12 @@ impl Case<'_> {
         Finding { verdict: Verdict::Change, risk: risk.into(), settings: vec![setting], ..finding }
     }
 
-    /// The rule looked, and is content.
+    /// Returns the finding that the rule passed.
     pub(super) fn content(&self, subject: &str, statement: impl Into<String>) -> Vec<Finding> {
         vec![self.leave(subject, statement)]
     }
 
-    /// The findings; if there are none, that the rule looked and is content.
+    /// Returns the findings or, if there are none, that the rule passed.
     pub(super) fn or_content<S: Into<String>>(
         &self,
         findings: Vec<Finding>,

@@ -1,4 +1,4 @@
-//! Rules on the CPUs that handle devices' interrupts.
+//! Rules for the CPUs that handle device interrupts.
 
 use coreshard_topology::{CpuSet, NodeId};
 
@@ -6,9 +6,9 @@ use super::finding::{Case, Finding, Rule, Setting};
 use crate::facts::InterruptFacts;
 
 const IRQ_AFFINITY: &str = "Documentation/core-api/irq/irq-affinity.rst";
-/// Fewer since the machine was started are of no account.
+/// Interrupts since boot below which an interrupt is ignored.
 const BUSY: u64 = 10_000;
-/// Findings of one kind that are told one by one.
+/// Findings of one kind that are listed individually.
 const MOST_TOLD: usize = 8;
 
 fn is_busy(interrupt: &&InterruptFacts) -> bool {
@@ -22,18 +22,18 @@ fn named(interrupt: &InterruptFacts) -> String {
     }
 }
 
-/// Sends an interrupt to other CPUs.
+/// Moves an interrupt to other CPUs.
 fn affinity(interrupt: &InterruptFacts, to: &CpuSet) -> Setting {
     let now = interrupt.allowed.as_ref().map(|it| it.0.to_string());
     Setting::new(format!("/proc/irq/{}/smp_affinity_list", interrupt.number), now, to.to_string())
 }
 
-/// The first few, and how many more there are.
+/// Keeps the first few findings and counts the rest.
 fn bounded(case: &Case<'_>, subject: &str, mut findings: Vec<Finding>) -> Vec<Finding> {
     let more = findings.len().saturating_sub(MOST_TOLD);
     if more > 0 {
         findings.truncate(MOST_TOLD);
-        let statement = format!("{more} more are as those above.");
+        let statement = format!("{more} more, as above.");
         findings.push(case.consider(subject, statement, "as above"));
     }
     findings
@@ -42,7 +42,7 @@ fn bounded(case: &Case<'_>, subject: &str, mut findings: Vec<Finding>) -> Vec<Fi
 /// Interrupts on isolated CPUs.
 pub(super) const IRQ_ISOLATED: Rule = Rule {
     id: "irq-isolated",
-    reason: "an isolated CPU that takes a busy device's interrupts is not alone with its task",
+    reason: "interrupts of a busy device disturb the task on an isolated CPU",
     source: IRQ_AFFINITY,
     judge: isolated,
 };
@@ -61,7 +61,7 @@ fn isolated(case: &Case<'_>) -> Vec<Finding> {
             return None;
         }
         let statement = format!("It goes to CPU {cpus}, which is isolated.");
-        let risk = "the kernel refuses it for interrupts that it manages itself, such as those of NVMe queues";
+        let risk = "the kernel rejects this for interrupts that it manages itself, such as those of NVMe queues";
         Some(case.change(named(it), statement, risk, affinity(it, &rest)))
     });
     let findings = case.or_content(
@@ -72,11 +72,10 @@ fn isolated(case: &Case<'_>) -> Vec<Finding> {
     bounded(case, "interrupts of isolated CPUs", findings)
 }
 
-/// Interrupts that go to another node than their device's.
+/// Interrupts handled on another node than their device's.
 pub(super) const IRQ_NODE: Rule = Rule {
     id: "irq-node",
-    reason: "a handler on another node than its device reads the device's memory, and what it has just written, across \
-             the link between nodes",
+    reason: "a handler on another node than its device accesses the device's memory and its recent writes across the interconnect",
     source: "Documentation/core-api/irq/irq-affinity.rst; Documentation/networking/scaling.rst, \"RSS IRQ Configuration\"",
     judge: node,
 };
@@ -95,21 +94,21 @@ fn node(case: &Case<'_>) -> Vec<Finding> {
             continue;
         }
         looked_at += 1;
-        // One queue for each CPU goes to that CPU, wherever it is: that it may go nowhere else says so.
+        // A per-CPU queue's interrupt is bound to that CPU, which its allowed CPUs show.
         let is_bound = it.allowed.as_ref().is_some_and(|allowed| allowed.0.is_disjoint(&local));
         if is_bound || !effective.0.is_disjoint(&local) {
             continue;
         }
         let statement = format!(
-            "Its device is on node {node}, and it goes to CPU {}, which is not.",
+            "Its device is on node {node}, but CPU {} on another node handles it.",
             effective.0
         );
-        let risk = "irqbalance may move it back; the kernel refuses it for interrupts that it manages itself";
+        let risk = "irqbalance may move it back; the kernel rejects this for interrupts that it manages itself";
         findings.push(case.change(named(it), statement, risk, affinity(it, &local)));
     }
     if findings.is_empty() && looked_at > 0 {
         let statement =
-            "Each busy interrupt goes to a CPU of its device's node, or may go nowhere else.";
+            "Each busy interrupt is handled on its device's node, or is bound to its CPU.";
         return case.content("interrupts", statement);
     }
     bounded(case, "interrupts of other nodes", findings)
@@ -118,8 +117,7 @@ fn node(case: &Case<'_>) -> Vec<Finding> {
 /// A device with several queues whose interrupts all go to one CPU.
 pub(super) const IRQ_SPREAD: Rule = Rule {
     id: "irq-spread",
-    reason: "queues are there so that CPUs need not share them; where all of their interrupts go to one CPU, that CPU \
-             is the limit",
+    reason: "several queues only help if their interrupts go to several CPUs; otherwise one CPU is the limit",
     source: "Documentation/networking/scaling.rst, \"RSS: Receive Side Scaling\"",
     judge: spread,
 };
@@ -143,7 +141,7 @@ fn spread(case: &Case<'_>) -> Vec<Finding> {
             continue;
         }
         let statement = format!("Its {} busy interrupts all go to CPU {}.", busy.len(), cpus.0);
-        let risk = "irqbalance, or the device's driver, may have a say in it";
+        let risk = "irqbalance or the device's driver may change it back";
         findings.push(case.consider(format!("device {name}"), statement, risk));
     }
     if findings.is_empty() && looked_at > 0 {

@@ -1,4 +1,4 @@
-//! Rules on isolated CPUs, and on the CPUs that unbound work may use.
+//! Rules for isolated CPUs and the CPUs of unbound work.
 
 use coreshard_topology::CpuSet;
 
@@ -9,20 +9,20 @@ const UNBOUND_CPUMASK: &str = "/sys/devices/virtual/workqueue/cpumask";
 const UNBOUND_BOOT: &str = "workqueue.unbound_cpus";
 const SUBJECT: &str = "CPUs of unbound work";
 
-/// Isolated CPUs that unbound work may use.
+/// Isolated CPUs that run unbound work.
 pub(super) const UNBOUND_MASK: Rule = Rule {
     id: "unbound-mask",
-    reason: "an isolated CPU that unbound workqueues may use is interrupted by whatever anybody queues",
+    reason: "an isolated CPU in the mask of unbound workqueues is interrupted by their items",
     source: "Documentation/core-api/workqueue.rst; Documentation/admin-guide/kernel-per-CPU-kthreads.rst",
     judge: unbound_mask,
 };
 
-/// CPUs that cpuset partitions took away.
+/// Returns the CPUs removed by cpuset partitions.
 fn taken(facts: &Facts) -> CpuSet {
     facts.workqueues.cpumask_isolated.as_ref().map(|it| it.0.clone()).unwrap_or_default()
 }
 
-/// A mask as the kernel reads it: words of 32 bits, the highest first.
+/// Formats a mask as the kernel reads it: 32-bit words, the highest first.
 pub(super) fn mask_text(cpus: &CpuSet) -> String {
     let words = cpus.iter().map(|cpu| cpu.0 / 32).max().map_or(1, |highest| highest as usize + 1);
     let mut bits = vec![0_u32; words];
@@ -44,26 +44,27 @@ fn unbound_mask(case: &Case<'_>) -> Vec<Finding> {
     let both = &isolated & &mask.0;
     let rest = &(&mask.0 & online) - &isolated;
     if isolated.is_empty() {
-        return case.content(SUBJECT, "No CPU is isolated, so unbound work disturbs none.");
+        return case.content(SUBJECT, "No CPU is isolated.");
     }
     if both.is_empty() {
-        let statement = format!("Unbound work keeps off the isolated CPUs ({isolated}).");
+        let statement = format!("Unbound work does not run on the isolated CPUs ({isolated}).");
         return case.content(SUBJECT, statement);
     }
     if rest.is_empty() {
         let statement = format!(
-            "All CPUs that unbound work may use ({}) are isolated ones; it must run somewhere.",
+            "All CPUs of unbound work ({}) are isolated, but it needs at least one CPU.",
             mask.0
         );
-        let risk = "work has to run on the CPUs that are left";
+        let risk = "work has to run on the remaining CPUs";
         return vec![case.consider(SUBJECT, statement, risk)];
     }
-    let statement = format!("Unbound work may run on the isolated CPUs {both}; keep it to {rest}.");
-    let risk = "all unbound work shares the CPUs that are left";
+    let statement =
+        format!("Unbound work may run on the isolated CPUs {both}; restrict it to {rest}.");
+    let risk = "all unbound work shares the remaining CPUs";
     vec![case.change(SUBJECT, statement, risk, mask_setting(&mask.0, &rest))]
 }
 
-/// A mask that leaves few CPUs, for no reason that can be seen.
+/// A mask that leaves few CPUs without an apparent reason.
 pub(super) const NARROW_MASK: Rule = Rule {
     id: "narrow-mask",
     reason: "unbound work of the whole machine (writeback, encryption, file systems, RPC) runs on the CPUs of this mask",
@@ -71,7 +72,7 @@ pub(super) const NARROW_MASK: Rule = Rule {
     judge: narrow_mask,
 };
 
-/// A mask of fewer than one in so many of the CPUs that could be used is narrow.
+/// A mask is narrow if it has fewer than one in this many of the available CPUs.
 const NARROW: usize = 8;
 
 fn narrow_mask(case: &Case<'_>) -> Vec<Finding> {
@@ -87,19 +88,18 @@ fn narrow_mask(case: &Case<'_>) -> Vec<Finding> {
         return case.content(SUBJECT, statement);
     }
     let statement = format!(
-        "Unbound work of {} CPUs that are not isolated may use {} of them ({used}).",
+        "Of {} CPUs that are not isolated, unbound work may use {} ({used}).",
         free.len(),
         used.len()
     );
-    let risk = "somebody may keep the other CPUs free by this mask alone; ask before it is widened";
+    let risk = "the mask may be intended to keep the other CPUs free; ask before widening it";
     vec![case.consider(SUBJECT, statement, risk).with(mask_setting(&mask.0, &free))]
 }
 
-/// A mask that is not in force as it was asked for.
+/// A mask that differs from the requested one.
 pub(super) const REQUESTED_MASK: Rule = Rule {
     id: "requested-mask",
-    reason: "what was asked for is cut to CPUs that cpuset partitions leave; where nothing is left, all possible CPUs \
-             are used in its place",
+    reason: "the requested mask is reduced by the CPUs of cpuset partitions; if nothing remains, all possible CPUs are used",
     source: "Documentation/core-api/workqueue.rst; Documentation/admin-guide/cgroup-v2.rst, \"cpuset.cpus.partition\"",
     judge: requested_mask,
 };
@@ -113,12 +113,10 @@ fn requested_mask(case: &Case<'_>) -> Vec<Finding> {
     };
     let taken = taken(facts);
     if &requested.0 - &taken == mask.0 {
-        return case.content(SUBJECT, "The mask in force is the one that was asked for.");
+        return case.content(SUBJECT, "The effective mask is the requested one.");
     }
-    let statement = format!(
-        "{} was asked for, {} is isolated, and {} is in force.",
-        requested.0, taken, mask.0
-    );
-    let risk = "whoever set the mask believes that another one holds";
+    let statement =
+        format!("Requested: {}; isolated: {}; effective: {}.", requested.0, taken, mask.0);
+    let risk = "the administrator may expect the requested mask to be effective";
     vec![case.consider(SUBJECT, statement, risk)]
 }

@@ -1,4 +1,4 @@
-//! Rules on what was measured.
+//! Rules for measurements.
 
 use coreshard_topology::Scope;
 
@@ -12,18 +12,17 @@ fn named(queue: &MeasuredQueue) -> String {
     format!("workqueue {}", queue.name)
 }
 
-/// Functions that run long.
+/// Long-running functions.
 pub(super) const HOGS: Rule = Rule {
     id: "measured-hogs",
-    reason: "an item of a per-CPU queue that keeps its CPU holds up those behind it there, until the kernel takes it out of \
-             the count",
+    reason: "a CPU-intensive item of a per-CPU queue delays later items there until the kernel excludes it from concurrency management",
     source: WQ_MONITOR,
     judge: hogs,
 };
 
 fn hogs(case: &Case<'_>) -> Vec<Finding> {
     let Some(run) = case.measured else { return Vec::new() };
-    // An item of an unbound queue holds up nothing but a flush: other workers take the next ones.
+    // An item of an unbound queue delays only flushes: other workers take the next items.
     let (unbound, bound): (Vec<_>, Vec<_>) = run
         .queues
         .iter()
@@ -37,25 +36,23 @@ fn hogs(case: &Case<'_>) -> Vec<Finding> {
             queue.hogs,
             queue.run.max_us / 1_000
         );
-        let risk = "there is nothing to set: whether the function may sleep there, or needs a queue of its own, is its \
-                    driver's business";
+        let risk = "no setting helps: the driver decides whether the function may sleep there or needs its own queue";
         case.consider(named(queue), statement, risk)
     });
     case.or_content(findings.collect(), "long items", || {
         match unbound.iter().map(|queue| queue.hogs).sum::<u64>() {
             0 => format!("No item took longer than {most} ms."),
             count => format!(
-                "Of unbound queues {count} took longer than {most} ms, which holds nobody up; of per-CPU queues, none."
+                "{count} items of unbound queues took longer than {most} ms, which delays no others; none of per-CPU queues did."
             ),
         }
     })
 }
 
-/// Items that rescuers ran.
+/// Items run by rescuers.
 pub(super) const RESCUES: Rule = Rule {
     id: "measured-rescues",
-    reason: "a rescuer works where no worker could be started in time: memory is short, or the machine is \
-             overloaded",
+    reason: "a rescuer runs items if no worker could be started in time: memory is short, or the machine is overloaded",
     source: WQ_MONITOR,
     judge: rescues,
 };
@@ -63,24 +60,24 @@ pub(super) const RESCUES: Rule = Rule {
 fn rescues(case: &Case<'_>) -> Vec<Finding> {
     let Some(run) = case.measured else { return Vec::new() };
     let rescued = run.queues.iter().filter(|queue| queue.rescues > 0).map(|queue| {
-        let statement = format!("{} of its items were run by its rescuer.", queue.rescues);
-        let risk = "there is nothing to set: look for what takes the memory";
+        let statement = format!("Its rescuer ran {} of its items.", queue.rescues);
+        let risk = "no setting helps: find out what uses the memory";
         case.consider(named(queue), statement, risk)
     });
-    case.or_content(rescued.collect(), "rescuers", || "No rescuer had to work.")
+    case.or_content(rescued.collect(), "rescuers", || "No rescuer ran an item.")
 }
 
-/// Items that run behind another cache than they were queued behind.
+/// Items that start behind another cache than the queueing CPU's.
 pub(super) const CROSSINGS: Rule = Rule {
     id: "measured-crossings",
-    reason: "an item that runs behind another cache fetches its data from there, line by line",
+    reason: "an item that runs behind another cache has to fetch its data line by line",
     source: "Documentation/core-api/workqueue.rst, \"Affinity Scopes\"",
     judge: crossings,
 };
 
-/// Items a second below which crossings do not matter.
+/// Items per second below which crossings are ignored.
 const FAST: f64 = 1_000.0;
-/// Part of the items.
+/// Share of items that cross caches from which the rule reports a queue.
 const MOST: f64 = 0.3;
 
 fn crossings(case: &Case<'_>) -> Vec<Finding> {
@@ -94,10 +91,10 @@ fn crossings(case: &Case<'_>) -> Vec<Finding> {
             continue;
         }
         let statement = format!(
-            "{rate:.0} items a second, of which {:.0} % ran behind another cache than they were queued behind.",
+            "{:.0} % of {rate:.0} items per second ran behind another cache than the queueing CPU's.",
             part * 100.0
         );
-        let risk = "a burst from one CPU finds fewer workers at first";
+        let risk = "a burst from one CPU has fewer workers at first";
         let mut finding = case.consider(named(queue), statement, risk);
         let known = case.facts.workqueues.queues.iter().find(|it| it.name == queue.name);
         let coarse = known.and_then(|it| it.scope).filter(|it| it.scope > Scope::Cache);
@@ -110,6 +107,6 @@ fn crossings(case: &Case<'_>) -> Vec<Finding> {
     case.or_content(
         findings,
         "hand-offs between caches",
-        || "No busy queue runs many items behind another cache than they were queued behind.",
+        || "No busy queue runs many items behind another cache than the queueing CPU's.",
     )
 }

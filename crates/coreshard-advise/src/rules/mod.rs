@@ -1,4 +1,4 @@
-//! The rules: what each looks at, what it says, and its source.
+//! The rules, each with its checks, findings and source.
 
 mod block;
 mod finding;
@@ -15,7 +15,7 @@ pub use finding::{Expected, Finding, Rule, Setting, Simulated, Verdict};
 use crate::facts::Facts;
 use crate::measure::Measured;
 
-/// All rules, in the order in which findings are told.
+/// All rules, in the order of their findings.
 pub const RULES: [&Rule; 22] = [
     &scope::DEFAULT_SCOPE,
     &scope::QUEUE_SCOPE,
@@ -41,8 +41,8 @@ pub const RULES: [&Rule; 22] = [
     &measured::CROSSINGS,
 ];
 
-/// Holds facts, and what was measured where that is, against all rules. A rule that finds nothing to look at says
-/// nothing; one that looked and is content says so once.
+/// Applies all rules to the facts and, if available, the measurements. A rule that does not apply returns nothing. A
+/// rule that passes returns one [`Verdict::Leave`].
 #[must_use]
 pub fn judge(facts: &Facts, measured: Option<&Measured>) -> Vec<Finding> {
     let findings =

@@ -1,4 +1,4 @@
-//! Rules on the receive queues of network interfaces, and on steering in software.
+//! Rules for the receive queues of network interfaces and software steering.
 
 use coreshard_topology::CpuSet;
 
@@ -6,18 +6,18 @@ use super::finding::{Case, Finding, Rule, Setting};
 use super::isolation::mask_text;
 use crate::facts::{Facts, NetworkFacts};
 
-/// Packets spread over CPUs in software.
+/// Packets steered in software.
 pub(super) const RPS: Rule = Rule {
     id: "receive-steering",
     reason: "receive packet steering (RPS) spreads the packets of one hardware queue over the CPUs that share a cache; \
-             where each CPU has a queue of its own, it costs an interrupt between CPUs and gives nothing",
+             if each CPU has a queue of its own, it costs inter-processor interrupts without a gain",
     source: "Documentation/networking/scaling.rst, \"RPS: Receive Packet Steering\"",
     judge: rps,
 };
 
-/// On fewer CPUs one of them keeps up with a queue, or none has time to spare.
+/// With fewer CPUs, steering does not help: one keeps up with a queue, or none has time to spare.
 const CPUS_WORTH_STEERING: usize = 4;
-/// Packets since the machine was started, in interrupts, below which an interface does not matter.
+/// Interrupts since boot below which an interface is ignored.
 const BUSY: u64 = 100_000;
 
 fn rps(case: &Case<'_>) -> Vec<Finding> {
@@ -36,10 +36,10 @@ fn rps(case: &Case<'_>) -> Vec<Finding> {
         let subject = format!("interface {}", interface.name);
         if queues >= cpus && cpus > 1 && !steered.is_empty() {
             let statement = format!(
-                "It has {queues} receive queues for {cpus} CPUs, and {} of them are steered once more in software.",
+                "It has {queues} receive queues for {cpus} CPUs, and {} of them are also steered in software.",
                 steered.len()
             );
-            let mut finding = case.consider(subject, statement, "a flow's CPU may change");
+            let mut finding = case.consider(subject, statement, "flows may move to other CPUs");
             finding.settings.extend(steered.iter().map(|(queue, mask)| {
                 Setting::new(file(interface, *queue), Some(mask_text(mask)), "0")
             }));
@@ -49,19 +49,16 @@ fn rps(case: &Case<'_>) -> Vec<Finding> {
         (is_narrow && is_busy(case.facts, interface)).then(|| {
             let near = near(case.facts, interface);
             let statement = format!(
-                "One receive queue serves {cpus} CPUs, so one of them takes all packets in. Steering can share them out \
-                 among {near}."
+                "One receive queue serves {cpus} CPUs, so one CPU receives all packets. Steering can distribute them over {near}."
             );
-            let risk = "an interrupt between CPUs for each batch of packets: worth it where one CPU is at its limit \
-                        with soft interrupts, and not else";
+            let risk = "an inter-processor interrupt per batch of packets: worthwhile only if soft interrupts saturate one CPU";
             let setting = Setting::new(file(interface, 0), Some("0".to_owned()), mask_text(&near));
             case.consider(subject, statement, risk).with(setting)
         })
     });
     case.or_content(findings.collect(), "receive steering", || {
         format!(
-            "No interface that has queues enough is steered in software, and where one queue serves all CPUs, there are \
-             fewer than {CPUS_WORTH_STEERING} of them, or few packets came."
+            "No interface with enough queues is steered in software. Interfaces with one queue serve fewer than {CPUS_WORTH_STEERING} CPUs or received few packets."
         )
     })
 }
@@ -75,7 +72,7 @@ fn is_busy(facts: &Facts, interface: &NetworkFacts) -> bool {
     counts.fold(0, u64::saturating_add) >= BUSY
 }
 
-/// The CPUs behind the cache of the CPU that takes the interface's interrupts; without isolated ones.
+/// Returns the CPUs that share a cache with the one that handles the interface's interrupts, without isolated ones.
 fn near(facts: &Facts, interface: &NetworkFacts) -> CpuSet {
     let busiest = interface.interrupts.iter().filter_map(|it| facts.interrupt(*it));
     let busiest = busiest.max_by_key(|it| it.count.unwrap_or(0));

@@ -1,4 +1,4 @@
-//! Rules on the affinity scope of unbound workqueues: how many CPUs share one pool, and its lock.
+//! Rules for the affinity scope of unbound workqueues: how many CPUs share a pool and its lock.
 
 use coreshard_topology::{CpuKind, Pods, Scope, ShardSize};
 
@@ -8,35 +8,31 @@ use crate::facts::{Facts, ScopeSetting, WorkqueueSettings};
 const DEFAULT_SCOPE_FILE: &str = "/sys/module/workqueue/parameters/default_affinity_scope";
 const DEFAULT_SCOPE_BOOT: &str = "workqueue.default_affinity_scope";
 
-/// The throughput of cache_shard over cache.
+/// The throughput of cache_shard relative to cache.
 const SHARDS_OVER_CACHE: Expected = Expected {
-    of: "work items queued a second",
+    of: "work items queued per second",
     least: 0.99,
     most: 4.9,
-    seen: "4.9 on a Grace (72 cores behind one cache) that does nothing but queue; 0.99 for buffered writes on \
-           2 x Xeon 6330 (28 cores behind each), where the lock is not the limit (patch series of Linux 7.1)",
+    seen: "4.9 on a Grace (72 cores behind one cache) that only queues; 0.99 for buffered writes on 2 x Xeon 6330 (28 cores behind each cache), which are not limited by the lock (patch series of Linux 7.1)",
 };
 
-/// Which scope queues have that do not say.
+/// The default scope.
 pub(super) const DEFAULT_SCOPE: Rule = Rule {
     id: "default-scope",
-    reason: "an unbound workqueue has one pool of workers, with one lock, for each pod of its affinity scope: where \
-             many cores share a last-level cache, that lock takes the time; where pools are smaller than they must \
-             be, a burst from one CPU finds fewer workers",
-    source: "Documentation/core-api/workqueue.rst, \"Affinity Scopes\"; scopes are there since Linux 6.6, shards, and as \
-             the default, since 7.1",
+    reason: "an unbound workqueue has one worker pool, with one lock, for each pod of its affinity scope: if many cores share a last-level cache, they contend for that lock; if pools are too small, a burst from one CPU has few workers",
+    source: "Documentation/core-api/workqueue.rst, \"Affinity Scopes\"; scopes exist since Linux 6.6; shards exist, and are the default, since 7.1",
     judge: default_scope,
 };
 
 /// Queues with a scope of their own.
 pub(super) const QUEUE_SCOPE: Rule = Rule {
     id: "queue-scope",
-    reason: "a queue that was given a scope keeps it when the default becomes a better one",
+    reason: "a queue with a scope of its own does not follow a better default",
     source: "Documentation/core-api/workqueue.rst, \"Affinity Scopes\" and \"Tunables\"",
     judge: queue_scope,
 };
 
-/// How the machine is divided.
+/// How each scope divides the machine.
 struct Layouts {
     /// Cores of the machine.
     cores: usize,
@@ -45,9 +41,9 @@ struct Layouts {
     /// Cores of the largest node.
     node_cores: usize,
     shard_cores: usize,
-    /// By scope: the cores of each pod.
+    /// The cores of each pod, by scope.
     pods: [Vec<usize>; Scope::ALL.len()],
-    /// Some shards would hold slower CPUs alone.
+    /// Whether some shards would consist of slower CPUs only.
     is_mixed: bool,
 }
 
@@ -61,7 +57,7 @@ impl Layouts {
             pods.iter().flat_map(Pods::iter).map(|pod| pod.cores).collect()
         };
         let caches = cores_of(Scope::Cache);
-        // The kernel's shards: they mix kinds of cores, and cut clusters.
+        // The kernel's shards mix kinds of cores and split clusters.
         let shards: Vec<usize> = caches.iter().flat_map(|cores| size.divide(*cores)).collect();
         let is_divided = shards.len() != caches.len();
         let pods = Scope::ALL.map(|scope| match scope {
@@ -92,12 +88,12 @@ impl Layouts {
         self.pods(Scope::CacheShard) > self.pods(Scope::Cache)
     }
 
-    /// A pool of so many cores would be divided, were they behind one cache.
+    /// Returns true if a pool of a whole node would be divided if its cores shared one cache.
     fn nodes_are_large(&self) -> bool {
         self.node_cores >= self.shard_cores.saturating_mul(3).div_ceil(2)
     }
 
-    /// `9 pools of 8 cores each`.
+    /// Formats `9 pools of 8 cores each`.
     fn told(&self, scope: Scope) -> String {
         let (pods, cores) = (self.pods(scope), self.cores);
         let are_equal = self.pods[Self::index(scope)].windows(2).all(|two| two[0] == two[1]);
@@ -105,7 +101,7 @@ impl Layouts {
         let each = (cores as f64 / pods as f64).round();
         match pods {
             1 => format!("one pool for all {cores} cores"),
-            _ if each <= 1.0 => format!("{pods} pools of a core each"),
+            _ if each <= 1.0 => format!("{pods} pools of one core each"),
             _ => format!("{pods} pools of {about}{each} cores each"),
         }
     }
@@ -128,9 +124,9 @@ fn default_scope(case: &Case<'_>) -> Vec<Finding> {
         Scope::Cpu | Scope::Smt => of_cores(case, &layouts, set),
     };
     if recorded.is_none() {
-        // A setting that is not known is not to be changed.
+        // Do not recommend changing an unknown setting.
         finding.settings.clear();
-        let assumed = format!("It was not recorded; this kernel starts with {set}. ");
+        let assumed = format!("It was not recorded; this kernel's default is {set}. ");
         finding.statement.insert_str(0, &assumed);
     }
     vec![finding]
@@ -144,22 +140,22 @@ fn without_scopes(case: &Case<'_>, layouts: &Layouts) -> Finding {
     match case.facts.workqueues.has_scopes(case.facts.kernel.version) {
         Some(_) if helps => {
             let statement = format!(
-                "This kernel has no affinity scopes: its unbound workqueues have a pool for each NUMA node ({}). \
+                "This kernel has no affinity scopes: its unbound workqueues have one pool per NUMA node ({}). \
                  Linux 7.1 would have {}.",
                 told(Scope::Numa),
                 told(Scope::CacheShard)
             );
-            let risk = "another kernel is another kernel: nothing can be set in this one";
+            let risk = "a kernel upgrade: this kernel has no such setting";
             case.consider(SUBJECT, statement, risk)
         }
         Some(_) => case.leave(
             SUBJECT,
-            "This kernel has no affinity scopes, and on this machine they would make little difference.",
+            "This kernel has no affinity scopes, but they would make little difference on this machine.",
         ),
         None => case.leave(
             SUBJECT,
             format!(
-                "The kernel is not known. With Linux 7.1 and its default this machine has {}; with Linux 6.6 to 7.0, {}.",
+                "The kernel is unknown. By default, Linux 7.1 has {} on this machine, and Linux 6.6 to 7.0 has {}.",
                 told(Scope::CacheShard),
                 told(Scope::Cache)
             ),
@@ -167,7 +163,7 @@ fn without_scopes(case: &Case<'_>, layouts: &Layouts) -> Finding {
     }
 }
 
-/// Shards are the same pools as caches.
+/// Shards and caches form the same pools.
 fn undivided(case: &Case<'_>, layouts: &Layouts) -> Finding {
     let cores = match layouts.cache_cores {
         1 => "one core".to_owned(),
@@ -184,15 +180,14 @@ fn of_cache_shard(case: &Case<'_>, layouts: &Layouts) -> Finding {
     let told = layouts.told(Scope::CacheShard);
     if layouts.is_mixed {
         let statement = format!(
-            "It is cache_shard, which parts fast CPUs from slow ones here ({told}); with so few cores neither that nor the lock of one \
-             pool takes the time."
+            "It is cache_shard, which separates fast CPUs from slow ones here ({told}); with few cores, neither this nor the lock of one pool matters."
         );
         return case.leave(SUBJECT, statement);
     }
     if !layouts.shards_help() {
         return undivided(case, layouts);
     }
-    case.leave(SUBJECT, format!("It is cache_shard, with {told}: what this machine needs."))
+    case.leave(SUBJECT, format!("It is cache_shard, with {told}, which suits this machine."))
 }
 
 fn of_cache(case: &Case<'_>, layouts: &Layouts) -> Finding {
@@ -202,8 +197,7 @@ fn of_cache(case: &Case<'_>, layouts: &Layouts) -> Finding {
     let told = layouts.told(Scope::CacheShard);
     if layouts.is_mixed {
         let statement = format!(
-            "Shards follow the CPUs' numbers, and would part fast CPUs from slow ones here ({told}); with so few cores the \
-             lock is not what takes the time."
+            "Shards follow CPU numbers and would separate fast CPUs from slow ones here ({told}); with few cores, the lock is not the limit."
         );
         return case.leave(SUBJECT, statement);
     }
@@ -211,13 +205,11 @@ fn of_cache(case: &Case<'_>, layouts: &Layouts) -> Finding {
         to_scope(case, layouts, Scope::Cache, Scope::CacheShard)
     } else {
         let statement = format!(
-            "Up to {} cores share one pool and its lock ({}), and this kernel cannot divide them. Linux 7.1 \
-             would have {told}. Where --seconds shows a queue that many CPUs feed, the scope smt for that queue \
-             alone is a way until then.",
+            "Up to {} cores share one pool and its lock ({}), and this kernel cannot divide them. Linux 7.1 would have {told}. Until then, if --seconds shows a queue that many CPUs feed, set the scope smt for that queue alone.",
             layouts.cache_cores,
             layouts.told(Scope::Cache)
         );
-        let risk = "with smt a burst from one CPU begins on one core's workers";
+        let risk = "with smt, a burst from one CPU starts on the workers of one core";
         case.consider(SUBJECT, statement, risk)
     };
     Finding { expected: Some(SHARDS_OVER_CACHE), ..finding }
@@ -238,18 +230,17 @@ fn of_cores(case: &Case<'_>, layouts: &Layouts, set: Scope) -> Finding {
         return same_pools(case, layouts, set, coarser);
     }
     let statement = format!(
-        "It is {set} ({}): fastest where every CPU queues as much as any other, and slow where one \
-         queues bursts, which begin on one core. The kernel's own default would be {coarser} ({}).",
+        "It is {set} ({}): fastest if all CPUs queue equally, and slow if one queues bursts, which start on one core. The kernel's default is {coarser} ({}).",
         layouts.told(set),
         layouts.told(coarser)
     );
-    let risk = "somebody may have set it for a load that is even";
+    let risk = "it may have been chosen for an even load";
     case.consider(SUBJECT, statement, risk).with(scope_setting(set, coarser))
 }
 
 fn same_pools(case: &Case<'_>, layouts: &Layouts, set: Scope, other: Scope) -> Finding {
     let told = layouts.told(set);
-    case.leave(SUBJECT, format!("On this machine {set} and {other} are the same pools ({told})."))
+    case.leave(SUBJECT, format!("On this machine, {set} and {other} form the same pools ({told})."))
 }
 
 fn has_shards(case: &Case<'_>) -> bool {
@@ -267,23 +258,22 @@ fn to_scope(case: &Case<'_>, layouts: &Layouts, now: Scope, to: Scope) -> Findin
         _ => String::new(),
     };
     let virtual_risk = match case.facts.kernel.is_virtual {
-        true => "; the caches of a virtual machine are those that its host tells of",
+        true => "; the host may report other caches to a virtual machine than it has",
         false => "",
     };
     let lock = if layouts.pods(now) == 1 { ", with one lock" } else { ", each with one lock" };
     let statement = format!(
-        "It is {now}: {}{lock}. {to}{wanted} makes that {}. Queues that follow the default change at once.",
+        "It is {now}: {}{lock}. {to}{wanted} gives {}. Queues that follow the default change at once.",
         layouts.told(now),
         layouts.told(to),
     );
     let risk = format!(
-        "items of one queue begin nearer to the CPU that queued them: a burst from one CPU finds fewer workers at \
-         first, and idle CPUs elsewhere take part only as the scheduler moves workers{virtual_risk}"
+        "items start nearer to the CPU that queued them: a burst from one CPU has fewer workers at first, and idle CPUs elsewhere help only when the scheduler moves workers{virtual_risk}"
     );
     case.change(SUBJECT, statement, risk, scope_setting(now, to))
 }
 
-/// A queue's own scope is worth a word if it makes fewer pools than the default.
+/// Reports queues whose own scope makes fewer pools than the default.
 fn queue_scope(case: &Case<'_>) -> Vec<Finding> {
     let layouts = Layouts::of(case.facts);
     let Some(default) = case.facts.workqueues.default_scope.map(|it| it.scope) else {
@@ -299,29 +289,31 @@ fn queue_scope(case: &Case<'_>) -> Vec<Finding> {
     let coarse = known.iter().filter(|(_, its)| is_coarse(its)).map(|(queue, its)| {
         let path = format!("/sys/devices/virtual/workqueue/{}/affinity_scope", queue.name);
         let statement = format!(
-            "It was given the scope {}, with {} pools, where the default {default} has {}.",
+            "Its scope is {}, with {} pools; the default {default} has {}.",
             its.scope,
             layouts.pods(its.scope),
             layouts.pods(default)
         );
-        let risk = "somebody may have wanted all of its items to share workers";
+        let risk = "it may be intended that all of its items share workers";
         case.consider(format!("workqueue {}", queue.name), statement, risk).with(Setting::new(
             path,
             Some(its.scope.to_string()),
             "default",
         ))
     });
-    case.or_content(coarse.collect(), "scopes of single queues", || match known.len() {
-        1 => "The one queue that shows its scope is as finely divided as the default.".to_owned(),
+    case.or_content(coarse.collect(), "scopes of individual queues", || match known.len() {
+        1 => {
+            "The only queue that exports its scope is divided as finely as the default.".to_owned()
+        }
         count => format!(
-            "The {count} queues that show their scope are as finely divided as the default."
+            "The {count} queues that export their scope are divided as finely as the default."
         ),
     })
 }
 
 impl Finding {
-    /// The scopes, before and after, where this finding is about the default scope and would change it: what a
-    /// simulated machine can be asked about.
+    /// Returns the scopes before and after the change, if this finding would change the default scope. The change can
+    /// then be simulated.
     ///
     /// ```
     /// use coreshard_advise::{Facts, KernelVersion, judge};

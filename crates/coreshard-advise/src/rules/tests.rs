@@ -188,7 +188,7 @@ const CASES: &[(&str, Case, Case)] = &[
             it.facts.interrupts = vec![interrupt(30, "9", |_| ())];
         },
         |it| {
-            // One that hardly ever comes disturbs nobody.
+            // A rare interrupt is harmless.
             it.facts.isolation.isolated = Some(cpus("8-15"));
             it.facts.interrupts =
                 vec![interrupt(30, "1", |_| ()), interrupt(31, "9", |it| it.count = Some(3))];
@@ -269,7 +269,7 @@ const CASES: &[(&str, Case, Case)] = &[
         "measured-hogs",
         |it| it.measured = measured(|it| it.hogs = 2),
         |it| {
-            // Writeback takes long on every machine, and holds nobody up.
+            // Writeback takes long on every machine, and delays no other items.
             it.measured = measured(|it| {
                 it.hogs = 2;
                 it.per_cpu = Some(false);
@@ -331,7 +331,7 @@ fn the_limit_of_real_time_tasks_is_told_as_the_kernel_keeps_it() {
             KernelVersion::new(6, 12),
             -1,
             Verdict::Leave,
-            "fair server gives other tasks their share",
+            "fair server reserves time for other tasks",
         ),
         (KernelVersion::new(6, 6), -1, Verdict::Consider, "have no limit"),
     ] {
@@ -390,7 +390,7 @@ fn a_rule_without_facts_says_nothing() {
     let facts = Facts::of_machine(Topology::parse_machine(WIDE).unwrap());
     let findings = judge(&facts, None);
     let ids: Vec<_> = findings.iter().map(|finding| finding.rule.id).collect();
-    assert_eq!(ids, ["default-scope"], "which tells of the machine alone");
+    assert_eq!(ids, ["default-scope"], "which depends on the machine only");
     assert_eq!(findings[0].verdict, Verdict::Leave);
 }
 
@@ -425,7 +425,7 @@ fn hybrid() -> Topology {
     Topology::from_sysfs(folder.path()).unwrap()
 }
 
-/// What is said of the default scope on machines that people have, with each kernel and each setting.
+/// The verdict on the default scope of common machines, for each kernel and each setting.
 #[test]
 fn the_default_scope_is_judged_by_the_machine() {
     let preset = |name: &str| Topology::preset(name).unwrap();
@@ -501,7 +501,10 @@ fn what_no_simulated_load_gains_by_is_left() {
     assert_eq!(other.verdict, Verdict::Leave);
     finding.check_against(simulated([1.04, 2.0, 1.0]));
     assert_eq!(finding.verdict, Verdict::Leave);
-    assert!(finding.settings.is_empty() && finding.statement.contains("leave it"), "{finding:?}");
+    assert!(
+        finding.settings.is_empty() && finding.statement.contains("keep the setting"),
+        "{finding:?}"
+    );
 }
 
 #[test]
@@ -511,7 +514,7 @@ fn what_can_be_set_at_boot_alone_is_not_written_to_a_file() {
     world.facts.workqueues.watchdog_thresh_s = Some(0);
     let findings = judge(&world.facts, None);
     let lines = crate::emit::sysfs(&findings);
-    assert!(lines.contains("at boot alone: workqueue.power_efficient=0"), "{lines}");
+    assert!(lines.contains("(only at boot): workqueue.power_efficient=0"), "{lines}");
     assert!(!lines.contains("> /sys/module/workqueue/parameters/power_efficient"), "{lines}");
     assert!(
         lines.contains("\necho 30 > /sys/module/workqueue/parameters/watchdog_thresh\n"),

@@ -1,4 +1,4 @@
-//! Rules on settings of the workqueues besides their scopes.
+//! Rules for workqueue settings other than scopes.
 
 use coreshard_topology::Scope;
 
@@ -19,11 +19,10 @@ fn parameter(name: &str, now: &str, to: &str) -> Setting {
     Setting::new(format!("{PARAMETERS}/{name}"), Some(now.to_owned()), to)
 }
 
-/// Workers that may not leave their pod.
+/// Workers that must stay in their pod.
 pub(super) const STRICT: Rule = Rule {
     id: "affinity-strict",
-    reason: "with affinity_strict a queue's workers may run in their own pod alone: CPUs elsewhere stay idle while a \
-             small pod has more items than CPUs",
+    reason: "with affinity_strict, a queue's workers run only in their pod: CPUs elsewhere stay idle if a small pod has more items than CPUs",
     source: WORKQUEUE_RST,
     judge: strict,
 };
@@ -43,39 +42,38 @@ fn strict(case: &Case<'_>) -> Vec<Finding> {
         };
         let path = format!("{DEVICES}/{}/affinity_strict", queue.name);
         let statement = format!(
-            "Its workers may not leave their pod, which is a {pod}: items that one CPU queues run there alone."
+            "Its workers must stay in their pod, which is a {pod}: items queued by one CPU run only there."
         );
-        let risk = "somebody may have wanted just that; wq_unbound_cpumask is for keeping work off CPUs";
+        let risk = "this may be intended; wq_unbound_cpumask is the setting that keeps work off CPUs";
         let setting = Setting::new(path, Some("1".to_owned()), "0");
         Some(case.consider(named(queue), statement, risk).with(setting))
     });
     case.or_content(findings.collect(), "strict queues", || match strict().count() {
         0 => {
-            "Of the queues that show it none is strict: the scheduler may move workers to idle CPUs."
+            "No queue that exports the setting is strict: the scheduler may move workers to idle CPUs."
                 .to_owned()
         }
         count => format!("{count} queues are strict, in pods of several cores."),
     })
 }
 
-/// Queues that may not use all CPUs of a node.
+/// Limits that leave CPUs of a node unused.
 pub(super) const MAX_ACTIVE: Rule = Rule {
     id: "max-active",
-    reason: "items beyond the limit wait while CPUs are idle. Before Linux 6.6 a limit is one for each node, from 6.6 to 6.8 for \
-             each CPU, since 6.9 one for the queue, split among the nodes by their CPUs, at least 8 for each",
+    reason: "items beyond the limit wait while CPUs are idle. Before Linux 6.6 the limit applies per node, from 6.6 to 6.8 per CPU, and since 6.9 per queue, split among the nodes by their CPUs, at least 8 per node",
     source: "Documentation/core-api/workqueue.rst; the change \"workqueue: Implement system-wide nr_active enforcement for \
              unbound workqueues\" of Linux 6.9",
     judge: max_active,
 };
 
-/// Since then an unbound queue counts its active items on each CPU.
+/// First version that counts active items of an unbound queue per CPU.
 const COUNTED_BY_CPU: KernelVersion = KernelVersion::new(6, 6);
-/// Since then it counts them by node again, and splits its limit among the nodes.
+/// First version that counts them per node again, and splits the limit among nodes.
 const LIMIT_IS_SPLIT: KernelVersion = KernelVersion::new(6, 9);
-/// A node's part is no smaller, where the limit itself is not.
+/// Minimum share of a node, unless the limit is smaller.
 const LEAST_OF_NODE: u64 = 8;
 
-/// How many items of an unbound queue with this limit may be active on the whole machine.
+/// Returns how many items of an unbound queue may be active on the whole machine.
 fn most_active(facts: &Facts, limit: u64) -> u64 {
     let topology = &facts.topology;
     let cpus = topology.cpus().len() as u64;
@@ -103,61 +101,59 @@ fn max_active(case: &Case<'_>) -> Vec<Finding> {
     }
     let findings = known.iter().filter_map(|(queue, limit)| {
         let most = most_active(case.facts, *limit);
-        // With a limit of one the items have an order, which users may rely on.
+        // With a limit of one, items are ordered, and users may rely on that.
         if *limit <= 1 || most >= cpus {
             return None;
         }
         let statement = format!(
-            "At most {most} of its items are active at once, on a machine of {cpus} CPUs: its limit is {limit}."
+            "At most {most} of its items are active at once on {cpus} CPUs: its limit is {limit}."
         );
-        let risk = "the limit may be what keeps its users from swamping a device";
+        let risk = "the limit may protect a device from overload";
         Some(case.consider(named(queue), statement, risk))
     });
-    case.or_content(findings.collect(), "limits of single queues", || {
-        "Every unbound queue that shows its limit may have at least as many active items as there are \
-         CPUs, or one, for an order's sake."
+    case.or_content(findings.collect(), "limits of individual queues", || {
+        "Every unbound queue that exports its limit allows at least as many active items as there are CPUs, or exactly one to order them."
     })
 }
 
-/// When an item counts as one that keeps its CPU.
+/// The threshold for CPU-intensive items.
 pub(super) const CPU_INTENSIVE: Rule = Rule {
     id: "cpu-intensive-threshold",
-    reason: "items of per-CPU queues that run longer without sleeping are taken out of concurrency management, so that \
-             others behind them start; without it they wait",
+    reason: "items of per-CPU queues that run longer without sleeping are excluded from concurrency management, so that later items can start",
     source: PARAMETERS_TXT,
     judge: cpu_intensive,
 };
 
-/// Above a second the queue behind is stalled for long enough to be noticed anywhere.
+/// Above a second, stalls are noticeable everywhere.
 const LONG_THRESHOLD_US: u64 = 1_000_000;
 
 fn cpu_intensive(case: &Case<'_>) -> Vec<Finding> {
     let Some(now) = case.facts.workqueues.cpu_intensive_thresh_us else { return Vec::new() };
     let subject = "cpu_intensive_thresh_us";
     let statement = match now {
-        0 => "It is 0: items that keep a CPU are never noticed, and those behind them wait until they end.".to_owned(),
+        0 => "It is 0: CPU-intensive items are never detected, and later items wait until they finish.".to_owned(),
         LONG_THRESHOLD_US.. => format!(
-            "It is {} ms: items behind one that keeps its CPU wait as long.",
+            "It is {} ms: items behind a CPU-intensive one wait as long.",
             now / 1_000
         ),
-        _ => return case.content(subject, format!("It is {now} µs; the kernel's own value is 10000, and up to a second on slow machines.")),
+        _ => return case.content(subject, format!("It is {now} µs; the kernel's default is 10000, and up to a second on slow machines.")),
     };
     let setting = parameter(subject, &now.to_string(), "10000")
         .at_boot("workqueue.cpu_intensive_thresh_us=10000");
-    let risk = "more workers may run at once on a CPU, and the kernel's log may name functions that run long";
+    let risk =
+        "more workers may run at once on a CPU, and the kernel log may name long-running functions";
     vec![case.change(subject, statement, risk, setting)]
 }
 
 /// Per-CPU queues made unbound.
 pub(super) const POWER_EFFICIENT: Rule = Rule {
     id: "power-efficient",
-    reason: "queues that are marked for it become unbound, so that idle CPUs are not woken for them: that saves power, \
-             and loses the cache of the CPU that queued",
+    reason: "marked queues become unbound, so that idle CPUs are not woken for them: this saves power, but items may run away from the cache of the queueing CPU",
     source: PARAMETERS_TXT,
     judge: power_efficient,
 };
 
-/// Machines with more cores are servers, where work is dear and idle CPUs are few.
+/// Machines with more cores are servers, which rarely have idle CPUs.
 const SERVER_CORES: usize = 24;
 
 fn power_efficient(case: &Case<'_>) -> Vec<Finding> {
@@ -165,25 +161,25 @@ fn power_efficient(case: &Case<'_>) -> Vec<Finding> {
     let cores = case.facts.topology.cores();
     match case.facts.workqueues.power_efficient {
         None => return Vec::new(),
-        Some(false) => return case.content(subject, "It is off, as the kernel's own default is."),
+        Some(false) => return case.content(subject, "It is off, which is the kernel's default."),
         Some(true) if cores < SERVER_CORES => {
-            return case.content(subject, "It is on, on a machine of few cores.");
+            return case.content(subject, "It is on, on a machine with few cores.");
         }
         Some(true) => {}
     }
     let statement = format!(
-        "It is on, on a machine of {cores} cores: items of queues marked for it run elsewhere than where they were queued."
+        "It is on, on a machine with {cores} cores: items of marked queues may run on other CPUs than the queueing one."
     );
-    let risk = "idle CPUs are woken more often: a few watts; it can be set at boot alone";
+    let risk =
+        "idle CPUs are woken more often, which costs a few watts; it can be set only at boot";
     let setting = parameter(subject, "Y", "N").at_boot_alone("workqueue.power_efficient=0");
     vec![case.consider(subject, statement, risk).with(setting)]
 }
 
-/// A debugging aid that was left on.
+/// A debugging option left on.
 pub(super) const ROUND_ROBIN: Rule = Rule {
     id: "force-round-robin",
-    reason: "it puts items that need no certain CPU on all CPUs in turn, to find code that relies on the local one: \
-             every item then comes to a cold cache",
+    reason: "it places unbound items on all CPUs round-robin, to find code that relies on the local CPU: every item then starts with a cold cache",
     source: PARAMETERS_TXT,
     judge: round_robin,
 };
@@ -195,18 +191,17 @@ fn round_robin(case: &Case<'_>) -> Vec<Finding> {
         Some(false) => case.content(subject, "It is off."),
         Some(true) => {
             let setting = parameter(subject, "Y", "N").at_boot("workqueue.debug_force_rr_cpu=0");
-            let statement = "It is on: a debugging aid that sends work away from the CPU whose cache has its data.";
-            let risk = "none but for whoever debugs with it";
+            let statement = "It is on: this debugging option moves work away from the CPU whose cache holds its data.";
+            let risk = "none, unless it is used for debugging";
             vec![case.change(subject, statement, risk, setting)]
         }
     }
 }
 
-/// Whether stalls are told of.
+/// Whether stalls are reported.
 pub(super) const WATCHDOG: Rule = Rule {
     id: "stall-watchdog",
-    reason: "a pool that makes no progress is told of in the kernel's log, with what runs there; else nobody knows why \
-             a machine hangs",
+    reason: "the watchdog reports pools without progress in the kernel log, with their running items; without it the cause of a hang is unknown",
     source: PARAMETERS_TXT,
     judge: watchdog,
 };
@@ -217,11 +212,11 @@ fn watchdog(case: &Case<'_>) -> Vec<Finding> {
         None => Vec::new(),
         Some(0) => {
             let setting = parameter(subject, "0", "30").at_boot("workqueue.watchdog_thresh=30");
-            let statement = "It is 0: a pool that is stuck is never told of.";
-            vec![case.change(subject, statement, "lines in the kernel's log", setting)]
+            let statement = "It is 0: stalled pools are never reported.";
+            vec![case.change(subject, statement, "messages in the kernel log", setting)]
         }
         Some(seconds) => {
-            let statement = format!("A pool without progress is told of after {seconds} s.");
+            let statement = format!("Pools without progress are reported after {seconds} s.");
             case.content(subject, statement)
         }
     }

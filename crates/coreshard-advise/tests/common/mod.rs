@@ -1,4 +1,4 @@
-//! A recorded tree, made file by file. Tests of the command use it, too.
+//! A recorded tree, made file by file. Tests of the command also use it.
 #![allow(dead_code, reason = "not every test needs all of it")]
 
 use std::fs;
@@ -57,7 +57,7 @@ impl Recording {
         self
     }
 
-    /// What a kernel shows of its workqueues.
+    /// The kernel's files about its workqueues.
     pub(crate) fn kernel(&self, release: &str, default_scope: &str) -> &Self {
         let parameter = "sys/module/workqueue/parameters";
         let queues = "sys/devices/virtual/workqueue";

@@ -1,5 +1,4 @@
-//! All that is known of a machine and what follows: for people, what to change first, then what to think about, then what to
-//! leave; and the same for programs.
+//! The advice for a machine: what to change, what to consider and what to keep, as text and as JSON.
 
 use std::fmt::Write as _;
 
@@ -9,30 +8,30 @@ use serde_json::{Value, json};
 
 use crate::common::{counted, figures};
 
-/// Characters of a line.
+/// Width of a line in characters.
 const WIDTH: usize = 100;
-/// Workqueues that are shown by themselves.
+/// Number of workqueues shown in the table.
 const MOST_QUEUES: usize = 20;
-/// Letters of a workqueue's name that are shown.
+/// Characters shown of a workqueue's name.
 const MOST_LETTERS: usize = 32;
 
-/// All that is known of a machine, and what follows.
+/// A machine's facts and findings.
 pub(super) struct Advice {
     pub(super) facts: Facts,
     pub(super) measured: Option<Measured>,
     pub(super) findings: Vec<Finding>,
-    /// Why something was not measured or not simulated; a sentence each.
+    /// Why something was not measured or not simulated, one sentence each.
     pub(super) lacking: Vec<String>,
 }
 
 impl Advice {
-    /// The rules that found nothing to look at.
+    /// Returns the rules that found nothing to examine.
     fn silent_rules(&self) -> Vec<&'static str> {
         let spoke = |id: &str| self.findings.iter().any(|finding| finding.rule.id == id);
         RULES.iter().map(|rule| rule.id).filter(|id| !spoke(id)).collect()
     }
 
-    /// For programs.
+    /// Returns the advice as JSON.
     pub(super) fn json(&self) -> Value {
         let Self { facts, measured, findings, lacking } = self;
         let topology = &facts.topology;
@@ -56,7 +55,7 @@ impl Advice {
         })
     }
 
-    /// For people.
+    /// Returns the advice as text.
     pub(super) fn text(&self) -> String {
         let advice = self;
         let mut text = head(advice);
@@ -71,14 +70,14 @@ impl Advice {
         if let Some(measured) = &advice.measured {
             measurement(&mut text, measured);
         }
-        text.push_str("\nLeave as it is:\n");
+        text.push_str("\nKeep:\n");
         for finding in of(Verdict::Leave) {
             let Finding { subject, rule, statement, .. } = finding;
             paragraph(&mut text, "  ", &format!("{subject} ({}): {statement}", rule.id));
         }
         let silent = advice.silent_rules();
         if !silent.is_empty() {
-            let silent = format!("Nothing to look at: {}.", silent.join(", "));
+            let silent = format!("Not applicable: {}.", silent.join(", "));
             text.push('\n');
             paragraph(&mut text, "", &silent);
         }
@@ -96,9 +95,9 @@ fn head(advice: &Advice) -> String {
     let bytes = largest.filter_map(|llc| llc.size_bytes).max();
     let bytes = bytes.map_or_else(String::new, |bytes| format!(" of up to {} MiB", bytes >> 20));
     let linux = match (&kernel.release, kernel.is_assumed) {
-        (Some(release), true) => format!("Linux {release} as it starts, assumed"),
+        (Some(release), true) => format!("Linux {release} with default settings, assumed"),
         (Some(release), false) => format!("Linux {release}"),
-        (None, _) => "its kernel is not known".to_owned(),
+        (None, _) => "its kernel is unknown".to_owned(),
     };
     let machine = if kernel.is_virtual { "; a virtual machine" } else { "" };
     format!(
@@ -112,25 +111,11 @@ fn head(advice: &Advice) -> String {
 }
 
 fn summary(changes: usize, thoughts: usize) -> String {
-    let things = |number: usize, what: &str| match number {
-        1 => format!("one thing to {what}"),
-        _ => format!("{number} things to {what}"),
-    };
     match (changes, thoughts) {
-        (0, 0) => "Leave it: nothing is set here in a way that a change would be sure to improve."
-            .to_owned(),
-        (0, _) => {
-            format!(
-                "No change is sure to improve this machine; {}.",
-                things(thoughts, "think about")
-            )
-        }
-        (_, 0) => format!("There is {}.", things(changes, "change")),
-        _ => format!(
-            "There is {}, and {}.",
-            things(changes, "change"),
-            things(thoughts, "think about")
-        ),
+        (0, 0) => "No change is sure to improve this machine.".to_owned(),
+        (0, _) => format!("No change is sure to improve this machine; {thoughts} to consider."),
+        (_, 0) => format!("Recommended: {}.", counted(changes, "change")),
+        _ => format!("Recommended: {}; {thoughts} to consider.", counted(changes, "change")),
     }
 }
 
@@ -158,8 +143,7 @@ fn tell(text: &mut String, finding: &Finding) {
                 format!(", {} as measured", told(ratio, range))
             });
         let ratios = format!(
-            "{}, as throughput: {} where every CPU queues, {} where one queues bursts{measured}; medians and \
-             ranges of {} seeds",
+            "{}, throughput ratio: {} if every CPU queues, {} if one queues bursts{measured}; medians and ranges of {} seeds",
             simulated.what,
             told(simulated.even, simulated.even_range),
             told(simulated.lopsided, simulated.lopsided_range),
@@ -173,7 +157,7 @@ fn tell(text: &mut String, finding: &Finding) {
     paragraph(text, "  ", &format!("because:  {} [{}]", finding.rule.reason, finding.rule.source));
 }
 
-/// The columns behind a workqueue's name, with their widths; those that a bar stands before.
+/// The columns after a workqueue's name, with their widths. Some follow a bar.
 const COLUMNS: [(&str, usize); 15] = [
     ("items/s", 8),
     ("infl", 5),
@@ -209,7 +193,7 @@ fn measurement(text: &mut String, measured: &Measured) {
     let _ = writeln!(text, "\nMeasured for {:.1} s:", measured.seconds);
     row(text, "workqueue", letters, COLUMNS.map(|(title, _)| title.to_owned()));
     for queue in shown() {
-        // A trace's lines tell whole microseconds.
+        // Trace lines have whole microseconds.
         let us = |us: u64| match us {
             0 => "<1µs".to_owned(),
             _ => figures::time(us.saturating_mul(1_000)),
@@ -242,12 +226,10 @@ fn measurement(text: &mut String, measured: &Measured) {
         let _ = writeln!(text, "  and {more} more");
     }
     let unseen = format!(
-        "wait: from queueing to start; run: from start to end, sleep included; infl: queued and not yet over. {} items \
-         had been queued before{}. No tracepoint tells of workers woken since one slept, of maydays and of workers \
-         brought back: wq_monitor.py reads those from the kernel's memory.",
+        "wait: from queueing to start; run: from start to end, sleep included; infl: queued and not finished. {} items were queued before the measurement{}. No tracepoint reports wake-ups after a sleep, maydays and repatriated workers; wq_monitor.py reads them from kernel memory.",
         measured.unmatched,
         if measured.lost > 0 {
-            format!(", and {} events were lost, so that these figures are too low", measured.lost)
+            format!("; {} events were lost, so these figures are too low", measured.lost)
         } else {
             String::new()
         }
@@ -255,11 +237,11 @@ fn measurement(text: &mut String, measured: &Measured) {
     paragraph(text, "  ", &unseen);
 }
 
-/// Breaks a sentence into lines, each with the indent, and the following ones with a bit more.
+/// Wraps text into lines. Lines after the first have a deeper indent.
 fn paragraph(text: &mut String, indent: &str, words: &str) {
     let mut line = indent.to_owned();
     let mut is_first = true;
-    // What stands at the beginning with several blanks, as in `set:      `, stays.
+    // Keep several spaces at the beginning, as in `set:      `.
     for word in words.split_inclusive(' ') {
         let width = line.chars().count() + word.trim_end().chars().count();
         if !is_first && width > WIDTH {

@@ -1,4 +1,4 @@
-//! `coreshard advise`: how a machine's kernel is set, what of it to change, and what to leave.
+//! `coreshard advise`: which kernel settings of a machine to change, and which to keep.
 
 mod advice;
 mod simulation;
@@ -20,14 +20,14 @@ use simulation::SimulatedMachine;
 
 /// Shown after the options.
 const NOTES: &str = "\
-Nothing is changed: what --emit prints is for you to read and to use.
-With --seconds the kernel's tracepoints are switched on in a tracing instance of its own, which is gone afterwards;
-that needs root's rights and a mounted tracefs.
+Nothing is changed: --emit prints settings for you to review and apply.
+--seconds enables the kernel's tracepoints in a separate tracing instance, which
+is removed afterwards. It needs root and a mounted tracefs.
 
 Examples:
   coreshard advise                           this machine
-  coreshard advise --seconds 10              what its workqueues do, too
-  coreshard advise --machine sosreport-db1   an sosreport that was unpacked, or a recorded tree
+  coreshard advise --seconds 10              also measure its workqueues
+  coreshard advise --machine sosreport-db1   an unpacked sosreport
   coreshard advise --machine grace --kernel 6.12
                                              a machine that you do not have
   coreshard advise --emit tuned > tuned.conf";
@@ -39,45 +39,45 @@ pub(crate) struct Args {
     #[command(flatten)]
     machine: MachineArgs,
 
-    /// Measure the workqueues of this machine for so long
+    /// Measure this machine's workqueues for this many seconds
     #[arg(long, value_name = "N", value_parser = whole::<u64, 1, 86_400>, conflicts_with = "machine")]
     seconds: Option<u64>,
 
-    /// The kernel to assume where the machine tells of none: a preset, a description, an hwloc file
+    /// Kernel release to assume for a preset, a description or an hwloc file
     #[arg(long, value_name = "VERSION")]
     kernel: Option<KernelVersion>,
 
-    /// Do not ask the simulated machine: what a change of the scope would bring, which pools suit a program
+    /// Do not simulate the effect of a scope change or the pools for a program
     #[arg(long)]
     no_check: bool,
 
-    /// Items that each simulated CPU queues for that, with each of five seeds [default: 100 to 400, by the CPUs]
+    /// Items per CPU in these simulations, for each of five seeds [default: 100 to 400, depending on CPUs]
     #[arg(long, value_name = "N", value_parser = whole::<u64, 1, 1_000_000>, conflicts_with = "no_check")]
     items: Option<u64>,
 
     #[command(flatten)]
     json: JsonArgs,
 
-    /// Print what sets the machine so, in place of words
+    /// Print settings in this format instead of text
     #[arg(long, value_name = "WHAT", conflicts_with = "json")]
     emit: Option<Emit>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Emit {
-    /// Lines for root's shell, until the next start, with those that undo them
+    /// Shell commands for root, valid until reboot, with commands that undo them
     Sysfs,
-    /// Parameters for the kernel's command line
+    /// Parameters for the kernel command line
     Boot,
     /// A profile for tuned
     Tuned,
     /// Rules for udev
     Udev,
-    /// Lines for a program that links Coreshard: pools that suit this machine, and what was measured
+    /// Builder calls for a program that links Coreshard, with the measurements
     Builder,
 }
 
-/// An item of a per-CPU queue that keeps its CPU for longer is told of by the kernel, in microseconds.
+/// The kernel reports items of per-CPU queues that keep a CPU for longer, in microseconds.
 const USUAL_HOG_US: u64 = 10_000;
 
 fn facts(args: &Args) -> anyhow::Result<Facts> {
@@ -85,7 +85,7 @@ fn facts(args: &Args) -> anyhow::Result<Facts> {
     Ok(match (args.machine.root(), args.kernel) {
         (Some(root), Some(_)) => {
             bail_input!(
-                "--kernel is for machines that tell of none; {} tells its own",
+                "--kernel cannot be used: {} has a kernel release of its own",
                 input::path(root)
             )
         }
@@ -101,7 +101,7 @@ fn measured(args: &Args, facts: &Facts) -> anyhow::Result<Option<Measured>> {
         facts.workqueues.cpu_intensive_thresh_us.filter(|us| *us > 0).unwrap_or(USUAL_HOG_US);
     let time = Duration::from_secs(seconds);
     let measured = measure(&facts.topology, time, hog_us, &mut was_interrupted);
-    measured.map(Some).map_err(|error| anyhow!("nothing was measured: {error}"))
+    measured.map(Some).map_err(|error| anyhow!("cannot measure: {error}"))
 }
 
 /// Runs the subcommand.
@@ -118,16 +118,17 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     });
     let mut findings = judge(&facts, measured.as_ref());
     let cpus = facts.topology.cpus().len();
-    // Lines for a program come of no finding.
+    // Builder calls depend on no finding.
     let is_checked = !args.no_check && args.emit != Some(Emit::Builder);
     for finding in findings.iter_mut().filter(|_| is_checked) {
         let Some(scopes) = finding.scopes() else { continue };
-        // More items change nothing on 72 CPUs behind one cache; on 16 seeds disagree, however many there are.
+        // More items change nothing on 72 CPUs behind one cache. On 16, seeds disagree regardless of the number of
+        // items.
         let items = args.items.unwrap_or((8_000 / cpus.max(1) as u64).clamp(100, 400));
         let machine = SimulatedMachine::new(&args.machine, &facts, measured.as_ref());
         match machine.and_then(|machine| machine.compare(scopes, items)) {
             Ok(simulated) => finding.check_against(simulated),
-            Err(error) => lacking.push(format!("the change of scope was not simulated: {error:#}")),
+            Err(error) => lacking.push(format!("cannot simulate the scope change: {error:#}")),
         }
     }
     let text = match args.emit {
@@ -140,7 +141,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         Some(Emit::Tuned) => emit::tuned(&findings),
         Some(Emit::Udev) => emit::udev(&findings),
         Some(Emit::Builder) if args.no_check => {
-            let reason = "the library's default: nothing was simulated";
+            let reason = "the library's default, without a simulation";
             emit::builder(Scope::CacheShard, Some(8), reason)
         }
         Some(Emit::Builder) => {

@@ -1,4 +1,4 @@
-//! What a simulated machine of this topology says: with a kernel's costs of a change of the scope, with a program's of pools.
+//! Simulations for advice: a scope change with kernel costs, and pools for a program.
 
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use coreshard_topology::{Scope, ShardSize};
 use crate::common::{DEFAULT_SEEDS, MachineArgs, each_alone, interrupted};
 use crate::tune::over_seeds;
 
-/// The machine that is simulated, and the load that was measured on the real one.
+/// The machine to simulate, and the measured load of the real one.
 pub(super) struct SimulatedMachine<'a> {
     machine: Machine,
     bench_machine: BenchMachine,
@@ -22,7 +22,7 @@ pub(super) struct SimulatedMachine<'a> {
 }
 
 impl<'a> SimulatedMachine<'a> {
-    /// Of this machine's topology, where it has no costs of its own.
+    /// Uses this machine's topology if no machine with costs was chosen.
     pub(super) fn new(
         args: &MachineArgs,
         facts: &'a Facts,
@@ -37,7 +37,7 @@ impl<'a> SimulatedMachine<'a> {
         Ok(Self { machine, bench_machine, facts, busiest: busiest(facts, measured) })
     }
 
-    /// What a change of the scope brings.
+    /// Simulates a change of the scope.
     pub(super) fn compare(
         &self,
         (from, to): (Scope, Scope),
@@ -51,7 +51,7 @@ impl<'a> SimulatedMachine<'a> {
         let compared = ScopeComparison::new(&self.bench_machine, (from, to), size, items, load);
         let simulation =
             |seed| Simulation::new(&self.machine).profile(Profile::InKernel).seed(seed);
-        // One seed would do no more than tell of itself: with another one, the beginning is another.
+        // Results of one seed depend on its initial state.
         let seeds = DEFAULT_SEEDS as usize;
         let found = each_alone(&self.bench_machine, compared.benches(), seeds, simulation)?
             .ok_or_else(|| interrupted("interrupted before both scopes were simulated"))?;
@@ -66,17 +66,17 @@ impl<'a> SimulatedMachine<'a> {
         ))
     }
 
-    /// The lines for a program that links Coreshard: the scope and the size of shards that suit this topology, under the
-    /// measured load where one was measured.
+    /// Returns the builder calls for a program that links Coreshard: the scope and shard size for this topology and, if
+    /// measured, its load.
     pub(super) fn builder(&self, items: u64) -> anyhow::Result<String> {
         let load = self.busiest.map_or(TuneLoad::Unknown, |(_, load)| TuneLoad::Seen(load));
         let simulation = |seed| Simulation::new(&self.machine).seed(seed);
         let tuning = over_seeds(&self.bench_machine, DEFAULT_SEEDS, items, load, simulation)?
-            .ok_or_else(|| interrupted("interrupted before every candidate had its turn"))?;
+            .ok_or_else(|| interrupted("interrupted before all candidates ran"))?;
         let best = tuning.recommended();
         let candidates = tuning.candidates.len();
         let worth = format!(
-            "under the less suitable of two loads (every CPU queues and waits; one CPU queues bursts) it has {:.0} % of the best one's throughput; the best under the first alone is {}, under the second {}; {} of {} seeds find the same",
+            "under the worse of two loads (every CPU queues and waits; one CPU queues bursts) it reaches {:.0} % of the best throughput; the best under the first is {}, under the second {}; {} of {} seeds agree",
             best.worth * 100.0,
             tuning.fastest(|it| it.even),
             tuning.fastest(|it| it.lopsided),
@@ -85,20 +85,20 @@ impl<'a> SimulatedMachine<'a> {
         );
         let reason = match self.busiest {
             Some((queue, load)) => format!(
-                "simulated on this topology, with {} CPUs that queue items of {} µs, as the queue {} was measured to: of {candidates} layouts none is more than 3 % faster; {worth}",
+                "simulated on this topology, with {} CPUs that queue items of {} µs, as measured for the queue {}: none of {candidates} layouts is more than 3 % faster; {worth}",
                 load.producers,
                 load.item_work.as_micros(),
                 queue.name,
             ),
             None => format!(
-                "simulated on this topology, of {candidates} layouts; no load was measured (--seconds): {worth}"
+                "simulated on this topology, with {candidates} layouts and without a measured load (--seconds): {worth}"
             ),
         };
         Ok(emit::builder(best.scope.parse()?, best.shard_cores, &reason))
     }
 }
 
-/// The busiest unbound queue, with its load: those that one CPU feeds contend with nobody.
+/// Returns the busiest unbound queue with several producers, and its load. A queue with one producer has no contention.
 fn busiest<'a>(
     facts: &Facts,
     measured: Option<&'a Measured>,

@@ -1,4 +1,4 @@
-//! `coreshard bench block`: the block layer, in fio's words.
+//! `coreshard bench block`: measures the block layer with fio's options.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -19,12 +19,11 @@ use coreshard_results::Interrupts;
 use coreshard_sim::{Machine as Simulated, Profile, Sim};
 use coreshard_topology::input;
 
-/// Declares the options that are words of a job, with the one place that knows what they mean:
-/// [`BlockJob::set`].
+/// Declares the job options. Only [`BlockJob::set`] knows what they mean.
 macro_rules! job_options {
     ($($(#[doc = $doc:literal])+ $key:ident: $value:literal;)+
      switches: $($(#[doc = $switch_doc:literal])+ $switch:ident;)+) => {
-        /// A job's words, as options.
+        /// The options of a job.
         #[derive(Debug, clap::Args)]
         struct JobArgs {
             $($(#[doc = $doc])+
@@ -37,7 +36,7 @@ macro_rules! job_options {
         }
 
         impl JobArgs {
-            /// The words that were given, with their values.
+            /// Returns the options that were given, with their values.
             fn given(&self) -> Vec<(&'static str, &str)> {
                 let all = [
                     $((stringify!($key), &self.$key),)+
@@ -50,72 +49,72 @@ macro_rules! job_options {
 }
 
 job_options! {
-    /// The job's name
+    /// Name of the job
     name: "NAME";
-    /// The file or block device; one that is not there is made where a size is given
+    /// File or block device; a missing file is created if a size is given
     filename: "FILE";
-    /// read, write, rw, randread, randwrite or randrw [default: read]
+    /// Access pattern: read, write, rw, randread, randwrite or randrw [default: read]
     rw: "PATTERN";
-    /// Per cent of reads where both are made [default: 50]
+    /// Percentage of reads in a mixed pattern [default: 50]
     rwmixread: "PERCENT";
-    /// Bytes of a request [default: 4k]
+    /// Size of a request [default: 4k]
     bs: "BYTES";
-    /// Sizes of requests with their percentages, such as 4k/60:64k/40, in place of bs
+    /// Request sizes with percentages, such as 4k/60:64k/40, instead of bs
     bssplit: "SPLIT";
-    /// How much of the file is used, in bytes or per cent [default: all]
+    /// Size of the region to use, in bytes or percent of the file [default: all]
     size: "BYTES|PERCENT%";
-    /// Where in the file that begins [default: 0]
+    /// Start of the region [default: 0]
     offset: "BYTES|PERCENT%";
-    /// How much each thread transfers before it is done [default: as much as size]
+    /// Amount that each thread transfers [default: same as size]
     io_size: "BYTES|PERCENT%";
-    /// How often each thread does that [default: 1]
+    /// Repetitions per thread [default: 1]
     loops: "N";
-    /// Requests in flight, each thread [default: 1]
+    /// Requests in flight per thread [default: 1]
     iodepth: "N";
-    /// Threads [default: 1]
+    /// Number of threads [default: 1]
     numjobs: "N";
-    /// The longest that it runs, in seconds or with a unit [default: until io_size was transferred]
+    /// Maximum run time, in seconds or with a unit [default: until io_size is transferred]
     runtime: "TIME";
-    /// How long it runs before it is measured, and before runtime begins [default: 0]
+    /// Warm-up time that is not measured or counted in runtime [default: 0]
     ramp_time: "TIME";
-    /// Requests of each thread in each of its loops, at most
+    /// Maximum number of requests per thread and loop
     number_ios: "N";
-    /// Requests a second of each thread, at most: of reads and of writes
+    /// Maximum requests per second of each thread: of reads, of writes
     rate_iops: "N[,N]";
-    /// auto, io_uring, psync, threads, null, memory, or libaio, which means auto [default: auto]
+    /// auto, io_uring, psync, threads, null, memory or libaio (an alias of auto) [default: auto]
     ioengine: "ENGINE";
-    /// pattern: what was written is read back and compared
+    /// pattern: read back and compare the written data
     verify: "none|pattern";
-    /// Where the dice begin [default: 0]
+    /// Random seed [default: 0]
     randseed: "N";
-    /// The CPUs that threads are pinned to, each to one, in turn
+    /// CPUs to pin threads to, one CPU per thread in turn
     cpus_allowed: "CPUS";
-    /// How shared tags are accounted: packed, padded, windowed:PERCENT or none [default: none]
+    /// Accounting of shared tags: packed, padded, windowed:PERCENT or none [default: none]
     tags: "POLICY";
-    /// Tags that all threads share [default: as many as they can use]
+    /// Tags shared by all threads [default: as many as they can use]
     tag_depth: "N";
-    /// How the device's counters lie: packed, padded or per-cpu [default: per-cpu]
+    /// Layout of the device's counters: packed, padded or per-cpu [default: per-cpu]
     counters: "LAYOUT";
-    /// Where state lies: any-node or node-local [default: node-local]
+    /// Placement of state: any-node or node-local [default: node-local]
     memory: "MEMORY";
     switches:
-    /// Past the page cache
+    /// Bypass the page cache
     direct;
-    /// Registered buffers
+    /// Use registered buffers
     fixedbufs;
-    /// A kernel thread takes submissions
+    /// Let a kernel thread poll for submissions
     sqthread_poll;
-    /// Completions are polled for
+    /// Poll for completions
     hipri;
-    /// Runs as long as runtime says, however much is transferred
+    /// Run for the whole runtime, regardless of the amount transferred
     time_based;
-    /// Picks random blocks without a record: some come again before others come once
+    /// Choose random blocks without tracking: blocks may repeat before all are used
     norandommap;
-    /// Without a randseed, the dice begin at the same place in each run [default: 1]
+    /// Without randseed, use the same random sequence in each run [default: 1]
     randrepeat;
-    /// Taken for fio's sake; threads are what runs in any case
+    /// Accepted for compatibility with fio; jobs always use threads
     thread;
-    /// Taken for fio's sake; threads are reported together in any case
+    /// Accepted for compatibility with fio; threads are always reported together
     group_reporting;
 }
 
@@ -123,26 +122,23 @@ job_options! {
 #[derive(Debug, clap::Args)]
 #[command(mut_arg("machine", |machine| machine.requires("compare")))]
 pub(super) struct BlockArgs {
-    /// A job file of fio's; its sections run one after another. Options hold for all of them. Without a job, memory is read
-    /// for 2 s: no file or device is touched
+    /// Job file in fio's format; its sections run one after another, and options apply to all. Without a job, the
+    /// benchmark reads memory for 2 s and uses no file or device
     #[arg(value_name = "JOBFILE")]
     job_file: Option<PathBuf>,
 
     #[command(flatten)]
     job: JobArgs,
 
-    /// Run the jobs so often; shown are the average, the range and the spread (max - min) / max
+    /// Run the jobs N times; show average, range and spread (max - min) / max
     #[arg(long, value_name = "N", default_value_t = NonZeroUsize::MIN, value_parser = whole::<NonZeroUsize, 1, 10_000>)]
     repeat: NonZeroUsize,
 
-    /// Compare layouts of counters and policies of shared tags instead of running a job; with --machine do the
-    /// experiment with an adapter, 16 jobs and 64 requests in flight each, on a machine of two nodes (such as
-    /// epyc-9754-2s)
+    /// Compare counter layouts and tag policies instead of running a job; with --machine, simulate an adapter with 16
+    /// jobs and 64 requests in flight each, on a two-node machine such as epyc-9754-2s
     #[arg(long, alias = "ladder")]
     compare: bool,
 
-    // With --compare: the experiment with an adapter, 16 jobs and 64 requests in flight each, on a simulated
-    // machine of two nodes.
     #[command(flatten)]
     machine: MachineArgs,
 
@@ -152,33 +148,32 @@ pub(super) struct BlockArgs {
     #[command(flatten)]
     seeds: SeedsArgs,
 
-    /// With --machine: the devices that the jobs share [default: 4]
+    /// With --machine: number of devices that the jobs share [default: 4]
     #[arg(long, value_name = "N", requires = "machine", value_parser = few)]
     devices: Option<NonZeroUsize>,
 
-    /// With --machine: interrupts come on the CPU that submitted, not on the adapter's node
+    /// With --machine: handle interrupts on the submitting CPU instead of the adapter's node
     #[arg(long, requires = "machine")]
     interrupts_at_submitter: bool,
 
-    /// Write to the file or device though it holds what this benchmark did not put there: that is lost
+    /// Write to a file or device that holds other data: that data is lost
     #[arg(long, visible_alias = "allow_overwrite")]
     allow_overwrite: bool,
 
-    /// Write to the device or file though it is mounted, or in use otherwise: that is destroyed
+    /// Write to a device or file that is mounted or in use: its data is destroyed
     #[arg(long, visible_alias = "allow_mounted_write")]
     allow_mounted_write: bool,
 
-    // The JSON is fio's.
+    // The JSON has fio's format.
     #[command(flatten)]
     json: JsonArgs,
 
-    /// As fio's: json writes to standard output where --json names no file, and json+ also tells how
-    /// often each latency was seen
+    /// Output format as in fio: json goes to standard output unless --json names a file, json+ adds latency counts
     #[arg(long = "output-format", value_enum, default_value_t, conflicts_with = "compare")]
     output_format: OutputFormat,
 }
 
-/// What the results are written as.
+/// The format of the results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 enum OutputFormat {
     #[default]
@@ -188,7 +183,7 @@ enum OutputFormat {
     JsonPlus,
 }
 
-/// The words of the job that runs if none is given. It touches no file and no device, and ends soon.
+/// The job that runs if none is given. It uses no file or device and ends soon.
 const HARMLESS: [(&str, &str); 7] = [
     ("name", "memory"),
     ("ioengine", "memory"),
@@ -200,7 +195,7 @@ const HARMLESS: [(&str, &str); 7] = [
 ];
 
 impl BlockArgs {
-    /// True if no job is given, in a file or by options.
+    /// Returns true if no job is given, in a file or by options.
     fn is_without_job(&self) -> bool {
         self.job_file.is_none() && self.job.given().is_empty()
     }
@@ -210,7 +205,7 @@ impl BlockArgs {
             None => vec![BlockJob::default()],
             Some(path) => {
                 let text = input::text(path, input::JOBS_BYTES)
-                    .with_context(|| format!("the job file {} cannot be read", input::path(path)))
+                    .with_context(|| format!("cannot read the job file {}", input::path(path)))
                     .map_err(bad_input)?;
                 parse_job_file(&text, &BlockJob::default())
                     .with_context(|| input::path(path).to_string())
@@ -229,7 +224,7 @@ impl BlockArgs {
         Ok(jobs)
     }
 
-    /// Where the JSON goes, checked to be writable.
+    /// Checks that the JSON can be written, and returns its destination.
     fn destination(&self) -> anyhow::Result<JsonOutput> {
         if !self.json.is_given() && self.output_format != OutputFormat::Normal {
             return Ok(JsonOutput::to_stdout());
@@ -245,7 +240,7 @@ fn finish(
 ) -> anyhow::Result<()> {
     destination.print(results, text)?;
     if was_interrupted() {
-        return Err(interrupted("interrupted: the results hold what was measured until then"));
+        return Err(interrupted("interrupted: the results are incomplete"));
     }
     Ok(())
 }
@@ -267,8 +262,7 @@ pub(super) fn run(args: &BlockArgs) -> anyhow::Result<()> {
     results.notes.extend(site.notes);
     if args.is_without_job() {
         results.notes.push(
-            "no job was given: random reads of 64 MiB of memory for 2 s, which is the speed of the block layer \
-             itself; measure a file or a device with --filename"
+            "no job was given: random reads of 64 MiB of memory for 2 s measure the block layer itself; use --filename for a file or device"
                 .to_owned(),
         );
     }
@@ -283,7 +277,7 @@ pub(super) fn run(args: &BlockArgs) -> anyhow::Result<()> {
 
 fn compare(args: &BlockArgs) -> anyhow::Result<()> {
     if let Some((word, _)) = args.job.given().first() {
-        bail_input!("--compare takes no words of a job, but --{word} was given");
+        bail_input!("invalid option --{word}: --compare accepts no job options");
     }
     if let Some(machine) = args.machine.simulated()? {
         return simulate(args, &machine);
@@ -321,7 +315,7 @@ fn simulate(args: &BlockArgs, machine: &Simulated) -> anyhow::Result<()> {
         simulation.run(|| bench.run::<Sim>(&bench_machine, &mut progress)).map(taken_out)
     });
     drop(bar);
-    // Of seeds with which each variant had a run, before the benchmark was ended.
+    // Keep seeds with at least one run of each variant before the interrupt.
     let (mut all, mut notes) = (Vec::new(), Vec::new());
     for run in runs {
         let run = run?;
@@ -338,16 +332,16 @@ fn simulate(args: &BlockArgs, machine: &Simulated) -> anyhow::Result<()> {
     };
     results.notes.extend(notes);
     if done < planned {
-        results.notes.push(format!("ended early: {done} of {planned} runs were made"));
+        results.notes.push(format!("ended early: {done} of {planned} runs"));
     }
     results.notes.push(
-        "published: of another machine, which is not named, as is not how many devices were shared"
+        "published figures are from another machine; its name and the number of shared devices are unknown"
             .to_owned(),
     );
     finish(destination, &results, || fio::hba_text(&results, output::columns()))
 }
 
-/// Status 2 for what was asked for, 1 for what happened.
+/// Chooses exit status 2 for a wrong request and 1 for a failure.
 fn classed(error: coreshard_bench::BenchError) -> anyhow::Error {
     if error.is_bad_input() { bad_input(error) } else { error.into() }
 }

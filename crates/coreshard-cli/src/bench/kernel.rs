@@ -17,35 +17,35 @@ use crate::common::{
 /// The options of `coreshard bench kernel`.
 #[derive(Debug, clap::Args)]
 pub(super) struct KernelArgs {
-    /// The program: workqueue, cpumask, scsi, cpupri, nfs
+    /// Program to run: workqueue, cpumask, scsi, cpupri, nfs
     #[arg(value_parser = program)]
     program: KernelProgram,
 
-    /// Show what was before this patch, and what it gives, alone
+    /// Compare only the states before and after this patch
     #[arg(long, value_name = "NAME")]
     patch: Option<String>,
 
-    /// Settings, such as affinity scopes [default: all]
+    /// Settings to compare, such as affinity scopes [default: all]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     settings: Vec<String>,
 
-    /// Threads that do it at once, one for each of the first CPUs [default: all CPUs]
+    /// Threads, one for each of the first CPUs [default: all CPUs]
     #[arg(long, value_name = "N", value_parser = few)]
     threads: Option<NonZeroUsize>,
 
-    /// Operations of each thread
+    /// Operations per thread
     #[arg(long, value_name = "N", default_value = "200", value_parser = many::<NonZeroU64>)]
     operations: NonZeroU64,
 
-    /// Seeds: each figure is a median over so many runs, with its quartiles
+    /// Number of seeds; figures are medians over seeds, with quartiles
     #[arg(long, value_name = "N", default_value_t = DEFAULT_SEEDS, value_parser = whole::<u64, 1, 1_000>)]
     seeds: u64,
 
-    /// The first seed
+    /// First seed
     #[arg(long, value_name = "N", default_value = "0", value_parser = seed)]
     seed: u64,
 
-    /// Wanted number of cores in a cache shard
+    /// Target number of cores in a cache shard
     #[arg(long, value_name = "N", default_value_t = ShardSize::DEFAULT.cores(),
           value_parser = whole::<usize, 1, 65_536>)]
     shard_size: usize,
@@ -60,7 +60,7 @@ pub(super) struct KernelArgs {
 fn program(name: &str) -> Result<KernelProgram, String> {
     KernelProgram::named(name).ok_or_else(|| {
         let names: Vec<_> = KernelProgram::ALL.iter().map(ToString::to_string).collect();
-        format!("there are {}", names.join(", "))
+        format!("expected one of {}", names.join(", "))
     })
 }
 
@@ -75,7 +75,7 @@ impl KernelArgs {
             names.sort_unstable();
             names.dedup();
             let given = coreshard_topology::input::quoted(name);
-            bail_input!("{given} is no {what} of {}; there are {}", self.program, names.join(", "))
+            bail_input!("invalid {what} {given} of {}: expected {}", self.program, names.join(", "))
         };
         self.settings.iter().try_for_each(|it| known(it, |case| &case.setting, "setting"))?;
         if let Some(patch) = &self.patch {
@@ -96,7 +96,7 @@ impl KernelArgs {
 pub(super) fn run(args: &KernelArgs) -> anyhow::Result<()> {
     let machine = args.machine.simulated()?;
     let machine = machine
-        .context("the kernel's algorithms run on simulated machines: give one with --machine")
+        .context("bench kernel runs on simulated machines: expected --machine")
         .map_err(bad_input)?;
     let cases = args.cases()?;
     let bench = KernelBench {
@@ -108,7 +108,7 @@ pub(super) fn run(args: &KernelArgs) -> anyhow::Result<()> {
     let place = args.machine.bench_machine(&machine);
     let cpus = place.usable.len();
     if let Some(threads) = args.threads.filter(|threads| threads.get() > cpus) {
-        bail_input!("{threads} threads were asked for; 1 to {cpus} can be used here");
+        bail_input!("invalid number of threads {threads}: expected 1 to {cpus}");
     }
     let seeds = seeds(args.seed, args.seeds)?;
     let runs = each_with_each_seed(&cases, &seeds, |case, seed| {
@@ -117,12 +117,12 @@ pub(super) fn run(args: &KernelArgs) -> anyhow::Result<()> {
         let run = unless_interrupted(simulation, || bench.run::<Sim>(&place, case))?;
         Some(run.map(|run| run.value))
     })?;
-    let Some(runs) = runs else { return Err(interrupted("interrupted before all was measured")) };
+    let Some(runs) = runs else { return Err(interrupted("interrupted before all runs finished")) };
     let runs: Vec<KernelRun> =
         runs.into_iter().map(|run| Ok(run??)).collect::<anyhow::Result<_>>()?;
     let by_case: Vec<_> = cases.iter().zip(runs.chunks(seeds.len())).collect();
     let mut notes = vec![format!(
-        "simulated: costs in-kernel, seeds {} to {}; medians, and first to third quartile",
+        "simulated: costs in-kernel, seeds {} to {}; medians and quartiles",
         args.seed,
         args.seed + (args.seeds - 1)
     )];

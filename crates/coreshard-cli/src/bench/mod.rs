@@ -1,4 +1,4 @@
-//! `coreshard bench`: measures variants against one another.
+//! `coreshard bench`: compares variants of the runtime.
 
 mod block;
 mod kernel;
@@ -16,14 +16,14 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum BenchCommand {
-    /// Measure a workqueue: affinity scope × wake-up policy × intake, with real threads or simulated ones
+    /// Measure a work queue: affinity scopes × wake-up policies × intakes
     Queue(Box<queue::QueueArgs>),
-    /// Measure real time: the priority index's variants, and what runs on it
+    /// Measure the real-time executor and variants of the priority index
     #[command(subcommand)]
     Rt(Box<rt::RtCommand>),
-    /// Run the kernel's own algorithms on a simulated machine: before a patch, with it, and ours in their place
+    /// Run the kernel's algorithms on a simulated machine, before and after a patch
     Kernel(Box<kernel::KernelArgs>),
-    /// Measure the block layer in fio's own words: a file, a block device, memory, or nothing at all
+    /// Measure the block layer, or a file or device through it, with fio's options
     Block(Box<block::BlockArgs>),
 }
 

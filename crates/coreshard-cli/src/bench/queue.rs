@@ -1,4 +1,4 @@
-//! `coreshard bench queue`: how each affinity scope, wake-up policy and intake performs.
+//! `coreshard bench queue`: measures each affinity scope, wake-up policy and intake.
 
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::path::{Path, PathBuf};
@@ -18,23 +18,23 @@ use coreshard_results::QueueResults;
 use coreshard_sim::{Machine as Simulated, Sim};
 use coreshard_topology::ShardSize;
 
-/// Where the page goes if nothing was said of where results go.
+/// Where the page is written if no output file is given.
 const DEFAULT_PAGE: &str = "./coreshard-bench.html";
 
-/// Items of a simulated producer, where nothing else is asked for: one takes about ten times a real one. One run is enough, as
-/// virtual time has no noise to average out.
+/// Default items of a simulated producer. A simulated item takes about ten times as long to run as a real one. One run
+/// is enough, as virtual time has no noise.
 const SIMULATED_ITEMS: NonZeroU64 = NonZeroU64::new(300).expect("it is not 0");
 
 /// The options of `coreshard bench queue`.
 #[derive(Debug, clap::Args)]
 pub(super) struct QueueArgs {
-    /// Producers, each pinned to a CPU; more than CPUs share them [default: one for each CPU; with a
-    /// virtual machine one for each virtual CPU, but at most 4 for each real one]
+    /// Producers, each pinned to a CPU; CPUs are shared if there are more producers [default: one per CPU; on a virtual
+    /// machine one per virtual CPU, at most 4 per real one]
     #[arg(long, value_name = "N", value_parser = few)]
     threads: Option<NonZeroUsize>,
 
-    /// Items that each producer queues in a run [default: 6000, in a flood 200000, less where
-    /// producers outnumber CPUs; simulated 300]
+    /// Items per producer and run [default: 6000, with --outstanding 200000, fewer if producers outnumber CPUs;
+    /// simulated 300]
     #[arg(long, value_name = "N", value_parser = many::<NonZeroU64>)]
     items: Option<NonZeroU64>,
 
@@ -50,16 +50,16 @@ pub(super) struct QueueArgs {
           help = variants("Intakes", &Intake::ALL))]
     intake: Vec<Intake>,
 
-    /// Runs of each combination, interleaved [default: 7, simulated 1 with each seed]
+    /// Runs of each combination, interleaved [default: 7, simulated 1 per seed]
     #[arg(long, value_name = "N", value_parser = whole::<NonZeroUsize, 1, 10_000>)]
     runs: Option<NonZeroUsize>,
 
-    /// Flood: producers do not wait for each item, but keep at most N of theirs in flight
+    /// Flood: producers keep up to N items in flight instead of waiting for each
     #[arg(long, value_name = "N", value_parser = many::<NonZeroU64>)]
     outstanding: Option<NonZeroU64>,
 
-    /// Measure on 1, 2, 4 … CPUs, a producer on each, and fit the universal scalability law: a list of
-    /// numbers, or auto (the powers of two, and all); on the first CPUs of the machine
+    /// Measure on the first 1, 2, 4, ... CPUs with a producer on each, and fit the universal scalability law: a list of
+    /// counts, or auto (powers of two, and all)
     #[arg(long, value_name = "LIST|auto", conflicts_with = "threads")]
     cpus: Option<CpuCounts>,
 
@@ -72,7 +72,7 @@ pub(super) struct QueueArgs {
     #[command(flatten)]
     seeds: SeedsArgs,
 
-    /// Wanted number of cores in a cache shard
+    /// Target number of cores in a cache shard
     #[arg(long, value_name = "N", default_value_t = ShardSize::DEFAULT.cores(),
           value_parser = whole::<usize, 1, 65_536>)]
     shard_size: usize,
@@ -84,8 +84,7 @@ pub(super) struct QueueArgs {
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
 
-    /// Write the results as a page with charts [default: ./coreshard-bench.html, where no other file
-    /// is asked for]
+    /// Write an HTML page with charts [default: ./coreshard-bench.html, if no other output file is given]
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 }
@@ -110,7 +109,7 @@ impl FromStr for CpuCounts {
 }
 
 impl CpuCounts {
-    /// On a machine of so many.
+    /// Returns the counts on a machine with this many CPUs.
     fn of(&self, cpus: usize) -> Vec<usize> {
         match self {
             Self::List(list) => list.clone(),
@@ -144,7 +143,7 @@ impl QueueArgs {
     }
 }
 
-/// Where the results go, found to be writable.
+/// Checked output files.
 struct Destinations {
     json: JsonOutput,
     csv: Option<Destination>,
@@ -185,7 +184,7 @@ pub(super) fn run(args: &QueueArgs) -> anyhow::Result<()> {
         bail_input!("{option} needs --sim");
     }
     let Site { bench_machine, cpu_model, notes } = Site::new(&args.machine)?;
-    // Before there are files: from here on an interrupt leaves none behind.
+    // From here on, an interrupt leaves no files behind.
     let mut bar = Bar::new()?;
     let destinations = Destinations::open(args)?;
     let load = other_load(bench_machine.laid_over.as_ref().unwrap_or(&bench_machine.usable).len());
@@ -193,7 +192,7 @@ pub(super) fn run(args: &QueueArgs) -> anyhow::Result<()> {
         None => bench.run::<Host>(&bench_machine, &mut bar)?,
         Some(_) if bench_machine.laid_over.is_some() => {
             bail_input!(
-                "--cpus needs the machine itself, or --sim: a virtual topology has no CPUs of its own to scale over"
+                "--cpus needs the real machine or --sim: a virtual topology has no CPUs of its own"
             );
         }
         Some(counts) => {
@@ -208,12 +207,12 @@ pub(super) fn run(args: &QueueArgs) -> anyhow::Result<()> {
     finish(destinations, &results)
 }
 
-/// Each combination on a machine of its own, so that it makes the same figures beside others as alone.
+/// Runs each combination in its own simulation, so that combinations do not affect one another.
 fn run_simulated(args: &QueueArgs, machine: &Simulated, bench: &QueueBench) -> anyhow::Result<()> {
     let bar = Bar::new()?;
     let destinations = Destinations::open(args)?;
     let place = args.machine.bench_machine(machine);
-    // One, or one for each number of CPUs.
+    // One benchmark, or one for each number of CPUs.
     let benches = match &args.cpus {
         None => vec![(bench.clone(), place)],
         Some(counts) => {
@@ -271,7 +270,7 @@ fn finish(destinations: Destinations, results: &QueueResults) -> anyhow::Result<
     }
     destinations.write(results)?;
     if was_interrupted() {
-        return Err(interrupted("interrupted: the results hold what was measured until then"));
+        return Err(interrupted("interrupted: the results are incomplete"));
     }
     Ok(())
 }

@@ -1,33 +1,36 @@
-//! How contended lines change hands: the numbers with which a simulated machine contends as the measured one does.
+//! How contended cache lines are arbitrated: the parameters that make a simulated machine match the measured
+//! contention.
 
 use std::fmt::Write as _;
 
 use coreshard_results::{Calibration, Contended, Fetched};
 
-/// The numbers of `[costs.arbitration]`.
+/// The values of `[costs.arbitration]`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Arbitration {
     hold_ns: f64,
     locked_ns: f64,
     spin_exit_ns: f64,
     reach_ns: f64,
-    /// What was measured of lines that nobody waits for, and needs no choice.
+    /// Costs of uncontended lines, which are measured directly.
     fetched: Option<Fetched>,
-    /// A ping-pong's way between the same two CPUs.
+    /// Half a ping-pong round trip between the same two CPUs.
     ping_pong_ns: f64,
-    /// How far the adds and compare-exchange loops are off, and the ticket locks, as a factor, on average.
+    /// The mean factor between measured and simulated operations: for adds and compare-exchange loops, and for ticket
+    /// locks.
     adds_off: f64,
     tickets_off: f64,
 }
 
-/// Each is tried: close together where a nanosecond matters.
+/// All are tried. They are close together at small values.
 const NANOSECONDS: [f64; 14] =
     [1.0, 2.0, 3.0, 4.5, 6.0, 8.0, 11.0, 15.0, 20.0, 28.0, 40.0, 55.0, 75.0, 100.0];
 
-/// Beyond this distance a requester has a smaller share: any number where all are as near, else as on other machines.
+/// Requesters beyond this distance get a smaller share. Any value works if all are equally near; otherwise it is taken
+/// from other machines.
 const REACH_NS: [f64; 2] = [100.0, 20.0];
 
-/// How far apart two curves are from two threads on: the mean of the points' factors, 1 where they are equal.
+/// Returns the mean factor between two curves, from two threads on: 1 if they are equal.
 fn apart(measured: &[Contended], simulated: &[Contended], of: impl Fn(&Contended) -> f64) -> f64 {
     let contended = measured.iter().zip(simulated).filter(|(one, _)| one.threads > 1);
     let logs: Vec<f64> =
@@ -35,9 +38,9 @@ fn apart(measured: &[Contended], simulated: &[Contended], of: impl Fn(&Contended
     (logs.iter().sum::<f64>() / logs.len().max(1) as f64).exp()
 }
 
-/// An owner that keeps its line for several operations (`hold`) and a locked instruction that keeps it longer than its way
-/// takes (`locked`) are told apart by contended adds and compare-exchange loops; what leaving a loop of loads costs, by ticket
-/// locks. `None` where nobody contends.
+/// Chooses the parameters. Contended adds and compare-exchange loops distinguish an owner that keeps its line for
+/// several operations (`hold`) from a locked instruction that keeps it longer than its transfer (`locked`). Ticket
+/// locks determine the cost of leaving a loop of loads. Returns `None` without contention.
 pub(super) fn fit(
     measured: &Calibration,
     one_llc: bool,
@@ -80,16 +83,16 @@ pub(super) fn fit(
 }
 
 impl Arbitration {
-    /// What a request takes where it has not waited: what a line takes that nobody waits for, beyond a ping-pong's way, in
-    /// which its owner keeps it for a while.
+    /// Returns the cost of an uncontended request beyond the transfer. A ping-pong's owner keeps the line for a while,
+    /// so the two differ.
     fn fresh_request_ns(&self, fetched: &Fetched) -> f64 {
         let fetch_ns = (fetched.load.median_ns + fetched.add.median_ns) / 2.0;
-        // However long the owner keeps it, a transfer takes some of a ping-pong's way.
+        // A transfer takes part of a ping-pong, however long the owner keeps the line.
         let transfer_ns = (self.ping_pong_ns - self.hold_ns).max(self.ping_pong_ns / 4.0);
         (fetch_ns - transfer_ns).max(0.0)
     }
 
-    /// What was measured of lines that nobody waits for.
+    /// Formats the measurements of uncontended lines.
     fn measured_text(&self) -> String {
         let Some(fetched) = &self.fetched else { return String::new() };
         let mut text = format!("fresh_request_ns = {:.1}\n", self.fresh_request_ns(fetched));
@@ -99,7 +102,7 @@ impl Arbitration {
         if fetched.pairs_come_together() {
             text.push_str("pair_prefetch = true\n");
         }
-        // Elsewhere a release store waits for those before it, which this number knows nothing of.
+        // On other architectures a release store waits for earlier stores, which this number does not model.
         if cfg!(target_arch = "x86_64") && fetched.stores_at_once() > 1 {
             let _ = writeln!(text, "misses_at_once = {}", fetched.stores_at_once());
         }
@@ -111,9 +114,7 @@ impl Arbitration {
             return String::new();
         };
         format!(
-            "fresh_request and the keys after it: measured of lines that another CPU has \
-             written, for each: load {:.1}, fetch-and-add {:.1}, load and \
-             fetch-and-add {:.1}, stores {:.1}, load of the other one of a pair {:.1} ns (medians of {}); ",
+            "fresh_request and the keys after it: measured on lines that another CPU has written, per line: load {:.1}, fetch-and-add {:.1}, load and fetch-and-add {:.1}, stores {:.1}, load of the other one of a pair {:.1} ns (medians of {}); ",
             load.median_ns,
             add.median_ns,
             load_and_add.median_ns,
@@ -123,22 +124,19 @@ impl Arbitration {
         )
     }
 
-    /// How far simulated operations are off, as a factor, on average: those that are off further.
+    /// Returns the larger mean factor between measured and simulated operations.
     pub(super) fn off(&self) -> f64 {
         self.adds_off.max(self.tickets_off)
     }
 
-    /// The table of a machine's file.
+    /// Formats the table of a machine file.
     pub(super) fn text(&self) -> String {
         let Self { hold_ns, locked_ns, spin_exit_ns, reach_ns, adds_off, tickets_off, .. } = self;
         let (measured, source) = (self.measured_text(), self.measured_source());
         let mut text = String::new();
         let _ = writeln!(
             text,
-            "\n[costs.arbitration]\nhold_ns = {hold_ns}\nlocked_ns = {locked_ns}\nspin_exit_ns = \
-             {spin_exit_ns}\nreach_ns = {reach_ns}\n{measured}source = \"{source}hold and locked: chosen so that \
-             contended adds and compare-exchange loops take what was measured here, within a factor of {adds_off:.2} on \
-             average; spin_exit: by ticket locks, {tickets_off:.2}; reach: as on other machines\""
+            "\n[costs.arbitration]\nhold_ns = {hold_ns}\nlocked_ns = {locked_ns}\nspin_exit_ns = {spin_exit_ns}\nreach_ns = {reach_ns}\n{measured}source = \"{source}hold and locked: fitted to contended adds and compare-exchange loops measured here, within a factor of {adds_off:.2} on average; spin_exit: fitted to ticket locks, {tickets_off:.2}; reach: from other machines\""
         );
         text
     }
@@ -161,7 +159,7 @@ mod tests {
         }
     }
 
-    /// A machine whose adds become dearer with what is locked, cheaper with what is held.
+    /// A machine whose adds slow down with `locked` and speed up with `hold`.
     fn simulate(with: &Arbitration) -> Vec<Contended> {
         let add = |threads: f64| threads * (20.0 + with.locked_ns) / (1.0 + with.hold_ns / 5.0);
         let of = |threads: usize| {
@@ -214,10 +212,10 @@ mod tests {
             assert!(text.lines().any(|it| it == line), "{line} in {text}");
         }
         assert_eq!(text.contains("misses_at_once = 5\n"), cfg!(target_arch = "x86_64"), "{text}");
-        // An owner that keeps its line for longer than a ping-pong's way has no part in what a request takes.
+        // An owner that keeps its line longer than a ping-pong does not change the cost of a request.
         let kept = Arbitration { hold_ns: 100.0, ..with };
         assert!((kept.fresh_request_ns(&fetched) - (75.0 - 62.0 / 4.0)).abs() < 0.01);
-        // A machine that does none of it.
+        // A machine with none of these features.
         let plain = Fetched {
             load_of_pair: figure(70.0),
             load_and_add: figure(150.0),

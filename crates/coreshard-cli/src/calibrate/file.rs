@@ -1,4 +1,4 @@
-//! A machine's file, with the source of each number.
+//! The machine file, with the source of each number.
 
 use std::path::Path;
 
@@ -9,22 +9,22 @@ use coreshard_topology::input;
 use super::arbitration::Arbitration;
 use crate::common::kernel;
 
-/// A rest after which a CPU is in its deepest idle state: those that were measured lie on both sides.
+/// Idle time after which a CPU is in its deepest idle state. Measurements were made on both sides of it.
 const DEEP_AFTER_NS: f64 = 1e6;
 
-/// What a program computes between two accesses to shared memory.
+/// Computation between two accesses to shared memory.
 #[derive(Clone, Copy)]
 pub(super) struct Compute {
-    /// An item of the program that was measured.
+    /// An item of the measured program.
     pub(super) item: Figure,
-    /// The same simulated, with nothing computed.
+    /// The same item simulated without computation.
     pub(super) simulated_item_ns: f64,
-    /// How many accesses it makes.
+    /// Number of accesses per item.
     pub(super) accesses: f64,
     pub(super) ns: f64,
 }
 
-/// The text of a file that grows cost by cost.
+/// The text of the file, built cost by cost.
 struct Text(String);
 
 impl Text {
@@ -32,14 +32,14 @@ impl Text {
         self.0 += &format!("{key} = {value}\n");
     }
 
-    /// A cost with its source.
+    /// Adds a cost with its source.
     fn cost(&mut self, key: &str, ns: f64, source: &str) {
         self.0 += &format!("\n[costs.{key}]\n");
         self.line("ns", &number(ns));
         self.line("source", &quoted(source));
     }
 
-    /// A cost that follows from a figure.
+    /// Adds a cost derived from a figure.
     fn measured(&mut self, key: &str, ns: f64, figure: Figure, what: &str) {
         self.cost(key, ns, &source(figure, what));
     }
@@ -50,16 +50,14 @@ impl Text {
         let load = measured.load.median_ns.max(0.01);
         self.measured("l1_hit", load, measured.load, "loads that depend on one another");
         let atomic = measured.atomic.median_ns.max(load);
-        self.measured("atomic", atomic, measured.atomic, "fetch-and-add on an own line");
+        self.measured("atomic", atomic, measured.atomic, "fetch-and-add on a private line");
         if let Some(Compute { item, simulated_item_ns, accesses, ns }) = compute {
             let what = format!(
-                "items that queue the next one, on one CPU, less the {simulated_item_ns:.1} ns of their \
-                 {accesses:.1} accesses, divided by these"
+                "items that queue the next one, on one CPU, minus {simulated_item_ns:.1} ns for their {accesses:.1} accesses, per access"
             );
             self.measured("compute", ns, item, &what);
         }
-        let assumed = "assumed: what is left of a contended add's service time beyond the transfer, ~3 ns \
-                       on machines where both were published";
+        let assumed = "assumed: service time of a contended add minus the transfer, ~3 ns on machines with both published";
         self.cost("shared_read", 3.0, assumed);
         let memory_ns = measured.memory.median_ns;
         self.measured("memory_local", memory_ns, measured.memory, "a random walk through 128 MiB");
@@ -72,37 +70,36 @@ impl Text {
     fn calls(&mut self, measured: &Calibration) {
         let costs = measured.costs();
         let (hint, clock) = (measured.spin_hint, measured.clock_read);
-        self.measured("spin_hint", hint.median_ns, hint, "turns of spinning, less a load");
+        self.measured("spin_hint", hint.median_ns, hint, "spin iterations, minus a load");
         self.measured("clock_read", clock.median_ns, clock, "clock readings");
         let nobody = measured.wake_nobody;
-        self.measured("syscall", costs.syscall_ns, nobody, "futex wake-ups of nobody");
-        let what = "futex waits that are refused, less a system call";
+        self.measured("syscall", costs.syscall_ns, nobody, "futex wake-ups without a waiter");
+        let what = "futex waits that return at once, minus a system call";
         self.measured("futex", costs.futex_ns, measured.wait_refused, what);
-        let what = "futex wake-ups on one CPU, less a refused wait";
+        let what = "futex wake-ups on one CPU, minus a wait that returns at once";
         self.measured("wake", costs.wake_ns, measured.wake_here, what);
         if let Some(busy) = measured.wake_busy {
-            let what = "futex wake-ups of another CPU that is busy, less those on one CPU; no more than of one that rests";
+            let what = "futex wake-ups on another, busy CPU, minus those on one CPU; at most the cost for an idle CPU";
             self.measured("wake_remote", costs.wake_remote_ns, busy, what);
         }
         let there = measured.wake_there.unwrap_or(measured.wake_here);
-        let what = "futex wake-ups of another CPU that rests, less those of a busy one";
+        let what = "futex wake-ups on an idle CPU, minus those on a busy one";
         self.measured("ipi_send", costs.ipi_send_ns, there, what);
         self.cost("ipi_latency", 0.0, "measured together with the exit from idle states");
-        let what = "yields of two threads to each other, less a system call";
+        let what = "two threads that yield to each other, minus a system call";
         self.measured("context_switch", costs.context_switch_ns, measured.context_switch, what);
         if let Some(timer) = measured.timer {
-            let what = "waits with a timeout, less those without";
+            let what = "waits with a timeout, minus waits without";
             self.measured("timer", costs.timer_ns, timer, what);
         }
-        let what = "starts of threads, less a wake-up";
+        let what = "thread starts, minus a wake-up";
         self.measured("thread_create", costs.thread_create_ns, measured.spawn, what);
         match measured.slice {
             Some(slice) => {
-                let what =
-                    "turns of two threads that compute on one CPU, as the other one misses it";
+                let what = "time slices of two threads that compute on one CPU";
                 self.measured("slice", slice.median_ns, slice, what);
             }
-            None => self.cost("slice", 3e6, "assumed: no thread waited for another one's CPU"),
+            None => self.cost("slice", 3e6, "assumed: no time slices were measured"),
         }
     }
 
@@ -116,14 +113,13 @@ impl Text {
         self.0 += &format!("]\nsource = {}\n", quoted(source));
     }
 
-    /// A state of a CPU that rests.
+    /// Adds an idle state.
     fn idle(&mut self, after_ns: f64, exit_ns: f64, figure: Option<Figure>, rest: &str) {
-        let what = || {
-            format!("until a thread runs that was woken after {rest}, less the call and the switch")
-        };
+        let what =
+            || format!("until a thread woken after {rest} runs, minus the call and the switch");
         let source = match figure {
             Some(figure) => source(figure, &what()),
-            None => "there is one CPU, which nobody wakes from outside".to_owned(),
+            None => "the only CPU is never woken by another".to_owned(),
         };
         self.0 += "\n[[costs.idle]]\n";
         self.line("after_ns", &format!("{after_ns:.0}"));
@@ -134,20 +130,19 @@ impl Text {
     fn idle_states(&mut self, measured: &Calibration) {
         let costs = measured.costs();
         let brief_ends_ns = measured.brief_rest_ends_ns();
-        let mut short_rest = "0.2 ms of rest";
+        let mut short_rest = "0.2 ms idle";
         if brief_ends_ns.is_some() {
             let brief = measured.woken_after_brief_rest;
-            self.idle(0.0, costs.brief_idle_exit_ns, brief, "20 µs of rest");
-            short_rest =
-                "0.2 ms of rest; rests of 20, 40, 80, 160 and 200 µs show where this state begins";
+            self.idle(0.0, costs.brief_idle_exit_ns, brief, "20 µs idle");
+            short_rest = "0.2 ms idle; idle times of 20, 40, 80, 160 and 200 µs show where this state begins";
         }
         let (short, long) = (measured.woken_after_short_rest, measured.woken_after_long_rest);
         self.idle(brief_ends_ns.unwrap_or(0.0), costs.idle_exit_ns, short, short_rest);
-        self.idle(DEEP_AFTER_NS, costs.deep_idle_exit_ns, long, "5 ms of rest");
+        self.idle(DEEP_AFTER_NS, costs.deep_idle_exit_ns, long, "5 ms idle");
     }
 }
 
-/// The file's text.
+/// Formats the file.
 pub(super) fn write(
     topology: &Topology,
     synthetic: &str,
@@ -170,7 +165,7 @@ pub(super) fn write(
     if let Some(arbitration) = arbitration {
         text += &arbitration.text();
     }
-    // What is simulated while numbers are chosen is the same each time.
+    // Values fitted by simulation are the same each time.
     if let Some(variation) = &measured.variation
         && compute.is_some()
     {
@@ -184,7 +179,7 @@ fn source(figure: Figure, what: &str) -> String {
     format!("measured: {what}; median of {samples}, {min_ns:.1} to {max_ns:.1} ns")
 }
 
-/// By how much costs vary.
+/// Formats the variation of costs.
 fn varying(variation: &Variation) -> String {
     let Variation { samples, interruptions, interrupted_every_ns, interrupted_for_ns, .. } =
         *variation;
@@ -196,14 +191,11 @@ fn varying(variation: &Variation) -> String {
     let every_ns = interrupted_every_ns.min(1e9);
     let for_ns = interrupted_for_ns.min(every_ns / 2.0);
     format!(
-        "\n[costs.variation]\ncalls = [{calls}]\nexits = [{exits}]\ninterrupted_every_ns = {every_ns:.0}\n\
-         interrupted_for_ns = {for_ns:.0}\nsource = \"measured: {samples} calls that wake a thread, over the median of their \
-         round, at 5, 25, 50, 75, 95 and 99 %, and as many wake-ups until the thread runs; {interruptions} gaps of more than \
-         2 µs between looks at the clock\"\n"
+        "\n[costs.variation]\ncalls = [{calls}]\nexits = [{exits}]\ninterrupted_every_ns = {every_ns:.0}\ninterrupted_for_ns = {for_ns:.0}\nsource = \"measured: {samples} calls that wake a thread, relative to the median of their round, at 5, 25, 50, 75, 95 and 99 %, and the same for wake-up latencies; {interruptions} gaps of more than 2 µs between clock readings\"\n"
     )
 }
 
-/// A clock cycle, by the kernel's word where it has one.
+/// Returns the length of a clock cycle, from the kernel if it reports the frequency.
 fn cycle(measured: &Calibration) -> (f64, String) {
     let mhz = input::head(Path::new("/proc/cpuinfo"), input::HEAD_BYTES).ok().and_then(|text| {
         let line = text.lines().find(|line| line.starts_with("cpu MHz"))?;
@@ -221,7 +213,7 @@ fn number(ns: f64) -> String {
     format!("{:?}", (ns * 100.0).round() / 100.0)
 }
 
-/// As a TOML string.
+/// Formats a TOML string.
 fn quoted(text: &str) -> String {
     let clean: String = text.chars().filter(|letter| !letter.is_control()).collect();
     format!("\"{}\"", clean.replace('\\', "\\\\").replace('"', "\\\""))

@@ -1,4 +1,4 @@
-//! `coreshard calibrate`: measures what things cost on this machine, for simulations of it.
+//! `coreshard calibrate`: measures the costs of this machine for simulations.
 
 mod arbitration;
 mod file;
@@ -22,12 +22,11 @@ use file::Compute;
 /// The options of `coreshard calibrate`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Write the machine's file there, and show what was measured [default: the file to standard
-    /// output]
+    /// Write the machine file to FILE, and print a table [default: the file to standard output]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 
-    /// Rounds; each figure is measured once in each, and its median is taken
+    /// Number of rounds; each figure is the median over rounds
     #[arg(long, value_name = "N", default_value = "15", value_parser = whole::<u32, 1, 10_000>)]
     rounds: u32,
 
@@ -41,7 +40,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let whole = Topology::host()?;
     let usable = Usable::host(&whole)?;
     let topology = whole.restrict(usable.cpus())?;
-    // Before anything is measured: a machine that a file cannot describe is found here.
+    // Find a machine that a file cannot describe before measuring it.
     let synthetic = synthetic::describe(&topology)?;
     let destination = args.output.as_deref().map(destination).transpose()?;
     let load = other_load(usable.cpus().len());
@@ -50,7 +49,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let measured = calibrate::<Host>(usable.cpus(), effort, &mut bar)?;
     drop(bar);
     let Some(measured) = measured else {
-        return Err(interrupted("interrupted before the machine was measured"));
+        return Err(interrupted("interrupted before the measurement finished"));
     };
     let compute = compute(&topology, &synthetic, &measured, effort.rounds)?;
     let contends = |arbitration: &Arbitration| {
@@ -60,7 +59,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let one_llc = topology.cpus().iter().all(|cpu| cpu.llc == topology.cpus()[0].llc);
     let arbitration = arbitration::fit(&measured, one_llc, contends)?;
     let text = file::write(&topology, &synthetic, &measured, Some(compute), arbitration.as_ref());
-    // What is written can be read: it is read here.
+    // Check that the file can be read.
     read_back(&text)?;
     tell(load, &measured, arbitration.as_ref());
     let Some(destination) = destination else { return output::print(&text) };
@@ -71,29 +70,29 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Where the machine's file goes. It has the ending by which `--machine` knows one.
+/// Opens the machine file. It must end in `.toml`, which `--machine` requires.
 fn destination(path: &Path) -> anyhow::Result<Destination> {
     let is_toml = path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("toml"));
     if !is_toml && !path.starts_with("/dev") {
         bail_input!(
-            "{}: a machine's file ends in .toml, by which --machine knows it; without --output it goes to standard output",
+            "invalid file {}: expected a name that ends in .toml, or no --output for standard output",
             input::path(path)
         );
     }
     Destination::open(path)
 }
 
-/// Says what makes the figures doubtful.
+/// Prints warnings about the figures.
 fn tell(load: Option<String>, measured: &Calibration, arbitration: Option<&Arbitration>) {
     for doubt in load.into_iter().chain(doubts(measured, arbitration)) {
         output::warn(&format!("coreshard calibrate: {doubt}"));
     }
 }
 
-/// What is off by more, as a factor, predicts no contention.
+/// If the fit is off by a larger factor, contention is not predicted.
 const WORST_FIT: f64 = 1.5;
 
-/// Why simulations by these figures may predict another machine.
+/// Returns reasons to doubt simulations that use these figures.
 fn doubts(measured: &Calibration, arbitration: Option<&Arbitration>) -> Vec<String> {
     let mut doubts = Vec::new();
     let alone_ns = measured.atomic.median_ns;
@@ -102,40 +101,37 @@ fn doubts(measured: &Calibration, arbitration: Option<&Arbitration>) -> Vec<Stri
     };
     if let Some(Contended { threads, add, .. }) = measured.contended.iter().find(apart) {
         doubts.push(format!(
-            "a fetch-and-add took each of {threads} threads {:.1} ns, and one alone {alone_ns:.1}: they hardly ran at the \
-             same time, so that what contends was not measured",
+            "a fetch-and-add took {:.1} ns in each of {threads} threads, and {alone_ns:.1} in one alone: they hardly ran at the same time, so contention was not measured",
             add.median_ns
         ));
     }
     let off = arbitration.map_or(1.0, Arbitration::off);
     if off > WORST_FIT {
         doubts.push(format!(
-            "contended operations, simulated, are within a factor of {off:.2} of what was measured, and no better: what \
-             contends will be predicted so"
+            "simulated contended operations differ from the measured ones by a factor of {off:.2}: predictions of contention will be as far off"
         ));
     }
     doubts
 }
 
 fn read_back(text: &str) -> anyhow::Result<Machine> {
-    Machine::from_toml("what was measured", text).context(
-        "the measurements contradict one another, as they do while other programs use the CPUs; measure again, with more \
-         --rounds",
+    Machine::from_toml("the measurements", text).context(
+        "the measurements are inconsistent, probably because other programs used the CPUs: try again with more --rounds",
     )
 }
 
-/// What contends, on the machine of a file.
+/// Simulates contention on the machine of a file.
 fn simulate_contention(text: &str, cpus: &CpuSet) -> anyhow::Result<Vec<Contended>> {
     let machine = read_back(text)?;
     let program = || contended::<Sim>(cpus, CONTENDED_OPERATIONS);
     Ok(Simulation::new(&machine).run(program).map_err(anyhow::Error::new)?.value?)
 }
 
-/// Operations of each thread that contends, simulated.
+/// Operations of each contending thread in simulations.
 const CONTENDED_OPERATIONS: u64 = 500;
 
-/// What a program computes between two accesses: what its items take on the first CPU beyond what they take
-/// on the machine that was measured so far, which lets nothing be computed.
+/// Computes the time between two accesses: the item's measured time on the first CPU minus its simulated time without
+/// computation, per access.
 fn compute(
     topology: &Topology,
     synthetic: &str,
@@ -150,19 +146,19 @@ fn compute(
         let run = Simulation::new(&machine).run(program).map_err(anyhow::Error::new)?;
         anyhow::Ok((run.value?, run.summary.accesses))
     };
-    // Once as many items, and twice as many, so that what is not theirs falls out.
+    // Simulate N and 2 N items, so that the difference contains only items.
     let (few, many) = (simulated(CHAINED_ITEMS)?, simulated(2 * CHAINED_ITEMS)?);
-    // Each run has a round that is not measured.
+    // Each run also has a warm-up round.
     let accesses = (many.1 - few.1) as f64 / (2 * CHAINED_ITEMS) as f64;
     let simulated_item_ns = many.0.median_ns;
     let ns = ((item.median_ns - simulated_item_ns) / accesses).max(0.0);
     Ok(Compute { item, simulated_item_ns, accesses, ns })
 }
 
-/// Items of a measurement; a few milliseconds.
+/// Items of a measurement. They take a few milliseconds.
 const CHAINED_ITEMS: u64 = 16_000;
 
-/// What was measured, for people.
+/// Formats the measurements as a table.
 fn table(measured: &Calibration, compute: Compute) -> String {
     let mut rows: Vec<(String, Option<Figure>)> = Vec::new();
     let mut row = |what: &str, figure: Option<Figure>| rows.push((what.to_owned(), figure));
@@ -178,11 +174,11 @@ fn table(measured: &Calibration, compute: Compute) -> String {
         row(&what, measured.latency[at][other_at]);
     }
     if let Some(fetched) = measured.fetched {
-        row("line that another CPU has written: load", Some(fetched.load));
-        row("  the other line of its pair then", Some(fetched.load_of_pair));
+        row("line written by another CPU: load", Some(fetched.load));
+        row("  then the other line of its pair", Some(fetched.load_of_pair));
         row("  fetch-and-add", Some(fetched.add));
         row("  load, then fetch-and-add", Some(fetched.load_and_add));
-        row("  stores, many at once", Some(fetched.store));
+        row("  concurrent stores", Some(fetched.store));
     }
     for Contended { threads, add, compare_exchange, ticket_lock, mutex } in &measured.contended {
         row(&format!("fetch-and-add, {threads} threads, each"), Some(*add));
@@ -190,22 +186,22 @@ fn table(measured: &Calibration, compute: Compute) -> String {
         row(&format!("ticket lock, {threads} threads, each"), Some(*ticket_lock));
         row(&format!("lock, {threads} threads, each"), Some(*mutex));
     }
-    row("wake-up of nobody", Some(measured.wake_nobody));
-    row("wait that is refused", Some(measured.wait_refused));
-    row("wake-up of a thread of this CPU", Some(measured.wake_here));
-    row("wake-up of a thread of a busy CPU", measured.wake_busy);
-    row("wake-up of a thread of another CPU", measured.wake_there);
-    row("until it runs, after a brief rest", measured.woken_after_brief_rest);
-    row("until it runs, after a short rest", measured.woken_after_short_rest);
-    row("until it runs, after a long rest", measured.woken_after_long_rest);
+    row("wake-up without a waiter", Some(measured.wake_nobody));
+    row("wait that returns at once", Some(measured.wait_refused));
+    row("wake-up of a thread on this CPU", Some(measured.wake_here));
+    row("wake-up of a thread on a busy CPU", measured.wake_busy);
+    row("wake-up of a thread on another CPU", measured.wake_there);
+    row("until it runs, after 20 µs idle", measured.woken_after_brief_rest);
+    row("until it runs, after 0.2 ms idle", measured.woken_after_short_rest);
+    row("until it runs, after 5 ms idle", measured.woken_after_long_rest);
     for (rest_ns, figure) in &measured.woken_after_rests_between {
         row(&format!("  the same after {} µs", rest_ns / 1e3), Some(*figure));
     }
-    row("from thread to thread", Some(measured.context_switch));
-    row("a wait with a timeout, beyond one without", measured.timer);
-    row("starting a thread", Some(measured.spawn));
-    row("a thread's turn, where another waits", measured.slice);
-    row("an item that queues the next one", Some(compute.item));
+    row("switch between threads", Some(measured.context_switch));
+    row("timeout of a wait", measured.timer);
+    row("start of a thread", Some(measured.spawn));
+    row("time slice of a contended CPU", measured.slice);
+    row("item that queues the next one", Some(compute.item));
     let mut text =
         format!("{:<44} {:>10} {:>10} {:>12}\n", "nanoseconds", "median", "least", "most");
     for (what, figure) in rows {
@@ -213,7 +209,7 @@ fn table(measured: &Calibration, compute: Compute) -> String {
         text += &format!("{what:<44} {median_ns:>10.1} {min_ns:>10.1} {max_ns:>12.1}\n");
     }
     let mut single = |what: &str, ns: f64| text += &format!("{what:<44} {ns:>10.1}\n");
-    single("computed between two accesses", compute.ns);
+    single("computation between two accesses", compute.ns);
     if let Some(variation) = measured.variation.filter(|it| it.interruptions > 0) {
         single("time between two interruptions", variation.interrupted_every_ns);
         single("an interruption", variation.interrupted_for_ns);
@@ -221,7 +217,7 @@ fn table(measured: &Calibration, compute: Compute) -> String {
     text
 }
 
-/// Pairs of CPUs in the table; the file has all.
+/// Number of CPU pairs in the table. The file has all.
 const MAX_PAIRS: usize = 10;
 
 #[cfg(test)]
@@ -239,7 +235,7 @@ mod tests {
         }
     }
 
-    /// Of two threads that take so long for each operation where they contend.
+    /// A calibration in which two contending threads take `two_ns` per operation.
     fn measured(two_ns: f64) -> Calibration {
         Calibration {
             atomic: Figure { median_ns: 3.0, ..Figure::default() },
@@ -258,14 +254,14 @@ mod tests {
         };
         assert_eq!(told(50.0), [""; 0]);
         let told = told(120.0);
-        assert!(told[0].contains("within a factor of 3.00 of what was measured"), "{told:?}");
+        assert!(told[0].contains("by a factor of 3.00"), "{told:?}");
     }
 
     #[test]
     fn threads_that_did_not_contend_are_told_of() {
         assert_eq!(doubts(&measured(36.0), None), [""; 0]);
         let told = doubts(&measured(3.0), None);
-        assert!(told[0].contains("each of 2 threads 3.0 ns, and one alone 3.0"), "{told:?}");
+        assert!(told[0].contains("3.0 ns in each of 2 threads, and 3.0 in one alone"), "{told:?}");
         assert_eq!(told.len(), 1);
     }
 }

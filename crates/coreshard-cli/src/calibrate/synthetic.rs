@@ -1,21 +1,20 @@
-//! A machine as a synthetic string.
+//! Describes a machine as a synthetic string.
 
 use crate::common::bail_input;
 use anyhow::bail;
 use coreshard::Topology;
 use coreshard_topology::Cpu;
 
-/// The string that describes `topology`.
+/// Returns the string that describes `topology`.
 ///
 /// # Errors
-/// Where the machine is not regular: packages, nodes, caches or cores of different sizes.
+///
+/// If the machine is not regular: its packages, nodes, caches or cores differ in size.
 pub(super) fn describe(topology: &Topology) -> anyhow::Result<String> {
     let text = levels(topology);
     let Some(text) = text.filter(|text| is_same(topology, text)) else {
         bail_input!(
-            "this machine ({}, CPUs {}) is not regular: its packages, nodes, caches or cores differ \
-             in size, and a machine's file describes them by one number each; taskset to a regular \
-             part of it, and calibrate that",
+            "this machine ({}, CPUs {}) is not regular: its packages, nodes, caches or cores differ in size, which a machine file cannot describe; use taskset to calibrate a regular part of it",
             topology.name(),
             topology.online(),
         );
@@ -25,7 +24,7 @@ pub(super) fn describe(topology: &Topology) -> anyhow::Result<String> {
 
 type LevelNumber = fn(&Cpu) -> u32;
 
-/// The levels with their counts, and the CPUs' numbers where they are not in the tree's order.
+/// Returns the levels with their counts, and CPU numbers if they are not in the tree's order.
 fn levels(topology: &Topology) -> Option<String> {
     let keys: [(&str, LevelNumber); 4] = [
         ("pack", |cpu| cpu.package.0),
@@ -69,8 +68,7 @@ fn levels(topology: &Topology) -> Option<String> {
     Some(text.join(" "))
 }
 
-/// True if the string describes a machine of the same CPUs, where the same ones share the same
-/// things.
+/// Returns true if the string describes the same CPUs with the same sharing.
 fn is_same(topology: &Topology, text: &str) -> bool {
     let read = || -> anyhow::Result<bool> {
         let other = Topology::from_synthetic(text)?;

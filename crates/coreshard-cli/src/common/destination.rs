@@ -1,14 +1,14 @@
-//! Where results go: the one place of the command that writes files.
+//! Output files. No other module of the command writes files.
 //!
-//! 1. Nothing is written over that the command did not make, unless `--force` says so. What it made is
-//!    known by what is in it (see [`is_ours`]), not by its name.
-//! 2. No link is followed to a file: with `--force` the report takes the link's place.
-//! 3. A report is written beside its place and moved there whole: what was there stays until then, also
-//!    where the disk is full.
-//! 4. That a report can be written is found out before anything is measured, and leaves nothing behind.
-//! 5. What counts is what a place holds when it is written, not what it held when it was looked at: an old report
-//!    is taken out of its place and looked at then, and put back where it is none.
-//! 6. A device or a pipe, such as `/dev/null` or a shell's `>(…)`, is written to as it is; never a disk.
+//! 1. A file that the command did not make is not overwritten without `--force`. The command recognizes its own files
+//!    by their content (see [`is_ours`]), not by name.
+//! 2. Links are not followed to files. With `--force`, the report replaces the link.
+//! 3. A report is written to a temporary file beside its destination and then renamed. The old file stays until then,
+//!    even if the disk is full.
+//! 4. Whether a report can be written is checked before anything is measured. The check leaves no file behind.
+//! 5. The decision depends on what the destination holds at the time of writing, not on the earlier check. An old
+//!    report is moved aside and inspected there. A foreign file is moved back.
+//! 6. Devices and pipes, such as `/dev/null` or a shell's `>(…)`, are written directly. Disks are never written.
 
 use std::ffi::OsString;
 use std::fs::{self, File, Metadata, OpenOptions};
@@ -27,36 +27,36 @@ use super::failure::{bad_input, bail_input};
 use super::number::sum_of;
 use super::output;
 
-/// The last object of each JSON document that is written has this key.
+/// The key that ends the last object of each JSON document that is written.
 const JSON_MARK: &str = "\"generator\": \"coreshard\"";
-/// In each machine's file, whose last line is [`sum_line`] of all before.
+/// A line of each machine file. The file's last line is the [`sum_line`] of all preceding ones.
 const TOML_MARK: &str = "source = [\"coreshard calibrate, on the machine itself\"]";
 /// The first line of each job file.
 pub(crate) const JOBS_MARK: &str = "# Made by coreshard sweep.";
-/// At the beginning of each recording.
+/// The first bytes of each recording.
 const RECORDING_MARK: &str = coreshard_trace::RECORDING_MARK;
-/// How much of a file's ends is looked at.
+/// How much of each end of a file is inspected, in bytes.
 const LOOKED_AT: u64 = 4 << 10;
 
-/// Whether `--force` was given; a decision of the user's for the whole command.
+/// Whether `--force` was given.
 static IS_FORCED: AtomicBool = AtomicBool::new(false);
 
 /// The option of commands that write files.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ForceArgs {
-    /// Let reports take the place of files that this command did not make, and of links
+    /// Overwrite files that this command did not write, and replace links
     #[arg(long)]
     force: bool,
 }
 
 impl ForceArgs {
-    /// From now on, files that are not ours and links are replaced, if that is asked for.
+    /// Applies `--force` to all files that are opened from now on.
     pub(crate) fn apply(&self) {
         IS_FORCED.store(self.force, Relaxed);
     }
 }
 
-/// A place that was found fit before the benchmark, and is written to after it.
+/// A destination that was checked before the benchmark and is written after it.
 #[derive(Debug)]
 pub(crate) struct Destination {
     path: PathBuf,
@@ -65,27 +65,31 @@ pub(crate) struct Destination {
 
 #[derive(Debug)]
 enum Place {
-    /// A file in a folder; the folder's name is resolved.
+    /// A file in a folder. The folder's path is resolved.
     File { folder: PathBuf, name: OsString },
     /// A device or a pipe.
     Stream(File),
 }
 
 impl Destination {
-    /// Finds out whether a report can be written to `path`.
+    /// Checks that a report can be written to `path`.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot, or `path` is `-`.
     pub(crate) fn open(path: &Path) -> anyhow::Result<Self> {
         if path == Path::new("-") {
             bail_input!(
-                "this cannot go to standard output, which \"-\" stands for; a file of that name is ./-"
+                "invalid file \"-\": this report cannot go to standard output (use ./- for a file named \"-\")"
             );
         }
         let place = place(path)
-            .with_context(|| format!("the report {} cannot be written", input::path(path)))
+            .with_context(|| format!("cannot write the report {}", input::path(path)))
             .map_err(bad_input)?;
         Ok(Self { path: path.to_owned(), place })
     }
 
-    /// Opens a place for each report, and sees that no two are the same, nor one the same as the first.
+    /// Opens a destination for each report, and checks that all of them, including the first, are different files.
     pub(super) fn open_all<const N: usize>(
         first: Option<&Self>,
         paths: [Option<&Path>; N],
@@ -95,7 +99,10 @@ impl Destination {
             let Some(path) = path else { continue };
             let new = Self::open(path)?;
             if all[..at].iter().flatten().chain(first).any(|other| other.is_same(&new)) {
-                bail_input!("two reports are to go to {}; give each its own", input::path(path));
+                bail_input!(
+                    "two reports have the same file {}: expected a different file for each",
+                    input::path(path)
+                );
             }
             all[at] = Some(new);
         }
@@ -128,7 +135,7 @@ impl Destination {
         written().with_context(|| format!("cannot write the report {}", input::path(&self.path)))
     }
 
-    /// Writes the report, and says where it went.
+    /// Writes the report and prints its path.
     pub(crate) fn report(self, text: &str) -> anyhow::Result<()> {
         let path = self.path.clone();
         self.write(|out| out.write_all(text.as_bytes()))?;
@@ -136,7 +143,7 @@ impl Destination {
         Ok(())
     }
 
-    /// Begins a file that is written part by part, beside its place. One that is never finished is removed.
+    /// Starts a file that is written in pieces, beside its destination. An unfinished file is removed.
     pub(crate) fn grow(self) -> anyhow::Result<Growing> {
         let aside = match &self.place {
             Place::Stream(_) => None,
@@ -145,8 +152,8 @@ impl Destination {
         Ok(Growing { to: self, aside })
     }
 
-    /// Fails where `file`, which the command reads or writes otherwise, is the same one, by whatever
-    /// name, also if it is not there yet.
+    /// Fails if `file`, which the command uses otherwise, is the same file under any name, even if it does not exist
+    /// yet.
     pub(crate) fn is_not(&self, file: &Path) -> anyhow::Result<()> {
         let is_same = match &self.place {
             Place::Stream(stream) => is_one_file(stream.metadata(), fs::metadata(file)),
@@ -158,7 +165,7 @@ impl Destination {
         if is_same {
             let (own, file) = (input::path(&self.path), input::path(file));
             bail_input!(
-                "the report {own} is the same file as {file}, which it would replace; give another name"
+                "invalid report file {own}: it would replace {file}, expected another file"
             );
         }
         Ok(())
@@ -169,11 +176,11 @@ impl Destination {
     }
 }
 
-/// A path's folder, without links, and its name there.
+/// Splits a path into its folder, with links resolved, and its file name.
 fn resolved(path: &Path) -> anyhow::Result<(PathBuf, OsString)> {
     let is_folder = path.as_os_str().as_encoded_bytes().ends_with(b"/");
     let name = path.file_name().filter(|_| !is_folder);
-    let name = name.ok_or_else(|| anyhow!("it names no file"))?.to_owned();
+    let name = name.ok_or_else(|| anyhow!("it is not a file name"))?.to_owned();
     let folder = match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
@@ -181,17 +188,17 @@ fn resolved(path: &Path) -> anyhow::Result<(PathBuf, OsString)> {
     Ok((fs::canonicalize(folder)?, name))
 }
 
-/// True for two names of one file, or of one block device.
+/// Returns true if both are the same file or the same block device.
 fn is_one_file(one: io::Result<Metadata>, other: io::Result<Metadata>) -> bool {
     let (Ok(one), Ok(other)) = (one, other) else { return false };
     let is_device = one.file_type().is_block_device() && other.file_type().is_block_device();
     is_device && one.rdev() == other.rdev() || (one.dev(), one.ino()) == (other.dev(), other.ino())
 }
 
-/// What a report at `path` would be written to.
+/// Finds the destination of a report at `path`.
 fn place(path: &Path) -> anyhow::Result<Place> {
     let found = found_at(path)?;
-    // What a link to a device or a pipe leads to, such as /dev/stdout, is meant.
+    // Follow links to devices and pipes, such as /dev/stdout.
     let behind =
         found.as_ref().filter(|found| found.is_symlink()).and_then(|_| fs::metadata(path).ok());
     if behind.as_ref().or(found.as_ref()).is_some_and(is_stream) {
@@ -199,10 +206,10 @@ fn place(path: &Path) -> anyhow::Result<Place> {
     }
     let (folder, name) = resolved(path)?;
     if ["/dev", "/proc", "/sys"].iter().any(|own| folder.starts_with(own)) {
-        return Err(anyhow!("it is in a folder of the system's"));
+        return Err(anyhow!("it is in a system folder"));
     }
     may_be_replaced(&folder.join(&name))?;
-    // That it can be made is tried, and leaves nothing.
+    // Try to create a file there, and remove it.
     let (trial, _) = beside(&folder)?;
     fs::remove_file(trial)?;
     Ok(Place::File { folder, name })
@@ -216,37 +223,33 @@ fn found_at(path: &Path) -> anyhow::Result<Option<Metadata>> {
     }
 }
 
-/// Says why not, where a report must not take the place of what is there.
+/// Returns an error if a report must not replace the existing file.
 fn may_be_replaced(path: &Path) -> anyhow::Result<()> {
     let Some(found) = found_at(path)? else { return Ok(()) };
     let kind = found.file_type();
     if kind.is_dir() {
-        return Err(anyhow!("it is a folder"));
+        return Err(anyhow!("it is a directory"));
     }
     if kind.is_block_device() || kind.is_socket() {
-        return Err(anyhow!("it is a disk or a socket, and no place for a report"));
+        return Err(anyhow!("it is a disk or a socket"));
     }
     if IS_FORCED.load(Relaxed) {
         return Ok(());
     }
     if kind.is_symlink() {
-        return Err(anyhow!(
-            "it is a link, and what it leads to may be another's; give that file itself, or --force \
-             to put the report in the link's place"
-        ));
+        return Err(anyhow!("it is a link: give its target, or --force to replace the link"));
     }
     if !is_ours(path)? {
         return Err(anyhow!(
-            "it is there already and is no report of this command's; give another name, or --force to \
-             replace it"
+            "it exists and was not written by coreshard: give another name, or --force to replace it"
         ));
     }
     Ok(())
 }
 
-/// Whether the command made a file, by what is in it; or nothing is.
+/// Returns true if the command wrote the file, judged by its content, or if the file is empty.
 fn is_ours(path: &Path) -> anyhow::Result<bool> {
-    /// See `open(2)`: what is put in the file's place meanwhile makes nobody wait.
+    /// See `open(2)`: do not block if the path has become a pipe.
     const O_NONBLOCK: i32 = 0o4000;
     let mut file = OpenOptions::new().read(true).custom_flags(O_NONBLOCK).open(path)?;
     let found = file.metadata()?;
@@ -262,7 +265,7 @@ fn is_ours(path: &Path) -> anyhow::Result<bool> {
     let head = part(0)?;
     let tail = part(found.len().saturating_sub(LOOKED_AT))?;
     if head.lines().any(|line| line == TOML_MARK) {
-        // Such a file is made to be changed by hand, too.
+        // Users may edit machine files, so compare the checksum.
         let mut whole = Vec::new();
         file.rewind()?;
         file.read_to_end(&mut whole)?;
@@ -281,14 +284,14 @@ fn is_ours(path: &Path) -> anyhow::Result<bool> {
             && last_key.is_some_and(|rest| matches!(rest, "}" | "}]" | "}\n]"))))
 }
 
-/// A machine's file ends with this line, by which is known whether somebody has changed it since.
+/// Returns the last line of a machine file: a checksum that shows whether the file was edited.
 fn sum_line(text: &[u8]) -> String {
     let sum = sum_of(text.iter().copied().map(u64::from));
     format!("# As it was written, without this line: {sum:016x}\n")
 }
 
-/// Gives the last object of a JSON document the key that marks it as ours, and a machine's file its sum. Other documents have
-/// their marks from where they are made.
+/// Marks a report as ours: adds the key to the last object of a JSON document, or the checksum to a machine file. Other
+/// formats are marked by the code that makes them.
 fn mark(report: &mut Vec<u8>) {
     let is_machine = |text: &str| text.lines().any(|line| line == TOML_MARK);
     if str::from_utf8(report).is_ok_and(is_machine) {
@@ -302,12 +305,12 @@ fn mark(report: &mut Vec<u8>) {
         _ => return,
     };
     let Some(inside) = object.strip_suffix(b"}").map(<[u8]>::trim_ascii_end) else { return };
-    // The last of several lines that were written one by one.
+    // Lines that were written one by one are marked already.
     if inside.ends_with(JSON_MARK.as_bytes()) {
         return;
     }
     let comma = if inside.ends_with(b"{") { "" } else { "," };
-    // As it is written: on one line, or on lines with blanks before them.
+    // Keep the format: one line, or indented lines.
     let end = inside.len();
     let between = object[end..object.len() - 1].to_vec();
     let mut key = comma.as_bytes().to_vec();
@@ -319,7 +322,7 @@ fn mark(report: &mut Vec<u8>) {
     report.splice(end..end, key);
 }
 
-/// A new file in the folder.
+/// Creates a temporary file in the folder.
 fn beside(folder: &Path) -> anyhow::Result<(PathBuf, File)> {
     static MADE: AtomicU32 = AtomicU32::new(0);
     let name = format!(".coreshard-{}-{}.tmp", std::process::id(), MADE.fetch_add(1, Relaxed));
@@ -329,14 +332,14 @@ fn beside(folder: &Path) -> anyhow::Result<(PathBuf, File)> {
     Ok((path, file))
 }
 
-/// Puts a file with these bytes into the place of what is there.
+/// Replaces the file with these bytes.
 fn replace(folder: &Path, name: &OsString, report: &[u8]) -> anyhow::Result<()> {
     let (aside, mut file) = beside(folder)?;
     let written = file.write_all(report).map_err(anyhow::Error::from);
     moved(folder, name, &aside, &file, written)
 }
 
-/// Puts what was written beside it into the place of what is there, and removes it where it was not `written`.
+/// Moves the temporary file to its destination, or removes it if it was not `written`.
 fn moved(
     folder: &Path,
     name: &OsString,
@@ -347,20 +350,20 @@ fn moved(
     let path = folder.join(name);
     let moved = || -> anyhow::Result<()> {
         written?;
-        // Until then the disk may be full without a word.
+        // A full disk may be reported only here.
         file.sync_all()?;
-        // Once more: hours may have passed.
+        // Check again: hours may have passed since the first check.
         may_be_replaced(&path)?;
         match found_at(&path)?.filter(|found| !found.is_symlink()) {
             Some(old) => {
-                // Whoever could read it can still; its owner is kept where that is granted.
+                // Keep the permissions and, if allowed, the owner.
                 fs::set_permissions(aside, old.permissions())?;
                 let _ = std::os::unix::fs::chown(aside, Some(old.uid()), Some(old.gid()));
                 exchange(aside, &path)?;
             }
             None => match fs::hard_link(aside, &path) {
                 Ok(()) => fs::remove_file(aside)?,
-                // A link to be replaced, or a file system without hard links; both were looked at above.
+                // A link to be replaced, or a file system without hard links. Both were checked above.
                 Err(error)
                     if error.kind() == ErrorKind::AlreadyExists && !IS_FORCED.load(Relaxed) =>
                 {
@@ -373,23 +376,23 @@ fn moved(
     };
     let moved = moved();
     if moved.is_err() && is_one_file(file.metadata(), fs::symlink_metadata(aside)) {
-        // What was begun is of no use, and of a failure here nobody could be told. It lies there itself, not what
-        // was taken out of its place and could not be put back.
+        // The temporary file is useless now, and a failure to remove it cannot be reported. It holds the new report,
+        // not the old file.
         let _ = fs::remove_file(aside);
     }
     moved
 }
 
-/// A file that grows beside its place, for what is too long to be kept until it is complete.
+/// A file written in pieces beside its destination, for output too long to hold in memory.
 #[derive(Debug)]
 pub(crate) struct Growing {
     to: Destination,
-    /// Where it grows, unless it is a stream.
+    /// The temporary file, unless the destination is a stream.
     aside: Option<(PathBuf, File)>,
 }
 
 impl Growing {
-    /// Moves it to its place.
+    /// Moves the file to its destination.
     pub(crate) fn finish(mut self) -> anyhow::Result<()> {
         let Some((aside, file)) = self.aside.take() else { return Ok(()) };
         let Place::File { folder, name } = &self.to.place else { return Ok(()) };
@@ -402,7 +405,7 @@ impl Drop for Growing {
     fn drop(&mut self) {
         let Some((aside, file)) = &self.aside else { return };
         if is_one_file(file.metadata(), fs::symlink_metadata(aside)) {
-            // Of a failure here nobody could be told.
+            // A failure cannot be reported here.
             let _ = fs::remove_file(aside);
         }
     }
@@ -421,13 +424,13 @@ impl Write for Growing {
     }
 }
 
-/// Puts the file `aside` into the place of what is at `path`, which is removed: after it was taken out, and
-/// looked at there, so that nothing that came in between is lost.
+/// Exchanges the files at `aside` and `path`, and removes the old one after inspecting it. A file that appeared since
+/// the check is put back and not lost.
 fn exchange(aside: &Path, path: &Path) -> anyhow::Result<()> {
     let swap = || renameat_with(CWD, aside, CWD, path, RenameFlags::EXCHANGE);
     match swap() {
         Ok(()) => {}
-        // Not every file system can. What is there was looked at a moment ago.
+        // The file system cannot exchange files. The old file was checked just before.
         Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => return Ok(fs::rename(aside, path)?),
         Err(error) => return Err(error.into()),
     }
@@ -438,23 +441,23 @@ fn exchange(aside: &Path, path: &Path) -> anyhow::Result<()> {
     Ok(fs::remove_file(aside)?)
 }
 
-/// Opens a device, or a pipe that somebody reads.
+/// Opens a device, or a pipe that has a reader.
 fn stream(path: &Path) -> anyhow::Result<File> {
     const O_NONBLOCK: i32 = 0o4000;
     const ENXIO: i32 = 6;
-    // Opening a pipe would wait until somebody reads it: for ever, maybe.
+    // Opening a pipe without a reader blocks.
     let trial = OpenOptions::new().write(true).custom_flags(O_NONBLOCK).open(path);
     let is_pipe = || path.metadata().is_ok_and(|found| found.file_type().is_fifo());
     let trial = trial.map_err(|error| match error.raw_os_error() {
-        // Of a device it would mean something else.
-        Some(ENXIO) if is_pipe() => anyhow!("it is a pipe that nobody reads"),
+        // On a device this error has another meaning.
+        Some(ENXIO) if is_pipe() => anyhow!("it is a pipe without a reader"),
         _ => error.into(),
     })?;
     let stream = OpenOptions::new().write(true).open(path)?;
-    // Each time the path may have led elsewhere: what was opened counts.
+    // The path may have changed since the check, so check the open file.
     let is_fit = is_stream(&stream.metadata()?);
     if !is_fit || !is_one_file(trial.metadata(), stream.metadata()) {
-        return Err(anyhow!("it was exchanged while it was looked at"));
+        return Err(anyhow!("it changed during the check"));
     }
     Ok(stream)
 }
@@ -506,7 +509,7 @@ mod tests {
             &changed,
         ] {
             fs::write(&path, precious).unwrap();
-            assert!(error(&path).contains("is no report of this command's"), "{precious}");
+            assert!(error(&path).contains("was not written by coreshard"), "{precious}");
             assert_eq!(fs::read_to_string(&path).unwrap(), precious);
         }
     }
@@ -544,11 +547,11 @@ mod tests {
         symlink("nowhere", &dangling).unwrap();
         assert!(error(&link).contains("it is a link"));
         assert!(error(&dangling).contains("it is a link"));
-        assert!(error(folder.path()).contains("it is a folder"));
+        assert!(error(folder.path()).contains("it is a directory"));
         assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-        assert!(error(&pipe).contains("a pipe that nobody reads"));
-        assert!(error(&folder.path().join("new/")).contains("it names no file"));
-        assert!(error(Path::new("/dev/shm/../new-report")).contains("of the system's"));
+        assert!(error(&pipe).contains("a pipe without a reader"));
+        assert!(error(&folder.path().join("new/")).contains("it is not a file name"));
+        assert!(error(Path::new("/dev/shm/../new-report")).contains("in a system folder"));
         assert_eq!(fs::read_to_string(&file).unwrap(), "precious");
         assert!(!folder.path().join("nowhere").exists());
     }
@@ -568,7 +571,7 @@ mod tests {
         assert_eq!(fs::read_to_string(&path).unwrap(), "{\"generator\": \"coreshard\"}");
         write(&path, "{\"a\":1}").unwrap();
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o640);
-        // What has come meanwhile is not written over.
+        // A file that appeared since the check is not overwritten.
         let new = folder.path().join("new");
         let destination = Destination::open(&new).unwrap();
         fs::write(&new, "somebody's").unwrap();
@@ -577,7 +580,7 @@ mod tests {
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
     }
 
-    /// It comes after the look, and before the report is moved to its place.
+    /// A file appears between the check and the rename.
     #[test]
     fn what_came_since_the_look_is_put_back() {
         let folder = tempfile::tempdir().unwrap();
@@ -588,13 +591,13 @@ mod tests {
             assert_eq!(exchange(&aside, &path).is_ok(), is_fit, "{there}");
             let left = fs::read_to_string(&path).unwrap();
             assert_eq!(left, if is_fit { "{}" } else { there });
-            assert_eq!(aside.exists(), !is_fit, "whoever made it removes it");
+            assert_eq!(aside.exists(), !is_fit, "its creator removes it");
         }
         symlink(&path, &link).unwrap();
         exchange(&aside, &link).unwrap_err();
         assert!(link.symlink_metadata().unwrap().is_symlink());
-        // A file is no pipe by the time that it is opened.
-        assert!(stream(&path).unwrap_err().to_string().contains("exchanged"));
+        // The pipe was replaced with a file before it was opened.
+        assert!(stream(&path).unwrap_err().to_string().contains("it changed during"));
         assert_eq!(fs::read_to_string(&path).unwrap(), "my notes");
     }
 

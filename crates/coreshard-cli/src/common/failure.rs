@@ -1,4 +1,4 @@
-//! How a failure is told, and with which exit status.
+//! Error reports and exit status.
 
 use std::fmt;
 use std::process::ExitCode;
@@ -6,25 +6,25 @@ use std::process::ExitCode;
 use super::output;
 use super::progress::interrupted_status;
 
-/// Marks a failure whose cause is what the user gave: an option, a file, a description.
+/// Marks a failure caused by the user's input: an option, a file, a description.
 #[derive(Debug)]
 struct BadInput(anyhow::Error);
 
 impl fmt::Display for BadInput {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The whole chain, so that the marker itself adds no link to it.
+        // Print the whole chain: the marker adds no link to it.
         write!(f, "{:#}", self.0)
     }
 }
 
 impl std::error::Error for BadInput {}
 
-/// Turns an error into one that exits with status 2, as wrong options do.
+/// Wraps an error so that the command exits with status 2, as for wrong options.
 pub(crate) fn bad_input(error: impl Into<anyhow::Error>) -> anyhow::Error {
     BadInput(error.into()).into()
 }
 
-/// Returns from the function with an error that exits with status 2; takes what `format!` takes.
+/// Returns from the function with an error of exit status 2. Takes the arguments of `format!`.
 macro_rules! bail_input {
     ($($what:tt)+) => {
         return Err($crate::common::bad_input(anyhow::anyhow!($($what)+)))
@@ -33,7 +33,7 @@ macro_rules! bail_input {
 
 pub(crate) use bail_input;
 
-/// Marks that the user ended the command before it was done.
+/// Marks that the user ended the command early.
 #[derive(Debug)]
 struct Interrupted(&'static str);
 
@@ -45,12 +45,12 @@ impl fmt::Display for Interrupted {
 
 impl std::error::Error for Interrupted {}
 
-/// An error that exits with the status by which shells report a command that the signal ended: 130 for Ctrl-C, 143 for SIGTERM.
+/// Returns an error that exits with the status shells use for the signal: 130 for Ctrl-C, 143 for SIGTERM.
 pub(crate) fn interrupted(what: &'static str) -> anyhow::Error {
     Interrupted(what).into()
 }
 
-/// Prints one sentence, and gives the status to exit with.
+/// Prints the error and returns the exit status.
 pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
     output::warn(&format!("coreshard: {error:#}"));
     if error.is::<BadInput>() {

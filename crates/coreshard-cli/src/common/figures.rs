@@ -1,9 +1,9 @@
-//! Figures in few places: at most seven, so that many columns fit.
+//! Numbers in at most seven characters, for tables with many columns.
 
-/// What stands where there is no figure.
+/// Shown for a missing figure.
 pub(crate) const ABSENT: &str = "–";
 
-/// Three significant digits and a prefix: `999`, `12.3k`, `4.56M`.
+/// Formats with three significant digits and a prefix: `999`, `12.3k`, `4.56M`.
 pub(crate) fn count(value: f64) -> String {
     if value < 999.5 {
         return format!("{value:.0}");
@@ -11,12 +11,12 @@ pub(crate) fn count(value: f64) -> String {
     scaled(value, 1e3, &["k", "M", "G", "T", "P", "E"])
 }
 
-/// As [`count`], with a digit behind the point below ten, since rates may be small.
+/// Formats like [`count`], with one decimal below ten.
 pub(crate) fn rate(value: f64) -> String {
     if value > 0.0 && value < 9.95 { format!("{value:.1}") } else { count(value) }
 }
 
-/// A time in the largest unit that it fills: `412ns`, `16.4µs`, `2.00s`, `1h02m`.
+/// Formats a time in its largest unit: `412ns`, `16.4µs`, `2.00s`, `1h02m`.
 pub(crate) fn time(ns: u64) -> String {
     match ns {
         0..1_000 => format!("{ns}ns"),
@@ -33,7 +33,7 @@ pub(crate) fn time(ns: u64) -> String {
     }
 }
 
-/// Bytes with a binary prefix: `512B`, `1.50MiB`.
+/// Formats bytes with a binary prefix: `512B`, `1.50MiB`.
 pub(crate) fn bytes(value: u64) -> String {
     if value < 1024 {
         return format!("{value}B");
@@ -44,7 +44,7 @@ pub(crate) fn bytes(value: u64) -> String {
 fn scaled(value: f64, step: f64, units: &[&str]) -> String {
     let mut value = value / step;
     let mut at = 0;
-    // 999.5 would be written with four digits.
+    // 999.5 would round to four digits.
     while value >= step - 0.5 && at + 1 < units.len() {
         value /= step;
         at += 1;

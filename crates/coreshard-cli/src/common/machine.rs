@@ -1,5 +1,4 @@
-//! Which machine a command is about: the one option that chooses it, the one grammar that it has, and what
-//! may be used of the machine.
+//! The option `--machine`, its grammar, and the CPUs that may be used.
 
 use std::path::Path;
 
@@ -10,59 +9,56 @@ use coreshard_topology::{CpuSet, Preset, Topology, TopologyError, Usable, input}
 
 use super::failure::bad_input;
 
-/// The name of a small machine, made for searches.
+/// The name of a small machine for searches.
 const POCKET: &str = "pocket";
 
-/// Chooses a machine; without this option it is the one the command runs on.
+/// Chooses a machine. Without the option it is the one the command runs on.
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct MachineArgs {
-    /// The machine: a preset's name (such as grace, or pocket, which is small), a description as hwloc's
-    /// ("pack:2 numa:1 l3:1 core:8 pu:2"), a file of `coreshard calibrate` (.toml) or of hwloc (lstopo
-    /// machine.xml), or the folder that holds a recorded machine's sys folder, and perhaps its proc folder.
-    /// Benchmarks simulate it with --sim, and else lay it over the real CPUs where they can (bench queue)
+    /// The machine: a preset, description, file or folder; see coreshard topo --help
     #[arg(long, value_name = "MACHINE", aliases = ["sysfs", "hwloc-xml"], value_parser = ChosenMachine::parse)]
     machine: Option<ChosenMachine>,
 }
 
-/// What was given with `--machine`.
+/// The value of `--machine`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct ChosenMachine {
     text: String,
     form: Form,
 }
 
-/// The forms of the grammar.
+/// The forms of the value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     /// A preset, or the small machine.
     Named,
-    /// hwloc's synthetic description, or what is none of the other forms.
+    /// An hwloc synthetic description, or anything that has no other form.
     Described,
-    /// A machine's file, with its costs.
+    /// A machine file with costs.
     Calibrated,
     Hwloc,
-    /// The folder above a `sys` folder.
+    /// A folder with a `sys` folder in it.
     Recorded,
 }
 
-/// A machine, cut to the CPUs that may be used.
+/// A machine, restricted to the CPUs that may be used.
 #[derive(Debug)]
 pub(crate) struct Machine {
-    /// Of the usable CPUs alone.
+    /// The usable CPUs.
     pub(crate) topology: Topology,
-    /// Of all CPUs online, usable or not: what the machine has.
+    /// All online CPUs, usable or not.
     pub(crate) whole: Topology,
-    /// What limits a process on it: for this machine, and for recorded ones as far as was recorded.
+    /// The limits of a process on this machine, or those recorded with a recorded machine.
     pub(crate) usable: Option<Usable>,
 }
 
 impl Machine {
-    /// The CPUs that may be used.
+    /// Returns the CPUs that may be used.
     pub(crate) fn usable_cpus(&self) -> &CpuSet {
         self.topology.online()
     }
 
-    /// The most workers that can be kept running at once.
+    /// Returns the most workers that can run at once.
     pub(crate) fn worker_limit(&self) -> usize {
         match &self.usable {
             Some(usable) => usable.worker_limit(),
@@ -70,7 +66,7 @@ impl Machine {
         }
     }
 
-    /// The one that the command runs on.
+    /// Reads the machine that the command runs on.
     pub(crate) fn here() -> anyhow::Result<Self> {
         let topology = Topology::host()?;
         let usable = Usable::host(&topology)?;
@@ -79,29 +75,29 @@ impl Machine {
 }
 
 impl MachineArgs {
-    /// As if this had been given.
+    /// Returns the arguments for a given machine.
     pub(crate) fn of(machine: &str) -> Self {
         Self { machine: Some(ChosenMachine::of(machine)) }
     }
 
-    /// False for the machine that the command runs on.
+    /// Returns true if `--machine` was given.
     pub(crate) fn is_given(&self) -> bool {
         self.machine.is_some()
     }
 
-    /// What was given.
+    /// Returns the value of the option.
     pub(crate) fn name(&self) -> &str {
         self.machine.as_ref().map_or("", |machine| &machine.text)
     }
 
-    /// What was given, for whoever is in another folder: a file by its whole path.
+    /// Returns the value in a form that is valid in any folder: files have absolute paths.
     pub(crate) fn lasting_name(&self) -> anyhow::Result<String> {
-        let machine = self.machine.as_ref().context("no machine was given")?;
+        let machine = self.machine.as_ref().context("expected --machine")?;
         if matches!(machine.form, Form::Named | Form::Described) {
             return Ok(machine.text.clone());
         }
         let path = std::fs::canonicalize(machine.path())?;
-        let text = path.to_str().context("a machine's path that is no text cannot be kept")?;
+        let text = path.to_str().context("invalid machine path: expected UTF-8")?;
         Ok(text.to_owned())
     }
 
@@ -110,7 +106,7 @@ impl MachineArgs {
         self.machine.as_ref().map_or_else(Machine::here, ChosenMachine::read)
     }
 
-    /// The folder that holds the machine's `sys` folder, where one does.
+    /// Returns the folder that holds the machine's `sys` folder, if the machine is recorded.
     pub(crate) fn root(&self) -> Option<&Path> {
         match &self.machine {
             None => Some(Path::new("/")),
@@ -118,17 +114,17 @@ impl MachineArgs {
         }
     }
 
-    /// The machine to be simulated; `None` where none was given.
+    /// Returns the machine to simulate, or `None` if the option was not given.
     pub(crate) fn simulated(&self) -> anyhow::Result<Option<Simulated>> {
         self.machine.as_ref().map(ChosenMachine::simulated).transpose()
     }
 
-    /// The machine to be simulated, of a command that has no other.
+    /// Returns the machine to simulate, for commands that require one.
     pub(crate) fn must_be_simulated(&self) -> anyhow::Result<Simulated> {
-        self.simulated()?.context("no machine was given")
+        self.simulated()?.context("expected --machine")
     }
 
-    /// All of the simulated machine that was chosen, under the name that results give it.
+    /// Describes the whole simulated machine for a benchmark, with the name that results give it.
     pub(crate) fn bench_machine(&self, machine: &Simulated) -> BenchMachine {
         let topology = machine.topology().clone();
         let name = match &self.machine {
@@ -188,7 +184,7 @@ impl ChosenMachine {
         Ok(Machine { whole: topology.clone(), topology, usable: None })
     }
 
-    /// One of which no costs are known has those of the small one.
+    /// A machine without costs of its own has those of the small machine.
     fn simulated(&self) -> anyhow::Result<Simulated> {
         let machine = match self.form {
             Form::Named if self.text == POCKET => return Ok(Simulated::pocket()),
@@ -201,8 +197,8 @@ impl ChosenMachine {
         machine.map_err(bad_input)
     }
 
-    /// What results call it, whose topology is known as `topology`: by its name, or by its file as well, and
-    /// whose costs it has where they are not its own.
+    /// Returns the name in results, for a machine whose topology is named `topology`: that name, or the file's name as
+    /// well, and the source of its costs if they are not its own.
     fn known_as(&self, topology: &str) -> String {
         let name = match self.form {
             Form::Named => self.text.clone(),
@@ -214,19 +210,18 @@ impl ChosenMachine {
         };
         match self.form {
             Form::Named | Form::Calibrated => name,
-            _ => format!("{name} (with a server's costs, in round figures)"),
+            _ => format!("{name} (with a server's rounded costs)"),
         }
     }
 }
 
-/// What else a machine may be asked for by, where its name is unknown.
+/// Adds the other forms to the error about an unknown name.
 fn described(error: TopologyError) -> anyhow::Error {
     if !error.is_unknown_machine() {
         return bad_input(error);
     }
     bad_input(anyhow::anyhow!(
-        "{error}; besides, {POCKET}, files (MACHINE.toml of coreshard calibrate, hwloc's .xml), and folders that \
-         hold a recorded machine's sys folder"
+        "{error}; also accepted: {POCKET}, a .toml file of coreshard calibrate, an .xml file of lstopo, a folder with a recorded machine's sys folder"
     ))
 }
 

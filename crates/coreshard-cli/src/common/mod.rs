@@ -1,5 +1,4 @@
-//! What the subcommands share: the machine, numbers, seeds and simulations on the command line, how failures are told, and where
-//! results go.
+//! Shared by the subcommands: machines, numbers, seeds, simulations, errors and output files.
 
 mod destination;
 mod failure;

@@ -1,8 +1,8 @@
-//! Numbers on the command line: what was given wrongly is told in words, with what is allowed.
+//! Numbers on the command line. Errors give the accepted range.
 
 use std::num::{NonZeroU64, NonZeroUsize};
 
-/// A type that an option's number may have.
+/// A type of number that an option may have.
 pub(crate) trait Whole: Sized {
     fn of(number: u64) -> Option<Self>;
 }
@@ -26,31 +26,31 @@ whole! {
     NonZeroUsize: |number| usize::try_from(number).ok().and_then(NonZeroUsize::new),
 }
 
-/// A whole number from `LEAST` to `MOST`.
+/// Parses a whole number from `LEAST` to `MOST`.
 pub(crate) fn whole<T: Whole, const LEAST: u64, const MOST: u64>(text: &str) -> Result<T, String> {
     let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let number = match text.parse::<u64>() {
-        Ok(number) if number < LEAST => return Err(format!("at least {LEAST} is needed")),
+        Ok(number) if number < LEAST => return Err(format!("expected at least {LEAST}")),
         Ok(number) if number <= MOST => T::of(number),
-        // A number that is too long for any type is too large, too.
+        // Larger than any type.
         Ok(_) => None,
         Err(_) if is_number => None,
-        Err(_) => return Err(format!("a whole number from {LEAST} to {MOST} is needed")),
+        Err(_) => return Err(format!("expected a whole number from {LEAST} to {MOST}")),
     };
-    number.ok_or_else(|| format!("at most {MOST} are possible"))
+    number.ok_or_else(|| format!("expected at most {MOST}"))
 }
 
-/// Settles ties: any number.
+/// Parses a seed: any number.
 pub(crate) fn seed(text: &str) -> Result<u64, String> {
     whole::<u64, 0, { u64::MAX }>(text)
 }
 
-/// How many of something that threads or CPUs have one of each.
+/// Parses a number of threads, CPUs or similar.
 pub(crate) fn few(text: &str) -> Result<NonZeroUsize, String> {
     whole::<_, 1, 65_536>(text)
 }
 
-/// How often something is done.
+/// Parses a number of repetitions.
 pub(crate) fn many<T: Whole>(text: &str) -> Result<T, String> {
     whole::<T, 1, 1_000_000_000_000>(text)
 }
@@ -58,12 +58,12 @@ pub(crate) fn many<T: Whole>(text: &str) -> Result<T, String> {
 /// An hour.
 pub(crate) const MOST_MICROSECONDS: u64 = 3_600_000_000;
 
-/// Microseconds, up to an hour.
+/// Parses microseconds, up to an hour.
 pub(crate) fn microseconds<T: Whole, const LEAST: u64>(text: &str) -> Result<T, String> {
     whole::<T, LEAST, MOST_MICROSECONDS>(text)
 }
 
-/// One number of many, by FNV-1a with 64 bits: equal ones have equal sums.
+/// Hashes numbers into one with 64-bit FNV-1a.
 pub(crate) fn sum_of(numbers: impl IntoIterator<Item = u64>) -> u64 {
     numbers
         .into_iter()
@@ -78,12 +78,12 @@ mod tests {
     fn a_wrong_number_is_told_in_words() {
         let few = |text: &str| few(text).map(NonZeroUsize::get);
         assert_eq!(few("65536"), Ok(65_536));
-        assert_eq!(few("0"), Err("at least 1 is needed".to_owned()));
+        assert_eq!(few("0"), Err("expected at least 1".to_owned()));
         for large in ["65537", "99999999999999999999999999"] {
-            assert_eq!(few(large), Err("at most 65536 are possible".to_owned()));
+            assert_eq!(few(large), Err("expected at most 65536".to_owned()));
         }
         for wrong in ["", "x", "-1", "1.5", "1 ", "\u{1b}"] {
-            assert_eq!(few(wrong), Err("a whole number from 1 to 65536 is needed".to_owned()));
+            assert_eq!(few(wrong), Err("expected a whole number from 1 to 65536".to_owned()));
         }
         assert_eq!(seed("18446744073709551615"), Ok(u64::MAX));
     }

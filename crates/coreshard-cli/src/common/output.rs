@@ -1,4 +1,4 @@
-//! The only place that writes to the terminal.
+//! Terminal output. No other module writes to the terminal.
 
 use std::borrow::Cow;
 use std::io::{self, ErrorKind, Write, stderr, stdout};
@@ -7,13 +7,13 @@ use std::process::ExitCode;
 use anyhow::Context;
 use coreshard_topology::input;
 
-/// Writes to standard output. A reader that went away (`coreshard topo | head`) is no failure.
+/// Writes to standard output. A closed pipe (`coreshard topo | head`) is not an error.
 pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     let mut out = stdout().lock();
     ignoring_closed_pipe(out.write_all(harmless(text).as_bytes()).and_then(|()| out.flush()))
 }
 
-/// Shows what is not of the results: on standard error, where JSON goes to standard output.
+/// Prints text that is not part of the results: to standard error if JSON goes to standard output.
 pub(crate) fn print_beside(text: &str, json_is_stdout: bool) -> anyhow::Result<()> {
     if json_is_stdout {
         warn(text);
@@ -22,7 +22,7 @@ pub(crate) fn print_beside(text: &str, json_is_stdout: bool) -> anyhow::Result<(
     print(text)
 }
 
-/// Tells what the parser has to tell: help or the version, to standard output, or what is wrong with the options.
+/// Prints the parser's message: help and version to standard output, errors to standard error.
 pub(crate) fn answer(told: &clap::Error) -> anyhow::Result<ExitCode> {
     let done = told.print().and_then(|()| stdout().flush());
     if !told.use_stderr() {
@@ -38,12 +38,12 @@ fn ignoring_closed_pipe(done: io::Result<()>) -> anyhow::Result<()> {
     }
 }
 
-/// Writes a line to standard error. That this fails cannot be told anywhere, so it is let go.
+/// Writes a line to standard error. A failure cannot be reported and is ignored.
 pub(crate) fn warn(line: &str) {
     let _ = writeln!(stderr().lock(), "{}", harmless(line));
 }
 
-/// The text without what steers a terminal: names of machines, CPUs and queues come from outside.
+/// Replaces control characters: names of machines, CPUs and queues are untrusted.
 fn harmless(text: &str) -> Cow<'_, str> {
     let is_harmless = |letter| matches!(letter, '\n' | '\t') || input::is_plain(letter);
     if text.chars().all(is_harmless) {
@@ -53,10 +53,10 @@ fn harmless(text: &str) -> Cow<'_, str> {
     Cow::Owned(text.chars().map(replaced).collect())
 }
 
-/// Columns of a table that does not go to a terminal.
+/// Width of a table that does not go to a terminal, in columns.
 const COLUMNS_OF_A_FILE: usize = 200;
 
-/// How wide a table on standard output may be.
+/// Returns the width of standard output in columns.
 pub(crate) fn columns() -> usize {
     match terminal_size::terminal_size_of(std::io::stdout()) {
         Some((width, _)) => usize::from(width.0),

@@ -1,4 +1,4 @@
-//! The signals that end a measurement early, and the progress bar that looks for them.
+//! Signals that end a measurement early, and the progress bar that checks for them.
 
 use std::fmt;
 use std::io;
@@ -12,21 +12,20 @@ use indicatif::{ProgressBar, ProgressStyle};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
-/// Ctrl-C, and how services and time limits end what they started. A terminal that is closed (SIGHUP) ends the
-/// command as ever, and one that `nohup` started goes on.
+/// Ctrl-C and SIGTERM end a measurement early. SIGHUP ends the command as usual, and `nohup` ignores it.
 pub(crate) const ENDING: [i32; 2] = [SIGINT, SIGTERM];
 
-/// The one that came last.
+/// The last signal received.
 static ENDED_BY: LazyLock<Arc<AtomicUsize>> =
     LazyLock::new(|| Arc::new(AtomicUsize::new(SIGINT as usize)));
 
-/// Set by the first of them.
+/// Set by the first signal.
 static INTERRUPTED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 
-/// From now on Ctrl-C or SIGTERM ends what is measured early, and a second one ends the command.
+/// Makes Ctrl-C and SIGTERM end the measurement early. A second one ends the command.
 pub(crate) fn listen_for_interrupts() -> anyhow::Result<()> {
     let listen = |signal| -> io::Result<()> {
-        // In this order: the first one finds that none came before.
+        // The order matters: the first signal must find the flag unset.
         flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&INTERRUPTED))?;
         flag::register_usize(signal, Arc::clone(&ENDED_BY), signal.unsigned_abs() as usize)?;
         flag::register(signal, Arc::clone(&INTERRUPTED))?;
@@ -35,30 +34,29 @@ pub(crate) fn listen_for_interrupts() -> anyhow::Result<()> {
     ENDING.into_iter().try_for_each(listen).context("cannot listen for Ctrl-C and SIGTERM")
 }
 
-/// The status of what Ctrl-C or SIGTERM ended early, as shells report it.
+/// Returns the exit status for the signal that ended the measurement, as shells report it.
 pub(super) fn interrupted_status() -> u8 {
     128 + ENDED_BY.load(Relaxed) as u8
 }
 
-/// Set by the first Ctrl-C or SIGTERM.
+/// Returns the flag that the first Ctrl-C or SIGTERM sets.
 pub(super) fn interrupts() -> Arc<AtomicBool> {
     Arc::clone(&INTERRUPTED)
 }
 
-/// Whether Ctrl-C was pressed, or SIGTERM came.
+/// Returns true after Ctrl-C or SIGTERM.
 pub(crate) fn was_interrupted() -> bool {
     INTERRUPTED.load(Relaxed)
 }
 
-/// A bar on standard error where that is a terminal. It is drawn between two turns and never by a
-/// thread of its own, which would run beside what is measured.
+/// A progress bar on standard error, if that is a terminal. It is drawn between runs. A drawing thread would disturb
+/// the measurement.
 pub(crate) struct Bar {
     bar: ProgressBar,
 }
 
 impl Bar {
-    /// A bar that is drawn when the benchmark begins; from now on Ctrl-C or SIGTERM ends the
-    /// benchmark early, and a second one ends the command.
+    /// Creates a bar that is drawn when the benchmark begins, and calls [`listen_for_interrupts`].
     pub(crate) fn new() -> anyhow::Result<Self> {
         listen_for_interrupts()?;
         Ok(Self { bar: ProgressBar::no_length() })

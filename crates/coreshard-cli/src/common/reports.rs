@@ -1,14 +1,14 @@
-//! `--json`, one option with one meaning in every command that has results for programs, and the reports beside it.
+//! `--json`, with the same meaning in every command that has results, and the reports beside it.
 
 use std::path::{Path, PathBuf};
 
 use super::destination::{Destination, ForceArgs};
 use super::output;
 
-/// The option of commands that have results for programs.
+/// The option of commands with machine-readable results.
 #[derive(Debug, clap::Args)]
 pub(crate) struct JsonArgs {
-    /// Write the results as JSON: to FILE, or to standard output in place of the text if there is no FILE or it is "-"
+    /// Write the results as JSON to FILE, or to standard output (no FILE, or -) instead of text
     #[arg(long, value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-")]
     json: Option<PathBuf>,
 
@@ -17,7 +17,7 @@ pub(crate) struct JsonArgs {
 }
 
 impl JsonArgs {
-    /// True if JSON takes the place of the text on standard output.
+    /// Returns true if JSON replaces the text on standard output.
     pub(crate) fn is_stdout(&self) -> bool {
         self.json.as_deref() == Some(Path::new("-"))
     }
@@ -31,7 +31,7 @@ impl JsonArgs {
         self.open_beside([]).map(|(json, [])| json)
     }
 
-    /// The same with the command's other reports, of which no two may be the same file. Applies `--force`.
+    /// Like [`Self::open`], with other reports. Fails if two are the same file. Applies `--force`.
     pub(crate) fn open_beside<const N: usize>(
         &self,
         others: [Option<&Path>; N],
@@ -45,7 +45,7 @@ impl JsonArgs {
     }
 }
 
-/// Where the results go, checked to be writable.
+/// A checked destination of the results.
 pub(crate) struct JsonOutput {
     is_stdout: bool,
     file: Option<Destination>,
@@ -56,12 +56,12 @@ impl JsonOutput {
         Self { is_stdout: true, file: None }
     }
 
-    /// Fails where the file is one that the command reads or writes otherwise.
+    /// Fails if the command uses the same file otherwise.
     pub(crate) fn is_not(&self, file: &Path) -> anyhow::Result<()> {
         self.file.as_ref().map_or(Ok(()), |own| own.is_not(file))
     }
 
-    /// Prints the text, or JSON in its place, and writes the file.
+    /// Prints the text or JSON, and writes the file.
     pub(crate) fn print(
         self,
         results: &impl serde::Serialize,
@@ -70,7 +70,7 @@ impl JsonOutput {
         self.print_as(|| pretty(results), text)
     }
 
-    /// The same for JSON that is not serde's. It ends with a line feed.
+    /// Like [`Self::print`], for JSON made by other means than serde. It must end with a line feed.
     pub(crate) fn print_as(
         self,
         json: impl FnOnce() -> anyhow::Result<String>,
@@ -84,25 +84,25 @@ impl JsonOutput {
     }
 }
 
-/// Where results go besides the terminal.
+/// Output files of the results.
 #[derive(Debug, clap::Args)]
 pub(crate) struct PageArgs {
     #[command(flatten)]
     json: JsonArgs,
 
-    /// Write a page with the results, and pictures of their distributions
+    /// Write an HTML page with the results and charts of their distributions
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 }
 
-/// The files that results go to.
+/// Checked output files.
 pub(crate) struct PageOutput {
     json: JsonOutput,
     html: Option<Destination>,
 }
 
 impl PageArgs {
-    /// Finds out whether the files can be written, before anything is measured.
+    /// Checks that the files can be written, before anything is measured.
     pub(crate) fn open(&self) -> anyhow::Result<PageOutput> {
         let (json, [html]) = self.json.open_beside([self.html.as_deref()])?;
         Ok(PageOutput { json, html })
@@ -110,7 +110,7 @@ impl PageArgs {
 }
 
 impl PageOutput {
-    /// True if JSON takes the place of the text on standard output.
+    /// Returns true if JSON replaces the text on standard output.
     pub(crate) const fn is_stdout(&self) -> bool {
         self.json.is_stdout
     }
@@ -126,7 +126,7 @@ impl PageOutput {
     }
 }
 
-/// Indented JSON with a final line feed.
+/// Formats indented JSON with a final line feed.
 fn pretty(value: &impl serde::Serialize) -> anyhow::Result<String> {
     Ok(serde_json::to_string_pretty(value)? + "\n")
 }

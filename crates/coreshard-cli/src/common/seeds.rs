@@ -1,7 +1,7 @@
-//! Simulations with several seeds, side by side on the CPUs there are.
+//! Simulations with several seeds, in parallel on the available CPUs.
 //!
-//! Each is a function of machine, seed and program, and results are taken in the order of the seeds: so they are the
-//! same whatever the number of CPUs.
+//! Each result depends only on machine, seed and program. Results are collected in the order of the seeds, so they do
+//! not depend on the number of CPUs.
 
 use std::fmt::Display;
 use std::num::NonZeroUsize;
@@ -16,45 +16,47 @@ use super::failure::bad_input;
 use super::number::whole;
 use super::progress::Bar;
 
-/// Seeds of a simulated benchmark, where nothing else is asked for.
+/// Default number of seeds of a simulated benchmark.
 pub(crate) const DEFAULT_SEEDS: u64 = 5;
 
-/// How many simulations a figure is a median of.
+/// The number of simulations per figure.
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct SeedsArgs {
-    /// Simulate with N seeds from --seed on, side by side: figures are medians over them, with quartiles
-    /// [default: 5]
+    /// Simulate with N seeds, from --seed on; figures are medians over seeds, with quartiles [default: 5]
     #[arg(long, value_name = "N", requires = "machine", value_parser = whole::<u64, 1, 1_000>)]
     seeds: Option<u64>,
 }
 
 impl SeedsArgs {
-    /// The option that needs a simulation, where it was given.
+    /// Returns the option's name if it was given: it needs a simulation.
     pub(crate) fn given(&self) -> Option<&'static str> {
         self.seeds.map(|_| "--seeds")
     }
 
-    /// The seeds, of which `first` is the first.
+    /// Returns the seeds, from `first` on.
     pub(crate) fn from(&self, first: u64) -> anyhow::Result<Vec<u64>> {
         seeds(first, self.seeds.unwrap_or(DEFAULT_SEEDS))
     }
 }
 
-/// So many seeds, of which `first` is the first.
+/// Returns `number` seeds, from `first` on.
 pub(crate) fn seeds(first: u64, number: u64) -> anyhow::Result<Vec<u64>> {
     Ok((first..seeds_end(first, number)?).collect())
 }
 
-/// The seed after the last of so many.
+/// Returns the seed after the last of `number` seeds.
 pub(crate) fn seeds_end(first: u64, number: u64) -> anyhow::Result<u64> {
     let after = first.checked_add(number).with_context(|| {
-        format!("there are no {number} seeds from {first} on: the last seed is {}", u64::MAX - 1)
+        format!(
+            "invalid number of seeds {number}, from {first} on: the last seed is {}",
+            u64::MAX - 1
+        )
     });
     after.map_err(bad_input)
 }
 
-/// Runs each of `items` with each seed, side by side, and shows how far that has come: what was returned, item by item. `None`
-/// where one of them was not run, or `run` says that it was ended.
+/// Runs each of `items` with each seed, in parallel, with a progress bar. Returns the results item by item, or `None`
+/// if a run was skipped or `run` returned `None`.
 pub(crate) fn each_with_each_seed<T: Display + Sync, R: Send>(
     items: &[T],
     seeds: &[u64],
@@ -66,13 +68,13 @@ pub(crate) fn each_with_each_seed<T: Display + Sync, R: Send>(
     let bar = Mutex::new(bar);
     let found = side_by_side(runs, |at| {
         let (item, seed) = (&items[at / seeds.len()], seeds[at % seeds.len()]);
-        let goes_on = bar.lock().expect("nobody panics with it held").step(item).is_continue();
+        let goes_on = bar.lock().expect("no holder panics").step(item).is_continue();
         if goes_on { run(item, seed) } else { None }
     });
     Ok(found.into_iter().collect())
 }
 
-/// Calls `run` with 0 to `jobs` − 1, as many at once as there are CPUs, and returns what it returned, by number.
+/// Calls `run` with 0 to `jobs` − 1 on all CPUs, and returns the results in that order.
 pub(crate) fn side_by_side<R: Send>(jobs: usize, run: impl Fn(usize) -> R + Sync) -> Vec<R> {
     let at_once = thread::available_parallelism().map_or(1, NonZeroUsize::get).min(jobs);
     on_threads(at_once, jobs, run)
@@ -93,12 +95,12 @@ fn on_threads<R: Send>(at_once: usize, jobs: usize, run: impl Fn(usize) -> R + S
                         return;
                     }
                     let result = run(job);
-                    done.lock().expect("nobody panics with it held")[job] = Some(result);
+                    done.lock().expect("no holder panics")[job] = Some(result);
                 }
             });
         }
     });
-    let done = done.into_inner().expect("nobody panics with it held");
+    let done = done.into_inner().expect("no holder panics");
     done.into_iter().map(|result| result.expect("each job was run")).collect()
 }
 

@@ -1,4 +1,4 @@
-//! Benchmarks on a simulated machine: the same code, in virtual time.
+//! Benchmarks on a simulated machine: the same code in virtual time.
 
 use std::fmt;
 use std::ops::ControlFlow;
@@ -13,23 +13,22 @@ use super::number::{seed, sum_of};
 use super::progress::{Bar, interrupts};
 use super::seeds::side_by_side;
 
-/// Threads that look now and then whether they are still needed see within this time that they are not.
+/// Threads that check periodically whether they are still needed exit within this time.
 pub(crate) const SETTLE: Duration = Duration::from_secs(1);
 
 /// The options of a simulation.
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct SimArgs {
-    /// Simulate the machine, in virtual time; goes without saying where it is not laid over the real CPUs,
-    /// which bench queue alone does
+    /// Simulate the machine in virtual time; implied, except in bench queue
     #[arg(long, requires = "machine")]
     pub(crate) sim: bool,
 
-    /// Settles ties between simulated CPUs; equal seeds give equal results [default: 0]
+    /// Seed of the simulation; equal seeds give equal results [default: 0]
     #[arg(long, value_name = "N", requires = "machine", value_parser = seed)]
     seed: Option<u64>,
 
-    /// Whose costs apply: futex (a program on that machine), or in-kernel (no system calls, locks
-    /// are queues of spinning CPUs) [default: futex; with bench block in-kernel]
+    /// Costs to apply: futex (a program on that machine) or in-kernel (no system calls, queued spin locks) [default:
+    /// futex; bench block: in-kernel]
     #[arg(long, value_name = "PROFILE", requires = "machine")]
     pub(crate) costs: Option<Profile>,
 }
@@ -43,23 +42,23 @@ impl SimArgs {
         self.costs.unwrap_or(Profile::Futex)
     }
 
-    /// The option that needs a simulation and was given, where there is one.
+    /// Returns an option that needs a simulation, if one was given.
     pub(crate) fn given(&self) -> Option<&'static str> {
         self.seed.map(|_| "--seed").or(self.costs.map(|_| "--costs"))
     }
 
-    /// A simulation of the machine with these options.
+    /// Creates a simulation of the machine with these options.
     pub(crate) fn simulation<'machine>(&self, machine: &'machine Machine) -> Simulation<'machine> {
         Simulation::new(machine).seed(self.seed()).profile(self.costs()).settle(SETTLE)
     }
 
-    /// What a reader must know of simulations with one seed, of which there is at least one.
+    /// Describes simulations with one seed, for readers of the results. `runs` must not be empty.
     pub(crate) fn note(&self, runs: &[Summary]) -> String {
         note(self.costs(), runs)
     }
 }
 
-/// Runs `program` in the simulation; `None` where Ctrl-C or SIGTERM has ended it, which they do inside of it.
+/// Runs `program` in the simulation. Returns `None` if Ctrl-C or SIGTERM ended it.
 pub(crate) fn unless_interrupted<R>(
     simulation: Simulation<'_>,
     program: impl FnOnce() -> R,
@@ -70,8 +69,8 @@ pub(crate) fn unless_interrupted<R>(
     }
 }
 
-/// What each benchmark finds with each seed, each in a simulation of its own: by seed, and in the benchmarks' order. `None` where it was
-/// interrupted.
+/// Runs each benchmark with each seed, each in its own simulation. Returns the results by seed, then by benchmark, or
+/// `None` after an interrupt.
 pub(crate) fn each_alone<'machine>(
     place: &BenchMachine,
     benches: &[QueueBench],
@@ -79,11 +78,11 @@ pub(crate) fn each_alone<'machine>(
     simulation: impl Fn(u64) -> Simulation<'machine> + Sync,
 ) -> anyhow::Result<Option<Vec<Vec<QueueResults>>>> {
     let bar = Mutex::new(Bar::new()?);
-    bar.lock().expect("nobody panics with it held").begin(benches.len() * seeds);
+    bar.lock().expect("no holder panics").begin(benches.len() * seeds);
     let runs = side_by_side(benches.len() * seeds, |at| {
         let (seed, bench) = (at / benches.len(), &benches[at % benches.len()]);
         let what = format!("{}, seed {seed}", bench.scopes[0]);
-        if bar.lock().expect("nobody panics with it held").step(&what) == ControlFlow::Break(()) {
+        if bar.lock().expect("no holder panics").step(&what) == ControlFlow::Break(()) {
             return Ok(None);
         }
         let run = || bench.run::<Sim>(place, &mut Unwatched);
@@ -96,12 +95,12 @@ pub(crate) fn each_alone<'machine>(
     Ok(found.map(|found| found.chunks(benches.len()).map(<[_]>::to_vec).collect()))
 }
 
-/// With results that are out of the simulation's memory: while anything is in it, all of it stays.
+/// Clones the results out of the simulation's memory, which is freed only as a whole.
 pub(crate) fn taken_out<R: Clone, E>(run: Run<Result<R, E>>) -> Run<Result<R, E>> {
     run.map(|found| found.map(|results| R::clone(&results)))
 }
 
-/// What a reader must know of simulations with these costs and one seed, of which there is at least one.
+/// Describes simulations with these costs and one seed, for readers of the results. `runs` must not be empty.
 pub(crate) fn note(costs: Profile, runs: &[Summary]) -> String {
     let seed = runs[0].seed;
     let virtual_ns: u64 = runs.iter().map(|run| run.virtual_ns).sum();
@@ -116,7 +115,7 @@ pub(crate) fn note(costs: Profile, runs: &[Summary]) -> String {
     format!("simulated: costs {costs}, seed {seed}, {virtual_ns} ns of virtual time, {traces}")
 }
 
-/// Shows how far several simulations at once have come.
+/// The progress of several simulations at once.
 pub(crate) struct Shared<'bar> {
     pub(crate) bar: &'bar Mutex<Bar>,
     pub(crate) simulations: usize,
@@ -124,7 +123,7 @@ pub(crate) struct Shared<'bar> {
 
 impl Shared<'_> {
     fn with<R>(&self, act: impl FnOnce(&mut Bar) -> R) -> R {
-        Sim::outside(|| act(&mut self.bar.lock().expect("nobody panics with it held")))
+        Sim::outside(|| act(&mut self.bar.lock().expect("no holder panics")))
     }
 }
 

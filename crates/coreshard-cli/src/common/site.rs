@@ -1,4 +1,4 @@
-//! The machine that a benchmark on real CPUs runs on, and what a reader must know of it.
+//! The machine that a benchmark on real CPUs uses.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use coreshard_topology::{Usable, input};
 use super::lists::counted;
 use super::machine::{Machine, MachineArgs};
 
-/// What the benchmark stands on, and what to say of it.
+/// The benchmark's machine, and notes for readers of the results.
 pub(crate) struct Site {
     pub(crate) bench_machine: BenchMachine,
     pub(crate) cpu_model: Option<String>,
@@ -17,7 +17,7 @@ pub(crate) struct Site {
 }
 
 impl Site {
-    /// This machine, or the chosen one laid over its CPUs.
+    /// Reads this machine, or lays the chosen one over its CPUs.
     pub(crate) fn new(args: &MachineArgs) -> anyhow::Result<Self> {
         let machine = args.read()?;
         if !args.is_given() {
@@ -37,7 +37,7 @@ impl Site {
         })
     }
 
-    /// This machine.
+    /// Reads this machine.
     pub(crate) fn here() -> anyhow::Result<Self> {
         Machine::here().map(Self::of)
     }
@@ -59,29 +59,25 @@ impl Site {
     }
 }
 
-/// Which CPUs may be used, where that is not all.
+/// Describes the usable CPUs if they are not all of them.
 fn limits(usable: &Usable) -> Option<String> {
     let (cpus, online) = (usable.cpus(), usable.online());
-    (cpus != online).then(|| {
-        format!(
-            "affinity and cpusets leave CPUs {cpus} of {online} to this process; no other is used"
-        )
-    })
+    (cpus != online)
+        .then(|| format!("affinity and cpusets limit this process to CPUs {cpus} of {online}"))
 }
 
-/// What else ran before the benchmark began, where that is more than a little: it is in the figures.
+/// Reports the load average if it is high: other programs affect the figures.
 pub(crate) fn other_load(cpus: usize) -> Option<String> {
     let text = input::text(Path::new("/proc/loadavg"), input::NUMBER_BYTES).ok()?;
     let load: f64 = text.split_whitespace().next()?.parse().ok()?;
     (load > 0.25 * cpus as f64).then(|| {
         format!(
-            "the machine was not at rest: its load was {load} over the minute before; the ranges \
-             show what that does"
+            "the machine was busy: its load average was {load} over the preceding minute; see the ranges"
         )
     })
 }
 
-/// The kernel's name and release.
+/// Returns the kernel's name and release.
 pub(crate) fn kernel() -> Option<String> {
     let release = input::text(Path::new("/proc/sys/kernel/osrelease"), input::NUMBER_BYTES).ok()?;
     Some(format!("Linux {}", input::plain(&release)))

@@ -1,4 +1,4 @@
-//! `coreshard generate`: what is made of the command's own options: completions, manual pages, the reference.
+//! `coreshard generate`: completions, manual pages and the command reference.
 
 mod reference;
 
@@ -25,21 +25,21 @@ pub(crate) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum What {
-    /// Completions for a shell
+    /// Print completions for a shell
     Completions {
-        /// The shell
+        /// Shell
         #[arg(value_enum)]
         shell: ShellName,
     },
-    /// A manual page, as roff: of the command, or of one of its commands
+    /// Print a manual page in roff format
     Man {
-        /// The words that lead to the command, such as: bench queue
+        /// Names of the command and subcommand, such as: bench queue
         #[arg(value_name = "COMMAND")]
         words: Vec<String>,
     },
-    /// The names of all manual pages, one a line, each with the words that lead to it
+    /// List all manual pages, one per line, each with the words of its command
     ManPages,
-    /// All commands with their options, as Markdown
+    /// Print all commands and options as Markdown
     Reference,
 }
 
@@ -64,7 +64,7 @@ impl From<ShellName> for Shell {
     }
 }
 
-/// Runs the subcommand; `command` is what everything is made of.
+/// Runs the subcommand. The output is generated from `command`.
 pub(crate) fn run(args: &Args, mut command: Command) -> anyhow::Result<()> {
     let text = match &args.what {
         What::Completions { shell } => {
@@ -92,7 +92,7 @@ fn man(mut command: Command, words: &[String]) -> anyhow::Result<String> {
             let names: Vec<_> = shown(found).map(Command::get_name).collect();
             let given = coreshard_topology::input::quoted(word).to_string();
             bail_input!(
-                "{name} has no command {given}; there are {}",
+                "invalid command {given} of {name}: expected {}",
                 if names.is_empty() { "none".to_owned() } else { names.join(", ") }
             );
         };

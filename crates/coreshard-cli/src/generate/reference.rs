@@ -1,4 +1,4 @@
-//! The reference of commands, as Markdown: what `--help` says, on one page.
+//! The command reference: `--help` of all commands as Markdown.
 
 use std::fmt::Write as _;
 
@@ -7,8 +7,8 @@ use clap::{Arg, Command};
 const HEAD: &str = "\
 # Commands
 
-What each command takes. This page is made by `coreshard generate reference`, and a test sees that it is fresh; `--help` says the
-same in a terminal. Every command takes `--help`.
+This page lists the commands and their options. `coreshard generate reference` makes it, and a test checks that it is
+current. Every command also accepts `--help`, which prints the same text, and `coreshard topo` explains `--machine`.
 ";
 
 pub(super) fn markdown(mut command: Command) -> String {
@@ -31,7 +31,7 @@ fn of(command: &Command, name: &str, text: &mut String) {
     let _ = writeln!(text, "\n```text\n{usage}\n```");
     let arguments: Vec<_> = command.get_arguments().filter(is_its_own).collect();
     if !arguments.is_empty() {
-        text.push_str("\n| option | what |\n|---|---|\n");
+        text.push_str("\n| option | description |\n|---|---|\n");
         for argument in arguments {
             let _ = writeln!(
                 text,
@@ -49,7 +49,7 @@ fn of(command: &Command, name: &str, text: &mut String) {
     }
 }
 
-/// What every command has is said once.
+/// Skips options that all commands have.
 fn is_its_own(argument: &&Arg) -> bool {
     !argument.is_hide_set() && !matches!(argument.get_id().as_str(), "help" | "version")
 }
@@ -78,7 +78,7 @@ fn help(argument: &Arg) -> String {
             None => format!("`{}`", value.get_name()),
         })
         .collect();
-    // A switch's values are none of the user's.
+    // A flag's values are internal.
     if !possible.is_empty() && argument.get_action().takes_values() {
         let _ = write!(help, ": {}", possible.join(", "));
     }
@@ -90,12 +90,12 @@ fn help(argument: &Arg) -> String {
     help
 }
 
-/// Markdown takes these for something else.
+/// Escapes characters with a meaning in Markdown.
 fn escaped(text: &str) -> String {
     text.replace('|', "\\|").replace('<', "&lt;").replace('[', "\\[")
 }
 
-/// The commands below this one that people see.
+/// Returns the visible subcommands.
 pub(super) fn shown(command: &Command) -> impl Iterator<Item = &Command> {
     command.get_subcommands().filter(|inner| !inner.is_hide_set() && inner.get_name() != "help")
 }

@@ -28,10 +28,9 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum SimCommand {
-    /// Run small programs on random schedules with faults, seed by seed, until one breaks a promise;
-    /// or with --kth, let each call of a kind fail in turn
+    /// Run random programs and schedules with faults until a seed fails; with --kth, fail each call of a kind in turn
     Search(SearchArgs),
-    /// Run one seed of a search again, or one step of a sweep
+    /// Replay a seed of a search, or a step of a --kth sweep
     Replay(ReplayArgs),
 }
 
@@ -41,29 +40,29 @@ struct SearchArgs {
     #[command(flatten)]
     machine: MachineArgs,
 
-    /// How many seeds to try: 1000; with --kth, for each call, 2 (the seed decides the variants, and from 1
-    /// on the schedule)
+    /// Number of seeds; with --kth, per call: a seed selects variants, and from 1 on also the schedule [default: 1000;
+    /// with --kth 2]
     #[arg(long, value_name = "N", value_parser = many::<u64>)]
     seeds: Option<u64>,
 
-    /// The first of them
+    /// First seed
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = seed)]
     from: u64,
 
-    /// Let the first call of this kind fail in one run, the second in the next, and so on: start, nice,
-    /// affinity, memory, wait, interrupt, wake, cpu-time, thread-state, panic, or all
+    /// Fail the first call of this kind in one run, the second in the next, and so on: start, nice, affinity, memory,
+    /// wait, interrupt, wake, cpu-time, thread-state, panic, or all
     #[arg(long, value_name = "KIND")]
     kth: Option<Kind>,
 
-    /// The last call that is to fail; fewer where a program makes no more
+    /// Number of the last call to fail; earlier if a program makes fewer calls
     #[arg(long, value_name = "K", default_value_t = 2_000, requires = "kth", value_parser = many::<u64>)]
     up_to: u64,
 
-    /// The programs to sweep, as blocking,scopes; all by default
+    /// Programs to sweep, such as blocking,scopes [default: all]
     #[arg(long, value_name = "NAMES", value_delimiter = ',', requires = "kth")]
     programs: Vec<Scenario>,
 
-    /// How often each program does what it does
+    /// Rounds of each program
     #[arg(long, value_name = "N", default_value_t = 3, requires = "kth", value_parser = whole::<usize, 1, 1_000>)]
     rounds: usize,
 }
@@ -74,23 +73,23 @@ struct ReplayArgs {
     #[command(flatten)]
     machine: MachineArgs,
 
-    /// The seed, as the search printed it
+    /// Seed, as printed by the search
     #[arg(long, value_name = "SEED")]
     seed: ReplaySeed,
 
-    /// Of a sweep: which calls fail, as it printed them
+    /// For a sweep: the calls that fail, as printed
     #[arg(long, value_name = "CALLS", requires = "program")]
     kth: Option<Kth>,
 
-    /// Of a sweep: the program
+    /// For a sweep: the program
     #[arg(long, value_name = "NAME", requires = "kth")]
     program: Option<Scenario>,
 
-    /// Of a sweep: how often the program does what it does
+    /// For a sweep: rounds of the program
     #[arg(long, value_name = "N", default_value_t = 3, requires = "kth", value_parser = whole::<usize, 1, 1_000>)]
     rounds: usize,
 
-    /// Write what each CPU ran when, for ui.perfetto.dev
+    /// Write a timeline of what each CPU ran, for ui.perfetto.dev
     #[arg(long, value_name = "FILE", conflicts_with = "kth")]
     trace: Option<PathBuf>,
 
@@ -98,7 +97,7 @@ struct ReplayArgs {
     force: ForceArgs,
 }
 
-/// A trial, and the ledger that it is judged by.
+/// A trial and its ledger.
 struct Trial {
     trial: QueueTrial,
     ledger: Arc<Ledger>,
@@ -125,11 +124,11 @@ fn try_seed(machine: &Machine, seed: u64) -> Result<Summary, Box<Failure>> {
     attempt(machine, Plan::of_seed(seed), &Trial::new(machine, seed))
 }
 
-/// What was found, and the one line that brings it about again.
+/// Formats a failure and the command line that reproduces it.
 fn tell(failure: &Failure, machine: &Machine, name: &str) -> anyhow::Result<String> {
     let mut text = String::new();
     let trial = QueueTrial::of_seed(failure.replay.seed, machine.topology());
-    writeln!(text, "seed {} breaks a promise: {failure}", failure.replay.seed)?;
+    writeln!(text, "seed {} fails: {failure}", failure.replay.seed)?;
     writeln!(text, "program: {trial}")?;
     writeln!(
         text,
@@ -139,7 +138,7 @@ fn tell(failure: &Failure, machine: &Machine, name: &str) -> anyhow::Result<Stri
     Ok(text)
 }
 
-/// The machine, and its name as a shell takes it.
+/// Returns the machine and its name, quoted for a shell.
 fn searched(args: &MachineArgs) -> anyhow::Result<(Machine, String)> {
     let machine = args.must_be_simulated()?;
     Ok((machine, shell_word(args.name())))
@@ -163,12 +162,12 @@ fn search(args: &SearchArgs) -> anyhow::Result<()> {
             Ok(summary) => accesses += summary.accesses,
             Err(failure) => {
                 output::print(&tell(&failure, &machine, &name)?)?;
-                bail!("a bug was found, by seed {} of {}", seed - args.from + 1, seeds);
+                bail!("seed {} of {} found a bug", seed - args.from + 1, seeds);
             }
         }
     }
     output::print(&format!(
-        "{seeds} seeds from {} on, {} CPUs, {accesses} memory accesses: no promise was broken\n",
+        "{seeds} seeds from {} on, {} CPUs, {accesses} memory accesses: no failure\n",
         args.from,
         machine.topology().cpus().len(),
     ))
@@ -188,7 +187,7 @@ fn replay(args: &ReplayArgs) -> anyhow::Result<()> {
     if let Some(file) = trace {
         let trial = Trial::new(&machine, seed);
         let simulation = Plan::of_seed(seed).simulation(&machine).record_timeline(true);
-        // Where it ends early there is no timeline of it, and the failure below says why.
+        // A run that ends early has no timeline. The failure is reported below.
         if let Ok(run) = simulation.run(|| trial.run())
             && let Some(timeline) = run.timeline
         {
@@ -206,14 +205,13 @@ fn replay(args: &ReplayArgs) -> anyhow::Result<()> {
     let another = expected.zip(hash).filter(|(expected, hash)| expected != hash);
     let another = another.map(|(expected, hash)| {
         format!(
-            "this is not the run that was printed: its trace is {hash:016x}, not {expected:016x}; the code, \
-             or the machine {name}, is another"
+            "this run differs from the printed one: trace {hash:016x}, expected {expected:016x}; the code or the machine {name} has changed"
         )
     });
     match outcome {
         Ok(summary) => {
             output::print(&format!(
-                "seed {seed} breaks no promise: {} ns of virtual time, {} accesses, trace {:016x}\n",
+                "seed {seed} passes: {} ns of virtual time, {} accesses, trace {:016x}\n",
                 summary.virtual_ns, summary.accesses, summary.trace_hash
             ))?;
             another.map_or(Ok(()), |another| Err(anyhow::Error::msg(another)))
@@ -227,7 +225,7 @@ fn replay(args: &ReplayArgs) -> anyhow::Result<()> {
             if let Some(another) = another {
                 output::warn(&format!("coreshard: {another}"));
             }
-            bail!("the seed breaks a promise")
+            bail!("the seed fails")
         }
     }
 }

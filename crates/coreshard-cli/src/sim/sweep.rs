@@ -1,5 +1,5 @@
-//! `coreshard sim search --kth`: lets the first call of a kind fail, then the second, and so on, in programs
-//! that use one part of the workqueue each.
+//! `coreshard sim search --kth`: fails the first call of a kind, then the second, and so on, in programs that each use
+//! one part of the work queue.
 
 use std::fmt;
 use std::fmt::Write as _;
@@ -13,13 +13,12 @@ use coreshard_bench::{Record, Scenario, ScenarioTrial};
 use coreshard_sim::search::{Failure, Plan, ReplaySeed, Subject, attempt};
 use coreshard_sim::{Call, Failing, Lasts, Machine, ParseFailingError, Sim, Summary, View};
 
-/// What goes wrong in a step of a sweep.
+/// The fault of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kth {
-    /// Calls of the platform fail.
+    /// Platform calls fail.
     Calls(Failing),
-    /// Calls of a user's code panic, from this one on so many, and what they throw panics as it is
-    /// dropped.
+    /// This many calls of user code panic, from this one on. Their payloads panic again when they are dropped.
     Panic(u64, u32),
 }
 
@@ -45,7 +44,7 @@ impl FromStr for Kth {
     }
 }
 
-/// What a sweep lets go wrong.
+/// The kind of fault that a sweep injects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     All,
@@ -65,7 +64,7 @@ impl FromStr for Kind {
     }
 }
 
-/// For how long calls of a kind fail.
+/// For how many calls a kind of fault lasts.
 fn durations(call: Call) -> &'static [Lasts] {
     const FOR_A_WHILE: Lasts = Lasts::For(Duration::from_millis(20));
     match call {
@@ -77,11 +76,11 @@ fn durations(call: Call) -> &'static [Lasts] {
     }
 }
 
-/// What goes wrong in the step of a number.
+/// Returns the fault of a step.
 type Way = Box<dyn Fn(u64) -> Kth>;
 
 impl Kind {
-    /// What goes wrong first, second, and so on: a function of the step for each way.
+    /// Returns the ways to fail, each a function from step to fault.
     fn ways(self) -> Vec<(String, Way)> {
         match self {
             Self::All => {
@@ -115,7 +114,7 @@ pub(crate) struct Step {
     pub(crate) kth: Kth,
 }
 
-/// A scenario, and what it is judged by.
+/// A scenario and its verdict.
 struct Judged {
     trial: ScenarioTrial,
     record: Arc<Record>,
@@ -131,15 +130,15 @@ impl Subject for Judged {
     }
 }
 
-/// What is being tried, for those who end the process while it is.
+/// The current step, for messages if the process aborts.
 static TRIED: Mutex<String> = Mutex::new(String::new());
 
-/// What the language says of a panic that ends the process.
+/// Messages of the standard library about panics that abort the process.
 const ENDS_THE_PROCESS: [&str; 3] =
     ["panic in a destructor", "panic in a function that cannot unwind", "aborting the process"];
 
-/// Panics are part of a sweep, so nothing is printed of them; but for one that ends the process, what
-/// was tried. To be called before the first simulation.
+/// Prints no panics, as they are part of a sweep, except those that abort the process. For these it prints the step.
+/// Call it before the first simulation.
 fn tell_of_fatal_panics_alone() {
     std::panic::set_hook(Box::new(|info| {
         let payload = info.payload();
@@ -154,7 +153,7 @@ fn tell_of_fatal_panics_alone() {
 }
 
 impl Step {
-    /// The line that brings it about again.
+    /// Returns the command line that reproduces the step.
     fn replay(&self, machine: &str, seed: ReplaySeed) -> String {
         let Self { scenario, rounds, kth, .. } = self;
         format!(
@@ -166,7 +165,7 @@ impl Step {
     fn plan(&self) -> Plan {
         match self.kth {
             Kth::Calls(failing) => Plan::of_failing(self.seed, failing),
-            // None that there is.
+            // A number beyond all calls.
             Kth::Panic(..) => Plan::of_failing(
                 self.seed,
                 Failing { call: Call::Start, from: u64::MAX, lasts: Lasts::Calls(1) },
@@ -174,7 +173,7 @@ impl Step {
         }
     }
 
-    /// Runs it. The answer of a run that keeps all promises says whether anything went wrong in it.
+    /// Runs the step. If the run passes, returns whether a fault occurred in it.
     pub(crate) fn run(
         &self,
         machine: &Machine,
@@ -197,18 +196,17 @@ impl Step {
         Ok((summary, went_wrong))
     }
 
-    /// What was found, and the one line that brings it about again.
+    /// Formats a failure and the command line that reproduces it.
     pub(crate) fn tell(&self, failure: &Failure, machine: &str) -> String {
         let mut text = String::new();
         let Self { scenario, kth, seed, .. } = self;
-        let _ =
-            writeln!(text, "program {scenario}, seed {seed}, {kth} breaks a promise: {failure}");
+        let _ = writeln!(text, "program {scenario}, seed {seed}, {kth} fails: {failure}");
         let _ = writeln!(text, "to replay it: {}", self.replay(machine, failure.replay));
         text
     }
 }
 
-/// What to sweep.
+/// The plan of a sweep.
 #[derive(Clone, Debug)]
 pub(crate) struct Sweep {
     pub(crate) kind: Kind,
@@ -219,7 +217,7 @@ pub(crate) struct Sweep {
 }
 
 impl Sweep {
-    /// Sweeps. After a failure, the rest of its kind in its program is left out.
+    /// Runs the sweep. After a failure, the remaining steps of its kind in the program are skipped.
     pub(crate) fn run(&self, machine: &Machine, name: &str) -> anyhow::Result<()> {
         tell_of_fatal_panics_alone();
         let (mut runs, mut accesses, mut broken) = (0_u64, 0_u64, 0_usize);
@@ -242,7 +240,7 @@ impl Sweep {
                                 broken += 1;
                                 output::print(&step.tell(&failure, name))?;
                                 output::print(&format!(
-                                    "the rest of {scenario}, {way} is left out\n\n"
+                                    "skipping the rest of {scenario}, {way}\n\n"
                                 ))?;
                                 break;
                             }
@@ -250,21 +248,20 @@ impl Sweep {
                     }
                 }
             }
-            output::print(&format!("{scenario}: up to call {most} of a kind\n"))?;
+            output::print(&format!("{scenario}: up to call {most} of each kind\n"))?;
         }
         if broken > 0 {
-            bail!("{broken} ways of failing break a promise, in {runs} runs");
+            bail!("{broken} ways of failing found bugs, in {runs} runs");
         }
         output::print(&format!(
-            "{runs} runs, in each of which a call fails, in {} programs, {} CPUs, {accesses} memory \
-             accesses: no promise was broken\n",
+            "{runs} runs with a failing call in each, {} programs, {} CPUs, {accesses} memory accesses: no failure\n",
             self.scenarios.len(),
             machine.topology().cpus().len(),
         ))
     }
 }
 
-/// A replay: what is printed of panics is the machine's own.
+/// Replays a step. Panics are printed.
 pub(crate) fn replay(step: &Step, machine: &Machine, name: &str) -> Result<Summary, Box<Failure>> {
     tell_of_fatal_panics_alone();
     step.run(machine, name).map(|(summary, _)| summary)

@@ -1,8 +1,7 @@
-//! What a search prints is a command line, and brings about again what was found: as a shell takes it, in a
-//! process of its own.
+//! The command line that a search prints reproduces its failure, run by a shell in another process.
 //!
-//! The command that people have is built without bugs to plant, so this test program stands in for it: a script of
-//! the name `coreshard` calls it, and it does what the command does with its arguments, with a bug planted.
+//! The released command cannot plant bugs, so this test program replaces it: a script named `coreshard` calls it, and
+//! it acts as the command with a bug planted.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -15,35 +14,35 @@ use testing::{NEVER, within};
 
 use crate::Cli;
 
-/// The arguments of the stand-in, with this between them.
+/// The arguments of the replacement, separated by this character.
 const ARGUMENTS: &str = "CORESHARD_SIM_TEST_ARGUMENTS";
 const BETWEEN: char = '\u{1f}';
-/// Tells the stand-in to plant the bug.
+/// Makes the replacement plant the bug.
 const PLANT: &str = "CORESHARD_SIM_TEST_PLANT";
-/// Before and after what the stand-in prints, and the harness does not.
+/// Separates the replacement's output from the test harness's.
 const EDGE: &str = "\n---- the command ----\n";
 
-/// Any that can be simulated.
+/// Any machine that can be simulated.
 const MACHINE: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/../coreshard-sim/tests/machines/two-sockets.toml");
 
 const TO_REPLAY: &str = "to replay it: ";
 
-/// Not a test by itself: the stand-in.
+/// Not a test by itself: acts as the command.
 #[test]
 fn stands_in_for_the_command() {
     let Some(arguments) = env::var_os(ARGUMENTS) else { return };
     let arguments = arguments.into_string().unwrap();
     let cli = Cli::try_parse_from(["coreshard"].into_iter().chain(arguments.split(BETWEEN)));
     let Some(crate::Command::Sim(args)) = cli.unwrap().command else {
-        panic!("{arguments:?} is no command of sim")
+        panic!("{arguments:?} is not a command of sim")
     };
     plant(env::var_os(PLANT).map(|_| Canary::LostWakeup));
     crate::common::output::print(EDGE).unwrap();
     let done = super::run(&args);
     crate::common::output::print(EDGE).unwrap();
     let _ = done.map_err(|error| crate::common::report(&error));
-    // What the harness would say of it is of no interest.
+    // Skip the test harness's output.
     std::process::exit(0)
 }
 
@@ -64,7 +63,7 @@ fn stand_in() -> tempfile::TempDir {
     folder
 }
 
-/// What a shell prints for this line, on both streams.
+/// Returns what a shell prints for this line on both streams.
 fn shell(line: &str, stand_in: &Path, planted: bool) -> (String, String) {
     let mut path = OsString::from(stand_in);
     path.push(":");
@@ -81,7 +80,7 @@ fn shell(line: &str, stand_in: &Path, planted: bool) -> (String, String) {
     (said.to_owned(), stderr)
 }
 
-/// Searches with the bug planted, and runs the line that is printed, as it is: with the bug and without it.
+/// Searches with the bug planted, and runs the printed line with and without the bug.
 fn is_replayed_by_its_line(search: &str) {
     let stand_in = stand_in();
     let (found, said) = shell(search, stand_in.path(), true);
@@ -90,12 +89,12 @@ fn is_replayed_by_its_line(search: &str) {
     assert!(line.starts_with("coreshard sim replay "), "{line}");
 
     let (again, warned) = shell(line, stand_in.path(), true);
-    assert!(found.contains(&again) && again.contains("breaks a promise"), "{found}{again}");
-    assert!(!warned.contains("this is not the run"), "{warned}");
+    assert!(found.contains(&again) && again.contains(" fails: "), "{found}{again}");
+    assert!(!warned.contains("this run differs"), "{warned}");
 
     let (without, warned) = shell(line, stand_in.path(), false);
-    assert!(without.contains("breaks no promise"), "it is the planted bug: {without}");
-    assert!(warned.contains("this is not the run that was printed"), "{warned}");
+    assert!(without.contains(" passes: "), "it is the planted bug: {without}");
+    assert!(warned.contains("this run differs from the printed one"), "{warned}");
 }
 
 #[test]
@@ -103,7 +102,7 @@ fn the_line_that_a_search_prints_brings_it_about_again() {
     is_replayed_by_its_line("coreshard sim search --seeds 4000");
 }
 
-/// On a machine whose file has a name that a shell would take apart.
+/// The machine's file has a name that needs quoting.
 #[test]
 fn the_line_names_its_machine_for_a_shell() {
     let folder = tempfile::tempdir().unwrap();
@@ -113,7 +112,7 @@ fn the_line_names_its_machine_for_a_shell() {
     is_replayed_by_its_line(&format!("coreshard sim search --seeds 4000 --machine '{name}'"));
 }
 
-/// In all programs: which of them meet the bug depends on how long everything takes.
+/// Runs all programs: which of them hit the bug depends on timing.
 #[test]
 fn the_line_that_a_sweep_prints_brings_it_about_again() {
     is_replayed_by_its_line("coreshard sim search --kth wait --up-to 10 --rounds 1");

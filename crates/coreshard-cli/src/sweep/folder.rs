@@ -1,4 +1,4 @@
-//! A study's folder: `study.json`, `runs/` with a file for each run that is over, and what is made of them.
+//! A study's folder: `study.json`, `runs/` with a file for each finished run, and gathered results.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,26 +10,26 @@ use coreshard_topology::input;
 use super::study::{PlannedRun, Study};
 use crate::common::{Destination, bad_input, bail_input};
 
-/// The longest study: of thousands of machines.
+/// Maximum size of `study.json`. It suffices for thousands of machines.
 const STUDY_BYTES: u64 = 16 << 20;
-/// The longest line of results.
+/// Maximum length of a line of results.
 const ROW_BYTES: u64 = 64 << 10;
 
-/// The folder of a study that was planned.
+/// The folder of a planned study.
 pub(super) struct Folder {
     path: PathBuf,
     study: Study,
 }
 
 impl Folder {
-    /// Makes the folder of a study, or finds it made. One of another study is left as it is.
+    /// Creates the folder of a study, or accepts it if it holds the same study.
     pub(super) fn plan(path: &Path, study: &Study) -> anyhow::Result<()> {
         let is_planned = path.join("study.json").exists();
         if is_planned && Self::open(path)?.study != *study {
-            bail_input!("{} has another study; give another folder", input::path(path));
+            bail_input!("{} holds another study: expected a different folder", input::path(path));
         }
         fs::create_dir_all(path.join("runs"))
-            .with_context(|| format!("no folder can be made at {}", input::path(path)))
+            .with_context(|| format!("cannot create the folder {}", input::path(path)))
             .map_err(bad_input)?;
         if is_planned {
             return Ok(());
@@ -38,14 +38,14 @@ impl Folder {
         Destination::open(&path.join("study.json"))?.write(|out| writeln!(out, "{text}"))
     }
 
-    /// The folder of a study.
+    /// Opens the folder of a study.
     pub(super) fn open(path: &Path) -> anyhow::Result<Self> {
         let read = || -> anyhow::Result<Self> {
             let path = fs::canonicalize(path)?;
             let study = Study::read(&input::text(&path.join("study.json"), STUDY_BYTES)?)?;
             Ok(Self { path, study })
         };
-        let named = || format!("{} is no study's folder that can be used", input::path(path));
+        let named = || format!("{} is not a usable study folder", input::path(path));
         read().with_context(named).map_err(bad_input)
     }
 
@@ -53,7 +53,7 @@ impl Folder {
         &self.study
     }
 
-    /// Where it is, from whichever folder it is looked at.
+    /// Returns the absolute path.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
@@ -62,24 +62,24 @@ impl Folder {
         self.path.join("runs").join(format!("{number:06}.json"))
     }
 
-    /// The runs without results; those, too, in whose place something else lies.
+    /// Returns the runs without valid results.
     pub(super) fn missing(&self) -> Vec<u64> {
         let has_results =
             |number: &u64| self.study.run(*number).is_ok_and(|run| self.line_of(&run).is_ok());
         (0..self.study.runs()).filter(|number| !has_results(number)).collect()
     }
 
-    /// Runs one, unless it has its results; says what came of it.
+    /// Runs one, unless it has results. Returns a message about the outcome.
     pub(super) fn run(&self, run: &PlannedRun) -> anyhow::Result<String> {
         let path = self.results_of(run.number);
         if path.exists() {
             self.line_of(run)?;
-            return Ok("has its results".to_owned());
+            return Ok("already has results".to_owned());
         }
         let row = run.simulate()?;
         let line = serde_json::to_string(&row)?;
         let written = Destination::open(&path)?.write(|out| writeln!(out, "{line}"));
-        // An engine may have given it to two workers: the other one's results are the same.
+        // The engine may have given the run to two workers. Both have the same results.
         if let Err(error) = written
             && self.line_of(run).is_err()
         {
@@ -88,7 +88,7 @@ impl Folder {
         Ok(format!("{:.0} items/s", row.measurement.items_per_sec))
     }
 
-    /// A run's line of results.
+    /// Reads a run's line of results.
     fn line_of(&self, run: &PlannedRun) -> anyhow::Result<String> {
         let path = self.results_of(run.number);
         let line = input::text(&path, ROW_BYTES)?;
@@ -96,22 +96,22 @@ impl Folder {
         match row {
             Ok(row) if run.is_of(&row) && line.trim_end().lines().count() == 1 => Ok(line),
             _ => {
-                let problem = "remove it, and let the run be run again";
-                Err(anyhow!("{} is not the results of {run}; {problem}", input::path(&path)))
+                let problem = "remove it and repeat the run";
+                Err(anyhow!("{} does not hold the results of {run}: {problem}", input::path(&path)))
             }
         }
     }
 
-    /// Writes all results into one file; gives its path.
+    /// Writes all results into one file and returns its path.
     pub(super) fn gather(&self) -> anyhow::Result<PathBuf> {
         let missing = self.missing();
         if let Some(first) = missing.first() {
             if self.results_of(*first).exists() {
-                // It says what lies there instead.
+                // Report an invalid results file.
                 self.line_of(&self.study.run(*first)?)?;
             }
-            let problem = "runs have no results yet";
-            return Err(anyhow!("{} {problem}, the first is {first}", missing.len()));
+            let problem = "runs have no results";
+            return Err(anyhow!("{} {problem}, first {first}", missing.len()));
         }
         let mut lines = String::new();
         for number in 0..self.study.runs() {

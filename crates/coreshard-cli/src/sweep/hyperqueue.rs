@@ -1,4 +1,4 @@
-//! A job file of HyperQueue's, for `hq job submit-file`.
+//! A HyperQueue job file, for `hq job submit-file`.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -10,12 +10,12 @@ use coreshard_topology::input;
 use super::folder::Folder;
 use crate::common::{Destination, JOBS_MARK, bad_input};
 
-/// Writes `jobs.toml`, a task for each run without results; gives its path. A task's number is its run's.
+/// Writes `jobs.toml` with a task for each run without results, and returns its path. A task has the number of its run.
 pub(super) fn write(folder: &Folder) -> anyhow::Result<PathBuf> {
-    let command = std::env::current_exe().context("this command's own file is not known")?;
+    let command = std::env::current_exe().context("cannot determine the path of this command")?;
     let (command, place) = (word(&command)?, word(folder.path())?);
     let mut text = format!("{JOBS_MARK}\nname = \"coreshard sweep\"\n");
-    // What a run says is kept where it failed alone: a study has many.
+    // Keep error output of failed runs only: a study has many runs.
     let errors = folder.path().join("errors");
     fs::create_dir_all(&errors)?;
     for number in folder.missing() {
@@ -31,10 +31,10 @@ pub(super) fn write(folder: &Folder) -> anyhow::Result<PathBuf> {
     Ok(path)
 }
 
-/// A path as one of TOML's strings. JSON's are, but for one letter.
+/// Formats a path as a TOML string. It differs from JSON in one character.
 fn word(path: &Path) -> anyhow::Result<String> {
     let text = path.to_str().ok_or_else(|| {
-        bad_input(anyhow!("{}: a job file cannot have a path that is no text", input::path(path)))
+        bad_input(anyhow!("invalid path {}: expected UTF-8 for a job file", input::path(path)))
     })?;
     Ok(serde_json::to_string(text)?.replace('\u{7f}', "\\u007f"))
 }

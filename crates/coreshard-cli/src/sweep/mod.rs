@@ -1,7 +1,8 @@
-//! `coreshard sweep`: a study of many simulated runs, for an engine that a site has. There is no scheduler here.
+//! `coreshard sweep`: a study of many simulated runs, for an existing job engine. It contains no scheduler.
 //!
-//! A folder has the study and a file for each run that is over. A run is told by its number alone, and a file appears under
-//! its name when it is whole: so any engine may run any of them in any order, twice too, and one that is killed is run again.
+//! A folder holds the study and a file for each finished run. A run is identified by its number, and its file appears
+//! complete. Any engine may therefore run any of them in any order and more than once, and repeat those that were
+//! killed.
 
 mod folder;
 mod hyperqueue;
@@ -23,7 +24,7 @@ Examples:
   coreshard sweep hyperqueue study    then: hq job submit-file study/jobs.toml
   coreshard sweep status study --missing | xargs -r -n 8 coreshard sweep run study
   coreshard sweep gather study        writes study/results.jsonl
-In Python, coreshard.sweep.with_dask(\"study\", client) runs it on Dask's workers.";
+In Python, coreshard.sweep.with_dask(\"study\", client) runs a study on Dask.";
 
 /// The options of `coreshard sweep`.
 #[derive(Debug, clap::Args)]
@@ -35,21 +36,21 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum SweepCommand {
-    /// Make a study's folder: its runs are machines × scopes × shard sizes × wake-ups × intakes × seeds
+    /// Create a study: machines × scopes × shard sizes × wake-ups × intakes × seeds
     Plan(Box<PlanArgs>),
-    /// Run some of a study's runs, unless they have their results: what each job of an engine calls
+    /// Run some of a study's runs, except those with results; engines call this
     Run(RunArgs),
-    /// Tell how many runs have their results, and which are missing
+    /// Show how many runs have results, and which are missing
     Status(StatusArgs),
-    /// Write jobs.toml, a job file of HyperQueue with a task for each run that is missing
+    /// Write jobs.toml, a HyperQueue job file with a task for each missing run
     Hyperqueue(FolderArgs),
-    /// Write results.jsonl, a line for each run, in the study's order, once all have their results
+    /// Write results.jsonl, one line per run in the study's order, once all have results
     Gather(FolderArgs),
 }
 
 #[derive(Debug, clap::Args)]
 struct FolderArgs {
-    /// The study's folder
+    /// Folder of the study
     folder: PathBuf,
 }
 
@@ -67,7 +68,7 @@ struct RunArgs {
     #[command(flatten)]
     folder: FolderArgs,
 
-    /// Numbers of runs, from 0 on
+    /// Numbers of runs, from 0
     #[arg(required = true, value_name = "RUN", value_parser = whole::<u64, 0, { study::MOST_RUNS }>)]
     runs: Vec<u64>,
 }
@@ -77,7 +78,7 @@ struct StatusArgs {
     #[command(flatten)]
     folder: FolderArgs,
 
-    /// Print the numbers of the missing runs alone, one a line
+    /// Print only the numbers of missing runs, one per line
     #[arg(long, conflicts_with = "json")]
     missing: bool,
 
@@ -96,7 +97,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         SweepCommand::Run(args) => {
             let folder = Folder::open(&args.folder.folder)?;
             let runs = args.runs.iter().map(|number| folder.study().run(*number));
-            // A wrong number among them is found before the first is run.
+            // Reject a wrong number before the first run.
             for run in runs.collect::<anyhow::Result<Vec<_>>>()? {
                 output::print(&format!("{run}: {}\n", folder.run(&run)?))?;
             }
@@ -120,7 +121,7 @@ fn status(args: &StatusArgs) -> anyhow::Result<()> {
     }
     let there = runs - missing.len() as u64;
     let status = serde_json::json!({ "runs": runs, "missing": missing });
-    args.json.open()?.print(&status, || format!("{there} of {runs} runs have their results\n"))
+    args.json.open()?.print(&status, || format!("{there} of {runs} runs have results\n"))
 }
 
 fn written(path: &std::path::Path) -> anyhow::Result<()> {

@@ -1,4 +1,4 @@
-//! What a study is to run: lists, and all their combinations.
+//! A study: lists of options, and all their combinations.
 
 use std::fmt;
 use std::fmt::Display;
@@ -17,13 +17,13 @@ use coreshard_topology::{ShardSize, input};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A file for each is what a file system bears.
+/// One file per run limits the number of runs.
 pub(super) const MOST_RUNS: u64 = 1_000_000;
 
-/// The options that say what a study runs.
+/// The options that define a study.
 #[derive(Debug, clap::Args)]
 pub(super) struct StudyArgs {
-    /// A machine, as --machine takes one elsewhere; once for each. Files are to stay as they are while the study runs
+    /// Machine to simulate, as for --machine; may be repeated; files must not change during the study
     #[arg(long, value_name = "MACHINE", required = true)]
     machines: Vec<String>,
 
@@ -31,7 +31,7 @@ pub(super) struct StudyArgs {
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = variant::<Scope>)]
     scopes: Vec<Scope>,
 
-    /// Wanted numbers of cores in a cache shard
+    /// Target numbers of cores in a cache shard
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "8",
           value_parser = few)]
     shard_sizes: Vec<NonZeroUsize>,
@@ -46,23 +46,23 @@ pub(super) struct StudyArgs {
           value_parser = variant::<Intake>)]
     intake: Vec<Intake>,
 
-    /// The first seed
+    /// First seed
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = seed)]
     seed: u64,
 
-    /// Seeds from that one on
+    /// Number of seeds
     #[arg(long, value_name = "N", default_value = "5", value_parser = whole::<NonZeroU64, 1, { MOST_RUNS }>)]
     seeds: NonZeroU64,
 
-    /// Items that each simulated CPU queues
+    /// Items per simulated CPU
     #[arg(long, value_name = "N", default_value = "100", value_parser = many::<NonZeroU64>)]
     items: NonZeroU64,
 }
 
-/// A study, as its folder has it.
+/// A study as stored in its folder.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Study {
-    /// Of the command that planned it: another one may simulate otherwise.
+    /// The version that planned it. Other versions may simulate differently.
     release: String,
     machines: Vec<String>,
     #[serde(serialize_with = "words", deserialize_with = "variants")]
@@ -89,7 +89,7 @@ fn variants<'de, V: FromStr<Err: Display>, D: Deserializer<'de>>(
 }
 
 impl Study {
-    /// As it was asked for. Each machine is read, so that what is wrong with it is told now.
+    /// Creates a study from options. Reads each machine to report errors early.
     pub(super) fn new(args: &StudyArgs) -> anyhow::Result<Self> {
         let machine = |name: &String| {
             let machine = MachineArgs::of(name);
@@ -99,7 +99,7 @@ impl Study {
         let mut machines: Vec<String> = Vec::new();
         for name in &args.machines {
             let name = machine(name)?;
-            // Each once, as elsewhere.
+            // Remove duplicates, as in other options.
             if !machines.contains(&name) {
                 machines.push(name);
             }
@@ -118,12 +118,12 @@ impl Study {
         study.checked().map_err(bad_input)
     }
 
-    /// As its file has it.
+    /// Reads a stored study.
     pub(super) fn read(text: &str) -> anyhow::Result<Self> {
         let study: Self = serde_json::from_str(text)?;
         if study.release != env!("CARGO_PKG_VERSION") {
             bail!(
-                "it was planned by coreshard {}, and this is {}: their figures may differ",
+                "invalid study: planned by coreshard {}, but this is {}, and their figures may differ",
                 input::sentence(&study.release),
                 env!("CARGO_PKG_VERSION")
             );
@@ -135,16 +135,18 @@ impl Study {
         let lengths = self.lengths();
         let runs = lengths.iter().try_fold(1, |runs: u64, length| runs.checked_mul(*length));
         match runs {
-            Some(0) => bail!("one of its lists is empty"),
+            Some(0) => bail!("invalid study: a list is empty"),
             Some(..=MOST_RUNS) if self.first_seed.checked_add(self.seeds.get()).is_some() => {
                 Ok(self)
             }
-            Some(..=MOST_RUNS) => bail!("its last seed is more than {}", u64::MAX),
-            _ => bail!("a study has at most {MOST_RUNS} runs"),
+            Some(..=MOST_RUNS) => {
+                bail!("invalid study: its last seed is greater than {}", u64::MAX)
+            }
+            _ => bail!("invalid study: expected at most {MOST_RUNS} runs"),
         }
     }
 
-    /// Of its lists, from the one that changes least to the one that changes with each run.
+    /// Returns the lengths of the lists, from the slowest to the fastest changing.
     fn lengths(&self) -> [u64; 6] {
         let Self { machines, scopes, shard_sizes, wakes, intakes, .. } = self;
         let lists = [machines.len(), scopes.len(), shard_sizes.len(), wakes.len(), intakes.len()];
@@ -152,16 +154,16 @@ impl Study {
         [machines, scopes, shard_sizes, wakes, intakes, self.seeds.get()]
     }
 
-    /// How many runs there are.
+    /// Returns the number of runs.
     pub(super) fn runs(&self) -> u64 {
         self.lengths().iter().product()
     }
 
-    /// The run of a number.
+    /// Returns the run with a number.
     pub(super) fn run(&self, number: u64) -> anyhow::Result<PlannedRun> {
         let runs = self.runs();
         if number >= runs {
-            bail_input!("run {number}: the study has runs 0 to {}", runs - 1);
+            bail_input!("invalid run {number}: expected 0 to {}", runs - 1);
         }
         let mut rest = number;
         let mut places = self.lengths();
@@ -207,7 +209,7 @@ impl fmt::Display for PlannedRun {
 }
 
 impl PlannedRun {
-    /// Simulates it: `coreshard bench queue` with one seed.
+    /// Simulates the run as `coreshard bench queue` does, with one seed.
     pub(super) fn simulate(&self) -> anyhow::Result<StudyRow> {
         let args = MachineArgs::of(&self.machine);
         let machine = args.must_be_simulated()?;
@@ -241,7 +243,7 @@ impl PlannedRun {
         }
     }
 
-    /// Whether a line of results is this run's.
+    /// Returns true if a line of results belongs to this run.
     pub(super) fn is_of(&self, row: &StudyRow) -> bool {
         let StudyRow { run, measurement } = row;
         let variants = [&measurement.scope, &measurement.wake, &measurement.intake];
@@ -288,7 +290,7 @@ mod tests {
             let PlannedRun { machine, scope, shard_size, intake, seed, .. } = &run;
             assert_eq!((machine.as_str(), *scope, shard_size.get(), *intake, *seed), expected);
         }
-        assert!(study.run(48).unwrap_err().to_string().contains("runs 0 to 47"));
+        assert!(study.run(48).unwrap_err().to_string().contains("expected 0 to 47"));
     }
 
     #[test]
@@ -299,7 +301,7 @@ mod tests {
             ("\"cpu\"", "\"room\"", "\"room\""),
             ("[2,4]", "[0]", "nonzero"),
             ("[2,4]", "[]", "is empty"),
-            ("\"seeds\":3", "\"seeds\":1000000000000", "at most 1000000 runs"),
+            ("\"seeds\":3", "\"seeds\":1000000000000", "expected at most 1000000 runs"),
             ("\"first_seed\":7", "\"first_seed\":18446744073709551614", "last seed"),
             ("\"release\":\"", "\"release\":\"0.", "planned by coreshard 0."),
         ] {

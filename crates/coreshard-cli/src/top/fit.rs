@@ -1,25 +1,25 @@
-//! Text that fits into columns of a terminal.
+//! Fits text into terminal columns.
 
 use ratatui::text::Span;
 
-/// Columns of a terminal that a text takes.
+/// Returns the terminal columns that a text takes.
 pub(super) fn width(text: &str) -> usize {
     Span::raw(text).width()
 }
 
-/// A text from another process, without what a terminal would obey.
+/// Replaces control characters in text from another process.
 pub(super) fn printable(text: &str) -> String {
     text.chars().map(|char| if char.is_control() { '?' } else { char }).collect()
 }
 
-/// The text in exactly `columns`, filled up on the right or on the left; a longer one ends in `…`.
+/// Pads the text to exactly `columns`, on the right or on the left. Longer text ends in `…`.
 pub(super) fn pad(text: &str, columns: usize, is_left: bool) -> String {
     let text = shorten(text, columns);
     let fill = " ".repeat(columns - width(&text));
     if is_left { text + &fill } else { fill + &text }
 }
 
-/// The text in at most `columns`.
+/// Shortens the text to at most `columns`.
 pub(super) fn shorten(text: &str, columns: usize) -> String {
     if width(text) <= columns {
         return text.to_owned();

@@ -13,7 +13,6 @@ use std::time::Duration;
 
 use clap::Args as ClapArgs;
 use coreshard::insight::{InsightClient, Snapshot};
-use coreshard_topology::input;
 use terminal_size::{Width, terminal_size};
 
 use crate::common::{JsonArgs, bail_input, whole};
@@ -22,11 +21,11 @@ use screen::Screen;
 
 /// Keys and columns; shown after the options.
 const NOTES: &str = "\
-The process must serve insight: coreshard::serve_insight() (feature `insight` of the crate
-coreshard). Only its own user can look.
+The process must call coreshard::serve_insight() (feature `insight` of the crate
+coreshard). Only the user who runs the process can connect.
 
-Keys: q quit, Tab other table, Left/Right sort by another column, r reverse, Up/Down scroll,
-p pause, ? what the columns mean
+Keys: q quit, Tab other table, Left/Right sort by another column, r reverse,
+Up/Down scroll, p pause, ? describe the columns
 
 Examples:
   coreshard top 4711                    a screen, refreshed every second
@@ -36,24 +35,24 @@ Examples:
 #[derive(Debug, ClapArgs)]
 #[command(after_help = NOTES, mut_arg("json", |json| json.requires("once")))]
 pub(crate) struct Args {
-    /// The process
+    /// Process ID
     #[arg(value_name = "PID", required_unless_present = "socket", conflicts_with = "socket",
           value_parser = process)]
     pid: Option<u32>,
 
-    /// The socket that the process serves, where it is not in its usual place
+    /// Socket that the process serves, if not the default one
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
 
-    /// Seconds between two looks
+    /// Seconds between updates
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = interval)]
     interval: Duration,
 
-    /// The column to sort by, in each table that has it, the largest first
+    /// Column to sort tables by, largest first
     #[arg(long, value_name = "COLUMN", value_parser = sheets::column)]
     sort: Option<&'static str>,
 
-    /// Print once, and end. Rates are left out: they need two looks
+    /// Print once and exit; without rates, which need two readings
     #[arg(long)]
     once: bool,
 
@@ -62,18 +61,16 @@ pub(crate) struct Args {
 }
 
 fn process(text: &str) -> Result<u32, String> {
-    whole::<u32, 1, { u32::MAX as u64 }>(text).map_err(|_| {
-        let shown = input::quoted(text).to_string();
-        format!("{} is not in 1..={}, the numbers of processes", shown.trim_matches('"'), u32::MAX)
-    })
+    whole::<u32, 1, { u32::MAX as u64 }>(text)
+        .map_err(|_| format!("expected a process ID from 1 to {}", u32::MAX))
 }
 
 fn interval(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text.parse().map_err(|_| "not a number of seconds".to_owned())?;
+    let seconds: f64 = text.parse().map_err(|_| "expected a number of seconds".to_owned())?;
     if (0.1..=3600.0).contains(&seconds) {
         Ok(Duration::from_secs_f64(seconds))
     } else {
-        Err("give 0.1 to 3600 seconds".to_owned())
+        Err("expected 0.1 to 3600 seconds".to_owned())
     }
 }
 
@@ -81,7 +78,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let client = match (&args.socket, args.pid) {
         (Some(path), _) => InsightClient::at(path),
         (None, Some(pid)) => InsightClient::of_process(pid)?,
-        (None, None) => unreachable!("clap asks for one of the two"),
+        (None, None) => unreachable!("clap requires one of the two"),
     };
     let first = client.snapshot()?;
     if args.once {
@@ -89,14 +86,14 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     }
     if !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
         bail_input!(
-            "standard input and output are no terminal; use --once, or --once --json for a script"
+            "standard input or output is not a terminal: use --once, or --once --json in scripts"
         );
     }
     screen::run(&client, Screen::new(first, args.interval, args.sort))
 }
 
 fn text(args: &Args, snapshot: &Snapshot) -> String {
-    // A file or a pipe has any width.
+    // Files and pipes have no width.
     let width = terminal_size().map_or(usize::MAX, |(Width(columns), _)| usize::from(columns));
     let mut text = sheets::head(snapshot) + "\n";
     for mut sheet in sheets::of(snapshot, &Rates::unknown()) {

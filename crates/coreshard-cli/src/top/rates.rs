@@ -1,25 +1,25 @@
-//! What changed between two looks.
+//! Rates between two readings.
 
 use std::collections::HashMap;
 
 use coreshard::insight::{PoolSnapshot, QueueSnapshot, Snapshot};
 
-/// A second look against a first.
+/// A reading compared with an earlier one.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rates {
     seconds: f64,
-    /// Queues have no id; those of one name are told apart by their order, which is that of age.
+    /// Queues have no ID. Queues of one name are distinguished by their order, which is by age.
     queues: HashMap<(String, usize), QueueSnapshot>,
     pools: HashMap<u32, PoolSnapshot>,
 }
 
 impl Rates {
-    /// Before the second look.
+    /// Returns rates before the second reading.
     pub(super) fn unknown() -> Self {
         Self::default()
     }
 
-    /// From `first` on, over the time until `second`.
+    /// Computes rates from `first` to `second`.
     pub(super) fn between(first: &Snapshot, second: &Snapshot) -> Self {
         if second.taken_ns <= first.taken_ns || second.pid != first.pid {
             return Self::unknown();
@@ -32,13 +32,13 @@ impl Rates {
         }
     }
 
-    /// True if there were two looks.
+    /// Returns true if there were two readings.
     pub(super) fn are_known(&self) -> bool {
         self.seconds > 0.0
     }
 
-    /// By how much a queue's count rose in a second; `None` where it is new, or its place is
-    /// another queue's now.
+    /// Returns the increase of a queue's count per second, or `None` if the queue is new or its place is taken by
+    /// another queue.
     pub(super) fn of_queue(
         &self,
         key: &(String, usize),
@@ -48,7 +48,7 @@ impl Rates {
         self.per_second(count(self.queues.get(key)?), count(now))
     }
 
-    /// As [`Self::of_queue`], of a pool.
+    /// Like [`Self::of_queue`], for a pool.
     pub(super) fn of_pool(
         &self,
         now: &PoolSnapshot,
@@ -62,7 +62,7 @@ impl Rates {
     }
 }
 
-/// The queues, with their names and their numbers among those of that name.
+/// Returns the queues with their names and their numbers among queues of that name.
 pub(super) fn numbered(
     snapshot: &Snapshot,
 ) -> impl Iterator<Item = ((String, usize), &QueueSnapshot)> {

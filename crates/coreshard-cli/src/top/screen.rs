@@ -1,4 +1,4 @@
-//! The screen: what it shows, what keys do, and the loop.
+//! The screen: contents, keys and main loop.
 
 use std::sync::mpsc::{self, RecvTimeoutError, TryRecvError};
 use std::thread;
@@ -28,13 +28,13 @@ const KEYS: [(&str, &str); 7] = [
     ("?", "columns"),
 ];
 
-/// How long a key may wait to be looked at.
+/// Interval at which keys are checked.
 const KEY_DELAY: Duration = Duration::from_millis(50);
 
-/// What a reading of the process brought.
+/// The result of reading the process.
 type Reading = Result<Snapshot, InsightError>;
 
-/// How a table is looked at.
+/// The view of a table.
 #[derive(Clone, Copy, Debug)]
 struct Viewed {
     sorted: &'static str,
@@ -43,19 +43,19 @@ struct Viewed {
     from: usize,
 }
 
-/// All that the screen depends on.
+/// The state of the screen.
 pub(super) struct Screen {
     now: Snapshot,
     before: Option<Snapshot>,
     interval: Duration,
-    /// Why the last reading brought nothing.
+    /// Why the last reading failed.
     problem: Option<String>,
     is_paused: bool,
     shows_legend: bool,
-    /// The table that keys are for.
+    /// The table that keys apply to.
     at: usize,
     viewed: [Viewed; 2],
-    /// Rows that the last drawing had room for.
+    /// Rows that fitted in the last drawing.
     room: [usize; 2],
     pub(super) is_over: bool,
 }
@@ -64,7 +64,7 @@ impl Screen {
     pub(super) fn new(first: Snapshot, interval: Duration, sort: Option<&'static str>) -> Self {
         let sheets = sheets::of(&first, &Rates::unknown());
         let viewed = |sheet: &Sheet| {
-            // Rates come with the second reading, so they are asked of the columns, not of this sheet.
+            // Rates are missing until the second reading, so check the column definitions.
             let sorted = sort.filter(|title| has_column(sheet.title, title));
             Viewed { sorted: sorted.unwrap_or(sheet.usual_order), largest_first: true, from: 0 }
         };
@@ -82,7 +82,7 @@ impl Screen {
         }
     }
 
-    /// Takes in what a reading brought.
+    /// Processes a reading.
     pub(super) fn take(&mut self, reading: Reading) {
         match reading {
             _ if self.is_paused => {}
@@ -91,8 +91,9 @@ impl Screen {
                 self.before = Some(std::mem::replace(&mut self.now, snapshot));
             }
             Err(error) if error.is_gone() => {
-                self.problem =
-                    Some(format!("it has ended, or serves no more; this was its last: {error}"));
+                self.problem = Some(format!(
+                    "the process has exited or stopped serving; showing its last snapshot: {error}"
+                ));
             }
             Err(error) => self.problem = Some(error.to_string()),
         }
@@ -110,14 +111,14 @@ impl Screen {
         sheets
     }
 
-    /// Does what a key is for.
+    /// Handles a key.
     pub(super) fn key(&mut self, key: KeyEvent) {
         if key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL) {
             self.is_over = true;
             return;
         }
         if self.shows_legend {
-            // Any key takes it away; the one to quit with quits.
+            // Any key closes the legend. `q` also quits.
             self.shows_legend = false;
             self.is_over = key.code == KeyCode::Char('q');
             return;
@@ -143,7 +144,7 @@ impl Screen {
         }
     }
 
-    /// Sorts by the next column, or the one before.
+    /// Sorts by the next or previous column.
     fn step(&mut self, by: isize) {
         let titles: Vec<_> = self.sheets()[self.at].titles().collect();
         let viewed = &mut self.viewed[self.at];
@@ -160,7 +161,7 @@ impl Screen {
             vec![Line::styled(fit::shorten(&sheets::head(&self.now), width), Modifier::BOLD)];
         lines.push(self.summary(width));
         lines.push(Line::default());
-        // Two lines for each table's title and heading, one between them, one for the keys.
+        // Two lines for each table's title and heading, one between tables, one for the keys.
         let room = usize::from(area.height).saturating_sub(lines.len() + 2 * 2 + 1 + 1);
         self.room = share(room, [sheets[0].rows(), sheets[1].rows()]);
         for (at, sheet) in sheets.iter().enumerate() {
@@ -178,7 +179,7 @@ impl Screen {
         }
     }
 
-    /// The second line: the whole process, or what is wrong.
+    /// Returns the second line: totals of the process, or the problem.
     fn summary(&self, width: usize) -> Line<'static> {
         if let Some(problem) = &self.problem {
             let text = fit::shorten(&fit::printable(problem), width);
@@ -209,7 +210,7 @@ impl Screen {
 
     fn table(&mut self, at: usize, sheet: &Sheet, width: usize) -> Vec<Line<'static>> {
         let (room, viewed) = (self.room[at], &mut self.viewed[at]);
-        // Rows may have gone.
+        // The table may have become shorter.
         viewed.from = viewed.from.min(sheet.rows().saturating_sub(room.max(1)));
         let sorted = Some((viewed.sorted, viewed.largest_first));
         let mut title = sheet.title.to_owned();
@@ -219,7 +220,7 @@ impl Screen {
         }
         let left_out = sheet.left_out(width, sorted);
         if left_out > 0 {
-            title += &format!(" ({left_out} more columns in a wider terminal, or by sorting)");
+            title += &format!("  ({left_out} more columns: widen the terminal, or sort by them)");
         }
         let is_at = at == self.at;
         let mark = if is_at { "▶ " } else { "  " };
@@ -246,13 +247,13 @@ impl Screen {
         let x = (area.width - width) / 2;
         let y = (area.height - height) / 2;
         let area = Rect { x, y, width, height };
-        let title = format!("{}: any key goes back", sheet.title);
+        let title = format!("{}: press any key to return", sheet.title);
         frame.render_widget(Clear, area);
         frame.render_widget(Paragraph::new(entries).block(Block::bordered().title(title)), area);
     }
 }
 
-/// True if the table has the column, whether it is shown at the moment or not.
+/// Returns true if the table has the column, visible or not.
 fn has_column(table: &str, title: &str) -> bool {
     let any = Snapshot::default();
     let mut later = any.clone();
@@ -261,15 +262,15 @@ fn has_column(table: &str, title: &str) -> bool {
     sheets.iter().any(|sheet| sheet.title == table && sheet.titles().any(|it| it == title))
 }
 
-/// Divides `room` among two tables that want so many rows: none gets less than half while it wants
-/// more, and what one leaves the other has.
+/// Divides `room` between two tables that want these numbers of rows. Each gets at least half if it needs that much,
+/// and what one leaves goes to the other.
 fn share(room: usize, wanted: [usize; 2]) -> [usize; 2] {
     let half = room / 2;
     let first = wanted[0].min(half.max(room.saturating_sub(wanted[1])));
     [first, wanted[1].min(room - first)]
 }
 
-/// The keys, as many as fit.
+/// Returns the keys, as many as fit.
 fn keys(width: usize) -> Line<'static> {
     let mut line = Line::default();
     for (key, what) in KEYS {
@@ -284,13 +285,13 @@ fn keys(width: usize) -> Line<'static> {
     line
 }
 
-/// Shows the screen until the user has seen enough.
+/// Shows the screen until the user quits.
 pub(super) fn run(client: &InsightClient, mut screen: Screen) -> anyhow::Result<()> {
     let (readings, taken) = mpsc::sync_channel::<Reading>(1);
     let (over, is_over) = mpsc::channel::<()>();
     let reader = {
         let (client, interval) = (client.clone(), screen.interval);
-        // A process that is stopped keeps one waiting; the keys go on.
+        // Reading a stopped process blocks, so it needs a separate thread.
         thread::spawn(move || {
             while let Err(RecvTimeoutError::Timeout) = is_over.recv_timeout(interval) {
                 if readings.send(client.snapshot()).is_err() {
@@ -299,7 +300,7 @@ pub(super) fn run(client: &InsightClient, mut screen: Screen) -> anyhow::Result<
             }
         })
     };
-    let mut terminal = ratatui::try_init().context("the terminal cannot be set up")?;
+    let mut terminal = ratatui::try_init().context("cannot set up the terminal")?;
     let shown = (|| {
         let mut is_old = true;
         while !screen.is_over {
@@ -320,14 +321,14 @@ pub(super) fn run(client: &InsightClient, mut screen: Screen) -> anyhow::Result<
                     is_old = true;
                 }
                 Err(TryRecvError::Empty) => {}
-                Err(TryRecvError::Disconnected) => unreachable!("the reader goes when it is told"),
+                Err(TryRecvError::Disconnected) => unreachable!("the reader exits on request"),
             }
         }
         std::io::Result::Ok(())
     })();
     ratatui::restore();
     drop((over, taken));
-    // It may be waiting for an answer; nobody waits for it.
+    // Do not join: it may be blocked on an answer.
     drop(reader);
-    shown.context("the terminal cannot be used any more")
+    shown.context("cannot use the terminal")
 }

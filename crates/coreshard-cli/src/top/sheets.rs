@@ -1,4 +1,4 @@
-//! The two tables: what each column holds, how rows are ordered, and which columns fit.
+//! The two tables: columns, order of rows, and which columns fit.
 
 use std::cmp::Ordering;
 
@@ -13,7 +13,7 @@ use crate::common::figures::{self, ABSENT};
 struct Column<Row> {
     title: &'static str,
     meaning: &'static str,
-    /// Columns of the highest number are left out first; 0 stays.
+    /// Columns with higher numbers are dropped first. Columns with 0 always stay.
     expendable: u8,
     is_left: bool,
     /// Needs two readings.
@@ -21,7 +21,7 @@ struct Column<Row> {
     cell: fn(&Row) -> Cell,
 }
 
-/// What stands in a table, and by what it is ordered.
+/// A table cell and its sort key.
 #[derive(Clone, Debug)]
 struct Cell {
     text: String,
@@ -51,7 +51,7 @@ impl Cell {
         })
     }
 
-    /// Nanoseconds of CPU time a second.
+    /// Formats CPU time per second, from nanoseconds.
     fn cpu(ns_per_second: Option<f64>) -> Self {
         ns_per_second.map_or_else(Self::absent, |ns| {
             let percent = ns / 1e7;
@@ -136,35 +136,37 @@ const fn rate<Row>(
 
 const fn queue_columns<'reading>() -> [Column<QueueRow<'reading>>; 17] {
     [
-        text("QUEUE", 0, "the queue's name", |row| Cell::text(&row.queue.name)),
-        text("SCOPE", 9, "which CPUs share a pool", |row| Cell::text(&row.queue.scope)),
-        rate("RATE/S", 0, "items that ended, a second", |row| Cell::rate(row.rate(|q| q.run))),
-        figure("TOTAL", 2, "items that ended since the queue was made", |row| {
+        text("QUEUE", 0, "name of the queue", |row| Cell::text(&row.queue.name)),
+        text("SCOPE", 9, "affinity scope", |row| Cell::text(&row.queue.scope)),
+        rate("RATE/S", 0, "finished items per second", |row| Cell::rate(row.rate(|q| q.run))),
+        figure("TOTAL", 2, "finished items since the queue was created", |row| {
             Cell::count(row.queue.run)
         }),
-        figure("INFL", 0, "items accepted and not over", |row| Cell::count(row.queue.in_flight)),
+        figure("INFL", 0, "accepted and unfinished items", |row| Cell::count(row.queue.in_flight)),
         rate("CPU%", 1, "CPU time, in percent of one CPU", |row| {
             Cell::cpu(row.rate(|q| q.cpu_time_ns))
         }),
-        figure("CPUTIME", 4, "CPU time since the queue was made", |row| {
+        figure("CPUTIME", 4, "CPU time since the queue was created", |row| {
             Cell::time(Some(row.queue.cpu_time_ns))
         }),
-        figure("HOGS", 5, "items that kept a CPU for too long", |row| {
+        figure("HOGS", 5, "items that held a CPU for too long", |row| {
             Cell::count(row.queue.cpu_hogs)
         }),
-        figure("HANDS", 3, "places handed over since an item blocked", |row| {
+        figure("HANDS", 3, "replacements of blocked workers", |row| {
             Cell::count(row.queue.hand_overs)
         }),
-        figure("RESC", 5, "items that a rescuer ran", |row| Cell::count(row.queue.rescues)),
-        figure("DLY-P50", 6, "delay until an item began: half took no longer", |row| {
+        figure("RESC", 5, "items run by a rescuer", |row| Cell::count(row.queue.rescues)),
+        figure("DLY-P50", 6, "median delay until an item starts", |row| {
             row.delay(|times| times.p50_ns)
         }),
-        figure("DLY-P99", 1, "delay: 99 % took no longer", |row| row.delay(|times| times.p99_ns)),
-        figure("DLY-MAX", 7, "delay: the longest", |row| row.delay(|times| times.max_ns)),
-        figure("RUN-P50", 6, "run time: half took no longer", |row| row.run(|times| times.p50_ns)),
-        figure("RUN-P99", 1, "run time: 99 % took no longer", |row| row.run(|times| times.p99_ns)),
-        figure("RUN-MAX", 7, "run time: the longest", |row| row.run(|times| times.max_ns)),
-        figure("1-IN", 8, "items that one measured item stands for", |row| {
+        figure("DLY-P99", 1, "99th percentile of the delay", |row| row.delay(|times| times.p99_ns)),
+        figure("DLY-MAX", 7, "maximum delay", |row| row.delay(|times| times.max_ns)),
+        figure("RUN-P50", 6, "median run time", |row| row.run(|times| times.p50_ns)),
+        figure("RUN-P99", 1, "99th percentile of the run time", |row| {
+            row.run(|times| times.p99_ns)
+        }),
+        figure("RUN-MAX", 7, "maximum run time", |row| row.run(|times| times.max_ns)),
+        figure("1-IN", 8, "items per measured item", |row| {
             row.queue
                 .times
                 .as_ref()
@@ -175,54 +177,48 @@ const fn queue_columns<'reading>() -> [Column<QueueRow<'reading>>; 17] {
 
 const fn pool_columns<'reading>() -> [Column<PoolRow<'reading>>; 20] {
     [
-        figure("POOL", 0, "the pool's number in the process", |row| Cell::number(row.pool.id)),
-        text("SCOPE", 1, "which CPUs share a pool", |row| Cell::text(&row.pool.scope)),
-        text("CPUS", 2, "the CPUs that share it", |row| Cell::text(&row.pool.cpus)),
-        figure("NODE", 9, "its NUMA node", |row| {
-            row.pool.node.map_or_else(Cell::absent, Cell::number)
-        }),
-        figure("LIMIT", 3, "workers that may run at once", |row| {
-            Cell::count(row.pool.worker_limit)
-        }),
-        figure("WRKRS", 0, "workers that exist", |row| Cell::count(row.pool.workers)),
-        figure("IDLE", 0, "workers that sleep", |row| Cell::count(row.pool.idle_workers)),
-        figure("BLKD", 0, "workers that wait inside an item", |row| {
+        figure("POOL", 0, "ID of the pool in the process", |row| Cell::number(row.pool.id)),
+        text("SCOPE", 1, "affinity scope", |row| Cell::text(&row.pool.scope)),
+        text("CPUS", 2, "CPUs of the pool", |row| Cell::text(&row.pool.cpus)),
+        figure("NODE", 9, "NUMA node", |row| row.pool.node.map_or_else(Cell::absent, Cell::number)),
+        figure("LIMIT", 3, "maximum running workers", |row| Cell::count(row.pool.worker_limit)),
+        figure("WRKRS", 0, "workers", |row| Cell::count(row.pool.workers)),
+        figure("IDLE", 0, "parked workers", |row| Cell::count(row.pool.idle_workers)),
+        figure("BLKD", 0, "workers blocked in an item", |row| {
             Cell::count(row.pool.blocked_workers)
         }),
-        rate("RATE/S", 0, "items run, a second", |row| {
+        rate("RATE/S", 0, "items run per second", |row| {
             Cell::rate(row.rates.of_pool(row.pool, |p| p.run))
         }),
-        figure("TOTAL", 4, "items run since the pool was made", |row| Cell::count(row.pool.run)),
-        rate("CPU%", 0, "CPU time of its workers, in percent of one CPU", |row| {
+        figure("TOTAL", 4, "items run since the pool was created", |row| Cell::count(row.pool.run)),
+        rate("CPU%", 0, "CPU time of the workers, in percent of one CPU", |row| {
             Cell::cpu(row.rates.of_pool(row.pool, |p| p.cpu_time_ns))
         }),
-        figure("CPUTIME", 4, "CPU time of all workers that it has had", |row| {
+        figure("CPUTIME", 4, "CPU time of current and past workers", |row| {
             Cell::time(Some(row.pool.cpu_time_ns))
         }),
-        rate("WAKE/S", 2, "wake-ups that took a system call, a second", |row| {
+        rate("WAKE/S", 2, "wake-ups with a system call per second", |row| {
             Cell::rate(row.rates.of_pool(row.pool, |p| p.wakeups))
         }),
-        figure("STOLEN", 6, "claims that a worker took over from another", |row| {
-            Cell::count(row.pool.stolen)
-        }),
-        figure("REPAT", 6, "workers brought back to their pod", |row| {
+        figure("STOLEN", 6, "claims stolen by another worker", |row| Cell::count(row.pool.stolen)),
+        figure("REPAT", 6, "workers moved back to their pod", |row| {
             Cell::count(row.pool.repatriated)
         }),
-        figure("HANDS", 3, "places handed over since an item blocked", |row| {
+        figure("HANDS", 3, "replacements of blocked workers", |row| {
             Cell::count(row.pool.hand_overs)
         }),
-        figure("HOGS", 5, "items that kept a CPU for too long", |row| {
+        figure("HOGS", 5, "items that held a CPU for too long", |row| {
             Cell::count(row.pool.cpu_hogs)
         }),
-        figure("RESC", 7, "times the reserve was called", |row| Cell::count(row.pool.rescues)),
-        figure("FAILED", 7, "workers that could not be started", |row| {
+        figure("RESC", 7, "calls of the rescuer", |row| Cell::count(row.pool.rescues)),
+        figure("FAILED", 7, "failed starts of workers", |row| {
             Cell::count(row.pool.failed_worker_starts)
         }),
-        figure("INTAKE", 8, "memory of what waits", |row| Cell::bytes(row.pool.intake_bytes)),
+        figure("INTAKE", 8, "memory of waiting items", |row| Cell::bytes(row.pool.intake_bytes)),
     ]
 }
 
-/// A column that one of the tables has, by its title.
+/// Finds a column of either table by its title.
 pub(super) fn column(text: &str) -> Result<&'static str, String> {
     let titles = || {
         let queues = queue_columns().into_iter().map(|column| column.title);
@@ -232,11 +228,11 @@ pub(super) fn column(text: &str) -> Result<&'static str, String> {
         let mut all: Vec<_> = titles().collect();
         all.sort_unstable();
         all.dedup();
-        format!("there is no such column; the columns are {}", all.join(", "))
+        format!("expected one of {}", all.join(", "))
     })
 }
 
-/// The process, in a line.
+/// Formats the process in a line.
 pub(super) fn head(snapshot: &Snapshot) -> String {
     format!(
         "{} (process {}), Coreshard {}, {}, {}",
@@ -248,7 +244,7 @@ pub(super) fn head(snapshot: &Snapshot) -> String {
     )
 }
 
-/// The queues, and the pools.
+/// Builds both tables.
 pub(super) fn of(snapshot: &Snapshot, rates: &Rates) -> [Sheet; 2] {
     let queues: Vec<_> =
         rates::numbered(snapshot).map(|(key, queue)| QueueRow { key, queue, rates }).collect();
@@ -263,7 +259,7 @@ pub(super) fn of(snapshot: &Snapshot, rates: &Rates) -> [Sheet; 2] {
 /// A table with its rows in order.
 pub(super) struct Sheet {
     pub(super) title: &'static str,
-    /// The column that orders it unless another is asked for.
+    /// The default sort column.
     pub(super) usual_order: &'static str,
     columns: Vec<Heading>,
     rows: Vec<Vec<Cell>>,
@@ -276,13 +272,13 @@ struct Heading {
     is_left: bool,
 }
 
-/// A text column takes no more than this.
+/// Maximum width of a text column.
 const WIDEST_TEXT: usize = 32;
-/// Nor is one made narrower than this before columns are left out that matter little,
+/// Text columns are narrowed to this before unimportant columns are dropped.
 const NARROW_TEXT: usize = 20;
-/// or than this before any is.
+/// Text columns are narrowed to this before any column is dropped.
 const NARROWEST_TEXT: usize = 12;
-/// Columns that matter little: expendable to this degree or more.
+/// Columns at or above this level are unimportant.
 const MATTERS_LITTLE: u8 = 2;
 
 impl Sheet {
@@ -316,17 +312,17 @@ impl Sheet {
         self.rows.len()
     }
 
-    /// All columns' titles.
+    /// Returns the titles of all columns.
     pub(super) fn titles(&self) -> impl Iterator<Item = &'static str> {
         self.columns.iter().map(|column| column.title)
     }
 
-    /// All columns' titles and meanings.
+    /// Returns the titles and meanings of all columns.
     pub(super) fn legend(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
         self.columns.iter().map(|column| (column.title, column.meaning))
     }
 
-    /// Orders the rows, if the table has the column. Rows that are equal there stay as they were.
+    /// Sorts the rows by the column, if the table has it. The sort is stable.
     pub(super) fn sort_by(&mut self, title: &str, largest_first: bool) {
         let Some(at) = self.columns.iter().position(|column| column.title == title) else { return };
         let largest_first = largest_first != self.is_read_downwards(at);
@@ -336,13 +332,13 @@ impl Sheet {
         });
     }
 
-    /// Names and numbers of things begin with the first.
+    /// Returns true for names and IDs, which sort in ascending order.
     fn is_read_downwards(&self, at: usize) -> bool {
         self.columns[at].is_left || self.columns[at].title == "POOL"
     }
 
-    /// The heading and the rows, each at most `width` columns of a terminal; `sorted` is the column
-    /// to be marked, which is always shown, and whether its largest comes first.
+    /// Formats the heading and rows, each at most `width` columns wide. `sorted` is the column to mark, which is always
+    /// shown, and whether its largest value comes first.
     pub(super) fn lines(&self, width: usize, sorted: Option<(&str, bool)>) -> Vec<String> {
         let heading = |at: usize| match sorted {
             Some((title, largest_first)) if title == self.columns[at].title => {
@@ -355,7 +351,7 @@ impl Sheet {
         let mut widths: Vec<usize> = (0..self.columns.len())
             .map(|at| {
                 let cells = self.rows.iter().map(|row| fit::width(&row[at].text)).max();
-                // Room for the mark at each, so that sorting by another column moves nothing.
+                // Reserve room for the mark in each column, so that sorting moves nothing.
                 let title = self.columns[at].title.len() + usize::from(sorted.is_some());
                 let most = if self.columns[at].is_left { WIDEST_TEXT } else { usize::MAX };
                 cells.unwrap_or(0).min(most).max(title)
@@ -384,7 +380,7 @@ impl Sheet {
             }
             let Some(at) = least else { break };
             shown.retain(|kept| *kept != at);
-            // What was made narrow for it may have its room again.
+            // Widen text columns again if there is room.
             for at in &shown {
                 if self.columns[*at].is_left {
                     let cells = self.rows.iter().map(|row| fit::width(&row[*at].text)).max();
@@ -401,7 +397,7 @@ impl Sheet {
         std::iter::once(line(&heading)).chain(rows).collect()
     }
 
-    /// How many columns [`Self::lines`] leaves out at this width.
+    /// Returns how many columns [`Self::lines`] drops at this width.
     pub(super) fn left_out(&self, width: usize, sorted: Option<(&str, bool)>) -> usize {
         let heading = &self.lines(width, sorted)[0];
         let shown = heading.split_whitespace().count();

@@ -1,4 +1,4 @@
-//! The screen at the sizes that terminals have, drawn into memory.
+//! The screen at typical terminal sizes, drawn into memory.
 
 use std::time::Duration;
 
@@ -62,14 +62,14 @@ fn snapshot(seconds: u64, queues: u64, pools: u32) -> Snapshot {
     snapshot
 }
 
-/// A screen with two readings a second apart.
+/// A screen after two readings a second apart.
 fn screen(queues: u64, pools: u32) -> Screen {
     let mut screen = Screen::new(snapshot(1, queues, pools), Duration::from_secs(1), None);
     screen.take(Ok(snapshot(2, queues, pools)));
     screen
 }
 
-/// What is on it, line by line.
+/// Returns the drawn screen, line by line.
 fn drawn(screen: &mut Screen, width: u16, height: u16) -> Vec<String> {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
     terminal.draw(|frame| screen.draw(frame)).unwrap();
@@ -87,7 +87,7 @@ fn line<'lines>(lines: &'lines [String], start: &str) -> &'lines str {
     found.unwrap_or_else(|| panic!("no line {start} in {lines:#?}"))
 }
 
-/// The order of the rows of the queues' table.
+/// Returns the order of rows in the queue table.
 fn order(lines: &[String]) -> Vec<String> {
     let begin = lines.iter().position(|line| line.starts_with("QUEUE")).unwrap();
     let rows = lines[begin + 1..].iter().take_while(|line| !line.is_empty());
@@ -132,12 +132,12 @@ fn a_terminal_of_200_by_50_shows_every_column() {
     assert_eq!(heading.split_whitespace().count(), 17, "{heading}");
     let heading = line(&lines, "POOL");
     assert_eq!(heading.split_whitespace().count(), 20, "{heading}");
-    // All rows, and still the keys below.
+    // All rows and the keys below.
     assert_eq!(order(&lines).len(), 20);
     assert!(lines[49].starts_with("q quit"));
 }
 
-/// Nobody's terminal, but every size must be borne.
+/// Unrealistic, but no size may fail.
 #[test]
 fn no_size_is_too_small_to_be_drawn() {
     for width in (1..120).step_by(17) {
@@ -184,11 +184,11 @@ fn rows_are_ordered_by_what_a_column_means() {
     let lines = drawn(&mut screen, 200, 50);
     assert_eq!(order(&lines), ["requests", "compaction (ordered)", "thumbnails"]);
     assert!(line(&lines, "QUEUE").contains("RATE/S▲"));
-    // Names are read downwards first.
+    // Names sort in ascending order first.
     press(&mut screen, &[KeyCode::Left, KeyCode::Left]);
     let lines = drawn(&mut screen, 200, 50);
     assert_eq!(order(&lines), ["compaction (ordered)", "requests", "thumbnails"]);
-    // What was not measured is neither large nor small.
+    // Missing values are neither large nor small.
     let mut screen = Screen::new(snapshot(1, 3, 1), Duration::from_secs(1), Some("DLY-P99"));
     assert_eq!(order(&drawn(&mut screen, 200, 50)).last().unwrap(), "compaction (ordered)");
 }
@@ -202,11 +202,11 @@ fn rows_that_do_not_fit_can_be_scrolled_to() {
     press(&mut screen, &[KeyCode::End]);
     let lines = drawn(&mut screen, 80, 24);
     line(&lines, "▶ Queues, 34 to 40 of 40");
-    // The usual order is by what was run; the first queue has run least.
+    // The default order is by items run. The first queue has run least.
     assert_eq!(order(&lines).last().unwrap(), "requests");
     press(&mut screen, &[KeyCode::Home, KeyCode::PageDown, KeyCode::Down, KeyCode::Up]);
     line(&drawn(&mut screen, 80, 24), "▶ Queues, 8 to 14 of 40");
-    // Fewer queues at the next reading: nothing is shown from beyond the last.
+    // The next reading has fewer queues: the view does not extend beyond the last.
     press(&mut screen, &[KeyCode::End]);
     screen.take(Ok(snapshot(3, 2, 1)));
     assert_eq!(order(&drawn(&mut screen, 80, 24)).len(), 2);
@@ -232,7 +232,7 @@ fn a_process_that_has_ended_is_told_and_its_last_look_stays() {
     let gone = coreshard::insight::InsightClient::at("/nonexistent/it.sock").snapshot();
     screen.take(gone);
     let lines = drawn(&mut screen, 80, 24);
-    assert!(lines[1].starts_with("it has ended, or serves no more"), "{}", lines[1]);
+    assert!(lines[1].starts_with("the process has exited or stopped serving"), "{}", lines[1]);
     assert_eq!(order(&lines).len(), 3);
     assert!(!screen.is_over);
 }

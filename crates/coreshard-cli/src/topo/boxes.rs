@@ -1,9 +1,9 @@
-//! Boxes inside boxes: sizes them from the inside out, then places them from the outside in.
+//! Layout of nested boxes: sizes them from the inside out, then places them from the outside in.
 //!
-//! Every box arranges its children in rows of equal length, left to right and top to bottom, in as many
-//! columns as bring it nearest to the shape it should have. Knows nothing of what the boxes stand for.
+//! Each box arranges its children in rows of equal length, with as many columns as best approximate the wanted shape.
+//! This module does not know what the boxes stand for.
 
-/// The room a box keeps around its children, in pixels.
+/// The margins of a box around its children, in pixels.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Room {
     /// Above the children, for a label.
@@ -12,15 +12,15 @@ pub(super) struct Room {
     pub(super) edge: f64,
     /// Between children.
     pub(super) gap: f64,
-    /// The width the label needs.
+    /// The width of the label.
     pub(super) least_width: f64,
-    /// Width over height that looks best.
+    /// The wanted ratio of width to height.
     pub(super) shape: f64,
-    /// Whether children are widened to fill the box, where its label makes it wider than they need.
+    /// Whether children are widened to fill a box that its label made wider.
     pub(super) fills: bool,
 }
 
-/// A box: `what` it shows, and its children or, without any, its own size.
+/// A box: `what` it shows, and its children. A box without children has a size of its own.
 #[derive(Debug)]
 pub(super) struct Boxed<T> {
     pub(super) what: T,
@@ -29,11 +29,11 @@ pub(super) struct Boxed<T> {
     width: f64,
     height: f64,
     columns: usize,
-    /// Of the largest child.
+    /// The size of the largest child.
     cell: (f64, f64),
 }
 
-/// Where a box came to lie.
+/// The position of a box.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct BoxPlace {
     pub(super) x: f64,
@@ -43,7 +43,7 @@ pub(super) struct BoxPlace {
 }
 
 impl<T> Boxed<T> {
-    /// A box of its own size, without children.
+    /// Creates a box with a given size and without children.
     pub(super) fn leaf(what: T, width: f64, height: f64) -> Self {
         let room =
             Room { header: 0.0, edge: 0.0, gap: 0.0, least_width: 0.0, shape: 1.0, fills: false };
@@ -64,7 +64,7 @@ impl<T> Boxed<T> {
             let height = along(rows, cell.1) + room.header + room.edge;
             (width.max(room.least_width), height)
         };
-        // How far from the wanted shape, and how much of the last row stays empty.
+        // Deviation from the wanted shape, and unused room in the last row.
         let badness = |columns: usize| {
             let (width, height) = size(columns);
             let empty = columns * children.len().div_ceil(columns) - children.len();
@@ -77,17 +77,17 @@ impl<T> Boxed<T> {
         Self { what, children, room, width, height, columns, cell }
     }
 
-    /// Width and height.
+    /// Returns width and height.
     pub(super) const fn size(&self) -> (f64, f64) {
         (self.width, self.height)
     }
 
-    /// Shows every box with its place, outer ones before inner ones.
+    /// Places all boxes, outer ones first.
     pub(super) fn place(&self, x: f64, y: f64, show: &mut impl FnMut(&T, BoxPlace)) {
         self.place_as(x, y, self.width, self.height, show);
     }
 
-    /// Children are stretched to the width and height of the largest, so that rows and columns align.
+    /// Children are stretched to the size of the largest, so that rows and columns align.
     fn place_as(
         &self,
         x: f64,

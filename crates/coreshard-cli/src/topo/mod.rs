@@ -1,4 +1,4 @@
-//! `coreshard topo`: what a machine looks like, and the pods of each affinity scope on it.
+//! `coreshard topo`: shows a machine and the pods of each affinity scope.
 
 mod boxes;
 mod svg;
@@ -8,18 +8,30 @@ mod view;
 use crate::common::{JsonArgs, MachineArgs, output, whole};
 use view::View;
 
+/// Explains `--machine`, which many commands have.
+const NOTES: &str = "\
+--machine, in any command, takes one of:
+  a preset       such as grace, epyc-9654-2s, or pocket, a small machine
+  a description  in hwloc's syntax: \"pack:2 numa:1 l3:1 core:8 pu:2\"
+  a file         .toml of coreshard calibrate, or .xml of lstopo
+  a folder       with the sys folder, and optionally the proc folder, of a
+                 recorded machine
+Without it, most commands use this machine. Benchmarks simulate the machine,
+except that bench queue lays it over the real CPUs unless --sim is given.";
+
 /// The options of `coreshard topo`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = NOTES)]
 pub(crate) struct Args {
     #[command(flatten)]
     machine: MachineArgs,
 
-    /// Wanted number of cores in a cache shard [default: 8]
+    /// Target number of cores in a cache shard [default: 8]
     #[arg(long, value_name = "N", allow_negative_numbers = true,
           value_parser = whole::<usize, 1, 65_536>)]
     shard_size: Option<usize>,
 
-    /// How to show it
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
 
@@ -29,7 +41,7 @@ pub(crate) struct Args {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Format {
-    /// For people
+    /// Text
     Table,
     /// A drawing
     Svg,

@@ -1,9 +1,7 @@
-//! The machine as a drawing: packages hold nodes, nodes hold caches, caches hold shards, shards hold
-//! cores, cores hold CPUs.
+//! The machine as a drawing: packages contain nodes, then caches, shards, cores and CPUs.
 //!
-//! Every level has one look, and shards of neighbouring numbers have different ones, so that the borders
-//! at which work stays together are what the eye finds first. Sizes follow the number of CPUs; a CPU is
-//! always large enough to read its number. Hovering over anything tells what it is, in full.
+//! Each level has one style. Shards with adjacent numbers have different styles, so that their borders stand out. Sizes
+//! follow the number of CPUs, and a CPU is large enough to read its number. Hovering shows details.
 
 use std::collections::BTreeMap;
 
@@ -19,12 +17,12 @@ use crate::common::counted;
 const MARGIN: f64 = 28.0;
 const CPU_WIDTH: f64 = 27.0;
 const CPU_HEIGHT: f64 = 15.0;
-/// Three, so that shards side by side differ, and mostly those above each other too.
+/// Three styles, so that adjacent shards differ.
 const SHARD_LOOKS: u32 = 3;
-/// Width of a character over its font size: an average that holds for digits.
+/// Average width of a character relative to its font size.
 const CHARACTER: f64 = 0.56;
 
-/// One class for each look, so that the file stays small and easy to restyle.
+/// One class per style, so that the file is small and easy to restyle.
 const STYLE: &str = "
 text { font-family: Inter, 'Helvetica Neue', Helvetica, Arial, 'DejaVu Sans', sans-serif; fill: #22303c; }
 .page { fill: #ffffff; }
@@ -47,19 +45,19 @@ text { font-family: Inter, 'Helvetica Neue', Helvetica, Arial, 'DejaVu Sans', sa
 .number { font-size: 9.5px; text-anchor: middle; fill: #33424f; }
 ";
 
-/// What a box stands for.
+/// The meaning of a box.
 enum BoxKind {
     Machine,
     Package(Label),
     Node(Label),
     Llc(Label),
-    /// With which of the looks for shards it has.
+    /// A shard with its style.
     Shard(Label, u32),
     Core(String),
     Cpu(CpuId, CpuKind),
 }
 
-/// A name, what is said beside it, and what is told on hovering.
+/// A name, a detail beside it, and the text shown on hovering.
 struct Label {
     name: String,
     detail: String,
@@ -105,7 +103,7 @@ pub(super) fn render(view: &View) -> String {
     document.to_string() + "\n"
 }
 
-/// All boxes of the machine, sized.
+/// Builds the sized boxes of the machine.
 fn machine(view: &View) -> Boxed<BoxKind> {
     let cpus: Vec<&Cpu> = view.topology().cpus().iter().collect();
     let packages = parted(&cpus, |cpu| cpu.package);
@@ -136,7 +134,7 @@ fn llc(view: &View, cpus: &[&Cpu]) -> Boxed<BoxKind> {
     let cache = view.topology().llc(id);
     let name = match cache.and_then(|cache| cache.level) {
         Some(level) => format!("L{level} #{id}"),
-        None => format!("no cache told #{id}"),
+        None => format!("unknown cache #{id}"),
     };
     let size = cache.and_then(|cache| cache.size_bytes).map(size);
     let mut detail = size.map_or_else(String::new, |size| format!("{size}, ")) + &cores(cpus);
@@ -152,12 +150,12 @@ fn llc(view: &View, cpus: &[&Cpu]) -> Boxed<BoxKind> {
 }
 
 fn shard(pod: &Pod, cpus: &[&Cpu]) -> Boxed<BoxKind> {
-    // A list of scattered CPUs can be longer than its shard is wide; it is told on hovering.
+    // A long list of CPUs is shown on hovering only.
     let list = pod.cpus.to_string();
     let detail = if list.len() <= 17 { list } else { counted(pod.cpus.len(), "CPU") };
     let label = Label::new(pod.id.to_string(), detail, &pod.cpus);
     let label = Label { hover: format!("shard {}", label.hover), ..label };
-    // Cores keep their size, so that they look alike everywhere.
+    // Keep the size of cores, so that they look alike everywhere.
     let room = Room { fills: false, ..room(18.0, 5.0, 4.0, label.width(10.0), 2.0) };
     let cores = parted(cpus, |cpu| cpu.core);
     let cores = cores.into_iter().map(|(id, cpus)| {
@@ -165,7 +163,7 @@ fn shard(pod: &Pod, cpus: &[&Cpu]) -> Boxed<BoxKind> {
         let threads = cpus
             .iter()
             .map(|cpu| Boxed::leaf(BoxKind::Cpu(cpu.id, cpu.kind), CPU_WIDTH, CPU_HEIGHT));
-        // Threads of a core stand above each other: a tall shape gives one column.
+        // Stack the threads of a core: a tall shape gives one column.
         Boxed::around(BoxKind::Core(hover), threads.collect(), room_of_core())
     });
     Boxed::around(BoxKind::Shard(label, pod.id.0 % SHARD_LOOKS), cores.collect(), room)
@@ -179,7 +177,7 @@ const fn room(header: f64, edge: f64, gap: f64, least_width: f64, shape: f64) ->
     Room { header, edge, gap, least_width, shape, fills: true }
 }
 
-/// CPUs by what they share. All of these ids are counted in the order of their lowest CPU.
+/// Groups CPUs by a shared ID. IDs are ordered by their lowest CPU.
 fn parted<'a, K: Ord>(cpus: &[&'a Cpu], key: impl Fn(&Cpu) -> K) -> BTreeMap<K, Vec<&'a Cpu>> {
     let mut parts: BTreeMap<K, Vec<&Cpu>> = BTreeMap::new();
     for cpu in cpus {
@@ -240,7 +238,7 @@ fn rectangle(class: &str, radius: f64, place: BoxPlace) -> Rectangle {
         .set("rx", radius)
 }
 
-/// A box with its name, and the detail in a lighter hand beside it.
+/// Draws a box with its name and detail.
 fn labelled(
     class: &str,
     radius: f64,
@@ -268,12 +266,12 @@ fn labelled(
     group
 }
 
-/// A tenth of a pixel is finer than anybody sees, and keeps the file short.
+/// Rounds to a tenth of a pixel, to keep the file short.
 fn rounded(pixels: f64) -> f64 {
     (pixels * 10.0).round() / 10.0
 }
 
-/// The title, what there is in numbers, and the notes; with its width and height.
+/// Draws the title, counts and notes. Returns them with width and height.
 fn header(view: &View) -> (Group, f64, f64) {
     let topology = view.topology();
     let mut subtitle = [
@@ -302,7 +300,7 @@ fn header(view: &View) -> (Group, f64, f64) {
     (group, width * (CHARACTER - 0.06), 60.0 + 16.0 * view.notes.len() as f64)
 }
 
-/// What each look stands for, in as many rows as the width of the drawing asks for; with its height.
+/// Draws the legend, in as many rows as its width needs. Returns it with its height.
 fn legend(view: &View, top: f64, width: f64) -> (Group, f64) {
     const ROW: f64 = 22.0;
     let mut entries = vec![
@@ -326,7 +324,7 @@ fn legend(view: &View, top: f64, width: f64) -> (Group, f64) {
         let swatch = BoxPlace { x, y, width: 20.0, height: 13.0 };
         let mut swatch = rectangle(class, 3.0, swatch);
         if matches!(class, "cpu" | "efficiency") {
-            // In the drawing it is the shard around them that gives CPUs an outline.
+            // CPUs have no outline in the drawing, but the shard around them does.
             swatch = swatch.set("stroke", "#93a3b3");
         }
         let text = Text::new(text)

@@ -1,4 +1,4 @@
-//! The machine for people, as text.
+//! The machine as text.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -8,7 +8,7 @@ use coreshard_topology::{CpuKind, LlcId, Pods, Usable};
 use super::view::View;
 use crate::common::counted;
 
-/// The table, in so many columns.
+/// Formats the table for this many columns.
 pub(super) fn render(view: &View, columns: usize) -> String {
     let mut text = format!("{}\n\n", view.title());
     summary(view, &mut text);
@@ -23,14 +23,14 @@ pub(super) fn render(view: &View, columns: usize) -> String {
     text.lines().flat_map(|line| folded(line, columns)).map(|line| line + "\n").collect()
 }
 
-/// One line; writing to a String cannot fail.
+/// Adds a line.
 fn row(text: &mut String, line: &str) {
     text.push_str(line.trim_end());
     text.push('\n');
 }
 
-/// A line in pieces of at most so many columns. It breaks behind spaces and the commas of lists. What follows stands below the last
-/// column of the line, which is where its text begins after the last wide gap.
+/// Wraps a line after spaces and the commas of lists. Continuation lines start below the last column, which follows the
+/// last wide gap.
 fn folded(line: &str, columns: usize) -> Vec<String> {
     let gap = line.rfind("  ").map_or(0, |at| at + 2);
     let indent = if gap > 0 { line[..gap].chars().count() } else { 2 };
@@ -91,12 +91,12 @@ fn summary(view: &View, text: &mut String) {
     }
 }
 
-/// `6 of 32`, where a process may use a part of what the machine has.
+/// Formats `6 of 32`, or one number if they are equal.
 fn part(usable: usize, whole: usize) -> String {
     if usable == whole { whole.to_string() } else { format!("{usable} of {whole}") }
 }
 
-/// ` (L3, 32 MiB)`, with every kind there is.
+/// Formats ` (L3, 32 MiB)`, with all kinds of caches.
 fn cache_kinds(view: &View) -> String {
     let topology = view.topology();
     let all = (0..).map(LlcId).map_while(|id| topology.llc(id));
@@ -107,14 +107,14 @@ fn cache_kinds(view: &View) -> String {
 
 /// `L3, 32 MiB`
 fn cache_kind(level: Option<u32>, size_bytes: Option<u64>) -> String {
-    let Some(level) = level else { return "the package stands in".to_owned() };
+    let Some(level) = level else { return "unknown, by package".to_owned() };
     match size_bytes {
         Some(bytes) => format!("L{level}, {}", size(bytes)),
         None => format!("L{level}"),
     }
 }
 
-/// Bytes in the largest unit that leaves at least 1.
+/// Formats bytes in the largest unit with at least 1.
 pub(super) fn size(bytes: u64) -> String {
     let units = [(30, "GiB"), (20, "MiB"), (10, "KiB")];
     match units.into_iter().find(|(shift, _)| bytes >> shift > 0) {
@@ -126,12 +126,12 @@ pub(super) fn size(bytes: u64) -> String {
     }
 }
 
-/// `1 of 2 CPUs online: 0 (online 0-1, affinity 0, cgroup cpuset 0-1, CPU quota 0.5)`
+/// Formats `1 of 2 CPUs online: 0 (online 0-1, affinity 0, cgroup cpuset 0-1, CPU quota 0.5)`.
 fn limits(usable: &Usable) -> String {
     let mut parts = vec![format!("online {}", usable.online())];
     match usable.affinity() {
         Some(mask) => parts.push(format!("affinity {mask}")),
-        None => parts.push("affinity not told".to_owned()),
+        None => parts.push("affinity unknown".to_owned()),
     }
     match usable.cpusets() {
         [] => parts.push("no cgroup cpuset".to_owned()),
@@ -160,7 +160,7 @@ fn scopes(view: &View, text: &mut String) {
     }
 }
 
-/// `8`, or `7 to 8`.
+/// Formats `8`, or `7 to 8`.
 fn range(numbers: impl Iterator<Item = usize> + Clone) -> String {
     let (least, most) = (numbers.clone().min().unwrap_or(0), numbers.max().unwrap_or(0));
     if least == most { most.to_string() } else { format!("{least} to {most}") }
@@ -201,8 +201,8 @@ mod tests {
         assert_eq!(folded(line, 34), expected);
         assert_eq!(folded(line, 80), [line]);
         assert_eq!(folded("", 80), [""]);
-        let note = "note: a machine that nobody has seen";
-        assert_eq!(folded(note, 20), ["note: a machine that", "  nobody has seen"]);
+        let note = "note: a machine that is not known yet";
+        assert_eq!(folded(note, 20), ["note: a machine that", "  is not known yet"]);
     }
 
     #[test]

@@ -1,16 +1,16 @@
-//! What of a machine is shown, in any format.
+//! The data that all formats show.
 
 use crate::common::{Machine, counted};
 use coreshard_topology::{CpuKind, CpuSet, Pod, Pods, Scope, ShardSize, Topology};
 use serde_json::{Value, json};
 
-/// What is shown, in any format.
+/// The data that all formats show.
 pub(super) struct View {
     pub(super) machine: Machine,
     pub(super) shard_size: ShardSize,
     /// In the order of [`Scope::ALL`].
     pub(super) scopes: Vec<Pods>,
-    /// What was assumed or corrected, one sentence each.
+    /// Assumptions and corrections, one sentence each.
     pub(super) notes: Vec<String>,
 }
 
@@ -30,7 +30,7 @@ impl View {
     }
 
     pub(super) fn pods(&self, scope: Scope) -> &Pods {
-        // Scopes are laid out in this order, and an enum's numbers are in the order of its variants.
+        // Scopes are built in this order, and enum values follow the order of variants.
         &self.scopes[scope as usize]
     }
 
@@ -38,7 +38,7 @@ impl View {
         self.pods(Scope::CacheShard)
     }
 
-    /// The title of the machine, and its name where that says more.
+    /// Returns the title, with the machine's name if it adds information.
     pub(super) fn title(&self) -> String {
         let name = self.topology().name();
         match self.topology().model() {
@@ -47,13 +47,13 @@ impl View {
         }
     }
 
-    /// The CPUs of a kind.
+    /// Returns the CPUs of a kind.
     pub(super) fn cpus_of_kind(&self, kind: CpuKind) -> CpuSet {
         let cpus = self.topology().cpus().iter().filter(|cpu| cpu.kind == kind);
         cpus.map(|cpu| cpu.id).collect()
     }
 
-    /// For programs.
+    /// Returns the JSON document.
     pub(super) fn json(&self) -> Value {
         let topology = self.topology();
         let Machine { whole, usable, .. } = &self.machine;
@@ -72,7 +72,7 @@ impl View {
         let cpusets = usable.map_or(&[][..], |usable| usable.cpusets());
         json!({
             "machine": topology.name(),
-            // This and the next four count what may be used.
+            // This and the next four count usable CPUs only.
             "cpus": topology.cpus().len(),
             "cores": topology.cores(),
             "llcs": topology.llcs(),
@@ -85,7 +85,7 @@ impl View {
             "online": whole.online().to_string(),
             "offline": topology.offline().to_string(),
             "usable": self.machine.usable_cpus().to_string(),
-            // Both empty where the kinds are not known.
+            // Both are empty if kinds are unknown.
             "performance": self.cpus_of_kind(CpuKind::Performance).to_string(),
             "efficiency": self.cpus_of_kind(CpuKind::Efficiency).to_string(),
             "affinity": usable.and_then(|usable| usable.affinity()).map(ToString::to_string),
@@ -111,7 +111,7 @@ impl View {
         if size_was_asked && self.shard_size.cores() > largest {
             let cores = counted(largest, "core");
             notes.push(format!(
-                "shard size {} is beyond the {cores} of the largest last-level cache: every cache is one shard",
+                "shard size {} exceeds the {cores} of the largest last-level cache: every cache is one shard",
                 self.shard_size
             ));
         }
@@ -119,7 +119,7 @@ impl View {
         notes
     }
 
-    /// Scopes that come to the same pods, as on machines with few CPUs.
+    /// Lists scopes with equal pods, as on machines with few CPUs.
     fn collapses(&self) -> Option<String> {
         let mut groups: Vec<Vec<&Pods>> = Vec::new();
         for pods in &self.scopes {

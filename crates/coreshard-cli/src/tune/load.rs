@@ -1,4 +1,4 @@
-//! The load that a scope is chosen for: named, described, or measured by `coreshard top`.
+//! The load to choose a scope for: named, described, or measured by `coreshard top`.
 
 use std::num::NonZeroUsize;
 use std::path::Path;
@@ -10,37 +10,37 @@ use coreshard::insight::{QueueSnapshot, Snapshot};
 use coreshard_bench::{SeenLoad, TuneLoad};
 use coreshard_topology::input::{self, quoted};
 
-/// A snapshot of a process with thousands of queues is smaller.
+/// Snapshots of processes with thousands of queues are smaller than this.
 const MOST_BYTES: u64 = 64 << 20;
 
-/// What is known of the load.
+/// The options that describe the load.
 #[derive(Debug, clap::Args)]
 pub(super) struct LoadArgs {
-    /// The load to choose for: unknown (the scope that loses least under the worse of even and lopsided), even, lopsided, or a file that
-    /// `coreshard top --once --json` has written
+    /// Load to choose for: even, lopsided, unknown (smallest loss under the worse of both), or a file written by
+    /// coreshard top --once --json
     #[arg(long, value_name = "NAME|FILE", default_value = "unknown")]
     load: String,
 
-    /// Of a file: the queue [default: the one that ran the most items, of those that measure times]
+    /// With a file: the queue [default: the one with the most items, among those that measure times]
     #[arg(long, value_name = "NAME", requires = "load")]
     queue: Option<String>,
 
-    /// A load of so many CPUs that queue, and wait for each item [default with a file: all CPUs]
+    /// Number of CPUs that queue items and wait for each [default with a file: all CPUs]
     #[arg(long, value_name = "N", value_parser = few)]
     producers: Option<NonZeroUsize>,
 
-    /// How long an item takes, in microseconds [default with a file: half of the queue's items take no longer]
+    /// Run time of an item, in microseconds [default with a file: the queue's median]
     #[arg(long, value_name = "US", value_parser = microseconds::<u64, 0>)]
     item_us: Option<u64>,
 }
 
 impl LoadArgs {
-    /// The load, and what to call it.
+    /// Returns the load and its name.
     pub(super) fn load(&self, cpus: usize) -> anyhow::Result<(TuneLoad, String)> {
         let item_work = self.item_us.map(Duration::from_micros);
         let described = self.producers.is_some() || item_work.is_some();
         if self.queue.is_some() && ["unknown", "even", "lopsided"].contains(&&*self.load) {
-            bail_input!("--queue is one of a file's, and {} is none", quoted(&self.load));
+            bail_input!("--queue needs a file as --load, not {}", quoted(&self.load));
         }
         let named = match self.load.as_str() {
             "unknown" if described => None,
@@ -52,7 +52,7 @@ impl LoadArgs {
         if let Some(load) = named {
             if described {
                 bail_input!(
-                    "--producers and --item-us describe a load; {} is one already",
+                    "--producers and --item-us cannot be combined with --load {}",
                     quoted(&self.load)
                 );
             }
@@ -65,9 +65,7 @@ impl LoadArgs {
         let all = NonZeroUsize::new(cpus).unwrap_or(NonZeroUsize::MIN);
         let producers = self.producers.unwrap_or(all);
         if producers > all {
-            bail_input!(
-                "--producers {producers}: that many CPUs are to queue items, and 1 to {all} can be used here"
-            );
+            bail_input!("invalid --producers {producers}: expected 1 to {all}");
         }
         let item_work = item_work.unwrap_or(measured);
         let name = format!(
@@ -77,22 +75,23 @@ impl LoadArgs {
         Ok((TuneLoad::Seen(SeenLoad { producers, item_work }), name))
     }
 
-    /// How long half of a queue's items take, and the queue's name.
+    /// Returns the median run time of a queue's items, and the queue's name.
     fn of_file(&self, path: &Path) -> anyhow::Result<(Duration, String)> {
         let shown = input::path(path);
         let text = input::text(path, MOST_BYTES)
-            .with_context(|| "--load is neither unknown, even nor lopsided, so it is a file")?;
-        let snapshot: Snapshot = serde_json::from_str(&text)
-            .with_context(|| format!("{shown} is not what `coreshard top --once --json` writes"))?;
+            .with_context(|| "invalid --load: expected unknown, even, lopsided or a file")?;
+        let snapshot: Snapshot = serde_json::from_str(&text).with_context(|| {
+            format!("invalid file {shown}: expected the output of `coreshard top --once --json`")
+        })?;
         let queue = self.queue_of(&snapshot.queues).with_context(|| format!("{shown}"))?;
         let times = queue.times.as_ref().filter(|times| times.run.samples > 0);
         let times = times.with_context(|| {
-            format!("{shown}: the queue {} measures no times", quoted(&queue.name))
+            format!("{shown}: the queue {} does not measure times", quoted(&queue.name))
         })?;
         let name = format!("as the queue {} in {shown}", quoted(&queue.name));
         let longest_ns = MOST_MICROSECONDS * 1_000;
         if times.run.p50_ns > longest_ns {
-            let problem = "half of its items take longer than an hour";
+            let problem = "the median run time is longer than an hour";
             return Err(anyhow::anyhow!("{shown}: the queue {}: {problem}", quoted(&queue.name)));
         }
         Ok((Duration::from_nanos(times.run.p50_ns), name))
@@ -107,11 +106,8 @@ impl LoadArgs {
             None => queues.iter().filter(measures).max_by_key(|queue| queue.run),
         };
         found.with_context(|| match &self.queue {
-            Some(name) => format!("there is no queue {}", quoted(name)),
-            None => {
-                "no queue measures how long its items run: `.measure_times(…)` when it is built"
-                    .to_owned()
-            }
+            Some(name) => format!("no queue is named {}", quoted(name)),
+            None => "no queue measures run times: enable it with `.measure_times(…)`".to_owned(),
         })
     }
 }
@@ -136,9 +132,9 @@ mod tests {
         let both = LoadArgs { item_us: Some(7), ..args("lopsided") };
         assert!(both.load(8).unwrap_err().to_string().contains("--item-us"));
         let of_none = LoadArgs { queue: Some("mail".to_owned()), ..args("even") };
-        assert!(of_none.load(8).unwrap_err().to_string().contains("--queue is one of a file's"));
+        assert!(of_none.load(8).unwrap_err().to_string().contains("--queue needs a file"));
         let neither = args("even-ish").load(8).unwrap_err();
-        assert!(format!("{neither:#}").contains("neither unknown, even nor lopsided"));
+        assert!(format!("{neither:#}").contains("expected unknown, even, lopsided or a file"));
     }
 
     #[test]
@@ -172,9 +168,9 @@ mod tests {
         };
         assert_eq!(work(of(None).unwrap().0), 4_000);
         assert_eq!(work(of(Some("idle")).unwrap().0), 900);
-        assert!(format!("{:#}", of(Some("log")).unwrap_err()).contains("measures no times"));
+        assert!(format!("{:#}", of(Some("log")).unwrap_err()).contains("does not measure times"));
         assert!(format!("{:#}", of(Some("slow")).unwrap_err()).contains("longer than an hour"));
-        assert!(format!("{:#}", of(Some("x")).unwrap_err()).contains("there is no queue \"x\""));
+        assert!(format!("{:#}", of(Some("x")).unwrap_err()).contains("no queue is named \"x\""));
         std::fs::remove_file(file).unwrap();
     }
 }

@@ -1,4 +1,4 @@
-//! `coreshard tune`: which affinity scope and size of shards suit a machine.
+//! `coreshard tune`: recommends an affinity scope and a shard size for a machine.
 
 mod load;
 
@@ -25,15 +25,15 @@ pub(crate) struct Args {
     #[command(flatten)]
     load: load::LoadArgs,
 
-    /// Simulations, with one seed after the other: how many recommend the same says how sure it is [default: 5]
+    /// Number of simulated seeds; the share that agrees shows confidence [default: 5]
     #[arg(long, value_name = "N", requires = "machine", value_parser = whole::<u64, 1, 1_000>)]
     seeds: Option<u64>,
 
-    /// Items that each CPU queues [default: 2000; simulated 100 to 400, by the CPUs]
+    /// Items that each CPU queues [default: 2000; simulated 100 to 400, depending on CPUs]
     #[arg(long, value_name = "N", value_parser = whole::<u64, 1, 1_000_000_000>)]
     items: Option<u64>,
 
-    /// Rounds, in each of which every candidate has its turn; simulated, so many times the seeds [default: 5; simulated 1]
+    /// Rounds of all candidates; simulated, multiplies --seeds [default: 5; simulated 1]
     #[arg(long, value_name = "N", value_parser = whole::<u32, 1, 10_000>)]
     rounds: Option<u32>,
 
@@ -49,12 +49,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         None => measure(args)?,
     };
     let Some(found) = found else {
-        return Err(interrupted("interrupted before every candidate had its turn"));
+        return Err(interrupted("interrupted before all candidates ran"));
     };
     json_output.print(&found.document(), || found.text())
 }
 
-/// What was recommended, and for what.
+/// A recommendation and its load.
 struct Found {
     machine: String,
     rounds: Rounds,
@@ -68,14 +68,14 @@ fn simulate(args: &Args, machine: &Machine) -> anyhow::Result<Option<Found>> {
     let cpus = bench_machine.usable.len();
     let (load, load_name) = args.load.load(cpus)?;
     let first = args.simulated.seed();
-    // A machine that is simulated anew with the same seed does the same: a round is a seed more.
+    // Simulating again with the same seed gives the same result, so a round is another seed.
     let seeds = args.seeds.unwrap_or(DEFAULT_SEEDS) * u64::from(args.rounds.unwrap_or(1));
     let items = args.items.unwrap_or_else(|| simulated_items(cpus));
     let simulation = |seed| args.simulated.simulation(machine).seed(first.wrapping_add(seed));
     let tuning = over_seeds(&bench_machine, seeds, items, load, simulation)?;
     let costs = args.simulated.costs();
     let machine =
-        format!("{}, simulated: costs {costs}, {seeds} seeds from {first} on", bench_machine.name);
+        format!("{}, simulated: costs {costs}, {seeds} seeds, from {first} on", bench_machine.name);
     Ok(tuning.map(|tuning| Found { machine, rounds: Rounds::Simulated, load, load_name, tuning }))
 }
 
@@ -92,17 +92,17 @@ fn measure(args: &Args) -> anyhow::Result<Option<Found>> {
     Ok(tuning.map(|tuning| Found { machine, rounds: Rounds::Measured, load, load_name, tuning }))
 }
 
-/// What the recommended candidate is the best at.
+/// Names the load that the recommendation is best for.
 fn objective(load: TuneLoad) -> &'static str {
     match load {
         TuneLoad::Unknown => "the least loss if the load is not known",
         TuneLoad::Even => "the even load",
         TuneLoad::Lopsided => "the lopsided load",
-        TuneLoad::Seen(_) => "the load that was given",
+        TuneLoad::Seen(_) => "the given load",
     }
 }
 
-/// What the recommended candidate reaches of the best rate under each load, and which candidate reaches more.
+/// Compares the recommended candidate with the best one under each load.
 fn compared(tuning: &Tuning) -> String {
     let best = tuning.recommended();
     type Under = fn(&Candidate) -> Load;
@@ -115,10 +115,9 @@ fn compared(tuning: &Tuning) -> String {
         let fastest = tuning.fastest(under);
         let (rate, most) = (under(best).items_per_sec, under(fastest).items_per_sec);
         let share = if most > 0.0 { rate / most * 100.0 } else { 100.0 };
-        // Writing to a string cannot fail.
         let _ = write!(text, "  {name} ({what}): {share:.0} % of the best rate");
         let _ = match fastest == best {
-            true => writeln!(text, ", which is its own"),
+            true => writeln!(text),
             false => writeln!(
                 text,
                 "; {fastest} reaches {:.1} times as much (--load {name})",
@@ -129,7 +128,7 @@ fn compared(tuning: &Tuning) -> String {
     text
 }
 
-/// Where the rounds are from, and so why they may differ.
+/// The source of the rounds, and so the reason they may differ.
 #[derive(Clone, Copy, Debug)]
 enum Rounds {
     Measured,
@@ -137,25 +136,25 @@ enum Rounds {
 }
 
 impl Rounds {
-    /// What to say of a figure whose rounds differ by such a factor; nothing where they agree.
+    /// Explains rounds that differ by a factor. Returns `None` if they agree.
     fn differing(self, factor: f64) -> Option<String> {
         let why = match self {
             Self::Measured => {
-                "the machine is not at rest, or the figure has two modes; more --rounds tell"
+                "the machine is busy, or the distribution has two modes; try more --rounds"
             }
-            Self::Simulated => "chance decides so much; more --seeds tell",
+            Self::Simulated => "it depends on the seed; try more --seeds",
         };
         (factor > 1.2).then(|| format!("Its rounds differ by a factor of {factor:.1}: {why}."))
     }
 }
 
-/// Items that each simulated CPU queues: so many that not the beginning is compared, when all CPUs set out at once and all
-/// workers sleep; fewer where many CPUs make many misses each.
+/// Returns the default number of items per simulated CPU. It is large enough to outweigh the start, when all CPUs begin
+/// at once and all workers sleep. It is smaller for many CPUs, each of which then has many cache misses.
 pub(crate) fn simulated_items(cpus: usize) -> u64 {
     (40_000 / cpus.max(1) as u64).clamp(100, 400)
 }
 
-/// Simulates the machine with so many seeds; `None` where it was interrupted.
+/// Simulates the machine with this many seeds. Returns `None` after an interrupt.
 pub(crate) fn over_seeds<'machine>(
     bench_machine: &BenchMachine,
     seeds: u64,
@@ -169,13 +168,13 @@ pub(crate) fn over_seeds<'machine>(
     Ok(found.map(|found| over_rounds(&rounds(found), load)))
 }
 
-/// What was tried, and on which machine.
+/// The JSON document.
 #[derive(serde::Serialize)]
 struct Document<'a> {
     machine: &'a str,
-    /// What the recommended candidate is the best at.
+    /// The load that the recommended candidate is best for.
     optimised_for: &'a str,
-    /// The candidates with the highest rates under each load, by name.
+    /// The names of the candidates with the highest rate under each load.
     fastest_even: String,
     fastest_lopsided: String,
     #[serde(flatten)]
@@ -197,8 +196,7 @@ impl Found {
         let Self { machine, rounds, load, load_name, tuning } = self;
         let best = tuning.recommended();
         let mut text = format!(
-            "{machine}; load {load_name}\n\n{}\nRecommended for {}: {best}\n{}The same is recommended by {} of {} rounds, each \
-             taken by itself.\n",
+            "{machine}; load {load_name}\n\n{}\nRecommended for {}: {best}\n{}{} of {} rounds agree.\n",
             coreshard_report::table::tuning(tuning, output::columns()),
             objective(*load),
             compared(tuning),
@@ -218,9 +216,7 @@ impl Found {
         let shard =
             best.shard_cores.map_or_else(String::new, |cores| format!(".shard_size({cores})"));
         text + &format!(
-            "even: every CPU queues one item and waits for it; lopsided: one CPU queues bursts of items of \
-             {:.1} µs, which so many\nCPUs can help with as it queues items while one runs: where items take \
-             another time, say which (--load, --item-us)\nin a program: coreshard::workqueue()?.scope(coreshard::Scope::{scope}){shard}.build()?\n",
+            "even: every CPU queues one item and waits for it; lopsided: one CPU queues bursts of items of {:.1} µs;\nset another run time with --load or --item-us\nin a program: coreshard::workqueue()?.scope(coreshard::Scope::{scope}){shard}.build()?\n",
             load.item_work().as_nanos() as f64 / 1e3,
         )
     }
@@ -266,10 +262,10 @@ mod tests {
         let of = |rounds: Rounds| rounds.differing(1.5).unwrap();
         assert_eq!(
             of(Rounds::Simulated),
-            "Its rounds differ by a factor of 1.5: chance decides so much; more --seeds tell."
+            "Its rounds differ by a factor of 1.5: it depends on the seed; try more --seeds."
         );
-        assert!(of(Rounds::Measured).contains("not at rest"));
-        assert!(of(Rounds::Measured).contains("more --rounds tell"));
+        assert!(of(Rounds::Measured).contains("the machine is busy"));
+        assert!(of(Rounds::Measured).contains("try more --rounds"));
         assert_eq!(Rounds::Simulated.differing(1.1), None);
         assert_eq!(Rounds::Measured.differing(1.1), None);
     }

@@ -11,7 +11,7 @@ use coreshard_topology::Topology;
 use serde_json::Value;
 use testing::{Lack, skip};
 
-#[allow(unreachable_pub, reason = "it is a module of other test programs, too")]
+#[allow(unreachable_pub, reason = "it is also a module of other test programs")]
 use crate::recordings::Recording;
 
 fn program() -> &'static str {
@@ -79,7 +79,8 @@ fn settings() -> BTreeMap<PathBuf, Vec<u8>> {
     found
 }
 
-/// Who measures has an instance of tracefs meanwhile, which others see where it is mounted: one test at a time has the tracer.
+/// A measurement has a tracefs instance, which other tests can see where it is mounted, so only one test at a time
+/// measures.
 fn tracer() -> MutexGuard<'static, ()> {
     static TRACER: Mutex<()> = Mutex::new(());
     TRACER.lock().unwrap_or_else(PoisonError::into_inner)
@@ -91,7 +92,7 @@ fn this_machine_is_read_and_nothing_in_it_changes() {
     let before = settings();
     let text = stdout(&[]);
     let advice = json(&[]);
-    assert!(text.contains("Leave as it is:") && text.contains("default affinity scope"), "{text}");
+    assert!(text.contains("Keep:") && text.contains("default affinity scope"), "{text}");
     let topology = Topology::host().unwrap();
     assert_eq!(advice["machine"]["cpus"], topology.cpus().len());
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
@@ -114,10 +115,10 @@ fn this_machine_is_read_and_nothing_in_it_changes() {
 #[test]
 fn nobody_is_told_the_same() {
     if !rustix_is_root() {
-        skip(Lack::Root, "advice as nobody");
+        skip(Lack::Root, "advice as another user");
         return;
     }
-    // Where nobody may look: the build folder may be root's alone.
+    // Where every user may look: the build folder may be accessible to root only.
     let folder = tempfile::tempdir().unwrap();
     let copy = folder.path().join("coreshard");
     fs::copy(program(), &copy).unwrap();
@@ -128,7 +129,7 @@ fn nobody_is_told_the_same() {
         .arg(&copy)
         .args(["advise", "--json"]);
     let Ok(output) = command.current_dir("/").output() else {
-        skip(Lack::Root, "advice as nobody: setpriv is not there");
+        skip(Lack::Root, "advice as another user: setpriv is missing");
         return;
     };
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -157,8 +158,8 @@ fn wide(release: &str, scope: &str) -> Recording {
 fn a_scope_that_is_too_wide_is_changed_and_the_change_simulated() {
     let recording = wide("7.1.3", "cache");
     let folder = recording.path().to_str().unwrap();
-    // Enough that bursts come to rest: in the first 400 µs all workers may be awake still, so that nobody has to be woken,
-    // and the wider pool has more of them.
+    // Enough for bursts to settle. In the first 400 µs all workers may still be awake, so that no wake-up is needed,
+    // and the wider pool has more workers.
     let items = ["--machine", folder, "--items", "200"];
     let advice = json(&items);
     let found = finding(&advice, "default-scope");
@@ -180,7 +181,7 @@ fn a_scope_that_is_too_wide_is_changed_and_the_change_simulated() {
     assert_eq!(again["findings"], advice["findings"], "equal simulations are equal");
 
     let text = stdout(&["--sysfs", folder, "--no-check"]);
-    for part in ["There is one thing to change", "undo:", "risk:", "expected:", "because:"] {
+    for part in ["Recommended: 1 change", "undo:", "risk:", "expected:", "because:"] {
         assert!(text.contains(part), "{part}: {text}");
     }
     assert!(text.lines().all(|line| line.chars().count() <= 110), "{text}");
@@ -188,7 +189,7 @@ fn a_scope_that_is_too_wide_is_changed_and_the_change_simulated() {
         ("sysfs", "echo cache_shard > /sys/module/workqueue/parameters/default_affinity_scope"),
         ("boot", "workqueue.default_affinity_scope=cache_shard"),
         ("tuned", "/sys/module/workqueue/parameters/default_affinity_scope=cache_shard"),
-        ("udev", "# no device's attribute: default-scope"),
+        ("udev", "# not a device attribute: default-scope"),
         ("builder", ".scope(Scope::CacheShard)"),
     ] {
         let text = stdout(&["--machine", folder, "--no-check", "--emit", emit]);
@@ -196,7 +197,7 @@ fn a_scope_that_is_too_wide_is_changed_and_the_change_simulated() {
     }
 }
 
-/// The keys that docs/ADVISE.md tells of are those that are printed.
+/// The keys in docs/ADVISE.md are those that are printed.
 #[test]
 fn the_keys_of_json_are_those_of_its_page() {
     let page =
@@ -226,12 +227,12 @@ fn the_keys_of_json_are_those_of_its_page() {
     ] {
         let row = of_finding.lines().find(|line| line.starts_with(&format!("| `{key}`"))).unwrap();
         for part in printed(parts) {
-            assert!(row.contains(&format!("`{part}`")), "{key}.{part} is not told of");
+            assert!(row.contains(&format!("`{part}`")), "{key}.{part} is not described");
         }
     }
     let row = whole.lines().find(|line| line.starts_with("| `facts`")).unwrap();
     for part in printed(&advice["facts"]) {
-        assert!(row.contains(&format!("`{part}`")), "facts.{part} is not told of");
+        assert!(row.contains(&format!("`{part}`")), "facts.{part} is not described");
     }
 }
 
@@ -243,7 +244,7 @@ fn what_is_right_is_left() {
         assert_eq!(advice["verdict"], "leave", "{advice:#}");
     }
     let text = stdout(&["--machine", "grace", "--kernel", "7.1"]);
-    assert!(text.contains("Leave it: nothing is set here"), "{text}");
+    assert!(text.contains("No change is sure to improve"), "{text}");
     let text = stdout(&["--machine", "epyc-9654-2s", "--kernel", "6.12"]);
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(words.contains("cache_shard and cache are the same pools here"), "{text}");
@@ -290,7 +291,7 @@ fn what_cannot_be_used_is_one_sentence() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("sys/devices/system/cpu"));
 }
 
-/// Measures in a mount namespace of its own, so that nothing is mounted for others.
+/// Measures in a separate mount namespace, so that nothing is mounted for others.
 #[test]
 fn workqueues_are_measured_by_the_kernels_tracepoints_and_nothing_stays() {
     let _alone = tracer();
@@ -349,7 +350,7 @@ fn who_may_not_measure_is_told_what_lacks_and_gets_the_rest() {
     } else {
         stdout(&["--seconds", "1"])
     };
-    assert!(text.contains("nothing was measured: "), "{text}");
+    assert!(text.contains("cannot measure: "), "{text}");
     assert!(text.contains("default affinity scope"), "{text}");
 }
 
@@ -363,9 +364,9 @@ fn lines_for_a_program_are_tuned_to_the_machine() {
     let one = lines("pack:1 core:1 pu:1", &[]);
     assert!(one.contains("simulated on this topology") && one.contains("Scope::Cpu"), "{one}");
     let wide = lines("pack:1 numa:1 l3:1 core:16 pu:1", &["--items", "20"]);
-    assert!(wide.contains("of 5 layouts; no load was measured"), "{wide}");
+    assert!(wide.contains("with 5 layouts and without a measured load"), "{wide}");
     assert!(wide.contains(".scope("), "{wide}");
     assert_eq!(wide, lines("pack:1 numa:1 l3:1 core:16 pu:1", &["--items", "20"]));
     let default = lines("grace", &["--no-check"]);
-    assert!(default.contains("nothing was simulated") && default.contains(".shard_size(8)"));
+    assert!(default.contains("without a simulation") && default.contains(".shard_size(8)"));
 }

@@ -13,7 +13,7 @@ use coreshard_advise::emit;
 use coreshard_topology::{Scope, Topology};
 use testing::{Lack, skip};
 
-#[allow(unreachable_pub, reason = "it is a module of other test programs, too")]
+#[allow(unreachable_pub, reason = "it is also a module of other test programs")]
 use crate::recordings::Recording;
 
 /// What both kinds of lines are about: a scope, a parameter of the kernel's command line, a queue, and a device.
@@ -26,12 +26,12 @@ fn recording(device: &str) -> Recording {
         .file("sys/devices/virtual/workqueue/writeback/affinity_scope", "system")
         .file(&format!("sys/block/{device}/queue/rq_affinity"), "0")
         .file(&format!("sys/block/{device}/queue/rotational"), "0");
-    // As where it is mounted, for whoever looks for these first.
+    // As on a machine where it is mounted, for code that looks for these first.
     recording.file("sys/devices/system/cpu/possible", "0-31");
     recording
 }
 
-/// What is emitted, with what stands there as a comment to be considered as if it had been decided for.
+/// Returns the emitted settings, with commented ones uncommented as if the user had decided for them.
 fn emitted(recording: &Recording, form: &str) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_coreshard"))
         .args(["advise", "--no-check", "--emit", form, "--machine"])
@@ -49,8 +49,8 @@ fn is_there(program: &str) -> Option<PathBuf> {
     places.iter().map(|place| Path::new(place).join(program)).find(|path| path.exists())
 }
 
-/// A shell of root's in a mount namespace of its own, in which nothing of this machine can be written: `$1` is a folder for
-/// what the script makes.
+/// A root shell in a separate mount namespace, in which nothing of this machine can be written. `$1` is a folder for
+/// the script's files.
 fn in_a_namespace(script: &str, folder: &Path) -> Option<Output> {
     let covered = "set -e; for place in /run /etc/udev /etc/tuned /var/lib/tuned /boot; do \
                    if [ -d $place ]; then mount -t tmpfs none $place; fi; done; \
@@ -145,7 +145,7 @@ fn the_compiler_takes_the_lines_of_a_program() {
             ));
         }
     }
-    // `coreshard tune` shows its choice as such lines, too.
+    // `coreshard tune` also shows its choice as such lines.
     let tuned = printed(&["tune", "--machine", "pocket", "--seeds", "1", "--items", "20"]);
     let shown = tuned.lines().find_map(|line| line.strip_prefix("in a program: "));
     programs.push(format!("let queue = {};", shown.unwrap_or_else(|| panic!("{tuned}"))));
@@ -315,6 +315,6 @@ fn udev_matches_its_rules_with_devices_and_finds_the_files() {
         let file = format!("{device}/queue/rq_affinity");
         assert!(writes(&said, &file, "writing '1'"), "{rules}\n{said}");
     } else {
-        skip(Lack::Udev, "rules for udev: this machine has no block device of its own");
+        skip(Lack::Udev, "rules for udev: this machine has no block device");
     }
 }

@@ -57,7 +57,7 @@ fn without_a_job_memory_is_read_and_nothing_is_written() {
     assert_eq!(job["job options"]["ioengine"], "memory");
     assert!(job["read"]["total_ios"].as_u64().unwrap() > 0);
     assert_eq!(job["write"]["total_ios"], 0);
-    assert!(json.to_string().contains("measure a file or a device with --filename"), "{json}");
+    assert!(json.to_string().contains("use --filename for a file or device"), "{json}");
     assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
 }
 
@@ -95,17 +95,17 @@ fn bad_input_is_one_sentence_with_a_remedy_and_status_2() {
     let target = folder.path().display().to_string();
     for (args, says) in [
         (vec![jobs.as_str()], "bad.fio: line 3: zonemode: unknown key"),
-        (vec!["no-such.fio"], "the job file no-such.fio cannot be read"),
+        (vec!["no-such.fio"], "cannot read the job file no-such.fio"),
         (vec!["--bs=4q"], "--bs: \"4q\" is not a number of bytes"),
         (vec!["--ioengine=mmap"], "io_uring, psync"),
         (vec!["--rw=randread"], "give a filename"),
         (vec!["--filename", &missing], "missing cannot be opened: No such file"),
         (vec!["--filename", &target], "is a folder"),
         (vec!["--filename", &small], "give a smaller bs"),
-        (vec!["--compare", "--bs=4k"], "--compare takes no words of a job"),
+        (vec!["--compare", "--bs=4k"], "--compare accepts no job options"),
         (
             vec!["--ioengine=null", "--number_ios=1", "--json=/no/such/folder/f"],
-            "cannot be written",
+            "cannot write the report",
         ),
     ] {
         let assert = coreshard().args(&args).assert().code(2);
@@ -115,8 +115,8 @@ fn bad_input_is_one_sentence_with_a_remedy_and_status_2() {
     }
 }
 
-/// What a command says that gets `errno` where it asks for an io_uring, as in many containers; `None`,
-/// and said so, where seccomp filters cannot be had.
+/// Returns the output of a command for which io_uring fails with `errno`, as in many containers; `None`, with a
+/// message, if seccomp filters are not available.
 fn without_io_uring(errno: i32, args: Vec<String>) -> Option<std::process::Output> {
     use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
     // The filter is the thread's, and that of the command which it starts.

@@ -20,7 +20,7 @@ fn bench(file: &Path, args: &[&str]) -> Command {
     command
 }
 
-/// What it says where it refuses, in one sentence, with status 2.
+/// Returns the error of a refusal: one line, with status 2.
 fn refusal(mut command: Command) -> String {
     let output = command.assert().code(2).get_output().stderr.clone();
     let text = String::from_utf8(output).unwrap();
@@ -53,7 +53,7 @@ fn a_path_that_is_exchanged_all_the_time_loses_nothing() {
             }
         });
         for _ in 0..30 {
-            // Nothing panics before the other thread knows that it is over.
+            // No panic before the other thread has been told to stop.
             let output = bench(&path, &["--rw=write", "--number_ios=1"]).output();
             match output.ok().and_then(|output| output.status.code()) {
                 Some(0) => written += 1,
@@ -114,7 +114,7 @@ fn what_a_former_run_has_laid_out_is_known_again() {
     ] {
         bench(&path, args).assert().success();
     }
-    // Until somebody else writes to it.
+    // Until another program writes to it.
     let mut bytes = fs::read(&path).unwrap();
     bytes[..4096].fill(b'x');
     fs::write(&path, &bytes).unwrap();
@@ -133,7 +133,7 @@ fn a_report_that_is_an_input_too_is_refused() {
     for report in [&path, &soft, &hard] {
         let text =
             refusal(bench(&path, &["--rw=read", "--force", "--json", report.to_str().unwrap()]));
-        assert!(text.contains("is the same file as"), "{text}");
+        assert!(text.contains("it would replace"), "{text}");
         assert_eq!(fs::read(&path).unwrap(), before);
     }
     let jobs = folder.path().join("jobs.fio");
@@ -141,7 +141,7 @@ fn a_report_that_is_an_input_too_is_refused() {
     let jobs = jobs.to_str().unwrap();
     refusal(bench(&path, &[jobs, "--json", jobs]));
     assert_eq!(fs::read(jobs).unwrap(), b"[a]\nrw=read\n");
-    // Neither is there yet.
+    // Neither exists yet.
     let new = folder.path().join("new");
     refusal(bench(&new, &["--rw=read", "--size=64k", "--json", new.to_str().unwrap()]));
     assert!(!new.exists());
@@ -260,7 +260,7 @@ fn a_device_is_written_where_the_user_says_so_and_it_is_not_in_use() {
         return skip(Lack::Loop, "losetup gives none");
     };
     let device = disk.device.clone();
-    // A blank one, too: what is on a device is not looked at.
+    // The same for a blank device: its content is not inspected.
     let text = refusal(bench(&device, &["--rw=write"]));
     assert!(text.contains("is a block device") && text.contains("--allow-overwrite"), "{text}");
     for args in [&["--rw=write"][..], &["--rw=randwrite", "--verify=pattern"], &["--rw=randrw"]] {
@@ -285,7 +285,7 @@ fn a_device_is_written_where_the_user_says_so_and_it_is_not_in_use() {
     bench(&device, &["--rw=write", "--allow-overwrite", "--size=1m"]).assert().success();
 }
 
-/// A device that somebody has for himself, as a mount in another namespace would.
+/// A device in exclusive use, as by a mount in another namespace.
 #[test]
 fn a_device_that_is_taken_is_refused_by_the_kernel() {
     use std::os::unix::fs::OpenOptionsExt;

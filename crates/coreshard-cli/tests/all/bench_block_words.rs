@@ -11,7 +11,7 @@ use serde_json::Value;
 const KIB: u64 = 1024;
 const BLOCK: usize = 4096;
 
-/// What a job did.
+/// The results of a job.
 struct Done {
     job: Value,
     notes: Vec<String>,
@@ -220,7 +220,7 @@ fn rate_iops_bounds_each_direction() {
 
 #[test]
 fn ramp_time_is_not_reported() {
-    // 512 a second for half a second each: what is done before is as much.
+    // 512 per second for half a second each; the preceding part is as long.
     let done = on_a_mebibyte("rw=write loops=100 rate_iops=512 ramp_time=500ms runtime=500ms");
     let ios = done.job["write"]["total_ios"].as_u64().unwrap();
     assert!(ios <= 257, "{ios}");

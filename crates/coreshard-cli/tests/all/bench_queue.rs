@@ -169,13 +169,13 @@ fn a_report_that_cannot_be_written_is_found_before_anything_is_measured() {
             .assert()
             .code(2)
             .stdout("")
-            .stderr(predicate::str::contains("no/such/folder/report cannot be written"));
+            .stderr(predicate::str::contains("cannot write the report"));
     }
     bench(folder.path())
         .args(["--items", "1000000000000", "--json", "one", "--csv", "one"])
         .assert()
         .code(2)
-        .stderr(predicate::str::contains("two reports are to go to one"));
+        .stderr(predicate::str::contains("two reports have the same file one"));
     bench(folder.path())
         .args(["--items", "1000000000000", "--json", "made", "--csv", "."])
         .assert()
@@ -188,16 +188,16 @@ fn wrong_options_are_named_with_what_is_allowed() {
     let folder = tempfile::tempdir().unwrap();
     let cases: [(&[&str], &str); 12] = [
         (&["--scopes", "cpu,cache-shard"], "cache_shard"),
-        (&["--scopes", ""], "no affinity scope is called \"\""),
-        (&["--scopes", "cpu,,smt"], "no affinity scope is called \"\""),
+        (&["--scopes", ""], "invalid affinity scope \"\""),
+        (&["--scopes", "cpu,,smt"], "invalid affinity scope \"\""),
         (&["--wake", "after_unlock"], "under-lock, after-unlock, coalesced"),
         (&["--intake", "free"], "locked, lock-free"),
-        (&["--threads", "0"], "at least 1 is needed"),
+        (&["--threads", "0"], "expected at least 1"),
         (&["--threads", "100000"], "at most 65536"),
-        (&["--items", "0"], "at least 1 is needed"),
+        (&["--items", "0"], "expected at least 1"),
         (&["--items", "-3"], "-3"),
-        (&["--runs", "0"], "at least 1 is needed"),
-        (&["--outstanding", "0"], "at least 1 is needed"),
+        (&["--runs", "0"], "expected at least 1"),
+        (&["--outstanding", "0"], "expected at least 1"),
         (&["--machine", "pack:2 l3:x"], "column"),
     ];
     for (options, said) in cases {

@@ -124,7 +124,7 @@ fn simulated_figures_are_medians_over_seeds_with_quartiles() {
     }
 }
 
-/// Inside of one simulation, too, which would go on for minutes.
+/// Also inside a single simulation, which would run for minutes.
 #[test]
 fn a_signal_ends_what_is_simulated() {
     let rt = "bench rt cyclic --machine xeon-hcc-2s --cycles 1000000 --seeds 1 --json report.json";
@@ -133,9 +133,9 @@ fn a_signal_ends_what_is_simulated() {
     // An hour for each item.
     let tune = "tune --machine pocket --items 2 --seeds 1 --item-us 3600000000";
     for (command, told) in [
-        (rt, "interrupted before every variant had its turn"),
-        (kernel, "interrupted before all was measured"),
-        (tune, "interrupted before every candidate had its turn"),
+        (rt, "interrupted before all variants ran"),
+        (kernel, "interrupted before all runs finished"),
+        (tune, "interrupted before all candidates ran"),
     ] {
         for (signal, expected) in [("INT", 130), ("TERM", 143)] {
             let folder = tempfile::tempdir().unwrap();

@@ -1,6 +1,6 @@
-//! Every command that the site and the README show is run at night (`ci/commands.sh`). `site/commands.toml` lists what is not
-//! run as it stands, and why; nothing in that list is stale, and nothing else is left out. With each change every command is
-//! resolved: see `shown.rs`.
+//! Every command shown on the site and in the README is run at night (`ci/commands.sh`). `site/commands.toml` lists
+//! commands that are not run as shown, with reasons. The list is complete and has no stale entries. With each change
+//! every command is resolved: see `shown.rs`.
 #![allow(clippy::print_stdout, reason = "how long a command took at night")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,7 +27,7 @@ fn entry_of<'list>(list: &'list BTreeMap<String, Entry>, shown: &str) -> Option<
     list.get(shown).or_else(|| list.get(&of_any_count(shown)))
 }
 
-/// What is done about a command that is not run as it stands.
+/// The treatment of a command that is not run as shown.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Entry {
@@ -38,9 +38,9 @@ struct Entry {
     night: Option<String>,
     /// The script that runs it.
     step: Option<String>,
-    /// The command of which it is a part, which a script runs: `cargo test` of less.
+    /// The command that contains it and is run by a script: `cargo test` of fewer tests.
     part: Option<String>,
-    /// Why nobody runs it.
+    /// Why it is not run.
     left: Option<String>,
 }
 
@@ -80,7 +80,7 @@ fn the_list_of_what_is_not_run_as_it_stands_is_fresh() {
         let ways = ways.into_iter().filter(|it| *it).count();
         assert_eq!(ways, 1, "{shown}: one of run (and night), step, part and left");
         let reason = entry.night.as_ref().or(entry.left.as_ref());
-        assert!(reason.is_none_or(|it| it.len() > 10), "{shown}: {reason:?} is no reason");
+        assert!(reason.is_none_or(|it| it.len() > 10), "{shown}: {reason:?} is not a reason");
         if let Some(step) = &entry.step {
             // How often a script does it is its own affair.
             let text = of_any_count(&read(&root().join(step)).replace(['\n', ';'], " "));
@@ -97,7 +97,7 @@ fn the_list_of_what_is_not_run_as_it_stands_is_fresh() {
         assert!(is_run && whole == "cargo test --workspace", "{shown}: no script runs {whole}");
         let words: Vec<_> = shown.split_whitespace().collect();
         let ["cargo", "test", "-p", package, rest @ ..] = &words[..] else {
-            panic!("{shown} is no part of {whole}");
+            panic!("{shown} is not a part of {whole}");
         };
         let folder = ["crates", ""].map(|above| root().join(above).join(package));
         let folder = folder.iter().find(|it| it.join("Cargo.toml").is_file());
@@ -124,10 +124,10 @@ fn the_list_of_what_is_not_run_as_it_stands_is_fresh() {
         }
     }
     let left = list.values().filter(|entry| entry.left.is_some()).count();
-    assert!(left * 4 < shown.len(), "{left} of {} commands are run by nobody", shown.len());
+    assert!(left * 4 < shown.len(), "{left} of {} commands are not run", shown.len());
 }
 
-/// What is run of a page. The lessons' experiments are run by the test `site`, which looks at what they say.
+/// Runs the commands of a page. The test `site` runs the lessons' experiments and checks their output.
 fn of_page(page: &Path, is_night: bool) -> Vec<String> {
     if page.starts_with(root().join("docs/learn")) {
         return Vec::new();
@@ -144,7 +144,7 @@ fn of_page(page: &Path, is_night: bool) -> Vec<String> {
     commands.collect()
 }
 
-/// In the repository where it is about it, else in a folder of the page's.
+/// Runs it in the repository if it is about the repository, otherwise in a folder of the page.
 fn run(command: &str, folder: &Path) -> Output {
     // At night, what is handed out: this test's own has other features, for other tests.
     let program = env::var_os("CORESHARD_COMMAND");
@@ -155,7 +155,7 @@ fn run(command: &str, folder: &Path) -> Output {
     let place = if is_own && !command.starts_with("cargo") { folder.to_owned() } else { root() };
     let mut shell = Command::new("sh");
     shell.args(["-ec", command]).current_dir(place).env("PATH", path).env("TMP_PAGE", folder);
-    // Colours, and what the tests are run with, are none of its matter.
+    // Remove variables for colours and of the test run.
     shell.env_remove("RUSTFLAGS").env("XDG_CACHE_HOME", folder.join("cache"));
     shell.output().unwrap()
 }
@@ -177,7 +177,7 @@ fn run_all(is_night: bool) -> usize {
             if is_night {
                 println!("{:>6.0} s  {command}", began.elapsed().as_secs_f64());
             }
-            // Who writes a file may be silent.
+            // A command that writes a file may print nothing.
             let says = !output.stdout.is_empty() || !output.stderr.is_empty();
             let writes = command.contains(" > ") || command.contains(" -o ");
             let is_well = output.status.success() && (says || writes);
@@ -192,7 +192,7 @@ fn run_all(is_night: bool) -> usize {
         });
         wrong.collect()
     };
-    // What is measured at night is measured by itself; and once, on whichever pages it stands.
+    // Measurements at night run alone, and only once, even if they are on several pages.
     if is_night {
         let mut seen = BTreeSet::new();
         for page in &pages {
@@ -296,7 +296,7 @@ fn a_broken_command_is_caught() {
     assert_eq!(of_any_count("lab/count.py A 300 b4"), "lab/count.py A N b4");
 }
 
-/// What is found on a page, and what is not.
+/// Commands that are found on a page, and others that are not.
 #[test]
 fn commands_are_found_wherever_they_stand() {
     let page = "Say `coreshard topo --json`, not `coreshard`; `perf c2c` is a name.\n\n    cargo test -p x \\\n      -- y   # z\n    not one\n\n\

@@ -1,5 +1,4 @@
-//! What comes from outside, and what is written there: files that are not the command's, machines that
-//! are odd or hostile, and words that are wrong.
+//! External input and output files: foreign files, odd or hostile machines, and invalid options.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -34,7 +33,7 @@ const BENCH: [&str; 13] = [
     "locked",
     "--threads=1",
 ];
-/// One that would take years: what is wrong is found before.
+/// A command that would take years: errors are found earlier.
 const FOR_EVER: [&str; 4] = ["bench", "queue", "--items", "1000000000000"];
 
 const PAGE: &str = "coreshard-bench.html";
@@ -98,16 +97,16 @@ fn every_form_is_known_again_and_every_command_keeps_to_the_rule() {
         coreshard(folder.path(), command)
             .assert()
             .code(2)
-            .stderr(contains("mine").and(contains("no report of this command's")));
+            .stderr(contains("mine").and(contains("was not written by coreshard")));
     }
     for mine in ["mine", "mine.toml"] {
         assert_eq!(fs::read_to_string(folder.path().join(mine)).unwrap(), "notes");
     }
     let without_ending = ["calibrate", "--output", "here.txt"];
-    let says = contains("here.txt: a machine's file ends in .toml");
+    let says = contains("here.txt: expected a name that ends in .toml");
     coreshard(folder.path(), &without_ending).assert().code(2).stderr(says);
     let to_stdout = ["bench", "queue", "--sim", "--machine", "pocket", "--csv", "-"];
-    let says = contains("a file of that name is ./-");
+    let says = contains("use ./- for a file named");
     coreshard(folder.path(), &to_stdout).assert().code(2).stderr(says);
     let twice = ["--json", "one", "--csv", "./one"];
     coreshard(folder.path(), &FOR_EVER)
@@ -132,7 +131,7 @@ fn help_is_a_word_too() {
         .stdout(contains("--force").not());
 }
 
-/// Help and the version, which the parser prints, too. A reader that went away has read what it wanted.
+/// Help and version, which the parser prints. A closed reader is not an error.
 #[test]
 fn what_cannot_be_printed_is_an_error_and_a_closed_pipe_is_none() {
     let folder = tempfile::tempdir().unwrap();
@@ -173,13 +172,13 @@ fn input_that_never_ends_or_is_too_large_is_refused_with_the_bound() {
     let sparse = fs::File::create(path("large.xml")).unwrap();
     sparse.set_len(1 << 40).unwrap();
     let cases: [(&[&str], &str); 7] = [
-        (&["topo", "--machine", "pipe.xml"], "is a pipe; a regular file"),
-        (&["topo", "--machine", "/dev/zero"], "is a device; a regular file"),
+        (&["topo", "--machine", "pipe.xml"], "expected a regular file, found a pipe"),
+        (&["topo", "--machine", "/dev/zero"], "expected a regular file, found a device"),
         (&["topo", "--machine", "."], "sys/devices/system/cpu"),
-        (&["topo", "--machine", "large.xml"], "longer than the 33554432 bytes"),
-        (&["tune", "--machine", "pipe.toml"], "is a pipe; a regular file"),
-        (&["topo", "--machine", "numa:9999 pu:1"], "more than 4096 NUMA nodes"),
-        (&["topo", "--machine", "/dev/null"], "is a device; a regular file"),
+        (&["topo", "--machine", "large.xml"], "expected at most 33554432 bytes"),
+        (&["tune", "--machine", "pipe.toml"], "expected a regular file, found a pipe"),
+        (&["topo", "--machine", "numa:9999 pu:1"], "expected at most 4096 NUMA nodes"),
+        (&["topo", "--machine", "/dev/null"], "expected a regular file, found a device"),
     ];
     for (args, said) in cases {
         coreshard(folder.path(), args).assert().code(2).stderr(contains(said));
@@ -255,27 +254,27 @@ fn what_is_asked_beyond_the_machine_is_refused() {
     let asked: [(&[&str], &str); 10] = [
         (
             &["bench", "rt", "index", "--machine", "pocket", "--threads", "17"],
-            "--threads 17: 1 to 16 can be used here",
+            "invalid --threads 17: expected 1 to 16",
         ),
         (
             &["bench", "rt", "index", "--machine", "pocket", "--cpus", "8", "--group", "9"],
-            "--group 9: 1 to 8 can be used here",
+            "invalid --group 9: expected 1 to 8",
         ),
         (
             &["bench", "rt", "cyclic", "--machine", "pocket", "--cpus", "17"],
-            "--cpus 17: 1 to 16 can be used here",
+            "invalid --cpus 17: expected 1 to 16",
         ),
         (
             &["bench", "rt", "transcode", "--machine", "pocket", "--instance-cpus", "17"],
-            "--instance-cpus 17: 1 to 16 can be used here",
+            "invalid --instance-cpus 17: expected 1 to 16",
         ),
         (
             &["bench", "rt", "pi", "--machine", "pocket", "--priority", "2"],
-            "--priority 2: other tasks have those below it; allowed are 3 to 99",
+            "invalid --priority 2: expected 3 to 99",
         ),
         (
             &["bench", "queue", "--sim", "--machine", "pocket", "--seed", "18446744073709551612"],
-            "there are no 5 seeds from 18446744073709551612 on",
+            "invalid number of seeds 5, from 18446744073709551612 on",
         ),
         (
             &[
@@ -289,19 +288,19 @@ fn what_is_asked_beyond_the_machine_is_refused() {
                 "--seeds",
                 "2",
             ],
-            "there are no 2 seeds from 18446744073709551615 on",
+            "invalid number of seeds 2, from 18446744073709551615 on",
         ),
         (
             &["bench", "kernel", "workqueue", "--machine", "pocket", "--threads", "17"],
-            "17 threads were asked for; 1 to 16 can be used here",
+            "invalid number of threads 17: expected 1 to 16",
         ),
         (
             &["tune", "--machine", "pocket", "--producers", "17"],
-            "--producers 17: that many CPUs are to queue items, and 1 to 16 can be used here",
+            "invalid --producers 17: expected 1 to 16",
         ),
         (
             &["sim", "search", "--from", "18446744073709551615", "--seeds", "2"],
-            "there are no 2 seeds from 18446744073709551615 on",
+            "invalid number of seeds 2, from 18446744073709551615 on",
         ),
     ];
     for (command, says) in asked {

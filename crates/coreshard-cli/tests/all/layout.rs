@@ -42,7 +42,7 @@ fn what_is_no_program_is_told_with_the_reason() {
     layout(&["--btf", file.to_str().unwrap()])
         .code(2)
         .stderr(predicate::str::contains("BTF at offset 0"));
-    layout(&["/dev/zero"]).code(2).stderr(predicate::str::contains("is a device"));
+    layout(&["/dev/zero"]).code(2).stderr(predicate::str::contains("found a device"));
     layout(&[]).code(2).stderr(predicate::str::contains("a BINARY or --btf FILE is needed"));
 }
 

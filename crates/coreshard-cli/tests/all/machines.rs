@@ -123,6 +123,6 @@ fn whose_costs_are_simulated_is_said() {
             .output()
             .unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
-        assert_eq!(text.contains("with a server's costs, in round figures"), is_said, "{text}");
+        assert_eq!(text.contains("with a server's rounded costs"), is_said, "{text}");
     }
 }

@@ -1,5 +1,5 @@
-//! The commands that pages show: which there are, and whether each could run: the program, the package, the target, the
-//! features and the script exist. What a script makes of its options is not looked at. The command's unit tests include this file, since they can parse options.
+//! The commands shown on pages, and whether each could run: program, package, target, features and script exist.
+//! Options of scripts are not checked. The command's unit tests include this file, since they can parse options.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ pub(crate) fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The README and the pages of the table of contents, but for what is generated of the options, and what tells of the past.
+/// The README and the pages in the table of contents, except the generated reference and pages about the past.
 pub(crate) fn pages() -> Vec<PathBuf> {
     let docs = root().join("docs");
     let summary = read(&docs.join("SUMMARY.md"));
@@ -113,7 +113,7 @@ fn plain(command: &str) -> String {
     }
 }
 
-/// Every Markdown file below a folder, but for what was built or downloaded.
+/// Returns every Markdown file below a folder, except build outputs and downloads.
 pub(crate) fn pages_below(folder: &Path, found: &mut BTreeSet<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -128,7 +128,7 @@ pub(crate) fn pages_below(folder: &Path, found: &mut BTreeSet<PathBuf>) {
     }
 }
 
-/// Every Markdown file that is for readers: what tells of the past and what is generated is left out, and so are inputs.
+/// Returns every Markdown file for readers, except pages about the past, generated pages and inputs.
 pub(crate) fn markdown() -> BTreeSet<PathBuf> {
     let mut found = BTreeSet::new();
     pages_below(&root(), &mut found);
@@ -317,11 +317,11 @@ fn is_of_repository(program: &str) -> bool {
     !is_built && !folder.is_empty() && folder != "." && root().join(folder).is_dir()
 }
 
-/// Whether the words name something that can be started here: what cargo finds, or a script that is there. Programs of
-/// others are not looked for.
+/// Checks that the words name a program that can be started here: one that cargo finds, or an existing script. Other
+/// programs are not checked.
 ///
 /// # Errors
-/// What is missing.
+/// The missing part.
 pub(crate) fn resolve(words: &[String]) -> Result<(), String> {
     let [program, rest @ ..] = words else { return Ok(()) };
     let script = match program.as_str() {

@@ -51,7 +51,7 @@ fn a_simulated_benchmark_gives_the_same_results_each_time() {
     assert!(notes.contains("simulated: costs futex, seed 5"), "{notes}");
 }
 
-/// Each combination is simulated on a machine of its own.
+/// Each combination is simulated on a separate machine.
 #[test]
 fn a_variant_makes_the_same_figures_beside_others_as_alone() {
     let results = |more: &[&str]| -> Value {
@@ -66,7 +66,7 @@ fn a_variant_makes_the_same_figures_beside_others_as_alone() {
     let cells = beside["results"].as_array().unwrap();
     assert_eq!(cells.len(), 6);
     assert_eq!(alone["results"][0], cells[5]);
-    // Those of the smaller machines are, too.
+    // So are those of the smaller machines.
     let scaled = |variants: &[&str]| results(&[variants, &["--cpus", "1,2,4"]].concat());
     let [alone, beside] = [["--wake", "coalesced"], ["--wake", "under-lock,coalesced"]]
         .map(|wake| scaled(&[&["--scopes", "numa", "--intake", "locked"], &wake[..]].concat()));
@@ -153,19 +153,19 @@ fn a_machine_that_cannot_be_simulated_is_a_clear_sentence_and_status_2() {
 fn a_search_says_what_it_tried_and_a_replay_whether_it_is_the_same_run() {
     coreshard(&["sim", "search", "--seeds", "40", "--from", "7"]).assert().success().stdout(
         predicate::str::contains("40 seeds from 7 on, 16 CPUs")
-            .and(predicate::str::contains("no promise was broken")),
+            .and(predicate::str::contains("no failure")),
     );
     let replay = ["sim", "replay", "--machine", "pocket", "--seed"];
     let with = |seed: &str| coreshard(&[&replay[..], &[seed]].concat()).assert();
     let first = with("3-9").success().get_output().stdout.clone();
     let text = String::from_utf8(first.clone()).unwrap();
-    assert!(text.starts_with("seed 9 breaks no promise"), "{text}");
+    assert!(text.starts_with("seed 9 passes"), "{text}");
     let trace = text.trim().rsplit(' ').next().unwrap();
     let again = with(&format!("3-9-{trace}")).success();
     assert_eq!((&again.get_output().stdout, again.get_output().stderr.len()), (&first, 0));
     // It was not replayed, whatever the other run did.
     let other = with("3-9-0000000000000001").code(1).stdout(text.clone());
-    other.stderr(predicate::str::contains("this is not the run"));
+    other.stderr(predicate::str::contains("this run differs"));
 }
 
 #[test]
@@ -189,12 +189,12 @@ fn a_calibrated_machine_can_be_simulated() {
     let file = folder.path().join("here.toml");
     let path = file.to_str().unwrap();
     // The other tests use the CPUs at the same time. Figures that contradict one another are refused: measure again.
-    let refused = predicate::str::contains("the measurements contradict one another");
+    let refused = predicate::str::contains("the measurements are inconsistent");
     let measured = (0..20)
         .map(|_| coreshard(&["calibrate", "--rounds", "5", "-o", path]).assert())
         .find(|it| !refused.eval(&String::from_utf8_lossy(&it.get_output().stderr)));
     let measured = measured.expect("one of 20 measurements is consistent");
-    measured.success().stdout(predicate::str::contains("wake-up of nobody"));
+    measured.success().stdout(predicate::str::contains("wake-up without a waiter"));
     let text = fs::read_to_string(&file).unwrap();
     assert!(text.contains("synthetic = \"pack:") && text.contains("measured: "), "{text}");
     coreshard(&["c2c", "--machine", path, "--items", "5"]).assert().success();
@@ -243,7 +243,7 @@ fn curves_over_cpus_come_with_the_scalability_law_in_every_form() {
     coreshard(&["bench", "queue", "--machine", "grace", "--cpus", "1,2", "--json", "-"])
         .assert()
         .code(2)
-        .stderr(predicate::str::contains("--cpus needs the machine itself, or --sim"));
+        .stderr(predicate::str::contains("--cpus needs the real machine or --sim"));
 }
 
 #[test]
@@ -279,8 +279,8 @@ fn a_sweep_says_what_it_did_and_its_steps_can_be_replayed() {
     let sweep = ["sim", "search", "--kth", "wait", "--rounds", "1", "--seeds", "1"];
     let some = [&sweep[..], &["--programs", "forks,freeze", "--up-to", "5"]].concat();
     coreshard(&some).assert().success().stdout(
-        predicate::str::contains("freeze: up to call 5 of a kind")
-            .and(predicate::str::contains(" runs, in each of which a call fails, in 2 programs")),
+        predicate::str::contains("freeze: up to call 5 of each kind")
+            .and(predicate::str::contains(" runs with a failing call in each, 2 programs")),
     );
     let replay = ["sim", "replay", "--program", "forks", "--kth", "wait:3:x1", "--seed"];
     let with = |seed: &str| coreshard(&[&replay[..], &[seed]].concat()).assert();
@@ -366,7 +366,9 @@ fn a_candidates_figure_is_its_own() {
         let own =
             ["--wake", "coalesced", "--intake", "lock-free", "--json", "-", "--scopes", scope];
         let results = json(&[&words[..], &own].concat());
-        assert_eq!(results["results"][0]["items_per_sec"].as_f64().unwrap(), *figure, "{scope}");
+        // Medians are computed in different ways, so the last digit may differ.
+        let own = results["results"][0]["items_per_sec"].as_f64().unwrap();
+        assert!((own / figure - 1.0).abs() < 1e-12, "{scope}: {own}, not {figure}");
     }
     // A simulated round is a seed more.
     let [two, four] =
@@ -376,7 +378,7 @@ fn a_candidates_figure_is_its_own() {
     assert_eq!(two, four);
 }
 
-/// Threads of real time that have every CPU stop by themselves: nobody else comes to do so.
+/// Threads of real time that have every CPU stop by themselves: no other thread does so.
 #[test]
 fn wake_ups_that_cannot_be_kept_up_with_end() {
     for machine in ["core:1 pu:1", "core:2 pu:1"] {

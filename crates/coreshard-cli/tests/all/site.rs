@@ -1,5 +1,5 @@
-//! The site's pages: each is in the table of contents, each link leads somewhere, what is generated is fresh, and what a lesson
-//! shows is so. `site/build.sh` makes the site of them, and checks what was made, at night.
+//! The site's pages: each is in the table of contents, links lead somewhere, generated pages are current, and the
+//! lessons' outputs are right. `site/build.sh` builds the site, and checks it at night.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -35,7 +35,7 @@ fn links(prose: &str) -> Vec<String> {
     inline.map(|(target, _)| target.to_owned()).collect()
 }
 
-/// The anchors of a page: those of its headings, as GitHub and mdBook make them.
+/// Returns the anchors of a page's headings, as GitHub and mdBook derive them.
 fn anchors(prose: &str) -> BTreeSet<String> {
     let mut seen: BTreeMap<String, usize> = BTreeMap::new();
     let mut anchors = BTreeSet::new();
@@ -70,7 +70,7 @@ fn every_page_is_in_the_table_of_contents() {
     pages_below(&root().join("docs"), &mut pages);
     pages.remove(&root().join("docs/SUMMARY.md"));
     assert!(pages.len() > 30, "{pages:#?}");
-    // What lies beside the code is a page, too.
+    // Files beside the code are pages as well.
     for folder in ["adapters", "bindings", "crates", "fuzz", "judges", "lab", "peers", "recorders"]
     {
         let mut beside = BTreeSet::new();
@@ -107,7 +107,7 @@ fn every_link_leads_to_a_place_that_is_there() {
                 && is_page
                 && !anchors(&parted(&read(&found)).0).contains(anchor)
             {
-                wrong.push(format!("{}: {target} is no heading", page.display()));
+                wrong.push(format!("{}: {target} is not a heading", page.display()));
             }
         }
     }
@@ -115,13 +115,13 @@ fn every_link_leads_to_a_place_that_is_there() {
     assert!(checked > 200, "{checked} links were read");
 }
 
-/// How many cells a table's row has: a bar in backticks parts them, too, unless a backslash is before it.
+/// Counts the cells of a table row. Bars in backticks also separate cells, unless escaped with a backslash.
 fn cells(row: &str) -> usize {
     let row = row.trim().replace("\\|", "");
     row.trim_start_matches('|').trim_end_matches('|').matches('|').count() + 1
 }
 
-/// What is wrong with the tables of a page, each with its row.
+/// Returns the problems of a page's tables, each with its row.
 fn torn_rows(prose: &str) -> Vec<&str> {
     let lines: Vec<&str> = prose.lines().collect();
     let mut heading = None;
@@ -268,7 +268,7 @@ fn words(command: &str) -> Vec<String> {
     words
 }
 
-/// What a newcomer looks for is two links from the start, at most.
+/// Pages for newcomers are at most two links from the start.
 #[test]
 fn what_people_look_for_is_two_clicks_away() {
     let docs = root().join("docs");

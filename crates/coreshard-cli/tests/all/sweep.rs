@@ -64,9 +64,9 @@ fn results_are_the_same_bytes_whoever_ran_what_in_which_order() {
     let words: Vec<&str> =
         ["run", &one].into_iter().chain(numbers.iter().map(String::as_str)).collect();
     assert_eq!(said(&words).lines().count(), 16);
-    assert!(said(&["run", &one, "3"]).contains("run 3: pack:2 numa:1 l3:1 core:2 pu:2, cpu, shards of 2, coalesced, lock-free, seed 1: has its results"));
+    assert!(said(&["run", &one, "3"]).contains("run 3: pack:2 numa:1 l3:1 core:2 pu:2, cpu, shards of 2, coalesced, lock-free, seed 1: already has results"));
 
-    // The other: two at once, from the last to the first, of which one is killed, and half of them is left for later.
+    // The other study: two at once, from the last run to the first; one is killed, and half are left for later.
     plan(&other, "2");
     let tasks = jobs(&other);
     assert!(tasks.iter().map(|(id, _)| *id).eq(0..16));
@@ -82,7 +82,7 @@ fn results_are_the_same_bytes_whoever_ran_what_in_which_order() {
     let left = missing(&other);
     // It may have been done before it was killed.
     assert!(left.ends_with(&[1, 2, 3, 4, 5, 6, 7]) && left.len() <= 8, "{left:?}");
-    let error = format!("{} runs have no results yet, the first is {}", left.len(), left[0]);
+    let error = format!("{} runs have no results, first {}", left.len(), left[0]);
     sweep(&["gather", &other]).assert().code(1).stderr(contains(error));
     let left = jobs(&other);
     assert!(left.iter().map(|(id, _)| *id as u64).eq(missing(&other)));
@@ -94,7 +94,7 @@ fn results_are_the_same_bytes_whoever_ran_what_in_which_order() {
     for (_, words) in &left[1..] {
         assert!(start(words).0.wait().unwrap().success());
     }
-    assert_eq!(said(&["status", &other]), "16 of 16 runs have their results\n");
+    assert_eq!(said(&["status", &other]), "16 of 16 runs have results\n");
 
     let [one, other] = [one, other].map(|folder| {
         let path = said(&["gather", &folder]);
@@ -154,29 +154,32 @@ fn what_cannot_be_is_refused_with_a_reason_and_nothing_is_written_over() {
     refused(&["plan", &place, "--machines", "nowhere"], "nowhere");
     refused(
         &["plan", &place, "--machines", "pocket", "--seeds", "1000000"],
-        "at most 1000000 runs",
+        "expected at most 1000000 runs",
     );
-    refused(&["run", &place, "0"], "no study's folder");
-    assert!(!Path::new(&place).exists(), "what is refused leaves nothing");
+    refused(&["run", &place, "0"], "is not a usable study folder");
+    assert!(!Path::new(&place).exists(), "a rejected command leaves nothing");
     let theirs = folder.path().join("theirs");
     fs::create_dir(&theirs).unwrap();
     fs::write(theirs.join("study.json"), "my studies").unwrap();
-    refused(&["plan", &theirs.display().to_string(), "--machines", "pocket"], "no study's folder");
-    assert_eq!(fs::read_dir(&theirs).unwrap().count(), 1, "in another's folder, too");
+    refused(
+        &["plan", &theirs.display().to_string(), "--machines", "pocket"],
+        "is not a usable study folder",
+    );
+    assert_eq!(fs::read_dir(&theirs).unwrap().count(), 1, "nor in a foreign folder");
     plan(&place, "1");
     plan(&place, "1");
     let twice = folder.path().join("twice").display().to_string();
     let words = ["plan", &twice, "--machines", "pocket", "--machines", "pocket", "--scopes", "cpu"];
     assert_eq!(said(&words), "5 runs\n", "of a machine that was named twice");
-    refused(&["plan", &place, "--machines", "grace"], "has another study");
-    refused(&["run", &place, "3", "8"], "runs 0 to 7");
+    refused(&["plan", &place, "--machines", "grace"], "holds another study");
+    refused(&["run", &place, "3", "8"], "expected 0 to 7");
     assert_eq!(missing(&place).len(), 8);
     let words: Vec<String> = (0..8).map(|number| number.to_string()).collect();
     said(&["run", &place].into_iter().chain(words.iter().map(String::as_str)).collect::<Vec<_>>());
     // Results of another run in a run's place.
     let runs = Path::new(&place).join("runs");
     fs::copy(runs.join("000004.json"), runs.join("000005.json")).unwrap();
-    let named = "000005.json is not the results of run 5";
+    let named = "000005.json does not hold the results of run 5";
     sweep(&["gather", &place]).assert().code(1).stderr(contains(named));
     assert_eq!(missing(&place), [5]);
     sweep(&["run", &place, "5"])
@@ -188,7 +191,7 @@ fn what_cannot_be_is_refused_with_a_reason_and_nothing_is_written_over() {
     for length in [whole.len() / 2, 0] {
         fs::write(runs.join("000003.json"), &whole[..length]).unwrap();
         assert_eq!(missing(&place), [3, 5], "of {length} bytes");
-        let named = "000003.json is not the results of run 3";
+        let named = "000003.json does not hold the results of run 3";
         sweep(&["gather", &place]).assert().code(1).stderr(contains(named));
         sweep(&["run", &place, "3"]).assert().code(1).stderr(contains(named));
     }
@@ -197,7 +200,7 @@ fn what_cannot_be_is_refused_with_a_reason_and_nothing_is_written_over() {
     assert_eq!(missing(&place), [5]);
     said(&["run", &place, "5"]);
     fs::write(Path::new(&place).join("results.jsonl"), "my notes").unwrap();
-    refused(&["gather", &place], "no report of this command's");
+    refused(&["gather", &place], "was not written by coreshard");
     assert_eq!(fs::read_to_string(Path::new(&place).join("results.jsonl")).unwrap(), "my notes");
 }
 

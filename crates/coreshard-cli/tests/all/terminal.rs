@@ -23,7 +23,7 @@ pub(crate) struct Terminal {
 }
 
 impl Terminal {
-    /// Starts the command with `arguments` in a terminal of so many rows and columns.
+    /// Starts the command with `arguments` in a terminal with this many rows and columns.
     pub(crate) fn of(rows: u16, columns: u16, arguments: &[&str]) -> Self {
         let keys: OwnedFd =
             openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
@@ -34,7 +34,7 @@ impl Terminal {
         let name = ptsname(&keys, Vec::new()).unwrap();
         let name = std::ffi::OsStr::from_bytes(name.as_bytes());
         let open = || OpenOptions::new().read(true).write(true).open(name).unwrap();
-        // The program setsid makes it the terminal of a session of its own, whatever terminal the test was started from.
+        // The program setsid makes it the controlling terminal of a new session, independent of the test's.
         let command = Command::new("setsid")
             .args(["--ctty", "--wait"])
             .arg(assert_cmd::cargo::cargo_bin("coreshard"))

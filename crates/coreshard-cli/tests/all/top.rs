@@ -131,20 +131,20 @@ fn without_a_terminal_it_says_what_to_use_instead() {
     top(&["--socket", &served.socket()])
         .assert()
         .code(2)
-        .stderr(contains("--once --json for a script"));
+        .stderr(contains("--once --json in scripts"));
 }
 
 #[test]
 fn wrong_use_exits_with_2() {
     for (args, said) in [
         (&["--once"][..], "<PID|--socket <PATH>>"),
-        (&["0", "--once"], "0 is not in 1.."),
+        (&["0", "--once"], "expected a process ID from 1"),
         (&["self", "--once"], "invalid value 'self'"),
         (&["1", "--json"], "--once"),
         (&["1", "--socket", "x"], "cannot be used with"),
         (&["1", "--interval", "0"], "0.1 to 3600 seconds"),
-        (&["1", "--interval", "soon"], "not a number of seconds"),
-        (&["1", "--sort", "moon"], "the columns are"),
+        (&["1", "--interval", "soon"], "expected a number of seconds"),
+        (&["1", "--sort", "moon"], "expected one of"),
     ] {
         let assert = top(args).assert().code(2);
         let text = String::from_utf8_lossy(&assert.get_output().stderr).into_owned();
@@ -172,18 +172,18 @@ fn an_unknown_socket_and_a_stale_one() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("it.sock");
     let text = path.display().to_string();
-    fails(&["--socket", &text], "there is no socket", "it must call coreshard::serve_insight()");
+    fails(&["--socket", &text], "there is no socket", "does not call coreshard::serve_insight()");
     drop(UnixListener::bind(&path).unwrap());
-    fails(&["--socket", &text], "nobody listens", "the file may be removed");
+    fails(&["--socket", &text], "no process listens", "the file may be removed");
     let file = folder.path().join("a file of the user's");
     std::fs::write(&file, "precious").unwrap();
     let text = file.display().to_string();
-    fails(&["--socket", &text], "is no socket", "name the one that the process serves");
+    fails(&["--socket", &text], "invalid socket", "the file is not a socket");
 }
 
 #[test]
 fn a_process_that_is_not_there_and_one_that_serves_nothing() {
-    fails(&["4294967295"], "there is no process 4294967295", "look it up with ps");
+    fails(&["4294967295"], "there is no process", "4294967295");
     let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
     fails(&[&child.id().to_string()], "serves no insight", "call coreshard::serve_insight()");
     child.kill().unwrap();
@@ -204,7 +204,7 @@ fn a_process_that_is_no_coreshard_process() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("it.sock");
     let other = answers(path.clone(), b"220 mail.example ESMTP ready\r\n");
-    fails(&["--socket", &path.display().to_string()], "not a Coreshard process", "give the socket");
+    fails(&["--socket", &path.display().to_string()], "not a Coreshard process", "use the socket");
     other.join().unwrap();
 }
 
@@ -226,14 +226,14 @@ fn another_user_sees_nothing() {
     const NOBODY: u32 = 65534;
     let served = Served::new();
     if fs::metadata(served.folder.path()).unwrap().uid() != 0 {
-        return skip(Lack::Root, "nobody else can run a program as another user");
+        return skip(Lack::Root, "only root can run a program as another user");
     }
     fs::set_permissions(served.folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let binary = served.folder.path().join("coreshard");
     fs::copy(assert_cmd::cargo::cargo_bin("coreshard"), &binary).unwrap();
     fs::set_permissions(&binary, fs::Permissions::from_mode(0o755)).unwrap();
     // By the file's mode; and where that is opened by mistake, by the kernel's word.
-    for (mode, said) in [(0o600, "cannot be opened"), (0o666, "served by user 0")] {
+    for (mode, said) in [(0o600, "cannot open the socket"), (0o666, "served by user 0")] {
         fs::set_permissions(served.socket(), fs::Permissions::from_mode(mode)).unwrap();
         let output = std::process::Command::new(&binary)
             .args(["top", "--socket", &served.socket(), "--once", "--json"])

@@ -90,7 +90,7 @@ fn shard_size_is_an_option_and_its_limits_are_told() {
     let huge = json(&["--machine", "grace", "--shard-size", "1000"]);
     assert_eq!(sizes(&huge), [72]);
     let notes = huge["notes"].to_string();
-    assert!(notes.contains("shard size 1000 is beyond the 72 cores"), "{notes}");
+    assert!(notes.contains("shard size 1000 exceeds the 72 cores"), "{notes}");
 }
 
 #[test]

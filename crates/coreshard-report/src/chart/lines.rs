@@ -1,7 +1,7 @@
-//! Curves over a number of CPUs, as inline SVG that follows its page, as the other charts do.
+//! Curves over the number of CPUs, as inline SVG.
 //!
-//! Places along the axis are percentages and heights are in pixels, so a curve is drawn as straight
-//! pieces: a polyline's points know no percentages.
+//! Horizontal positions are percentages and heights are pixels. Curves are drawn as straight segments, as points of a
+//! polyline cannot be percentages.
 
 use maud::{Markup, html};
 
@@ -10,19 +10,19 @@ use super::{Scale, Series, element, percent, px};
 const PLOT_PX: f64 = 210.0;
 const HEAD_PX: f64 = 10.0;
 const AXIS_PX: f64 = 24.0;
-/// Where the plot begins and ends, in percent of the width.
+/// The start and end of the plot, in percent of the width.
 const START_PERCENT: f64 = 12.0;
 const END_PERCENT: f64 = 97.0;
 
 /// Curves over one horizontal and one vertical axis.
 pub(crate) struct Lines {
-    /// Unique on its page; the ids of the title and the description are made of it.
+    /// Unique on its page. IDs of the title and the description are derived from it.
     pub(crate) id: String,
     pub(crate) title: String,
     pub(crate) description: String,
     pub(crate) across: Scale,
     pub(crate) up: Scale,
-    /// The labelled places on the horizontal axis.
+    /// The labelled positions on the horizontal axis.
     pub(crate) marks: Vec<f64>,
     pub(crate) tick: fn(f64) -> String,
     pub(crate) curves: Vec<Curve>,
@@ -33,12 +33,12 @@ pub(crate) struct Curve {
     pub(crate) points: Vec<(f64, f64)>,
     /// Drawn as a thin dashed line.
     pub(crate) fit: Vec<(f64, f64)>,
-    /// Shown when a pointer rests on it.
+    /// Shown when the pointer is over the curve.
     pub(crate) tooltip: String,
 }
 
 impl Lines {
-    /// The chart as an `svg` element.
+    /// Draws the chart as an `svg` element.
     pub(crate) fn draw(&self) -> Markup {
         let bottom = HEAD_PX + PLOT_PX;
         let inside = html! {

@@ -1,12 +1,10 @@
-//! Charts of grouped rows, as inline SVG that follows its page.
+//! Charts of grouped rows, as inline SVG that follows the page's style.
 //!
-//! Plotting crates fix colours and text sizes when they draw. A page that is read at night, on a phone and
-//! on paper needs the opposite, so the charts are drawn here: places along the axis are percentages and
-//! everything else is in pixels, so that a chart takes any width while its text keeps its size; colours are
-//! classes, which the page's style sheet gives a value for light, dark and print.
+//! Plotting crates fix colours and text sizes when they draw. These pages must be readable at night, on phones and on
+//! paper. Positions along the axis are therefore percentages and everything else is in pixels, so that text keeps its
+//! size at any width. Colours are classes with values for light, dark and print in the style sheet.
 //!
-//! A [`Chart`] is rows in groups over one horizontal axis. It knows nothing of benchmarks: what a row
-//! means, its texts and its colour come from whoever makes it.
+//! A [`Chart`] consists of grouped rows over one horizontal axis. Its caller chooses the meaning, texts and colours.
 
 pub(crate) mod lines;
 mod scale;
@@ -25,23 +23,23 @@ const AXIS_PX: f64 = 24.0;
 
 /// Rows in groups over one axis.
 pub(crate) struct Chart {
-    /// Unique on its page; the ids of the title and the description are made of it.
+    /// Unique on its page. IDs of the title and the description are derived from it.
     pub(crate) id: &'static str,
-    /// What the chart shows, for who cannot see it and as the name of the image.
+    /// The title, which is also the image's name for screen readers.
     pub(crate) title: String,
-    /// What is to be seen in it, in a sentence.
+    /// The content in a sentence.
     pub(crate) description: String,
     pub(crate) scale: Scale,
     /// The label of a tick.
     pub(crate) tick: fn(f64) -> String,
-    /// A figure to which the others are compared, drawn as a line.
+    /// A figure for comparison, drawn as a line.
     pub(crate) reference: Option<f64>,
     pub(crate) margins: Margins,
     pub(crate) row_height_px: f64,
     pub(crate) groups: Vec<Group>,
 }
 
-/// Where the axis begins and ends, in percent of the chart's width; the rest is for texts.
+/// The start and end of the axis in percent of the width. The rest is for text.
 #[derive(Clone, Copy)]
 pub(crate) struct Margins {
     pub(crate) start_percent: f64,
@@ -50,7 +48,7 @@ pub(crate) struct Margins {
 
 pub(crate) struct Group {
     pub(crate) name: String,
-    /// Said after the name, quietly.
+    /// Shown after the name in a lighter style.
     pub(crate) remark: String,
     pub(crate) rows: Vec<Row>,
 }
@@ -58,28 +56,28 @@ pub(crate) struct Group {
 #[derive(Default)]
 pub(crate) struct Row {
     pub(crate) series: Series,
-    /// At the left edge, where the margin has room for it.
+    /// Shown at the left edge, in the margin.
     pub(crate) name: String,
     pub(crate) mark: Mark,
-    /// Before the mark; may be empty.
+    /// Shown before the mark; may be empty.
     pub(crate) before: String,
-    /// After the mark.
+    /// Shown after the mark.
     pub(crate) after: String,
-    /// Shown when a pointer rests on the row.
+    /// Shown when the pointer is over the row.
     pub(crate) tooltip: String,
-    /// Whether the row stands out from the others.
+    /// Whether the row is emphasised.
     pub(crate) emphasised: bool,
 }
 
-/// How the marks of a row are coloured and filled.
+/// The colour and fill of a row's marks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Series {
-    /// Number of the colour; they repeat after [`Series::HUES`].
+    /// The colour number, modulo [`Series::HUES`].
     pub(crate) hue: usize,
     pub(crate) fill: Fill,
 }
 
-/// The second way in which series differ, besides the colour.
+/// The fill, which distinguishes series of the same colour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Fill {
     Outline,
@@ -88,10 +86,10 @@ pub(crate) enum Fill {
 }
 
 impl Series {
-    /// Colours that the style sheet knows.
+    /// Number of colours in the style sheet.
     pub(crate) const HUES: usize = 6;
 
-    /// The classes of a mark of this series.
+    /// Returns the CSS classes of the series' marks.
     pub(crate) fn classes(self) -> String {
         let fill = match self.fill {
             Fill::Outline => "outline",
@@ -101,19 +99,19 @@ impl Series {
     }
 }
 
-/// What is drawn in a row.
+/// The drawing in a row.
 #[derive(Default)]
 pub(crate) enum Mark {
-    /// A bar from the start of the axis, and the range of its figure.
+    /// A bar from the start of the axis, with a range.
     Bar { value: f64, range: Option<(f64, f64)> },
-    /// A line over a range, a dot at the figure and strokes at others.
+    /// A line over a range, with a dot and strokes.
     Span { range: (f64, f64), dot: f64, strokes: Vec<f64> },
-    /// There is no figure.
+    /// No figure.
     #[default]
     Absent,
 }
 
-/// What a mark looks like beside its name in a legend, as an SVG of fixed size.
+/// Draws a mark for the legend, as an SVG of fixed size.
 pub(crate) fn swatch(series: Series) -> Markup {
     html! {
         svg.swatch width="18" height="12" aria-hidden="true" {
@@ -123,12 +121,12 @@ pub(crate) fn swatch(series: Series) -> Markup {
 }
 
 impl Chart {
-    /// The height of the chart, in pixels; its width is that of its place.
+    /// Returns the chart's height in pixels. The width adapts to the page.
     pub(crate) fn height_px(&self) -> f64 {
         self.groups.iter().map(|group| self.group_height_px(group)).sum::<f64>() + AXIS_PX
     }
 
-    /// The chart as an `svg` element.
+    /// Draws the chart as an `svg` element.
     pub(crate) fn draw(&self) -> Markup {
         let plot_px = self.height_px() - AXIS_PX;
         let mut tops = Vec::new();
@@ -165,7 +163,7 @@ impl Chart {
         }
     }
 
-    /// A label in the middle of a chart is centred on its tick; one at the edge would be cut off.
+    /// Centres labels on their ticks, except at the edges, where they would be cut off.
     fn anchor(&self, tick: f64) -> &'static str {
         if self.margins.start_percent == 0.0 && self.scale.place(tick) == 0.0 {
             "start"
@@ -201,7 +199,7 @@ impl Chart {
         html! {
             g class=(if row.emphasised { "row emphasised" } else { "row" }) {
                 title { (row.tooltip) }
-                // Something to rest a pointer on, wherever in the row it is.
+                // Show the tooltip anywhere in the row.
                 rect.hit x="0" y=(px(middle - self.row_height_px / 2.0)) width="100%"
                     height=(self.row_height_px) {}
                 @if !row.name.is_empty() {
@@ -233,8 +231,7 @@ impl Chart {
                         y=(px(middle - BAR_PX / 2.0)) width=(percent(self.length_percent(*value)))
                         height=(BAR_PX) rx="1.5" {}
                     @if let Some(range) = range {
-                        // Drawn twice, the first time wider and in the colour of the paper, so that it
-                        // is seen on a bar of any colour.
+                        // Drawn twice, first wider and in the background colour, to be visible on any bar.
                         @for class in ["whisker halo", "whisker"] {
                             g class=(class) {
                                 (line(*range)) (stroke(range.0, 3.0)) (stroke(range.1, 3.0))
@@ -259,19 +256,19 @@ impl Chart {
         GROUP_HEAD_PX + group.rows.len() as f64 * self.row_height_px + GROUP_GAP_PX
     }
 
-    /// Where on the chart's width `value` stands.
+    /// Returns the horizontal position of `value`.
     fn x(&self, value: f64) -> String {
         percent(self.margins.start_percent + self.length_percent(value))
     }
 
-    /// How far from the start of the axis `value` stands.
+    /// Returns the distance of `value` from the start of the axis.
     fn length_percent(&self, value: f64) -> f64 {
         let axis = 100.0 - self.margins.start_percent - self.margins.end_percent;
         self.scale.place(value) * axis
     }
 }
 
-/// A chart's `svg` element, which is as wide as its place.
+/// Returns a chart's `svg` element, which adapts to the width of the page.
 fn element(id: &str, title: &str, description: &str, height_px: f64, inside: &Markup) -> Markup {
     html! {
         svg.chart role="img" width="100%" height=(height_px)
@@ -283,12 +280,12 @@ fn element(id: &str, title: &str, description: &str, height_px: f64, inside: &Ma
     }
 }
 
-/// A length in percent; a thousandth of the width is finer than any screen.
+/// Formats a length in percent, with sufficient precision for any screen.
 fn percent(value: f64) -> String {
     format!("{value:.2}%")
 }
 
-/// A length in pixels, to a tenth of one.
+/// Formats a length in pixels, to a tenth.
 fn px(value: f64) -> String {
     format!("{value:.1}")
 }

@@ -1,51 +1,51 @@
-//! From figures to places on an axis.
+//! Maps figures to positions on an axis.
 
-/// An axis: which figures it spans and where each of them stands on it, from 0 to 1.
+/// An axis: the range of figures, and their positions from 0 to 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Scale {
-    /// From zero to `top`: lengths can be compared, so bars stand on it.
+    /// From zero to `top`, so that lengths can be compared.
     Linear { top: f64 },
     /// From `low` to `high`, where equal distances are equal factors.
     Log { low: f64, high: f64 },
 }
 
-/// The marks of a decade that a person reads without effort.
+/// Round numbers within a decade.
 const STEPS: [f64; 3] = [1.0, 2.0, 5.0];
 
-/// About how many intervals a linear axis is divided into.
+/// Approximate number of intervals on a linear axis.
 const INTERVALS: f64 = 5.0;
 
 impl Scale {
-    /// From zero to the largest of `values`; `None` where none is finite and above zero.
+    /// Creates a scale from zero to the largest of `values`; `None` if none is finite and above zero.
     pub(crate) fn linear(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let top = positive(values).reduce(f64::max)?;
         Some(Self::Linear { top })
     }
 
-    /// Over all of `values` that are finite and above zero, widened to round figures; `None` where there
-    /// is none.
+    /// Creates a scale over all of `values` that are finite and above zero, extended to round figures; `None` if there
+    /// are none.
     pub(crate) fn log(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let values: Vec<f64> = positive(values).collect();
         let smallest = values.iter().copied().reduce(f64::min)?;
         let largest = values.iter().copied().reduce(f64::max)?;
-        // A hair of tolerance, so that a figure that is round already stays where it is.
+        // A small tolerance keeps round figures in place.
         let low = marks_around(smallest).filter(|mark| *mark <= smallest * (1.0 + 1e-9)).last()?;
         let above_low = |mark: &f64| *mark >= largest * (1.0 - 1e-9) && *mark > low * 1.5;
         let high = marks_around(largest).find(above_low)?;
         Some(Self::Log { low, high })
     }
 
-    /// Where `value` stands: 0 at the lower end, 1 at the upper, and never outside.
+    /// Returns the position of `value`, from 0 at the lower end to 1 at the upper end.
     pub(crate) fn place(&self, value: f64) -> f64 {
         let place = match *self {
             Self::Linear { top } => value / top,
             Self::Log { low, high } => (value / low).ln() / (high / low).ln(),
         };
-        // Zero and below have no logarithm; they stand at the lower end.
+        // Values up to zero have no logarithm and are placed at the lower end.
         if place.is_nan() { 0.0 } else { place.clamp(0.0, 1.0) }
     }
 
-    /// Round figures on the axis, in ascending order, few enough to be labelled side by side.
+    /// Returns round figures in ascending order, few enough to be labelled side by side.
     pub(crate) fn ticks(&self) -> Vec<f64> {
         match *self {
             Self::Linear { top } => {
@@ -79,12 +79,12 @@ fn positive(values: impl IntoIterator<Item = f64>) -> impl Iterator<Item = f64> 
     values.into_iter().filter(|value| value.is_finite() && *value > 0.0)
 }
 
-/// The 1-2-5 marks from the decade below `value` to the decade after the next.
+/// Returns the 1-2-5 marks from the decade below `value` to the decade after the next.
 fn marks_around(value: f64) -> impl Iterator<Item = f64> {
     (0..12).map(move |nth| nth_mark(value / 10.0, nth))
 }
 
-/// The `nth` 1-2-5 mark, counted from the start of the decade that holds `from`.
+/// Returns the `nth` 1-2-5 mark, counted from the start of the decade that holds `from`.
 fn nth_mark(from: f64, nth: usize) -> f64 {
     let decade = from.log10().floor() as i32 + (nth / STEPS.len()) as i32;
     STEPS[nth % STEPS.len()] * 10f64.powi(decade)

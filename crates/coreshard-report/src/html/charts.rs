@@ -1,6 +1,6 @@
-//! The charts of a queue benchmark: what stands on which axis, in which order and colour.
+//! The charts of a queue benchmark: axes, order and colours.
 //!
-//! A colour is a wake policy and a filling is an intake, in all charts alike; scopes are groups.
+//! In all charts, colour stands for the wake policy, fill for the intake, and groups for scopes.
 
 use coreshard_results::{QueueMeasurement, QueueResults};
 use maud::{Markup, html};
@@ -9,21 +9,21 @@ use crate::chart::{Chart, Fill, Group, Margins, Mark, Row, Scale, Series, swatch
 use crate::findings::{Comparison, Gain, combination, gains, range_of};
 use crate::format;
 
-/// Bars start at the edge; the figure stands after them.
+/// Bars start at the edge, with the figure after them.
 const BARS: Margins = Margins { start_percent: 0.0, end_percent: 16.0 };
-/// A figure stands at either end of a span.
+/// A span has a figure at each end.
 const SPANS: Margins = Margins { start_percent: 15.0, end_percent: 15.0 };
-/// The names of the variants stand before the spans.
+/// The names of the variants precede the spans.
 const NAMED: Margins = Margins { start_percent: 29.0, end_percent: 14.0 };
 
-/// Height of a row where there is one for each combination.
+/// Height of a row in charts with a row per combination.
 const DENSE_PX: f64 = 15.0;
-/// Height of a row where there are few.
+/// Height of a row in charts with few rows.
 const ROOMY_PX: f64 = 24.0;
 
-/// The colours and fillings of the combinations in one set of results.
+/// The colours and fills of the combinations in one set of results.
 pub(crate) struct Palette<'a> {
-    /// All wake policies there are, by number of the colour.
+    /// All wake policies, by colour number.
     known: &'a [String],
     wakes: Vec<&'a str>,
     intakes: Vec<&'a str>,
@@ -42,7 +42,8 @@ impl<'a> Palette<'a> {
         Series { hue: self.hue(&measurement.wake), fill: fill(&measurement.intake) }
     }
 
-    /// A variant keeps its colour whichever others were measured, so that pages can be laid side by side.
+    /// Returns the colour of a variant. It does not depend on which variants were measured, so that pages can be
+    /// compared.
     fn hue(&self, wake: &str) -> usize {
         let unknown = || self.wakes.iter().position(|name| *name == wake).unwrap_or(0);
         let known = self.known.iter().position(|name| name == wake);
@@ -50,7 +51,7 @@ impl<'a> Palette<'a> {
     }
 }
 
-/// What the colours and fillings of a page's charts mean; nothing where there is one combination only.
+/// Draws the legend of colours and fills, or nothing if there is only one combination.
 pub(super) fn legend(results: &QueueResults) -> Markup {
     let palette = Palette::of(results);
     html! {
@@ -69,12 +70,12 @@ pub(super) fn legend(results: &QueueResults) -> Markup {
     }
 }
 
-/// The oldest intake is hollow, whatever came after it is solid.
+/// The oldest intake is hollow and later ones are solid.
 fn fill(intake: &str) -> Fill {
     if intake == "locked" { Fill::Outline } else { Fill::Solid }
 }
 
-/// Items per second of every combination, as bars.
+/// Draws items per second of each combination as bars.
 pub(crate) fn throughput(results: &QueueResults) -> Option<Chart> {
     let reach = |measurement: &QueueMeasurement| [measurement.items_per_sec, measurement.range().1];
     let scale = Scale::linear(results.results.iter().flat_map(reach))?;
@@ -112,7 +113,7 @@ pub(crate) fn throughput(results: &QueueResults) -> Option<Chart> {
     })
 }
 
-/// Percentiles of the queueing call alone.
+/// Draws percentiles of the queueing call.
 pub(crate) fn call_latency(results: &QueueResults) -> Option<Chart> {
     let percentiles = |measurement: &QueueMeasurement| {
         [measurement.p50_ns, measurement.p90_ns, measurement.p95_ns, measurement.p99_ns]
@@ -121,7 +122,7 @@ pub(crate) fn call_latency(results: &QueueResults) -> Option<Chart> {
     latency(results, "call", "Time of the queueing call", percentiles)
 }
 
-/// Percentiles from before the queueing call until the item ran.
+/// Draws percentiles of the time from before the queueing call until the item ran.
 pub(crate) fn end_to_end(results: &QueueResults) -> Option<Chart> {
     let percentiles = |measurement: &QueueMeasurement| {
         let [p50, p99] =
@@ -169,7 +170,7 @@ fn latency(
     })
 }
 
-/// Time that a pool's lock is held for each item, where it was measured.
+/// Draws the lock hold time per item, if measured.
 pub(crate) fn lock_hold(results: &QueueResults) -> Option<Chart> {
     let held = |measurement: &QueueMeasurement| {
         measurement.lock_hold_ns_per_item.filter(|ns| ns.is_finite())
@@ -178,7 +179,7 @@ pub(crate) fn lock_hold(results: &QueueResults) -> Option<Chart> {
     let groups = grouped(results, |measurement| {
         let ns = held(measurement)?;
         let longest = measurement.lock_hold_max_ns.map_or_else(String::new, |ns| {
-            format!(", at most {} at a stretch", format::time_ns(ns as f64))
+            format!(", at most {} at a time", format::time_ns(ns as f64))
         });
         Some(Row {
             mark: Mark::Bar { value: ns, range: None },
@@ -189,7 +190,7 @@ pub(crate) fn lock_hold(results: &QueueResults) -> Option<Chart> {
     });
     Some(Chart {
         id: "lock-hold",
-        title: "Time a pool's lock is held for each item".into(),
+        title: "Lock hold time per item".into(),
         description: describe(results, "lock held per item", |measurement| {
             held(measurement).map_or_else(|| "not measured".to_owned(), format::time_ns)
         }),
@@ -197,7 +198,7 @@ pub(crate) fn lock_hold(results: &QueueResults) -> Option<Chart> {
     })
 }
 
-/// What each variant brings over the oldest of its comparison while the other comparisons stand still.
+/// Draws the gain of each variant over the oldest of its comparison, all else equal.
 pub(crate) fn comparison_gains(results: &QueueResults) -> Option<Chart> {
     let all: Vec<(Comparison, Vec<Gain<'_>>)> = Comparison::ALL
         .into_iter()
@@ -223,7 +224,7 @@ pub(crate) fn comparison_gains(results: &QueueResults) -> Option<Chart> {
     };
     Some(Chart {
         id: "gains",
-        title: "What each variant brings by itself".into(),
+        title: "Gain of each variant, all else equal".into(),
         description: all.iter().map(sentence).collect::<Vec<_>>().join(" "),
         scale,
         tick: format::times_tick,
@@ -252,7 +253,7 @@ fn gain_row(gain: &Gain<'_>) -> Row {
     }
 }
 
-/// A chart of many rows; its texts are missing.
+/// Returns a chart of many rows, without texts.
 fn dense(scale: Scale, margins: Margins, groups: Vec<Group>) -> Chart {
     Chart {
         id: "",
@@ -267,8 +268,8 @@ fn dense(scale: Scale, margins: Margins, groups: Vec<Group>) -> Chart {
     }
 }
 
-/// One group for each scope with one row for each measurement that `draw` has something for; scopes without any
-/// row are left out. `draw` leaves the combination's name and colour to this.
+/// Returns one group per scope, with a row for each measurement for which `draw` returns a mark. Scopes without rows
+/// are dropped. This function adds names and colours.
 fn grouped(results: &QueueResults, draw: impl Fn(&QueueMeasurement) -> Option<Row>) -> Vec<Group> {
     let palette = Palette::of(results);
     let row = |measurement: &QueueMeasurement| {
@@ -286,7 +287,7 @@ fn grouped(results: &QueueResults, draw: impl Fn(&QueueMeasurement) -> Option<Ro
     Comparison::Scope.variants(results).into_iter().filter_map(group).collect()
 }
 
-/// The pods of a measurement's scope, in words: `1 pod, the same as cache`.
+/// Describes the pods of a measurement's scope: `1 pod, the same as cache`.
 fn pods(measurement: &QueueMeasurement) -> String {
     let pods = match measurement.pods {
         0 => String::new(),
@@ -299,7 +300,7 @@ fn pods(measurement: &QueueMeasurement) -> String {
     }
 }
 
-/// The figures of all measurements in one sentence, for who cannot see the chart.
+/// Lists the figures of all measurements in a sentence, for screen readers.
 fn describe(
     results: &QueueResults,
     what: &str,

@@ -1,12 +1,12 @@
-//! What all pages have in common: a file that needs nothing else, with the results in it.
+//! The frame of all pages: a self-contained file with embedded results.
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use serde::Serialize;
 
-/// In the head of each page, and so the mark by which a page is known again.
+/// An element in the head of each page, by which pages are recognized.
 pub const MARK: &str = "<meta name=\"generator\" content=\"coreshard\">";
 
-/// A page, complete from its doctype on; the results are in the element `results`, as JSON.
+/// Returns a page with the results as JSON in the element `results`.
 pub(crate) fn page(
     title: &str,
     styles: &[&str],
@@ -33,7 +33,7 @@ pub(crate) fn page(
     page.into_string()
 }
 
-/// A plain page: its title, a table of text and pictures.
+/// Returns a simple page: title, text table and pictures.
 pub(crate) fn plain_page(
     command: &str,
     title: &str,
@@ -53,7 +53,7 @@ line{stroke:currentColor;opacity:.4}figure{margin:1.5rem 0}figcaption{font-size:
     page(command, &[STYLE], &body, results)
 }
 
-/// The results as JSON that can stand inside a `script` element: nothing in it ends the element.
+/// Returns the results as JSON that can be embedded in a `script` element.
 fn embedded(results: &(impl Serialize + ?Sized)) -> String {
     let json = serde_json::to_string(results).expect("plain data with string keys is always JSON");
     json.replace('<', "\\u003c")

@@ -1,9 +1,8 @@
-//! Results as one HTML file that needs nothing else: no script, no font, no request.
+//! Results as a self-contained HTML file, without scripts, fonts or requests.
 //!
-//! What is to be read first stands first: the machine, the finding in a sentence, four figures, the
-//! charts. The table of all figures, the method and what a reader must know about this run follow, and
-//! the results themselves are embedded as JSON in the element `results`, so that a page that was sent on
-//! can be measured against a later one.
+//! The page starts with the machine, the main finding, four figures and the charts. The table of all figures, the
+//! method and the notes follow. The results are embedded as JSON in the element `results`, so that a page can be
+//! compared with a later one.
 
 pub(crate) mod charts;
 pub(crate) mod frame;
@@ -22,16 +21,15 @@ pub use frame::MARK;
 
 const STYLE: &str = include_str!("page.css");
 
-/// The page of a queue benchmark, complete from its doctype on.
+/// Returns the page of a queue benchmark.
 ///
-/// Every text in `results` is escaped. The page follows the reader's light or dark appearance, fits a
-/// phone, and prints.
+/// Texts in `results` are escaped. The page follows the reader's light or dark mode, fits a phone, and can be printed.
 pub fn queue_page(results: &QueueResults) -> String {
     let results = &format::printable_results(results);
     let body = html! {
         (header(results))
         @if results.results.is_empty() {
-            p.card { "No combination of variants was measured, so there is nothing to draw." }
+            p.card { "No combination of variants was measured." }
         } @else {
             (tiles(results))
             (all_charts(results))
@@ -55,9 +53,7 @@ fn header(results: &QueueResults) -> Markup {
             @if results.virtual_topology {
                 p.warning {
                     b { "Virtual topology. " }
-                    "The pods are those of a machine that was described, laid over the CPUs of the one \
-                     this ran on. The figures show that the code for many pods works; they do not say how \
-                     fast that machine would be."
+                    "The pods are those of a described machine, laid over the CPUs of this one. The figures show that the code works with many pods. They do not predict the speed of the described machine."
                 }
             }
             dl.facts {
@@ -91,7 +87,7 @@ fn load(results: &QueueResults) -> String {
     }
 }
 
-/// The finding, in one or two sentences that claim no more than the ranges allow.
+/// Formats the main finding in one or two sentences that the ranges support.
 fn headline(results: &QueueResults) -> Markup {
     let rate = |measurement: &QueueMeasurement| html! { span.figure { (format::si(measurement.items_per_sec)) } };
     let Some(contest) = Contest::of(results) else {
@@ -119,13 +115,13 @@ fn headline(results: &QueueResults) -> Markup {
                 @if ties == 1 { "The " (of) " of one other combination reach" }
                 @else { "The " (of) " of " (ties) " other combinations reach" }
                 (if of == QUARTILES { " those of the best" } else { " the range of the best" })
-                ": between those, the choice is noise."
+                ": the difference between them is noise."
             }
         }
     }
 }
 
-/// The name of a combination, in which a line may end after a dot and nowhere else.
+/// Formats the name of a combination, which breaks only after a dot.
 fn variants(measurement: &QueueMeasurement) -> Markup {
     let parts = [format!("{}\u{a0}·", measurement.scope), format!("{}\u{a0}·", measurement.wake)];
     html! {
@@ -136,7 +132,7 @@ fn variants(measurement: &QueueMeasurement) -> Markup {
     }
 }
 
-/// The few figures that one would quote.
+/// Formats the most important figures.
 fn tiles(results: &QueueResults) -> Markup {
     let least = |key: fn(&QueueMeasurement) -> Option<f64>| {
         let measured =
@@ -147,7 +143,7 @@ fn tiles(results: &QueueResults) -> Markup {
         |(ns, measurement): (f64, &QueueMeasurement)| (format::time_ns(ns), variants(measurement));
     let tiles = [
         (
-            "Most items per second",
+            "Highest throughput, items/s",
             results
                 .best()
                 .map(|measurement| (format::si(measurement.items_per_sec), variants(measurement))),
@@ -188,17 +184,16 @@ fn all_charts(results: &QueueResults) -> Markup {
         }))
         div.pair {
             (card(charts::comparison_gains(results), results, false, html! {
-                "Throughput over that of the oldest variant of the same comparison, with the other comparisons \
-                 unchanged: the geometric mean, and the least and the most it brought anywhere."
+                "Throughput relative to the oldest variant of the same comparison, all else equal: geometric mean, minimum and maximum."
             }))
             (card(charts::lock_hold(results), results, true, html! {
-                "Shorter is better: nobody else enters the pool meanwhile. "
+                "Shorter is better: no other thread can enter the pool meanwhile. "
             }))
         }
         div.pair {
             (card(charts::call_latency(results), results, true, percentiles))
             (card(charts::end_to_end(results), results, true, html! {
-                "From before the call until the item ran; the dot is the median and the line ends at p99. "
+                "From before the call until the item ran. The dot is the median, and the line ends at p99. "
             }))
         }
     }
@@ -229,24 +224,24 @@ fn method(results: &QueueResults) -> Markup {
     let items = format::count(results.items_per_thread as f64);
     html! {
         section.card.method {
-            h2 { "How this was measured" }
+            h2 { "Method" }
             p {
-                (producers) ", each a thread bound to a CPU, start together and queue " (items)
+                (producers) ", each a thread pinned to a CPU, start together and queue " (items)
                 " items each, "
                 @match results.mode {
                     Mode::Closed => { "waiting for every item to run before queueing the next" }
                     Mode::Flood => {
                         "keeping up to " (format::count(results.outstanding as f64))
-                        " of them outstanding without waiting for any one"
+                        " of them outstanding without waiting for individual items"
                     }
                 }
-                "; the queueing call is timed alone, and once more until the item ran. Throughput is items \
-                 over elapsed time, " (format::counted(results.runs, "run"))
-                " of all combinations in turn so that drift hits all alike, and percentiles are taken from \
-                 the samples of all runs together."
+                ". The time of the queueing call and the time until the item ran are measured. Throughput is the \
+                 number of items divided by the elapsed time. Each combination has "
+                (format::counted(results.runs, "run"))
+                ", interleaved so that drift affects all alike. Percentiles are taken from the samples of all runs."
             }
             @if !results.notes.is_empty() {
-                h3 { "About this run" }
+                h3 { "Notes" }
                 ul { @for note in &results.notes { li { (note) } } }
             }
         }

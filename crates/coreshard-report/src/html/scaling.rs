@@ -1,4 +1,4 @@
-//! Scaling curves as charts, with the table of their parameters.
+//! Scaling charts and the table of their parameters.
 
 use coreshard_results::{QueueMeasurement, QueueResults, ScalingCurve};
 use maud::{Markup, html};
@@ -9,10 +9,10 @@ use crate::chart::lines::{Curve, Lines};
 use crate::format;
 use crate::scaling::{LAW, counts, figures};
 
-/// Points of a fitted curve that are drawn.
+/// Points drawn per fitted curve.
 const FIT_POINTS: u32 = 24;
 
-/// The charts, one for each scope, and the table of parameters; nothing where there are no curves.
+/// Returns the charts, one per scope, and the table of parameters, or nothing without curves.
 pub(super) fn cards(results: &QueueResults) -> Markup {
     let curves = &results.curves;
     let scopes: Vec<&[ScalingCurve]> = curves.chunk_by(|a, b| a.scope == b.scope).collect();
@@ -20,7 +20,7 @@ pub(super) fn cards(results: &QueueResults) -> Markup {
         @if !curves.is_empty() {
             section.card {
                 h2 { "Scaling" }
-                p { "Items per second by number of CPUs, a producer on each; both axes are logarithmic. \
+                p { "Items per second by number of CPUs, a producer on each. Both axes are logarithmic. \
                      Dashed: the universal scalability law, fitted." }
                 (legend(results))
                 div.pair {
@@ -36,7 +36,7 @@ pub(super) fn cards(results: &QueueResults) -> Markup {
     }
 }
 
-/// The counts that are labelled: the last, and those that are not too close to the one after them.
+/// Returns the counts to label: the last, and those with enough distance to the next.
 fn marks(counts: &[usize], most: usize) -> Vec<f64> {
     const ROOM: f64 = 0.07;
     let place = |cpus: usize| (cpus as f64).ln() / (most as f64).ln();
@@ -79,7 +79,7 @@ fn lines(results: &QueueResults, curves: &[ScalingCurve]) -> Option<Lines> {
     Some(Lines {
         id: format!("scaling-{scope}"),
         title: format!("Items per second by number of CPUs, scope {scope}"),
-        description: "Throughput of each combination on more and more CPUs.".into(),
+        description: "Throughput of each combination by number of CPUs.".into(),
         across: Scale::Log { low: 1.0, high: (most as f64).max(2.0) },
         up,
         marks: marks(&counts(curves), most),

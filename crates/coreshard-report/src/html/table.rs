@@ -13,7 +13,7 @@ use super::charts::Palette;
 /// A column after the combination.
 type Figure = (&'static Column<QueueMeasurement>, Heading);
 
-/// The columns under each header that they share.
+/// Returns the columns, grouped by common header.
 fn groups() -> Vec<(Group, Vec<Figure>)> {
     let mut groups: Vec<(Group, Vec<Figure>)> = Vec::new();
     let shown =
@@ -27,7 +27,7 @@ fn groups() -> Vec<(Group, Vec<Figure>)> {
     groups
 }
 
-/// The table of all measurements, inside a box that scrolls where the page is narrower.
+/// Draws the table of all measurements, in a scrolling box.
 pub(super) fn draw(results: &QueueResults) -> Markup {
     let palette = Palette::of(results);
     let best = results.best();
@@ -65,7 +65,7 @@ pub(super) fn draw(results: &QueueResults) -> Markup {
     }
 }
 
-/// What is shown when a pointer rests on the header.
+/// Returns the tooltip of a header.
 fn meaning(column: &Column<QueueMeasurement>) -> Option<&'static str> {
     Some(column.meaning.trim()).filter(|meaning| !meaning.is_empty())
 }

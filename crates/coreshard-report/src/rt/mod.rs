@@ -1,5 +1,4 @@
-//! What the benchmarks of real time measured: tables for a terminal or a text file, in `width` columns of it where they can be, and
-//! pages.
+//! Real-time results as text tables of at most `width` columns, if possible, and as pages.
 
 mod page;
 
@@ -11,10 +10,10 @@ pub(crate) use page::{dots, per_sec};
 use crate::format;
 use crate::plain::{self, notes};
 
-/// The variants of the priority index, one a line.
+/// Formats the variants of the priority index, one per line.
 pub fn index(results: &IndexResults, width: usize) -> String {
     format!(
-        "{}, {}: setting and searching by {}, among {}; {} rounds each, {}\n\n{}\n{}",
+        "{}, {}: set and search by {}, among {}; {} rounds each, {}\n\n{}\n{}",
         results.machine,
         results.platform,
         format::counted(results.threads, "thread"),
@@ -26,7 +25,7 @@ pub fn index(results: &IndexResults, width: usize) -> String {
     )
 }
 
-/// How late threads woke up, one line for each variant that was measured.
+/// Formats wake-up latencies, one line per variant.
 pub fn cyclic(runs: &[CyclicResults], width: usize) -> String {
     let Some(first) = runs.first() else { return String::new() };
     let seeds = first.seeds.of("p50_ns").map_or(1, |spread| spread.each.len());
@@ -45,7 +44,7 @@ pub fn cyclic(runs: &[CyclicResults], width: usize) -> String {
     )
 }
 
-/// Inversions resolved, one line for each variant.
+/// Formats resolved inversions, one line per variant.
 pub fn pi(runs: &[PiResults], width: usize) -> String {
     let Some(first) = runs.first() else { return String::new() };
     format!(
@@ -59,7 +58,7 @@ pub fn pi(runs: &[PiResults], width: usize) -> String {
     )
 }
 
-/// Frames per second, one line for each variant.
+/// Formats frame rates, one line per variant.
 pub fn transcode(runs: &[TranscodeResults], width: usize) -> String {
     let Some(first) = runs.first() else { return String::new() };
     format!(

@@ -1,4 +1,4 @@
-//! Pages that need nothing else: a benchmark's table, and pictures of its distributions.
+//! Self-contained pages: a benchmark's table and charts of its distributions.
 
 use std::collections::BTreeMap;
 
@@ -12,13 +12,13 @@ use crate::format;
 use crate::html::frame;
 
 const WIDTH: f64 = 900.0;
-/// Where the bars stand, or the dots lie.
+/// Vertical position of the axis.
 const FLOOR: f64 = 160.0;
 
-/// How late each thread woke up.
+/// Returns the page of wake-up latencies.
 pub fn cyclic_page(runs: &[CyclicResults]) -> String {
     let pictures = html! {
-        (seeds(runs.iter().map(|run| (&run.variant, &run.seeds)), "p99_ns", "The 99th of 100 wake-ups", format::time_tick))
+        (seeds(runs.iter().map(|run| (&run.variant, &run.seeds)), "p99_ns", "99th percentile of wake-up latency", format::time_tick))
         @for run in runs {
             h2 { "Variant " (run.variant) }
             @for (number, thread) in &run.thread {
@@ -34,38 +34,38 @@ pub fn cyclic_page(runs: &[CyclicResults]) -> String {
     };
     frame::plain_page(
         "coreshard bench rt cyclic",
-        "How late threads wake up",
+        "Wake-up latency",
         &cyclic(runs, usize::MAX),
         &pictures,
         &runs,
     )
 }
 
-/// How long the high task of each inversion waited.
+/// Returns the page of waiting times of high-priority tasks in inversions.
 pub fn pi_page(runs: &[PiResults]) -> String {
     let pictures = html! {
         (seeds(runs.iter().map(|run| (&run.variant, &run.seeds)), "inversions_per_sec", "Inversions per second", per_sec))
         @for run in runs {
             h2 { "Variant " (run.variant) }
-            (durations(&run.waits, "From asking for the lock to having it", "inversions"))
+            (durations(&run.waits, "Time to acquire the lock", "inversions"))
         }
     };
     frame::plain_page(
         "coreshard bench rt pi",
-        "Priority inversions resolved",
+        "Resolved priority inversions",
         &pi(runs, usize::MAX),
         &pictures,
         &runs,
     )
 }
 
-/// How long the frames took.
+/// Returns the page of frame times.
 pub fn transcode_page(runs: &[TranscodeResults]) -> String {
     let pictures = html! {
         (seeds(runs.iter().map(|run| (&run.variant, &run.seeds)), "frames_per_sec", "Frames per second", per_sec))
         @for run in runs {
             h2 { "Variant " (run.variant) }
-            (durations(&run.frame_times, "From a frame's begin to its last slice's end", "frames"))
+            (durations(&run.frame_times, "Time from a frame's start to the end of its last slice", "frames"))
         }
     };
     frame::plain_page(
@@ -77,7 +77,7 @@ pub fn transcode_page(runs: &[TranscodeResults]) -> String {
     )
 }
 
-/// How the runs of each variant of the index are spread.
+/// Returns the page of the index variants' runs.
 pub fn index_page(results: &IndexResults) -> String {
     let runs = results.results.iter();
     let variants: Vec<_> =
@@ -90,14 +90,14 @@ pub fn index_page(results: &IndexResults) -> String {
     };
     frame::plain_page(
         "coreshard bench rt index",
-        "The variants of the priority index",
+        "Variants of the priority index",
         &index(results, usize::MAX),
         &pictures,
         results,
     )
 }
 
-/// A figure with each seed, in a row for each variant; nothing where there are no seeds.
+/// Draws a figure for each seed, with a row for each variant, or nothing without seeds.
 fn seeds<'a>(
     runs: impl Iterator<Item = (&'a String, &'a SeedSpreads)>,
     key: &str,
@@ -135,14 +135,14 @@ fn durations(durations: &Durations, what: &str, of: &'static str) -> Markup {
     }
 }
 
-/// A logarithmic scale over the picture's width.
+/// A logarithmic scale over the width of the chart.
 struct Axis {
     from_ln: f64,
     per_ln: f64,
 }
 
 impl Axis {
-    /// From `first` to `last`, both above 0.
+    /// Creates a scale from `first` to `last`, both above 0.
     fn over(first: f64, last: f64) -> Self {
         let span_ln = (last.ln() - first.ln()).max(f64::MIN_POSITIVE);
         Self { from_ln: first.ln(), per_ln: WIDTH / span_ln }
@@ -152,7 +152,7 @@ impl Axis {
         ((value.ln() - self.from_ln) * self.per_ln).clamp(0.0, WIDTH)
     }
 
-    /// Round figures at least a text's width apart; the rounder, the more of the scale there is.
+    /// Returns round figures with room for their labels, rounder ones on longer scales.
     fn ticks(&self, last: f64) -> Vec<f64> {
         const ROUND: [&[f64]; 3] = [
             &[1.0, 2.0, 5.0],
@@ -174,7 +174,7 @@ impl Axis {
                 ticks.push(tick);
             }
         }
-        // A text needs its width beside the last tick.
+        // Drop ticks without room for a label beside the last one.
         ticks.retain(|tick| self.at(*tick) <= WIDTH - TEXT);
         ticks
     }
@@ -191,14 +191,14 @@ impl Axis {
     }
 }
 
-/// Bars over a logarithmic scale, their heights logarithmic too: the few late ones are what matters.
+/// Draws bars on a logarithmic scale. Heights are also logarithmic, as the few late ones matter most.
 fn histogram(
     counts: &BTreeMap<u64, u64>,
     of: &'static str,
     text: impl Fn(f64) -> String,
 ) -> Markup {
     const BARS: usize = 60;
-    // A scale of this kind has no 0.
+    // A logarithmic scale has no 0.
     let first = counts.keys().next().map_or(1.0, |first| (*first as f64).max(1.0));
     let last = counts.keys().last().map_or(1.0, |last| *last as f64).max(first * 1.5) + 1.0;
     let axis = Axis::over(first, last);
@@ -212,7 +212,7 @@ fn histogram(
     let most = bars.iter().copied().map(height).fold(1.0, f64::max);
     html! {
         svg viewBox="0 0 900 190" role="img" {
-            title { "How many " (of) " took how long, both scales logarithmic" }
+            title { "Distribution of " (of) " by duration, both scales logarithmic" }
             @for (at, count) in bars.iter().enumerate() {
                 @if *count > 0 {
                     @let tall = height(*count) / most * FLOOR;
@@ -227,7 +227,7 @@ fn histogram(
     }
 }
 
-/// A row of dots for each name, over one logarithmic scale.
+/// Draws a row of dots for each name, on one logarithmic scale.
 pub(crate) fn dots(rows: &[(&str, &[f64])], what: &str, text: impl Fn(f64) -> String) -> Markup {
     let all = || rows.iter().flat_map(|row| row.1.iter().copied()).filter(|it| *it > 0.0);
     let first = all().fold(f64::INFINITY, f64::min);
@@ -235,7 +235,7 @@ pub(crate) fn dots(rows: &[(&str, &[f64])], what: &str, text: impl Fn(f64) -> St
     if last == 0.0 {
         return html! {};
     }
-    // Room for the dots at both ends.
+    // Leave room for dots at both ends.
     let axis = Axis::over(first / 1.2, last * 1.2);
     let apart = FLOOR / rows.len() as f64;
     html! {
@@ -276,7 +276,7 @@ mod tests {
         assert_eq!(page.matches("<svg").count(), 2);
         assert_eq!(page.matches("1000 wake-ups").count(), 2);
         assert!(page.contains(">1 ms<") && !page.contains(">5 ms<"));
-        assert!(!page.contains("</script><b>"), "what a machine calls itself is no markup");
+        assert!(!page.contains("</script><b>"), "machine names are escaped");
     }
 
     #[test]
@@ -297,7 +297,7 @@ mod tests {
         assert!(page.contains("6 inversions") && page.contains("7 inversions"), "{page}");
         let run = TranscodeResults { frame_times: waits, ..Default::default() };
         assert!(transcode_page(&[run]).contains("6 frames"));
-        // Nothing was measured, so nothing is drawn, and nothing breaks.
+        // Without measurements, pages are empty.
         assert!(!transcode_page(&[TranscodeResults::default()]).contains("<rect"));
     }
 

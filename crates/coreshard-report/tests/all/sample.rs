@@ -44,7 +44,7 @@ pub(crate) fn many_cpus() -> QueueResults {
     results
 }
 
-/// A small machine where most scopes are the same, and the figures of which are close together.
+/// A small machine where most scopes are the same, with figures close together.
 pub(crate) fn two_cpus() -> QueueResults {
     let mut results = base("Sample of 2 CPUs (invented figures)", 2);
     results.mode = Mode::Flood;

@@ -271,5 +271,5 @@ fn a_machines_file_costs_no_more_than_a_machine_does() {
     assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     let error = Machine::from_file(&pipe).unwrap_err().to_string();
     std::fs::remove_file(&pipe).unwrap();
-    assert!(error.contains("is a pipe; a regular file is needed"), "{error}");
+    assert!(error.contains("expected a regular file, found a pipe"), "{error}");
 }

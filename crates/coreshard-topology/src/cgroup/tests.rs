@@ -80,7 +80,7 @@ fn a_container_sees_its_own_group_as_the_root_of_the_mount() {
     recording.file("sys/fs/cgroup/cpu.max", "100000 100000");
     assert_eq!(recording.cpus(), Some(1.0));
 
-    // The name is the host's, and what the mount shows is not told.
+    // The name is the host's, and the group at the mount is unknown.
     let recording = Recording::new(V2, "0::/kubepods/pod1/abc\n");
     recording.file("sys/fs/cgroup/cpu.max", "150000 100000");
     assert_eq!(recording.cpus(), Some(1.5));

@@ -8,7 +8,7 @@ use crate::CpuId;
 use crate::input::{LISTED_CPUS, quoted};
 
 impl fmt::Display for CpuSet {
-    /// The kernel's list format: ranges and single numbers, ascending, parted by commas.
+    /// Formats the kernel's list format: ranges and single numbers, ascending, separated by commas.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut list = String::new();
         let mut cpus = self.iter().peekable();
@@ -33,17 +33,15 @@ impl fmt::Display for CpuSet {
 impl FromStr for CpuSet {
     type Err = ParseCpuSetError;
 
-    /// Reads the kernel's list format: numbers and ranges parted by commas, and ranges with a
-    /// stride (`0-10:2/4` is the first 2 of every 4). White space around an item, and a trailing
-    /// newline, are allowed, and zeros at the end, with which some recordings pad their files; so is
-    /// the empty string, which is the empty set.
+    /// Parses the kernel's list format: numbers and ranges separated by commas, and ranges with a stride (`0-10:2/4` is
+    /// the first 2 of every 4). White space around an item, a trailing newline, and zero bytes at the end, with which
+    /// some recordings pad files, are accepted. The empty string is the empty set.
     ///
-    /// Takes time in proportion to the text and to the CPUs that it names, which may be
-    /// [`LISTED_CPUS`] in all.
+    /// Takes time proportional to the text and the CPUs that it names, at most [`LISTED_CPUS`].
     ///
     /// # Errors
-    /// Names the column of the first thing that is not such a list, or that names a CPU beyond
-    /// [`MAX_CPU`] or too many of them.
+    ///
+    /// If the text is not such a list, names a CPU beyond [`MAX_CPU`], or names too many. The message gives the column.
     fn from_str(text: &str) -> Result<Self, ParseCpuSetError> {
         let mut set = Self::new();
         let text = unpadded(text);
@@ -60,12 +58,13 @@ impl FromStr for CpuSet {
 }
 
 impl CpuSet {
-    /// Reads the kernel's mask format: hexadecimal words of 32 bits, the highest first, parted by
-    /// commas (`00000001,0000000f` is CPUs 0-3 and 32). Also reads the form of hwloc's XML files,
-    /// where each word starts with `0x` and may be left out when it is zero.
+    /// Parses the kernel's mask format: hexadecimal 32-bit words, the highest first, separated by commas
+    /// (`00000001,0000000f` is CPUs 0-3 and 32). Also parses the form in hwloc XML files: words start with `0x`, and
+    /// zero words may be omitted.
     ///
     /// # Errors
-    /// Names the column of the first thing that is not such a mask, or the CPU beyond [`MAX_CPU`].
+    ///
+    /// If the text is not such a mask, or contains a CPU beyond [`MAX_CPU`]. The message gives the column or CPU.
     pub fn from_mask(text: &str) -> Result<Self, ParseCpuSetError> {
         let body = unpadded(text);
         let mut words = Vec::new();
@@ -80,12 +79,12 @@ impl CpuSet {
                 return Err(fail("expected hexadecimal digits"));
             } else {
                 let bits = u32::from_str_radix(digits, 16);
-                bits.map_err(|_| fail("a word of a mask has at most 32 bits"))?
+                bits.map_err(|_| fail("expected words of at most 32 bits"))?
             };
             words.push((bits, at));
             at += word.len() + 1;
         }
-        // From the lowest on, two to a word of the set's.
+        // From the lowest word, two per word of the set.
         let most = MAX_CPU.index() / 32;
         let beyond =
             words.iter().rev().enumerate().find(|(place, word)| *place > most && word.0 > 0);
@@ -104,15 +103,15 @@ impl CpuSet {
 const EXPECTED_STRIDE: &str = "expected a stride USED/GROUP, as in \"0-10:2/4\"";
 
 fn too_high() -> String {
-    format!("CPU numbers go up to {MAX_CPU}")
+    format!("expected a CPU number up to {MAX_CPU}")
 }
 
-/// Without line feeds and zeros at the end.
+/// Removes line feeds and zero bytes at the end.
 fn unpadded(text: &str) -> &str {
     text.trim_end_matches(|letter: char| letter == '\0' || letter.is_whitespace())
 }
 
-/// Reads one item of a list; remembers where in the whole text it stands.
+/// Parses one item of a list, and tracks its position in the whole text.
 struct Cursor<'a> {
     text: &'a str,
     at: usize,
@@ -125,7 +124,7 @@ impl<'a> Cursor<'a> {
         Self { text, at: at + leading, end: at + leading + item.trim().len() }
     }
 
-    /// `left` is how many CPUs the list may name yet.
+    /// `left` is how many more CPUs the list may name.
     fn range(mut self, set: &mut CpuSet, left: &mut u64) -> Result<(), ParseCpuSetError> {
         let start_at = self.at;
         let start = self.number("expected a CPU number, as in \"0-3,8\"")?;
@@ -146,7 +145,7 @@ impl<'a> Cursor<'a> {
             group = self.number(EXPECTED_STRIDE)?;
             if group == 0 || used > group {
                 let problem =
-                    "a stride USED/GROUP needs a GROUP of at least 1 and of at least USED";
+                    "expected a stride USED/GROUP with GROUP at least 1 and at least USED";
                 return Err(self.fail_at(stride_at, problem));
             }
         }
@@ -155,14 +154,14 @@ impl<'a> Cursor<'a> {
         }
         let named = u64::from(end - start) + 1;
         *left = left.checked_sub(named).ok_or_else(|| {
-            let most = format!("a list names at most {LISTED_CPUS} CPUs");
-            self.fail_at(start_at, format!("{most}, counting each as often as it is named"))
+            let most = format!("expected at most {LISTED_CPUS} CPUs");
+            self.fail_at(start_at, format!("{most}, counted as often as they are named"))
         })?;
         if used < group {
             set.extend((start..=end).filter(|cpu| (cpu - start) % group < used).map(CpuId));
             return Ok(());
         }
-        // Word by word: a recorded machine may name all of its CPUs in the files of each.
+        // Word by word: recorded machines name all CPUs in the files of each.
         for place in start / BITS..=end / BITS {
             let from = start.max(place * BITS) % BITS;
             let to = end.min(place * BITS + (BITS - 1)) % BITS;
@@ -197,23 +196,23 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// Why a text is not a set of CPUs, and at which column.
+/// Why a text is not a set of CPUs, with the column.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ParseCpuSetError {
-    /// The sentence, with the text escaped and cut: a whole file may have been given.
+    /// The message, with the text escaped and shortened, as it may be a whole file.
     text: String,
     column: usize,
 }
 
 impl ParseCpuSetError {
-    /// `form` is what `text` was to be, and `byte` where in it the problem stands.
+    /// `form` names the expected form, and `byte` is the position of the problem in `text`.
     fn at(form: &str, text: &str, byte: usize, problem: impl fmt::Display) -> Self {
         let column = text.char_indices().take_while(|(at, _)| *at < byte).count() + 1;
         let shown = quoted(unpadded(text));
         Self { text: format!("{form} {shown}, column {column}: {problem}"), column }
     }
 
-    /// The column of the first wrong character, counted in characters from 1.
+    /// Returns the column of the first wrong character, in characters from 1.
     pub const fn column(&self) -> usize {
         self.column
     }

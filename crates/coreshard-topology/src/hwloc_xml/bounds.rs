@@ -1,25 +1,24 @@
-//! A look at an XML text before it is parsed: that parsing it will end, and soon.
+//! Checks an XML text before it is parsed, so that parsing terminates quickly.
 //!
-//! The parser compares each attribute of an element with all others of it, and lets a document declare
-//! entities, with which a short text stands for a very long one. Files of hwloc have few attributes and
-//! declare nothing.
+//! The parser compares each attribute of an element with all others of it, and lets a document declare entities, which
+//! expand to long text. hwloc files have few attributes and no declarations.
 
 use crate::input::{XML_ATTRIBUTES, XML_BYTES, XML_ELEMENTS};
 
-/// The findings of a look.
+/// The results of the check.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
-    /// Whether there is a `<!DOCTYPE …>`, which declares nothing.
+    /// Whether there is a `<!DOCTYPE …>`, without declarations.
     pub(super) has_doctype: bool,
     elements: usize,
 }
 
-/// Looks through a text, once. Gives the byte of what is beyond the bounds, and says so. What is no XML at
-/// all is left to the parser to find.
+/// Checks a text in one pass. Returns the byte offset and description of the first violation. Invalid XML is left to
+/// the parser.
 pub(super) fn look(text: &str) -> Result<Seen, (usize, String)> {
     let mut seen = Seen::default();
     if text.len() as u64 > XML_BYTES {
-        return Err((0, format!("the text has more than {XML_BYTES} bytes, the most allowed")));
+        return Err((0, format!("expected at most {XML_BYTES} bytes")));
     }
     let mut at = 0;
     while let Some(start) = text[at..].find('<').map(|found| at + found) {
@@ -32,8 +31,7 @@ pub(super) fn look(text: &str) -> Result<Seen, (usize, String)> {
                 seen.has_doctype = true;
                 let tag = Tag::of(rest);
                 if tag.declares {
-                    let problem = "the document declares things of its own ([ in <!DOCTYPE), such as \
-                                   entities; hwloc's files do not, and none is read that does";
+                    let problem = "unexpected declarations ([ in <!DOCTYPE), such as entities, which hwloc's files do not have";
                     return Err((start, problem.to_owned()));
                 }
                 tag.length
@@ -42,13 +40,13 @@ pub(super) fn look(text: &str) -> Result<Seen, (usize, String)> {
             () => {
                 seen.elements += 1;
                 if seen.elements > XML_ELEMENTS {
-                    let problem = format!("there are more than {XML_ELEMENTS} elements");
+                    let problem = format!("expected at most {XML_ELEMENTS} elements");
                     return Err((start, problem));
                 }
                 let tag = Tag::of(rest);
                 if tag.attributes > XML_ATTRIBUTES {
                     let problem = format!(
-                        "an element has {} attributes; at most {XML_ATTRIBUTES} are allowed",
+                        "expected at most {XML_ATTRIBUTES} attributes of an element, found {}",
                         tag.attributes
                     );
                     return Err((start, problem));
@@ -61,7 +59,7 @@ pub(super) fn look(text: &str) -> Result<Seen, (usize, String)> {
     Ok(seen)
 }
 
-/// The length up to the end of `end`, which is looked for from byte `from` on; all if it is missing.
+/// Returns the length up to the end of `end`, searched from byte `from`; all if it is missing.
 fn past(rest: &str, from: usize, end: &str) -> usize {
     rest[from..].find(end).map_or(rest.len(), |found| from + found + end.len())
 }

@@ -122,24 +122,24 @@ fn what_is_not_described_is_noted() {
 #[test]
 fn mistakes_name_line_and_column() {
     let cases = [
-        ("", "line 1, column 1: this is not XML"),
-        ("<topology>\n<object type='PU'", "this is not XML"),
+        ("", "line 1, column 1: invalid XML"),
+        ("<topology>\n<object type='PU'", "invalid XML"),
         ("<a/>", "line 1, column 1: expected <topology>, found <a>"),
-        ("<topology/>", "there is no object of type PU"),
+        ("<topology/>", "expected an object of type PU"),
         (
             "<topology>\n <object type='PU'/></topology>",
             "line 2, column 2: the PU object lacks os_index",
         ),
         (
             "<topology><object type='PU' os_index='x'/></topology>",
-            "os_index is a whole number, found \"x\"",
+            "expected a whole number as os_index, found \"x\"",
         ),
-        ("<topology><object type='PU' os_index='70000'/></topology>", "CPU 70000 is beyond"),
+        ("<topology><object type='PU' os_index='70000'/></topology>", "invalid CPU 70000"),
         ("<topology><object type='PU' os_index='99999999999'/></topology>", "exceeds 32 bits"),
         ("<topology><object type='Cache'/></topology>", "the Cache object lacks depth"),
         (
             "<topology><object type='L3Cache' depth='3' cache_type='9'/></topology>",
-            "is 0, 1 or 2, found 9",
+            "expected 0, 1 or 2 as cache_type, found 9",
         ),
         (
             "<topology><object type='NUMANode' os_index='0' cpuset='zz'/></topology>",
@@ -202,22 +202,24 @@ fn a_document_costs_no_more_than_a_machine_does() {
     let entities = format!("<!DOCTYPE topology [<!ENTITY a '{}'>]>", "x".repeat(100_000));
     let attributes: String = (0..20_000).map(|n| format!(" a{n}='&a;'")).collect();
     let error = error_in(&(entities + &document(&format!("<object{attributes}/>"))));
-    assert!(error.contains("declares things of its own"), "{error}");
+    assert!(error.contains("unexpected declarations"), "{error}");
     let error = error_in(&document(&format!("<object{attributes}/>")));
     assert!(
-        error.contains("line 1, column 34: an element has 20000 attributes; at most 64"),
+        error.contains(
+            "line 1, column 34: expected at most 64 attributes of an element, found 20000"
+        ),
         "{error}"
     );
     let error = error_in(&document(&"<a/>".repeat(500_000)));
-    assert!(error.contains("more than 500000 elements"), "{error}");
+    assert!(error.contains("at most 500000 elements"), "{error}");
     let node = "<object type='NUMANode' os_index='1'/>";
     let error = error_in(&document(&node.repeat(5_000)));
-    assert!(error.contains("more than 4096 NUMA nodes"), "{error}");
+    assert!(error.contains("at most 4096 NUMA nodes"), "{error}");
     let kind = "<cpukind cpuset='0x1'><info name='CoreType' value='IntelCore'/></cpukind>";
     let error = error_in(&document("").replace("</topology>", &(kind.repeat(100) + "</topology>")));
-    assert!(error.contains("more than 64 kinds"), "{error}");
-    assert!(error_in(&" ".repeat((32 << 20) + 1)).contains("more than 33554432 bytes"));
-    // What is allowed is read soon: many nodes that are each local to 65,536 CPUs, and a deep document.
+    assert!(error.contains("at most 64 kinds"), "{error}");
+    assert!(error_in(&" ".repeat((32 << 20) + 1)).contains("at most 33554432 bytes"));
+    // Valid files are parsed quickly: many nodes that are each local to 65,536 CPUs, and a deep document.
     let all = vec!["0xffffffff"; 2_048].join(",");
     let node = format!("<object type='NUMANode' os_index='1' cpuset='{all}'/>");
     Topology::from_hwloc_xml_text("it.xml", &document(&node.repeat(300))).unwrap();
@@ -298,7 +300,7 @@ fn kinds_are_told_by_efficiency_or_capacity_where_intels_names_are_not() {
             (of(CpuKind::Efficiency), of(CpuKind::Performance)),
             ("0-3".into(), "4-5".into())
         );
-        let note = format!("told apart by {name}");
+        let note = format!("distinguished by {name}");
         assert!(machine.notes().iter().any(|it| it.ends_with(&note)), "{:?}", machine.notes());
         let shards = crate::Pods::new(
             &machine,

@@ -97,8 +97,8 @@ fn wrong_masks_are_named() {
         let mask: CpuSet = mask.parse().unwrap();
         Pods::new(&small, &mask, Scope::Cpu, ShardSize::DEFAULT).unwrap_err().to_string()
     };
-    assert_eq!(error(""), "the CPU mask is empty; it needs at least one CPU");
-    assert_eq!(error("2-5,900"), "the CPU mask holds 4-5,900, but the CPUs online are 0-3");
+    assert_eq!(error(""), "invalid CPU mask: expected at least one CPU");
+    assert_eq!(error("2-5,900"), "invalid CPU mask: 4-5,900 is not online, expected CPUs of 0-3");
 }
 
 /// A machine of any shape hwloc can describe evenly, with CPUs numbered any way.

@@ -1,4 +1,4 @@
-//! Makes a machine of the levels of a description.
+//! Builds a machine from the levels of a description.
 
 use super::indexes;
 use super::level::{Level, Machine, Type};
@@ -14,7 +14,7 @@ pub(super) fn topology(machine: &Machine) -> Result<Topology, TopologyError> {
     let package_numbers = numbers_of(machine, Type::Package)?;
     let core_numbers = numbers_of(machine, Type::Core)?;
     for level in &machine.levels {
-        // Of no use here, but a mistake in it should not go unseen.
+        // Unused, but errors in it are reported.
         indexes::numbers(machine, indexes_of(level), level.width)?;
     }
 
@@ -24,15 +24,17 @@ pub(super) fn topology(machine: &Machine) -> Result<Topology, TopologyError> {
     let cache = machine.last_cache();
     let level_2 = machine.data_cache(2);
     if package.is_none() {
-        parts.notes.push("no package is described; the whole machine is taken as one".into());
-    }
-    if core.is_none() {
-        parts.notes.push("no core is described; every CPU is taken as a core of its own".into());
-    }
-    if cache.is_none() {
         parts
             .notes
-            .push("no cache is described; each package is taken as one last-level cache".into());
+            .push("the description has no package; the whole machine is treated as one".into());
+    }
+    if core.is_none() {
+        parts.notes.push("the description has no core; each CPU is treated as a core".into());
+    }
+    if cache.is_none() {
+        parts.notes.push(
+            "the description has no cache; each package is treated as one last-level cache".into(),
+        );
     }
     if let Some(Level { kind: Type::Cache { level, .. }, width, attributes, .. }) = cache {
         let details = (Some(*level), attributes.size_bytes);
@@ -66,13 +68,13 @@ fn numbers_of(machine: &Machine, kind: Type) -> Result<Option<Vec<u32>>, Topolog
     indexes::numbers(machine, indexes_of(level), level.width).map(Some)
 }
 
-/// The NUMA nodes of a machine, and which of them is nearest to a CPU.
+/// The NUMA nodes of a machine, and the nearest node of each CPU.
 struct Nodes<'a> {
-    /// By the order in which hwloc meets them.
+    /// In hwloc's order.
     numbers: Vec<u32>,
-    /// The level whose objects have a node each, or the innermost of them.
+    /// The innermost level whose objects have a node each.
     nearest: Option<&'a Level>,
-    /// Further out, levels with nodes attached.
+    /// Outer levels with attached nodes.
     outer: Vec<&'a Level>,
 }
 
@@ -88,8 +90,8 @@ impl<'a> Nodes<'a> {
         Ok(Self { numbers, nearest: outer.pop(), outer })
     }
 
-    /// The node of the `place`-th of `total` CPUs. If several nodes are attached to the same
-    /// object, the first one is its CPUs' own, and the others have memory only.
+    /// Returns the node of the `place`-th of `total` CPUs. If an object has several nodes, its CPUs belong to the
+    /// first, and the others have only memory.
     fn of_cpu(&self, place: usize, total: usize) -> Option<NodeId> {
         let level = self.nearest?;
         let object = place / (total / level.width);

@@ -1,20 +1,19 @@
-//! `indexes=`: the numbers that the objects of a level bear.
+//! `indexes=`: the numbers of the objects of a level.
 
 use super::level::{Level, Machine, Type};
 use crate::input::quoted;
 use crate::{MAX_CPU, TopologyError};
 
-/// As many loops as there may be levels.
+/// As many loops as levels.
 const MAX_LOOPS: usize = 128;
 
-/// One loop of an interleaving: the number grows by one whenever `step` objects have been passed, and
-/// starts anew after `count` of them.
+/// One loop of an interleaving. The number grows by one after every `step` objects, and restarts after `count` of them.
 struct Loop {
     step: usize,
     count: usize,
 }
 
-/// The numbers of `total` objects: as `indexes=` says, or else their places.
+/// Returns the numbers of `total` objects, as `indexes=` says, or in order.
 pub(super) fn numbers(
     machine: &Machine,
     indexes: Option<&(String, usize)>,
@@ -53,7 +52,7 @@ impl<'a> IndexReader<'a> {
             numbers.push(number.ok_or_else(problem)?);
         }
         if numbers.len() != self.total {
-            let problem = format!("{} indexes are given for {} objects", numbers.len(), self.total);
+            let problem = format!("expected {1} indexes, found {0}", numbers.len(), self.total);
             return Err(self.fail(self.at, problem));
         }
         Ok(numbers)
@@ -64,7 +63,7 @@ impl<'a> IndexReader<'a> {
         let mut loops = Vec::new();
         for (item, at) in self.parts(':') {
             if loops.len() == MAX_LOOPS {
-                return Err(self.fail(at, format!("there are at most {MAX_LOOPS} loops")));
+                return Err(self.fail(at, format!("expected at most {MAX_LOOPS} loops")));
             }
             let number = |text: &str| text.parse::<usize>().ok().filter(|number| *number > 0);
             let pair = item.split_once('*').and_then(|(a, b)| Some((number(a)?, number(b)?)));
@@ -79,11 +78,10 @@ impl<'a> IndexReader<'a> {
     fn loops_of_types(&self) -> Result<Vec<Loop>, TopologyError> {
         let mut levels: Vec<(usize, &Level)> = Vec::new();
         for (item, at) in self.parts(':') {
-            let kind = Type::named(item).ok_or_else(|| {
-                self.fail(at, format!("no type of level is called {}", quoted(item)))
-            })?;
+            let kind = Type::named(item)
+                .ok_or_else(|| self.fail(at, format!("unknown level type {}", quoted(item))))?;
             if kind == Type::Pu {
-                return Err(self.fail(at, "pu is left out, as it is always the innermost loop"));
+                return Err(self.fail(at, "unexpected pu: it is always the innermost loop"));
             }
             let depth = self.machine.levels.iter().position(|level| level.kind == kind);
             let depth = depth.ok_or_else(|| self.fail(at, format!("there is no {kind} level")))?;
@@ -112,7 +110,7 @@ impl<'a> IndexReader<'a> {
             covered.filter(|covered| self.total.is_multiple_of(*covered)).ok_or_else(wrong)?;
         let left = self.total / covered;
         if left > 1 {
-            // The innermost loop may be left out.
+            // The innermost loop may be omitted.
             if loops.iter().map(|one| one.step).min() != Some(left) {
                 return Err(wrong());
             }
@@ -139,7 +137,7 @@ impl<'a> IndexReader<'a> {
         }
     }
 
-    /// The parts of the text, each with where it stands in the description.
+    /// Returns the parts of the text, each with its position in the description.
     fn parts(&self, separator: char) -> impl Iterator<Item = (&'a str, usize)> + use<'a> {
         let start = self.at;
         let text = self.text;

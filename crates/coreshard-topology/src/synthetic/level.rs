@@ -1,4 +1,4 @@
-//! The types of levels, and what is known of each level of a description.
+//! The types and attributes of levels.
 
 use std::fmt;
 
@@ -24,7 +24,7 @@ pub(super) enum Type {
 }
 
 impl Type {
-    /// Reads a name as hwloc does: in any case, and cut short as long as it stays clear.
+    /// Parses a name as hwloc does: in any case, and shortened as long as it is unambiguous.
     pub(super) fn named(name: &str) -> Option<Self> {
         let name = name.to_ascii_lowercase();
         let short_for =
@@ -51,7 +51,7 @@ impl Type {
         Self::cache(&name)
     }
 
-    /// `l` LEVEL [`u`|`d`|`i`] [`cache`, cut short].
+    /// Parses `l` LEVEL [`u`|`d`|`i`] [`cache`, shortened].
     fn cache(name: &str) -> Option<Self> {
         let rest = name.strip_prefix('l')?;
         let level = rest.chars().next()?.to_digit(10)?;
@@ -91,11 +91,11 @@ impl fmt::Display for Type {
     }
 }
 
-/// The attributes in the parentheses behind a level.
+/// The attributes in parentheses after a level.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Attributes {
     pub(super) size_bytes: Option<u64>,
-    /// The text of `indexes=`, and where it stands.
+    /// The text of `indexes=` and its position.
     pub(super) indexes: Option<(String, usize)>,
 }
 
@@ -103,23 +103,23 @@ pub(super) struct Attributes {
 #[derive(Clone, Debug)]
 pub(super) struct Level {
     pub(super) kind: Type,
-    /// The number of such objects in the whole machine.
+    /// The number of objects in the whole machine.
     pub(super) width: usize,
-    /// Its type is not written.
+    /// Whether the type is omitted.
     pub(super) is_bare: bool,
     pub(super) attributes: Attributes,
     /// The number of NUMA nodes attached to each object.
     pub(super) attached: usize,
-    /// Its byte in the text.
+    /// Its byte offset in the text.
     pub(super) at: usize,
 }
 
-/// A description, with the type of every level known. The first level is the machine, the last `pu`.
+/// A description with all types known. The first level is the machine, the last `pu`.
 #[derive(Clone, Debug)]
 pub(super) struct Machine {
     pub(super) text: String,
     pub(super) levels: Vec<Level>,
-    /// `indexes=` of the attached NUMA nodes; the last one given counts for all.
+    /// `indexes=` of the attached NUMA nodes. The last one applies to all.
     pub(super) attached_indexes: Option<(String, usize)>,
 }
 
@@ -128,7 +128,7 @@ impl Machine {
         self.levels.iter().find(|level| level.kind == kind)
     }
 
-    /// The level of the last-level cache: the highest that holds data, unified ones first.
+    /// Returns the level of the last-level cache: the highest that holds data, unified ones first.
     pub(super) fn last_cache(&self) -> Option<&Level> {
         let rank = |level: &Level| match level.kind {
             Type::Cache { level, holds: CacheHolds::Unified } => Some((1, level)),
@@ -138,7 +138,7 @@ impl Machine {
         self.levels.iter().filter(|level| rank(level).is_some()).max_by_key(|level| rank(level))
     }
 
-    /// The caches of a level that hold data.
+    /// Returns the level of caches that hold data.
     pub(super) fn data_cache(&self, wanted: u32) -> Option<&Level> {
         self.levels.iter().find(|level| match level.kind {
             Type::Cache { level, holds } => level == wanted && holds != CacheHolds::Instructions,
@@ -146,7 +146,7 @@ impl Machine {
         })
     }
 
-    /// The number of CPUs.
+    /// Returns the number of CPUs.
     pub(super) fn cpus(&self) -> usize {
         self.levels.last().map_or(0, |pu| pu.width)
     }

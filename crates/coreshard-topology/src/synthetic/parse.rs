@@ -1,4 +1,4 @@
-//! Reads the text of a description into levels.
+//! Parses a description into levels.
 
 use std::fmt::Display;
 
@@ -12,7 +12,7 @@ const MAX_LEVELS: usize = 128;
 /// The types of levels, for messages.
 const TYPES: &str = "package, die, group, numa, l1 to l5, l1i to l3i, core, pu";
 
-/// Reads a description and gives every level its type.
+/// Parses a description and determines the type of each level.
 pub(super) fn machine(text: &str) -> Result<Machine, TopologyError> {
     Parser { text, at: 0 }.machine()
 }
@@ -25,9 +25,7 @@ struct Parser<'a> {
 impl<'a> Parser<'a> {
     fn machine(mut self) -> Result<Machine, TopologyError> {
         if self.text.len() > DESCRIPTION_BYTES {
-            return Err(
-                self.fail_at(0, format!("a description has at most {DESCRIPTION_BYTES} bytes"))
-            );
+            return Err(self.fail_at(0, format!("expected at most {DESCRIPTION_BYTES} bytes")));
         }
         let mut root = Self::root();
         self.skip_blanks();
@@ -51,7 +49,7 @@ impl<'a> Parser<'a> {
                     }
                     if nodes > NODES {
                         return Err(
-                            self.fail_at(at, format!("this makes more than {NODES} NUMA nodes"))
+                            self.fail_at(at, format!("expected at most {NODES} NUMA nodes"))
                         );
                     }
                 }
@@ -59,7 +57,7 @@ impl<'a> Parser<'a> {
                     let above = levels.last().map_or(1, |level| level.width);
                     if levels.len() >= MAX_LEVELS {
                         return Err(
-                            self.fail_at(self.at, format!("there are at most {MAX_LEVELS} levels"))
+                            self.fail_at(self.at, format!("expected at most {MAX_LEVELS} levels"))
                         );
                     }
                     levels.push(self.level(above)?);
@@ -88,13 +86,13 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// `TYPE:COUNT(…)` or `COUNT(…)`, below `above` objects.
+    /// Parses `TYPE:COUNT(…)` or `COUNT(…)`, below `above` objects.
     fn level(&mut self, above: usize) -> Result<Level, TopologyError> {
         let at = self.at;
         let is_bare = self.peek().is_some_and(|c| c.is_ascii_digit());
         let kind = if is_bare { Type::Pu } else { self.type_name()? };
         if !is_bare {
-            let problem = "the machine itself is not written; start with its first level";
+            let problem = "unexpected machine: start with its first level";
             self.require(kind != Type::Machine, at, problem)?;
             if !self.take(':') {
                 return Err(self.fail(format!("expected ':' and the number of {kind} objects")));
@@ -105,9 +103,9 @@ impl<'a> Parser<'a> {
         self.require(count > 0, count_at, "the number of objects must be at least 1")?;
         let most = MAX_CPU.index() + 1;
         let width = usize::try_from(count).ok().and_then(|count| above.checked_mul(count));
-        let width = width.filter(|width| *width <= most).ok_or_else(|| {
-            self.fail_at(count_at, format!("this makes more than {most} objects, the most allowed"))
-        })?;
+        let width = width
+            .filter(|width| *width <= most)
+            .ok_or_else(|| self.fail_at(count_at, format!("expected at most {most} objects")))?;
         let mut level = Level { kind, width, is_bare, at, ..Self::root() };
         if self.peek() == Some('(') {
             level.attributes = self.attributes(kind)?;
@@ -115,7 +113,7 @@ impl<'a> Parser<'a> {
         Ok(level)
     }
 
-    /// `[numa]` or `[numa(…)]`; gives the `indexes=` found in it.
+    /// Parses `[numa]` or `[numa(…)]` and returns its `indexes=`.
     fn attached(&mut self) -> Result<Option<(String, usize)>, TopologyError> {
         self.take('[');
         self.skip_blanks();
@@ -127,7 +125,7 @@ impl<'a> Parser<'a> {
             if self.peek() == Some('(') { self.attributes(Type::Numa)?.indexes } else { None };
         self.skip_blanks();
         let is_closed = self.take(']');
-        self.require(is_closed, self.at, "expected ']' behind the attached numa")?;
+        self.require(is_closed, self.at, "expected ']' after the attached numa")?;
         Ok(indexes)
     }
 
@@ -138,13 +136,13 @@ impl<'a> Parser<'a> {
         let kind = Type::named(name).ok_or_else(|| {
             let found =
                 if name.is_empty() { rest.chars().take(1).collect() } else { name.to_owned() };
-            self.fail(format!("no type of level is called {}; there are {TYPES}", quoted(&found)))
+            self.fail(format!("unknown level type {}: expected one of {TYPES}", quoted(&found)))
         })?;
         self.at += length;
         Ok(kind)
     }
 
-    /// `(NAME=VALUE NAME=VALUE …)`
+    /// Parses `(NAME=VALUE NAME=VALUE …)`.
     fn attributes(&mut self, of: Type) -> Result<Attributes, TopologyError> {
         let open = self.at;
         self.take('(');
@@ -154,7 +152,7 @@ impl<'a> Parser<'a> {
             if self.take(')') {
                 return Ok(found);
             }
-            self.require(self.peek().is_some(), open, "this parenthesis is never closed")?;
+            self.require(self.peek().is_some(), open, "expected ')' to close this parenthesis")?;
             let size = if of.is_cache() { "size=" } else { "memory=" };
             if self.take_word(size) {
                 found.size_bytes = Some(self.size()?);
@@ -169,11 +167,11 @@ impl<'a> Parser<'a> {
                 return Err(self.fail(format!("expected {size} or indexes= for {of}, or ')'")));
             }
             let is_apart = matches!(self.peek(), Some(' ' | '\n' | ')') | None);
-            self.require(is_apart, self.at, "expected a blank or ')' behind the attribute")?;
+            self.require(is_apart, self.at, "expected a blank or ')' after the attribute")?;
         }
     }
 
-    /// A number of bytes with a unit, as in `32kB`, `1GiB` or `4096`.
+    /// Parses a number of bytes with a unit, as in `32kB`, `1GiB` or `4096`.
     fn size(&mut self) -> Result<u64, TopologyError> {
         let at = self.at;
         let number = self.number("a size in bytes")?;
@@ -191,15 +189,15 @@ impl<'a> Parser<'a> {
             "tb" => 1_000_000_000_000,
             "tib" => 1 << 40,
             _ => {
-                let units = "units are kB, KiB, MB, MiB, GB, GiB, TB and TiB";
-                return Err(self.fail(format!("{} is no unit of size; {units}", quoted(&unit))));
+                let units = "expected kB, KiB, MB, MiB, GB, GiB, TB and TiB";
+                return Err(self.fail(format!("invalid unit of size {}: {units}", quoted(&unit))));
             }
         };
         self.at += length;
         number.checked_mul(bytes).ok_or_else(|| self.fail_at(at, "the size exceeds 64 bits"))
     }
 
-    /// A number as C writes it: decimal, `0x` hexadecimal, or octal behind a `0`.
+    /// Parses a number in C syntax: decimal, `0x` hexadecimal, or octal after a `0`.
     fn number(&mut self, what: &str) -> Result<u64, TopologyError> {
         let rest = self.rest();
         let (radix, prefix) = match rest.as_bytes() {
@@ -216,7 +214,7 @@ impl<'a> Parser<'a> {
         Ok(number)
     }
 
-    /// Gives bare numbers their types: every level has one, or none has but `pu`.
+    /// Chooses types for bare numbers. Either all levels have a type, or none except `pu`.
     fn choose_types(&self, levels: &mut [Level]) -> Result<(), TopologyError> {
         let [_, levels @ ..] = levels else { return Ok(()) };
         let attached = levels.iter().any(|level| level.attached > 0);
@@ -235,7 +233,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// Checks the rules that hold for all levels together.
+    /// Checks rules across levels.
     fn check(&self, machine: &Machine) -> Result<(), TopologyError> {
         for (place, level) in machine.levels.iter().enumerate() {
             let Level { kind, at, .. } = *level;
@@ -248,10 +246,10 @@ impl<'a> Parser<'a> {
             let once = matches!(kind, Type::Package | Type::Die | Type::Numa | Type::Core);
             let is_first = machine.level(kind).map(|first| first.at) == Some(at);
             if !is_first && (once || kind.is_cache()) {
-                return Err(self.fail_at(at, format!("there is a {kind} level already")));
+                return Err(self.fail_at(at, format!("unexpected second {kind} level")));
             }
             if kind == Type::Numa && level.width > NODES {
-                return Err(self.fail_at(at, format!("this makes more than {NODES} NUMA nodes")));
+                return Err(self.fail_at(at, format!("expected at most {NODES} NUMA nodes")));
             }
             let has_level = machine.level(Type::Numa).is_some();
             let problem = "NUMA nodes are either a level or attached in brackets, not both";
@@ -312,9 +310,9 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// The types hwloc gives to `count` bare levels above `pu`. Wanted first are NUMA nodes (unless they
-/// are attached), packages, cores, up to four caches (L2, L1, L3, L1i), then groups; they stand in the
-/// order groups, package, numa, L3, L2, L1, L1i, core.
+/// Returns the types hwloc gives to `count` bare levels above `pu`. It assigns NUMA nodes first (unless they are
+/// attached), then packages, cores, up to four caches (L2, L1, L3, L1i), then groups. The order of levels is groups,
+/// package, numa, L3, L2, L1, L1i, core.
 fn usual_types(count: usize, numa_is_attached: bool) -> Vec<Type> {
     let unified = |level| Type::Cache { level, holds: CacheHolds::Unified };
     let l1 = Type::Cache { level: 1, holds: CacheHolds::Data };

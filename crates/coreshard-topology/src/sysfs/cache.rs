@@ -1,4 +1,4 @@
-//! The last-level cache of each CPU.
+//! Reads the last-level cache of each CPU.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -10,38 +10,37 @@ use crate::input::quoted;
 use crate::topology::Parts;
 use crate::{CpuId, CpuSet, NodeId, TopologyError};
 
-/// Keys of packages that stand in for a cache have this bit, so that no cache is taken for one.
+/// Set in keys of packages that replace a cache, so that they differ from keys of caches.
 const PACKAGE: u64 = 1 << 63;
 
-/// Keys made of a cache's own number, in place of the lowest of its CPUs.
+/// Set in keys made from a cache's ID instead of its lowest CPU.
 const BY_ID: u64 = 1 << 62;
 
-/// The highest level of a cache that is believed, far from the bits above.
+/// The highest accepted cache level, far below the bits above.
 const MAX_LEVELS: u32 = 255;
 
-/// A cache, as one of its CPUs tells of it.
+/// A cache as one of its CPUs describes it.
 struct Cache {
     level: u32,
     sharers: Sharers,
     folder: Folder,
 }
 
-/// A CPU's last-level cache, as others that share it are to tell of it.
+/// The last-level cache of a CPU, for comparison with other CPUs.
 struct KnownCache {
-    /// The name of its folder beside that CPU's other caches.
+    /// The name of the cache's folder below that CPU.
     name: OsString,
     cpus: CpuSet,
     key: u64,
 }
 
-/// The sharers of a cache: the CPUs themselves, or a number that is the same for all of them and for no other
-/// cache of this level.
+/// The sharers of a cache: the CPUs, or an ID that is unique among caches of this level.
 enum Sharers {
     Cpus(CpuSet),
     Id(u32),
 }
 
-/// Gives each CPU in `parts` its last-level cache.
+/// Sets the last-level cache of each CPU in `parts`.
 pub(super) fn read(
     folder: &Folder,
     online: &CpuSet,
@@ -61,7 +60,7 @@ pub(super) fn read(
         }
         let Some(cache) = last_level(&folder.folder(format!("cpu{}/cache", cpu.id)))? else {
             without.insert(cpu.id);
-            // No cache spans nodes, so a package that does has several.
+            // A cache does not span nodes, so a package that does has several.
             let key = stand_ins.len() as u64;
             cpu.llc = PACKAGE | *stand_ins.entry((cpu.package, cpu.node)).or_insert(key);
             let other = |(package, node): &(u64, _)| *package == cpu.package && *node != cpu.node;
@@ -92,21 +91,22 @@ pub(super) fn read(
         }
     }
     let stand_in = if divided { "package's part on their node" } else { "package" };
-    let note = format!("without a cache; their {stand_in} is taken as their last-level cache");
+    let note = format!("without a cache; their {stand_in} is treated as their last-level cache");
     parts.note_cpus(&without, &note);
     parts.note_cpus(&unsized_caches, "with a cache whose size cannot be read");
     note_disagreement(parts, "last-level cache", |cpu| cpu.llc, &said);
     Ok(())
 }
 
-/// The cache that is known, if this CPU says of the one of the same name what the other CPU said of it: it is one file, where to look
-/// for the last of its caches takes one for each and more. A cache that both share is the last of both.
+/// Returns the known cache if this CPU describes the cache of the same name as the other CPU did. This takes one file,
+/// while finding the last-level cache takes one per cache and more. If both CPUs share it, it is the last-level cache
+/// of both.
 fn same_as_known<'known>(
     folder: &Folder,
     cpu: CpuId,
     known: &'known [KnownCache],
 ) -> Result<Option<&'known KnownCache>, TopologyError> {
-    // The latest first: neighbours share caches.
+    // The latest first: adjacent CPUs share caches.
     let Some(shared) = known.iter().rev().find(|known| known.cpus.contains(cpu)) else {
         return Ok(None);
     };
@@ -115,8 +115,8 @@ fn same_as_known<'known>(
     Ok(says.is_some_and(|cpus| cpus == shared.cpus).then_some(shared))
 }
 
-/// The highest unified cache, or the highest data cache if none is unified. From the highest level down, and no further
-/// than needed: the files of all caches of all CPUs take longer than all else that is read of a machine.
+/// Returns the highest unified cache, or the highest data cache if none is unified. It searches from the highest level
+/// and stops early: reading all cache files of all CPUs would take longer than the rest of the machine.
 fn last_level(folder: &Folder) -> Result<Option<Cache>, TopologyError> {
     let mut levels = Vec::new();
     for index in folder.numbered("index")? {
@@ -128,7 +128,7 @@ fn last_level(folder: &Folder) -> Result<Option<Cache>, TopologyError> {
         }
         levels.push((level, folder));
     }
-    // Those of one level stay in order.
+    // The sort is stable within a level.
     levels.sort_by_key(|(level, _)| std::cmp::Reverse(*level));
     let mut data = None;
     for (level, folder) in levels {
@@ -160,7 +160,7 @@ fn last_level(folder: &Folder) -> Result<Option<Cache>, TopologyError> {
     Ok(data)
 }
 
-/// `32768K` in bytes.
+/// Parses `32768K` as bytes.
 fn size_bytes(text: &str) -> Option<u64> {
     let text = text.trim();
     let number = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());

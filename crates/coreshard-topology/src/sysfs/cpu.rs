@@ -1,4 +1,4 @@
-//! Which CPUs are online, and the core and package of each.
+//! Reads the online CPUs, and the core and package of each.
 
 use std::collections::HashMap;
 
@@ -8,17 +8,17 @@ use crate::error::beyond_max_cpu;
 use crate::topology::{Parts, RawCpu};
 use crate::{CpuId, CpuSet, MAX_CPU, TopologyError};
 
-/// The package of CPUs that tell none. Firmware's own numbers are 32 bits wide.
+/// The package of CPUs without one. Firmware numbers have 32 bits.
 const NO_PACKAGE: u64 = 1 << 40;
 
-/// The CPUs online. Those that are there without being online go to `parts.offline`.
+/// Returns the online CPUs. The others are added to `parts.offline`.
 pub(super) fn online(folder: &Folder, parts: &mut Parts) -> Result<CpuSet, TopologyError> {
     let numbers = folder.numbered("cpu")?;
     if let Some(number) = numbers.iter().find(|number| **number > MAX_CPU.0) {
         return Err(TopologyError::file(folder.path(), beyond_max_cpu(number)));
     }
     let mut there: CpuSet = numbers.into_iter().map(CpuId).collect();
-    // A recording may hold the file without anything in it.
+    // Recordings may contain an empty file.
     let listed = folder.list("online")?.filter(|listed| !listed.is_empty());
     let own_word = |cpu| folder.number(format!("cpu{cpu}/online"));
     let online = match listed {
@@ -29,17 +29,17 @@ pub(super) fn online(folder: &Folder, parts: &mut Parts) -> Result<CpuSet, Topol
                     left_out.insert(cpu);
                 }
             }
-            // Containers may show their own CPUs in the list. What the machine has is asked here; what of
-            // it may be used is another question, with other files.
+            // Containers may list only their own CPUs. This function reports the CPUs of the machine. Usable CPUs are
+            // determined from other files.
             online = &online | &left_out;
-            let note = "online by their own files, though the list of CPUs online leaves them out";
+            let note = "online by their own files, but missing in the list of online CPUs";
             parts.note_cpus(&left_out, note);
             online
         }
         None => {
             let mut online = CpuSet::new();
             for cpu in &there {
-                // CPU 0 of many machines cannot go offline, and has no such file.
+                // CPU 0 often cannot go offline and then has no such file.
                 if own_word(cpu)? != Some(0) {
                     online.insert(cpu);
                 }
@@ -50,7 +50,7 @@ pub(super) fn online(folder: &Folder, parts: &mut Parts) -> Result<CpuSet, Topol
     if online.is_empty() {
         return Err(TopologyError::file(folder.path(), "no CPU is online"));
     }
-    parts.note_cpus(&(&online - &there), "online, but nothing tells of them");
+    parts.note_cpus(&(&online - &there), "online, but without a description");
     if let Some(present) = folder.list("present")? {
         there = &there | &present;
     }
@@ -58,7 +58,7 @@ pub(super) fn online(folder: &Folder, parts: &mut Parts) -> Result<CpuSet, Topol
     Ok(online)
 }
 
-/// The CPUs that share an L2 cache with this one: the kernel's cluster since 5.16, else the cache itself.
+/// Returns the CPUs that share an L2 cache with this one: the kernel's cluster since 5.16, otherwise the cache.
 fn cluster(folder: &Folder, id: CpuId) -> Result<Option<CpuSet>, TopologyError> {
     let folder = folder.folder(format!("cpu{id}"));
     if let Some(cpus) =
@@ -66,13 +66,13 @@ fn cluster(folder: &Folder, id: CpuId) -> Result<Option<CpuSet>, TopologyError> 
     {
         return Ok(Some(cpus));
     }
-    // Level 1 has two.
+    // Index 0 and 1 are the level 1 caches.
     let cache = folder.folder("cache/index2");
     let is_level_2 = cache.number("level")? == Some(2);
     if is_level_2 { cache.first_set(&["shared_cpu_list", "shared_cpu_map"]) } else { Ok(None) }
 }
 
-/// Reads the core and package of each CPU online, and puts the CPUs into `parts`.
+/// Reads the core and package of each online CPU into `parts`.
 pub(super) fn read(
     folder: &Folder,
     online: &CpuSet,
@@ -106,7 +106,7 @@ pub(super) fn read(
         let core = match (siblings.as_ref().and_then(CpuSet::first), os_core) {
             (Some(lowest), _) => u64::from(lowest.min(id).0),
             (None, Some(number)) => {
-                // Such numbers are unique within one die of one package.
+                // Core IDs are unique within one die of one package.
                 let place = (package, topology.number("die_id")?, number);
                 *core_by_number.entry(place).or_insert(u64::from(id.0))
             }
@@ -130,8 +130,8 @@ pub(super) fn read(
             ..RawCpu::of(id)
         });
     }
-    parts.note_cpus(&coreless, "without a core; each is taken as a core of its own");
-    parts.note_cpus(&packageless, "without a package; they are taken as one package");
+    parts.note_cpus(&coreless, "without a core; each is treated as a core");
+    parts.note_cpus(&packageless, "without a package; they are treated as one package");
     note_disagreement(parts, "core", |cpu| cpu.core, &said);
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! Small files of `/sys`, `/proc` and cgroups. A file that is not there is `None`; one that cannot be
-//! read, or that holds something else than it should, is an error that names it.
+//! Small files of `/sys`, `/proc` and cgroups. A missing file is `None`. A file that cannot be read or parsed is an
+//! error that names it.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -27,7 +27,7 @@ impl Folder {
         Self { path: self.path.join(name) }
     }
 
-    /// The whole text of a file, which has at most `most_bytes` bytes.
+    /// Reads a file of at most `most_bytes` bytes as text.
     pub(crate) fn text(
         &self,
         name: impl AsRef<Path>,
@@ -36,7 +36,7 @@ impl Folder {
         present(input::text(&self.path.join(name), most_bytes))
     }
 
-    /// As [`text`](Self::text), of a table that holds names which anybody may give, in any bytes.
+    /// Like [`text`](Self::text), for a table with arbitrary names in any bytes.
     pub(crate) fn table(
         &self,
         name: impl AsRef<Path>,
@@ -45,15 +45,14 @@ impl Folder {
         present(input::lossy(&self.path.join(name), most_bytes))
     }
 
-    /// The one word of a file; `None` also if it is empty.
+    /// Reads the word of a file; `None` if it is empty.
     pub(crate) fn word(&self, name: impl AsRef<Path>) -> Result<Option<String>, TopologyError> {
         let text = self.text(name, NUMBER_BYTES)?;
         let word = text.as_deref().map(trimmed).filter(|word| !word.is_empty());
         Ok(word.map(str::to_owned))
     }
 
-    /// A whole number; a negative one is how the kernel says "not known", and nothing at all is how
-    /// recordings do.
+    /// Reads a whole number. The kernel writes a negative number, and recordings an empty file, if it is unknown.
     pub(crate) fn number(&self, name: impl AsRef<Path>) -> Result<Option<u32>, TopologyError> {
         let name = name.as_ref();
         let Some(word) = self.word(name)? else { return Ok(None) };
@@ -70,18 +69,17 @@ impl Folder {
         }
     }
 
-    /// A set of CPUs, in list format.
+    /// Reads a set of CPUs in list format.
     pub(crate) fn list(&self, name: impl AsRef<Path>) -> Result<Option<CpuSet>, TopologyError> {
         self.set(name.as_ref(), str::parse)
     }
 
-    /// The first set of CPUs there is among files, whose names tell whether they hold a list
-    /// (`…list`) or a mask.
+    /// Reads the first existing set of CPUs among files. Names that end in `list` hold a list, others a mask.
     pub(crate) fn first_set(&self, names: &[&str]) -> Result<Option<CpuSet>, TopologyError> {
         for name in names {
             let is_list = name.ends_with("list");
             let set = self.set(name.as_ref(), if is_list { str::parse } else { CpuSet::from_mask });
-            // One that is empty tells nothing: no thing of a machine is shared by nobody.
+            // Ignore an empty set: each object belongs to at least one CPU.
             if let Some(set) = set?.filter(|set| !set.is_empty()) {
                 return Ok(Some(set));
             }
@@ -103,7 +101,7 @@ impl Folder {
         Ok(Some(set))
     }
 
-    /// The numbers N of the entries called `prefixN`, ascending; none if the folder is missing.
+    /// Returns the numbers N of entries named `prefixN`, ascending; none if the folder is missing.
     pub(crate) fn numbered(&self, prefix: &str) -> Result<Vec<u32>, TopologyError> {
         let fail = |error: std::io::Error| TopologyError::folder(&self.path, error.to_string());
         let entries = match fs::read_dir(&self.path) {
@@ -114,13 +112,13 @@ impl Folder {
         let mut numbers = Vec::new();
         for (looked_at, entry) in entries.enumerate() {
             if looked_at == FOLDER_ENTRIES {
-                let problem = format!("it has more than {FOLDER_ENTRIES} entries");
+                let problem = format!("expected at most {FOLDER_ENTRIES} entries");
                 return Err(TopologyError::folder(&self.path, problem));
             }
             let name = entry.map_err(fail)?.file_name();
             let digits = name.to_str().and_then(|name| name.strip_prefix(prefix));
             let number = digits.and_then(|digits| digits.parse::<u32>().ok());
-            // As the kernel writes it: `cpu01` and `cpu+1` are no other names of `cpu1`.
+            // Only in the kernel's format: `cpu01` and `cpu+1` are not `cpu1`.
             numbers.extend(number.filter(|number| digits == Some(number.to_string().as_str())));
         }
         numbers.sort_unstable();
@@ -128,7 +126,7 @@ impl Folder {
     }
 }
 
-/// The text that was read, or `None` if there is nothing to read.
+/// Returns the text, or `None` if the file is missing.
 pub(crate) fn present(read: Result<String, InputError>) -> Result<Option<String>, TopologyError> {
     match read {
         Ok(text) => Ok(Some(text)),
@@ -137,7 +135,7 @@ pub(crate) fn present(read: Result<String, InputError>) -> Result<Option<String>
     }
 }
 
-/// Without white space, and without the zeros that some recordings end in.
+/// Removes white space, and the zero bytes at the end of some recordings.
 fn trimmed(text: &str) -> &str {
     text.trim_matches(|letter: char| letter == '\0' || letter.is_whitespace())
 }

@@ -1,4 +1,4 @@
-//! Notes of CPUs that contradict one another.
+//! Notes on CPUs that contradict one another.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -6,8 +6,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use crate::topology::{Parts, RawCpu};
 use crate::{CpuId, CpuSet};
 
-/// Which CPUs share a thing, as one of them says: a hash of the set, since the sets of many CPUs that name many
-/// would take a GiB. Two sets of one hash would keep a note from being written, and no more.
+/// A hash of the CPUs that share an object, as one of them lists them. Storing the sets would take a GiB on large
+/// machines. A collision only suppresses a note.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct SharersHash(u64);
 
@@ -19,7 +19,7 @@ impl SharersHash {
     }
 }
 
-/// Notes the CPUs that say they share a thing with others than those they came to share it with, by their `key`.
+/// Adds a note on the CPUs whose list of sharers differs from the CPUs with the same `key`.
 pub(super) fn note_disagreement(
     parts: &mut Parts,
     what: &str,

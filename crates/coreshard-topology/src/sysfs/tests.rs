@@ -31,7 +31,7 @@ impl Recording {
         self.file(&format!("system/cpu/cpu{cpu}/{name}"), text)
     }
 
-    /// A CPU as kernels since 5.x tell of it.
+    /// A CPU as kernels since 5.x describe it.
     fn modern(&self, cpu: u32, core: (u32, &str), package: u32, l3: &str) -> &Self {
         self.cpu(cpu, "topology/core_id", &core.0.to_string());
         self.cpu(cpu, "topology/core_cpus_list", core.1);
@@ -149,19 +149,19 @@ fn a_file_that_is_too_long_or_never_ends_is_an_error_that_tells_the_bound() {
     let recording = two_packages();
     recording.cpu(0, "topology/core_id", &"7".repeat(5_000));
     let error = recording.error();
-    assert!(error.contains("longer than the 4096 bytes") && error.len() < 400, "{error}");
+    assert!(error.contains("at most 4096 bytes") && error.len() < 400, "{error}");
     recording.cpu(0, "topology/core_id", &"x\u{1b}]".repeat(1_000));
     let error = recording.error();
     assert!(error.contains("found \"x\\u{1b}]") && error.len() < 500, "{error}");
     recording.cpu(0, "topology/core_id", "0").file("system/cpu/online", &"0-7,".repeat(300_000));
-    assert!(recording.error().contains("longer than the 1048576 bytes"));
+    assert!(recording.error().contains("at most 1048576 bytes"));
     recording.file("system/cpu/online", &"0-65535,".repeat(100_000));
     let error = recording.error();
-    assert!(error.contains("names at most 1048576 CPUs"), "{error}");
+    assert!(error.contains("expected at most 1048576 CPUs"), "{error}");
     let online = recording.root.path().join("sys/devices/system/cpu/online");
     fs::remove_file(&online).unwrap();
     assert!(std::process::Command::new("mkfifo").arg(&online).status().unwrap().success());
-    assert!(recording.error().contains("is a pipe; a regular file is needed"));
+    assert!(recording.error().contains("expected a regular file, found a pipe"));
 }
 
 #[test]
@@ -267,7 +267,7 @@ fn without_any_cache_the_package_stands_in_and_a_note_says_so() {
     assert_eq!(counts(&machine), [2, 2, 4, 4, 0]);
     assert_eq!(machine.llc(LlcId(0)).unwrap().level, None);
     let notes = machine.notes().join("\n");
-    assert!(notes.contains("CPUs 0-3 without a cache; their package is taken"), "{notes}");
+    assert!(notes.contains("CPUs 0-3 without a cache; their package is treated"), "{notes}");
     assert!(notes.contains("CPUs 0-3 without a NUMA node"), "{notes}");
 }
 
@@ -370,7 +370,7 @@ fn restriction_keeps_numbers_and_drops_what_is_left_empty() {
     assert_eq!(kept.cpu(CpuId(6)).unwrap().node, Some(NodeId(1)));
     assert_eq!(kept.llc(LlcId(0)).unwrap().level, Some(3));
     assert!(kept.cpu(CpuId(0)).is_none());
-    assert!(machine.restrict(&CpuSet::new()).unwrap_err().to_string().contains("empty"));
+    assert!(machine.restrict(&CpuSet::new()).unwrap_err().to_string().contains("at least one CPU"));
     let error = machine.restrict(&"6-9".parse().unwrap()).unwrap_err().to_string();
     assert!(error.contains("8-9") && error.contains("0-7"), "{error}");
 }
@@ -383,7 +383,7 @@ fn malformed_files_are_named_with_what_was_found() {
             "0-x",
             "/sys/devices/system/cpu/online: CPU list \"0-x\", column 3: ",
         ),
-        ("system/cpu/online", "0-4294967295", "column 3: CPU numbers go up to 65535"),
+        ("system/cpu/online", "0-4294967295", "column 3: expected a CPU number up to 65535"),
         (
             "system/cpu/cpu1/topology/core_id",
             "one",
@@ -403,7 +403,7 @@ fn malformed_files_are_named_with_what_was_found() {
         ),
         ("system/cpu/cpu1/cache/index3/shared_cpu_list", "3-1", "shared_cpu_list: CPU list"),
         ("system/node/node1/cpulist", "4-", "node1/cpulist: CPU list \"4-\", column 3"),
-        ("system/cpu/cpu70000/online", "1", "CPU 70000 is beyond"),
+        ("system/cpu/cpu70000/online", "1", "invalid CPU 70000"),
         ("cpu_core/cpus", "a", "cpu_core/cpus: CPU list"),
     ];
     for (file, text, expected) in cases {
@@ -422,7 +422,7 @@ fn a_folder_without_sys_is_named() {
     let recording = two_packages();
     let error = Topology::from_sysfs(recording.root.path().join("sys")).unwrap_err().to_string();
     assert!(error.contains("expected a folder that holds sys/devices/system/cpu"), "{error}");
-    assert!(error.contains("give the folder above"), "{error}");
+    assert!(error.contains("the folder above this one is suitable"), "{error}");
     assert!(Topology::from_sysfs(Path::new("/does/not/exist")).is_err());
 }
 
@@ -457,7 +457,7 @@ fn figures_that_cannot_be_read_leave_kinds_unknown_and_a_note() {
     recording.cpu(0, "cpu_capacity", "<unsupported>");
     let machine = recording.read();
     assert!(
-        machine.notes().join("").contains("kinds of CPUs stay unknown"),
+        machine.notes().join("").contains("kinds of CPUs are unknown"),
         "{:?}",
         machine.notes()
     );
@@ -519,7 +519,7 @@ fn a_shard_has_cores_of_one_kind_and_whole_clusters() {
             (4, 8, &["0-7", "8-15"][..]),
             (6, 8, &["0-11", "12-19"]),
             (2, 8, &["0-3", "4-11"]),
-            // 12 are two shards, of which none can have six.
+            // 12 cores make two shards, neither of which can have six.
             (8, 12, &["0-15", "16-23", "24-27"]),
             (8, 16, &["0-15", "16-23", "24-31"]),
         ] {
@@ -530,7 +530,7 @@ fn a_shard_has_cores_of_one_kind_and_whole_clusters() {
             assert_eq!(lists, expected, "{fast} and {thrifty}");
         }
     }
-    // Of those that are asked for, a cluster is too large.
+    // A cluster exceeds the target size.
     let machine = hybrid(2, 8, true);
     let pairs = Pods::new(&machine, machine.online(), Scope::CacheShard, ShardSize::new(2));
     let lists: Vec<_> = pairs.unwrap().iter().map(|pod| pod.cpus.to_string()).collect();

@@ -1,4 +1,4 @@
-//! Where the sockets are.
+//! Paths of sockets.
 
 use std::fs::{self, DirBuilder};
 use std::io::{self, ErrorKind};
@@ -10,15 +10,15 @@ use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 use super::error::{InsightError, InsightErrorKind};
 
-/// The user that this process acts for.
+/// Returns the user that this process acts for.
 pub(super) fn own_user() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// Where sockets may be, the best place first: the user's own runtime folder (the XDG base directory
-/// specification), else one in /tmp.
+/// Returns the folders for sockets, the preferred first: the user's runtime folder (XDG base directory specification),
+/// then one in /tmp.
 pub(super) fn folders() -> Vec<PathBuf> {
-    // With more rights than its caller has, the process would make a folder where the caller says.
+    // A privileged process must not create a folder chosen by its caller.
     let given = if coreshard_platform::is_privileged() {
         None
     } else {
@@ -28,7 +28,7 @@ pub(super) fn folders() -> Vec<PathBuf> {
 }
 
 fn folders_of(user: u32, given: Option<PathBuf>) -> Vec<PathBuf> {
-    // The specification has paths that are not absolute ignored.
+    // The specification requires that relative paths are ignored.
     let given = given.filter(|dir| dir.is_absolute());
     let runtime = given.into_iter().chain([PathBuf::from(format!("/run/user/{user}"))]);
     let mut folders: Vec<PathBuf> =
@@ -38,12 +38,12 @@ fn folders_of(user: u32, given: Option<PathBuf>) -> Vec<PathBuf> {
     folders
 }
 
-/// The name of a process's socket.
+/// Returns the name of a process's socket.
 pub(super) fn socket_name(pid: u32) -> String {
     format!("{pid}.sock")
 }
 
-/// Makes the folder, if it is not there, and sees that nobody else can enter it.
+/// Creates the folder, if needed, and checks that other users cannot enter it.
 pub(super) fn private_folder(folder: &Path) -> Result<(), InsightError> {
     let io =
         |error| InsightError::new(InsightErrorKind::Folder { folder: folder.to_owned(), error });
@@ -51,7 +51,7 @@ pub(super) fn private_folder(folder: &Path) -> Result<(), InsightError> {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(io(error)),
         _ => {}
     }
-    // Not through a link: in /tmp, anybody may have put one there.
+    // Do not follow links: in /tmp, any user may have created one.
     let found = fs::symlink_metadata(folder).map_err(io)?;
     let mode = found.mode() & 0o7777;
     if !found.is_dir() || found.uid() != own_user() || mode & 0o077 != 0 {
@@ -67,12 +67,10 @@ pub(super) fn private_folder(folder: &Path) -> Result<(), InsightError> {
     Ok(())
 }
 
-/// Removes the sockets of processes that are no more. What cannot be removed stays: it is only in
-/// nobody's way.
+/// Removes the sockets of processes that have exited. Failures are ignored, as such a socket is harmless.
 ///
-/// That there is no process of a socket's number proves nothing: its process may be in another container,
-/// with numbers of its own. That nobody listens at it does: a socket has its name only while somebody
-/// listens (see [`super::server`]).
+/// A missing process ID does not suffice: the process may be in another container with its own IDs. A missing listener
+/// does: a socket has its name only while a process listens on it (see [`super::server`]).
 pub(super) fn sweep(folder: &Path) {
     let Ok(entries) = fs::read_dir(folder) else { return };
     for entry in entries.flatten() {
@@ -84,7 +82,7 @@ pub(super) fn sweep(folder: &Path) {
     }
 }
 
-/// True if it is a socket at which nobody listens. Does not wait, however many wait there already.
+/// Returns true if no process listens on the socket. Does not block, even if its backlog is full.
 pub(super) fn is_abandoned(path: &Path) -> bool {
     use std::os::unix::fs::FileTypeExt;
     let is_socket = fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
@@ -96,12 +94,12 @@ pub(super) fn is_abandoned(path: &Path) -> bool {
     is_socket && refused() == Err(Errno::CONNREFUSED)
 }
 
-/// True if there is a process with this id.
+/// Returns true if there is a process with this ID.
 pub(super) fn is_alive(pid: u32) -> bool {
     Path::new("/proc").join(pid.to_string()).exists()
 }
 
-/// The name and the user of a process.
+/// Returns the name and the user of a process.
 pub(super) fn process(pid: u32) -> io::Result<(String, u32)> {
     let folder = Path::new("/proc").join(pid.to_string());
     let name = String::from_utf8_lossy(&fs::read(folder.join("comm"))?).trim_end().to_owned();
@@ -114,7 +112,7 @@ mod tests {
 
     use super::*;
 
-    /// A process of another container has a number that means nothing here.
+    /// Process IDs of another container are meaningless here.
     #[test]
     fn only_a_socket_at_which_nobody_listens_is_swept() {
         let folder = std::env::temp_dir().join(format!("coreshard-sweep-{}", std::process::id()));
@@ -123,7 +121,7 @@ mod tests {
             ["4294967201", "4294967202", "4294967203", "4294967204", "none"]
                 .map(|name| folder.join(format!("{name}.sock")));
         let _listening = UnixListener::bind(&live).unwrap();
-        // A connection more than its listener's line has room for would wait.
+        // Another connection would exceed the backlog and block.
         let _busy = UnixListener::bind(&full).unwrap();
         rustix::net::listen(&_busy, 0).unwrap();
         let _waiting = UnixStream::connect(&full).unwrap();

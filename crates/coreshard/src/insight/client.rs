@@ -1,4 +1,4 @@
-//! The side that asks.
+//! The client.
 
 use std::fs;
 use std::io::{self, ErrorKind, Read};
@@ -14,10 +14,10 @@ use super::error::{InsightError, InsightErrorKind};
 use super::protocol::{self, Answer, FrameError, LONGEST_ANSWER, Request};
 use super::snapshot::Snapshot;
 
-/// How long a client waits for an answer.
+/// Maximum wait for an answer.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Reads until a moment, however many reads that takes.
+/// Reads until a deadline, over any number of reads.
 struct Until<'a> {
     stream: &'a UnixStream,
     until: Instant,
@@ -40,7 +40,7 @@ impl Read for Until<'_> {
     }
 }
 
-/// Asks a process about its queues and pools.
+/// Requests the queues and pools of a process.
 #[derive(Clone, Debug)]
 pub struct InsightClient {
     path: PathBuf,
@@ -48,10 +48,10 @@ pub struct InsightClient {
 }
 
 impl InsightClient {
-    /// The process with this id.
+    /// Connects to the process with this ID.
     ///
     /// # Errors
-    /// Where there is no such process, it is another user's, or it has no socket.
+    /// If there is no such process, it belongs to another user, or it has no socket.
     pub fn of_process(pid: u32) -> Result<Self, InsightError> {
         let name = address::socket_name(pid);
         let found = address::folders().into_iter().map(|folder| folder.join(&name));
@@ -68,21 +68,21 @@ impl InsightClient {
         Err(InsightError::new(kind))
     }
 
-    /// Whoever serves the socket at `path`.
+    /// Uses the socket at `path`.
     pub fn at(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into(), pid: None }
     }
 
-    /// The socket.
+    /// Returns the socket's path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The queues and pools as they are now.
+    /// Requests the current queues and pools.
     ///
     /// # Errors
-    /// Where nobody serves the socket, it is not this user's, not a Coreshard process's or one
-    /// with another version of the protocol, or no answer comes within 5 s.
+    /// If no process serves the socket, its process belongs to another user, is not a Coreshard process, or has another
+    /// version of the protocol, or if no answer arrives within 5 s.
     pub fn snapshot(&self) -> Result<Snapshot, InsightError> {
         let path = || self.path.clone();
         let mut stream = UnixStream::connect(&self.path).map_err(|error| {
@@ -106,7 +106,7 @@ impl InsightClient {
         let no_answer =
             |error| InsightError::new(InsightErrorKind::NoAnswer { path: path(), error });
         match asked {
-            // It has said why before it hung up.
+            // The server sent the reason before it hung up.
             Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
             asked => asked.map_err(no_answer)?,
         }
@@ -118,7 +118,7 @@ impl InsightClient {
             Err(FrameError::Foreign) => InsightErrorKind::Foreign { path: path() },
             Err(FrameError::Version(theirs)) => InsightErrorKind::Version { path: path(), theirs },
             Err(FrameError::TooLong(bytes)) => {
-                let what = format!("it has {bytes} bytes, and at most {LONGEST_ANSWER} are read");
+                let what = format!("expected at most {LONGEST_ANSWER} bytes, found {bytes}");
                 InsightErrorKind::Broken { path: path(), what }
             }
             Err(FrameError::Json(error)) => {
@@ -127,7 +127,7 @@ impl InsightClient {
         }))
     }
 
-    /// By the kernel's word: who serves.
+    /// Checks the server's user and process as the kernel reports them.
     fn check_server(&self, stream: &UnixStream) -> Result<(), InsightError> {
         let path = || self.path.clone();
         let server = socket_peercred(stream).map_err(|error| {
@@ -151,7 +151,7 @@ impl InsightClient {
     }
 }
 
-/// Whether what is there is a socket, by whatever name; also where that cannot be found out.
+/// Returns true if the path is a socket, or if this cannot be determined.
 fn is_socket(path: &Path) -> bool {
     fs::metadata(path).map_or(true, |found| found.file_type().is_socket())
 }

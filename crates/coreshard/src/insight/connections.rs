@@ -1,10 +1,10 @@
 //! The connections of a server: an event loop on one thread.
 //!
-//! 1. No call of this thread waits but `poll`: sockets are non-blocking.
-//! 2. A client is served for [`TIMEOUT`] in all, from its accept to its last byte.
-//! 3. There are at most [`MAX_CONNECTIONS`]; one more replaces the oldest.
-//! 4. Each step reads the clock itself: a reading from before a wait may be any time old.
-//! 5. The thread ends as soon as `is_over` is set and the listening socket is shut down, in this order.
+//! 1. Only `poll` blocks this thread: sockets are non-blocking.
+//! 2. A client is served for [`TIMEOUT`] in total, from its accept to its last byte.
+//! 3. There are at most [`MAX_CONNECTIONS`]. A new one replaces the oldest.
+//! 4. Each step reads the clock itself, as an earlier reading may be arbitrarily old.
+//! 5. The thread exits once `is_over` is set and the listening socket is shut down, in this order.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::Shutdown;
@@ -22,9 +22,9 @@ use super::protocol::{
 use super::snapshot::Snapshot;
 use crate::Runtime;
 
-/// How long a client is served.
+/// Maximum time to serve a client.
 const TIMEOUT: Duration = Duration::from_secs(1);
-/// How long no connection is accepted after one could not be (too many open files).
+/// Pause after an accept failed (too many open files).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 const MAX_CONNECTIONS: usize = 16;
 
@@ -35,7 +35,7 @@ pub(super) struct Connections<'a> {
     is_over: &'a AtomicBool,
     /// The oldest first.
     open: Vec<Connection>,
-    /// When it accepts again, after an accept has failed.
+    /// When accepting resumes after a failure.
     accepts_from: Option<Instant>,
 }
 
@@ -47,12 +47,12 @@ struct Connection {
 }
 
 enum Stage {
-    /// Reads the request: what has come so far.
+    /// Reads the request, received so far.
     Reading(Vec<u8>),
-    /// Writes the answer, of which `sent` bytes are sent. After a refusal, the rest of the request must be
-    /// read: else closing the socket resets the connection, and the client may lose the answer.
+    /// Writes the answer, of which `sent` bytes are sent. After a rejection, the rest of the request must be read:
+    /// otherwise closing the socket resets the connection, and the client may lose the answer.
     Writing { answer: Vec<u8>, sent: usize, is_refusal: bool },
-    /// Reads and throws away what is left of the request, up to so many bytes.
+    /// Discards the rest of the request, up to this many bytes.
     Draining(usize),
 }
 
@@ -65,7 +65,7 @@ impl<'a> Connections<'a> {
         Self { runtime, listener, is_over, open: Vec::new(), accepts_from: None }
     }
 
-    /// Serves until it is over.
+    /// Serves clients until shutdown.
     pub(super) fn serve(mut self) {
         while !self.is_over.load(SeqCst) {
             self.expire();
@@ -81,15 +81,14 @@ impl<'a> Connections<'a> {
         }
     }
 
-    /// Closes the connections whose time is up, and ends a pause of accepting.
+    /// Closes connections at their time limit, and ends a pause of accepting.
     fn expire(&mut self) {
         let now = Instant::now();
         self.open.retain(|connection| connection.until > now);
         self.accepts_from = self.accepts_from.filter(|until| *until > now);
     }
 
-    /// Waits for the listener or a client. Says whether a client wants to connect, and which connections are
-    /// ready.
+    /// Waits for the listener or a client. Returns whether a client wants to connect, and which connections are ready.
     fn wait(&self) -> (bool, Vec<bool>) {
         let paused = self.accepts_from.is_some();
         let wanted = if paused { PollFlags::empty() } else { PollFlags::IN };
@@ -101,7 +100,7 @@ impl<'a> Connections<'a> {
         let left = ends.min().map(|until| until.saturating_duration_since(Instant::now()));
         let left = left.and_then(|left| Timespec::try_from(left).ok());
         if poll(&mut all, left.as_ref()).is_err() {
-            // Interrupted, or out of memory: the next look finds the same.
+            // Interrupted, or out of memory: the next poll retries.
             return (false, Vec::new());
         }
         let mut ready = all.iter().map(|one| !one.revents().is_empty());
@@ -139,7 +138,7 @@ impl Connection {
         }
     }
 
-    /// Does what can be done without waiting; false, or an error, when the connection is over.
+    /// Makes progress without blocking. Returns false or an error when the connection has ended.
     fn step(&mut self, runtime: &Runtime) -> io::Result<bool> {
         let mut buffer = [0; 4 << 10];
         match &mut self.stage {
@@ -176,7 +175,7 @@ impl Connection {
     }
 }
 
-/// `None` where the call would have waited.
+/// Returns `None` if the call would have blocked.
 fn now(done: io::Result<usize>) -> io::Result<Option<usize>> {
     match done {
         Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
@@ -186,21 +185,21 @@ fn now(done: io::Result<usize>) -> io::Result<Option<usize>> {
     }
 }
 
-/// The answer to a request; `None` while more of it must come.
+/// Returns the answer to a request; `None` if the request is incomplete.
 fn answer(runtime: &Runtime, request: &[u8]) -> Option<Answer> {
     Some(match protocol::read(&mut &request[..], LONGEST_REQUEST) {
         Ok(Request::Snapshot) => Answer::Snapshot(Snapshot::of(runtime)),
         Err(FrameError::Io(_)) => return None,
-        // Told in a frame of this version, from whose header the client sees what is wrong.
-        Err(FrameError::Foreign) => Answer::Refused("this is not the protocol's frame".to_owned()),
+        // The answer has this version's frame, whose header shows the client the problem.
+        Err(FrameError::Foreign) => Answer::Refused("invalid frame".to_owned()),
         Err(FrameError::Version(theirs)) => Answer::Refused(format!(
-            "it speaks version {PROTOCOL_VERSION} of the protocol, and was asked in version {theirs}"
+            "expected version {PROTOCOL_VERSION} of the protocol, found version {theirs}"
         )),
         Err(FrameError::TooLong(bytes)) => Answer::Refused(format!(
-            "a request of {bytes} bytes, and at most {LONGEST_REQUEST} are read"
+            "expected a request of at most {LONGEST_REQUEST} bytes, found {bytes}"
         )),
         Err(FrameError::Json(error)) => {
-            Answer::Refused(format!("the request cannot be read: {error}"))
+            Answer::Refused(format!("cannot read the request: {error}"))
         }
     })
 }

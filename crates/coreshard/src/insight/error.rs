@@ -1,4 +1,4 @@
-//! Why a process's queues and pools cannot be shown.
+//! Errors of insight.
 
 use std::fmt;
 use std::io;
@@ -8,7 +8,7 @@ use coreshard_topology::input;
 
 use super::protocol::PROTOCOL_VERSION;
 
-/// Why insight cannot be served or had. Its text says what was found, and what to do.
+/// Why insight is not available. The message says what was found and what to do.
 pub struct InsightError {
     kind: InsightErrorKind,
 }
@@ -42,7 +42,7 @@ impl InsightError {
         Self { kind }
     }
 
-    /// True if there is nobody to ask any more: the process has ended, or has stopped to serve.
+    /// Returns true if the process has exited or stopped serving.
     pub fn is_gone(&self) -> bool {
         matches!(
             self.kind,
@@ -52,7 +52,7 @@ impl InsightError {
         )
     }
 
-    /// True if the other side speaks another version of the protocol.
+    /// Returns true if the other side has another protocol version.
     pub fn is_version(&self) -> bool {
         matches!(self.kind, InsightErrorKind::Version { .. })
     }
@@ -64,110 +64,89 @@ impl fmt::Display for InsightError {
             InsightErrorKind::Runtime(error) => error.fmt(f),
             InsightErrorKind::Folder { folder, error } => write!(
                 f,
-                "the folder {} for the socket cannot be had: {error}; set XDG_RUNTIME_DIR to a \
-                 folder of your own",
+                "cannot use the folder {} for the socket: {error}; set XDG_RUNTIME_DIR to your own folder",
                 input::path(folder)
             ),
             InsightErrorKind::OpenFolder { folder, is_folder: false, .. } => write!(
                 f,
-                "{} is not a folder, so no socket can be put there; remove it, or set \
-                 XDG_RUNTIME_DIR to a folder of your own",
+                "invalid socket folder {}: it is not a folder; remove it, or set XDG_RUNTIME_DIR to your own folder",
                 input::path(folder)
             ),
             InsightErrorKind::OpenFolder { folder, owner, mode, .. } => write!(
                 f,
-                "the folder {} belongs to user {owner} with mode {mode:04o}, and must be this \
-                 user's own with mode 0700; remove it, or set XDG_RUNTIME_DIR to a folder of your \
-                 own",
+                "invalid socket folder {}: expected this user as owner and mode 0700, found user {owner} and mode {mode:04o}; remove it, or set XDG_RUNTIME_DIR to your own folder",
                 input::path(folder)
             ),
             InsightErrorKind::Bind { path, error } => {
-                write!(f, "the socket {} cannot be made: {error}", input::path(path))
+                write!(f, "cannot create the socket {}: {error}", input::path(path))
             }
             InsightErrorKind::Served { path } => write!(
                 f,
-                "the socket {} is served already; keep the first server, or give this one another \
-                 path",
+                "the socket {} is already served: keep the first server, or use another path",
                 input::path(path)
             ),
             InsightErrorKind::Thread { error } => {
-                write!(f, "the thread that serves insight cannot be started: {error}")
+                write!(f, "cannot start the insight thread: {error}")
             }
             InsightErrorKind::NoProcess { pid } => {
-                write!(f, "there is no process {pid}; look it up with ps")
+                write!(f, "there is no process {pid}")
             }
             InsightErrorKind::NotServed { pid, program } => write!(
                 f,
-                "process {pid} ({program}) serves no insight: either it does not use Coreshard, or \
-                 it must call coreshard::serve_insight(); where it was started with another \
-                 XDG_RUNTIME_DIR, name its socket with --socket"
+                "process {pid} ({program}) serves no insight: it must use Coreshard and call coreshard::serve_insight(); if it has another XDG_RUNTIME_DIR, give its socket with --socket"
             ),
             InsightErrorKind::OtherUser { pid, program, user, own } => write!(
                 f,
-                "process {pid} ({program}) belongs to user {user} and you are user {own}; only the \
-                 same user may look: run this as user {user}"
+                "process {pid} ({program}) belongs to user {user} and you are user {own}: run this as user {user}"
             ),
             InsightErrorKind::NoSocket { path } => write!(
                 f,
-                "there is no socket {}; the process may have ended, or not serve insight: it must \
-                 call coreshard::serve_insight()",
+                "there is no socket {}: the process has exited, or does not call coreshard::serve_insight()",
                 input::path(path)
             ),
             InsightErrorKind::Stale { path } => write!(
                 f,
-                "nobody listens at the socket {}: its process has ended without removing it, and \
-                 the file may be removed",
+                "no process listens on the socket {}: its process was killed, and the file may be removed",
                 input::path(path)
             ),
             InsightErrorKind::NotSocket { path } => {
-                write!(
-                    f,
-                    "{} is no socket; name the one that the process serves",
-                    input::path(path)
-                )
+                write!(f, "invalid socket {}: the file is not a socket", input::path(path))
             }
             InsightErrorKind::Connect { path, error } => {
-                write!(f, "the socket {} cannot be opened: {error}", input::path(path))
+                write!(f, "cannot open the socket {}: {error}", input::path(path))
             }
             InsightErrorKind::StrangeServer { path, user, own } => write!(
                 f,
-                "the socket {} is served by user {user} and you are user {own}; what it says is \
-                 not believed: run this as user {user}",
+                "the socket {} is served by user {user} and you are user {own}: run this as user {user}",
                 input::path(path)
             ),
             InsightErrorKind::OtherProcess { path, pid, asked } => write!(
                 f,
-                "the socket {} is served by process {pid}, not by {asked}; look at process {pid}, \
-                 or remove the file",
+                "the socket {} is served by process {pid}, not by {asked}: use {pid}, or remove the file",
                 input::path(path)
             ),
             InsightErrorKind::Foreign { path } => write!(
                 f,
-                "whoever serves {} is not a Coreshard process, or its client is not: it does not \
-                 speak the protocol; give the socket that coreshard::serve_insight() made",
+                "the server of {} is not a Coreshard process: use the socket of coreshard::serve_insight()",
                 input::path(path)
             ),
             InsightErrorKind::Version { path, theirs } => write!(
                 f,
-                "{} speaks version {theirs} of the protocol, and this release speaks version \
-                 {PROTOCOL_VERSION}; use the command `coreshard` of the release that the process \
-                 was built with",
+                "{} has version {theirs} of the protocol, and this release version {PROTOCOL_VERSION}: use the command `coreshard` of the release that the process was built with",
                 input::path(path)
             ),
             InsightErrorKind::Broken { path, what } => write!(
                 f,
-                "the answer from {} cannot be read: {what}; use the command `coreshard` of the \
-                 release that the process was built with",
+                "cannot read the answer from {}: {what}; use the command `coreshard` of the release that the process was built with",
                 input::path(path)
             ),
             InsightErrorKind::NoAnswer { path, error } => write!(
                 f,
-                "no answer came from {}: {error}; the process may be stopped, or about to end: try \
-                 again",
+                "no answer from {}: {error}; the process may be stopped or exiting: try again",
                 input::path(path)
             ),
             InsightErrorKind::Refused { path, reason } => {
-                write!(f, "whoever serves {} refuses: {reason}", input::path(path))
+                write!(f, "the server of {} rejected the request: {reason}", input::path(path))
             }
         }
     }
@@ -179,7 +158,7 @@ impl std::error::Error for InsightError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match &self.kind {
             InsightErrorKind::Runtime(error) => Some(error),
-            // The text of an `io::Error` is in this one's.
+            // The message includes that of the `io::Error`.
             _ => None,
         }
     }

@@ -1,19 +1,20 @@
-//! What a running process tells of its queues and pools, to its own user.
+//! Statistics of a running process's queues and pools, for its own user.
 //!
-//! A process that calls [`serve_insight`] has a socket in a folder that only its user can enter. A
-//! client connects, asks one thing, has one answer, and is hung up on, a second after it came at the latest.
-//! One thread (`connections`) serves up to sixteen clients at once. It sleeps in `poll` while nobody asks, and
-//! ends at once when it is told to.
+//! A process that calls [`serve_insight`] has a socket in a folder that only its user can enter. A client connects,
+//! sends one request and receives one answer. The server closes the connection at most a second after it was accepted.
+//! One thread (`connections`) serves up to sixteen clients at once. It sleeps in `poll` while there is no request, and
+//! exits at once on request.
 //!
-//! | who | checks |
+//! | side | checks |
 //! |---|---|
-//! | server | the environment names the folder only where the process has no more rights than its caller (`AT_SECURE`); the folder is its user's own, with mode 0700, and no link; the socket gets mode 0600; the client's user, by the kernel's word (`SO_PEERCRED`), is its own |
-//! | client | the server's user is its own, and its process the one that was asked for |
+//! | server | `XDG_RUNTIME_DIR` is used only if the process has no more rights than its caller (`AT_SECURE`); the
+//! folder belongs to its user, has mode 0700 and is not a link; the socket has mode 0600; the client has the same user,
+//! as the kernel reports it (`SO_PEERCRED`) |
+//! | client | the server has the same user, and is the requested process |
 //!
-//! On the wire, both ways: the four bytes `COSH`, the protocol's version and the length of what
-//! follows (both 32 bits, the least byte first), then JSON. A version is the shape of the header and
-//! of [`Snapshot`]: fields that are added keep it, whatever else changes raises it, and a client of
-//! another version is told which one it found.
+//! In both directions, a frame consists of the four bytes `COSH`, the protocol version, the length of the rest (both 32
+//! bits, little-endian), and JSON. A version stands for the format of the header and of [`Snapshot`]. Adding fields
+//! does not change it, other changes do. A client of another version receives the server's version.
 
 mod address;
 mod client;
@@ -29,8 +30,8 @@ pub use protocol::PROTOCOL_VERSION;
 pub use server::{InsightServer, serve_insight};
 pub use snapshot::{PoolSnapshot, Quantiles, QueueSnapshot, Snapshot, TimesSnapshot};
 
-/// Reads bytes as a server does a request and as a client does an answer. For fuzzing: no bytes make it
-/// panic, wait or take more memory than they have themselves.
+/// Parses bytes as a server parses a request and a client an answer, for fuzzing. No input makes it panic, block, or
+/// take more memory than its own size.
 #[doc(hidden)]
 pub fn read_any_frame(bytes: &[u8]) {
     drop(protocol::read::<protocol::Request>(&mut &bytes[..], protocol::LONGEST_REQUEST));

@@ -7,17 +7,17 @@ use serde::{Deserialize, Serialize};
 
 use super::Snapshot;
 
-/// The version of the protocol that this release speaks.
+/// The protocol version of this release.
 pub const PROTOCOL_VERSION: u32 = 1;
 
 const MAGIC: [u8; 4] = *b"COSH";
 const HEADER_BYTES: usize = 12;
 
-/// The longest request that a server reads, and the longest answer that a client does, in bytes: a
-/// queue or a pool takes about half a KiB, so this is some hundred thousand of them.
+/// Maximum lengths of a request and an answer, in bytes. A queue or a pool takes about half a KiB, so an answer has
+/// room for some hundred thousand.
 pub(super) const LONGEST_REQUEST: u32 = 4 << 10;
 pub(super) const LONGEST_ANSWER: u32 = 64 << 20;
-/// A request with its header.
+/// Maximum length of a request with its header.
 pub(super) const LONGEST_FRAME: usize = LONGEST_REQUEST as usize + HEADER_BYTES;
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -30,7 +30,7 @@ pub(super) enum Request {
 #[serde(rename_all = "snake_case")]
 pub(super) enum Answer {
     Snapshot(Snapshot),
-    /// Why there is none.
+    /// The reason why there is no snapshot.
     Refused(String),
 }
 
@@ -38,11 +38,11 @@ pub(super) enum Answer {
 #[derive(Debug)]
 pub(super) enum FrameError {
     Io(io::Error),
-    /// It does not begin as a frame does.
+    /// It does not start with the frame marker.
     Foreign,
-    /// It is of this version.
+    /// It has this version.
     Version(u32),
-    /// It says that it has this many bytes.
+    /// It claims to have this many bytes.
     TooLong(u32),
     Json(serde_json::Error),
 }
@@ -81,7 +81,7 @@ pub(super) fn read<T: DeserializeOwned>(
     if header[..4] != MAGIC {
         return Err(FrameError::Foreign);
     }
-    // Before the length is believed: another version's header may mean something else by it.
+    // Checked before the length: the header of another version may differ.
     if word(4) != PROTOCOL_VERSION {
         return Err(FrameError::Version(word(4)));
     }
@@ -89,7 +89,7 @@ pub(super) fn read<T: DeserializeOwned>(
         return Err(FrameError::TooLong(word(8)));
     }
     let mut body = Vec::new();
-    // Grows as bytes come, so that a length alone takes no memory.
+    // Grows with the received bytes, so that a large length alone takes no memory.
     let read = from.take(u64::from(word(8))).read_to_end(&mut body)?;
     if read < word(8) as usize {
         return Err(FrameError::Io(io::ErrorKind::UnexpectedEof.into()));

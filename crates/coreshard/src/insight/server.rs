@@ -1,4 +1,4 @@
-//! The side that answers.
+//! The server.
 
 use std::fs::{self, Permissions};
 use std::io::ErrorKind;
@@ -14,11 +14,10 @@ use super::connections::Connections;
 use super::error::{InsightError, InsightErrorKind};
 use crate::Runtime;
 
-/// Serves the process's runtime to `coreshard top`, until what is returned is dropped.
+/// Serves the process's runtime to `coreshard top`, until the returned value is dropped.
 ///
-/// The socket is in `$XDG_RUNTIME_DIR/coreshard` or, where there is no such folder, in
-/// `/tmp/coreshard-<user>`, and named after the process. Only the same user can open it. One thread
-/// serves it, and sleeps while nobody asks.
+/// The socket is in `$XDG_RUNTIME_DIR/coreshard` or, without such a folder, in `/tmp/coreshard-<user>`, and named after
+/// the process. Only the same user can open it. One thread serves it, and sleeps while there is no request.
 ///
 /// ```
 /// let _insight = coreshard::serve_insight()?;
@@ -27,8 +26,8 @@ use crate::Runtime;
 /// ```
 ///
 /// # Errors
-/// Where the process has no runtime (see [`runtime`](crate::runtime)), the folder is not this
-/// user's own, the process serves already, or the socket or the thread cannot be had.
+/// If the process has no runtime (see [`runtime`](crate::runtime)), the folder belongs to another user, the process
+/// already serves, or the socket or the thread cannot be created.
 pub fn serve_insight() -> Result<InsightServer, InsightError> {
     let runtime =
         crate::runtime().map_err(|error| InsightError::new(InsightErrorKind::Runtime(error)))?;
@@ -40,9 +39,9 @@ pub fn serve_insight() -> Result<InsightServer, InsightError> {
 #[must_use = "it serves until it is dropped"]
 pub struct InsightServer {
     path: PathBuf,
-    /// Device and number of the socket: another may have come in its place.
+    /// Device and inode of the socket, as it may have been replaced.
     file: Option<(u64, u64)>,
-    /// A child of a fork has the value, but not the thread.
+    /// A forked child has the value, but not the thread.
     pid: u32,
     listener: Arc<UnixListener>,
     is_over: Arc<AtomicBool>,
@@ -50,7 +49,7 @@ pub struct InsightServer {
 }
 
 impl InsightServer {
-    /// Serves `runtime` where `coreshard top` looks for it.
+    /// Serves `runtime` at the default path of `coreshard top`.
     ///
     /// # Errors
     /// As [`serve_insight`].
@@ -62,15 +61,15 @@ impl InsightServer {
         Self::bind_at(runtime, folder.join(address::socket_name(std::process::id())))
     }
 
-    /// Serves `runtime` at `path`, for `coreshard top --socket`. The folder should let nobody else
-    /// in; but a client of another user is refused in any case.
+    /// Serves `runtime` at `path`, for `coreshard top --socket`. Other users should not be able to enter the folder,
+    /// and are rejected in any case.
     ///
     /// # Errors
-    /// Where somebody serves the path already, or the socket or the thread cannot be had.
+    /// If the path is already served, or the socket or the thread cannot be created.
     pub fn bind_at(runtime: &Runtime, path: impl Into<PathBuf>) -> Result<Self, InsightError> {
         let path = path.into();
         let bind = |error| InsightError::new(InsightErrorKind::Bind { path: path.clone(), error });
-        // Left behind by a process that was killed.
+        // Left by a process that was killed.
         if address::is_abandoned(&path) {
             fs::remove_file(&path).map_err(bind)?;
         } else if UnixStream::connect(&path).is_ok() {
@@ -97,7 +96,7 @@ impl InsightServer {
         }
     }
 
-    /// The socket.
+    /// Returns the socket's path.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -106,7 +105,7 @@ impl InsightServer {
 impl Drop for InsightServer {
     fn drop(&mut self) {
         if std::process::id() != self.pid {
-            // After a fork: socket and thread are the parent's.
+            // After a fork, the socket and thread belong to the parent.
             return;
         }
         self.is_over.store(true, SeqCst);
@@ -125,10 +124,9 @@ fn identity(path: &Path) -> Option<(u64, u64)> {
     fs::symlink_metadata(path).ok().map(|found| (found.dev(), found.ino()))
 }
 
-/// A listening socket at `path`, for its user alone, where nothing may be yet.
+/// Creates a listening socket at `path` for its user only. The path must not exist.
 ///
-/// It is made under another name and gets its own when it listens: whoever finds a socket at which nobody
-/// listens knows that it was left behind.
+/// It is created under another name and renamed once it listens, so a socket without a listener was left behind.
 fn listen(path: &Path) -> std::io::Result<UnixListener> {
     static MADE: AtomicU32 = AtomicU32::new(0);
     let owned = |listener: UnixListener, path: &Path| {
@@ -141,7 +139,7 @@ fn listen(path: &Path) -> std::io::Result<UnixListener> {
     let _ = fs::remove_file(&aside);
     let listener = match UnixListener::bind(&aside) {
         Ok(listener) => listener,
-        // The name may be longer than the kernel takes where `path` itself is not.
+        // The temporary name may exceed the kernel's limit even if `path` does not.
         Err(error) if error.kind() == ErrorKind::InvalidInput => {
             let listener = UnixListener::bind(path)?;
             return owned(listener, path).inspect_err(|_| drop(fs::remove_file(path)));

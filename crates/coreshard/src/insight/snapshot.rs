@@ -1,4 +1,4 @@
-//! The queues and pools of a process at one moment, as they travel.
+//! A snapshot of a process's queues and pools, as it is transmitted.
 
 use coreshard_platform::{Host, Platform};
 use coreshard_workqueue::{PoolStats, QueueStats, QueueTimes, RuntimeStats, TimeHistogram};
@@ -8,19 +8,19 @@ use crate::Runtime;
 
 /// The queues and pools of a runtime at one moment.
 ///
-/// Counts are since the queue or pool was made, times in nanoseconds.
+/// Counters start when the queue or pool is created. Times are in nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Snapshot {
-    /// The process.
+    /// The process ID.
     pub pid: u32,
-    /// Its name, as the kernel has it: at most 15 bytes.
+    /// The kernel's name of the process: at most 15 bytes.
     pub program: String,
-    /// The release of Coreshard that it was built with.
+    /// The version of Coreshard in the process.
     pub release: String,
-    /// The machine that the runtime is on.
+    /// The machine of the runtime.
     pub machine: String,
-    /// When the snapshot was made, by a clock that never goes back and starts anywhere.
+    /// The time of the snapshot, by a monotonic clock with an arbitrary start.
     pub taken_ns: u64,
     /// The queues, oldest first.
     pub queues: Vec<QueueSnapshot>,
@@ -32,59 +32,59 @@ pub struct Snapshot {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct QueueSnapshot {
-    /// Its name. Not unique.
+    /// The name, which need not be unique.
     pub name: String,
-    /// Its affinity scope.
+    /// The affinity scope.
     pub scope: String,
-    /// Items that were accepted.
+    /// Accepted items.
     pub queued: u64,
-    /// Items that are over.
+    /// Finished items.
     pub run: u64,
-    /// Items that were accepted and are not over.
+    /// Accepted and unfinished items.
     pub in_flight: u64,
-    /// CPU time of the workers while they were with this queue.
+    /// CPU time of workers while they ran items of this queue.
     pub cpu_time_ns: u64,
-    /// Items that kept a CPU for too long.
+    /// Items that held a CPU for too long.
     pub cpu_hogs: u64,
-    /// Times an item blocked and its worker's place was handed over.
+    /// Replacements of blocked workers.
     pub hand_overs: u64,
-    /// Items that a rescuer ran.
+    /// Items run by a rescuer.
     pub rescues: u64,
-    /// The ids of its pools.
+    /// The IDs of its pools.
     pub pools: Vec<u32>,
-    /// How long items waited and ran, where that is measured.
+    /// Waiting and run times of items, if measured.
     pub times: Option<TimesSnapshot>,
 }
 
-/// How long a queue's items waited and ran; see [`QueueTimes`].
+/// Waiting and run times of a queue's items; see [`QueueTimes`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct TimesSnapshot {
-    /// How many items one that was measured stands for.
+    /// Items per measured item.
     pub items_per_sample: u32,
-    /// From being queued to being begun.
+    /// Time from queueing to start.
     pub delay: Quantiles,
-    /// From there to the end.
+    /// Time from start to end.
     pub run: Quantiles,
 }
 
-/// A histogram in short.
+/// A summary of a histogram.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Quantiles {
-    /// How many items were measured.
+    /// Measured items.
     pub samples: u64,
     /// The mean.
     pub mean_ns: u64,
-    /// Half of the items took no longer.
+    /// The median.
     pub p50_ns: u64,
-    /// 90 % took no longer.
+    /// The 90th percentile.
     pub p90_ns: u64,
-    /// 99 % took no longer.
+    /// The 99th percentile.
     pub p99_ns: u64,
-    /// 99.9 % took no longer.
+    /// The 99.9th percentile.
     pub p999_ns: u64,
-    /// The longest.
+    /// The maximum.
     pub max_ns: u64,
 }
 
@@ -92,54 +92,54 @@ pub struct Quantiles {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct PoolSnapshot {
-    /// Its name in the process.
+    /// The ID in the process.
     pub id: u32,
-    /// The scope of the set that it belongs to.
+    /// The scope of its set of pools.
     pub scope: String,
-    /// Its pod in that scope.
+    /// The pod in that scope.
     pub pod: u32,
-    /// The pod's CPUs, as a list.
+    /// The CPUs of the pod, as a list.
     pub cpus: String,
-    /// The pod's node, where it is known.
+    /// The NUMA node of the pod, if known.
     pub node: Option<u32>,
-    /// Workers that may run at once.
+    /// Maximum running workers.
     pub worker_limit: u64,
-    /// Workers that exist.
+    /// Workers.
     pub workers: u64,
-    /// Workers that sleep.
+    /// Parked workers.
     pub idle_workers: u64,
-    /// Workers that wait inside an item.
+    /// Workers blocked in an item.
     pub blocked_workers: u64,
-    /// Items that came in, of all queues.
+    /// Items received from all queues.
     pub queued: u64,
-    /// Items that workers ran.
+    /// Items run by workers.
     pub run: u64,
-    /// CPU time of all workers that the pool has had.
+    /// CPU time of current and past workers.
     pub cpu_time_ns: u64,
-    /// Times a worker was chosen to be woken.
+    /// Times a worker was selected to be woken.
     pub kicks: u64,
-    /// Times a kick found the chosen worker chosen already.
+    /// Times the worker was already selected.
     pub coalesced_kicks: u64,
-    /// Wake-ups that took a system call.
+    /// Wake-ups with a system call.
     pub wakeups: u64,
-    /// Workers that woke up outside their pod and were brought back.
+    /// Workers that woke up outside their pod and were moved back.
     pub repatriated: u64,
-    /// Times a worker took over what another one had claimed.
+    /// Claims stolen by another worker.
     pub stolen: u64,
-    /// Visits of other pods' workers, which helped with waiting items.
+    /// Visits of workers of other pods, which ran waiting items.
     #[serde(default)]
     pub guests: u64,
-    /// Times a worker's place was handed over, since its item blocked.
+    /// Replacements of blocked workers.
     pub hand_overs: u64,
-    /// Of these, times the monitor found it out.
+    /// Replacements started by the monitor.
     pub presumed_blocked: u64,
-    /// Items that kept a CPU for too long.
+    /// Items that held a CPU for too long.
     pub cpu_hogs: u64,
-    /// Times the reserve was called.
+    /// Calls of the rescuer.
     pub rescues: u64,
-    /// Workers that could not be started.
+    /// Failed starts of workers.
     pub failed_worker_starts: u64,
-    /// Memory that the intake holds, in bytes.
+    /// Memory of the intake, in bytes.
     pub intake_bytes: u64,
 }
 
@@ -148,12 +148,12 @@ fn ns(time: std::time::Duration) -> u64 {
 }
 
 impl Snapshot {
-    /// The queues and pools of `runtime` at this moment.
+    /// Takes a snapshot of the queues and pools of `runtime`.
     pub fn of(runtime: &Runtime) -> Self {
         let stats: RuntimeStats = runtime.stats();
         Self {
             pid: std::process::id(),
-            // Anybody may name a process, in any bytes.
+            // Process names may contain any bytes.
             program: std::fs::read("/proc/self/comm").map_or_else(
                 |_| String::new(),
                 |name| String::from_utf8_lossy(&name).trim_end().to_owned(),

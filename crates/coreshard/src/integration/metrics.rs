@@ -1,8 +1,7 @@
-//! The counts of queues and pools, for the facade of the crate `metrics`.
+//! Counts of queues and pools for the facade of the crate `metrics`.
 //!
-//! Nothing is reported while items run: [`publish`] reads what the runtime counts anyway and sets
-//! the program's recorder to it. Call it when an exporter is about to be read, or now and then with
-//! [`publish_every`].
+//! Nothing is reported while items run. [`publish`] reads the runtime's counters and sets the program's recorder to
+//! them. Call it before an exporter is read, or periodically with [`publish_every`].
 //!
 //! | name | kind | unit | labels |
 //! |---|---|---|---|
@@ -33,13 +32,14 @@
 //! | `coreshard_pool_failed_worker_starts_total` | counter | times | `pool`, `scope`, `cpus` |
 //! | `coreshard_pool_intake_bytes` | gauge | bytes | `pool`, `scope`, `cpus` |
 //!
-//! Counters are since the queue or pool was made. The two gauges of seconds are there for queues
-//! that measure their times ([`Builder::times`](crate::Builder::times)), over all items so far.
-//! Queues of one name are added up, except for these two, where the slowest counts.
+//! Counters start when the queue or pool is created. The two gauges in seconds exist for queues that measure their
+//! times ([`Builder::times`](crate::Builder::times)), over all items so far. Queues of the same name are added up,
+//! except for these two gauges, which take the slowest.
 //!
-//! What is gone is not published any more, and the facade has no way to take it away: a recorder shows its last figures until it lets
-//! them expire (an exporter's idle time-out). A queue that is made anew under its former name begins at 0, and recorders that keep the highest count
-//! of a counter, as the facade's own storage does, stand still until it is passed. So keep queues that are watched, or give each a name of its own.
+//! Queues and pools that have ended are no longer published, and the facade cannot remove them: a recorder shows their
+//! last figures until it expires them (an exporter's idle time-out). A queue created again under the same name starts
+//! at 0. Recorders that keep the highest count of a counter, as the facade's own storage does, do not change until it
+//! is exceeded. Keep queues that are monitored, or give each its own name.
 //!
 //! ```
 //! let queue = coreshard::workqueue()?.name("thumbnails").build()?;
@@ -63,57 +63,53 @@ use crate::{MissedTick, WorkError};
 const QUANTILES: [(&str, f64); 5] =
     [("0.5", 0.5), ("0.9", 0.9), ("0.99", 0.99), ("0.999", 0.999), ("1", 1.0)];
 
-/// Tells the recorder units and meanings. Once, after it was installed.
+/// Describes units and meanings to the recorder. Call it once, after the recorder was installed.
 ///
 /// # Examples
 /// ```
-/// // After the program has installed its recorder.
+/// // After the recorder was installed.
 /// coreshard::integration::metrics::describe();
 /// ```
 pub fn describe() {
     let counters = [
-        ("coreshard_queue_queued_total", Unit::Count, "Items that were accepted."),
-        ("coreshard_queue_run_total", Unit::Count, "Items that are over."),
+        ("coreshard_queue_queued_total", Unit::Count, "Accepted items."),
+        ("coreshard_queue_run_total", Unit::Count, "Finished items."),
         ("coreshard_queue_cpu_time_ns_total", Unit::Nanoseconds, "CPU time used for the queue."),
-        ("coreshard_queue_cpu_hogs_total", Unit::Count, "Items that kept a CPU for too long."),
-        ("coreshard_queue_hand_overs_total", Unit::Count, "Places handed over by blocked items."),
-        ("coreshard_queue_rescues_total", Unit::Count, "Items that a rescuer ran."),
-        ("coreshard_queue_refused_total", Unit::Count, "Items refused by a full queue."),
-        ("coreshard_pool_run_total", Unit::Count, "Items that workers ran."),
+        ("coreshard_queue_cpu_hogs_total", Unit::Count, "Items that held a CPU for too long."),
+        ("coreshard_queue_hand_overs_total", Unit::Count, "Replacements of blocked workers."),
+        ("coreshard_queue_rescues_total", Unit::Count, "Items run by a rescuer."),
+        ("coreshard_queue_refused_total", Unit::Count, "Items rejected by a full queue."),
+        ("coreshard_pool_run_total", Unit::Count, "Items run by workers."),
         ("coreshard_pool_cpu_time_ns_total", Unit::Nanoseconds, "CPU time of the workers."),
         ("coreshard_pool_kicks_total", Unit::Count, "Times a worker was chosen to be woken."),
         ("coreshard_pool_wakeups_total", Unit::Count, "Wake-ups that took a system call."),
-        ("coreshard_pool_stolen_total", Unit::Count, "Claims that a worker took over."),
-        ("coreshard_pool_guests_total", Unit::Count, "Visits of other pods' workers."),
-        ("coreshard_pool_repatriated_total", Unit::Count, "Workers brought back to their pod."),
-        ("coreshard_pool_hand_overs_total", Unit::Count, "Places handed over by blocked items."),
-        ("coreshard_pool_failed_worker_starts_total", Unit::Count, "Workers not started."),
+        ("coreshard_pool_stolen_total", Unit::Count, "Claims stolen by another worker."),
+        ("coreshard_pool_guests_total", Unit::Count, "Visits of workers of other pods."),
+        ("coreshard_pool_repatriated_total", Unit::Count, "Workers moved back to their pod."),
+        ("coreshard_pool_hand_overs_total", Unit::Count, "Replacements of blocked workers."),
+        ("coreshard_pool_failed_worker_starts_total", Unit::Count, "Failed starts of workers."),
     ];
     for (name, unit, meaning) in counters {
         describe_counter!(name, unit, meaning);
     }
     let gauges = [
-        ("coreshard_queue_in_flight", Unit::Count, "Items accepted and not over."),
-        (
-            "coreshard_queue_capacity_used",
-            Unit::Count,
-            "Items of a queue with a capacity that wait to begin.",
-        ),
-        ("coreshard_queue_waiting_producers", Unit::Count, "Producers that wait for room."),
-        ("coreshard_queue_delay_seconds", Unit::Seconds, "From being queued to being begun."),
-        ("coreshard_queue_run_seconds", Unit::Seconds, "From being begun to the end."),
-        ("coreshard_pool_worker_limit", Unit::Count, "Workers that may run at once."),
-        ("coreshard_pool_workers", Unit::Count, "Workers that exist."),
-        ("coreshard_pool_idle_workers", Unit::Count, "Workers that sleep."),
-        ("coreshard_pool_blocked_workers", Unit::Count, "Workers that wait inside an item."),
-        ("coreshard_pool_intake_bytes", Unit::Bytes, "Memory that the intake holds."),
+        ("coreshard_queue_in_flight", Unit::Count, "Accepted and unfinished items."),
+        ("coreshard_queue_capacity_used", Unit::Count, "Waiting items of a queue with a capacity."),
+        ("coreshard_queue_waiting_producers", Unit::Count, "Producers waiting for room."),
+        ("coreshard_queue_delay_seconds", Unit::Seconds, "Time from queueing to start."),
+        ("coreshard_queue_run_seconds", Unit::Seconds, "Time from start to end."),
+        ("coreshard_pool_worker_limit", Unit::Count, "Maximum running workers."),
+        ("coreshard_pool_workers", Unit::Count, "Workers."),
+        ("coreshard_pool_idle_workers", Unit::Count, "Parked workers."),
+        ("coreshard_pool_blocked_workers", Unit::Count, "Workers blocked in an item."),
+        ("coreshard_pool_intake_bytes", Unit::Bytes, "Memory of the intake."),
     ];
     for (name, unit, meaning) in gauges {
         describe_gauge!(name, unit, meaning);
     }
 }
 
-/// Sets the program's recorder to what `stats` says.
+/// Sets the program's recorder to the values of `stats`.
 ///
 /// # Examples
 /// ```
@@ -196,11 +192,11 @@ fn ns(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Publishes what `runtime` has done, as an item of `queue`, every `period`, until what is
-/// returned is dropped. Ticks that were missed are left out.
+/// Publishes the statistics of `runtime` as an item of `queue`, every `period`, until the returned value is dropped.
+/// Missed ticks are skipped.
 ///
 /// # Errors
-/// As those of periodic work: where the period is zero, or no timekeeper can be had.
+/// As for periodic work: if the period is zero, or the timekeeper cannot be started.
 ///
 /// # Examples
 /// ```

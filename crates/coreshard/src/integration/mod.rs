@@ -1,6 +1,6 @@
-//! Queues beside other crates: one module for each, named after it and behind a feature of its name.
+//! Integration with other crates: one module for each, with the name of the crate and a feature of that name.
 //!
-//! They are not in the crate's root because `use coreshard::*` would then hide the crates themselves.
+//! The modules are not in the crate's root because `use coreshard::*` would then hide the crates.
 
 #[cfg(feature = "metrics")]
 pub mod metrics;

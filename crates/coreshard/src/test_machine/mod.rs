@@ -1,4 +1,4 @@
-//! The platform of the types in `testing::simulated`, and the process of a simulated program. Above it is `testing`.
+//! The platform of the types in `testing::simulated`, and the process of a simulated program. Used by `testing`.
 
 mod own_process;
 mod platform;

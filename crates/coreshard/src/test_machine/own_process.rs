@@ -1,4 +1,4 @@
-//! The runtime of a process on the test machine: the simulated process's own inside of a test, else this process's.
+//! The process's runtime on the test machine: the simulated process's inside a test, otherwise this process's.
 
 use std::cell::{Cell, RefCell};
 use std::panic::Location;
@@ -11,16 +11,16 @@ use crate::own_process::{Machine, Process, Settings, Slots, this_machine};
 use crate::runtime_error::RuntimeError;
 
 thread_local! {
-    // All virtual threads of a simulation are on one host thread, which runs no other.
+    // All virtual threads of a simulation run on one host thread, which runs no other.
     static PROCESS: Cell<Option<&'static Process<TestMachine>>> = const { Cell::new(None) };
     static JOIN_QUEUE: RefCell<Option<Workqueue<TestMachine>>> = const { RefCell::new(None) };
 }
 
-/// Outside of tests.
+/// For use outside tests.
 static SLOTS: Slots<TestMachine> = Slots::new();
 
 impl Machine for TestMachine {
-    /// That of a simulated process ends with it.
+    /// The queue of a simulated process ends with the process.
     type JoinQueue = Workqueue<Self>;
 
     #[track_caller]
@@ -31,7 +31,7 @@ impl Machine for TestMachine {
         let made_at = Location::caller();
         match PROCESS.get() {
             Some(process) => Ok(process),
-            // Another virtual thread may have made one meanwhile.
+            // Another virtual thread may have created one.
             None => make(None, made_at).map(|made| made.unwrap_or_else(|first| first)),
         }
     }
@@ -61,7 +61,7 @@ impl Machine for TestMachine {
             return Ok(queue);
         }
         let queue = process.new_join_queue()?;
-        // Another virtual thread may have made one meanwhile. This one is dropped after the borrow, since the drop waits.
+        // Another virtual thread may have created one. This one is dropped after the borrow, since dropping it blocks.
         let first = JOIN_QUEUE.with_borrow_mut(|known| {
             let first = known.clone();
             known.get_or_insert_with(|| queue.clone());
@@ -71,9 +71,9 @@ impl Machine for TestMachine {
     }
 }
 
-/// Makes the simulated process's runtime; `Err` of the one that exists.
+/// Creates the simulated process's runtime. Returns the existing one as `Err`.
 ///
-/// It is never freed: programs have `&'static` references to it. It is small once its queues have ended.
+/// It is never freed, as programs have `&'static` references to it. It is small once its queues have ended.
 fn make(
     settings: Option<Settings<TestMachine>>,
     made_at: &'static Location<'static>,
@@ -96,7 +96,7 @@ impl SimulatedProcess {
         PROCESS.get().map(|process| &process.runtime)
     }
 
-    /// At the program's end: no thread calls `join` any more.
+    /// Ends the join queue at the program's end, when no thread calls `join` any more.
     pub(crate) fn end_joins() {
         drop(JOIN_QUEUE.take());
     }

@@ -1,4 +1,4 @@
-//! This machine, or inside of a test the simulated one.
+//! This machine or, inside a test, the simulated one.
 
 use std::sync::Weak;
 use std::time::Duration;
@@ -12,15 +12,16 @@ use coreshard_topology::{CpuId, CpuSet, NodeId};
 
 use super::simulated_process::SimulatedProcess;
 
-/// How often a simulated program asks this machine for a grace period before it takes that there is none.
+/// Attempts at a grace period on this machine before a simulated program assumes that there is none.
 const GRACE_PERIODS: u32 = 1_000;
 
-/// The machine of the types in [`simulated`](crate::testing::simulated): code that runs inside of
-/// [`by_hand`](crate::testing::by_hand()) or [`check`](crate::testing::check()) is on a simulated machine, all other code on this one.
+/// The machine of the types in [`simulated`](crate::testing::simulated). Code inside
+/// [`by_hand`](crate::testing::by_hand()) or [`check`](crate::testing::check()) runs on a simulated machine, and other
+/// code on this one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TestMachine;
 
-/// A thread of this machine, or of the simulated one.
+/// A thread of this machine or the simulated one.
 #[derive(Debug)]
 pub enum TestThread {
     /// Of this machine.
@@ -39,7 +40,7 @@ impl ThreadHandle for TestThread {
     }
 }
 
-/// `on!(call(arguments))`: on the simulated machine where the caller is simulated, else on this one.
+/// `on!(call(arguments))` calls the simulated machine from a simulation, otherwise this one.
 macro_rules! on {
     ($($call:tt)+) => {
         if Sim::is_running() { Sim::$($call)+ } else { Host::$($call)+ }
@@ -47,7 +48,7 @@ macro_rules! on {
 }
 
 impl Platform for TestMachine {
-    // Outside of a simulation these are this machine's own.
+    // Outside a simulation these are native.
     type AtomicU32 = <Sim as Platform>::AtomicU32;
     type AtomicU64 = <Sim as Platform>::AtomicU64;
     type AtomicPtr<T> = <Sim as Platform>::AtomicPtr<T>;
@@ -78,7 +79,7 @@ impl Platform for TestMachine {
     }
 
     fn wake_one(word: *const Self::AtomicU32) {
-        // The simulated word is the native one, by its layout, and nothing is read there.
+        // The simulated word has the layout of the native one and is not read there.
         if Sim::is_running() { Sim::wake_one(word) } else { Host::wake_one(word.cast()) }
     }
 
@@ -130,7 +131,7 @@ impl Platform for TestMachine {
     }
 
     fn allocate(bytes: usize, node: Option<NodeId>) -> Result<NodeMemory, NodeMemoryError> {
-        // Simulated memory is the same wherever it lies; and it may be there for longer than a simulation.
+        // Simulated memory has no location, and may outlive the simulation.
         Host::allocate(bytes, node.filter(|_| !Sim::is_running()))
     }
 
@@ -194,14 +195,14 @@ impl Platform for TestMachine {
         }
     }
 
-    /// What was made in a simulation finds itself outside of it, or in another one, as in a forked process: its
-    /// threads are not there. So it refuses, and waits for nobody.
+    /// Objects of a simulation detect that they are outside it, or in another one, as in a forked process: their
+    /// threads do not exist. They reject work and do not block.
     fn process_generation() -> u32 {
         SimulatedProcess::generation().unwrap_or_else(Host::process_generation)
     }
 
-    // What a test has made may be seen by threads of this machine, and the other way round. So a simulated section is
-    // one of this machine's, too, and a grace period is over when it is over there as well.
+    // Objects of a test may be visible to threads of this machine and vice versa. A simulated section is therefore also
+    // one of this machine, and a grace period needs both.
     fn begin_reading() -> *const () {
         Sim::begin_reading();
         let thread = Host::begin_reading();
@@ -223,7 +224,7 @@ impl Platform for TestMachine {
         if !Sim::is_running() {
             return Host::try_grace_period();
         }
-        // Sections are short there: a run does not depend on whether one goes on at this moment.
+        // Sections are short there, so a run does not depend on whether one is in progress.
         Sim::try_grace_period()
             && (0..GRACE_PERIODS).any(|_| {
                 let is_over = Host::try_grace_period();

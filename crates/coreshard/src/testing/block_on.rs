@@ -1,4 +1,4 @@
-//! Waiting for a future, on a thread of a test.
+//! Waits for a future on a thread of a test.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -16,8 +16,8 @@ impl Wake for Unpark {
     }
 }
 
-/// Waits for `future`, and returns what it yields. For the test's own thread: as other executors' functions of that name,
-/// but what it waits by is known to the simulated machine.
+/// Waits for `future`, and returns its output. It is like `block_on` of other executors, but the simulated machine
+/// knows its wait. For the test's thread.
 ///
 /// # Examples
 /// ```

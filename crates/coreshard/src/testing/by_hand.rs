@@ -1,4 +1,4 @@
-//! A test that runs its program's items by hand.
+//! Tests that run items one by one.
 
 use std::marker::PhantomData;
 use std::panic;
@@ -10,32 +10,33 @@ use coreshard_topology::Topology;
 use super::left_behind;
 use super::run::{How, Outcome, Settings, run};
 
-/// How long nothing may go on, of real time.
+/// Maximum real time without progress.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Virtual time is counted in picoseconds, of which a `u64` has so many, and is kept far from its end.
+/// Virtual time is a `u64` in picoseconds. The limit is far from its maximum.
 const LONGEST: Duration = Duration::from_secs(50 * 24 * 3_600);
 
 /// Runs a program's items in a test; see [`by_hand`].
 #[derive(Debug)]
 pub struct Hand {
-    /// Of the test's own thread.
+    /// Not `Send`: it belongs to the test's thread.
     _of_this_thread: PhantomData<*const ()>,
 }
 
-/// Calls `test` with a [`Hand`], by which it runs the items of its queues: none runs by itself, and no time passes.
+/// Calls `test` with a [`Hand`], which runs the items of its queues. No item runs and no time passes otherwise.
 ///
-/// Inside of `test`, queues, runtimes, tasks, timeouts and all else of [`simulated`](super::simulated) are of a simulated machine
-/// with one CPU and a clock of its own; so is the process's runtime, which begins and ends with the test. The code of the pools
-/// is that of the crate's root.
+/// Inside `test`, everything in [`simulated`](super::simulated) belongs to a simulated machine with one CPU and its own
+/// clock, including the process's runtime, which starts and ends with the test. The code of the pools is that of the
+/// crate's root.
 ///
-/// A wait of the test's own thread ([`JoinHandle::join`](crate::JoinHandle::join), [`Workqueue::scope`](crate::Workqueue::scope),
-/// the drop of a queue) lets items begin until it is over, one after the other; time does not pass meanwhile.
+/// When the test's thread waits ([`JoinHandle::join`](crate::JoinHandle::join),
+/// [`Workqueue::scope`](crate::Workqueue::scope), dropping a queue), items start one after the other until the wait
+/// ends. Time does not pass meanwhile.
 ///
 /// # Panics
-/// With what `test` threw. Where it waits for what cannot come: the message tells what each thread waits for, and
-/// where in the source. Where an item panicked that nobody asked to hear of. Where queues are left at the
-/// end. Where nothing goes on for 10 s of real time: an item waits by something that is not of this crate.
+/// With the panic of `test`. If it waits for something that cannot happen: the message lists what each thread waits
+/// for, with source locations. If an item panicked and the panic was not reported. If queues are left at the end. If
+/// there is no progress for 10 s of real time, as when an item waits with means outside this crate.
 ///
 /// # Examples
 /// ```
@@ -88,7 +89,7 @@ pub fn by_hand<R: Send + 'static>(test: impl FnOnce(&Hand) -> R + Send + 'static
     }
 }
 
-/// A panic that nobody heard of is the test's to hear.
+/// Panics with the unreported panics of items.
 #[track_caller]
 fn tell_of_panics() {
     if let Some(panic) = Sim::take_unheard_panics().first() {
@@ -97,12 +98,12 @@ fn tell_of_panics() {
 }
 
 impl Hand {
-    /// Runs one item that is queued: the first one that a worker has come to. An item that waits for others runs as
-    /// far as it comes without them, or with those that it runs itself while it waits. False if there is none.
+    /// Runs one queued item, the first that a worker has reached. An item that waits for others runs as far as it can
+    /// without them, or with those that it runs while it waits. Returns false if there is none.
     ///
     /// # Panics
-    /// Inside of an item, as all methods but [`queued`](Self::queued) and [`now`](Self::now). Where the item panicked and
-    /// nobody hears of that.
+    /// Inside an item, as all methods except [`queued`](Self::queued) and [`now`](Self::now). If the item panicked and
+    /// the panic was not reported.
     #[track_caller]
     pub fn tick(&self) -> bool {
         let ran = Sim::let_run(1, Duration::ZERO) > 0;
@@ -110,7 +111,7 @@ impl Hand {
         ran
     }
 
-    /// Runs items until none is queued that can run now, those that they queue among them. Returns how many began.
+    /// Runs items, including those that they queue, until none can run. Returns how many started.
     ///
     /// # Panics
     /// As [`tick`](Self::tick).
@@ -121,37 +122,37 @@ impl Hand {
         ran
     }
 
-    /// Lets so much virtual time pass: what is queued runs now, and what is delayed, periodic, asleep or timed out by
-    /// then runs at its moment, in the order of time. Returns how many items began.
+    /// Advances virtual time. Queued items run now, and delayed, periodic, sleeping and timed-out ones run in order at
+    /// their times. Returns how many items started.
     ///
     /// # Panics
-    /// As [`tick`](Self::tick), and where more than 50 days would have passed since the start.
+    /// As [`tick`](Self::tick), and if more than 50 days would have passed since the start.
     #[track_caller]
     pub fn advance(&self, duration: Duration) -> u64 {
         let (now, longest) = (self.now(), LONGEST);
         assert!(
             now.saturating_add(duration) <= longest,
-            "a test by hand can let {longest:?} pass in all; {now:?} have passed, and {duration:?} are asked for"
+            "invalid duration {duration:?}: expected at most {longest:?} in total, of which {now:?} have passed"
         );
         let ran = Sim::let_run(u64::MAX, duration);
         tell_of_panics();
         ran
     }
 
-    /// Virtual time since the test's start: what [`advance`](Self::advance) was asked for so far.
+    /// Returns the virtual time since the test's start: the sum of [`advance`](Self::advance).
     #[must_use]
     pub fn now(&self) -> Duration {
         Sim::virtual_time()
     }
 
-    /// Items that are queued and have not begun. What waits for its time is not among them: see
+    /// Returns the number of queued items that have not started. Delayed items do not count; see
     /// [`delayed`](Self::delayed).
     #[must_use]
     pub fn queued(&self) -> u64 {
         Sim::queued_items()
     }
 
-    /// Items and futures of the process's runtime that wait for their time.
+    /// Returns the number of delayed items and sleeping futures of the process's runtime.
     #[must_use]
     pub fn delayed(&self) -> usize {
         left_behind::delayed()

@@ -1,4 +1,4 @@
-//! A test on many schedules of a simulated machine.
+//! Tests on many schedules of a simulated machine.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,20 +10,20 @@ use coreshard_topology::Topology;
 use super::fault::Fault;
 use super::run::{How, Outcome, Settings, run, text_of};
 
-/// Brings one run about again.
+/// Reproduces one run.
 const REPLAY: &str = "CORESHARD_TEST_REPLAY";
-/// Another number of seeds.
+/// Overrides the number of seeds.
 const SEEDS: &str = "CORESHARD_TEST_SEEDS";
 
 const DEFAULT_SEEDS: u64 = 100;
 const DEFAULT_CPUS: usize = 4;
 
-/// How often a CPU stalls where a thread begins its turn, if that is long: from one wait to the next,
+/// Probability of a CPU stall at the start of a thread's turn, for long turns from one wait to the next.
 const STALLS_AT_WAITS_PER_MILLION: u32 = 300_000;
-/// and if it is short, of some ten nanoseconds: there, and where an item begins or the program has a point of preemption;
+/// The same for short turns of some ten nanoseconds, and at the start of an item and at preemption points.
 const STALLS_ANYWHERE_PER_MILLION: u32 = 10_000;
 const STALLS_AT_POINTS_PER_MILLION: u32 = 300_000;
-/// and the longest stalls that seeds choose among: between two items, from a few of them to very many.
+/// The maximum stalls that seeds choose from: between two items, from a few of them to very many.
 const LONGEST_STALLS: [Duration; 4] = [
     Duration::from_micros(2),
     Duration::from_micros(20),
@@ -34,19 +34,19 @@ const LONGEST_STALLS: [Duration; 4] = [
 /// Where the threads of a [`Check`] may be switched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Preemption {
-    /// Where a thread waits, yields or ends, where an item begins or is over, and at each
-    /// [`preemption_point`](super::preemption_point()). A lock of the standard library that is held between these is safe, so
-    /// nearly all programs can be tested so. What comes between a program's own two accesses to memory is not
-    /// tested, nor between a queueing and what follows it.
+    /// When a thread waits, yields or ends, when an item starts or finishes, and at each
+    /// [`preemption_point`](super::preemption_point()). A lock of the standard library that is held between these
+    /// points is safe, so this suits nearly all programs. It does not test what happens between two memory accesses of
+    /// the program, or between a queueing and the code after it.
     #[default]
     AtWaits,
-    /// At any step of the runtime's, too, such as inside of a queueing. For programs that share data by this crate's
-    /// means and atomics alone: a lock of the standard library that is held then, and wanted by another thread,
-    /// stops the run, which is told of after the [patience](Check::patience).
+    /// Also at any step of the runtime, such as inside a queueing. For programs that share data only by this crate's
+    /// means and atomics: a held lock of the standard library that another thread wants stops the run, which is
+    /// reported after the [patience](Check::patience).
     Anywhere,
 }
 
-/// A test of a program on a simulated machine, with one run for each of many seeds; see [`check`].
+/// A test of a program on a simulated machine, with a run for each of many seeds; see [`check`].
 #[derive(Clone, Debug)]
 #[must_use = "a check does nothing until `run` is called"]
 pub struct Check {
@@ -90,15 +90,15 @@ pub fn check(test: impl Fn() + Send + Sync + 'static) {
     Check::new().run(test);
 }
 
-/// What the runs of a [`Check`] came to.
+/// The results of a [`Check`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Checked {
-    /// Runs.
+    /// Number of runs.
     pub runs: u64,
-    /// Work items that began, in all of them.
+    /// Work items started in all runs.
     pub items: u64,
-    /// Depends on all that happened in each run: equal for equal runs.
+    /// A hash of all events of each run: equal for equal runs.
     pub trace_hash: u64,
 }
 
@@ -116,7 +116,7 @@ impl Default for Check {
 }
 
 impl Check {
-    /// 100 seeds on 4 CPUs that share a cache, threads switched at waits, no faults.
+    /// Creates a check with 100 seeds on 4 CPUs that share a cache, threads switched at waits, and no faults.
     pub fn new() -> Self {
         Self {
             machine: with_cpus(DEFAULT_CPUS),
@@ -132,93 +132,91 @@ impl Check {
         }
     }
 
-    /// How many seeds are tried, from the [first](Self::first_seed) on. The variable `CORESHARD_TEST_SEEDS` of the environment has
-    /// precedence, for a long search. Default: 100.
+    /// Sets the number of seeds, from the [first](Self::first_seed) on. The environment variable `CORESHARD_TEST_SEEDS`
+    /// overrides it, for long searches. Default: 100.
     pub fn seeds(mut self, seeds: u64) -> Self {
         self.seeds = seeds;
         self
     }
 
-    /// The first seed. Default: 0.
+    /// Sets the first seed. Default: 0.
     pub fn first_seed(mut self, seed: u64) -> Self {
         self.first_seed = seed;
         self
     }
 
-    /// A machine with so many CPUs that share a cache. Default: 4.
+    /// Sets a machine with this many CPUs that share a cache. Default: 4.
     ///
     /// # Panics
-    /// Where `cpus` is 0 or more than 1,024.
+    /// If `cpus` is 0 or more than 1,024.
     #[track_caller]
     pub fn cpus(mut self, cpus: usize) -> Self {
         self.machine = with_cpus(cpus);
         self
     }
 
-    /// Another machine: one of another topology has other pools, and so other schedules. What memory costs there
-    /// has no part in it.
+    /// Sets another machine. A different topology has different pools and so different schedules. Memory costs have no
+    /// effect.
     pub fn machine(mut self, machine: Machine) -> Self {
         self.machine = machine;
         self
     }
 
-    /// Where threads may be switched. Default: [`Preemption::AtWaits`].
+    /// Sets where threads may be switched. Default: [`Preemption::AtWaits`].
     pub fn preemption(mut self, preemption: Preemption) -> Self {
         self.preemption = preemption;
         self
     }
 
-    /// One schedule for all seeds. Default: each seed draws one, by chance or of probabilistic concurrency testing.
+    /// Sets one schedule for all seeds. Default: each seed draws one, random or by probabilistic concurrency testing.
     pub fn schedule(mut self, schedule: Schedule) -> Self {
         self.schedule = Some(schedule);
         self
     }
 
-    /// What goes wrong, each in some of the runs; the seed draws how often. Default: nothing.
+    /// Sets the faults to inject, each in some of the runs; the seed draws how often. Default: none.
     pub fn faults(mut self, faults: impl IntoIterator<Item = Fault>) -> Self {
         self.faults = faults.into_iter().collect();
         self
     }
 
-    /// Whether a run may pass in which an item panicked, and there was neither a handle nor a handler that heard of it.
-    /// Default: no.
+    /// Allows runs in which an item panicked without a handle or handler to report it. Default: no.
     pub fn allow_unheard_panics(mut self, allow: bool) -> Self {
         self.allows_panics = allow;
         self
     }
 
-    /// For how long of real time nothing may go on in a run. Default: 10 s.
+    /// Sets the maximum real time without progress in a run. Default: 10 s.
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
         self
     }
 
-    /// How long a run may take of virtual time. Default: an hour.
+    /// Sets the maximum virtual time of a run. Default: an hour.
     pub fn time_limit(mut self, limit: Duration) -> Self {
         self.time_limit = limit;
         self
     }
 
-    /// How many turns the threads of a run may have. Default: ten million.
+    /// Sets the maximum number of turns of a run's threads. Default: ten million.
     pub fn turn_limit(mut self, turns: u64) -> Self {
         self.turn_limit = turns;
         self
     }
 
-    /// Runs `test` once for each seed. Inside of it, all of this crate's root is of the simulated machine, and the
-    /// process's runtime belongs to the run.
+    /// Runs `test` once for each seed. Inside it, [`simulated`](super::simulated) belongs to the simulated machine, and
+    /// the process's runtime to the run.
     ///
-    /// The same seed gives the same run, as long as `test` depends on nothing else: not on the real clock, on
-    /// threads of the standard library, on addresses, or on the order of a `HashMap` with random keys.
+    /// The same seed gives the same run, if `test` depends on nothing else: not on the real clock, threads of the
+    /// standard library, addresses, or the order of a `HashMap` with random keys.
     ///
-    /// With `CORESHARD_TEST_REPLAY` in the environment, as a failure prints it, that seed alone is run.
+    /// With `CORESHARD_TEST_REPLAY` in the environment, as a failure prints it, only that seed is run.
     ///
     /// # Panics
-    /// At the first seed that fails, with a message that tells why, and ends with the one line that brings the run
-    /// about again: where `test` panics; where an item does and nobody hears of it; where threads are deadlocked, each
-    /// with what it waits for and where; where a run comes to no end; where queues are left at its end, or
-    /// items that never began; where nothing goes on for the [patience](Self::patience). And where there are no
-    /// [seeds](Self::seeds).
+    /// At the first seed that fails, with a message that gives the reason and the command line that reproduces the run:
+    /// if `test` panics; if an item panics and the panic is not reported; if threads deadlock, with what each waits for
+    /// and where; if a run does not end; if queues, or items that never started, are left at its end; if there is no
+    /// progress for the [patience](Self::patience); or if there are no [seeds](Self::seeds).
     #[track_caller]
     pub fn run(&self, test: impl Fn() + Send + Sync + 'static) -> Checked {
         let test: Arc<dyn Fn() + Send + Sync> = Arc::new(test);
@@ -237,14 +235,11 @@ impl Check {
         checked
     }
 
-    /// Which seeds, and what is replayed.
+    /// Returns the seeds, and the run to replay.
     fn seeds_to_run(&self) -> (impl Iterator<Item = u64>, Option<ReplaySeed>) {
         let (first, count, replayed) = self.seeds_asked_for();
-        assert!(
-            count > 0,
-            "a check of no seeds would hold whatever is tested; it needs one at least"
-        );
-        // After the last one comes 0.
+        assert!(count > 0, "invalid number of seeds 0: expected at least 1");
+        // 0 follows the last seed.
         ((0..count).map(move |number| first.wrapping_add(number)), replayed)
     }
 
@@ -255,7 +250,8 @@ impl Check {
             return (replay.seed, 1, Some(replay));
         }
         let seeds = std::env::var(SEEDS).map_or(self.seeds, |text| {
-            text.parse().unwrap_or_else(|_| panic!("{SEEDS}={text:?} is no number of seeds"))
+            text.parse()
+                .unwrap_or_else(|_| panic!("invalid {SEEDS}={text:?}: expected a number of seeds"))
         });
         (self.first_seed, seeds, None)
     }
@@ -300,11 +296,11 @@ impl Check {
         }
     }
 
-    /// What goes wrong with this seed, and in words.
+    /// Returns the faults of a seed, and their description.
     fn faults_of(&self, seed: u64) -> (Faults, String) {
         let mut plan = Plan::of_seed(seed);
         let drawn = plan.faults;
-        // Held stores need the simulator's own allocator; a clock that jumps is nobody's deadline.
+        // Held stores need the simulator's allocator. A clock that jumps would break deadlines.
         let mut faults =
             Faults { schedule: self.schedule.unwrap_or(drawn.schedule), ..Faults::NONE };
         faults.longest_stall = LONGEST_STALLS[(seed % 4) as usize];
@@ -321,18 +317,18 @@ impl Check {
         }
         plan.faults = faults;
         plan.profile = Profile::Futex;
-        // The costs are always these.
+        // The costs are always the same.
         (faults, plan.to_string().replacen(", costs futex", "", 1))
     }
 }
 
 impl Failure {
-    /// `replayed` is the run that was to be brought about again.
+    /// `replayed` is the run to reproduce.
     fn told(&self, replayed: Option<ReplaySeed>) -> String {
         let Self { replay, what, faults } = self;
         let other = match replayed.and_then(|replayed| replayed.trace_hash) {
             Some(hash) if replay.trace_hash.is_some_and(|found| found != hash) => {
-                "\nthis is another run than the one that is replayed: the code, the test or its settings have changed"
+                "\nthis run differs from the replayed one: the code, the test or its settings have changed"
             }
             _ => "",
         };
@@ -354,5 +350,5 @@ fn with_cpus(cpus: usize) -> Machine {
     let machine = topology.map_err(|error| error.to_string()).and_then(|topology| {
         Machine::with_round_costs(topology).map_err(|error| error.to_string())
     });
-    machine.unwrap_or_else(|error| panic!("a machine of {cpus} CPUs: {error}"))
+    machine.unwrap_or_else(|error| panic!("cannot simulate {cpus} CPUs: {error}"))
 }

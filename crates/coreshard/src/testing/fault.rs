@@ -1,20 +1,21 @@
-//! What may go wrong in a test on purpose.
+//! Faults injected in a test.
 
 use coreshard_sim::Faults;
 
-/// A kind of thing that goes wrong in a [`Check`](super::Check), as on a machine under load. No program may lose an item by it.
+/// A kind of fault in a [`Check`](super::Check), as on a machine under load. A program must not lose items because of
+/// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fault {
-    /// Threads cannot be started, one or some in a row, or all for a while. Left out are those without which a
-    /// call of the program's would fail: what the test's own thread starts (such as the first workers of a queue),
-    /// and the timekeeper.
+    /// Threads cannot be started, one or a few in a row, or all for a while. Threads whose absence would make a call of
+    /// the program fail always start: those started by the test's thread, such as the first workers of a queue, and the
+    /// timekeeper.
     ThreadStarts,
-    /// A thread that was woken goes on up to 200 µs later.
+    /// A woken thread resumes up to 200 µs later.
     LateWakeups,
-    /// A wait on a futex returns though nobody woke it.
+    /// A futex wait returns without a wake-up.
     SpuriousWakeups,
-    /// CPUs go offline, and come back.
+    /// CPUs go offline and come back.
     CpusOffline,
 }
 
@@ -23,7 +24,7 @@ impl Fault {
     pub const ALL: [Self; 4] =
         [Self::ThreadStarts, Self::LateWakeups, Self::SpuriousWakeups, Self::CpusOffline];
 
-    /// Takes its part of what a seed has drawn.
+    /// Copies its part of the faults drawn by a seed.
     pub(super) fn add(self, drawn: &Faults, faults: &mut Faults) {
         match self {
             Self::ThreadStarts => {

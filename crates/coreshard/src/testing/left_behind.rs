@@ -1,4 +1,4 @@
-//! What a test has left behind of its simulated process.
+//! Detects what a test left behind in its simulated process.
 
 use std::time::Duration;
 
@@ -7,21 +7,21 @@ use coreshard_sim::Sim;
 
 use crate::test_machine::SimulatedProcess;
 
-/// How long what ends in the background may take, of virtual time.
+/// Time limit for background activities to end, in virtual time.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Delayed items of the process's runtime, and futures that sleep.
+/// Returns the delayed items of the process's runtime and sleeping futures.
 pub(super) fn delayed() -> usize {
     SimulatedProcess::runtime().map_or(0, |runtime| runtime.delayed_items())
 }
 
-/// At the program's end: what is left, in words.
+/// Describes what is left at the program's end.
 pub(super) fn left_behind() -> Option<String> {
     let runtime = SimulatedProcess::runtime()?;
     SimulatedProcess::end_joins();
     let deadline = Sim::now() + PATIENCE;
     loop {
-        // What waits for its time keeps its queue, and a program may end before that.
+        // Delayed items keep their queue, and a program may end before they run.
         if runtime.delayed_items() > 0 {
             return None;
         }
@@ -34,8 +34,7 @@ pub(super) fn left_behind() -> Option<String> {
                 stats.queues.iter().map(|queue| format!("{:?}", queue.name)).collect();
             let names = names.join(", ");
             return Some(format!(
-                "queues are left at the test's end, and so are their workers: {names}. Something holds a handle to \
-                 them: a static, a cycle of references, an item that holds the queue that it waits in?"
+                "queues are left at the test's end, with their workers: {names}. A handle still exists, possibly in a static, in a cycle of references, or in an item that waits in the queue"
             ));
         }
         Sim::sleep(PATIENCE / 100);

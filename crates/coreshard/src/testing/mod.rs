@@ -1,4 +1,4 @@
-//! Deterministic tests of a program of one's own, with the feature `testing`.
+//! Deterministic tests of your own program, with the feature `testing`.
 //!
 //! ```toml
 //! [dependencies]
@@ -7,32 +7,34 @@
 //! coreshard = { version = "0.1", features = ["testing"] }
 //! ```
 //!
-//! | for | there is |
+//! | purpose | function |
 //! |---|---|
-//! | what a program does step by step, and in time | [`by_hand`](by_hand()): no item runs and no time passes before the test says so |
-//! | whether it is right in each order of things | [`check`](check()): many runs on a simulated machine, each on a schedule that its seed decides, with faults if you like |
+//! | test a program step by step and over time | [`by_hand`](by_hand()): no item runs and no time passes until the test
+//! says so |
+//! | test all orders of events | [`check`](check()): many runs on a simulated machine, each with a schedule drawn from
+//! its seed, optionally with faults |
 //!
-//! A program gets its queues from [`simulated`] in its tests, and from the crate's root otherwise: that is one `use` under `cfg(test)`.
-//! [`simulated`] has all of the root's names, for a [machine](TestMachine) that is this one, but inside of such a test
-//! a simulated one. The pools' code is the same, and [`runtime`](simulated::runtime()), [`workqueue`](simulated::workqueue()),
-//! [`timeout`](simulated::timeout()) and [`join`](simulated::join()) are on a runtime of the test's own. The feature changes no type and no function of the
-//! root: a queue of the root's is on this machine, also inside of such a test. [`block`](crate::block) and [`rt`](crate::rt) stay on
-//! this machine as well: use them outside of such tests.
+//! In tests a program uses the queues of [`simulated`] instead of those of the crate's root, with one `use` under
+//! `cfg(test)`. [`simulated`] has all names of the root, for a [machine](TestMachine) that is simulated inside such a
+//! test and real elsewhere. The code of the pools is the same. [`runtime`](simulated::runtime()),
+//! [`workqueue`](simulated::workqueue()), [`timeout`](simulated::timeout()) and [`join`](simulated::join()) use a
+//! runtime of the test. The feature changes no type or function of the root: a queue of the root uses this machine,
+//! even inside such a test. So do [`block`](crate::block) and [`rt`](crate::rt): use them outside such tests.
 //!
 //! # What is not simulated
 //!
-//! All virtual threads of a test take turns on one thread of this machine. So code that waits by other means than
-//! this crate's, for something that another item is to do, waits for ever: a channel, a condition variable or a join of a thread of the
-//! standard library. Where nothing goes on for 10 s of real time, the test fails, and says in which item. A lock of the
-//! standard library that is not held over such a wait, nor over one of this crate's, is no problem. `std::thread::sleep` sleeps in real time;
-//! `Instant::now` tells real time, and a thread-local value is shared by all virtual threads. What a test may depend on, so
-//! that a seed gives the same run again, tells [`Check::run`].
+//! All virtual threads of a test share one thread of this machine. Code that waits for another item by other means than
+//! this crate's therefore blocks forever: with a channel, a condition variable or a thread join of the standard
+//! library. After 10 s of real time without progress, the test fails and names the item. Locks of the standard library
+//! are fine if they are not held across such a wait, or across one of this crate. `std::thread::sleep` and
+//! `Instant::now` use real time, and thread-local values are shared by all virtual threads. [`Check::run`] lists what a
+//! test may depend on so that a seed reproduces its run.
 //!
 //! ```
 //! use std::time::Duration;
 //! use coreshard::testing::{Check, Fault, block_on, simulated};
 //!
-//! /// Asks until there is an answer, or `limit` is over.
+//! /// Asks until there is an answer, or `limit` has passed.
 //! async fn ask(limit: Duration) -> Option<u32> {
 //!     let answer = async {
 //!         let mut tries = 0;
@@ -76,9 +78,9 @@ pub use fault::Fault;
 #[cfg(test)]
 pub(crate) use ::testing::watch;
 
-/// A place where a test lets other threads go first, if its schedule says so; nothing outside of a [`check`](check()). Code that
-/// shares data by atomics of its own may have them between its accesses; not where it holds a lock of the
-/// standard library that another thread wants.
+/// Lets other threads run first, if the test's schedule says so; does nothing outside a [`check`](check()). Place it
+/// between accesses to a program's own shared atomics, but not where a lock of the standard library is held that
+/// another thread wants.
 ///
 /// # Examples
 /// ```
@@ -86,7 +88,7 @@ pub(crate) use ::testing::watch;
 ///
 /// fn add(total: &AtomicU32) {
 ///     let before = total.load(SeqCst);
-///     coreshard::testing::preemption_point(); // here another item may add, too
+///     coreshard::testing::preemption_point(); // another item may add here
 ///     total.store(before + 1, SeqCst);
 /// }
 /// # let total = AtomicU32::new(0);

@@ -1,4 +1,4 @@
-//! One simulated run of a test, on a host thread of its own, watched from the test's.
+//! One simulated run of a test, on its own host thread, monitored by the test's thread.
 
 use std::any::Any;
 use std::panic::{self, AssertUnwindSafe};
@@ -11,26 +11,26 @@ use coreshard_sim::{Faults, Machine, Pulse, Sim, SimError, Simulation, Stuck, Su
 use super::left_behind::left_behind;
 use crate::test_machine::SimulatedProcess;
 
-/// What a test threw.
+/// The payload of a test's panic.
 pub(super) type Payload = Box<dyn Any + Send>;
 
 /// How a run ended.
 pub(super) enum Outcome<R> {
-    /// The test has returned this, or thrown; and what it left behind, in words.
+    /// The test returned or panicked, and left this behind.
     Over { value: Result<R, Payload>, left_behind: Option<String>, summary: Box<Summary> },
-    /// The simulation was given up.
+    /// The simulation was aborted.
     Failed { what: String, trace_hash: Option<u64> },
 }
 
-/// How a run is to be.
+/// The settings of a run.
 pub(super) struct Settings {
     pub(super) machine: Machine,
-    /// For how long of real time nothing may go on.
+    /// Maximum real time without progress.
     pub(super) patience: Duration,
     pub(super) how: How,
 }
 
-/// Who says what runs when.
+/// The source of scheduling decisions.
 pub(super) enum How {
     /// The test's own thread.
     ByHand,
@@ -60,18 +60,18 @@ impl Settings {
     }
 }
 
-/// How often the test's thread looks whether the run goes on.
+/// Checks for progress per patience interval.
 const LOOKS: u32 = 20;
 
 /// Runs `test` as the simulated program.
 ///
-/// The run has a thread of its own: where the program waits by what the simulator does not know, that thread is lost,
-/// and the test can still tell of it.
+/// The run has its own thread. If the program waits with means that the simulator does not know, that thread is
+/// abandoned, and the test can still report it.
 pub(super) fn run<R: Send + 'static>(
     settings: Settings,
     test: impl FnOnce() -> R + Send + 'static,
 ) -> Outcome<R> {
-    assert!(!Sim::is_running(), "a test runs inside another one");
+    assert!(!Sim::is_running(), "tests cannot be nested");
     let pulse = Arc::new(Pulse::default());
     let (tell, told) = mpsc::channel();
     let patience = settings.patience;
@@ -83,19 +83,16 @@ pub(super) fn run<R: Send + 'static>(
         SimulatedProcess::end();
         drop(tell.send(outcome));
     };
-    // So that what is printed is taken for the test's.
+    // Output is attributed to the test by the thread's name.
     let name = std::thread::current().name().unwrap_or("test").to_owned();
     let thread = std::thread::Builder::new().name(name).spawn(body);
-    drop(
-        thread.unwrap_or_else(|error| panic!("a test needs a thread for its simulation: {error}")),
-    );
+    drop(thread.unwrap_or_else(|error| panic!("cannot start the test's thread: {error}")));
     let (mut seen, mut since) = (pulse.beats(), Instant::now());
     loop {
         match told.recv_timeout(patience / LOOKS) {
             Ok(outcome) => return outcome,
             Err(RecvTimeoutError::Disconnected) => {
-                let what =
-                    "the simulation's thread has ended early; see what it printed".to_owned();
+                let what = "the simulation's thread ended early; see its output".to_owned();
                 return Outcome::Failed { what, trace_hash: None };
             }
             Err(RecvTimeoutError::Timeout) => {
@@ -110,14 +107,12 @@ pub(super) fn run<R: Send + 'static>(
     }
 }
 
-/// What a run is that goes on no more.
+/// Describes a run without progress.
 fn silence(pulse: &Pulse, patience: Duration) -> String {
     let (thread, item) = pulse.thread();
     let item = item.map_or(String::new(), |item| format!(", inside item {item}"));
     format!(
-        "thread {thread:?}{item} has not come back for {patience:?} of real time: does it wait by something that is not \
-         Coreshard's (a lock, a channel or a condition variable of the standard library, which another virtual thread \
-         would have to free), or compute for very long?"
+        "thread {thread:?}{item} has not returned for {patience:?} of real time: it may wait for a lock, channel or condition variable of the standard library that another virtual thread must release, or compute for very long"
     )
 }
 
@@ -149,8 +144,8 @@ fn simulate<R>(simulation: &Simulation<'_>, test: impl FnOnce() -> R) -> Outcome
     }
 }
 
-/// A panic, in words.
+/// Returns the text of a panic payload.
 pub(super) fn text_of(payload: &(dyn Any + Send)) -> &str {
     let text = payload.downcast_ref::<String>().map(String::as_str);
-    text.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("something that is no text")
+    text.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("not a text")
 }

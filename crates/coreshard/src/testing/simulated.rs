@@ -1,12 +1,12 @@
-//! This crate's types and functions, on the [test machine](TestMachine).
+//! This crate's types and functions on the [test machine](TestMachine).
 //!
-//! It has all names of the crate's root, so a program can use one module in the place of the other. Code that runs inside of
-//! [`by_hand`](super::by_hand()) or [`check`](super::check()) finds a simulated machine here, and a runtime of the test's own;
-//! all other code finds this machine, and a runtime of this process. The code of the pools is the same in each case.
+//! It has all names of the crate's root, so a program can replace one module with the other. Inside
+//! [`by_hand`](super::by_hand()) or [`check`](super::check()), they use a simulated machine and a runtime of the test.
+//! Other code uses this machine and a runtime of this process. The code of the pools is the same in each case.
 //!
-//! The types are not those of the root: a [`simulated::Workqueue`](Workqueue) is a `Workqueue<TestMachine>`, where
-//! [`coreshard::Workqueue`](crate::Workqueue) is a `Workqueue<Host>`. So the compiler rejects a program that mixes them.
-//! [`block`], [`rt`] and [`insight`] stay on this machine.
+//! The types differ from those of the root: a [`simulated::Workqueue`](Workqueue) is a `Workqueue<TestMachine>`, and
+//! [`coreshard::Workqueue`](crate::Workqueue) is a `Workqueue<Host>`, so the compiler rejects a program that mixes
+//! them. [`block`], [`rt`] and [`insight`] always use this machine.
 //!
 //! ```
 //! // In the root of a program:
@@ -33,7 +33,7 @@ use crate::join::join_on;
 use crate::join_all::{each, join_all_on};
 use crate::own_process::Machine;
 
-// The names below hide those of the root.
+// These names hide those of the root.
 #[doc(no_inline)]
 pub use crate::*;
 

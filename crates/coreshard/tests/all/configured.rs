@@ -1,5 +1,5 @@
-//! The process's runtime, configured before its first use; and `join` on a thread that is no worker. One test:
-//! a process is configured once.
+//! The process's runtime, configured before its first use, and `join` on a thread that is not a worker. There is only
+//! one test, as a process is configured once.
 
 use std::collections::HashSet;
 use std::sync::Mutex;
@@ -35,7 +35,7 @@ fn a_process_is_configured_once_and_joins_in_parallel_anywhere() {
 
     let error = coreshard::configure(|builder| builder.workers(8)).unwrap_err().to_string();
     assert!(
-        error.contains("tests/all/configured.rs:") && error.contains("asked for it first"),
+        error.contains("tests/all/configured.rs:") && error.contains("first used at"),
         "{error}"
     );
 
@@ -44,7 +44,7 @@ fn a_process_is_configured_once_and_joins_in_parallel_anywhere() {
     let seen = seen.into_inner().unwrap();
     assert!(seen.len() > 1 && !seen.contains(&std::thread::current().id()), "{seen:?}");
 
-    // What is thrown comes here.
+    // The panic propagates to here.
     let thrown = std::panic::catch_unwind(|| coreshard::join(|| 1, || panic!("wanted")).0);
     assert_eq!(*thrown.unwrap_err().downcast::<&str>().unwrap(), "wanted");
 

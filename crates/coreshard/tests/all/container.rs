@@ -1,4 +1,4 @@
-//! The process's own runtime inside limits that somebody else has set: a CPU quota, an affinity.
+//! The process's own runtime inside external limits: a CPU quota, an affinity.
 //!
 //! Each test runs this file's program again as a child, which enters the limits before it asks for
 //! the runtime, and reports what it found.
@@ -13,7 +13,7 @@ use testing::{Lack, skip};
 
 const CHILD: &str = "CORESHARD_TEST_CHILD";
 
-/// Not a test of its own: what the child does.
+/// Not a test by itself: the child's part.
 #[test]
 fn child() {
     if env::var_os(CHILD).is_none() {

@@ -1,5 +1,5 @@
-//! What is promised of the documentation: tasks are found by the words that a user looks for, features are told, and no
-//! word has two meanings.
+//! Requirements of the documentation: tasks are found by users' words, features are described, and no word has two
+//! meanings.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ fn recipes() -> Vec<Recipe> {
         let path = format!("{}/src/{file}", env!("CARGO_MANIFEST_DIR"));
         let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
         let name = name.strip_suffix(".md").expect("it is Markdown");
-        assert!(rest.contains(&format!("pub mod {name} {{}}")), "{name} is no module");
+        assert!(rest.contains(&format!("pub mod {name} {{}}")), "{name} is not a module");
         recipes.push(Recipe { name, aliases, text });
     }
     recipes
@@ -37,7 +37,7 @@ impl Recipe {
     }
 }
 
-/// Fifteen tasks, each by the words that somebody may look for.
+/// Fifteen tasks, each with words that users may search for.
 const TASKS: [(&str, &[&str]); 15] = [
     ("bounded_concurrency", &["bounded concurrency", "semaphore", "concurrency limit"]),
     ("borrowed_data", &["borrowed data", "scoped threads", "parallel loop"]),
@@ -74,7 +74,7 @@ fn each_task_is_found_by_the_words_of_who_looks_for_it() {
     assert_eq!(recipes.len(), TASKS.len(), "a page that no task leads to");
 }
 
-/// The programs are run with all others: none is left out, or in a program of its own.
+/// These programs are run with all others: none is omitted or separate.
 #[test]
 fn every_program_of_the_guide_is_run() {
     let guides = ["from_rayon", "from_tokio", "from_the_kernel"].map(|name| {
@@ -108,7 +108,7 @@ fn each_feature_is_told() {
         for name in names {
             assert!(
                 root.contains(&format!("//! | `{name}` |")),
-                "src/lib.rs does not tell of {name}"
+                "src/lib.rs does not describe {name}"
             );
         }
     }

@@ -67,7 +67,7 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// A feature that replaces something has an attribute for its absence, too.
+/// A feature that replaces something also has an attribute for its absence.
 #[test]
 fn no_feature_replaces_anything() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();

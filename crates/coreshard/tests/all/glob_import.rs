@@ -1,6 +1,6 @@
 //! A glob import of the crate hides none of the crates beside it.
 
-#[allow(unused_imports, reason = "what it brings along is the point")]
+#[allow(unused_imports, reason = "the imported names are the point")]
 use coreshard::*;
 
 #[test]

@@ -1,4 +1,4 @@
-//! The socket at which a process tells of its queues and pools.
+//! The insight socket.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -40,7 +40,7 @@ fn runtime() -> Runtime {
     Runtime::builder(topology).laid_over(usable).build().unwrap()
 }
 
-/// A server that answers whoever comes first with `bytes`.
+/// A server that answers the first client with `bytes`.
 fn impostor(path: PathBuf, bytes: Vec<u8>) -> thread::JoinHandle<()> {
     let listener = UnixListener::bind(path).unwrap();
     thread::spawn(move || {
@@ -97,7 +97,7 @@ fn the_process_serves_where_its_client_looks() {
     assert_eq!(client.path(), server.path());
     assert_eq!(client.snapshot().unwrap().pid, std::process::id());
     let again = coreshard::serve_insight().unwrap_err().to_string();
-    assert!(again.contains("served already"), "{again}");
+    assert!(again.contains("already served"), "{again}");
     let path = server.path().to_owned();
     drop(server);
     assert!(!path.exists(), "it goes with its server");
@@ -111,7 +111,7 @@ fn a_socket_that_was_left_behind_is_taken_over() {
     drop(UnixListener::bind(folder.socket()).unwrap());
     let stale = InsightClient::at(folder.socket()).snapshot().unwrap_err();
     assert!(stale.is_gone());
-    assert!(stale.to_string().contains("nobody listens"), "{stale}");
+    assert!(stale.to_string().contains("no process listens"), "{stale}");
     let server = InsightServer::bind_at(&runtime(), folder.socket()).unwrap();
     InsightClient::at(server.path()).snapshot().unwrap();
 }
@@ -121,7 +121,7 @@ fn what_is_no_socket_is_left_alone() {
     let folder = Folder::new("file");
     fs::write(folder.socket(), "precious").unwrap();
     let error = InsightServer::bind_at(&runtime(), folder.socket()).unwrap_err().to_string();
-    assert!(error.contains("cannot be made"), "{error}");
+    assert!(error.contains("cannot create the socket"), "{error}");
     assert_eq!(fs::read_to_string(folder.socket()).unwrap(), "precious");
 }
 
@@ -179,7 +179,7 @@ fn another_version_of_the_protocol_is_told() {
     stream.read_to_end(&mut answer).unwrap();
     assert_eq!(&answer[..4], b"COSH");
     assert_eq!(answer[4..8], PROTOCOL_VERSION.to_le_bytes());
-    assert!(String::from_utf8_lossy(&answer).contains("was asked in version"));
+    assert!(String::from_utf8_lossy(&answer).contains("found version"));
 }
 
 #[test]
@@ -208,15 +208,15 @@ fn a_client_is_served_after_a_pause_longer_than_it_is_granted() {
     }
 }
 
-/// What a stranger is told in place of an answer: nothing. The frame is of another version, so that the
-/// user who may ask gets an answer that needs no decoding.
+/// A stranger receives no answer. The frame has another version, so that the permitted user gets an answer that needs
+/// no decoding.
 fn answer_to_a_question(path: &std::path::Path) -> Vec<u8> {
     let mut stream = UnixStream::connect(path).unwrap();
     let mut frame = b"COSH".to_vec();
     frame.extend((PROTOCOL_VERSION + 1).to_le_bytes());
     frame.extend(2_u32.to_le_bytes());
     frame.extend(b"{}");
-    // Whoever is refused may find the socket closed before this is read.
+    // A rejected client may find the socket closed before this is read.
     let _ = stream.write_all(&frame);
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer);
@@ -227,7 +227,7 @@ fn answer_to_a_question(path: &std::path::Path) -> Vec<u8> {
 fn another_users_connection_is_refused_by_its_credentials() {
     let nobody = rustix::thread::Uid::from_raw(65_534);
     if !rustix::process::geteuid().is_root() {
-        return skip(Lack::Root, "nobody else can connect as another user");
+        return skip(Lack::Root, "only root can connect as another user");
     }
     let folder = Folder::new("stranger");
     let server = InsightServer::bind_at(&runtime(), folder.socket()).unwrap();
@@ -284,7 +284,7 @@ fn slow_clients_hold_up_neither_others_nor_the_end() {
     is_over.store(true, std::sync::atomic::Ordering::SeqCst);
 }
 
-/// Whoever answers a byte a second answers never.
+/// A server that sends one byte per second never finishes.
 #[test]
 fn a_slow_server_is_given_up() {
     let folder = Folder::new("drip");
@@ -299,7 +299,7 @@ fn a_slow_server_is_given_up() {
     let path = folder.socket();
     within(NEVER, move || {
         let error = InsightClient::at(path).snapshot().unwrap_err().to_string();
-        assert!(error.contains("no answer came"), "{error}");
+        assert!(error.contains("no answer from"), "{error}");
     });
 }
 

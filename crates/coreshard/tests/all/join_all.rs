@@ -23,7 +23,7 @@ fn each_item_is_called_once_at_any_length() {
     }
 }
 
-/// What was not begun is dropped, and so is what was given by the others.
+/// Tasks that have not started are dropped, and so are the results of the others.
 #[test]
 fn what_one_throws_comes_out_when_none_runs() {
     struct Counted<'count>(&'count AtomicUsize);

@@ -1,5 +1,5 @@
-//! Workers inside a tokio runtime: what tokio looks for is there, in items, futures and whatever they call, and the
-//! ends of both runtimes may come in any order.
+//! Workers inside a tokio runtime: items, futures and their callees find the runtime, and both runtimes may end in any
+//! order.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -80,7 +80,7 @@ fn tokio_awaits_what_is_coreshards() {
                 coreshard::timeout(Duration::from_millis(1), std::future::pending::<()>());
             assert!(outcome.await.is_err());
             let task = queue.spawn(async { Handle::try_current().is_err() });
-            assert!(task.unwrap().await, "nobody has entered");
+            assert!(task.unwrap().await, "no hook has entered");
         });
     });
 }
@@ -144,7 +144,7 @@ fn tokios_end_may_come_first() {
         let waits = queue.spawn(async { tokio::time::sleep(Duration::from_secs(3600)).await });
         let waits = waits.unwrap();
         drop(tokio);
-        assert!(block_on(waits.result()).unwrap_err().is_panic(), "its timer is gone");
+        assert!(block_on(waits.result()).unwrap_err().is_panic(), "its timer has ended");
         let cancelled =
             queue.spawn(async { tokio::spawn(async { 1 }).await.unwrap_err().is_cancelled() });
         assert!(block_on(cancelled.unwrap()));
@@ -156,7 +156,7 @@ fn tokios_end_may_come_first() {
     });
 }
 
-/// An item that leaves a guard of its own behind harms nobody but itself.
+/// An item that leaks a guard harms only itself.
 #[test]
 fn a_guard_that_is_forgotten_keeps_no_worker() {
     within(NEVER, || {
@@ -194,8 +194,7 @@ fn of_one_thread() -> Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
 }
 
-/// So many clients, each of which sends so many messages, one after the other, to a server that sends them back; all
-/// on the queue.
+/// Clients that each send messages in succession to a server that echoes them, all on the queue.
 async fn echoes(queue: &Workqueue, clients: u32, messages: u32) -> u32 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();

@@ -61,7 +61,7 @@ fn a_function_is_a_service() {
             assert_eq!(error.to_string(), "the request panicked on the workqueue \"heavy\": no 13");
             assert_eq!(error.into_panic().unwrap().message(), "no 13");
         });
-        // What was reserved and not used is given back.
+        // Unused reservations are returned.
         ready_and_dropped(&service);
         wait_until("nothing is reserved", || queue.stats().capacity_used == 0);
     });
@@ -117,10 +117,7 @@ fn load_is_shed_at_once() {
         let error = block_on(service.call(3)).unwrap_err();
         assert_eq!(error.reason(), ServiceErrorReason::Overloaded);
         assert_eq!(error.queue_name(), "heavy");
-        assert_eq!(
-            error.to_string(),
-            "the workqueue \"heavy\" is full: 2 items wait in it, which is its capacity"
-        );
+        assert_eq!(error.to_string(), "the workqueue \"heavy\" is full: its capacity is 2 items");
         assert_eq!(queue.stats().refused, 1);
         queue.thaw().unwrap();
         let values = accepted.map(|response| block_on(response).unwrap());
@@ -147,7 +144,7 @@ fn what_has_not_begun_by_its_deadline_never_does() {
             assert_eq!(error.reason(), ServiceErrorReason::DeadlineExceeded { has_begun: false });
             assert!(error.to_string().contains("had not begun"), "{error}");
             assert_eq!(Arc::strong_count(&request), 1, "the request is dropped at once");
-            // A future is no other.
+            // The same for a future.
             let mut inner = layer.layer(Echo { answers: true });
             ready(&mut inner).await.unwrap();
             let error = inner.call(1).await.unwrap_err();
@@ -218,7 +215,7 @@ fn what_has_begun_by_its_deadline_is_told() {
             assert!(matches!(error.reason(), ServiceErrorReason::DeadlineExceeded { .. }));
             // On a machine that is busy it may not even have begun.
             if error.reason() == (ServiceErrorReason::DeadlineExceeded { has_begun: true }) {
-                wait_until("it hears of it", || told.load(SeqCst));
+                wait_until("it is cancelled", || told.load(SeqCst));
             }
         });
     });
@@ -268,7 +265,7 @@ impl Service<u32> for Echo {
     }
 
     fn call(&mut self, request: u32) -> Self::Future {
-        // Here, too, and not on the caller's thread.
+        // Also here, and not on the caller's thread.
         let queue = coreshard::current().and_then(|here| here.queue_name());
         assert_eq!(queue.as_deref(), Some("heavy"));
         let answers = self.answers;

@@ -1,4 +1,4 @@
-//! What a test by hand sees of a program, step by step.
+//! Tests by hand observe a program step by step.
 
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
@@ -72,7 +72,7 @@ fn what_was_cancelled_or_joined_is_no_item_any_more() {
         assert!(second.is_finished());
         assert!(!hand.tick());
         assert_eq!(second.join().unwrap(), 2);
-        // An item that waits for another runs it: that is no item of its own then.
+        // An item that waits for another runs it, which is then not counted.
         let inner = queue.clone();
         let outer = queue.submit(move || inner.submit(|| 3).unwrap().join().unwrap()).unwrap();
         assert!(hand.tick());
@@ -110,7 +110,7 @@ fn a_cache_writes_once_it_was_left_alone_for_a_while() {
         cache.add(1);
         hand.advance(Cache::QUIET / 2);
         cache.add(2);
-        // The first deadline is over, and was put off.
+        // The first deadline has passed and was postponed.
         hand.advance(Cache::QUIET / 2 + Duration::from_millis(10));
         assert!(written.lock().unwrap().is_empty());
         hand.advance(Cache::QUIET / 2);
@@ -249,7 +249,7 @@ fn a_services_deadline_is_of_the_machines_time() {
         assert!(response.as_mut().poll(&mut context).is_pending());
         hand.advance(Duration::from_millis(1));
         let std::task::Poll::Ready(Err(error)) = response.as_mut().poll(&mut context) else {
-            panic!("its time is over");
+            panic!("its time has passed");
         };
         assert_eq!(error.reason(), ServiceErrorReason::DeadlineExceeded { has_begun: false });
         queue.thaw().unwrap();

@@ -9,7 +9,7 @@ use coreshard::testing::{Check, Checked, Fault, Machine, Preemption, Schedule, b
 
 use crate::programs::{AskError, Cache, Server, ask, longest, pipeline};
 
-/// Each kind of switching; with the latter, locks of the standard library are for nobody.
+/// Each kind of switching. With the latter, locks of the standard library must not be used.
 const SWITCHING: [Preemption; 2] = [Preemption::AtWaits, Preemption::Anywhere];
 
 /// A queue whose items queue others, and a count of those that ran.
@@ -101,7 +101,7 @@ fn the_same_seed_is_the_same_run_and_another_one_is_not() {
         let traces: Vec<Vec<Checked>> = (0..2)
             .map(|_| {
                 let of_seed = |seed| {
-                    // What lies on the heap before is no part of a run.
+                    // Earlier heap contents are not part of a run.
                     let _other = vec![1_u8; 1 + seed as usize * 1_000];
                     let check = Check::new().first_seed(seed).seeds(1).preemption(preemption);
                     check.faults(Fault::ALL).run(|| {
@@ -191,7 +191,7 @@ fn a_program_may_configure_its_runtime_in_each_run() {
     });
 }
 
-/// What each run leaves behind is small, and takes none of what simulations are short of.
+/// Each run leaves little behind, and no scarce resources of simulations.
 #[test]
 fn many_runs_that_leave_delayed_work_behind_are_no_problem() {
     let checked = Check::new().seeds(600).cpus(2).run(|| {
@@ -203,7 +203,7 @@ fn many_runs_that_leave_delayed_work_behind_are_no_problem() {
     assert_eq!(checked.runs, 600);
 }
 
-/// Neither waits by what the simulator knows, and each looks at this crate's words alone.
+/// Neither waits with means that the simulator knows, and both only check this crate's words.
 #[test]
 fn a_program_may_look_again_and_again() {
     Check::new().seeds(5).run(|| {
@@ -227,5 +227,5 @@ fn a_check_runs_as_many_seeds_as_are_asked_for_and_not_none() {
     assert_eq!(runs(Check::new().first_seed(u64::MAX - 1).seeds(1)), 1);
     let none = std::panic::catch_unwind(|| Check::new().seeds(0).run(|| panic!("not even once")));
     let message = *none.unwrap_err().downcast::<&str>().unwrap();
-    assert!(message.contains("no seeds"), "{message}");
+    assert!(message.contains("number of seeds 0"), "{message}");
 }

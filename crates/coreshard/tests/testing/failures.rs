@@ -1,4 +1,4 @@
-//! How a test says what is wrong, and how it is replayed. What fails here on purpose is run in a process of its own.
+//! How tests report failures, and how these are replayed. Intended failures run in separate processes.
 
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
@@ -24,7 +24,7 @@ fn fail(test: &str, replay: Option<&str>) -> String {
     text
 }
 
-/// What a failure says that brings it about again.
+/// The part of a failure that reproduces it.
 fn replay_line(text: &str) -> &str {
     let mut lines = text.lines().filter(|line| line.starts_with("run it again: "));
     let line = lines.next().unwrap_or_else(|| panic!("it says how to run it again: {text}"));
@@ -50,7 +50,7 @@ fn a_planted_bug_is_found_and_its_line_brings_it_about_again() {
         assert!(line.ends_with(&format!("-- --exact failures::planted::{test}")), "{line}");
         let again = fail(test, Some(replay.unwrap()));
         assert_eq!(told(&again), told(&first), "{test}");
-        assert!(!again.contains("this is another run"), "{again}");
+        assert!(!again.contains("this run differs"), "{again}");
     }
 }
 
@@ -75,16 +75,13 @@ fn a_deadlock_is_told_with_what_waits_where() {
 fn each_kind_of_failure_has_its_words() {
     let cases = [
         ("panics", "the test panicked: seven is not eight"),
-        ("item_panics", "an item of \"mail\": nobody hears of this"),
-        (
-            "queue_in_a_static",
-            "queues are left at the test's end, and so are their workers: \"static\"",
-        ),
-        ("silent_wait", "has not come back for 500ms of real time"),
+        ("item_panics", "an item of \"mail\": not reported"),
+        ("queue_in_a_static", "queues are left at the test's end, with their workers: \"static\""),
+        ("silent_wait", "has not returned for 500ms of real time"),
         ("never_ends", "did not finish"),
-        ("inside_another", "a test runs inside another one"),
+        ("inside_another", "tests cannot be nested"),
         ("looks_by_hand", "repeatedly checks something"),
-        ("item_panics_by_hand", "an item of \"mail\": nobody hears of this"),
+        ("item_panics_by_hand", "an item of \"mail\": not reported"),
         ("time_is_waited_for_by_hand", "virtual time passes by advance alone"),
     ];
     for (test, words) in cases {
@@ -98,7 +95,7 @@ fn each_kind_of_failure_has_its_words() {
 #[test]
 fn a_replay_of_another_run_says_so() {
     let text = fail("panics", Some("3-5-0123456789abcdef"));
-    assert!(text.contains("this is another run than the one that is replayed"), "{text}");
+    assert!(text.contains("this run differs from the replayed one"), "{text}");
     let text = fail("panics", Some("nonsense"));
     assert!(text.contains("invalid replay seed"), "{text}");
 }
@@ -107,7 +104,7 @@ fn a_replay_of_another_run_says_so() {
 mod planted {
     use super::*;
 
-    /// Adds one, in two items: what is read in the first may be old in the second.
+    /// Adds one, in two items: the value read in the first may be outdated in the second.
     fn add_one(queue: &Workqueue, sum: &Arc<AtomicU32>) {
         let (next, sum) = (queue.clone(), Arc::clone(sum));
         let read = move || {
@@ -120,7 +117,7 @@ mod planted {
     #[test]
     #[ignore = "fails on purpose"]
     fn lost_update() {
-        // In order on one CPU: the second begins when the first is over, but not in each schedule.
+        // In order on one CPU: the second starts when the first has finished, but not in each schedule.
         Check::new().seeds(50).run(|| {
             let queue = simulated::workqueue().unwrap().name("sum").build().unwrap();
             let later = simulated::workqueue().unwrap().name("later").build().unwrap();
@@ -154,7 +151,7 @@ mod planted {
         });
     }
 
-    /// Two queues with an order each, an item of each of which waits for one behind the other's.
+    /// Two ordered queues, each with an item that waits for one behind the other queue's.
     fn cross() {
         let ordered =
             |name: &str| simulated::workqueue().unwrap().name(name).ordered().build().unwrap();
@@ -198,7 +195,7 @@ mod planted {
     fn item_panics() {
         check(|| {
             let queue = simulated::workqueue().unwrap().name("mail").build().unwrap();
-            queue.queue(|| panic!("nobody hears of this")).unwrap();
+            queue.queue(|| panic!("not reported")).unwrap();
         });
     }
 
@@ -207,9 +204,9 @@ mod planted {
     fn item_panics_by_hand() {
         by_hand(|hand| {
             let queue = simulated::workqueue().unwrap().name("mail").build().unwrap();
-            queue.queue(|| panic!("nobody hears of this")).unwrap();
+            queue.queue(|| panic!("not reported")).unwrap();
             hand.tick();
-            unreachable!("the tick has told of it");
+            unreachable!("the tick has reported it");
         });
     }
 
@@ -232,7 +229,7 @@ mod planted {
             let lock = Arc::new(Mutex::new(()));
             let held = lock.lock().unwrap();
             let wanted = Arc::clone(&lock);
-            // Who has the lock waits for who wants it.
+            // The lock's holder waits for a thread that wants the lock.
             queue.submit(move || drop(wanted.lock().map(drop))).unwrap().join().unwrap();
             drop(held);
         });

@@ -30,6 +30,6 @@ fn what_was_made_in_a_test_refuses_outside_of_it() {
         (queue, handle)
     });
     assert!(queue.queue(|| ()).is_err());
-    // What was queued has run as the test ended.
+    // Queued items have run at the test's end.
     assert_eq!(handle.join().unwrap(), 1);
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use coreshard::testing::simulated::{self, CancellationToken, Work, Workqueue};
 
-/// What callers add is written once nobody has added anything for a while, all at once.
+/// Values that callers add are written together once no caller has added one for a while.
 pub(crate) struct Cache {
     queue: Workqueue,
     changes: Arc<Mutex<Vec<u32>>>,
@@ -94,7 +94,7 @@ pub(crate) async fn ask(
     stop.run_until_cancelled(work).await.unwrap_or(Err(AskError::Cancelled))
 }
 
-/// Squares of numbers, summed up: no more than `capacity` wait to be squared, and whoever brings more waits.
+/// Sums squares of numbers. At most `capacity` wait to be squared, and producers of more wait.
 pub(crate) fn pipeline(numbers: u64, capacity: usize) -> u64 {
     let squares = simulated::workqueue().unwrap().name("squares").capacity(capacity);
     let squares = squares.build().unwrap();
@@ -116,7 +116,7 @@ pub(crate) fn pipeline(numbers: u64, capacity: usize) -> u64 {
     *total
 }
 
-/// The longest of `texts`, half of which are looked at by each of two items.
+/// The longest of `texts`; each of two items checks half of them.
 pub(crate) fn longest(queue: &Workqueue, texts: &[&str]) -> usize {
     let (left, right) = texts.split_at(texts.len() / 2);
     let length = |texts: &[&str]| texts.iter().map(|text| text.len()).max().unwrap_or(0);

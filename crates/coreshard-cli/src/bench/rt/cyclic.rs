@@ -18,15 +18,15 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", value_parser = few)]
     threads: Option<NonZeroUsize>,
 
-    /// From one wake-up of a thread to the next, in microseconds
+    /// Interval between a thread's wake-ups, in microseconds
     #[arg(long, value_name = "US", default_value = "1000", value_parser = microseconds::<NonZeroU64, 1>)]
     interval_us: NonZeroU64,
 
-    /// Wake-ups of each thread
+    /// Wake-ups per thread
     #[arg(long, value_name = "N", default_value = "10000", value_parser = many::<NonZeroU64>)]
     cycles: NonZeroU64,
 
-    /// By how much a thread's wake-ups are after the thread's before it, in microseconds
+    /// Offset between the wake-ups of successive threads, in microseconds
     #[arg(long, value_name = "US", default_value_t = 500, value_parser = microseconds::<u64, 0>)]
     distance_us: u64,
 
@@ -52,7 +52,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let table = report::cyclic(&runs, output::columns());
     let page = || report::cyclic_page(&runs);
     match &runs[..] {
-        // The very keys of cyclictest's file.
+        // One variant has the keys of cyclictest's file.
         [one] => output.write(one, table, page),
         _ => output.write(&runs, table, page),
     }

@@ -16,13 +16,13 @@ use crate::common::{
     Bar, PageArgs, PageOutput, bail_input, few, many, or_all, output, variant, whole,
 };
 
-/// The rounds of a simulated thread, and the runs, where nothing else is asked for.
+/// Default rounds of a simulated thread.
 const SIMULATED_ROUNDS: NonZeroU64 = NonZeroU64::new(100).expect("it is not 0");
 
 /// The options of `coreshard bench rt index`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Variants: packed, padded, split, per-llc [default: all]
+    /// Variants to compare: packed, padded, split, per-llc [default: all]
     #[arg(long, alias = "rungs", value_name = "LIST", value_delimiter = ',', value_parser = variant::<Rung>)]
     variants: Vec<Rung>,
 
@@ -30,15 +30,15 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", value_parser = few)]
     threads: Option<NonZeroUsize>,
 
-    /// How often each thread sets and searches in a run [default: 200000, simulated 100]
+    /// Set and search operations per thread and run [default: 200000, simulated 100]
     #[arg(long, value_name = "N", value_parser = many::<NonZeroU64>)]
     rounds: Option<NonZeroU64>,
 
-    /// Search among N neighbouring CPUs, as programs do that are pinned to some [default: all CPUs]
+    /// Search within groups of N neighbouring CPUs, as programs pinned to some CPUs do [default: all CPUs]
     #[arg(long, value_name = "N", value_parser = few)]
     group: Option<NonZeroUsize>,
 
-    /// Runs of each variant, interleaved [default: 7, simulated 1 with each seed]
+    /// Runs of each variant, interleaved [default: 7, simulated 1 per seed]
     #[arg(long, value_name = "N", value_parser = whole::<NonZeroUsize, 1, 10_000>)]
     runs: Option<NonZeroUsize>,
 
@@ -71,7 +71,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         return finish(output, &results, &[]);
     };
     if args.place.c2c.is_some() && variants.len() > 1 {
-        bail_input!("the lines of one variant can be shown at a time: give one with --variants");
+        bail_input!("--c2c shows one variant: expected one in --variants");
     }
     let output = args.output.open()?;
     let run = |variant: &Rung, seed| {

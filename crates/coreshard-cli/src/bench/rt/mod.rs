@@ -1,4 +1,4 @@
-//! `coreshard bench rt`: real time, on this machine or on a simulated one.
+//! `coreshard bench rt`: real time, on this machine or a simulated one.
 
 mod cyclic;
 mod index;
@@ -10,13 +10,13 @@ use clap::Subcommand;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum RtCommand {
-    /// Set and search each variant of the priority index on all CPUs at once
+    /// Measure set and search of each priority index variant, on all CPUs at once
     Index(index::Args),
-    /// Measure how late threads of fixed priority wake up, as cyclictest does
+    /// Measure wake-up latency of fixed-priority threads, as cyclictest does
     Cyclic(cyclic::Args),
-    /// Count priority inversions that are resolved, as pi_stress does
+    /// Count resolved priority inversions, as pi_stress does
     Pi(pi::Args),
-    /// Run instances of a media pipeline, each pinned to some CPUs
+    /// Measure frame times of media pipelines, each pinned to some CPUs
     Transcode(transcode::Args),
 }
 

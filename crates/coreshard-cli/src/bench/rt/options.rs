@@ -1,4 +1,4 @@
-//! What the benchmarks of real time have in common: where they run, with what, and where their results go.
+//! Options shared by the real-time benchmarks: machine, executor and output.
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
@@ -16,10 +16,10 @@ use crate::common::{
     few, interrupted, other_load, output, taken_out, unless_interrupted, variant, whole,
 };
 
-/// Where the benchmark runs, and how much of that it uses; without a machine, on this one.
+/// The machine and CPUs to use.
 #[derive(Debug, clap::Args)]
 pub(super) struct WhereArgs {
-    /// Use the first N CPUs alone
+    /// Use only the first N CPUs
     #[arg(long, value_name = "N", value_parser = few)]
     cpus: Option<NonZeroUsize>,
 
@@ -32,14 +32,14 @@ pub(super) struct WhereArgs {
     #[command(flatten)]
     seeds: SeedsArgs,
 
-    /// Show N of the lines that simulated CPUs take from one another, with the first seed
+    /// Show the N costliest contended cache lines of the first seed's simulation
     #[arg(long, value_name = "N", requires = "machine",
           value_parser = whole::<usize, 0, 1_000_000>)]
     pub(super) c2c: Option<usize>,
 }
 
 impl WhereArgs {
-    /// Finds out where the benchmark runs.
+    /// Reads the machine.
     pub(super) fn chosen(&self) -> anyhow::Result<RtSite> {
         let machine = self.machine.simulated()?;
         let (bench_machine, notes) = match &machine {
@@ -53,8 +53,8 @@ impl WhereArgs {
         Ok(RtSite { machine, bench_machine, notes })
     }
 
-    /// Simulates `run` of each of `variants` with each seed, each by itself, and returns for each variant what it returned with
-    /// each seed, what a reader must know, and the lines that are to be shown.
+    /// Simulates `run` of each variant with each seed, each in its own simulation. Returns the results per variant and
+    /// seed, notes, and the contended lines.
     pub(super) fn simulate<G: Sync + fmt::Display, R: Clone + Send>(
         &self,
         machine: &Machine,
@@ -70,9 +70,7 @@ impl WhereArgs {
             Some(run.map(taken_out))
         })?;
         let Some(runs) = runs else {
-            return Err(interrupted(
-                "interrupted before every variant had its turn with each seed",
-            ));
+            return Err(interrupted("interrupted before all variants ran with all seeds"));
         };
         let mut runs = runs.into_iter();
         let mut of_seeds = vec![Vec::new(); seeds.len()];
@@ -99,7 +97,7 @@ impl WhereArgs {
         Ok(BenchMachine { topology, usable, ..bench_machine })
     }
 
-    /// The lines of a run that recorded them, as many as are to be shown.
+    /// Returns the recorded lines of a run, as many as `--c2c` asks for.
     fn lines<R>(&self, run: &mut Run<R>) -> Option<String> {
         let mut report = run.lines.take()?;
         report.lines.truncate(self.c2c?);
@@ -107,22 +105,22 @@ impl WhereArgs {
     }
 }
 
-/// Where a benchmark runs.
+/// The machine of a benchmark.
 pub(super) struct RtSite {
-    /// The one that is simulated; `None` for this one.
+    /// The simulated machine, or `None` for this one.
     pub(super) machine: Option<Machine>,
-    /// As far as it is to be used.
+    /// The part of the machine to use.
     pub(super) bench_machine: BenchMachine,
     notes: Vec<String>,
 }
 
 impl RtSite {
-    /// Refuses more CPUs than there are: they would be cut to these.
+    /// Rejects more CPUs than the machine has: they would be reduced silently.
     pub(super) fn has(&self, option: &str, asked: Option<NonZeroUsize>) -> anyhow::Result<()> {
         at_most(option, asked, self.bench_machine.usable.len())
     }
 
-    /// What is to be said of this machine, where what else ran is in the figures of what begins now.
+    /// Returns notes on this machine, including its current load.
     pub(super) fn notes_here(&self) -> Vec<String> {
         self.notes.iter().cloned().chain(other_load(self.bench_machine.usable.len())).collect()
     }
@@ -130,48 +128,48 @@ impl RtSite {
 
 fn at_most(option: &str, asked: Option<NonZeroUsize>, cpus: usize) -> anyhow::Result<()> {
     if let Some(asked) = asked.filter(|asked| asked.get() > cpus) {
-        bail_input!("{option} {asked}: 1 to {cpus} can be used here");
+        bail_input!("invalid {option} {asked}: expected 1 to {cpus}");
     }
     Ok(())
 }
 
-/// What simulations of all variants with all seeds gave.
+/// The results of simulating all variants with all seeds.
 pub(super) struct Simulations<R> {
-    /// For each variant what it returned with each seed.
+    /// Results by variant and seed.
     pub(super) found: Vec<Vec<R>>,
-    /// What a reader must know.
+    /// Notes for readers of the results.
     pub(super) notes: Vec<String>,
-    /// For each variant the lines that are to be shown, where any are.
+    /// The contended lines of each variant, if requested.
     pub(super) lines: Vec<String>,
 }
 
-/// What the tasks of a benchmark run with.
+/// The executor's options.
 #[derive(Debug, clap::Args)]
 struct ExecutorArgs {
-    /// Variants of the index: packed, padded, split, per-llc [default: per-llc]
+    /// Variants of the priority index: packed, padded, split, per-llc [default: per-llc]
     #[arg(long, alias = "rungs", value_name = "LIST", value_delimiter = ',', value_parser = variant::<Rung>)]
     variants: Vec<Rung>,
 
-    /// The priority of the tasks, 1 to 99
+    /// Priority of the tasks, 1 to 99
     #[arg(long, value_name = "N", default_value = "80", value_parser = priority)]
     priority: Priority,
 
-    /// Do not keep the process's memory from being paged out
+    /// Do not lock the process's memory
     #[arg(long)]
     no_memory_lock: bool,
 
-    /// Measure at normal priority where no other is granted, and say so
+    /// Measure at normal priority if real-time priority is not permitted
     #[arg(long)]
     allow_degraded: bool,
 }
 
 fn priority(text: &str) -> Result<Priority, String> {
-    let number = text.parse::<u8>().map_err(|_| "allowed are 1 to 99".to_owned())?;
+    let number = text.parse::<u8>().map_err(|_| "expected 1 to 99".to_owned())?;
     Priority::new(number).map_err(|error| error.to_string())
 }
 
 impl ExecutorArgs {
-    /// One settings for each variant, the oldest first.
+    /// Returns settings for each variant, the oldest first.
     fn each(&self) -> Vec<ExecutorSettings> {
         let variants = if self.variants.is_empty() { &[Rung::PerLlc][..] } else { &self.variants };
         let settings = |variant| ExecutorSettings {
@@ -184,7 +182,7 @@ impl ExecutorArgs {
     }
 }
 
-/// What the benchmarks take that measure one variant after the other.
+/// The options of benchmarks that measure one variant after the other.
 #[derive(Debug, clap::Args)]
 pub(super) struct VariantsArgs {
     #[command(flatten)]
@@ -198,24 +196,24 @@ pub(super) struct VariantsArgs {
 }
 
 impl VariantsArgs {
-    /// Refuses a priority below which there are too few others.
+    /// Rejects a priority that leaves too few lower ones for other tasks.
     pub(super) fn needs_priority(&self, least: u8) -> anyhow::Result<()> {
         let given = self.executor.priority.get();
         if given < least {
             bail_input!(
-                "--priority {given}: other tasks have those below it; allowed are {least} to 99"
+                "invalid --priority {given}: expected {least} to 99, as other tasks need lower ones"
             );
         }
         Ok(())
     }
 
-    /// Finds out where the benchmark runs.
+    /// Reads the machine.
     pub(super) fn chosen(&self) -> anyhow::Result<RtSite> {
         self.place.chosen()
     }
 
-    /// Measures each variant on this machine, or in simulations of its own with several seeds, and shows the lines of the
-    /// first of each.
+    /// Measures each variant on this machine, or simulates each with several seeds, and prints contended lines if
+    /// requested.
     pub(super) fn measure<R: OverSeeds + Send>(
         &self,
         chosen: &RtSite,
@@ -235,7 +233,7 @@ impl VariantsArgs {
         let variants: Vec<Rung> = all_settings.iter().map(|settings| settings.variant).collect();
         let run = |variant: &Rung, _seed| {
             let settings = all_settings.iter().find(|settings| settings.variant == *variant);
-            simulated(bench_machine, *settings.expect("it is one of theirs"))
+            simulated(bench_machine, *settings.expect("the variant has settings"))
         };
         let Simulations { found, notes, lines } = self.place.simulate(machine, &variants, run)?;
         for (variant, lines) in variants.iter().zip(lines) {
@@ -245,7 +243,7 @@ impl VariantsArgs {
     }
 }
 
-/// The results, each with these notes before its own.
+/// Inserts notes before the notes of each result.
 fn noted<R>(mut all: Vec<R>, notes: &[String], notes_of: fn(&mut R) -> &mut Vec<String>) -> Vec<R> {
     for results in &mut all {
         notes_of(results).splice(0..0, notes.iter().cloned());
@@ -253,9 +251,9 @@ fn noted<R>(mut all: Vec<R>, notes: &[String], notes_of: fn(&mut R) -> &mut Vec<
     all
 }
 
-/// While the file is open, no CPU enters a state that takes longer than 0 µs to leave, as with cyclictest (Linux,
-/// Documentation/power/pm_qos_interface.rst). `None` where that is not granted, which then shows in the figures as it
-/// does in everybody's.
+/// Keeps CPUs out of idle states with an exit latency above 0 µs while the file is open, as cyclictest does (Linux,
+/// Documentation/power/pm_qos_interface.rst). Returns `None` if this is not permitted. The figures then include the
+/// exit latency.
 fn without_deep_idle_states() -> Option<File> {
     let mut file = OpenOptions::new().write(true).open("/dev/cpu_dma_latency").ok()?;
     file.write_all(&0_i32.to_ne_bytes()).ok()?;

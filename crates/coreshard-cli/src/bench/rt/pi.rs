@@ -13,11 +13,11 @@ use crate::common::{few, many, output};
 /// The options of `coreshard bench rt pi`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Groups of three tasks, one for each of the first CPUs [default: all CPUs]
+    /// Groups of three tasks, one group for each of the first CPUs [default: all CPUs]
     #[arg(long, value_name = "N", value_parser = few)]
     groups: Option<NonZeroUsize>,
 
-    /// Inversions of each group
+    /// Inversions per group
     #[arg(long, value_name = "N", default_value = "2000", value_parser = many::<NonZeroU64>)]
     rounds: NonZeroU64,
 

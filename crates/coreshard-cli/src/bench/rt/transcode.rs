@@ -11,40 +11,40 @@ use coreshard_sim::Sim;
 use super::options::VariantsArgs;
 use crate::common::{few, many, microseconds, output, whole};
 
-/// CPUs of an instance, where nothing else is asked for: the bench takes all where there are fewer.
+/// Default CPUs of an instance. The benchmark uses all CPUs if there are fewer.
 const INSTANCE_CPUS: NonZeroUsize = NonZeroUsize::new(8).expect("it is not 0");
 
-/// The stages of a simulated slice: as many as the real work has.
+/// Stages of a simulated slice, as many as real slices have.
 const STAGES: usize = 4;
 
 /// The options of `coreshard bench rt transcode`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// CPUs of an instance [default: 8, or all where there are fewer]
+    /// CPUs per instance [default: 8, or all if there are fewer]
     #[arg(long, value_name = "N", value_parser = few)]
     instance_cpus: Option<NonZeroUsize>,
 
-    /// Instances [default: as many as there are CPUs for]
+    /// Instances [default: as many as fit the CPUs]
     #[arg(long, value_name = "N", value_parser = few)]
     instances: Option<NonZeroUsize>,
 
-    /// Frames of each instance
+    /// Frames per instance
     #[arg(long, value_name = "N", default_value = "200", value_parser = many::<NonZeroU64>)]
     frames: NonZeroU64,
 
-    /// Frames of an instance that are under way at once
+    /// Frames in flight per instance
     #[arg(long, value_name = "N", default_value = "2", value_parser = few)]
     under_way: NonZeroUsize,
 
-    /// Slices of a frame, each with a task for each of its four stages
+    /// Slices per frame, each with a task for each of its four stages
     #[arg(long, value_name = "N", default_value = "8", value_parser = few)]
     slices: NonZeroUsize,
 
-    /// Bytes of a slice, on this machine
+    /// Bytes per slice, on this machine
     #[arg(long, value_name = "N", default_value = "16384", value_parser = whole::<NonZeroUsize, 1, 1_073_741_824>)]
     slice_bytes: NonZeroUsize,
 
-    /// How long a simulated stage computes, in microseconds
+    /// Compute time of a simulated stage, in microseconds
     #[arg(long, value_name = "US", default_value_t = 20, value_parser = microseconds::<u64, 0>)]
     stage_us: u64,
 

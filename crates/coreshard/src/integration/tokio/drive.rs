@@ -1,4 +1,4 @@
-//! A tokio runtime without a thread: idle workers wait in it.
+//! A tokio runtime without a thread, driven by idle workers.
 
 use std::fmt;
 use std::mem::ManuallyDrop;
@@ -10,23 +10,22 @@ use ::tokio::sync::Notify;
 use super::enter;
 use crate::{Hooks, ProcessGeneration, Reactor, SharedReactor};
 
-/// Hooks by which idle workers drive a runtime of one thread, `new_current_thread`: its sockets, its timers, and what
-/// is spawned on it. It has no thread, and needs none. Each worker is inside its context, as with [`enter`].
+/// Returns hooks with which idle workers drive a `new_current_thread` runtime: its sockets, timers and tasks. The
+/// runtime needs no thread. Each worker is inside its context, as with [`enter`].
 ///
-/// A reactor with a thread of its own wakes up for each socket that becomes ready, and hands the task that waits for it
-/// to a worker. Here the worker that has nothing else to do waits for the sockets, and runs the tasks that it has
-/// woken itself; while all are busy, one of them looks after every few items. Short answers over many connections gain most.
-/// [`Hooks::reactor`] tells more.
+/// A reactor thread wakes up for each ready socket and hands the waiting task to a worker. With these hooks, a worker
+/// without other work waits for sockets, and runs the tasks that it wakes. If all workers are busy, one of them polls
+/// the sockets after every few items. Short responses on many connections benefit most. [`Hooks::reactor`] has details.
 ///
-/// Tasks of `tokio::spawn` run on whichever worker drives the runtime, one at a time: what computes belongs on
-/// the queue. `Handle::block_on` waits for sockets and timers that workers drive; who calls it inside an item
-/// puts [`coreshard::blocking`](crate::blocking) around it.
+/// Tasks of `tokio::spawn` run on the worker that drives the runtime, one at a time. Put computations on the queue.
+/// `Handle::block_on` waits for sockets and timers that workers drive. Inside an item, wrap it in
+/// [`coreshard::blocking`](crate::blocking).
 ///
-/// The runtime ends with the hooks, when the queues that have them are gone, and waits for nothing then. In a forked process
-/// workers do not drive it, since its sockets are the parent's.
+/// The runtime ends with the hooks, when their queues have ended, without waiting. In a forked process workers do not
+/// drive it, since its sockets belong to the parent.
 ///
 /// # Errors
-/// Where the runtime has threads: it drives itself. It comes back.
+/// If the runtime has threads, which drive it. The runtime is returned in the error.
 ///
 /// # Examples
 /// ```
@@ -63,13 +62,13 @@ pub fn drive(runtime: Runtime) -> Result<Hooks, HasThreads> {
     })))
 }
 
-/// A runtime that was given to [`drive`] has threads of its own.
+/// A runtime passed to [`drive`] has threads of its own.
 pub struct HasThreads {
     runtime: Runtime,
 }
 
 impl HasThreads {
-    /// The runtime.
+    /// Returns the runtime.
     pub fn into_runtime(self) -> Runtime {
         self.runtime
     }
@@ -78,8 +77,7 @@ impl HasThreads {
 impl fmt::Display for HasThreads {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(
-            "a tokio runtime of several threads drives itself: give `drive` one that was made by \
-             `Builder::new_current_thread`, or enter this one with `enter`",
+            "invalid tokio runtime: expected one of `Builder::new_current_thread` for `drive`; use `enter` for a runtime with threads",
         )
     }
 }
@@ -92,7 +90,7 @@ struct Driven {
     runtime: ManuallyDrop<Runtime>,
     woken: Notify,
     made_in: ProcessGeneration,
-    /// For workers of a process that was forked from that one.
+    /// For workers of a forked process.
     forked: (Mutex<bool>, Condvar),
 }
 
@@ -116,7 +114,7 @@ impl Reactor for Driven {
 
     fn poll(&self) {
         if !self.is_forked() {
-            // Pending once: the runtime looks at its sockets and timers before it polls again.
+            // Pending once, so that the runtime polls sockets and timers first.
             self.runtime.block_on(::tokio::task::yield_now());
         }
     }
@@ -137,10 +135,10 @@ impl Drop for Driven {
         // SAFETY: not used again.
         let runtime = unsafe { ManuallyDrop::take(&mut self.runtime) };
         if self.is_forked() {
-            // Its threads and its sockets are the parent's.
+            // Its threads and sockets belong to the parent.
             std::mem::forget(runtime);
         } else {
-            // Wherever this is: tokio's own destructor waits, and may not inside another runtime.
+            // tokio's own destructor blocks, which is not allowed inside another runtime.
             runtime.shutdown_background();
         }
     }

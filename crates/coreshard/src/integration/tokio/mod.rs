@@ -1,11 +1,11 @@
 //! Workers inside a tokio runtime's context, with the feature `tokio`.
 //!
-//! What tokio's functions look for when they are called (`tokio::spawn`, `tokio::time::sleep`, sockets of `tokio::net`,
-//! `Handle::current`) is a word of the calling thread. [`enter`] makes hooks that set it for the life of each worker:
-//! so items, futures and whatever they call find the runtime, at no cost for each item. Sockets are polled and timers
-//! kept by tokio's own threads; the tasks that wait for them are polled by Coreshard's workers.
+//! tokio's functions (`tokio::spawn`, `tokio::time::sleep`, sockets of `tokio::net`, `Handle::current`) look for a
+//! runtime in a thread-local variable. [`enter`] makes hooks that set it for the life of each worker. Items, futures
+//! and their callees then find the runtime, at no cost per item. tokio's threads poll sockets and timers. Coreshard's
+//! workers poll the tasks that wait for them.
 //!
-//! In a program that is tokio's, before anything uses the process's runtime:
+//! In a program with a tokio runtime, before the process's runtime is used:
 //!
 //! ```
 //! #[tokio::main]
@@ -15,19 +15,19 @@
 //!
 //!     let queue = coreshard::workqueue()?.name("requests").build()?;
 //!     let slept = queue.spawn(async {
-//!         // On a worker of Coreshard's, by tokio's clock:
+//!         // On a Coreshard worker, with tokio's clock:
 //!         tokio::time::sleep(std::time::Duration::from_millis(1)).await;
-//!         // A task of tokio's, from a worker of Coreshard's:
+//!         // A tokio task, spawned by a Coreshard worker:
 //!         tokio::spawn(async { 42 }).await
 //!     })?;
 //!     assert_eq!(slept.await?, 42);
-//!     // Its last handle's drop would wait, and hold up a thread of tokio's.
+//!     // Dropping the last handle blocks, which must not happen on a tokio thread.
 //!     tokio::task::spawn_blocking(move || drop(queue)).await?;
 //!     Ok(())
 //! }
 //! ```
 //!
-//! In one that is not, the runtime is made by hand, and kept; a queue may have a runtime of its own:
+//! In other programs, create and keep a runtime. Queues may have separate runtimes:
 //!
 //! ```
 //! let sockets = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
@@ -43,23 +43,23 @@
 //!
 //! # What to know
 //!
-//! - **A runtime of one thread** (`new_current_thread`) polls its sockets and keeps its time only while somebody is inside
-//!   its `block_on`. [`drive`] has idle workers do that. A runtime of several threads does so by itself; one thread is
-//!   enough for sockets.
-//! - **The runtime's end.** The hooks keep a handle, which keeps no runtime running. Once that is shut down, tokio's own
-//!   rules hold: `tokio::spawn` gives a task that is cancelled, `sleep` and sockets panic or fail. Items and futures that use
-//!   none of it go on. So end the queues first ([`Workqueue::shutdown`](crate::Workqueue::shutdown)), then tokio.
-//! - **Several runtimes.** Hooks of a queue ([`Builder::hooks`](crate::Builder::hooks)) replace the runtime's,
-//!   [`add_hooks`](crate::Builder::add_hooks) adds to them: the innermost, which was added last, is the current one. Queues
-//!   with different hooks share no workers; make the hooks once, and clone them.
-//! - **Inside an item**, `Handle::current().block_on(…)` works, and blocks the worker: put [`coreshard::blocking`](crate::blocking)
-//!   around it.
-//! - **Only workers** are inside: a panic handler is called on one, a handler of trouble and the destructors of futures
-//!   whose queue is gone may not be.
-//! - **tokio's budget** (`tokio::task::coop`) is one of tokio's tasks. A task of Coreshard's that reads from a socket that
-//!   always has something puts [`consume_budget`](crate::consume_budget) into its loop.
-//! - **In a forked process** tokio's threads are gone, so workers there do not enter; `Handle::current` panics, which a
-//!   wait for ever would not.
+//! - **A single-threaded runtime** (`new_current_thread`) polls its sockets and timers only while a thread is inside
+//!   its `block_on`. With [`drive`], idle workers do so. A multi-threaded runtime needs no help, and one thread
+//!   suffices for sockets.
+//! - **The runtime's end.** The hooks hold a handle, which does not keep a runtime running. After its shutdown, tokio's
+//!   rules apply: `tokio::spawn` returns a cancelled task, and `sleep` and sockets panic or fail. Other items and
+//!   futures continue. Shut down the queues first ([`Workqueue::shutdown`](crate::Workqueue::shutdown)), then tokio.
+//! - **Several runtimes.** Hooks of a queue ([`Builder::hooks`](crate::Builder::hooks)) replace the runtime's, and
+//!   [`add_hooks`](crate::Builder::add_hooks) adds to them. The innermost, added last, is the current one. Queues with
+//!   different hooks share no workers, so create hooks once and clone them.
+//! - **Inside an item**, `Handle::current().block_on(…)` works and blocks the worker: wrap it in
+//!   [`coreshard::blocking`](crate::blocking).
+//! - **Only workers** are inside the context. Panic handlers run on a worker. Diagnostic handlers and destructors of
+//!   futures without a queue may run elsewhere.
+//! - **tokio's budget** (`tokio::task::coop`) applies to tokio tasks only. In a Coreshard task that reads from a socket
+//!   that is always ready, call [`consume_budget`](crate::consume_budget) in the loop.
+//! - **In a forked process** tokio's threads do not exist, so workers do not enter. `Handle::current` panics instead of
+//!   blocking forever.
 
 #![allow(unsafe_code)]
 
@@ -74,23 +74,23 @@ use ::tokio::runtime::{EnterGuard, Handle};
 use crate::{Hooks, ProcessGeneration};
 pub use drive::{HasThreads, drive};
 
-/// A thread's stay in a runtime's context. The guard goes before what it borrows.
+/// A thread inside a runtime's context. The guard is dropped before the handle it borrows.
 struct Entered {
     _guard: EnterGuard<'static>,
     _handle: Arc<Handle>,
 }
 
 thread_local! {
-    /// Those of this thread, the innermost last; `None` for one that was not entered. Without a destructor: `on_stop`
-    /// empties it, while tokio's own thread-local values are there.
+    /// The contexts of this thread, the innermost last; `None` for one that was not entered. It has no destructor:
+    /// `on_stop` empties it while tokio's thread-local values exist.
     static ENTERED: ManuallyDrop<RefCell<Vec<Option<Entered>>>> =
         const { ManuallyDrop::new(RefCell::new(Vec::new())) };
 }
 
-/// Hooks by which each worker is inside the context of this runtime, from before its first item until after its last.
+/// Returns hooks with which each worker is inside the context of this runtime, from before its first item until after
+/// its last.
 ///
-/// Hooks that are added to these run inside of it, too. It costs two calls in the life of a worker, and nothing for
-/// an item.
+/// Hooks added to these also run inside the context. The cost is two calls per worker, and nothing per item.
 ///
 /// # Examples
 /// ```
@@ -118,8 +118,8 @@ pub fn enter(handle: &Handle) -> Hooks {
 impl Entered {
     fn new(handle: &Arc<Handle>) -> Self {
         let handle = Arc::clone(handle);
-        // SAFETY: the place is the Arc's, which does not move with it, and is there until this Arc is dropped: after
-        // the guard, by the order of the fields. Both stay on this thread.
+        // SAFETY: the pointee belongs to the Arc, does not move with it, and outlives the guard by the order of the
+        // fields. Both stay on this thread.
         let guard = unsafe { &*Arc::as_ptr(&handle) }.enter();
         Self { _guard: guard, _handle: handle }
     }

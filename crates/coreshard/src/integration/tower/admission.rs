@@ -1,4 +1,4 @@
-//! Who may call: room in the queue, and the time that a request has.
+//! Admission of requests: room in the queue, and the request's deadline.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -11,7 +11,7 @@ use super::error::{Kind, ServiceError};
 use super::layer::{Overload, WorkqueueLayer};
 use crate::{RefusedReason, SleepError};
 
-/// The state of one clone of a service. A clone of it is not ready.
+/// The state of a service's clone. A new clone is not ready.
 #[derive(Debug)]
 pub(super) struct Admission<P: Platform> {
     pub(super) layer: WorkqueueLayer<P>,
@@ -26,7 +26,7 @@ enum Readiness<P: Platform> {
         since: Time,
         limit: Option<Sleep<P>>,
     },
-    /// What the next call is told; and how long it has waited for it.
+    /// The result of the next call, and how long it waited.
     Ready {
         room: Result<Reservation<P>, Denied>,
         waited: Duration,
@@ -39,7 +39,7 @@ enum Denied {
     Refused(RefusedReason),
 }
 
-/// A request may enter.
+/// An admitted request.
 pub(super) struct Admitted<P: Platform> {
     pub(super) room: Reservation<P>,
     pub(super) limit: Option<Sleep<P>>,
@@ -61,7 +61,7 @@ impl<P: Platform> Admission<P> {
     }
 
     /// # Errors
-    /// Where the queue takes nothing any more.
+    /// If the queue accepts no more items.
     pub(super) fn poll_ready<E>(
         &mut self,
         context: &mut Context<'_>,
@@ -104,7 +104,7 @@ impl<P: Platform> Admission<P> {
     }
 
     /// # Panics
-    /// Where the service waits for room, and is not ready.
+    /// Takes the admission for a call. Panics if the service waits for room and is not ready.
     pub(super) fn admit<E>(&mut self) -> Result<Admitted<P>, ServiceError<E>> {
         let queue = &self.layer.queue;
         let (room, waited) = match self.layer.overload {
@@ -119,7 +119,8 @@ impl<P: Platform> Admission<P> {
         Ok(Admitted { room, limit })
     }
 
-    /// What is left of a request's time after it has `waited`; `None` where it has as long as it likes, or as the clock goes on.
+    /// Returns the rest of a request's time after it has `waited`; `None` without a deadline, or beyond the clock's
+    /// range.
     fn limit(&self, waited: Duration) -> Result<Option<Sleep<P>>, SleepError> {
         let Some(deadline) = self.layer.deadline else { return Ok(None) };
         match self.layer.queue.sleep(deadline.saturating_sub(waited)) {
@@ -137,7 +138,7 @@ impl<P: Platform> Admission<P> {
                 Kind::DeadlineExceeded { deadline, has_begun: false }
             }
             (Denied::Refused(reason), ..) => Kind::Refused(reason),
-            (Denied::Late, _, None) => unreachable!("without a deadline nothing is late"),
+            (Denied::Late, _, None) => unreachable!("only requests with a deadline are late"),
         }
     }
 }

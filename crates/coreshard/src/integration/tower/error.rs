@@ -1,4 +1,4 @@
-//! Why there is no response.
+//! Errors of services.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::{Panic, RefusedReason, SleepError};
 
-/// Why a service on a queue has no response; `E` is the service's own error. It names the queue.
+/// Why a service on a queue returned no response. `E` is the service's own error. The message names the queue.
 pub struct ServiceError<E> {
     queue: Arc<str>,
     kind: Kind<E>,
@@ -23,26 +23,26 @@ pub(super) enum Kind<E> {
     Service(E),
 }
 
-/// The reasons of a [`ServiceError`], and what HTTP would call them.
+/// The reasons of a [`ServiceError`], with the corresponding HTTP status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ServiceErrorReason {
-    /// As many items wait in the queue as its capacity is, and the service sheds load. Come later: 503.
+    /// The queue is at its capacity, and the service sheds load: 503.
     Overloaded,
-    /// The deadline has passed. 504.
+    /// The deadline has passed: 504.
     DeadlineExceeded {
-        /// False: the request never ran. True: what it did, or does yet, is lost.
+        /// False if the request never ran. True if it has started: its effects or result are lost.
         has_begun: bool,
     },
-    /// The queue takes nothing. 503.
+    /// The queue rejected the request: 503.
     Refused(RefusedReason),
-    /// The queue was shut down, and the request dropped. 503.
+    /// The queue was shut down, and the request was dropped: 503.
     Dropped,
-    /// The function or the service panicked; [`ServiceError::into_panic`] has what it threw. 500.
+    /// The function or the service panicked: 500. [`ServiceError::into_panic`] returns the payload.
     Panicked,
-    /// There is a deadline, and no thread that watches the clock. 500.
+    /// The request has a deadline, but the timekeeper thread could not be started: 500.
     NoTimer,
-    /// The service's own error; [`ServiceError::into_service_error`] has it.
+    /// The service's own error, which [`ServiceError::into_service_error`] returns.
     Service,
 }
 
@@ -51,12 +51,12 @@ impl<E> ServiceError<E> {
         Self { queue: Arc::clone(queue), kind }
     }
 
-    /// The queue's name.
+    /// Returns the queue's name.
     pub fn queue_name(&self) -> &str {
         &self.queue
     }
 
-    /// Which of them it is.
+    /// Returns the reason.
     pub fn reason(&self) -> ServiceErrorReason {
         match &self.kind {
             Kind::Overloaded { .. } => ServiceErrorReason::Overloaded,
@@ -71,10 +71,10 @@ impl<E> ServiceError<E> {
         }
     }
 
-    /// The service's own error.
+    /// Returns the service's own error.
     ///
     /// # Errors
-    /// This error, where it is none.
+    /// Returns `self`, if the reason is another one.
     pub fn into_service_error(self) -> Result<E, Self> {
         match self.kind {
             Kind::Service(error) => Ok(error),
@@ -82,10 +82,10 @@ impl<E> ServiceError<E> {
         }
     }
 
-    /// What was thrown.
+    /// Returns the panic payload.
     ///
     /// # Errors
-    /// This error, where it is no panic.
+    /// Returns `self`, if the reason is not a panic.
     pub fn into_panic(self) -> Result<Panic, Self> {
         match self.kind {
             Kind::Panicked(panic) => Ok(panic),
@@ -95,7 +95,7 @@ impl<E> ServiceError<E> {
 }
 
 impl<E> ServiceError<E> {
-    /// Writes the text; `service` writes the error of the service.
+    /// Writes the message. `service` writes the service's own error.
     fn write(
         &self,
         f: &mut fmt::Formatter<'_>,
@@ -103,27 +103,26 @@ impl<E> ServiceError<E> {
     ) -> fmt::Result {
         let queue = &self.queue;
         match &self.kind {
-            Kind::Overloaded { capacity } => write!(
-                f,
-                "the workqueue {queue:?} is full: {capacity} items wait in it, which is its capacity"
-            ),
+            Kind::Overloaded { capacity } => {
+                write!(f, "the workqueue {queue:?} is full: its capacity is {capacity} items")
+            }
             Kind::DeadlineExceeded { deadline, has_begun } => {
-                write!(f, "the request was given {deadline:?} on the workqueue {queue:?}, and ")?;
+                write!(f, "the request exceeded {deadline:?} on the workqueue {queue:?}: it ")?;
                 f.write_str(match has_begun {
-                    true => "had begun, but not ended by then",
-                    false => "had not begun by then",
+                    true => "had begun, but not finished",
+                    false => "had not begun",
                 })
             }
             Kind::Refused(reason) => {
-                write!(f, "the workqueue {queue:?} refuses the request: {reason}")
+                write!(f, "the workqueue {queue:?} rejected the request: {reason}")
             }
             Kind::Dropped => {
-                write!(f, "the workqueue {queue:?} was shut down, and the request dropped")
+                write!(f, "the workqueue {queue:?} was shut down and dropped the request")
             }
             Kind::Panicked(panic) => {
                 write!(f, "the request panicked on the workqueue {queue:?}: {}", panic.message())
             }
-            Kind::NoTimer(error) => write!(f, "the request has a deadline, and {error}"),
+            Kind::NoTimer(error) => write!(f, "the request's deadline cannot be observed: {error}"),
             Kind::Service(error) => service(error, f),
         }
     }
@@ -135,7 +134,7 @@ impl<E: fmt::Display> fmt::Display for ServiceError<E> {
     }
 }
 
-/// As readable as its text; only the service's own error is shown by its `Debug`.
+/// Prints the readable message. Only the service's own error is printed by its `Debug`.
 impl<E: fmt::Debug> fmt::Debug for ServiceError<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.write(f, E::fmt)

@@ -1,4 +1,4 @@
-//! The layer: what is said of the services that it makes.
+//! The layer and the settings of its services.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,15 +7,15 @@ use std::time::Duration;
 use coreshard_platform::{Host, Platform};
 use coreshard_workqueue::Workqueue;
 
-/// What becomes of a request that finds the queue full.
+/// What happens to a request if the queue is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Overload {
     Wait,
     Shed,
 }
 
-/// On which queue requests are handled, and how; see [the module](super).
-#[must_use = "a layer does nothing until a service is made with it"]
+/// The queue and settings of a service; see [the module](super).
+#[must_use = "a layer does nothing until a service is created with it"]
 pub struct WorkqueueLayer<P: Platform = Host> {
     pub(super) queue: Workqueue<P>,
     pub(super) name: Arc<str>,
@@ -24,20 +24,20 @@ pub struct WorkqueueLayer<P: Platform = Host> {
 }
 
 impl<P: Platform> WorkqueueLayer<P> {
-    /// Requests are handled on `queue`; they wait where it is full, and have no deadline.
+    /// Creates a layer that handles requests on `queue`. Requests wait if it is full, and have no deadline.
     pub fn new(queue: Workqueue<P>) -> Self {
         let name = queue.name().into();
         Self { queue, name, overload: Overload::Wait, deadline: None }
     }
 
-    /// A request that finds the queue full is answered at once, by an error
-    /// ([`ServiceErrorReason::Overloaded`](super::ServiceErrorReason)).
+    /// Rejects requests at once if the queue is full ([`ServiceErrorReason::Overloaded`](super::ServiceErrorReason)).
     pub fn shed(mut self) -> Self {
         self.overload = Overload::Shed;
         self
     }
 
-    /// How long a request may take, waiting and running. Default: as long as it likes, which it has, too, where the clock ends before
+    /// Limits the time of a request, waiting and running. Default: no limit, which is also the effect of a duration
+    /// beyond the clock's range.
     /// that.
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline = Some(deadline);

@@ -1,8 +1,8 @@
-//! Services of tower's whose work is done on a queue, with the feature `tower`.
+//! tower services that run on a queue, with the feature `tower`.
 //!
-//! [`WorkqueueLayer`] says on which queue, what becomes of requests that find it full, and how long a request may take.
-//! Its [`service_fn`](WorkqueueLayer::service_fn) makes a service of a function that computes; as a `tower::Layer` it
-//! brings the futures of another service there.
+//! [`WorkqueueLayer`] has the queue, the behaviour if it is full, and the deadline. Its
+//! [`service_fn`](WorkqueueLayer::service_fn) makes a service of a computing function. As a `tower::Layer` it runs the
+//! futures of another service on the queue.
 //!
 //! ```
 //! use std::convert::Infallible;
@@ -17,7 +17,7 @@
 //!     .shed()                                       // at once, if 64 wait already
 //!     .deadline(Duration::from_secs(2))
 //!     .service_fn(|picture: Vec<u8>, wanted| {
-//!         // A long loop would look at `wanted.is_cancelled()`: nobody may be waiting any more.
+//!         // A long loop checks `wanted.is_cancelled()`: the client may have gone away.
 //!         let _ = wanted;
 //!         Ok::<usize, Infallible>(picture.len())
 //!     });
@@ -34,25 +34,26 @@
 //!
 //! # Back-pressure
 //!
-//! A queue with a [`capacity`](crate::Builder::capacity) is full when so many items wait to begin. Then
+//! A queue with a [`capacity`](crate::Builder::capacity) is full when this many items wait to start. Then
 //!
-//! - a service that **waits** (the default) is not ready: `poll_ready` is pending, and gets into the line of all the queue's
-//!   producers. Ready means *reserved*: the room is this very clone's ([`Reservation`](crate::Reservation)), and its next
-//!   `call` never finds the queue full, whatever other clones do. A clone that is ready and not called keeps that room from
-//!   others, so poll for readiness when there is a request, as `tower::ServiceExt::oneshot`, axum and hyper-util do; dropping it
-//!   gives the room back. A clone of a ready service is not ready.
-//! - one that [sheds](WorkqueueLayer::shed) load is always ready, and `call` ends at once with an error that names the queue
-//!   and its capacity.
+//! - a service that **waits** (the default) is not ready. `poll_ready` is pending and joins the line of the queue's
+//!   producers. Ready means *reserved*: the room belongs to this clone ([`Reservation`](crate::Reservation)), and its
+//!   next `call` never finds the queue full. A clone that is ready and not called keeps that room from others. Poll for
+//!   readiness only when there is a request, as `tower::ServiceExt::oneshot`, axum and hyper-util do. Dropping the
+//!   clone returns the room. A clone of a ready service is not ready.
+//! - a service that [sheds](WorkqueueLayer::shed) load is always ready, and `call` ends at once with an error that
+//!   names the queue and its capacity.
 //!
-//! Without a capacity nothing is ever full.
+//! Without a capacity the queue is never full.
 //!
-//! # Time, and requests that nobody waits for
+//! # Deadlines and cancelled requests
 //!
-//! The time of a [`deadline`](WorkqueueLayer::deadline) begins with the first `poll_ready` that is pending, or with `call`; what passes
-//! between ready and `call` does not count. When it is over, or when the response's future is dropped since the client has
-//! gone, a request that has not begun is taken back and dropped at once, and never runs (its place in the queue counts
-//! until a worker comes by, see [`JoinHandle::cancel`](crate::JoinHandle::cancel)). A function that has begun runs to its end:
-//! its token is cancelled, and its result dropped. A future is dropped as soon as its poll is over.
+//! The time of a [`deadline`](WorkqueueLayer::deadline) starts with the first pending `poll_ready`, or with `call`. The
+//! time between ready and `call` does not count. At the deadline, or when the response's future is dropped because the
+//! client has gone away, a request that has not started is dropped at once and never runs. Its place in the queue
+//! counts until a worker reaches it (see [`JoinHandle::cancel`](crate::JoinHandle::cancel)). A function that has
+//! started runs to completion: its token is cancelled, and its result is dropped. A future is dropped after its current
+//! poll.
 
 mod admission;
 mod error;

@@ -1,4 +1,4 @@
-//! A response that comes from a queue.
+//! A response from a queue.
 
 use std::fmt;
 use std::pin::Pin;
@@ -13,8 +13,7 @@ use coreshard_workqueue::{CancellationToken, JoinHandle, Sleep, Task, TaskResult
 
 use super::error::{Kind, ServiceError};
 
-/// A response that comes from a queue, or the reason why there is none. Dropping it cancels the request; see [the
-/// module](super).
+/// A response from a queue, or the reason why there is none. Dropping it cancels the request; see [the module](super).
 #[must_use = "dropping it cancels the request"]
 pub struct ResponseFuture<T, E, P: Platform = Host> {
     state: State<T, E, P>,
@@ -26,7 +25,7 @@ enum State<T, E, P: Platform> {
 }
 
 enum Work<T, E, P: Platform> {
-    /// `None` once it was taken back.
+    /// `None` after it was taken back.
     Item(Option<JoinHandle<Result<T, E>, P>>, CancellationToken<P>),
     Task(TaskResult<Result<T, E>>, Arc<AtomicBool>),
 }
@@ -71,7 +70,7 @@ impl<T, E, P: Platform> Work<T, E, P> {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<T, Kind<E>>> {
         match self {
             Self::Item(handle, _) => {
-                let handle = handle.as_mut().expect("a future is not polled after it has ended");
+                let handle = handle.as_mut().expect("a future is not polled after completion");
                 Pin::new(handle).poll(context).map(|ended| match ended {
                     Ok(result) => result.map_err(Kind::Service),
                     Err(panic) if panic.is_dropped() => Err(Kind::Dropped),
@@ -85,14 +84,14 @@ impl<T, E, P: Platform> Work<T, E, P> {
         }
     }
 
-    /// Nobody waits for it any more. True if it has begun.
+    /// Cancels the request. Returns true if it has started.
     fn give_up(&mut self) -> bool {
         match self {
             Self::Item(handle, wanted) => match handle.take().map(JoinHandle::cancel) {
-                // Dropped here, with its request.
+                // Dropped here with its request.
                 Some(Ok(_taken_back)) => false,
                 Some(Err(handle)) => {
-                    // One that is over needs to be told nothing.
+                    // A finished request needs no cancellation.
                     if !handle.is_finished() {
                         wanted.cancel();
                     }
@@ -100,7 +99,7 @@ impl<T, E, P: Platform> Work<T, E, P> {
                 }
                 None => true,
             },
-            // Its drop, which comes next, cancels it.
+            // Dropping it next cancels it.
             Self::Task(_, has_begun) => has_begun.load(Relaxed),
         }
     }
@@ -114,9 +113,7 @@ impl<T, E, P: Platform> Future for ResponseFuture<T, E, P> {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
         let failed = match &mut this.state {
-            State::Failed(error) => {
-                error.take().expect("a future is not polled after it has ended")
-            }
+            State::Failed(error) => error.take().expect("a future is not polled after completion"),
             State::Runs { work, queue, limit, deadline } => match work.poll(context) {
                 Poll::Ready(Ok(response)) => {
                     this.state = State::Failed(None);

@@ -1,4 +1,4 @@
-//! The services that a layer makes.
+//! The services of a layer.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,8 +17,8 @@ use super::layer::WorkqueueLayer;
 use super::response::ResponseFuture;
 
 impl<P: Platform> WorkqueueLayer<P> {
-    /// A service that calls `function` with each request, as an item of the queue, and with a token that is cancelled
-    /// once nobody waits for the response any more.
+    /// Creates a service that calls `function` with each request as an item of the queue, and with a token that is
+    /// cancelled when the response is no longer wanted.
     pub fn service_fn<F>(self, function: F) -> WorkqueueFn<F, P> {
         WorkqueueFn { admission: Admission::new(self), function }
     }
@@ -32,7 +32,7 @@ impl<S, P: Platform> Layer<S> for WorkqueueLayer<P> {
     }
 }
 
-/// A function as a service, on a queue; see [`WorkqueueLayer::service_fn`].
+/// A function as a service on a queue; see [`WorkqueueLayer::service_fn`].
 pub struct WorkqueueFn<F, P: Platform = Host> {
     admission: Admission<P>,
     function: F,
@@ -67,7 +67,7 @@ where
     }
 
     /// # Panics
-    /// Where it waits for room, and was not ready.
+    /// If it waits for room and is not ready.
     fn call(&mut self, request: Request) -> Self::Future {
         let layer = &self.admission.layer;
         let (name, deadline) = (Arc::clone(&layer.name), layer.deadline);
@@ -88,10 +88,9 @@ where
     }
 }
 
-/// A service whose futures run on a queue, made by [`WorkqueueLayer`].
+/// A service whose futures run on a queue, created by [`WorkqueueLayer`].
 ///
-/// `call` of the inner service is called there, too, by a clone of it, as tower's services are used: ready before, and
-/// taken.
+/// A clone of the inner service is also called there. As usual with tower, the ready one is taken.
 pub struct WorkqueueService<S, P: Platform = Host> {
     admission: Admission<P>,
     inner: S,
@@ -133,7 +132,7 @@ where
     }
 
     /// # Panics
-    /// As of [`WorkqueueFn`].
+    /// As for [`WorkqueueFn`].
     fn call(&mut self, request: Request) -> Self::Future {
         let layer = &self.admission.layer;
         let (name, deadline) = (Arc::clone(&layer.name), layer.deadline);
@@ -141,13 +140,13 @@ where
             Ok(admitted) => admitted,
             Err(error) => return ResponseFuture::failed(error),
         };
-        // The one that is ready goes.
+        // Take the clone that is ready.
         let next = self.inner.clone();
         let mut inner = std::mem::replace(&mut self.inner, next);
         let has_begun = Arc::new(AtomicBool::new(false));
         let begins = Arc::clone(&has_begun);
         let spawned = room.spawn(async move {
-            // A hint for an error's text: it orders nothing.
+            // Relaxed: it is only used in an error message.
             begins.store(true, Relaxed);
             inner.call(request).await
         });
