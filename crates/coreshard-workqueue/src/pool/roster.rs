@@ -1,4 +1,4 @@
-//! Which workers a pool has: their indices and threads, which of them are blocked, and the rescuer.
+//! A pool's workers: their indices and threads, which of them are blocked, and the rescuer.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -7,7 +7,7 @@ use coreshard_platform::{AtomicInt, Platform, fields};
 
 use super::slots::{MAX_WORKERS, Slots};
 
-/// How many workers a runtime has, and may have; rescuers are not counted.
+/// How many workers a runtime has, and may have. Rescuers are not counted.
 #[derive(Debug)]
 pub(crate) struct WorkerCount<P: Platform> {
     workers: P::AtomicU32,
@@ -19,7 +19,7 @@ impl<P: Platform> WorkerCount<P> {
         Self { workers: P::AtomicU32::new(0), most: u32::try_from(most).unwrap_or(u32::MAX) }
     }
 
-    /// Counts one more; false if there are as many as may be.
+    /// Counts one more worker; returns false at the maximum.
     fn enter(&self) -> bool {
         if self.workers.fetch_add(1, Relaxed) < self.most {
             return true;
@@ -43,63 +43,63 @@ pub(super) enum Blocked {
     Presumed,
     /// The monitor found it inside an item, using a CPU for long.
     Hog,
-    /// It exits: only its last hook is left. It still has its slot.
+    /// It exits: only its last hook remains to run. It still has its slot.
     Leaving,
 }
 
 /// The rescuer's index, in the pools that have one.
 pub(super) const RESCUER: usize = 0;
 
-/// Whether a pool has a rescuer, and where it is.
+/// Whether a pool has a rescuer, and in which state.
 ///
-/// The rescuer is a worker that is there from the start, beyond all limits, and stands by until the
-/// pool needs one more and cannot have it. Then it is a worker like all others, until one of these
-/// sleeps. After the kernel's rescuer.
+/// The rescuer is a worker that exists from the start, beyond all limits, and stands by until the
+/// pool needs one more worker and cannot start it. Then it works like all others, until one of these
+/// sleeps. Modelled on the kernel's rescuer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rescuer {
-    /// The pool is to have none, or was never started.
+    /// The pool has no rescuer, or was never started.
     None,
     /// Its thread has ended.
     Gone,
-    /// It waits to be called, and counts as no worker.
+    /// It waits to be called, and does not count as a worker.
     StandsBy,
     /// It works.
     Called,
-    /// It ends, and counts as no worker; its slot is still its own.
+    /// It exits, and does not count as a worker; it still has its slot.
     Leaving,
 }
 
-/// The thread of a worker, as its starter leaves it for whoever stops the pool.
+/// The thread of a worker, stored by its starter for the caller that stops the pool.
 #[derive(Debug)]
 pub(super) enum ThreadSlot<T> {
     /// No worker has the index.
     None,
-    /// The worker's starter brings it.
+    /// The worker's starter will store it.
     Coming,
     Here(T),
-    /// It is a thread that the program waits for, or none does.
+    /// The thread belongs to the program, which joins it, or no caller does.
     Elsewhere,
-    /// The caller that stops the pool waits for it.
+    /// The caller that stops the pool joins it.
     Taken,
-    /// The worker exited before its handle came; the index is free when that has come.
+    /// The worker exited before its starter stored the handle; the index becomes free once it has.
     Late,
 }
 
-/// What is seldom needed: in memory of its own, so that no line of it comes over with the lock.
+/// Rarely needed fields, in their own allocation, so that none of their cache lines moves with the lock.
 struct ThreadTable<P: Platform> {
     /// Counts the runtime's workers.
     worker_count: Arc<WorkerCount<P>>,
-    /// How many of them are this pool's.
+    /// How many of them belong to this pool.
     counted: usize,
     /// By worker index.
     threads: Vec<ThreadSlot<P::Thread>>,
     /// Indices below `threads.len()` that no worker has.
     free: Vec<usize>,
-    /// By worker index: the number of its last hand-over, of those that it has declared itself.
+    /// By worker index: the number of its last hand-over that it declared itself.
     declared: Vec<u64>,
     /// Indices of guests.
     guests: Vec<usize>,
-    /// Workers that may steal beyond the limit, since the hogs may wait for forked jobs. 0 without hogs.
+    /// Workers that may steal beyond the limit, since hogs may wait for forked jobs. 0 without hogs.
     extra_thieves: usize,
 }
 fields!(ThreadTable<P: Platform> { worker_count, counted, threads, free, declared, guests, extra_thieves });
@@ -109,7 +109,7 @@ fields!(ThreadTable<P: Platform> { worker_count, counted, threads, free, declare
 pub(super) struct Roster<P: Platform> {
     /// Workers that exist, or are being started.
     alive: usize,
-    /// Workers that are not counted among those that run: as many as `blocked_as` has.
+    /// Workers that do not count as running: as many as `blocked_as` lists.
     blocked: usize,
     /// Workers that are blocked as hogs.
     hogs: u16,
@@ -119,11 +119,11 @@ pub(super) struct Roster<P: Platform> {
     guests: u16,
     /// Workers exit when there is nothing to do.
     pub(super) stopping: bool,
-    /// Of a team: workers exit when all have nothing to do.
+    /// Of a team: workers exit when none has anything to do.
     pub(super) ending: bool,
     /// One more worker was wanted while one was being started.
     spare_missed: bool,
-    /// One more worker was wanted, and could not be had.
+    /// One more worker was wanted, and none was available.
     spare_refused: bool,
     rescuer: Rescuer,
     /// By worker index.
@@ -134,11 +134,11 @@ fields!(Roster<P: Platform> {
     alive, blocked, hogs, guests, starting, stopping, ending, spare_missed, spare_refused, rescuer, blocked_as, threads,
 });
 
-/// What became of a wish for one more worker.
+/// Result of a request for one more worker.
 pub(super) enum Reserved {
-    /// It has this index, and counts as alive.
+    /// The worker has this index, and counts as alive.
     Index(usize),
-    /// The pool or the runtime has as many workers as it may have.
+    /// The pool or the runtime has its maximum of workers.
     Refused,
 }
 
@@ -169,12 +169,12 @@ impl<P: Platform> Roster<P> {
         }
     }
 
-    /// Names the fields to the platform.
+    /// Describes the fields to the platform.
     pub(super) fn describe(&self) {
         P::describe(&raw const *self.threads);
     }
 
-    /// How far the pool's lock brings what each claim needs.
+    /// Bytes of the pool's state that each claim needs, from the lock on.
     #[cfg(all(test, not(loom)))]
     pub(super) const HOT_BYTES: usize = std::mem::offset_of!(Self, blocked) + size_of::<usize>();
 
@@ -217,7 +217,7 @@ impl<P: Platform> Roster<P> {
         self.blocked_as[worker]
     }
 
-    /// How many workers are blocked so.
+    /// Number of workers that are blocked for this reason.
     pub(super) fn count_blocked_as(&self, blocked: Blocked) -> usize {
         self.blocked_as.iter().filter(|it| **it == blocked).count()
     }
@@ -229,7 +229,7 @@ impl<P: Platform> Roster<P> {
             || self.stands_by(worker)
     }
 
-    /// Counts a worker as blocked, or not, or as blocked for another reason.
+    /// Marks a worker as blocked, not blocked, or blocked for another reason.
     pub(super) fn set_blocked(&mut self, worker: usize, blocked: Blocked) {
         let before = self.blocked_as[worker];
         self.blocked -= usize::from(before != Blocked::No);
@@ -242,14 +242,14 @@ impl<P: Platform> Roster<P> {
         self.blocked_as[worker] = blocked;
     }
 
-    /// The worker counts as blocked by its own call from here on, the one with this number.
+    /// Marks the worker as blocked by its own call, which has this number.
     pub(super) fn declare_blocked(&mut self, worker: usize, hand_over: u64) {
         self.set_blocked(worker, Blocked::Declared);
         self.threads_mut().declared[worker] = hand_over;
     }
 
-    /// That call ends. If it has ended already, by a look for another item, the index may be blocked for another reason, or
-    /// be another thread's.
+    /// Ends that call. If it has ended already, when the worker looked for another item, the index may be blocked for another
+    /// reason, or may belong to another thread.
     pub(super) fn end_declared(&mut self, worker: usize, hand_over: u64) {
         let is_declared = self.blocked_as[worker] == Blocked::Declared;
         if is_declared && self.threads().declared[worker] == hand_over {
@@ -257,19 +257,19 @@ impl<P: Platform> Roster<P> {
         }
     }
 
-    /// Hogs may wait for jobs that no worker may steal: one more may.
+    /// Lets one more worker steal: hogs may wait for jobs that no worker may steal.
     pub(super) fn allow_one_more_thief(&mut self) {
         if self.hogs > 0 {
             self.threads_mut().extra_thieves += 1;
         }
     }
 
-    /// Workers that may steal beyond the limit. Not asked for without hogs.
+    /// Workers that may steal beyond the limit. Not called without hogs.
     pub(super) fn extra_thieves(&self) -> usize {
         self.threads().extra_thieves
     }
 
-    /// An index for a worker of a neighbouring pod, which the runtime counts there. `None` if all are taken.
+    /// Returns an index for a worker of a neighbouring pod, which the runtime counts there. `None` if all are in use.
     pub(super) fn add_guest(&mut self, slots: &Slots<P>) -> Option<usize> {
         let index = self.claim_index(slots)?;
         self.alive += 1;
@@ -280,7 +280,7 @@ impl<P: Platform> Roster<P> {
         Some(index)
     }
 
-    /// True if the worker with this index was a guest, and is none any more.
+    /// Removes the guest with this index. Returns true if the worker was one.
     fn remove_guest(&mut self, index: usize) -> bool {
         if self.guests == 0 {
             return false;
