@@ -190,8 +190,7 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
     }
 
     /// Adds a job to this worker's list, open to the whole pool, and wakes a worker for it: the one that waits for its root
-    /// job, if
-    /// that one is idle.
+    /// job, if that one is idle.
     pub(crate) fn list(self, job: ListedJob<P>) {
         let root = job.root;
         self.slot().listed.push(job);
@@ -245,8 +244,7 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
     }
 
     /// Wakes a sleeper for a job that was shared. A worker that waits for this worker's current subtask comes first, since it
-    /// can
-    /// run little else.
+    /// can run little else.
     #[cold]
     pub(crate) fn call_thieves(self) {
         self.count_as_forking();
@@ -256,8 +254,7 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
     }
 
     /// Like [`call_thieves`](Self::call_thieves), when the shared jobs are worth up to `most` wake-ups: wakes that many
-    /// sleepers,
-    /// even if others are on their way. Wakes only one in a pool that [calls no more](Pool::calls_several).
+    /// sleepers, even if others are on their way. Wakes only one in a pool that [calls no more](Pool::calls_several).
     #[cold]
     pub(crate) fn call_more_thieves(self, most: u32) {
         self.count_as_forking();
@@ -295,8 +292,7 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
     }
 
     /// Returns whether a sleeper was woken, in this pool or in the nearest one that has any. Once no worker slept in the other
-    /// pools,
-    /// they are not checked each time: a worker that falls asleep there looks at this worker's stack first.
+    /// pools, they are not checked each time: a worker that falls asleep there looks at this worker's stack first.
     fn call_nearest(self, call: impl Fn(&Pool<P>, Option<BusyCpus>) -> bool) -> bool {
         let Context { pool, forks, producer, .. } = self.context;
         let busy = BusyCpus { own: pool.place.injector_here::<P>(), producer: producer.get() };
@@ -315,10 +311,8 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
     }
 
     /// Steals a job from the nearest worker that has one. If the victim has more, wakes the next sleeper. If `takes_more`,
-    /// moves
-    /// several jobs of a list into its own. That is only for a worker outside any work: a worker that waits inside runs the
-    /// jobs that
-    /// its list has received since.
+    /// moves several jobs of a list into its own. That is only for a worker outside any work: a worker that waits inside runs
+    /// the jobs that its list has received since.
     pub(super) fn steal(self, takes_more: bool) -> Option<Found<P>> {
         let Context { pool, index, forks, .. } = self.context;
         let own = takes_more.then(|| &*self.slot().listed);
@@ -336,8 +330,7 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
 
     /// Called by a worker that was just woken and has stolen a job. Jobs shared while it was on its way have woken no worker,
     /// whichever worker has them. So it checks all of them and wakes several sleepers, each of which does the same: the number
-    /// of
-    /// thieves doubles.
+    /// of thieves doubles.
     #[cold]
     fn call_for_the_rest(self, has_more: bool) {
         if has_more
@@ -348,8 +341,7 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
     }
 
     /// Runs any job of the team: its own, a stolen one, or an injected one. A worker outside any work begins injected jobs
-    /// before it
-    /// steals subtasks. So each worker runs a root job of its own, if there are enough.
+    /// before it steals subtasks. So each worker runs a root job of its own, if there are enough.
     pub(crate) fn run_any(self, is_outermost: bool) -> bool {
         if self.run_own() || is_outermost && self.run_injected() {
             return true;
@@ -442,8 +434,7 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
     }
 
     /// Runs a job. If it is one of counted subtasks and `takes_more`, also runs the latest jobs of this worker's list that
-    /// belong to
-    /// the same counter.
+    /// belong to the same counter.
     #[inline(never)]
     fn run_in_a_row(self, job: ListedJob<P>, takes_more: bool) {
         let ListedJob { body, root, parts, .. } = job;
@@ -467,8 +458,7 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
         }
         let left = self.tickets().put_back(outer);
         // SAFETY: these subtasks were run here, and those tickets were counted; the waiter keeps the counter alive until the
-        // last one
-        // has finished.
+        // last one has finished.
         unsafe { Parts::end(parts, finished + left) };
     }
 
@@ -491,8 +481,7 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
     }
 
     /// Runs a listed job for a worker that waits for the job with this id: a subtask of that job, or a job that its own list
-    /// has
-    /// received since. Returns false if it may run none.
+    /// has received since. Returns false if it may run none.
     pub(super) fn run_awaited(self, id: JobId, kind: WaitKind) -> bool {
         if !self.has_lists() {
             return false;
@@ -504,8 +493,7 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
         }
         if let Some((job, is_in_a_row)) = self.take_own(id, kind) {
             // Subtasks of the awaited job are run in a row as well. After any other job, the worker checks first whether the
-            // awaited job has
-            // finished.
+            // awaited job has finished.
             self.run_in_a_row(job, is_in_a_row);
             return true;
         }
@@ -525,10 +513,8 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
     }
 
     /// Takes a job that [`run_awaited`](Self::run_awaited) may run from this worker's list or mail, and returns whether it is
-    /// one of
-    /// many that may be run in a row. (Not inlined, like everything between two user functions: its frame would be on the
-    /// stack once
-    /// for each nested scope.)
+    /// one of many that may be run in a row. (Not inlined, like everything between two user functions: its frame would be on
+    /// the stack once for each nested scope.)
     #[inline(never)]
     fn take_own(self, id: JobId, kind: WaitKind) -> Option<(ListedJob<P>, bool)> {
         let slot = self.slot();

@@ -67,8 +67,8 @@ impl<P: Platform> Thieves<P> {
 
     /// True if a worker has jobs that a thief could take, or a job was injected.
     ///
-    /// SeqCst on both words: if a worker posts itself as the designated waiter and then finds nothing
-    /// here, the worker that shares a job later finds it on the wake word.
+    /// SeqCst on both words: if a worker posts itself as the designated waiter and then finds nothing here, the worker that
+    /// shares a job later finds it on the wake word.
     #[inline]
     pub(super) fn has_forks(&self, slots: &Slots<P>) -> bool {
         self.forking.load(SeqCst) > 0 && any_shares(slots) || self.has_injected()
@@ -195,8 +195,7 @@ impl<P: Platform> Thieves<P> {
     }
 
     /// True if no CPU is left for another thief. Relaxed: a worker that shares writes the job first, and one that stops
-    /// running
-    /// looks for jobs after it has changed this.
+    /// running looks for jobs after it has changed this.
     pub(super) fn are_refused(&self) -> bool {
         self.refused.load(Relaxed) != 0
     }

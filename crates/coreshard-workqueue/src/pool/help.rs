@@ -23,12 +23,9 @@ const YIELDS: u32 = 16;
 
 impl<'thread, P: Platform> CurrentWorker<'thread, P> {
     /// Waits until `root` is open. Meanwhile it calls `run_one`, which returns whether it ran something, until that finds
-    /// nothing,
-    /// and again whenever `has_more` reports more. Otherwise it runs subtasks with this id that other workers have forked: of
-    /// the
-    /// root, or of the job that the root is a subtask of. Returns false in a process that was forked since the latch was made:
-    /// there
-    /// the latch may never open.
+    /// nothing, and again whenever `has_more` reports more. Otherwise it runs subtasks with this id that other workers have
+    /// forked: of the root, or of the job that the root is a subtask of. Returns false in a process that was forked since the
+    /// latch was made: there the latch may never open.
     ///
     /// Only this thread waits for the latch.
     #[cold]
@@ -93,8 +90,7 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
     }
 
     /// Waits for the job that was pushed last and then stolen, and runs subtasks of it until it has finished. Returns false in
-    /// a
-    /// process that was forked since the push: there it never finishes.
+    /// a process that was forked since the push: there it never finishes.
     #[cold]
     pub(crate) fn wait_for(self, done: &Latch<P>) -> bool {
         self.wait_in(done, JobId::at(done))
@@ -146,16 +142,13 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
     }
 
     /// After a job was shared: offers it to the worker that waits for this worker's current subtask. Returns true, and wakes
-    /// that
-    /// worker, if it has nothing else to do. Otherwise the job stays open to all, and this returns false.
+    /// that worker, if it has nothing else to do. Otherwise the job stays open to all, and this returns false.
     ///
     /// So the jobs forked in a stolen job go back and forth between two workers. Any other thief would leave one more waiting
-    /// worker
-    /// behind.
+    /// worker behind.
     ///
     /// SeqCst on the deque's words and on the latch's word: this worker first reserves the job and then reads the latch; the
-    /// waiter
-    /// first stores that it is busy and then releases its reserved jobs. So no job stays reserved for a busy waiter.
+    /// waiter first stores that it is busy and then releases its reserved jobs. So no job stays reserved for a busy waiter.
     pub(super) fn offer_to_waiter(self) -> bool {
         let forks = &self.context.forks;
         // SAFETY: this worker's current subtask has not finished, so its root is alive.
@@ -235,10 +228,8 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
     }
 
     /// On a worker that has forked nothing: until the returned guard is dropped, the worker is inside an item that ends when
-    /// `root`
-    /// opens. Returns `None` if the worker is inside another job, as when a returned item is called inside another item: its
-    /// forks
-    /// are subtasks of that job.
+    /// `root` opens. Returns `None` if the worker is inside another job, as when a returned item is called inside another
+    /// item: its forks are subtasks of that job.
     ///
     /// # Safety
     /// `root` must stay alive until the guard is dropped.
@@ -263,12 +254,10 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
     /// Calls `run`. Jobs forked in it are pieces of the loop with this id.
     ///
     /// A worker that waits for a piece inside the loop has no user code on its thread above the loop's own call. So it may run
-    /// any
-    /// other piece of the loop, while a worker that waits for a job may run only subtasks of that job.
+    /// any other piece of the loop, while a worker that waits for a job may run only subtasks of that job.
     ///
     /// If the loop is inside a job that already has an id, forks of the loop's caller keep that id, for workers that wait for
-    /// the
-    /// job; a thief's forks have the loop's.
+    /// the job; a thief's forks have the loop's.
     pub(crate) fn in_loop<R>(self, id: JobId, is_stolen: bool, run: impl FnOnce() -> R) -> R {
         let Forks { owner, root, .. } = &self.context.forks;
         if !is_stolen && (self.deque().is_named() || !root.get().is_null()) {
@@ -318,8 +307,7 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
 }
 
 /// While it lives, subtasks of a job can be spawned on the worker's stack. Drop it when [`run_one`](Self::run_one) finds no
-/// more
-/// of them.
+/// more of them.
 pub(crate) struct OpenScope<'thread, P: Platform> {
     worker: CurrentWorker<'thread, P>,
     floor: u32,

@@ -176,8 +176,7 @@ fn adopt_this_thread<P: Platform>(pool: &Arc<Pool<P>>) {
         // Otherwise it is no longer a member or, in a forked process, never was.
         if ptr::eq(P::local(LocalKey::Worker), context.cast()) {
             // SAFETY: it is the context that this thread was given. If that was removed, and another was given at the same
-            // address, that
-            // one's destructor ran first, and none is set any more.
+            // address, that one's destructor ran first, and none is set any more.
             unsafe { lose_maker(context) };
         }
     }));
@@ -233,8 +232,7 @@ unsafe fn lose_maker<P: Platform>(context: *mut Context<P>) {
     P::set_local(LocalKey::Worker, ptr::null_mut());
     never_comes(&pool, 0);
     // SAFETY: by this function's contract. Only this thread reads it, and no longer finds it; if it ends the process inside
-    // its work,
-    // it does not return to that work.
+    // its work, it does not return to that work.
     drop(unsafe { Box::from_raw(context) });
 }
 

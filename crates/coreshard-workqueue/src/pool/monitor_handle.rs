@@ -20,8 +20,7 @@ const MAX_TOLD: usize = 64;
 /// A pool's view of the monitor.
 pub(crate) struct MonitorHandle<P: Platform> {
     /// Whether the monitor scans, or sleeps and must be woken. Read at every claim, written when the process falls asleep or
-    /// wakes
-    /// up.
+    /// wakes up.
     state: Padded<P::AtomicU32>,
     parker: Parker<P>,
     pub(super) watch: Arc<Watchdog>,

@@ -1,18 +1,14 @@
 //! On which CPUs a pool's workers run, according to their last claims.
 //!
 //! A woken worker should run beside the worker that woke it, not in its place. The kernel takes care of that if it finds an
-//! idle
-//! CPU. In a virtual machine it may not: an idle virtual CPU that its host has put to sleep counts as busy. So a woken thread
-//! stays on the CPU where it slept, though another thread runs there, and the two take turns while the other CPU idles. Since
-//! both fall asleep on that CPU again, it happens the next time as well.
+//! idle CPU. In a virtual machine it may not: an idle virtual CPU that its host has put to sleep counts as busy. So a woken
+//! thread stays on the CPU where it slept, though another thread runs there, and the two take turns while the other CPU idles.
+//! Since both fall asleep on that CPU again, it happens the next time as well.
 //!
 //! So a worker that wakes another one for further work, and keeps running, checks whether a worker runs on the sleeper's CPU.
-//! If
-//! so, it places the sleeper on a CPU where no worker of the pool runs. Producers lack this information. So a worker that
-//! wakes
-//! up on the CPU of another, which then waits for it, has that one placed elsewhere. Affinities are narrowed only for that
-//! moment:
-//! if the records here are stale, a worker is placed badly, and the kernel can move it.
+//! If so, it places the sleeper on a CPU where no worker of the pool runs. Producers lack this information. So a worker that
+//! wakes up on the CPU of another, which then waits for it, has that one placed elsewhere. Affinities are narrowed only for
+//! that moment: if the records here are stale, a worker is placed badly, and the kernel can move it.
 
 use coreshard_topology::CpuId;
 
@@ -76,8 +72,7 @@ impl Placement {
     }
 
     /// The CPUs where a worker should run (or wake up), if others run on its CPU. From here on it counts as running on one of
-    /// them, so
-    /// that two workers on one CPU do not both leave.
+    /// them, so that two workers on one CPU do not both leave.
     pub(super) fn send_elsewhere(&mut self, worker: usize, place: &Place) -> Option<FreeCpus> {
         let free = self.elsewhere(worker)?;
         let first = free.cpus(place).next()?;

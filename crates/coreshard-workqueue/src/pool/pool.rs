@@ -210,8 +210,7 @@ impl<P: Platform> Pool<P> {
     }
 
     /// Waits until `done` is open, on a thread that is not one of the pool's workers. Returns false in a process that was
-    /// forked
-    /// since: there it stays closed.
+    /// forked since: there it stays closed.
     pub(crate) fn wait_outside(&self, done: &Latch<P>) -> bool {
         if self.settings.may_spin { self.outside.wait(done) } else { done.wait() }
     }
@@ -289,8 +288,7 @@ impl<P: Platform> Pool<P> {
     }
 
     /// As [`call_anybody`](Self::call_anybody), for work that a thread outside has just injected: that thread continues, or
-    /// spins
-    /// until the work has finished.
+    /// spins until the work has finished.
     pub(super) fn call_beside_here(&self) {
         let own = self.place.injector_here::<P>();
         self.call_beside(Some(BusyCpus { own, producer: None }));
@@ -308,8 +306,7 @@ impl<P: Platform> Pool<P> {
         let others = || neighbours.iter().flat_map(|pools| pools.iter());
         let limit = self.place.limit + others().map(|pool| pool.place.limit).sum::<usize>();
         // The first worker has the item and wakes one itself, and the caller's CPU is not free yet: a worker that is woken
-        // while all
-        // CPUs are busy may wait long behind another.
+        // while all CPUs are busy may wait long behind another.
         let most = (most as usize - 1).min(limit.saturating_sub(3));
         let mut others = others();
         let _all = (0..most)
@@ -349,8 +346,7 @@ impl<P: Platform> Pool<P> {
     }
 
     /// As [`Self::call_thief`], even if another one is on its way: so the number of woken workers doubles with each wake-up
-    /// instead
-    /// of growing by one.
+    /// instead of growing by one.
     pub(super) fn call_another(&self, busy: Option<BusyCpus>) -> bool {
         self.call_thief(busy) || self.thieves.has_more_sleepers() && self.choose_another_thief(busy)
     }
@@ -400,9 +396,8 @@ impl<P: Platform> Pool<P> {
     /// Where a thief that is about to be woken should run, unless that is left to the kernel.
     ///
     /// The kernel leaves it where it slept, if no thread runs there. Otherwise it may move it to its caller's CPU, where it
-    /// waits for
-    /// the end of a time slice: in a virtual machine even if it has slept on an idle CPU, see `placement`. So it is kept off
-    /// that CPU if this is likely: its own CPU is busy, or others were moved recently.
+    /// waits for the end of a time slice: in a virtual machine even if it has slept on an idle CPU, see `placement`. So it is
+    /// kept off that CPU if this is likely: its own CPU is busy, or others were moved recently.
     fn keep_off(&self, busy: Option<BusyCpus>, worker: usize) -> Option<FreeCpus> {
         let busy = busy?;
         let slot = self.slots.get(worker);

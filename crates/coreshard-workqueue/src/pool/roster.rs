@@ -52,9 +52,8 @@ pub(super) const RESCUER: usize = 0;
 
 /// Whether a pool has a rescuer, and in which state.
 ///
-/// The rescuer is a worker that exists from the start, beyond all limits, and stands by until the
-/// pool needs one more worker and cannot start it. Then it works like all others, until one of these
-/// sleeps. Modelled on the kernel's rescuer.
+/// The rescuer is a worker that exists from the start, beyond all limits, and stands by until the pool needs one more worker
+/// and cannot start it. Then it works like all others, until one of these sleeps. Modelled on the kernel's rescuer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rescuer {
     /// The pool has no rescuer, or was never started.

@@ -1,8 +1,8 @@
 //! The pools of one set of attributes, one for each pod, and its users.
 //!
-//! A set's memory lives as long as a thread may still access it: a producer may briefly hold on to the
-//! links of a queue's earlier generations, and finds them closed. Its *workers* live while a
-//! [`Lease`] exists: they exit with the last one, and start again with the next.
+//! A set's memory lives as long as a thread may still access it: a producer may briefly hold on to the links of a queue's
+//! earlier generations, and finds them closed. Its *workers* live while a [`Lease`] exists: they exit with the last one, and
+//! start again with the next.
 
 use std::sync::Arc;
 
@@ -149,9 +149,8 @@ impl<P: Platform> PoolSet<P> {
         self.pools.iter().map(|pool| pool.place.limit).sum()
     }
 
-    /// Tells each pool about the others, the nearest first, so that its workers can help
-    /// the others with forked work. At equal distance they start with the next after themselves.
-    /// The pools of a strict set stay apart.
+    /// Tells each pool about the others, the nearest first, so that its workers can help the others with forked work. At equal
+    /// distance they start with the next after themselves. The pools of a strict set stay apart.
     pub(crate) fn introduce(&self, topology: &Topology) {
         let place = |pool: &Arc<Pool<P>>| {
             let first = pool.place.cpus.iter().next();

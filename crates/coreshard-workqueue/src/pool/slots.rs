@@ -72,8 +72,7 @@ pub(super) struct WorkerSlot<P: Platform> {
     /// How often the worker has looked for items under the lock; wraps.
     looks: P::AtomicU32,
     /// The item that the worker has begun last; written only by the worker. The address of the item's kind is in the upper 48
-    /// bits, the
-    /// number of begun items in the lower 16.
+    /// bits, the number of begun items in the lower 16.
     begun: Padded<P::AtomicU64>,
     /// Type name of the function of the reusable item that the worker is inside of; null for none.
     function: P::AtomicPtr<Name>,
@@ -229,8 +228,7 @@ pub(super) struct Slots<P: Platform> {
     /// All lower indices have a slot. Written under the pool's lock.
     count: P::AtomicU32,
     /// Claims that were opened to thieves and whose owner has not yet seen that they are empty. Thieves read this first: it is
-    /// one
-    /// word, and there are as many ranges as workers.
+    /// one word, and there are as many ranges as workers.
     open_claims: Padded<P::AtomicU32>,
 }
 fields!(Slots<P: Platform> { places, count, open_claims });

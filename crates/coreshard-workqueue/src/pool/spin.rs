@@ -13,8 +13,7 @@ use crate::base::latch::Latch;
 const SPINS_TO_A_ROUND: u32 = 32;
 
 /// A yield that takes longer has given the CPU to a thread that computes. (A yield without a runnable thread takes 0.3 µs, and
-/// a
-/// thread that injects jobs sleeps or spins sooner.)
+/// a thread that injects jobs sleeps or spins sooner.)
 const LONG_YIELD_NS: u64 = 20_000;
 
 /// A yield that returns sooner has let no other thread run.
@@ -32,10 +31,8 @@ const CONTENDED_TIMES: u32 = 1024;
 /// Whether other threads compute on the waiting thread's CPU, judged by whether it lost the CPU while it spun or yielded.
 ///
 /// If they do, the thread does better asleep. Linux runs a woken thread before threads that compute. But a thread that has
-/// used
-/// its time slice by spinning comes after them, and one that yields loses a whole slice. (Two threads that wait for each
-/// other's
-/// items among 20 that compute on 2 CPUs: one round trip in a hundred took 8 ms or more in each run, 2026-11.)
+/// used its time slice by spinning comes after them, and one that yields loses a whole slice. (Two threads that wait for each
+/// other's items among 20 that compute on 2 CPUs: one round trip in a hundred took 8 ms or more in each run, 2026-11.)
 #[derive(Debug, Default)]
 struct CpuContention {
     left: u32,
@@ -97,8 +94,7 @@ impl<P: Platform> SpinWait<P> {
     }
 
     /// Called after a look for jobs. That a job was seen says little if all idle workers saw it; whether this worker got it
-    /// says
-    /// more.
+    /// says more.
     #[inline]
     pub(super) fn learn_of_forks(&mut self, has_got_one: bool) {
         if std::mem::take(&mut self.saw_forks) {
@@ -113,8 +109,7 @@ impl<P: Platform> SpinWait<P> {
     }
 
     /// Spins on the slots of the next items for a short while; only one worker of a pool does so at a time. Returns true if it
-    /// is
-    /// worth looking again.
+    /// is worth looking again.
     pub(super) fn watch_slots(
         &mut self,
         pool: &PoolShared<P>,
@@ -145,10 +140,8 @@ impl<P: Platform> SpinWait<P> {
     }
 
     /// Spins until any worker of the pool shares a job, or an item appears that this worker `is_to_look` after. All idle
-    /// workers spin
-    /// so, since the next job may be shared at any moment. (If every worker that saw a job learned from that, seventy idle
-    /// workers
-    /// would never sleep again, and the busy ones would wait for them at the pool's lock.)
+    /// workers spin so, since the next job may be shared at any moment. (If every worker that saw a job learned from that,
+    /// seventy idle workers would never sleep again, and the busy ones would wait for them at the pool's lock.)
     pub(super) fn watch_for_forks(
         &mut self,
         any_shares: impl Fn() -> bool,
@@ -169,8 +162,7 @@ impl<P: Platform> SpinWait<P> {
     }
 
     /// Spins on everything that may wake a member. Between the looks it yields: a team has as many members as there are CPUs,
-    /// and
-    /// injected jobs come from one more thread.
+    /// and injected jobs come from one more thread.
     pub(super) fn watch_as_member(
         &mut self,
         pool: &PoolShared<P>,
@@ -198,8 +190,7 @@ impl<P: Platform> SpinWait<P> {
     }
 
     /// Parks until it gets a permit, or for `timeout`, and learns whether spinning would have been better. Returns true if it
-    /// took
-    /// the permit.
+    /// took the permit.
     pub(super) fn park_timeout(
         &mut self,
         pool: &PoolShared<P>,
@@ -245,8 +236,7 @@ impl<P: Platform> OutsideWaits<P> {
     }
 
     /// Waits until `done` is open. Spins first, as long as recent spins paid off, then yields to threads that need its CPU,
-    /// and then
-    /// sleeps. Returns false in a process that was forked since: there the latch stays closed.
+    /// and then sleeps. Returns false in a process that was forked since: there the latch stays closed.
     pub(super) fn wait(&self, done: &Latch<P>) -> bool {
         let before = self.length.load(Relaxed);
         let mut length = WatchLength::of_bits(before);
@@ -266,8 +256,7 @@ impl<P: Platform> OutsideWaits<P> {
     }
 
     /// Yields its CPU as long as each yield lets a thread run for a short while, and returns whether `done` is open then. If
-    /// the
-    /// member that opens it needs this CPU, this replaces a sleep and a wake-up.
+    /// the member that opens it needs this CPU, this replaces a sleep and a wake-up.
     fn yield_until_open(&self, done: &Latch<P>) -> bool {
         let before = self.contention.load(Relaxed);
         let mut contention = CpuContention { left: before };

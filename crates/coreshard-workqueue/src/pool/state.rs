@@ -1,6 +1,5 @@
 //! The state under a pool's lock, and what concerns several of its parts: how many workers are active, whether there is work
-//! for
-//! one more, and which worker takes the remaining work.
+//! for one more, and which worker takes the remaining work.
 
 use std::sync::Arc;
 
@@ -164,8 +163,7 @@ impl<P: Platform> State<P> {
     }
 
     /// The worker has taken the lock: it is neither idle nor blocked. It may have seemed so while it waited for the lock, or
-    /// while an
-    /// item that has finished kept its `Blocking` guard.
+    /// while an item that has finished kept its `Blocking` guard.
     #[inline]
     pub(super) fn rejoin(&mut self, worker: usize) {
         if self.roster.blocked_as(worker) != Blocked::No {
@@ -238,10 +236,9 @@ impl<P: Platform> State<P> {
         waiting > 1 || pool.slots.has_open_items() || pool.thieves.has_forks(&pool.slots)
     }
 
-    /// Whether this many more workers may steal forked jobs. A hog still has its CPU, and its stand-in exists for
-    /// items. (A stand-in that stole a job would be inside a loop for as long as that lasts, and the next item would wait for
-    /// the
-    /// next stand-in.)
+    /// Whether this many more workers may steal forked jobs. A hog still has its CPU, and its stand-in exists for items. (A
+    /// stand-in that stole a job would be inside a loop for as long as that lasts, and the next item would wait for the next
+    /// stand-in.)
     pub(super) fn may_steal(&self, pool: &PoolShared<P>, more: usize) -> bool {
         self.roster.hogs() == 0
             || self.running() + more <= self.limit(pool) + self.roster.extra_thieves()
@@ -309,8 +306,7 @@ impl<P: Platform> State<P> {
     }
 
     /// Posts an idle worker as the designated waiter, if one more may run. If an item arrived meanwhile, chooses a worker to
-    /// be
-    /// woken.
+    /// be woken.
     #[inline]
     pub(super) fn appoint_designated(&mut self, pool: &PoolShared<P>) -> Option<Kick> {
         let intake = pool.intake.as_ref()?;
@@ -484,9 +480,8 @@ impl<P: Platform> State<P> {
 
     /// Describes the invariant that does not hold; `README.md` beside this file explains why each holds.
     ///
-    /// They hold whenever the lock is free. So they are checked before each unlock on platforms that
-    /// ask for it ([`Platform::checks_rules`]: debug builds, models, simulations), and by the
-    /// monitor at each scan on all platforms.
+    /// They hold whenever the lock is free. So they are checked before each unlock on platforms that ask for it
+    /// ([`Platform::checks_rules`]: debug builds, models, simulations), and by the monitor at each scan on all platforms.
     pub(super) fn broken_rule(&self) -> Option<&'static str> {
         let broken = self.roster.broken_rule(self.idle.sleepers(), self.idle.count());
         if broken.is_some() {
@@ -500,8 +495,8 @@ impl<P: Platform> State<P> {
 
     /// True if work may wait for ever: no worker runs or is on its way, and no sleeper is designated for the next item.
     ///
-    /// If no worker sleeps either, all are blocked. That is not checked here: the monitor stays
-    /// awake then, and starts one more as soon as there is work.
+    /// If no worker sleeps either, all are blocked. That is not checked here: the monitor stays awake then, and starts one
+    /// more as soon as there is work.
     pub(super) fn is_stranded(&self) -> bool {
         !self.roster.stopping
             && self.active() == 0

@@ -1,6 +1,5 @@
 //! The cost of a wake-up on this machine. It is measured at each wake-up, since it depends on the kernel, on the virtual
-//! machine,
-//! and on how deeply idle CPUs sleep.
+//! machine, and on how deeply idle CPUs sleep.
 
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -25,8 +25,7 @@ pub(crate) const CAPACITY: usize = 3;
 const MAX_PRIVATE: u32 = 16;
 
 /// How long a waiter leaves a lone subtask to its forker, which pops it sooner if it has nothing else to do. Otherwise a chain
-/// of
-/// jobs, each of which forks the next, would move from CPU to CPU with each job.
+/// of jobs, each of which forks the next, would move from CPU to CPU with each job.
 #[cfg(not(loom))]
 const LONE_SPINS: u32 = 16;
 #[cfg(loom)]
@@ -62,8 +61,7 @@ fn reused(before: u64, top: u32, split: u32) -> u64 {
 pub(crate) struct Deque<P: Platform, T> {
     shared: Padded<ThievesWords<P>>,
     /// See [`PartOf`]. It has its own cache line: a waiter polls this word of all workers. It reads the words above, which
-    /// their
-    /// owners write every few forks, only if it may find a subtask there.
+    /// their owners write every few forks, only if it may find a subtask there.
     part_of: Padded<P::AtomicU64>,
     places: [P::AtomicPtr<T>; CAPACITY],
 }
@@ -89,8 +87,7 @@ impl PartOf {
 ///
 /// It keeps jobs private as far as experience allows. Each time it takes back shared jobs, and no thief has stolen since the
 /// previous time, it may keep twice as many. A theft means that a worker is idle and ends that: all jobs are shared at once.
-/// So
-/// few and long jobs are open to all from the start, and many short ones cost no locked instruction.
+/// So few and long jobs are open to all from the start, and many short ones cost no locked instruction.
 #[derive(Debug, Default)]
 pub(crate) struct Owner {
     /// The first free place.
@@ -180,8 +177,7 @@ impl<P: Platform, T> Deque<P, T> {
     /// True if the oldest job in `word` is a subtask of `whole`, provided that `word` is still the current one.
     ///
     /// Relaxed, after the Acquire load of the word: any name that was stored before that job was shared is visible. A name
-    /// stored
-    /// later was stored when the job was off the stack, and then the word has changed for good.
+    /// stored later was stored when the job was off the stack, and then the word has changed for good.
     fn begins_with_part_of(&self, whole: u64, word: u64) -> bool {
         let part_of = self.part_of.load(Relaxed);
         part_of >> SPLIT == whole && top_of(word) >= top_of(part_of)
@@ -213,8 +209,8 @@ impl<P: Platform, T> Deque<P, T> {
     }
 
     fn steal_if(&self, may: impl Fn(u64) -> bool) -> Option<NonNull<T>> {
-        // Acquire, here and below, pairs with the Release of `Owner::share`: the place is written, and
-        // the job's root is named.
+        // Acquire, here and below, pairs with the Release of `Owner::share`: the place is written, and the job's root is
+        // named.
         let mut word = self.shared.word.load(Acquire);
         loop {
             let top = top_of(word);
@@ -316,8 +312,7 @@ impl Owner {
     }
 
     /// Pops the youngest job if the stack holds more than `floor`, and returns it. Returns `None` if a thief has it. Then all
-    /// jobs
-    /// down to `floor` are popped: they were stolen as well.
+    /// jobs down to `floor` are popped: they were stolen as well.
     pub(crate) fn pop_above<P: Platform, T>(
         &self,
         deque: &Deque<P, T>,
@@ -344,8 +339,7 @@ impl Owner {
             let taken = self.allowed.get().div_ceil(2).max(1);
             let kept = top.max(split.saturating_sub(taken));
             // Acquire pairs with the thieves' Release exchange: a thief's change of `top` happens before new jobs are written
-            // into these
-            // places.
+            // into these places.
             let after = reused(word, top, kept);
             match deque.shared.word.compare_exchange(word, after, AcqRel, Relaxed) {
                 Ok(_) => {
@@ -381,7 +375,8 @@ impl Owner {
         PartOf(before)
     }
 
-    /// Names the root job of all jobs on the stack, some of which may be shared.
+    /// Names the root job of the jobs that are pushed from here on. The jobs pushed before stay below them until they are
+    /// [taken back](Self::end_whole).
     pub(crate) fn name_whole<P: Platform, T>(&self, deque: &Deque<P, T>, whole: u64) {
         deque.part_of.store(whole << SPLIT, Relaxed);
     }

@@ -39,8 +39,8 @@ fn push(owner: &Owner, stack: &Stack, job: &Job) {
     assert_ne!(owner.push(stack, NonNull::from(job)), super::Pushed::Full);
 }
 
-/// The owner pops its youngest job, or waits for the thief. After that, no thread may
-/// touch the job, which stands for its frame.
+/// The owner pops its youngest job, or waits for the thief. After that, no thread may touch the job, which stands for its
+/// frame.
 fn join(owner: &Owner, stack: &Stack, job: &Job) {
     match owner.pop(stack) {
         Popped::Own => job.run(),
@@ -65,8 +65,8 @@ fn steal(stack: &Stack) -> bool {
 
 /// Two nested jobs, one thief: each job runs once, on a thread that sees it fully written.
 ///
-/// Fails with `share`'s addition weakened to `Relaxed`, with `take_back` made a load and a store,
-/// and with `pop` that does not take back shared jobs.
+/// Fails with `share`'s addition weakened to `Relaxed`, with `take_back` made a load and a store, and with `pop` that does not
+/// take back shared jobs.
 #[test]
 fn loom_a_job_is_run_by_its_owner_or_by_one_thief() {
     Loom::check(3, || {
@@ -89,8 +89,8 @@ fn loom_a_job_is_run_by_its_owner_or_by_one_thief() {
     });
 }
 
-/// One job after the other in the same place, represented by the same word, and two
-/// thieves: neither runs the job that was popped.
+/// One job after the other in the same place, represented by the same word, and two thieves: neither runs the job that was
+/// popped.
 ///
 /// Fails with a word that does not count how often places were taken back.
 #[test]
@@ -118,8 +118,7 @@ fn loom_a_place_that_is_used_again_gives_its_thief_the_job_that_is_there_now() {
 }
 
 /// The owner runs a subtask of one job, and then a subtask of another, each with a forked job in the same place. A thief that
-/// asks
-/// for subtasks of the first job gets no subtask of the second.
+/// asks for subtasks of the first job gets no subtask of the second.
 ///
 /// Fails with `share`'s addition weakened to `Relaxed`, and if `begins_with_part_of` is called only once, before
 /// the word is read.

@@ -1,10 +1,8 @@
 //! Lists of jobs on the heap. Some are open to the whole pool: jobs that one of its workers has spawned, and injected jobs.
-//! Others
-//! hold the jobs that only one worker may run.
+//! Others hold the jobs that only one worker may run.
 //!
 //! A list is behind a lock that is held for a few instructions, and mostly by its owner. So a waiter can take its subtasks out
-//! of
-//! the middle, while a lock-free deque has only two ends.
+//! of the middle, while a lock-free deque has only two ends.
 #![allow(unsafe_code)]
 
 use std::collections::VecDeque;
@@ -56,8 +54,7 @@ pub(crate) struct ListedJob<P: Platform> {
 }
 
 // SAFETY: closures are `Send`; latches are shared between threads by design. So is the frame of an owner that waits: it was
-// made
-// for another thread.
+// made for another thread.
 unsafe impl<P: Platform> Send for ListedJob<P> {}
 
 impl<P: Platform> ListedJob<P> {
@@ -118,10 +115,8 @@ impl<P: Platform> JobList<P> {
         Self { len: P::AtomicU32::new(0), jobs }
     }
 
-    /// Adds a job as the latest. SeqCst: before the wake word is read, as for a shared job
-    /// (`Deque::has_shared`). If the list was not empty, that holds for its first job, and a worker that looks for any job
-    /// sees that
-    /// one.
+    /// Adds a job as the latest. SeqCst: before the wake word is read, as for a shared job (`Deque::has_shared`). If the list
+    /// was not empty, that holds for its first job, and a worker that looks for any job sees that one.
     pub(in crate::pool) fn push(&self, job: ListedJob<P>) {
         let mut list = self.jobs.lock();
         list.push(job);

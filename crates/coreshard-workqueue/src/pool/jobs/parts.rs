@@ -1,12 +1,9 @@
 //! Counts the subtasks of a job that a caller waits for.
 //!
 //! All threads that spawn or finish subtasks would write to the same word once per subtask. So the opener of the job, while
-//! its
-//! body runs, and a worker that runs its subtasks in a row hold *tickets*: subtasks that are counted, but not yet spawned.
-//! Spawning
-//! takes a ticket and finishing returns one. The word is written when no ticket is left, and when the worker goes on to
-//! another
-//! job. Tickets only make the count higher, and never for longer than a subtask or the body runs.
+//! its body runs, and a worker that runs its subtasks in a row hold *tickets*: subtasks that are counted, but not yet spawned.
+//! Spawning takes a ticket and finishing returns one. The word is written when no ticket is left, and when the worker goes on
+//! to another job. Tickets only make the count higher, and never for longer than a subtask or the body runs.
 #![allow(unsafe_code)]
 
 use std::cell::Cell;
@@ -24,8 +21,7 @@ const TICKETS: u64 = 16;
 pub(in crate::pool) const MAX_IN_A_ROW: u64 = 64;
 
 /// A value on one cache line of 64 bytes, not on a pair of them as [`Padded`](coreshard_platform::Padded): subtasks are
-/// counted in
-/// a frame, and nested scopes have one counter each on their thread's stack.
+/// counted in a frame, and nested scopes have one counter each on their thread's stack.
 #[repr(align(64))]
 struct Line<T>(T);
 
@@ -72,8 +68,7 @@ impl<P: Platform> Parts<P> {
         let result = body();
         let left = here.zip(outer).map_or(0, |(tickets, outer)| tickets.put_back(outer));
         // Acquire pairs with the Release in `end`: the waiter sees the effects of the subtasks. No thread opens the latch if
-        // the waiter is
-        // the last.
+        // the waiter is the last.
         (result, self.pending.0.fetch_sub(1 + left, AcqRel) != 1 + left)
     }
 
@@ -86,8 +81,7 @@ impl<P: Platform> Parts<P> {
         let (pending, done) = unsafe { (&raw const (*parts).pending.0, &raw const (*parts).done) };
         // Release pairs with the Acquire in `open` and of the latch: the waiter sees the effects of the subtasks.
         // SAFETY: the last one opens the latch, and the maker of the counter waits for that, unless the maker was the last
-        // itself. Not
-        // touched after this.
+        // itself. Not touched after this.
         unsafe {
             if (*pending).fetch_sub(count, AcqRel) == count {
                 Latch::open(done);

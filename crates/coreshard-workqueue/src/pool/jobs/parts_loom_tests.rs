@@ -1,6 +1,5 @@
 //! A model of counted subtasks. It was seen to fail with the addition in `Parts::end` weakened to `Relaxed`, and with tickets
-//! that
-//! are not returned.
+//! that are not returned.
 #![allow(unsafe_code)]
 
 use std::sync::Arc;
