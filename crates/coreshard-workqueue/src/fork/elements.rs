@@ -34,7 +34,7 @@ impl<A: Whole, B: Whole> Whole for Zip<A, B> {
     }
 }
 
-/// Chunks of `size` elements; the last may have fewer.
+/// Chunks of `elements` elements; the last may have fewer.
 pub(crate) struct Chunks<W> {
     whole: W,
     elements: usize,
