@@ -203,7 +203,7 @@ impl Cuts {
     }
 }
 
-/// Calls `body` with pieces that make up `whole`, on up to `workers` workers.
+/// Calls `body` with pieces that make up `whole`, on the workers; `workers` is their number.
 pub(crate) fn spread<P: Platform, W: Whole>(whole: W, workers: usize, body: &(impl Fn(W) + Sync)) {
     let leaf = |piece| {
         body(piece);

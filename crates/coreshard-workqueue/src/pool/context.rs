@@ -150,7 +150,7 @@ pub(super) struct Spawner<P: Platform> {
 /// The item that subtasks are spawned in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SpawnPlace {
-    /// The queue of that item, if the queue does not track its items one by one; else 0.
+    /// The queue of that item, if its link is direct (see `PoolLink::is_direct`); 0 for none.
     pub(crate) queue: u64,
     /// This thread has begun that item.
     pub(crate) is_here: bool,
