@@ -82,9 +82,8 @@ impl Hooks {
         }
     }
 
-    /// Idle workers wait in `reactor` instead of sleeping: one at a time, of all the pools that
-    /// have these hooks. The next item wakes the worker in the reactor first, so work that becomes ready in the reactor
-    /// runs on the worker that sees it.
+    /// Idle workers wait in `reactor` instead of sleeping: one at a time, of all the pools that have these hooks. The next
+    /// item wakes the worker in the reactor first, so work that becomes ready in the reactor runs on the worker that sees it.
     ///
     /// While all workers are busy, one of them polls the reactor after every 64 items or so, and at the latest after the
     /// item that it runs some 4 ms later. In each [`Wake`] variant the reactor is woken after the pool's lock was released.

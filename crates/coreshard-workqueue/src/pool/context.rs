@@ -1,4 +1,4 @@
-//! What code on a worker's thread may query about its worker, and about the items and jobs that the thread is inside of.
+//! Queries from code on a worker's thread: about its worker, and about the items and jobs that the thread is inside of.
 #![allow(unsafe_code)]
 
 use std::cell::{Cell, OnceCell};
@@ -97,7 +97,7 @@ pub(super) fn with_context<P: Platform, R>(ask: impl FnOnce(&Context<P>) -> R) -
     context_here().map(ask)
 }
 
-/// The index of the worker on this thread, if it is one of `pool`'s.
+/// The index of the worker on this thread, if it belongs to `pool`.
 pub(super) fn index_in<P: Platform>(pool: &Pool<P>) -> Option<usize> {
     with_context::<P, _>(|context| {
         ptr::eq(Arc::as_ptr(&context.pool), pool).then_some(context.index)

@@ -1,9 +1,8 @@
-//! The worker on this thread, as forking code sees it: its stack of jobs, whom it wakes for them, and how it runs jobs of
-//! others.
+//! The worker on this thread, as forking code sees it: its stack of jobs, the workers it wakes for them, and how it runs other
+//! workers' jobs.
 //!
-//! A worker that has shared a job wakes a sleeper of its own pool, else one of the nearest pool
-//! that has one. A worker that finds no item looks at the stacks of its own pool, and then at
-//! those of the others, the nearest first.
+//! A worker that has shared a job wakes a sleeper of its own pool, or else of the nearest pool that has one. A worker that
+//! finds no item looks at the stacks of its own pool, and then at those of the other pools, the nearest first.
 #![allow(unsafe_code)]
 
 use std::collections::VecDeque;
@@ -26,21 +25,19 @@ use super::pool::Pool;
 use super::slots::WorkerSlot;
 use crate::base::latch::Latch;
 
-/// Times that a job is shared without looking for a sleeper in other pools, at most, after none
-/// slept there.
+/// How often a job is shared without looking for a sleeper in other pools, at most, after none slept there.
 const MAX_UNCALLED: u32 = 7;
 
-/// How much of its stack a worker uses, at most, when it begins a further item on top of those that it
-/// is inside of; a quarter of a stack that is not four times as large. What items themselves need is
-/// not known: they have the rest.
+/// How much of its stack a worker uses, at most, before it begins a further item on top of the current ones; a quarter of a
+/// stack that is less than four times as large. The stack use of items is not known: they get the rest.
 const ROOM_FOR_ITEMS: usize = 256 << 10;
 
-/// What a member of a team may run while it waits, besides subtasks of what it waits for.
+/// Jobs that a team member may run while it waits, besides subtasks of the job it waits for.
 #[derive(Clone, Copy)]
 pub(crate) struct WaitKind {
-    /// Of its own list, what came since.
+    /// Jobs of its own list with this number or a later one.
     pub(crate) since: JobNumber,
-    /// It waits for another team, whose members may wait for this one: it does what comes from outside.
+    /// It waits for another team, whose members may wait for this one: it also runs injected jobs.
     pub(crate) is_elsewhere: bool,
 }
 
@@ -63,7 +60,7 @@ impl<P: Platform> Clone for CurrentWorker<'_, P> {
 impl<P: Platform> Copy for CurrentWorker<'_, P> {}
 
 impl<'thread, P: Platform> CurrentWorker<'thread, P> {
-    /// `None` on a thread that is no worker.
+    /// Returns `None` on a thread that is not a worker.
     #[inline]
     pub(crate) fn here() -> Option<Self> {
         context_here().map(|context| Self { context })

@@ -1,4 +1,4 @@
-//! What forking workers of a pool publish to thieves, and the injected jobs.
+//! The words that a pool's forking workers publish for thieves, and the injected jobs.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 

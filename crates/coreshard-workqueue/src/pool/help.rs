@@ -148,7 +148,8 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
     /// worker behind.
     ///
     /// SeqCst on the deque's words and on the latch's word: this worker first reserves the job and then reads the latch; the
-    /// waiter first stores that it is busy and then releases its reserved jobs. So no job stays reserved for a busy waiter.
+    /// waiter first stores that it is busy and then releases the remaining reserved jobs. So no job stays reserved for a busy
+    /// waiter.
     pub(super) fn offer_to_waiter(self) -> bool {
         let forks = &self.context.forks;
         // SAFETY: this worker's current subtask has not finished, so its root is alive.

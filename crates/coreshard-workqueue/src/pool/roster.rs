@@ -303,7 +303,7 @@ impl<P: Platform> Roster<P> {
         self.threads().guests.iter().filter(runs).count()
     }
 
-    /// An index for one more worker, of `most`, which counts as alive from here on.
+    /// Reserves an index for one more worker, up to `most`. The worker counts as alive from here on.
     pub(super) fn reserve(&mut self, most: usize, slots: &Slots<P>) -> Reserved {
         let index = if self.alive < most && self.threads_mut().worker_count.enter() {
             let index = self.claim_index(slots);
@@ -323,32 +323,33 @@ impl<P: Platform> Roster<P> {
         Reserved::Index(index)
     }
 
-    /// One more worker is wanted. If one is being started already, its starter looks again when it is done: true.
+    /// Requests one more worker. Returns true if enough are being started already: a starter checks again when it has
+    /// finished.
     pub(super) fn leave_to_starter(&mut self) -> bool {
         let is_left = usize::from(self.starting) > self.unblocked() / 2;
         self.spare_missed |= is_left;
         is_left
     }
 
-    /// A start is over. True if one more worker was wanted meanwhile.
+    /// A start has finished. Returns true if one more worker was wanted meanwhile.
     pub(super) fn end_start(&mut self) -> bool {
         self.starting -= 1;
         std::mem::take(&mut self.spare_missed)
     }
 
-    /// A worker was wanted and could not be started.
+    /// Records that a worker was wanted and could not be started.
     pub(super) fn refuse_spare(&mut self) {
         // If it was the first, the pool does not exist.
         self.stopping |= self.alive == 0;
         self.spare_refused = true;
     }
 
-    /// A worker was wanted and could not be had, since this was last taken.
+    /// True if a worker was wanted and could not be started, since this was last cleared.
     pub(super) fn is_spare_refused(&self) -> bool {
         self.spare_refused
     }
 
-    /// An index that no worker has, with its slot.
+    /// Takes an index that no worker has, and makes its slot.
     fn claim_index(&mut self, slots: &Slots<P>) -> Option<usize> {
         let threads = self.threads_mut();
         let index = match threads.free.pop() {
@@ -366,7 +367,7 @@ impl<P: Platform> Roster<P> {
         Some(index)
     }
 
-    /// The worker's thread knows nothing of its slot from here on. Or undoes a reservation.
+    /// The worker's thread no longer uses its slot from here on. Also undoes a reservation.
     pub(super) fn retire(&mut self, index: usize) {
         let is_rescuer = self.is_rescuer(index);
         let is_guest = self.remove_guest(index);
@@ -384,10 +385,10 @@ impl<P: Platform> Roster<P> {
         }
         let threads = self.threads_mut();
         if matches!(threads.threads[index], ThreadSlot::Coming) {
-            // Not given out again before: its handle would be taken for the next one's.
+            // The index is not reused before its handle arrives: otherwise the handle would be stored for the next worker.
             threads.threads[index] = ThreadSlot::Late;
         } else {
-            // The thread ends by itself; no caller waits for it any more, or one does.
+            // The thread exits by itself; no caller waits for it any more, or one already does.
             self.free_index(index, is_rescuer);
         }
     }
@@ -400,7 +401,7 @@ impl<P: Platform> Roster<P> {
         }
     }
 
-    /// Retires a worker whose index no other is to have.
+    /// Retires a worker whose index must not be reused.
     pub(super) fn retire_for_good(&mut self, index: usize) {
         self.retire(index);
         let threads = self.threads_mut();
@@ -408,7 +409,7 @@ impl<P: Platform> Roster<P> {
         threads.threads[index] = ThreadSlot::Late;
     }
 
-    /// The starter of a worker has its handle; or `None`, and none was started.
+    /// The starter of a worker stores its handle, or `None` if no thread was started.
     pub(super) fn put_handle(&mut self, index: usize, thread: Option<ThreadSlot<P::Thread>>) {
         if thread.is_none() {
             self.retire(index);
@@ -421,7 +422,7 @@ impl<P: Platform> Roster<P> {
         }
     }
 
-    /// All threads but that of worker `but`, to be joined.
+    /// Takes all threads except that of worker `but`, to be joined.
     pub(super) fn take_threads(&mut self, but: Option<usize>) -> Vec<P::Thread> {
         let threads = self.threads_mut().threads.iter_mut().enumerate();
         let others = threads.filter(|(index, _)| Some(*index) != but);
@@ -446,7 +447,7 @@ impl<P: Platform> Roster<P> {
         index == RESCUER && self.rescuer != Rescuer::None
     }
 
-    /// An index for the rescuer of a pool that starts, which is the first. `None` if it is there already.
+    /// Reserves the first index, for the rescuer of a pool that starts. `None` if the rescuer already exists.
     pub(super) fn reserve_rescuer(&mut self, slots: &Slots<P>) -> Option<usize> {
         match self.rescuer {
             Rescuer::None => {
@@ -454,14 +455,14 @@ impl<P: Platform> Roster<P> {
                 assert_eq!(index, Some(RESCUER), "the first index is the rescuer's");
             }
             Rescuer::Gone => self.threads_mut().threads[RESCUER] = ThreadSlot::Coming,
-            // Of a former life of the pool: it is still running.
+            // Left over from before the pool was stopped: it is still running.
             Rescuer::StandsBy | Rescuer::Called | Rescuer::Leaving => return None,
         }
         self.rescuer = Rescuer::StandsBy;
         Some(RESCUER)
     }
 
-    /// Calls the rescuer, if a worker was refused since this was last asked. True if the caller is to wake it.
+    /// Calls the rescuer, if a worker was refused since the last call. Returns true if the caller must wake it.
     pub(super) fn call_rescuer(&mut self) -> bool {
         let is_wanted = std::mem::take(&mut self.spare_refused);
         if !is_wanted || self.rescuer != Rescuer::StandsBy || self.stopping {
@@ -481,23 +482,23 @@ impl<P: Platform> Roster<P> {
         Some(RESCUER)
     }
 
-    /// True if this index is the rescuer's, and it counts as no worker.
+    /// True if this is the rescuer's index, and it does not count as a worker.
     pub(super) fn stands_by(&self, worker: usize) -> bool {
         worker == RESCUER && !matches!(self.rescuer, Rescuer::None | Rescuer::Called)
     }
 
-    /// True if this index is the rescuer's, and it counts as a worker.
+    /// True if this is the rescuer's index, and it counts as a worker.
     pub(super) fn is_called(&self, worker: usize) -> bool {
         worker == RESCUER && self.rescuer == Rescuer::Called
     }
 
-    /// The rescuer counts as no worker any more, and waits to be called.
+    /// The rescuer no longer counts as a worker, and waits to be called.
     pub(super) fn stand_rescuer_by(&mut self) {
         self.rescuer = Rescuer::StandsBy;
         self.alive -= 1;
     }
 
-    /// The rescuer is about to wait. False if the pool stops: it exits.
+    /// The rescuer is about to wait. Returns false if the pool stops: it exits.
     pub(super) fn may_stand_by(&mut self) -> bool {
         let is_over = self.rescuer == Rescuer::StandsBy && self.stopping;
         if is_over {
@@ -506,8 +507,8 @@ impl<P: Platform> Roster<P> {
         !is_over
     }
 
-    /// The rule of the books that does not hold, in words. `sleeps` tells of each sleeper, as often as it is listed. Allocates
-    /// nothing, and tells the platform of no access: a run that is checked is the same run.
+    /// Describes the invariant that does not hold. `sleepers` yields each sleeper, as often as it is listed. Does not
+    /// allocate, and reports no access to the platform, so that a checked run is the same run.
     pub(super) fn broken_rule(
         &self,
         mut sleepers: impl Iterator<Item = usize>,
@@ -515,7 +516,7 @@ impl<P: Platform> Roster<P> {
     ) -> Option<&'static str> {
         let threads = &*self.threads;
         let workers = threads.threads.len();
-        // Those that are not there, and the one that counts as no worker.
+        // Workers that do not exist, and the one that does not count as a worker.
         let mut absent = Marks::none();
         let mut absentees = 0;
         for worker in 0..workers {
@@ -568,7 +569,7 @@ impl<P: Platform> Roster<P> {
         None
     }
 
-    /// The books, for a report on a broken rule.
+    /// The state in text, for a report on a broken invariant.
     pub(super) fn books(&self) -> String {
         let Self { alive, blocked, blocked_as, stopping, starting, spare_missed, rescuer, .. } =
             self;
@@ -588,7 +589,7 @@ impl Marks {
         Self([0; MAX_WORKERS.div_ceil(64)])
     }
 
-    /// Adds a worker. False if it was there.
+    /// Adds a worker. Returns false if it was present.
     fn add(&mut self, worker: usize) -> bool {
         let (word, bit) = (&mut self.0[worker / 64], 1 << (worker % 64));
         let was_there = *word & bit != 0;

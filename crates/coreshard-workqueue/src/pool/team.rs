@@ -1,5 +1,4 @@
-//! What a team's members have in addition to those of a queue's pool: mail, what they run while they wait, and how the team
-//! ends.
+//! The additional parts of a team's pool: mail, the jobs that members run while they wait, and how the team ends.
 #![allow(unsafe_code)]
 
 use std::ptr;

@@ -109,7 +109,7 @@ pub(super) struct ServiceTimeEstimator {
     item_ns: u64,
     /// How long an item of the last claim took; 0 before the first.
     last_ns: u64,
-    /// A claim of long items was recorded, and the pool has not been told yet.
+    /// A claim of long items was recorded, and the pool does not know yet.
     had_long: bool,
     /// How many items to claim next: doubled while claims come back full.
     most: usize,

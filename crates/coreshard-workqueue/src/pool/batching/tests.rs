@@ -1,4 +1,4 @@
-//! What a worker learns about its items, and how far it lets producers get ahead.
+//! Tests of a worker's estimates about its items, and of the delay before claims.
 mod estimator {
     use std::time::Duration;
 
@@ -167,7 +167,7 @@ mod estimator {
 mod delay {
     use super::super::*;
 
-    /// What a claim takes beside its items, which take 15 ns each.
+    /// The cost of a claim besides its items, which take 15 ns each.
     const CLAIM_NS: u64 = 220;
 
     /// Producers that add an item every `item_ns`, have at most a given number in flight, and pay for each claim.

@@ -42,7 +42,7 @@ const PATIENT_THRESHOLDS_OF_FORKS: u32 = 500;
 /// wait. The latter reaches 8 s.
 const MAX_DOUBLINGS: u32 = 10;
 
-/// What a scan observed of a worker.
+/// Observations of a worker in a scan.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
     begun: u64,
@@ -65,7 +65,7 @@ struct Progress {
     reported: bool,
 }
 
-/// What the monitor remembers of a pool from one scan to the next.
+/// Observations of a pool that the monitor keeps from one scan to the next.
 #[derive(Default)]
 pub(in crate::pool) struct Observations {
     /// By worker index.
@@ -152,7 +152,7 @@ impl MayHog {
     }
 }
 
-/// What a scan concludes about a worker.
+/// The conclusion of a scan about a worker.
 enum Verdict {
     Fine,
     /// It was inside the same item at the last scan as well, and used next to no CPU time since.
@@ -169,7 +169,7 @@ enum Verdict {
     },
 }
 
-/// What a scan of a pool found.
+/// The findings of a scan of a pool.
 #[derive(Default)]
 pub(in crate::pool) struct Findings {
     /// Workers that had a CPU before the scan, or would have if there were enough.
