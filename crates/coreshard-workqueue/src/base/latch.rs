@@ -149,9 +149,9 @@ impl<P: Platform> Latch<P> {
 
     /// Tells the waiter that there is work. Returns false if no idle waiter is there.
     ///
-    /// If a nudge and a waiter miss each other, that only costs time. SeqCst pairs with the SeqCst of `begin_helping`,
-    /// `stop_helping` and `wait_for_more`: if a thread publishes jobs and then finds no waiter here, a waiter that looks for
-    /// jobs after its announcement finds them.
+    /// If a nudge and a waiter miss each other, that only costs time. SeqCst pairs with the SeqCst of `stop_helping` and
+    /// `wait_for_more`: if a thread publishes jobs and then finds no waiter here, a waiter that looks for jobs after its
+    /// announcement finds them.
     #[cold]
     pub(crate) fn nudge(&self) -> bool {
         let (helped, asleep) = (here::<P>(HELPED), here::<P>(HELPER_SLEEPS));

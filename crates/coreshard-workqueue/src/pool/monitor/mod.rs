@@ -104,7 +104,7 @@ impl<P: Platform> Monitor<P> {
     /// Starts to monitor a pool.
     ///
     /// # Errors
-    /// If there is no monitor thread, and it cannot be started.
+    /// If the monitor thread does not run and cannot be started.
     pub(crate) fn watch(self: &Arc<Self>, pool: &Arc<Pool<P>>) -> Result<(), SpawnError> {
         // A model has no monitor thread: it scans itself when it wants to.
         if cfg!(loom) {
