@@ -1,17 +1,17 @@
-//! How much a task may do in one poll before others have their turn.
+//! Limits how much a task may do in one poll before other work gets a turn.
 //!
-//! A thread has a count while it polls a task of ours. Futures of this crate that are ready take one off; when
-//! nothing is left, the next one is not asked, but wakes its poller and is pending: so a loop over what is always
-//! ready comes to its end, and the task goes behind whatever waits. What is not a task of ours has no count.
+//! A thread has a count while it polls a task of this crate. Futures of this crate that are ready decrement it. When
+//! the count is used up, the next future is not polled: it wakes its poller and is pending. So a loop over futures that are
+//! always ready ends, and the task goes behind other waiting work. Tasks of other executors have no count.
 //!
 //! | value | meaning |
 //! |---|---|
-//! | 0 | nothing is counted: no task, or one that did not listen |
+//! | 0 | nothing is counted: no task, or one that did not yield |
 //! | n > 0 | n results are left |
-//! | −n < 0 | none is left; n futures more are told to wait |
+//! | −n < 0 | none is left; n futures more are made to wait |
 //!
-//! The last row has an end since a poller may be a `block_on` inside a task, which comes back at once, and for
-//! ever: after [`MAX_REFUSALS`] the rest of the poll is free.
+//! The last row is limited because a poller may be a `block_on` inside a task, which polls again at once, for
+//! ever: after [`MAX_REFUSALS`] the rest of the poll is unlimited.
 
 use std::ptr;
 use std::task::{Context, Poll};
@@ -21,11 +21,11 @@ use coreshard_platform::{LocalKey, Platform};
 /// Results of one poll.
 const RESULTS: isize = 128;
 
-/// Futures that are told to wait, before it is seen that the task does not listen.
+/// Futures that are made to wait until the task counts as one that does not yield.
 const MAX_REFUSALS: isize = 128;
 
-/// Calls `poll`, which does not unwind, as a task's: with a count of its own, whatever is left of that of a task
-/// that this thread is inside of.
+/// Calls `poll`, which does not unwind, with a count of its own, independent of the count of an outer task
+/// on this thread.
 #[inline(always)]
 pub(crate) fn with_budget<P: Platform, R>(poll: impl FnOnce() -> R) -> R {
     let outer = P::local(LocalKey::Budget);
@@ -45,8 +45,8 @@ fn set<P: Platform>(left: isize) {
     P::set_local(LocalKey::Budget, ptr::without_provenance_mut(left.cast_unsigned()));
 }
 
-/// Whether a future may look for its result; pending where others are to have their turn first: its poller is
-/// woken then.
+/// Ready if a future may check for its result. Pending if other work must get a turn first; then its poller is
+/// woken.
 #[inline]
 pub(crate) fn proceed<P: Platform>(context: &Context<'_>) -> Poll<()> {
     if left::<P>() >= 0 { Poll::Ready(()) } else { refuse::<P>(context) }
@@ -59,7 +59,7 @@ fn refuse<P: Platform>(context: &Context<'_>) -> Poll<()> {
     Poll::Pending
 }
 
-/// A future that was let [`proceed`] has its result.
+/// Counts a result of a future that was let [`proceed`].
 #[inline]
 pub(crate) fn spend<P: Platform>() {
     match left::<P>() {
@@ -69,7 +69,7 @@ pub(crate) fn spend<P: Platform>() {
     }
 }
 
-/// As `poll`, with what it costs.
+/// Calls `poll` and charges its result to the count.
 #[inline]
 pub(crate) fn spending<P: Platform, T>(
     context: &mut Context<'_>,

@@ -1,15 +1,15 @@
-//! A value that is reached by value alone.
+//! A value that can only be accessed by value.
 #![allow(unsafe_code)]
 
 use std::any::Any;
 
 use coreshard_platform::user::Thrown;
 
-/// Holds a value that nobody can look at while it is shared: so it may be shared, whatever it is.
+/// Holds a value that cannot be accessed through a shared reference. So it is `Sync` for any type.
 pub(crate) struct ByValue<T>(T);
 
-// SAFETY: through a shared reference nothing of the value can be reached but by `downcast_ref` below: this type has
-// no other method, nor any implementation, that takes one.
+// SAFETY: a shared reference gives access to the value only by `downcast_ref` below: this type has no other method and no
+// implementation that takes one.
 unsafe impl<T> Sync for ByValue<T> {}
 
 impl<T> ByValue<T> {
@@ -23,8 +23,8 @@ impl<T> ByValue<T> {
 }
 
 impl ByValue<Thrown> {
-    /// What was thrown, if it is a `T`, which may be shared. Whatever else it is, nothing of it is touched but
-    /// the name of its type, which belongs to no value.
+    /// The panic payload, if it is a `T`, which may be shared. Otherwise only the type's name is read, which is not part of
+    /// the value.
     pub(crate) fn downcast_ref<T: Any + Sync>(&self) -> Option<&T> {
         self.0.payload().downcast_ref()
     }

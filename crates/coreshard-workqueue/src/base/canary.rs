@@ -1,7 +1,7 @@
-//! Bugs that are planted on purpose, so that those who search for bugs can be seen to find some.
+//! Deliberately planted bugs, to check that tests and searches find them.
 //!
-//! Without the feature `canaries`, which nothing but tests turns on, `planted` is false in the
-//! compiler's eyes, and no code is left of it.
+//! Without the feature `canaries`, which only tests enable, the compiler sees `planted` as constantly false
+//! and removes all of this code.
 
 /// A bug that can be planted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,11 +10,11 @@
     allow(dead_code, unreachable_pub, reason = "nobody can plant one")
 )]
 pub enum Canary {
-    /// A worker lies down without looking for work once more: an item that came in between its
-    /// last look and its name's being listed wakes nobody.
+    /// A worker parks without a last look for work: an item that arrives between that look and the listing of the worker's
+    /// name wakes no worker.
     LostWakeup,
-    /// A worker whose idle time is over leaves although it was chosen to be woken, and the item
-    /// that it was chosen for is stranded.
+    /// A worker whose idle time has expired exits although it was chosen to be woken, and the item that it was chosen for is
+    /// stranded.
     CullRace,
     /// The pods of the scope `smt` are laid out by CPU, so that the two CPUs of a core do not share
     /// a pool.
@@ -24,7 +24,7 @@ pub enum Canary {
 #[cfg(feature = "canaries")]
 static PLANTED: std::sync::atomic::AtomicU8 = std::sync::atomic::AtomicU8::new(0);
 
-/// Plants a bug in all runtimes of this process, instead of the one that was there.
+/// Plants a bug in all runtimes of this process, in place of the previous one.
 #[cfg(feature = "canaries")]
 pub fn plant(canary: Option<Canary>) {
     let number = canary.map_or(0, |canary| canary as u8 + 1);

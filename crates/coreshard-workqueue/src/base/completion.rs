@@ -1,9 +1,9 @@
-//! A latch that a future may wait for, too.
+//! A latch that a future may also wait for.
 //!
-//! One *holder* polls it; one *opener* opens it. The holder leaves its waker in the cell, and then says so by
-//! a bit of the latch's word (`POLLED`). While the bit is off and the latch is closed, the cell is the holder's;
-//! the exchange that opens the latch makes it the opener's, if the bit was on. So the two never touch it at
-//! once, and who never polls pays nothing: the cell is not even written.
+//! One *holder* polls it; one *opener* opens it. The holder stores its waker in the cell, and then sets
+//! a bit of the latch's word (`POLLED`). While the bit is off and the latch is closed, the cell belongs to the holder.
+//! The exchange that opens the latch passes it to the opener, if the bit was on. So the two never access it at
+//! the same time, and a holder that never polls pays nothing: the cell is not even written.
 //!
 //! | step | the word | the cell |
 //! |---|---|---|
@@ -22,14 +22,14 @@ use coreshard_platform::{DataCell, Platform};
 
 use super::latch::Latch;
 
-/// See the top of this file.
+/// See the module documentation.
 pub(crate) struct Completion<P: Platform> {
     latch: Latch<P>,
-    /// In a box of its own: few items are awaited, and all would be the larger for it.
+    /// Boxed: few items are awaited, and inline it would make all of them larger.
     waker: P::Cell<MaybeUninit<Box<Waker>>>,
 }
 
-// SAFETY: the latch's word says whose the cell is, and a waker may be used by any thread.
+// SAFETY: the latch's word decides which thread owns the cell, and any thread may use a waker.
 unsafe impl<P: Platform> Sync for Completion<P> {}
 // SAFETY: as above.
 unsafe impl<P: Platform> Send for Completion<P> {}
@@ -40,16 +40,16 @@ impl<P: Platform> Completion<P> {
         Self { latch: Latch::new(), waker: P::Cell::new(MaybeUninit::uninit()) }
     }
 
-    /// For threads that wait, and for looks.
+    /// The latch, for threads that wait, and for checks.
     #[inline]
     pub(crate) fn latch(&self) -> &Latch<P> {
         &self.latch
     }
 
-    /// Whether it is open. If it is not, the context's waker is woken when it is.
+    /// Returns whether it is open. If not, the context's waker is woken when it opens.
     ///
     /// # Safety
-    /// The caller is its holder. It calls [`Self::forget`] before it lets go of what this lies in, and the
+    /// The caller is its holder. It calls [`Self::forget`] before it releases the memory that this lies in, and the
     /// process was not forked since it was made.
     pub(crate) unsafe fn poll(&self, context: &Context<'_>) -> bool {
         if self.latch.is_open() {
@@ -57,11 +57,11 @@ impl<P: Platform> Completion<P> {
         }
         let mut kept = None;
         if self.latch.take_polled() {
-            // SAFETY: the bit was on, and the cell is the holder's from here.
+            // SAFETY: the bit was on, and the cell belongs to the holder from here.
             kept = Some(unsafe { self.take() }).filter(|kept| kept.will_wake(context.waker()));
         }
         let waker = kept.unwrap_or_else(|| Box::new(context.waker().clone()));
-        // SAFETY: the bit is off, so the cell is the holder's, and there is nothing in it.
+        // SAFETY: the bit is off, so the cell belongs to the holder, and it is empty.
         self.waker.with_mut(|cell| unsafe { (*cell).write(waker) });
         if self.latch.set_polled() {
             return false;
@@ -71,26 +71,26 @@ impl<P: Platform> Completion<P> {
         true
     }
 
-    /// Takes the waker back that was left, unless the opener has it.
+    /// Takes back the stored waker, unless the opener has it.
     ///
     /// # Safety
     /// The caller is its holder.
     pub(crate) unsafe fn forget(&self) {
         if self.latch.take_polled() {
-            // SAFETY: the bit was on, and the cell is the holder's from here.
+            // SAFETY: the bit was on, and the cell belongs to the holder from here.
             drop(user::discard(unsafe { self.take() }));
         }
     }
 
-    /// Opens it, and wakes whoever waits. What the waker threw is the caller's.
+    /// Opens it, and wakes the waiters. Returns the waker's panic to the caller.
     ///
     /// # Safety
-    /// Called once. The caller keeps it until this has returned.
+    /// Called once. The caller keeps it alive until this has returned.
     #[inline]
     pub(crate) unsafe fn open(&self) -> Result<(), Thrown> {
         // SAFETY: alive, by this function's contract.
         if unsafe { Latch::open(&raw const self.latch) } {
-            // SAFETY: the bit was on as it opened: the cell is the opener's.
+            // SAFETY: the bit was on when it opened: the cell belongs to the opener.
             return user::wake(*unsafe { self.take() });
         }
         Ok(())
@@ -99,13 +99,13 @@ impl<P: Platform> Completion<P> {
     /// For a model that fails.
     #[cfg(all(test, loom))]
     pub(super) fn leave_without_a_look(&self, waker: Waker) {
-        // SAFETY: as in `poll`, of whose steps the last is left out.
+        // SAFETY: as in `poll`, whose last step is omitted.
         self.waker.with_mut(|cell| unsafe { (*cell).write(Box::new(waker)) });
         self.latch.set_polled();
     }
 
     /// # Safety
-    /// There is a waker, and it is the caller's.
+    /// The cell holds a waker, and the caller owns it.
     unsafe fn take(&self) -> Box<Waker> {
         // SAFETY: by this function's contract.
         self.waker.with_mut(|cell| unsafe { (*cell).assume_init_read() })

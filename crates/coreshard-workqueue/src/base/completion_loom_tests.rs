@@ -1,4 +1,4 @@
-//! Models of a completion: its holder's polls against its opening.
+//! Models of a completion: polls of the holder concurrent with the opening.
 #![allow(unsafe_code)]
 
 use std::sync::Arc;
@@ -16,7 +16,7 @@ impl Wake for Unpark {
     }
 }
 
-/// Waits on this thread until `poll` says that it is open.
+/// Waits on this thread until `poll` returns true.
 fn block_on(poll: impl Fn(&Context<'_>) -> bool) {
     let parker = Arc::new(Unpark(Parker::new()));
     let waker = Waker::from(Arc::clone(&parker));
@@ -25,13 +25,13 @@ fn block_on(poll: impl Fn(&Context<'_>) -> bool) {
     }
 }
 
-/// What is written before it is opened, in plain memory: loom reports a read beside the write.
+/// A plain value that is written before the opening: loom reports a read concurrent with the write.
 struct Model {
     completion: Completion<Loom>,
     value: <Loom as coreshard_platform::Platform>::Cell<u32>,
 }
 
-// SAFETY: what the models show.
+// SAFETY: the models check this.
 unsafe impl Sync for Model {}
 
 impl Model {
@@ -42,9 +42,9 @@ impl Model {
     fn open(self: &Arc<Self>) -> loom::thread::JoinHandle<()> {
         let model = Arc::clone(self);
         loom::thread::spawn(move || {
-            // SAFETY: the holder looks at it only after it is open.
+            // SAFETY: the holder reads it only after the opening.
             model.value.with_mut(|value| unsafe { *value = 7 });
-            // SAFETY: this Arc keeps it; it is opened once.
+            // SAFETY: this Arc keeps it alive; it is opened once.
             unsafe { model.completion.open() }.unwrap();
         })
     }
@@ -55,8 +55,8 @@ impl Model {
     }
 }
 
-/// Fails with `open` that does not look at what the exchange brought back, and with `set_polled` that is not
-/// `Release` (the opener reads a waker that it does not see).
+/// Fails if `open` does not check the result of its exchange, and if `set_polled` is not `Release` (the opener reads a waker
+/// that is not visible to it).
 #[test]
 fn loom_whoever_polls_hears_of_the_opening_and_sees_what_came_before() {
     Loom::check(3, || {
@@ -69,7 +69,7 @@ fn loom_whoever_polls_hears_of_the_opening_and_sees_what_came_before() {
     });
 }
 
-/// The waker is left again, and taken back, while it opens: it is never the other one's.
+/// The waker is stored again, and withdrawn, during the opening: it is never owned twice.
 #[test]
 fn loom_a_waker_that_is_taken_back_is_not_woken() {
     Loom::check(3, || {
@@ -88,7 +88,7 @@ fn loom_a_waker_that_is_taken_back_is_not_woken() {
     });
 }
 
-/// The model fails where the holder leaves its waker without a look at whether it is open by then.
+/// The model fails if the holder stores its waker without checking whether it is open by then.
 #[test]
 #[should_panic(expected = "deadlock")]
 fn loom_a_poll_that_does_not_look_again_is_found() {

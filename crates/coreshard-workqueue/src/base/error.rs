@@ -1,4 +1,4 @@
-//! What can go wrong, each with the thing, what was given and what is allowed.
+//! Errors. Each names the object, the given value and the accepted values.
 
 use std::any::Any;
 use std::fmt;
@@ -9,44 +9,45 @@ use coreshard_topology::{CpuId, CpuSet, NodeId, PodsError};
 
 use super::by_value::ByValue;
 
-/// What a queue did not take: why, and, where it was given by value, the item, handed back to the caller.
+/// An item that a queue has rejected: the reason and, if it was passed by value, the item.
 ///
-/// It is an error for `?`: [`Send`], [`Sync`] and `'static` wherever the item is [`Send`] and `'static`, since
-/// the item is reached by value alone. Where the item borrows, or others own it, it carries none, and is
-/// `Refused<()>`; [`without_item`](Self::without_item) makes any other one that.
+/// It works with `?`: it is [`Send`], [`Sync`] and `'static` if the item is [`Send`] and `'static`, since
+/// the item can only be accessed by value. If the item borrows, or has other owners, the error has no item and is
+/// `Refused<()>`; [`without_item`](Self::without_item) converts any other error to that.
 pub struct Refused<F = ()> {
     item: ByValue<F>,
     reason: RefusedReason,
 }
 
-/// Why an item was refused. Nothing of it was run.
+/// The reason for which an item was rejected. No part of it has run.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RefusedReason {
-    /// The queue, or its runtime, is shut down, or is being shut down: it takes nothing more, for good. Stop
+    /// The queue, or its runtime, is shut down or is being shut down: it accepts nothing more, permanently. Stop
     /// producing, or make another queue.
     ShutDown,
-    /// The queue is *not* shut down. Somebody is inside [`drain`](crate::Workqueue::drain), and until that is
-    /// back, only the queue's own items can queue more. Queue it again when the drain is over, or use
-    /// [`flush`](crate::Workqueue::flush) instead, which refuses nobody.
+    /// The queue is *not* shut down. A thread is inside [`drain`](crate::Workqueue::drain), and until that
+    /// returns, only the queue's own items can queue more. Queue it again when the drain has finished, or use
+    /// [`flush`](crate::Workqueue::flush) instead, which rejects nothing.
     Draining,
-    /// An item of the queue panicked, and its policy ([`PanicPolicy`](crate::PanicPolicy)) is to take no more
-    /// then. Make another queue.
+    /// An item of the queue panicked, and the queue's policy ([`PanicPolicy`](crate::PanicPolicy)) is to accept nothing more
+    /// after that. Make another queue.
     Panicked,
     /// This process was forked from the one that has the queue's workers. Make a runtime and a queue in this
     /// process, after the fork.
     Forked,
-    /// No CPU of the queue has this id; [`Runtime::usable`](crate::Runtime::usable) has those that can be named,
+    /// No CPU of the queue has this id. [`Runtime::usable`](crate::Runtime::usable) lists the valid ones,
     /// unless the queue has a mask of its own.
     NoSuchCpu(CpuId),
-    /// No pod of the queue lies on this node. Queue it without naming a node, or widen the queue's mask.
+    /// No pod of the queue is on this node. Queue it without naming a node, or widen the queue's mask.
     NoSuchNode(NodeId),
-    /// The wait could never end. An item of the queue would wait for it, and it could not begin before that
-    /// item is over: the queue runs one at a time. Or the queue is full, and the caller, who would wait for
-    /// room, is an item that what fills the queue waits for: it has the queue's turn, or its pool's last worker
-    /// that goes on.
+    /// The wait could never end. Either an item of the queue would wait for the new one, which could not begin before that
+    /// item has finished, because the queue runs one at a time. Or the queue is full, and the caller that would wait for
+    /// room is an item that the waiting items depend on: it has the queue's turn, or occupies the last unblocked worker of its
+    /// pool.
     WouldDeadlock,
-    /// As many items wait in the queue as may ([`Builder::capacity`](crate::Builder::capacity)), and the call does not wait for room.
+    /// The queue has as many waiting items as its [`Builder::capacity`](crate::Builder::capacity), and the call does not wait
+    /// for room.
     Full,
 }
 
@@ -55,7 +56,7 @@ impl<F> Refused<F> {
         Self { item: ByValue::new(item), reason }
     }
 
-    /// The item (a closure, or a future), as it was given.
+    /// Returns the item (a closure or a future) unchanged.
     ///
     /// ```
     /// use std::time::Duration;
@@ -71,7 +72,7 @@ impl<F> Refused<F> {
         self.item.into_value()
     }
 
-    /// The reason alone, as an error; the item is dropped.
+    /// Drops the item and returns the reason as an error.
     ///
     /// ```
     /// fn start(queue: &coreshard::Workqueue, name: String) -> Result<(), coreshard::Refused> {
@@ -85,7 +86,7 @@ impl<F> Refused<F> {
         Refused::new((), self.reason)
     }
 
-    /// Why it was refused.
+    /// The reason for which it was rejected.
     pub fn reason(&self) -> RefusedReason {
         self.reason
     }
@@ -158,7 +159,7 @@ coreshard_topology::readable_debug!(<F> Refused<F>);
 
 impl<F> std::error::Error for Refused<F> {}
 
-/// Why a runtime or a workqueue could not be made.
+/// An error of building a runtime or a workqueue.
 pub struct BuildError {
     what: String,
     kind: BuildErrorKind,
@@ -172,7 +173,7 @@ pub(crate) enum BuildErrorKind {
         usable: CpuSet,
     },
     Quota(f64),
-    /// A number of workers, by its name in [`RuntimeBuilder`](crate::RuntimeBuilder).
+    /// A setting for a number of workers, by its name in [`RuntimeBuilder`](crate::RuntimeBuilder).
     WorkersZero(&'static str),
     Nice(i8),
     ShardSizeZero,
@@ -189,12 +190,12 @@ pub(crate) enum BuildErrorKind {
 }
 
 impl BuildError {
-    /// True if the reason is that this process was forked from the one with the workers.
+    /// True if this process was forked from the one with the workers.
     pub fn is_forked(&self) -> bool {
         matches!(self.kind, BuildErrorKind::Forked)
     }
 
-    /// What was said where a thread could not be started; else the error as it is.
+    /// Returns the error of a thread start, or the error unchanged if it is another.
     pub(crate) fn into_thread_error(self) -> Result<SpawnError, Self> {
         match self.kind {
             BuildErrorKind::Worker(error) => Ok(error),
@@ -276,9 +277,9 @@ impl std::error::Error for BuildError {
     }
 }
 
-/// Work was still going on when a shutdown's time was over. Nothing was thrown away: what was
-/// accepted goes on, and the call may be made again. In a process that was forked from the one with the workers
-/// it is not waited for, since it never ends there ([`is_forked`](Self::is_forked)).
+/// The time limit of a shutdown expired before all work had finished. No work was dropped: accepted items
+/// continue, and the call may be repeated. In a process that was forked from the one with the workers
+/// the call does not wait, since the work never finishes there ([`is_forked`](Self::is_forked)).
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct ShutdownTimeout {
     in_flight: u64,
@@ -294,13 +295,13 @@ impl ShutdownTimeout {
         Self { in_flight, is_forked: true }
     }
 
-    /// Items that were accepted and had not finished when the time was over. Where a worker is inside of one, those may be among
-    /// them that it ran just before: it counts several at once.
+    /// Accepted items that had not finished when the time expired. This may include items that a busy worker has just
+    /// finished, since workers count several at once.
     pub fn in_flight(&self) -> u64 {
         self.in_flight
     }
 
-    /// True if the reason is that this process was forked from the one with the workers.
+    /// True if this process was forked from the one with the workers.
     pub fn is_forked(&self) -> bool {
         self.is_forked
     }
@@ -340,9 +341,9 @@ pub struct WouldDeadlock {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum DeadlockKind {
-    /// Of the queue as a whole, which is to be that.
+    /// For the whole queue to reach this state.
     Inside(&'static str),
-    /// For an item of the queue that is behind the caller's.
+    /// For an item of the queue that comes after the caller's.
     Behind,
     /// For the caller's own item.
     Own,
@@ -362,7 +363,7 @@ impl WouldDeadlock {
         Self { queue, kind: DeadlockKind::Own }
     }
 
-    /// What it is, without the queue's name.
+    /// The text without the queue's name.
     pub(crate) fn as_str(&self) -> &'static str {
         match self.kind {
             DeadlockKind::Forked(_) => "this process was forked from the one that has the workers",
@@ -378,7 +379,7 @@ impl WouldDeadlock {
         Self { queue: queue.to_owned(), kind: DeadlockKind::Forked(what) }
     }
 
-    /// True if the reason is that this process was forked from the one with the workers.
+    /// True if this process was forked from the one with the workers.
     pub fn is_forked(&self) -> bool {
         matches!(self.kind, DeadlockKind::Forked(_))
     }
@@ -417,8 +418,8 @@ coreshard_topology::readable_debug!(WouldDeadlock);
 
 impl std::error::Error for WouldDeadlock {}
 
-/// Why a wait with a time-out for all of a queue's items has ended without them. The queue is as it was before, and
-/// what was waited for goes on.
+/// A wait with a time-out for all items of a queue ended before they had finished. The queue is unchanged, and
+/// the items continue.
 #[derive(Clone, PartialEq, Eq)]
 pub struct WaitError {
     kind: WaitErrorKind,
@@ -435,13 +436,13 @@ impl WaitError {
         Self { kind: WaitErrorKind::TimeOver { in_flight } }
     }
 
-    /// True if the time was over; false if the wait could never have ended.
+    /// True if the time expired; false if the wait could never have ended.
     pub fn is_timeout(&self) -> bool {
         matches!(self.kind, WaitErrorKind::TimeOver { .. })
     }
 
-    /// Items of the queue that were not over when the time was, counted as [`ShutdownTimeout::in_flight`] tells; 0 where it was another
-    /// reason.
+    /// Items of the queue that had not finished when the time expired, counted like [`ShutdownTimeout::in_flight`]; 0 for
+    /// another reason.
     pub fn in_flight(&self) -> u64 {
         match self.kind {
             WaitErrorKind::TimeOver { in_flight } => in_flight,
@@ -483,13 +484,14 @@ impl std::error::Error for WaitError {
     }
 }
 
-/// What a wait for an item yields in a process that was forked from the item's: it never ends
-/// there. [`Panic::into_payload`](crate::Panic::into_payload) holds it; [`join`](crate::join), `install` and `scope` throw it.
+/// The result of a wait for an item in a process that was forked from the item's: there the item never
+/// finishes. [`Panic::into_payload`](crate::Panic::into_payload) holds it; [`join`](crate::join), `install` and `scope` panic
+/// with it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Forked;
 
 impl Forked {
-    /// Throws it.
+    /// Panics with it.
     #[cold]
     pub(crate) fn throw() -> ! {
         Thrown::new(Box::new(Self)).resume()
@@ -511,8 +513,8 @@ coreshard_topology::readable_debug!(Forked);
 
 impl std::error::Error for Forked {}
 
-/// What a wait for an item yields that was dropped before anybody had begun it: its queue was shut down by
-/// [`shutdown_now`](crate::Workqueue::shutdown_now), which hands such items back, and it was dropped then.
+/// The result of a wait for an item that was dropped before it began: its queue was shut down by
+/// [`shutdown_now`](crate::Workqueue::shutdown_now), which returns such items, and the item was then dropped.
 /// [`Panic::into_payload`](crate::Panic::into_payload) holds it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Dropped;
@@ -534,7 +536,7 @@ coreshard_topology::readable_debug!(Dropped);
 
 impl std::error::Error for Dropped {}
 
-/// What was thrown, to be looked into where it is of a type that may be shared.
+/// A panic payload, to be inspected if its type may be shared.
 pub(crate) trait Payload {
     fn get<T: Any + Sync>(&self) -> Option<&T>;
 }
@@ -551,7 +553,7 @@ impl Payload for ByValue<Thrown> {
     }
 }
 
-/// What was thrown, in words, if it is a text or one of ours.
+/// The message of a panic payload, if it is a text or a type of this crate.
 pub(crate) fn message_of<T: Payload + ?Sized>(payload: &T) -> &str {
     payload
         .get::<&str>()

@@ -1,11 +1,11 @@
-//! A word that waiters sleep on while a condition of theirs does not hold.
+//! A word that waiters sleep on until a condition holds.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire};
 
 use coreshard_platform::{AtomicInt, Platform, Time, fields};
 
-/// Counts notifications; a waiter that read the count before it found its condition false sleeps
-/// only while the count is the same, so a notification in between is not lost.
+/// Counts notifications. A waiter reads the count before it evaluates its condition, and sleeps only while the count is
+/// unchanged, so a notification in between is not lost.
 #[derive(Debug)]
 pub(crate) struct Event<P: Platform> {
     count: P::AtomicU32,
@@ -17,13 +17,13 @@ impl<P: Platform> Event<P> {
         Self { count: P::AtomicU32::new(0) }
     }
 
-    /// Wakes all waiters, so that they look at their conditions again.
+    /// Wakes all waiters, so that they check their conditions again.
     pub(crate) fn notify(&self) {
         self.count.fetch_add(1, AcqRel);
         P::wake_all(&raw const self.count);
     }
 
-    /// Waits until `holds` does. False if `deadline` came first.
+    /// Waits until `holds` returns true. Returns false if `deadline` passed first.
     pub(crate) fn wait_until(
         &self,
         deadline: Option<Time>,

@@ -1,9 +1,8 @@
-//! A work item: what to run. Small closures travel inside it, so that queueing them allocates
-//! nothing.
+//! A work item. Small closures are stored inline, so that queueing them does not allocate.
 //!
-//! Where its queue is shut down at once, an item that has not begun is *set aside* instead of being run, as its
-//! [`ItemBody`] says: a closure comes back, a future is dropped, and so on. One that somebody waits for who has
-//! begun (a scope, an install) is a part of what has begun, and is run.
+//! If its queue is shut down at once, an item that has not begun is *set aside* instead of being run, as its
+//! [`ItemBody`] defines: a closure is returned, a future is dropped, and so on. If the work that waits for it has
+//! begun (a scope, an install), the item is a part of that work, and is run.
 #![allow(unsafe_code)]
 
 #[cfg(test)]
@@ -12,45 +11,44 @@ use std::mem::MaybeUninit;
 
 use super::returned::Returned;
 
-/// Words of a closure that fit into an item: with the function and the slot's state word they
-/// fill half a cache line. What a queue costs is the lines that go from producer to worker, so a
-/// slot is as small as common closures allow: a pointer to what is shared, and one to what is
-/// the item's own.
+/// Words of a closure that fit into an item: with the function and the slot's state word they fill half a cache line. A
+/// queue's cost is the cache lines that move from producer to worker, so a slot is as small as common closures allow: one
+/// pointer to shared data, and one to the item's own.
 pub(crate) const INLINE_WORDS: usize = 2;
 
 pub(crate) type Payload = [MaybeUninit<u64>; INLINE_WORDS];
 
-/// What an item is made of.
+/// The content of an item.
 pub(crate) trait ItemBody: Send + Sized {
-    /// What is told to be the item's function, by its type name.
+    /// The type whose name is reported as the item's function.
     type Named;
-    /// Whoever waits for it has begun: it is run in any case.
+    /// The work that waits for it has begun: it is run in any case.
     const IS_AWAITED: bool;
 
     fn run(self);
 
-    /// As an item.
+    /// Packs it into an item.
     #[inline(always)]
     fn pack(self) -> Item {
         Item::of(self)
     }
 
-    /// What it is called where somebody is told of it.
+    /// Its name in reports.
     fn name(&self) -> &'static str {
         std::any::type_name::<Self::Named>()
     }
 
-    /// Nothing is left to do: it was cancelled, or whoever waits for it has run it.
+    /// No work is left: it was cancelled, or its waiter has run it.
     fn is_tombstone(&self) -> bool {
         false
     }
 
-    /// Its queue runs nothing more. What is to be handed back, if anything; else whoever is to know that it does
-    /// not run was told. Not called where it [is awaited](Self::IS_AWAITED).
+    /// Its queue runs nothing more. Returns the part to be handed back, if any; otherwise any waiter was notified that it does
+    /// not run. Not called if it [is awaited](Self::IS_AWAITED).
     fn set_aside(self) -> Option<Returned>;
 }
 
-/// A closure as such is one that somebody waits for; one that may come back is a [`Plain`].
+/// A plain closure counts as awaited; one that may be returned is a [`Plain`].
 impl<F: FnOnce() + Send> ItemBody for F {
     type Named = F;
     const IS_AWAITED: bool = true;
@@ -65,7 +63,7 @@ impl<F: FnOnce() + Send> ItemBody for F {
     }
 }
 
-/// A closure that nobody waits for, and that borrows nothing.
+/// A closure that no caller waits for, and that borrows nothing.
 pub(crate) struct Plain<F>(pub(crate) F);
 
 impl<F: FnOnce() + Send + 'static> ItemBody for Plain<F> {
@@ -82,8 +80,8 @@ impl<F: FnOnce() + Send + 'static> ItemBody for Plain<F> {
     }
 }
 
-/// An accepted work item. It is run exactly once, or set aside: it has no destructor, so whoever loses it leaks
-/// what its closure holds.
+/// An accepted work item. It is run exactly once, or set aside. It has no destructor: losing it leaks
+/// the contents of its closure.
 #[repr(C)]
 pub(crate) struct Item {
     kind: &'static ItemKind,
@@ -94,18 +92,18 @@ pub(crate) struct Item {
 pub(crate) type ItemParts = (&'static ItemKind, MaybeUninit<u64>, MaybeUninit<u64>);
 
 impl Item {
-    /// Packs what it is made of, as that wants it.
+    /// Packs a body, in the way that it defines.
     #[inline]
     pub(crate) fn new<F: ItemBody>(run: F) -> Self {
         run.pack()
     }
 
-    /// In place where it fits, else in one allocation.
+    /// Stores the body inline if it fits, else in one allocation.
     #[inline]
     fn of<F: ItemBody>(run: F) -> Self {
         let mut payload: Payload = [MaybeUninit::uninit(); INLINE_WORDS];
         if const { fits::<F>() } {
-            // SAFETY: `fits` says that size and alignment are enough; `act_inline` reads it once.
+            // SAFETY: `fits` checks size and alignment; `act_inline` reads it once.
             unsafe { payload.as_mut_ptr().cast::<F>().write(run) };
             Self { kind: &Inline::<F, F::Named>::KIND, payload }
         } else {
@@ -115,7 +113,7 @@ impl Item {
         }
     }
 
-    /// Runs it. May unwind, if the closure panics; it is used up all the same.
+    /// Runs it. May unwind, if the closure panics; the item is used up even then.
     #[cfg(test)]
     pub(crate) fn run(self) {
         let mut this = ManuallyDrop::new(self);
@@ -123,33 +121,33 @@ impl Item {
         unsafe { this.run_in_place() };
     }
 
-    /// As if by value: a worker keeps it in one place, whatever becomes of it, without a copy.
+    /// As `run`, without moving the item: a worker keeps it in one place without a copy.
     ///
     /// # Safety
-    /// Nothing is done with it after that.
+    /// The item is not used after that.
     #[inline(always)]
     pub(crate) unsafe fn run_in_place(&mut self) {
         // SAFETY: the kind belongs to this payload, and this is its one use, by this function's contract.
         unsafe { self.kind.act(&raw mut self.payload) };
     }
 
-    /// True if it is run though its queue runs nothing more.
+    /// True if it is run even if its queue runs nothing more.
     pub(crate) fn is_awaited(&self) -> bool {
         self.kind.set_aside.is_none()
     }
 
-    /// Takes what is in it, without running that: what is to be handed back, if anything. May unwind, if something
-    /// that it holds panics as it is dropped; it is used up all the same.
+    /// Takes the contents without running them. Returns the part to be handed back, if any. May unwind, if a value
+    /// that it holds panics when dropped; the item is used up even then.
     ///
     /// # Safety
-    /// Nothing is done with it after that.
+    /// The item is not used after that.
     pub(crate) unsafe fn set_aside(&mut self) -> Option<Returned> {
         let Some(set_aside) = self.kind.set_aside else { unreachable!("it is awaited") };
         // SAFETY: the kind belongs to this payload, and this is its one use, by this function's contract.
         unsafe { set_aside(&raw mut self.payload) }
     }
 
-    /// A call of a function that says for itself what it makes of the payload.
+    /// Makes an item of a function that interprets the payload itself.
     #[inline(always)]
     pub(crate) fn of_kind(kind: &'static ItemKind, payload: Payload) -> Self {
         Self { kind, payload }
@@ -166,31 +164,31 @@ impl Item {
         Self { kind, payload: [first, second] }
     }
 
-    /// What it is: two items with one function are of one kind.
+    /// Its kind: two items with one function are of one kind.
     #[inline]
     pub(crate) fn kind(&self) -> &'static ItemKind {
         self.kind
     }
 }
 
-/// Uses a payload up: by C's rules for calls, so that it may be a function of another language.
+/// Uses up a payload. With C's calling convention, so that it may be a function of another language.
 pub(crate) type Act = unsafe extern "C-unwind" fn(*mut Payload);
 
-/// What items of one function have in common.
+/// Functions and name shared by all items of one function.
 pub(crate) struct ItemKind {
     act: Act,
-    /// `None` for one that is run in any case.
+    /// `None` for an item that is run in any case.
     set_aside: Option<unsafe fn(*mut Payload) -> Option<Returned>>,
     pub(crate) name: Name,
 }
 
 impl ItemKind {
-    /// Of calls that are run in any case.
+    /// The kind of calls that are run in any case.
     pub(crate) const fn awaited(act: Act, name: Name) -> Self {
         Self { act, set_aside: None, name }
     }
 
-    /// Runs what is packed as this kind wants it, without an item.
+    /// Runs a payload of this kind without an item.
     ///
     /// # Safety
     /// The payload is of this kind, and this is its one use.
@@ -201,11 +199,11 @@ impl ItemKind {
     }
 }
 
-/// What a function is called, behind a thin pointer.
+/// The name of a function, behind a thin pointer.
 pub(crate) enum Name {
-    /// By the name of its type.
+    /// The name of its type.
     Type(fn() -> &'static str),
-    /// By a name that it was given: it is of another language.
+    /// A given name, for a function of another language.
     Given(&'static str),
 }
 
@@ -250,14 +248,14 @@ const fn fits<F>() -> bool {
 }
 
 /// # Safety
-/// The payload holds an `F` in place, and this is its one use.
+/// The payload holds an `F` inline, and this is its one use.
 unsafe extern "C-unwind" fn act_inline<F: ItemBody>(payload: *mut Payload) {
     // SAFETY: by this function's contract.
     unsafe { payload.cast::<F>().read() }.run();
 }
 
 /// # Safety
-/// As of [`act_inline`].
+/// As for [`act_inline`].
 unsafe fn set_aside_inline<F: ItemBody>(payload: *mut Payload) -> Option<Returned> {
     // SAFETY: by this function's contract.
     unsafe { payload.cast::<F>().read() }.set_aside()
@@ -272,7 +270,7 @@ unsafe extern "C-unwind" fn act_boxed<F: ItemBody>(payload: *mut Payload) {
 }
 
 /// # Safety
-/// As of [`act_boxed`].
+/// As for [`act_boxed`].
 unsafe fn set_aside_boxed<F: ItemBody>(payload: *mut Payload) -> Option<Returned> {
     // SAFETY: by this function's contract.
     let body = unsafe { take_boxed::<F>(payload) };
@@ -280,7 +278,7 @@ unsafe fn set_aside_boxed<F: ItemBody>(payload: *mut Payload) -> Option<Returned
 }
 
 /// # Safety
-/// As of [`act_boxed`].
+/// As for [`act_boxed`].
 #[inline(always)]
 unsafe fn take_boxed<F>(payload: *mut Payload) -> Box<F> {
     // SAFETY: by this function's contract the first word is written.
@@ -289,7 +287,7 @@ unsafe fn take_boxed<F>(payload: *mut Payload) -> Box<F> {
     unsafe { Box::from_raw(std::ptr::with_exposed_provenance_mut::<F>(address)) }
 }
 
-/// With the slot's state word, two items fill a line of 64 bytes.
+/// With the slot's state word, two items fill a cache line of 64 bytes.
 const _: () = assert!(size_of::<Item>() == 24);
 
 #[cfg(test)]

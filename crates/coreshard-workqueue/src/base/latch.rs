@@ -1,30 +1,30 @@
-//! A word that is set once, and that one or more threads wait for; a future, too, see `completion.rs`.
+//! A word that is set once, and that one or more threads wait for. Futures can wait as well, see `completion.rs`.
 
 use std::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release, SeqCst};
 use std::time::Duration;
 
 use coreshard_platform::{AtomicInt, Platform, WaitOutcome};
 
-/// States; the bits above tell in which process it was made, but for `OPEN`.
+/// States. The bits above identify the process in which it was made, except in `OPEN`.
 const CLOSED: u32 = 0;
-/// As `CLOSED`, and somebody sleeps until it opens.
+/// As `CLOSED`, and a thread sleeps until it opens.
 const AWAITED: u32 = 1;
 const OPEN: u32 = 2;
-/// As `CLOSED`, and who waits for it looks for something to do meanwhile.
+/// As `CLOSED`, and the waiter looks for other work meanwhile.
 const HELPED: u32 = 3;
-/// As `HELPED`, but there was nothing: it sleeps.
+/// As `HELPED`, but the waiter found no work and sleeps.
 const HELPER_SLEEPS: u32 = 4;
-/// A bit beside any of them but `OPEN`: a waker was left for whoever opens it.
+/// A bit beside any of them but `OPEN`: a waker was stored for the opener.
 const POLLED: u32 = 8;
 const STATES: u32 = 15;
 const PROCESS_SHIFT: u32 = 4;
 
-/// A state, in this process.
+/// Adds this process's bits to a state.
 fn here<P: Platform>(state: u32) -> u32 {
     P::process_generation() << PROCESS_SHIFT | state
 }
 
-/// Opened once, by whoever finishes what others wait for.
+/// Opened once, by the thread that finishes the awaited work.
 #[derive(Debug)]
 pub(crate) struct Latch<P: Platform> {
     state: P::AtomicU32,
@@ -36,41 +36,40 @@ impl<P: Platform> Latch<P> {
         Self { state: P::AtomicU32::new(here::<P>(CLOSED)) }
     }
 
-    /// True once it is open: what was done before [`Latch::open`] is seen.
+    /// True once it is open. Everything before [`Latch::open`] is then visible.
     #[inline]
     pub(crate) fn is_open(&self) -> bool {
         self.state.load(Acquire) == OPEN
     }
 
-    /// True if it is not open and this process was forked since it was made: who would open it is
-    /// not here.
+    /// True if it is not open and this process was forked since it was made: its opener does not exist here.
     pub(crate) fn is_orphaned(&self) -> bool {
         let seen = self.state.load(Acquire);
         seen != OPEN && seen & !STATES != here::<P>(CLOSED)
     }
 
-    /// Sleeps until it is open. False, at once, if it is not and this process was forked since it
-    /// was made: who would open it is not here.
+    /// Sleeps until it is open. Returns false at once if it is not and this process was forked since it was made: its opener
+    /// does not exist here.
     pub(crate) fn wait(&self) -> bool {
         self.await_for(None).is_some()
     }
 
-    /// As [`wait`](Self::wait), but not for longer than about `timeout`: true where it is open by then.
+    /// As [`wait`](Self::wait), but not for longer than about `timeout`. Returns true if it is open by then.
     pub(crate) fn wait_timeout(&self, timeout: Duration) -> bool {
         self.await_for(Some(timeout)).unwrap_or(false)
     }
 
-    /// Whether it is open; `None` where nobody here would open it.
+    /// Returns whether it is open, or `None` if no thread of this process would open it.
     fn await_for(&self, timeout: Option<Duration>) -> Option<bool> {
         let awaited = here::<P>(AWAITED);
-        // Acquire, with the Release of `open`: it may be open already. Who helped waits plainly from here on.
+        // Acquire pairs with the Release of `open`: it may be open already. A helper waits plainly from here on.
         match self.move_on(&[here::<P>(CLOSED), here::<P>(HELPED)], awaited, Acquire) {
             Err(OPEN) => return Some(true),
             Err(seen) if seen & !POLLED != awaited => return None,
             _ => {}
         }
         while !self.is_open() {
-            // Relaxed: where it is another word by then, the wait ends at once.
+            // Relaxed: if the word has changed by then, the wait ends at once.
             P::wait(&self.state, awaited | self.state.load(Relaxed) & POLLED, timeout);
             if timeout.is_some() {
                 break;
@@ -79,16 +78,16 @@ impl<P: Platform> Latch<P> {
         Some(self.is_open())
     }
 
-    /// Says that a waker was left for whoever opens it. False if it is open, or nobody here would open it:
-    /// then nothing is changed.
+    /// Announces a waker that was stored for the opener. Returns false, and changes nothing, if it is open, or if no thread of
+    /// this process would open it.
     pub(crate) fn set_polled(&self) -> bool {
-        // Release: whoever opens it sees the waker.
+        // Release pairs with the Acquire of `open`: the opener sees the waker.
         self.change_polled(|seen| Some(seen | POLLED), Release)
     }
 
-    /// Takes the waker back that was left. False if there is none, or if it is whoever opens it that has it.
+    /// Withdraws the stored waker. Returns false if there is none, or if the opener has it.
     pub(crate) fn take_polled(&self) -> bool {
-        // Relaxed: the caller has left that waker.
+        // Relaxed: the caller itself has stored that waker.
         self.change_polled(|seen| (seen & POLLED != 0).then_some(seen & !POLLED), Relaxed)
     }
 
@@ -106,29 +105,28 @@ impl<P: Platform> Latch<P> {
         }
     }
 
-    /// Says that whoever waits for it, which is this thread alone, does something else meanwhile if there is
-    /// something.
+    /// Announces that the waiter, which is this thread alone, runs other work meanwhile if there is any.
     pub(crate) fn begin_helping(&self) {
         let _ = self.move_on(&[here::<P>(CLOSED), here::<P>(AWAITED)], here::<P>(HELPED), Acquire);
     }
 
-    /// Says that it has found something to do. SeqCst: see `nudge`.
+    /// Announces that the waiter has found work. SeqCst: see `nudge`.
     pub(crate) fn stop_helping(&self) {
         let _ = self.move_on(&[here::<P>(HELPED)], here::<P>(CLOSED), SeqCst);
     }
 
     /// After [`begin_helping`](Self::begin_helping): sleeps until it is open, or until [`nudge`](Self::nudge)
-    /// tells of something to do; not at all if `has_more` by now.
+    /// reports work. Does not sleep if `has_more` returns true.
     ///
-    /// Not for longer than about `timeout`: true where that ran out.
+    /// Sleeps for at most about `timeout`; returns true if that expired.
     pub(crate) fn wait_for_more(
         &self,
         has_more: impl FnOnce() -> bool,
         timeout: Option<Duration>,
     ) -> bool {
         let (helped, asleep) = (here::<P>(HELPED), here::<P>(HELPER_SLEEPS));
-        // SeqCst pairs with that of `nudge`: who says here that it sleeps, and then finds nothing to do, is seen
-        // by who has something to do later.
+        // SeqCst pairs with the SeqCst of `nudge`: if a waiter announces here that it sleeps, and then finds no work, a
+        // thread that adds work later sees the announcement.
         if self.move_on(&[helped], asleep, SeqCst).is_err() {
             return false;
         }
@@ -137,22 +135,23 @@ impl<P: Platform> Latch<P> {
             return false;
         }
         loop {
-            // Relaxed: it is asked for by who wants to know whether it is open.
+            // Relaxed: a caller that must know whether it is open checks `is_open`.
             let seen = self.state.load(Relaxed);
             if seen & !POLLED != asleep {
                 return false;
             }
             if P::wait(&self.state, seen, timeout) == WaitOutcome::TimedOut {
-                // Unless it is open by now, or somebody tells of something.
+                // Unless it is open by now, or was nudged.
                 return self.move_on(&[asleep], helped, Relaxed).is_ok();
             }
         }
     }
 
-    /// Tells who waits for it that there is something to do. False if nobody is there who has nothing else to do.
+    /// Tells the waiter that there is work. Returns false if no idle waiter is there.
     ///
-    /// Where that one and this miss each other, it costs time alone. SeqCst: who says first that jobs are there,
-    /// and then finds nobody here, is found by who looks for jobs after it has said that it is here.
+    /// If a nudge and a waiter miss each other, that only costs time. SeqCst pairs with the SeqCst of `stop_helping` and
+    /// `wait_for_more`: if a thread publishes jobs and then finds no waiter here, a waiter that looks for jobs after its
+    /// announcement finds them.
     #[cold]
     pub(crate) fn nudge(&self) -> bool {
         let (helped, asleep) = (here::<P>(HELPED), here::<P>(HELPER_SLEEPS));
@@ -167,7 +166,7 @@ impl<P: Platform> Latch<P> {
         seen & !POLLED == helped
     }
 
-    /// From one of the states `from` to `to`, beside `POLLED` as it is; what it is, if it is another.
+    /// Moves from one of the states `from` to `to`, and keeps `POLLED`. Fails with the current state if that is another.
     fn move_on(&self, from: &[u32], to: u32, success: Ordering) -> Result<(), u32> {
         let mut seen = self.state.load(Acquire);
         while from.contains(&(seen & !POLLED)) {
@@ -180,23 +179,23 @@ impl<P: Platform> Latch<P> {
         Err(seen)
     }
 
-    /// Opens it and wakes who sleeps. True if a waker was left: it is the caller's now. A waiter may free the
-    /// latch as soon as it is open, so it is given by its address, which is all that is used after that.
+    /// Opens it and wakes the sleepers. Returns true if a waker was stored: the caller now owns it. A waiter may free the
+    /// latch as soon as it is open. So it is passed by address, and only the address is used after that.
     ///
     /// # Safety
     /// `latch` is alive until it is open.
     #[allow(unsafe_code)]
     #[inline]
     pub(crate) unsafe fn open(latch: *const Self) -> bool {
-        // SAFETY: alive by this function's contract. The field's address is computed before.
+        // SAFETY: alive by this function's contract. The field's address is computed before it opens.
         let state = unsafe { &raw const (*latch).state };
-        // Release publishes what was done before; pairs with the Acquire of `is_open`. Acquire: the waker that
-        // was left, see `set_polled`.
+        // Release pairs with the Acquire of `is_open` and publishes everything before. Acquire pairs with the Release of
+        // `set_polled`, for the stored waker.
         //
-        // Not SeqCst: a waiter announces its sleep in this very word, by an exchange (`await_for`, `wait_for_more`). Its partner is
-        // this exchange, and one of the two comes first in the word's own order. Either this one reads the announcement and
-        // wakes the waiter, or the waiter reads `OPEN` and does not sleep. SeqCst would order this word with others; only `nudge`
-        // needs that, and it does not open.
+        // Not SeqCst: a waiter announces its sleep in this very word, by an exchange (`await_for`, `wait_for_more`). Its
+        // partner is this exchange, and one of the two comes first in the word's own order. Either this one reads the
+        // announcement and wakes the waiter, or the waiter reads `OPEN` and does not sleep. SeqCst would order this word with
+        // others; only `nudge` needs that, and it does not open.
         // SAFETY: alive until this exchange.
         let before = unsafe { (*state).swap(OPEN, AcqRel) } & STATES;
         if before == CLOSED {

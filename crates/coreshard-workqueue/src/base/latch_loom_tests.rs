@@ -1,4 +1,4 @@
-//! Models of a latch whose waiter has something to do meanwhile. Each was seen to fail when the step that its
+//! Models of a latch whose waiter runs other work meanwhile. Each was seen to fail when the step that its
 //! comment names was changed.
 #![allow(unsafe_code)]
 
@@ -9,11 +9,11 @@ use coreshard_platform::{AtomicInt, Loom, Platform};
 
 use super::latch::Latch;
 
-/// A waker was left, and its owner then waits as one who helps, and sleeps: opening wakes that one, and hands the
+/// A waker was stored, and its owner then waits as a helper, and sleeps: opening wakes the helper, and hands the
 /// waker over.
 ///
-/// Fails with `open` that compares the state beside the bit, with `move_on` that drops the bit, and with
-/// `wait_for_more` that sleeps on the state without it.
+/// Fails if `open` compares the state including the bit, if `move_on` drops the bit, and if
+/// `wait_for_more` sleeps on the state without it.
 #[test]
 fn loom_a_waker_is_handed_over_beside_a_helper_that_sleeps() {
     Loom::check(None, || {
@@ -26,7 +26,7 @@ fn loom_a_waker_is_handed_over_beside_a_helper_that_sleeps() {
     });
 }
 
-/// As above, for one who helped, found nothing, and waits plainly.
+/// As above, for a waiter that helped, found nothing, and now waits plainly.
 #[test]
 fn loom_a_waker_is_handed_over_beside_one_that_helped_and_sleeps() {
     Loom::check(None, || {
@@ -38,7 +38,7 @@ fn loom_a_waker_is_handed_over_beside_one_that_helped_and_sleeps() {
     });
 }
 
-/// A latch with a waker, and a thread that tells of work and opens it.
+/// A latch with a waker, and a thread that nudges and opens it.
 fn polled_and_opened() -> (Arc<Latch<Loom>>, loom::thread::JoinHandle<()>) {
     let latch = Arc::new(Latch::<Loom>::new());
     assert!(latch.set_polled());
@@ -51,10 +51,10 @@ fn polled_and_opened() -> (Arc<Latch<Loom>>, loom::thread::JoinHandle<()>) {
     (latch, other)
 }
 
-/// Work comes, and the latch opens only when its waiter has done it: the waiter is woken for it.
+/// Work arrives, and the latch opens only when its waiter has run it: the waiter is woken for it.
 ///
-/// Fails with `nudge` that wakes nobody, and with `wait_for_more` that does not ask again after it has said that
-/// it sleeps. (Without SeqCst, too, on the machine; loom's loads and exchanges do not tell that apart, so there
+/// Fails if `nudge` wakes no waiter, and if `wait_for_more` does not check again after it has announced its
+/// sleep. (On real hardware also without SeqCst; loom's loads and exchanges do not distinguish that, so there
 /// the work is announced by an exchange.)
 #[test]
 fn loom_who_waits_for_a_latch_is_woken_for_more() {

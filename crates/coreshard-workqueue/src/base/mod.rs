@@ -1,4 +1,4 @@
-//! What everything else is made of: items, what is waited on, errors, and the pools' variants.
+//! Common parts: items, latches and events, errors, and the pools' variants.
 
 pub(crate) mod bits;
 pub(crate) mod budget;

@@ -1,19 +1,19 @@
-//! What comes back of an item that was set aside.
+//! An item that was set aside and is returned.
 
 use coreshard_platform::user::{self, Thrown, User};
 
-/// It is run once, or dropped in front of the net; [`Returned::discard`] tells what that throws.
+/// It is run once, or dropped under `catch_unwind`; [`Returned::discard`] returns the panic of the drop.
 pub(crate) struct Returned {
     body: Box<dyn ReturnedBody>,
 }
 
-/// What is done with it.
+/// The actions on it.
 pub(crate) trait ReturnedBody: Send {
-    /// May unwind, if a user's code does that nobody else tells of.
+    /// Runs it. May unwind with a panic of user code that is reported nowhere else.
     fn run(self: Box<Self>);
-    /// Drops what it holds, and tells whoever waits for it.
+    /// Drops its contents, and notifies the threads that wait for it.
     fn discard(self: Box<Self>) -> Result<(), Thrown>;
-    /// True if somebody may wait for it.
+    /// True if a handle to it may exist.
     fn has_handle(&self) -> bool {
         false
     }

@@ -1,4 +1,4 @@
-//! Sizes that more than one module goes by.
+//! Sizes that several modules use.
 
 /// Injectors of a pool at most. Pods with more CPUs share injectors.
 pub(crate) const MAX_INJECTORS: usize = 32;

@@ -1,12 +1,12 @@
-//! Where in a queue an item goes.
+//! The part of a queue that an item goes to.
 
 use coreshard_topology::{CpuId, NodeId};
 
-/// Where in a queue an item is to run.
+/// The pod in which an item runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Target {
-    /// In the pod of the CPU that the caller runs on; of a delayed item, the timekeeper.
+    /// In the pod of the CPU that the caller runs on; for a delayed item, that of the timekeeper.
     #[default]
     Here,
     /// In the pod of this CPU.

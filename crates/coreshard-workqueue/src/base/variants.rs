@@ -7,19 +7,17 @@ use coreshard_topology::input::quoted;
 
 /// When a worker that was chosen under the pool's lock is woken, oldest first.
 ///
-/// With the lock-free intake a producer that must wake a worker holds no lock in any variant; the
+/// With the lock-free intake, a producer that must wake a worker holds no lock in any variant. The
 /// variants then differ in how a worker wakes the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Wake {
-    /// While the lock is held, as Linux' workqueue did until its lock was found to be held for
-    /// the whole of a wake-up.
+    /// While the lock is held, as in Linux' workqueue until its lock was found to be held for the whole wake-up.
     UnderLock,
-    /// The worker is chosen and claimed under the lock, and woken after it is free.
+    /// The worker is chosen and claimed under the lock, and woken after the unlock.
     AfterUnlock,
-    /// As `AfterUnlock`; moreover the chosen worker stays at the head of the idle list until it
-    /// runs, and kicks that find it chosen already do nothing: one wake-up a pool is on
-    /// its way, and the woken worker wakes the next if there is work for it. With the lock-free intake, more are where so
-    /// much waits that it is worth it.
+    /// As `AfterUnlock`, but the chosen worker stays at the head of the idle list until it runs, and kicks that find it
+    /// already chosen do nothing. So one wake-up per pool is on its way, and the woken worker wakes the next if there is work
+    /// for it. With the lock-free intake, more are on their way if enough work waits.
     #[default]
     Coalesced,
 }
@@ -52,9 +50,8 @@ pub enum Intake {
     /// A list under the pool's lock, as in the Linux kernel's workqueue: every producer and every
     /// worker takes the lock for every item.
     Locked,
-    /// A queue of segments for each CPU of the pod, which producers enter with a fetch-and-add and
-    /// an exchange, neither of which can fail, and without a lock but for a short one for every
-    /// 128th item; workers take batches under the pool's lock.
+    /// A queue of segments for each CPU of the pod. Producers enter with a fetch-and-add and an exchange, neither of which can
+    /// fail, and without a lock except a short one for every 128th item. Workers take batches under the pool's lock.
     #[default]
     LockFree,
 }
@@ -80,10 +77,10 @@ impl FromStr for Intake {
     }
 }
 
-/// The text names none of the variants.
+/// The text is not the name of a variant.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ParseVariantError {
-    /// What the variants are of.
+    /// The kind of variant.
     of: &'static str,
     given: String,
     accepted: String,

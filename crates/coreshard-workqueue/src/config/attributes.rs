@@ -1,4 +1,4 @@
-//! What makes two queues share their pools: equal attributes.
+//! The attributes that two queues must have in common to share their pools.
 
 use std::fmt;
 use std::ops::Range;
@@ -13,25 +13,25 @@ use super::team::OfTeam;
 use crate::base::variants::Intake;
 use crate::base::variants::Wake;
 
-/// Whose pools serve a queue.
+/// The pools that serve a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Priority {
-    /// The common ones.
+    /// The shared ones.
     #[default]
     Normal,
-    /// Pools of their own, whose workers have nice −20 unless the queue says otherwise, so that
-    /// items neither wait behind normal ones nor for their CPU time. As the kernel's
-    /// `WQ_HIGHPRI`. A process that an item starts inherits the nice value, unless the item calls
+    /// Separate pools, whose workers have nice −20 unless the queue sets another value, so that items do not wait behind
+    /// normal ones, for a worker or for CPU time. Like the kernel's `WQ_HIGHPRI`. A process that an item starts inherits the
+    /// nice value, unless the item calls
     /// [`ChildCommand::inherit_from_process`](coreshard_platform::ChildCommand::inherit_from_process).
     High,
 }
 
-/// A user's hook.
+/// A hook of the user.
 pub(crate) type Hook = Arc<User<dyn Fn(PodId) + Send + Sync>>;
 
-/// What worker threads do besides items: first, last, and while they are idle.
+/// Code that worker threads run besides items: first, last, and while they are idle.
 ///
-/// Queues share their pools where their hooks are clones of one another: make them once, and clone them.
+/// Queues share their pools if their hooks are clones of one another: make them once, and clone them.
 ///
 /// ```
 /// use coreshard::Hooks;
@@ -57,22 +57,22 @@ impl Hooks {
         Self::default()
     }
 
-    /// Runs on each worker's thread before its first item, with the worker's pod; after those that were given
+    /// Runs `hook` on each worker's thread before its first item, with the worker's pod; after the hooks that were given
     /// before.
     #[must_use]
     pub fn on_start(self, hook: impl Fn(PodId) + Send + Sync + 'static) -> Self {
         self.and(Self { on_start: Some(Arc::new(User::new(hook))), ..Self::new() })
     }
 
-    /// Runs on each worker's thread after its last item, with the worker's pod; before those that were given
-    /// before. The worker counts no more among those that run; the end of its pool waits for it.
+    /// Runs `hook` on each worker's thread after its last item, with the worker's pod; before the hooks that were given
+    /// before. The worker no longer counts as running; the end of its pool waits for it.
     #[must_use]
     pub fn on_stop(self, hook: impl Fn(PodId) + Send + Sync + 'static) -> Self {
         self.and(Self { on_stop: Some(Arc::new(User::new(hook))), ..Self::new() })
     }
 
-    /// These, and `inner` inside of them: at the start after these, at the end before them. Each is called,
-    /// whatever another one throws.
+    /// Combines these hooks with `inner`: at the start `inner` runs after these, at the end before them. Each is called,
+    /// even if another one panics.
     #[must_use]
     pub fn and(self, inner: Self) -> Self {
         Self {
@@ -82,17 +82,16 @@ impl Hooks {
         }
     }
 
-    /// Where a worker waits that has nothing to do, instead of sleeping: one at a time, of all the pools that
-    /// these hooks are given to. It is the one that the next item wakes first, so what becomes ready in the reactor
-    /// is run where it is seen.
+    /// Idle workers wait in `reactor` instead of sleeping: one at a time, of all the pools that have these hooks. The next
+    /// item wakes the worker in the reactor first, so work that becomes ready in the reactor runs on the worker that sees it.
     ///
-    /// While all workers are busy, one of them looks into the reactor, without waiting, after every 64 items or so, and
-    /// at the latest when it is done with its item some 4 ms later. In each [`Wake`] variant the reactor's wake-up comes after the
-    /// pool's lock is free. A reactor that panics is told of (`tracing`), and not used any more: what waits
-    /// in it waits for ever then. So does the worker that is inside where [`Reactor::wake`](crate::Reactor::wake) panics instead of waking it.
+    /// While all workers are busy, one of them polls the reactor after every 64 items or so, and at the latest after the
+    /// item that it runs some 4 ms later. In each [`Wake`] variant the reactor is woken after the pool's lock was released.
+    /// A panic of the reactor is reported (`tracing`), and the reactor is not used any more: work that waits in it waits for
+    /// ever. If [`Reactor::wake`](crate::Reactor::wake) panics instead of waking it, the worker inside also waits for ever.
     ///
     /// # Examples
-    /// A channel's messages, which workers wait for themselves:
+    /// Workers wait for a channel's messages themselves:
     /// ```
     /// use std::sync::mpsc::{Receiver, Sender, channel};
     /// use std::sync::{Arc, Mutex};
@@ -145,7 +144,7 @@ impl Hooks {
     }
 }
 
-/// A hook alone stays the one that it is, for whoever compares it.
+/// A single hook is kept unchanged, so that it stays equal to its clones.
 fn one_after_the_other(first: Option<Hook>, second: Option<Hook>) -> Option<Hook> {
     match (first, second) {
         (Some(first), Some(second)) => Some(Arc::new(User::new(move |pod| {
@@ -177,7 +176,7 @@ fn same_hook(one: &Option<Hook>, other: &Option<Hook>) -> bool {
 }
 
 impl PartialEq for Hooks {
-    /// Hooks are equal where they are clones of one another.
+    /// Hooks are equal if they are clones of one another.
     fn eq(&self, other: &Self) -> bool {
         same_hook(&self.on_start, &other.on_start)
             && same_hook(&self.on_stop, &other.on_stop)
@@ -185,7 +184,7 @@ impl PartialEq for Hooks {
     }
 }
 
-/// What a set of pools is made for. Queues with equal attributes share one set.
+/// The attributes of a set of pools. Queues with equal attributes share one set.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Attributes {
     pub(crate) scope: Scope,
@@ -197,24 +196,24 @@ pub(crate) struct Attributes {
     pub(crate) wake: Wake,
     pub(crate) intake: Intake,
     pub(crate) stack_bytes: Option<usize>,
-    /// Pools with a rescuer are of one queue alone, whose number this is: nobody else's items are to
-    /// keep the rescuer from it.
+    /// Pools with a rescuer belong to a single queue, whose number this is: other queues' items must not
+    /// occupy the rescuer.
     pub(crate) rescuer: Option<u64>,
     pub(crate) hooks: Hooks,
-    /// A team has its pool for itself.
+    /// A team has a pool of its own.
     pub(crate) team: Option<OfTeam>,
 }
 
-/// Where one pool stands.
+/// The CPUs and limits of one pool.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
     pub(crate) pod: PodId,
-    /// The pod's CPUs, as the topology names them.
+    /// The pod's CPUs, by the topology's ids.
     pub(crate) cpus: CpuSet,
     pub(crate) node: Option<NodeId>,
-    /// The pod's CPUs, as the platform names them; another set where the topology is virtual.
+    /// The pod's CPUs, by the platform's ids; a different set if the topology is virtual.
     pub(crate) home: CpuSet,
-    /// Where a worker may be moved when its pod is full; its home if the queue is strict.
+    /// The CPUs that a worker may be moved to when its pod is full; its home if the queue is strict.
     pub(crate) roam: CpuSet,
     /// How many workers may run at once.
     pub(crate) limit: usize,
@@ -222,7 +221,7 @@ pub(crate) struct Place {
     pub(crate) members: Range<usize>,
     /// The intake's injector of each of the platform's CPUs, by id; shared by all pools of a set.
     pub(crate) injector_by_cpu: Arc<[u8]>,
-    /// What its workers' names begin with.
+    /// The prefix of its workers' names.
     pub(crate) thread_names: Arc<str>,
 }
 

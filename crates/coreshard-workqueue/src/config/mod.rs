@@ -1,4 +1,4 @@
-//! What is asked for: the attributes of pools, and what a queue is to be.
+//! Settings: the attributes of pools, and the requested properties of a queue.
 
 pub(crate) mod attributes;
 pub(crate) mod reactor;

@@ -1,4 +1,4 @@
-//! What an idle worker waits in, where the program waits for more than items.
+//! A place for idle workers to wait in, if the program waits for more than items.
 
 use std::fmt;
 use std::ptr;
@@ -8,24 +8,24 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use coreshard_platform::user::{Thrown, User};
 
-/// Where readiness arrives: sockets, timers, completions of another system's.
+/// A source of readiness: sockets, timers, completions of another system.
 ///
-/// A reactor that has a thread of its own hands each ready task to a worker, and takes a CPU from one to do so.
-/// A worker that has nothing to do may wait there itself, and run what has become ready: see
+/// A reactor with its own thread hands each ready task to a worker, and takes a CPU from one to do so.
+/// Instead, an idle worker may wait in the reactor itself, and run the work that becomes ready: see
 /// [`Hooks::reactor`](crate::Hooks::reactor).
 ///
-/// `wait` and `poll` are called by one worker at a time. Whatever they call, such as wakers, runs on
-/// no worker: [`current`](crate::current) is `None` there.
+/// `wait` and `poll` are called by one worker at a time. Code that they call, such as wakers, does not count as
+/// running on a worker: [`current`](crate::current) is `None` there.
 pub trait Reactor: Send + Sync + 'static {
-    /// Waits until something has become ready, or [`wake`](Self::wake) is called; tells everybody who waits for
-    /// what is ready. It may return at any time, and is called again. Once `wake` was called, it must return soon.
+    /// Waits until something has become ready, or [`wake`](Self::wake) is called, and wakes all waiters of the ready
+    /// events. It may return at any time, and is called again. Once `wake` was called, it must return soon.
     fn wait(&self);
 
-    /// As [`wait`](Self::wait), for what is ready now.
+    /// As [`wait`](Self::wait), only for events that are ready now.
     fn poll(&self);
 
-    /// Ends the `wait` that goes on, or else the next one. Called by any thread, also by the one that waits, and
-    /// possibly when nobody does.
+    /// Ends the current `wait`, or else the next one. Called by any thread, including the waiting one, and
+    /// possibly when no thread waits.
     fn wake(&self);
 }
 
@@ -36,13 +36,13 @@ pub struct SharedReactor {
 }
 
 struct ReactorCell<R: ?Sized> {
-    /// A worker is in it; or it has panicked, and nobody comes in any more.
+    /// A worker is in it; or it has panicked, and no worker enters it any more.
     is_taken: AtomicBool,
     reactor: User<R>,
 }
 
 impl SharedReactor {
-    /// For workers of one queue, or of several.
+    /// Makes a reactor for the workers of one queue, or of several.
     pub fn new(reactor: impl Reactor) -> Self {
         let shared = ReactorCell { is_taken: AtomicBool::new(false), reactor: User::new(reactor) };
         Self { shared: Arc::new(shared) }
@@ -53,9 +53,9 @@ impl SharedReactor {
         self.shared.is_taken.load(Relaxed)
     }
 
-    /// The right to wait in it, unless another worker has that.
+    /// Enters the reactor, unless another worker is in it.
     pub(crate) fn try_enter(&self) -> Option<InReactor<'_>> {
-        // Acquire pairs with the Release of who left it: one at a time.
+        // Acquire pairs with the Release of the worker that left it: one at a time.
         let is_free = !self.is_taken() && !self.shared.is_taken.swap(true, Acquire);
         is_free.then(|| InReactor { shared: &self.shared })
     }
@@ -94,7 +94,7 @@ impl InReactor<'_> {
         self.shared.reactor.call(|reactor| reactor.poll())
     }
 
-    /// Nobody enters it any more.
+    /// Closes it: no worker enters it any more.
     pub(crate) fn close(self) {
         std::mem::forget(self);
     }

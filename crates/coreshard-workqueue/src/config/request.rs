@@ -1,4 +1,4 @@
-//! What is asked of a queue.
+//! The requested properties of a queue.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::base::variants::Wake;
 use crate::config::attributes::{Hooks, Priority};
 use crate::insight::Wanted;
 
-/// What was asked of a queue, before it is held against the machine.
+/// The request for a queue, before it is checked against the machine.
 #[derive(Clone)]
 pub(crate) struct Request {
     pub(crate) name: String,
@@ -24,7 +24,7 @@ pub(crate) struct Request {
     pub(crate) max_active: MaxActive,
     /// How many items may wait to begin.
     pub(crate) capacity: Option<usize>,
-    /// Asked for both an order and a limit.
+    /// Both an order and a limit were requested.
     pub(crate) is_contradictory: bool,
     pub(crate) wake: Wake,
     pub(crate) intake: Intake,
@@ -32,36 +32,36 @@ pub(crate) struct Request {
     pub(crate) stack_bytes: Option<usize>,
     pub(crate) rescuer: Option<u64>,
     pub(crate) panic_handler: Option<PanicHandler>,
-    /// What an item forks stays on its worker.
+    /// Forks of an item stay on its worker.
     pub(crate) is_serial: bool,
     pub(crate) panic_policy: PanicPolicy,
     pub(crate) insight: Wanted,
 }
 
-/// What becomes of a queue when an item panics and no handle tells of it.
+/// What happens to a queue when an item panics and no handle reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum PanicPolicy {
-    /// The panic handler is told, and the queue goes on.
+    /// The panic handler is called, and the queue goes on.
     #[default]
     GoOn,
-    /// The queue takes no more work, before the panic handler is told; what was accepted runs.
+    /// The queue accepts no more work, and then the panic handler is called; accepted items run.
     CloseQueue,
 }
 
 pub(crate) type PanicHandler = Arc<User<dyn Fn(Box<dyn Any + Send>) + Send + Sync>>;
 
-/// A queue's limit, as it was asked for.
+/// A queue's limit, as requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MaxActive {
     /// None.
     Unlimited,
-    /// So many items in all pools together.
+    /// A maximum number of items in all pools together.
     Total(usize),
-    /// One at a time, in the order of their queueing; cannot be changed.
+    /// One at a time, in the order in which they were queued; cannot be changed.
     Ordered,
-    /// Split among the nodes, as the kernel does it.
+    /// Split among the nodes, as in the kernel.
     ByNode(usize),
-    /// So many items of each pod.
+    /// A maximum number of items of each pod.
     EachPod(usize),
 }
 

@@ -1,4 +1,4 @@
-//! What a team's pool has that other pools have not.
+//! The settings that only a team's pool has.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,13 +7,13 @@ use coreshard_platform::user::{self, Thrown, User};
 
 use crate::insight::diagnostic::say;
 
-/// Is given the index of a member.
+/// Receives the index of a member.
 pub(crate) type IndexHook = Box<User<dyn Fn(usize) + Send + Sync>>;
 
-/// Is given what was thrown, and nobody waits for.
+/// Receives a panic that no caller waits for.
 pub(crate) type ThrownHandler = Box<User<dyn Fn(Thrown) + Send + Sync>>;
 
-/// The members of one team, and what they do besides their work.
+/// The members of one team, and their hooks.
 #[derive(Default)]
 pub(crate) struct TeamSpec {
     /// How many threads the team has, for as long as it lives.
@@ -25,14 +25,14 @@ pub(crate) struct TeamSpec {
     pub(crate) breadth_first: bool,
     /// The member with index 0 is the thread that made the team.
     pub(crate) has_current_thread: bool,
-    /// In which process its threads are, as [`Platform::process_generation`] counts them.
+    /// The process that its threads belong to, as counted by [`Platform::process_generation`].
     ///
     /// [`Platform::process_generation`]: coreshard_platform::Platform::process_generation
     pub(crate) process_generation: u32,
 }
 
 impl TeamSpec {
-    /// Tells of what was thrown where nobody waits.
+    /// Reports a panic that no caller waits for.
     pub(crate) fn on_panic(&self, thrown: Thrown) {
         let outcome = match &self.on_panic {
             Some(handler) => handler.call(|handler| handler(thrown)),
@@ -46,7 +46,7 @@ impl TeamSpec {
         }
     }
 
-    /// Calls a hook with a member's index, in front of the net.
+    /// Calls a hook with a member's index, and catches its panic.
     pub(crate) fn run_hook(&self, hook: Option<&IndexHook>, index: usize) {
         if let Some(hook) = hook
             && let Err(thrown) = hook.call(|hook| hook(index))
@@ -55,7 +55,7 @@ impl TeamSpec {
         }
     }
 
-    /// Calls detached work in front of the net.
+    /// Calls detached work, and catches its panic.
     pub(crate) fn call(&self, work: impl FnOnce()) {
         if let Err(thrown) = user::call(work) {
             self.on_panic(thrown);
@@ -63,7 +63,7 @@ impl TeamSpec {
     }
 }
 
-/// Of which team a pool is. No two teams share one.
+/// The team of a pool. No two teams share one.
 #[derive(Clone)]
 pub(crate) struct OfTeam(pub(crate) Arc<TeamSpec>);
 

@@ -1,10 +1,10 @@
-//! What loops run over, and how it is cut.
+//! Sequences that loops run over, and how they are cut.
 
 use std::ops::Range;
 
 use super::spread::Whole;
 
-/// What loops run over: a range of numbers, a slice, or a slice that is changed. Made by this crate alone.
+/// A sequence that a loop runs over: a range of numbers, a slice, or a mutable slice. Only this crate implements it.
 pub trait Elements: Whole + IntoIterator<Item: Send> {}
 
 impl Elements for Range<usize> {}
@@ -20,7 +20,7 @@ impl<T: Sync> Whole for &[T] {
     }
 }
 
-/// Two of the same length, cut at the same place.
+/// Two sequences of the same length, cut at the same place.
 pub(crate) struct Zip<A, B>(pub(crate) A, pub(crate) B);
 
 impl<A: Whole, B: Whole> Whole for Zip<A, B> {
@@ -34,7 +34,7 @@ impl<A: Whole, B: Whole> Whole for Zip<A, B> {
     }
 }
 
-/// Chunks of so many elements; the last may have fewer.
+/// Chunks of `elements` elements; the last may have fewer.
 pub(crate) struct Chunks<W> {
     whole: W,
     elements: usize,

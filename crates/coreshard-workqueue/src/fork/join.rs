@@ -1,4 +1,4 @@
-//! Two closures at once, if a worker has time for the second.
+//! Runs two closures in parallel, if a worker has time for the second.
 #![allow(unsafe_code)]
 
 use std::mem::ManuallyDrop;
@@ -12,20 +12,19 @@ use crate::pool::{CurrentWorker, Job, JobId, Popped, Pushed, report_here};
 
 /// Runs `a` and `b` and returns both results.
 ///
-/// On a worker of a workqueue `b` is offered to the others: to those of the worker's own pod,
-/// then of the pods that share its last-level cache, of those on its node, and at last to all of
-/// the queue's; jobs of a strict queue stay in its pod. If `b` was not taken when `a` returns, this worker runs it: that costs a few
-/// nanoseconds more than two calls, and allocates nothing. If it was, this worker runs subtasks of `b`
-/// until the result is there, and nothing else: locks that are held here are safe.
+/// On a worker of a workqueue, `b` is offered to other workers: first to those of the worker's own pod, then of the pods that
+/// share its last-level cache, of those on its node, and finally to all workers of the queue; jobs of a strict queue stay in
+/// its pod. If `b` was not stolen when `a` returns, this worker runs it. That costs a few nanoseconds more than two calls, and
+/// allocates nothing. If it was stolen, this worker runs only subtasks of `b` until it has finished, so you may hold locks
+/// across the call.
 ///
-/// On any other thread there is no worker to offer it to, and `a` and `b` run here, one after the
-/// other. [`Workqueue::install`](crate::Workqueue::install) goes to a worker.
+/// On any other thread there is no worker to offer it to, and `a` and `b` run on that thread, one after the
+/// other. [`Workqueue::install`](crate::Workqueue::install) moves to a worker.
 ///
 /// # Panics
-/// With the panic of `a`, else with that of `b`, when neither runs any more. If `a` panics and
-/// `b` was not taken, `b` is dropped and not run. A further panic (of `b`, or of a destructor
-/// of it) goes to the panic handler of the queue whose worker calls. With [`Forked`](crate::Forked) in a process
-/// that `a` forked and returns in, if another worker has taken `b`.
+/// If `a` panics, else if `b` does, with that panic, after both have ended. If `a` panics and `b` was not stolen, `b` is
+/// dropped and not run. A further panic (of `b`, or of a destructor of it) goes to the panic handler of the queue whose worker
+/// calls. With [`Forked`](crate::Forked) in a process that `a` forked and returns in, if another worker has stolen `b`.
 ///
 /// # Examples
 /// ```
@@ -47,19 +46,19 @@ where
     join_in::<P, _, _, false>(None, a, |_stolen| b())
 }
 
-/// The loop that a join is in.
+/// The loop that a join belongs to.
 #[derive(Clone, Copy)]
 pub(crate) struct LoopPiece {
-    /// Until the result is there, this worker runs any parts of the loop of this name.
+    /// Until the result is available, this worker runs any pieces of the loop with this id.
     pub(crate) name: JobId,
-    /// Whether its pieces are long: then none is kept from others who have nothing to do.
+    /// Whether its pieces are long: then all are shared with idle workers.
     pub(crate) are_long: bool,
-    /// Whether what is offered is worth a wake-up of its own, though others may be on their way.
+    /// Whether the offered job is worth a wake-up of its own, even if other workers are on their way.
     pub(crate) is_worth_another: bool,
 }
 
-/// As [`join`]; `b` is told whether another worker runs it. If `a` panics and `b` was not taken, `RUNS_BOTH` says
-/// whether it is run, or dropped.
+/// As [`join`]; the argument of `b` is true if another worker runs it. If `a` panics and `b` was not stolen, `RUNS_BOTH`
+/// selects whether it is run or dropped.
 #[inline(always)]
 pub(crate) fn join_in<P: Platform, A, B, const RUNS_BOTH: bool>(
     in_loop: Option<LoopPiece>,
@@ -93,7 +92,7 @@ where
     std::mem::forget(unwinding);
     let second = match worker.pop() {
         Popped::Own => {
-            // SAFETY: it was popped: no thief has it, or will.
+            // SAFETY: it was popped: no thief has it, or will get it.
             let work = unsafe { job.take_work() };
             work(false)
         }
@@ -112,19 +111,19 @@ where
     (first, second)
 }
 
-/// What goes to code out of line, by a copy of its own.
+/// Copies a value that is passed to out-of-line code.
 ///
-/// A closure whose address is given away lies in memory from the start, and is copied from there into the job: sixteen
-/// bytes at once, that were just written as two words. That waits until both have left the processor's store buffer, and was half
-/// of the time of a fork.
+/// A closure whose address is given away is in memory from the start, and is copied from there into the job: sixteen
+/// bytes in one load, just after they were written as two words. That load waits until both stores have left the processor's
+/// store buffer, which took half of the time of a fork.
 #[inline(always)]
 pub(crate) fn apart<T>(value: T) -> T {
     let value = ManuallyDrop::new(value);
-    // SAFETY: it is not used again.
+    // SAFETY: the original is not used again.
     unsafe { ptr::read(&raw const *value) }
 }
 
-/// Where `a` throws, `b` is dropped in front of the net: one panic more would end the process.
+/// If `a` panics, `b` is dropped under `catch_unwind`: a second panic would abort the process.
 #[cold]
 #[inline(never)]
 fn one_by_one<A, B, const RUNS_BOTH: bool>(
@@ -151,7 +150,7 @@ fn one_by_one<A, B, const RUNS_BOTH: bool>(
     (first, b.into_code()(false))
 }
 
-/// Dropped when `a` panics: no thread may have the job when its frame goes.
+/// Dropped when `a` panics: no thread may have the job when its frame is left.
 struct Unwinding<'frame, P: Platform, F: FnOnce(bool) -> R, R, const RUNS_BOTH: bool> {
     worker: CurrentWorker<'frame, P>,
     job: &'frame Job<P, F, R>,
@@ -160,7 +159,7 @@ struct Unwinding<'frame, P: Platform, F: FnOnce(bool) -> R, R, const RUNS_BOTH: 
 impl<P: Platform, F: FnOnce(bool) -> R, R, const RUNS_BOTH: bool> Drop
     for Unwinding<'_, P, F, R, RUNS_BOTH>
 {
-    /// Inlined, so that the guard needs no memory where nothing is thrown.
+    /// Inlined, so that the guard needs no memory if nothing panics.
     #[inline(always)]
     fn drop(&mut self) {
         abandon::<_, _, _, RUNS_BOTH>(self.worker, self.job);
@@ -188,7 +187,7 @@ fn abandon<P: Platform, F: FnOnce(bool) -> R, R, const RUNS_BOTH: bool>(
         // The thief is in another process, and no thread here has the job.
         Popped::Stolen => Ok(()),
     };
-    // The caller is told what `a` threw.
+    // The caller gets the panic of `a`.
     if let Err(thrown) = over {
         report_here::<P>(thrown);
     }

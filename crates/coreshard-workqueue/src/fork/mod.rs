@@ -1,4 +1,4 @@
-//! Fork and join inside an item, and loops made of them. `pool/README.md` tells the protocol.
+//! Fork and join inside an item, and loops built on them. `pool/README.md` describes the protocol.
 
 mod elements;
 mod join;

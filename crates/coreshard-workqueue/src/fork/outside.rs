@@ -1,11 +1,11 @@
-//! Fork and join from a thread that is no worker.
+//! Fork and join from a thread that is not a worker.
 
 use coreshard_platform::Platform;
 
 use super::join::{apart, join};
 use crate::pool::is_worker;
 
-/// As [`join`] on a worker; on any other thread, `outside` is to see to it that both are run.
+/// As [`join`] on a worker; on any other thread, `outside` must run both.
 ///
 /// # Panics
 /// As [`join`] and `outside`.

@@ -8,15 +8,15 @@ use coreshard_platform::{AtomicInt, Platform};
 use super::{LoopPiece, join_in};
 use crate::pool::{CurrentWorker, JobId, WakeCost};
 
-/// Pieces a worker gets if all are alike and none is stolen: enough for the others to take some
-/// from a late one, few enough to cost next to nothing.
+/// Pieces for each worker if all are alike and none is stolen: enough for the others to take some from a late one, few enough
+/// to cost next to nothing.
 const PIECES_EACH: usize = 16;
 
-/// The elements of a loop: can be cut in two.
+/// The elements of a loop, which can be cut in two.
 pub trait Whole: Send + Sized {
     /// How many elements it has.
     fn len(&self) -> usize;
-    /// The first `len` of it, and the rest.
+    /// Returns the first `len` elements, and the rest.
     fn cut_at(self, len: usize) -> (Self, Self);
 }
 
@@ -39,14 +39,14 @@ impl<T: Send> Whole for &mut [T] {
     }
 }
 
-/// The common part of a loop's pieces. Its address is the loop's id. All that is learned is a hint: Relaxed. Times are those of
+/// The shared part of a loop's pieces. Its address is the loop's id. All estimates are hints: Relaxed. Times are those of
 /// [`Platform::rough_ns`].
 struct LoopHead<P: Platform> {
     /// How many elements the loop has.
     len: usize,
-    /// Elements of the first piece that is run.
+    /// Elements of the first piece that runs.
     first_len: usize,
-    /// When that was begun; 0 before.
+    /// Start time of that piece; 0 before.
     began_ns: P::AtomicU64,
     /// How long an element takes, in picoseconds; 0 before it is known.
     element_ps: P::AtomicU64,
@@ -66,12 +66,12 @@ impl<P: Platform> LoopHead<P> {
         }
     }
 
-    /// A piece that takes longer is long: to share it costs some hundredth of it.
+    /// True for a piece that is long: sharing it costs about a hundredth of its time.
     fn is_long(&self, ns: u64) -> bool {
         ns >= self.cost.latency_ns() / 4
     }
 
-    /// A piece that takes longer is worth a wake-up of its own.
+    /// True for a piece that is worth a wake-up of its own.
     fn is_worth_a_wake_up(&self, ns: u64) -> bool {
         ns >= 2 * self.cost.latency_ns()
     }
@@ -79,7 +79,7 @@ impl<P: Platform> LoopHead<P> {
     /// The estimates for a piece of `len` elements, in one that was stolen or not.
     fn piece(&self, len: usize, is_stolen: bool) -> LoopPiece {
         let mut element_ps = self.element_ps.load(Relaxed);
-        // Until it is known, they are taken for long.
+        // Until the time is known, pieces count as long.
         let is_unknown = element_ps == 0;
         if is_unknown && is_stolen {
             element_ps = self.at_least_ps();
@@ -91,7 +91,7 @@ impl<P: Platform> LoopHead<P> {
         }
     }
 
-    /// How long an element takes at least, if a thief has come while the first piece was run. 0 if that was no time.
+    /// Lower bound of an element's time, if a thief has arrived while the first piece ran. 0 if no time had passed.
     #[cold]
     fn at_least_ps(&self) -> u64 {
         let began_ns = self.began_ns.load(Relaxed);
@@ -100,7 +100,7 @@ impl<P: Platform> LoopHead<P> {
         if is_long { ps_each(elapsed_ns, self.first_len) } else { 0 }
     }
 
-    /// Runs a piece that is not cut further.
+    /// Runs a piece without cutting it further.
     fn run<W: Whole, R>(
         &self,
         piece: W,
@@ -114,8 +114,8 @@ impl<P: Platform> LoopHead<P> {
         self.run_measured(piece, cuts, leaf, reduce)
     }
 
-    /// Runs the first piece in parts, from one element on, each twice as long as the one before, until it is known how long an
-    /// element takes: by a part that took some time. (The very first one fetches code and data.)
+    /// Runs the first piece in parts, from one element on, each twice as long as the one before, until a part took measurable
+    /// time and the time of an element is known. (The very first part loads code and data.)
     #[cold]
     #[inline(never)]
     fn run_measured<W: Whole, R>(
@@ -149,7 +149,7 @@ impl<P: Platform> LoopHead<P> {
         }
     }
 
-    /// An element takes so long; the first that knows it calls for what it has shared.
+    /// Records the time of an element; the first worker that knows it wakes workers for its shared pieces.
     fn learn(&self, element_ps: u64, cuts: Cuts) {
         if self.element_ps.compare_exchange(0, element_ps, Relaxed, Relaxed).is_ok()
             && !cuts.is_stolen
@@ -158,8 +158,8 @@ impl<P: Platform> LoopHead<P> {
         }
     }
 
-    /// For what the first worker has shared before it was known how long it takes; one was called for that. (A thief that ends its piece sooner has called others for what it
-    /// has shared, and for what is left.)
+    /// Wakes workers for the pieces that the first worker has shared before the time of an element was known; one was woken
+    /// then. (A thief that finishes its piece sooner has woken others for the pieces that it has shared, and for the rest.)
     fn call_for_what_is_shared(&self, element_ps: u64) {
         let most = self.cost.workers_for(takes_ns(self.len, element_ps)).min(self.cost.fan_out());
         if let Some(worker) = CurrentWorker::<P>::here() {
@@ -182,13 +182,12 @@ fn takes_ns(len: usize, element_ps: u64) -> u64 {
     (len as u64).saturating_mul(element_ps) / 1_000
 }
 
-/// Not 0, which is unknown.
+/// Never 0, which stands for unknown.
 fn ps_each(ns: u64, len: usize) -> u64 {
     (ns.saturating_mul(1_000) / len as u64).max(1)
 }
 
-/// How often a piece is cut in two, and how often when it was stolen: then a worker is
-/// idle.
+/// How often a piece is cut in two, and how often if it was stolen: then a worker is idle.
 #[derive(Clone, Copy)]
 struct Cuts {
     left: u32,
@@ -204,7 +203,7 @@ impl Cuts {
     }
 }
 
-/// Calls `body` with pieces that make up `whole`, on the workers; `workers` is how many there are.
+/// Calls `body` with pieces that make up `whole`, on the workers; `workers` is their number.
 pub(crate) fn spread<P: Platform, W: Whole>(whole: W, workers: usize, body: &(impl Fn(W) + Sync)) {
     let leaf = |piece| {
         body(piece);
@@ -213,8 +212,8 @@ pub(crate) fn spread<P: Platform, W: Whole>(whole: W, workers: usize, body: &(im
     reduce::<P, W, ()>(whole, workers, &leaf, &|(), ()| ());
 }
 
-/// Calls `leaf` with pieces that make up `whole`, on the workers, and brings together what comes of neighbours
-/// by `reduce`, the earlier first. `None` where all leaves have none.
+/// Calls `leaf` with pieces that make up `whole`, on the workers, and combines the results of neighbours
+/// with `reduce`, the earlier first. `None` if no leaf has a result.
 pub(crate) fn reduce<P, W, R>(
     whole: W,
     workers: usize,

@@ -1,5 +1,5 @@
-//! What goes wrong without an error that somebody could be handed: a CPU hog, a pool that makes no
-//! progress, a worker that cannot be had, a bug of ours. Told through `tracing`, and to the runtime's
+//! Conditions that no call can return as an error: a CPU hog, a pool that makes no progress, a worker that cannot be started,
+//! a bug in Coreshard. Reported through `tracing`, and to the runtime's
 //! [`on_diagnostic`](crate::RuntimeBuilder::on_diagnostic).
 
 use std::fmt;
@@ -11,7 +11,7 @@ use coreshard_topology::{PodId, Scope};
 
 use crate::insight::stats::PoolStats;
 
-/// Something that needs an operator's attention.
+/// A condition that needs an operator's attention.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Diagnostic {
@@ -19,9 +19,9 @@ pub enum Diagnostic {
     CpuHog(CpuHog),
     /// A pool has waiting items and begins none.
     Stall(Stall),
-    /// A pool needs one more worker and cannot have it.
+    /// A pool needs one more worker and cannot start it.
     NoWorker(NoWorker),
-    /// A pool's books do not agree with one another: a bug of Coreshard's.
+    /// The state of a pool is inconsistent: a bug in Coreshard.
     Bug(Bug),
 }
 
@@ -34,9 +34,9 @@ pub struct CpuHog {
     pub pod: PodId,
     /// The type name of the item's function.
     pub function: &'static str,
-    /// CPU time that it had used when it was noticed.
+    /// CPU time that it had used when it was detected.
     pub cpu_time: Duration,
-    /// How often items with this function were noticed; told at 1, 2, 4, 8 and so on.
+    /// How often items with this function were detected; reported at 1, 2, 4, 8 and so on.
     pub times: u64,
 }
 
@@ -47,13 +47,13 @@ pub struct CpuHog {
 pub struct Stall {
     /// The pool's pod.
     pub pod: PodId,
-    /// For how long it has begun nothing.
+    /// How long it has begun nothing.
     pub stalled_for: Duration,
     /// All pools of the runtime.
     pub pools: Vec<PoolReport>,
 }
 
-/// A pool at a moment.
+/// A snapshot of a pool.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PoolReport {
@@ -63,7 +63,7 @@ pub struct PoolReport {
     pub stats: PoolStats,
     /// True if an item waits.
     pub has_waiting_items: bool,
-    /// What its workers are inside of.
+    /// Items that its workers are inside of.
     pub running: Vec<RunningItem>,
 }
 
@@ -75,33 +75,32 @@ pub struct RunningItem {
     pub worker: usize,
     /// The type name of the item's function.
     pub function: &'static str,
-    /// Since the monitor saw it first: it may have begun some milliseconds before.
+    /// Time since the monitor first saw it: it may have begun some milliseconds before.
     pub for_at_least: Duration,
-    /// The worker said that it blocks, or was found to wait, or to be a CPU hog.
+    /// The worker declared that it blocks, or was found waiting, or is a CPU hog.
     pub is_blocked: bool,
 }
 
-/// A worker that a pool needs, and cannot have now. It is tried again.
+/// A worker that a pool needs, and that cannot be started now. The start is retried.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct NoWorker {
     /// The pool's pod.
     pub pod: PodId,
-    /// Why not.
+    /// The reason.
     pub reason: String,
 }
 
-/// A rule about a pool's workers that should always hold was found broken: a bug of Coreshard's, which
-/// its authors would like to hear of. Where work might have waited for ever, a worker was woken for it.
-/// Told at 1, 2, 4, 8 and so on times a pool.
+/// An invariant of a pool's workers was found broken: a bug in Coreshard; please report it. If work might have waited for
+/// ever, a worker was woken for it. Reported at 1, 2, 4, 8 and so on times per pool.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Bug {
     /// The pool's pod.
     pub pod: PodId,
-    /// The rule that did not hold.
+    /// The broken invariant.
     pub rule: &'static str,
-    /// What was known of the pool's workers, for those who look into it.
+    /// The recorded state of the pool's workers, for the investigation.
     pub books: String,
 }
 
@@ -145,7 +144,7 @@ impl fmt::Display for Bug {
 }
 
 impl fmt::Display for Stall {
-    /// The stalled pool, then one line a pool and one a running item.
+    /// The stalled pool, then one line per pool and one per running item.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -178,13 +177,13 @@ impl fmt::Display for Stall {
     }
 }
 
-/// Tells `tracing` something, whose subscriber is a user's.
+/// Emits a `tracing` event. The subscriber is user code.
 #[cold]
 pub(crate) fn say(event: impl FnOnce()) {
     drop(user::call(event));
 }
 
-/// Tells `tracing` of a panic that nothing else reports.
+/// Emits a `tracing` event for a panic that is reported nowhere else.
 pub(crate) fn say_panic(outcome: Result<(), Thrown>, what: &str) {
     if let Err(thrown) = outcome {
         let panic = thrown.message().unwrap_or("(something that is not a text)");
@@ -194,7 +193,7 @@ pub(crate) fn say_panic(outcome: Result<(), Thrown>, what: &str) {
 
 pub(crate) type DiagnosticHandler = Arc<User<dyn Fn(&Diagnostic) + Send + Sync>>;
 
-/// What the monitor takes for trouble, and whom it tells.
+/// The monitor's thresholds, and the handlers of its reports.
 #[derive(Clone)]
 pub(crate) struct Watchdog {
     /// `None` for never.
@@ -215,14 +214,14 @@ impl Default for Watchdog {
 }
 
 impl Watchdog {
-    /// Tells those who listen, who are users: on a thread that nobody depends on.
+    /// Calls the handlers, which are user code, on a thread that no other thread depends on.
     pub(crate) fn tell(&self, diagnostic: &Diagnostic) {
         say(|| match diagnostic {
             Diagnostic::Stall(_) | Diagnostic::Bug(_) => tracing::error!("{diagnostic}"),
             _ => tracing::warn!("{diagnostic}"),
         });
         let Some(handler) = &self.on_diagnostic else { return };
-        // What a handler throws was printed by the panic hook.
+        // The panic hook has printed a panic of the handler.
         drop(handler.call(|handler| handler(diagnostic)));
     }
 }

@@ -1,16 +1,14 @@
-//! What a queue tells of itself beside its plain counts.
+//! Measurements of a queue besides its plain counts.
 //!
-//! Three things, each off the way of an item:
+//! There are three, all off the hot path:
 //!
-//! - A [`Tally`] is always kept. Only slow paths touch it: a worker that blocks, the monitor's
-//!   thread.
-//! - [`Times`] are sampled where the queue asks for them. A sampled item carries the moment at
-//!   which it was queued in a box of its own, so slots stay as small as they are; it is the
-//!   producer that draws the sample, from the count that it has just written.
-//! - Spans are made for every item where the queue asks for them.
+//! - A [`Tally`] is always kept. Only slow paths write it: a worker that blocks, the monitor's thread.
+//! - [`Times`] are sampled if enabled for the queue. A sampled item carries the time at which it was queued in a box, so slots
+//!   stay as small as they are. The producer draws the sample, from the count that it has just written.
+//! - Spans are made for every item if enabled for the queue.
 //!
-//! A queue that asks for neither times nor spans is *direct*: its links say so in one byte, which
-//! the producer looks at instead of looking for a limit; nothing else is on the way.
+//! A queue with neither times nor spans is *direct*: one byte of its links records that, which the producer reads in place of
+//! checking for a limit. There is no other cost.
 
 pub(crate) mod diagnostic;
 mod sampling;
@@ -33,14 +31,14 @@ pub use sampling::Sampling;
 pub use tally::QueueTally;
 pub use times::{QueueTimes, TimeHistogram};
 
-/// What is asked of a queue, or of all queues of a runtime.
+/// Measurements that are enabled for a queue, or for all queues of a runtime.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Wanted {
     pub(crate) times: Option<Sampling>,
     pub(crate) spans: bool,
 }
 
-/// What a queue has to tell; shared by its links.
+/// A queue's measurements; shared by its links.
 pub(crate) struct Insight<P: Platform> {
     pub(crate) tally: Arc<Tally<P>>,
     pub(crate) times: Option<Times<P>>,
@@ -57,7 +55,7 @@ impl<P: Platform> Insight<P> {
         }
     }
 
-    /// True if items need not be looked at one by one.
+    /// True if items need no individual handling.
     pub(crate) fn is_off(&self) -> bool {
         self.times.is_none() && !self.spans
     }

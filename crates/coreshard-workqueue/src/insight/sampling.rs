@@ -1,13 +1,12 @@
-//! Which items are measured.
+//! Selects the items that are measured.
 
 use std::fmt;
 
-/// How many of a queue's items have their times measured.
+/// The share of a queue's items whose times are measured.
 ///
-/// A measured item costs an allocation and three looks at the clock, between 100 and 200 ns in all;
-/// items that are not measured cost a few instructions. Which ones are measured depends on their
-/// count at their CPU alone, by a sequence that repeats in no small period (multiples of the
-/// golden ratio), so that items that take turns are all seen.
+/// A measured item costs an allocation and three clock reads, between 100 and 200 ns in all. Other items cost a few
+/// instructions. The selection depends only on an item's count at its CPU, by a sequence without a small period (multiples of
+/// the golden ratio), so that all of several items that take turns are sampled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Sampling {
     shift: u32,
@@ -79,7 +78,7 @@ mod tests {
             let drawn: Vec<u64> = (0..ITEMS).filter(|count| sampling.draws(*count)).collect();
             let expected = ITEMS / u64::from(items);
             assert!(drawn.len().abs_diff(expected as usize) <= 2, "{} of {items}", drawn.len());
-            // Items that come in turns of 2 to 64: each place in the turn is seen about as often.
+            // Items in turns of 2 to 64: each place in the turn is sampled about equally often.
             for turn in [2_u64, 3, 8, 16, 64] {
                 let mut seen = vec![0_u64; turn as usize];
                 drawn.iter().for_each(|count| seen[(count % turn) as usize] += 1);

@@ -1,16 +1,15 @@
-//! `tracing` spans as tokio-console reads them.
+//! `tracing` spans in the form that tokio-console reads.
 //!
-//! What its subscriber looks for (console-subscriber 0.5, `lib.rs` and `visitors.rs`):
+//! Its subscriber expects (console-subscriber 0.5, `lib.rs` and `visitors.rs`):
 //!
 //! - a span with the name `runtime.spawn` is a task, from its creation to its close; while it is entered,
-//!   the task is polled. `loc.file`, `loc.line` and `loc.col` are where it was spawned; `task.name`,
-//!   `task.id` and `kind` are shown as such; other fields are shown as they are;
-//! - an event with the target `tokio::task::waker` is an operation on a task's waker: `op`, and the
-//!   span's id as `task.id`. A task that sleeps and of whose wakers none is left is told as lost: the
-//!   wakers that a future makes are not seen here, so one is told of with each poll, which the
-//!   next wake-up uses up.
+//!   the task is polled. `loc.file`, `loc.line` and `loc.col` are the place where it was spawned; `task.name`,
+//!   `task.id` and `kind` are shown as such; other fields are shown unchanged;
+//! - an event with the target `tokio::task::waker` is an operation on a task's waker: `op`, and the span's id as `task.id`. A
+//!   sleeping task without any waker is reported as lost. The wakers that a future makes are not visible here, so one is
+//!   reported with each poll, and the next wake-up uses it up.
 //!
-//! Spans have the target `tokio::task`, since that is what programs let through to the console.
+//! Spans have the target `tokio::task`, since programs let that through to the console.
 
 use std::any::type_name;
 use std::panic::Location;
@@ -19,7 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use tracing::Span;
 use tracing::span::Id;
 
-/// What a span stands for, as the console's column `SpanKind` shows it.
+/// The kind of work of a span, as the console's column `SpanKind` shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SpanKind {
     /// A closure: one run.
@@ -30,19 +29,19 @@ pub(crate) enum SpanKind {
     Task,
 }
 
-/// Who an item is, for its span.
+/// The identity of an item, for its span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Label {
-    /// A closure: it has a span of its own, with its type name, made where it is queued.
+    /// A closure: it has its own span, with its type name, made when it is queued.
     Item(&'static str),
     /// A queueing of a reusable item, with its function's type name, and where the item was made.
     Work(&'static str, &'static Location<'static>),
-    /// It is a part of something that has one.
+    /// A subtask of work that has a span.
     Part,
 }
 
 impl Label {
-    /// A closure of type `F`.
+    /// The label of a closure of type `F`.
     pub(crate) fn item<F>() -> Self {
         Self::Item(type_name::<F>())
     }
@@ -51,7 +50,7 @@ impl Label {
 /// Numbers tasks as users see them; the span's own id is the subscriber's.
 static NEXT_TASK: AtomicU64 = AtomicU64::new(1);
 
-/// A span for work on `queue`; none where nobody listens.
+/// Makes a span for work on `queue`, or none without a subscriber.
 pub(crate) fn span(
     queue: &str,
     kind: SpanKind,
@@ -79,7 +78,7 @@ pub(crate) fn span(
     )
 }
 
-/// The span of a future, from its spawn to its end; where the queue asks for none, nothing.
+/// The span of a future, from its spawn to its end; empty if spans are not enabled for the queue.
 #[derive(Debug)]
 pub(crate) struct TaskSpan(Option<Box<Span>>);
 
@@ -112,13 +111,13 @@ impl TaskSpan {
         }
     }
 
-    /// The span's name among those of its subscriber; none where nobody listens.
+    /// The span's id in its subscriber; `None` without a subscriber.
     pub(crate) fn id(&self) -> Option<Id> {
         self.0.as_ref()?.id()
     }
 }
 
-/// The future with this span was woken, and is to be polled.
+/// Reports that the future with this span was woken, and will be polled.
 #[cold]
 pub(crate) fn task_woken(span: &Id) {
     waker_used(span, "waker.wake");

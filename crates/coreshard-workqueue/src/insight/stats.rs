@@ -1,4 +1,4 @@
-//! What queues and pools have done.
+//! Statistics of queues and pools.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -8,7 +8,7 @@ use coreshard_topology::{CpuSet, NodeId, PodId, Scope};
 
 use crate::insight::{QueueTally, QueueTimes};
 
-/// Names a pool among all that the process has had.
+/// Identifies a pool among all that the process has had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PoolId(pub u32);
 
@@ -25,17 +25,17 @@ impl fmt::Display for PoolId {
     }
 }
 
-/// What the queues and pools of a runtime have done.
+/// Statistics of a runtime's queues and pools.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RuntimeStats {
     /// The queues, oldest first.
     pub queues: Vec<QueueStats>,
-    /// The pools, each once, however many queues share it.
+    /// The pools, each once, even if several queues share it.
     pub pools: Vec<PoolStats>,
 }
 
-/// What a queue has done, and the pools that it runs in (which may serve other queues too).
+/// Statistics of a queue, and of the pools that it uses (which may serve other queues as well).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct QueueStats {
@@ -43,35 +43,35 @@ pub struct QueueStats {
     pub name: String,
     /// Which CPUs share a pool.
     pub scope: Scope,
-    /// Items that were accepted.
+    /// Accepted items.
     pub queued: u64,
-    /// Items that are over. Workers tell of them in batches, so the newest may be missing until
-    /// their worker runs out of what it has claimed.
+    /// Finished items. Workers count in batches, so the newest may be missing until their worker has run all items that it has
+    /// claimed.
     pub run: u64,
-    /// Of a queue with a limit: items that the pools have. 0 without one.
+    /// If the queue has a limit: items in the pools. 0 without one.
     pub active: u64,
-    /// Of a queue with a limit, or frozen: items that wait for their turn.
+    /// If the queue has a limit, or is frozen: items that wait for their turn.
     pub waiting: u64,
     /// Nothing begins until the queue is thawed.
     pub is_frozen: bool,
-    /// How many items may wait to begin, where that is bounded ([`Builder::capacity`](crate::Builder::capacity)).
+    /// How many items may wait to begin, if that is bounded ([`Builder::capacity`](crate::Builder::capacity)).
     pub capacity: Option<u64>,
-    /// Of a queue with a capacity: items that were accepted and have not begun. 0 without one.
+    /// If the queue has a capacity: items that were accepted and have not begun. 0 without one.
     pub capacity_used: u64,
-    /// Of a queue with a capacity: producers that wait for room, threads and futures.
+    /// If the queue has a capacity: producers that wait for room, threads and futures.
     pub waiting_producers: u64,
-    /// Of a queue with a capacity: items that were refused because it was full, by `try_queue` and the like.
+    /// If the queue has a capacity: items that were rejected because it was full, by `try_queue` and the like.
     pub refused: u64,
     /// CPU time, CPU hogs, hand-overs, rescues.
     pub tally: QueueTally,
-    /// How long items waited and ran, where that is measured.
+    /// How long items waited and ran, if that is measured.
     pub times: Option<QueueTimes>,
     /// The pools, by pod.
     pub pools: Vec<PoolStats>,
 }
 
 impl QueueStats {
-    /// Of what has neither limit nor capacity, and measures nothing.
+    /// Statistics of a queue that has neither limit nor capacity, and measures nothing.
     pub(crate) fn plain(
         name: &str,
         scope: Scope,
@@ -96,16 +96,17 @@ impl QueueStats {
         }
     }
 
-    /// Items that were accepted and are not over; with those, as [`run`](Self::run) tells, that a worker has not counted yet.
+    /// Items that were accepted and have not finished. As for [`run`](Self::run), this includes finished items that a worker
+    /// has not counted yet.
     pub fn in_flight(&self) -> u64 {
         self.queued.saturating_sub(self.run)
     }
 
-    /// The sum of the pools' counts, under the first pool's and pod's id; the longest hold is the longest of
-    /// all, and the node that of all, if they have one in common.
+    /// The sum of the pools' counts, under the id of the first pool and of its pod. The longest hold is the longest of
+    /// all; the node is set if all have the same.
     ///
     /// # Panics
-    /// In a process that was forked from the one with the queue's workers, where it has no pools.
+    /// In a process that was forked from the one with the queue's workers, since it has no pools.
     pub fn total(&self) -> PoolStats {
         let mut pools = self.pools.iter();
         let first = pools.next().expect("a queue has pools in the process that made it").clone();
@@ -140,19 +141,19 @@ impl QueueStats {
     }
 }
 
-/// What a pool has done since it was made.
+/// Statistics of a pool since it was made.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PoolStats {
-    /// Its name in the process.
+    /// Its id in the process.
     pub id: PoolId,
-    /// Which CPUs share a pool, in the set that it belongs to.
+    /// The CPUs that share a pool, in the set that it belongs to.
     pub scope: Scope,
     /// Its pod.
     pub pod: PodId,
     /// The pod's CPUs.
     pub cpus: CpuSet,
-    /// The pod's node, where it is known.
+    /// The pod's node, if known.
     pub node: Option<NodeId>,
     /// How many workers may run at once: the pod's CPUs, or fewer under a CPU quota.
     pub worker_limit: usize,
@@ -160,46 +161,45 @@ pub struct PoolStats {
     pub workers: usize,
     /// Workers that sleep.
     pub idle_workers: usize,
-    /// Workers that count as blocked: they wait inside an item, and said so or were found by the
-    /// monitor; or they hog a CPU; or they are at their last hook.
+    /// Workers that count as blocked: they wait inside an item, by their own declaration or as found by the
+    /// monitor; or they hog a CPU; or they run their last hook.
     pub blocked_workers: usize,
-    /// Items that came in, of all queues that share the pool.
+    /// Items that were added, of all queues that share the pool.
     pub queued: u64,
     /// Items that workers ran.
     pub run: u64,
     /// Times a worker was chosen to be woken.
     pub kicks: u64,
-    /// Times a kick found the chosen worker chosen already.
+    /// Times a kick found that the chosen worker was already chosen.
     pub coalesced_kicks: u64,
     /// Wake-ups that took a system call: the woken worker slept.
     pub wakeups: u64,
     /// Workers that woke up outside their pod and were brought back.
     pub repatriated: u64,
-    /// Times a worker took over what another one had claimed.
+    /// Times a worker stole items that another one had claimed.
     pub stolen: u64,
-    /// Visits of workers of other pods, which helped since all workers here were busy and many items waited.
+    /// Visits of workers of other pods that helped, since all workers here were busy and many items waited.
     pub guests: u64,
     /// Times the monitor found a worker inside an item, using no CPU time, while items waited.
     pub presumed_blocked: u64,
-    /// Times a worker's place was handed over to another one, since its item blocked: it said so,
-    /// or the monitor found it.
+    /// Times a worker's place was handed over to another one, since its item blocked: by its own declaration,
+    /// or as found by the monitor.
     pub hand_overs: u64,
-    /// CPU time of all workers that the pool has had, at work and on the way to it. Zero on a
-    /// platform that cannot tell.
+    /// CPU time of all workers that the pool has had, including their overhead. Zero on a platform that cannot measure it.
     pub cpu_time: Duration,
     /// Times the monitor found a worker inside an item, using a CPU for long, while items waited.
     pub cpu_hogs: u64,
-    /// Times the rescuer was called, since a worker could not be had.
+    /// Times the rescuer was called, since a worker could not be started.
     pub rescues: u64,
-    /// Times one more worker was wanted, but the pool or the runtime had as many as it may have.
+    /// Times one more worker was wanted, but the pool or the runtime had its maximum.
     pub refused_workers: u64,
     /// Workers that could not be started.
     pub failed_worker_starts: u64,
-    /// Times the pool's lock was held; counted only where lock holds are measured.
+    /// Times the pool's lock was held; counted only if lock holds are measured.
     pub lock_holds: u64,
-    /// How long it was held in all, in nanoseconds; measured as above.
+    /// Total time it was held, in nanoseconds; measured as above.
     pub lock_hold_ns: u64,
-    /// How long it was held at most, in nanoseconds; measured as above.
+    /// Longest time it was held, in nanoseconds; measured as above.
     pub lock_hold_max_ns: u64,
     /// Memory that the lock-free intake holds, in bytes.
     pub intake_bytes: usize,

@@ -1,11 +1,11 @@
-//! What happened to a queue's items on the way, beside being run.
+//! Events of a queue's items besides their runs.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use coreshard_platform::{AtomicInt, Padded, Platform};
 
-/// Counts of a queue that its links share. Nothing on an item's way writes them.
+/// Counts of a queue that its links share. They are not written on the hot path.
 pub(crate) struct Tally<P: Platform> {
     words: Padded<Words<P>>,
 }
@@ -57,19 +57,18 @@ impl<P: Platform> Tally<P> {
     }
 }
 
-/// What the kernel's workqueue monitor shows beside the counts of items
+/// The figures that the kernel's workqueue monitor shows besides the counts of items
 /// (tools/workqueue/wq_monitor.py of Linux).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct QueueTally {
-    /// CPU time of the workers while they were with this queue. Slices of some milliseconds: each
-    /// is the queue's whose items the worker had last when it was looked at, so this is a ballpark figure
-    /// where queues share pools. Zero on a platform that cannot tell.
+    /// CPU time of the workers while they ran items of this queue. It is charged in slices of some milliseconds, each to
+    /// the queue whose item the worker last had when the slice was read. So this is an approximate figure
+    /// if queues share pools. Zero on a platform that cannot measure it.
     pub cpu_time: Duration,
-    /// Items that kept a CPU for longer than the threshold and were taken out of the count of
-    /// running workers.
+    /// Items that kept a CPU for longer than the threshold and no longer counted as running.
     pub cpu_hogs: u64,
-    /// Times an item blocked (it said so, or the monitor found it) and its worker's place in the pool was
+    /// Times an item blocked (by its own declaration, or as found by the monitor) and its worker's place in the pool was
     /// handed over to another.
     pub hand_overs: u64,
     /// Items that a rescuer ran.

@@ -1,4 +1,4 @@
-//! How long items wait and run: histograms, one pair a CPU, so that no two CPUs write a line.
+//! How long items wait and run: histograms, one pair per CPU, so that no two CPUs write the same cache line.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,11 +8,11 @@ use hdrhistogram::Histogram;
 
 use super::Sampling;
 
-/// Significant decimal digits of what is recorded: 1 %, and some 10 KiB a histogram.
+/// Significant decimal digits of the recorded values: 1 %, and some 10 KiB per histogram.
 const DIGITS: u8 = 2;
 
-/// Written by workers on the CPU that a slot belongs to, read by whoever asks for statistics. The
-/// lock is free but for those moments, and for a worker that is moved while it holds it.
+/// Written by workers on the CPU that a slot belongs to, read for statistics. The lock is uncontended except at such reads, or
+/// if a worker is migrated while it holds it.
 type CpuTimes<P> = Padded<Lock<P, Option<Box<Recorded>>>>;
 
 pub(crate) struct Times<P: Platform> {
@@ -37,7 +37,7 @@ fn empty() -> Histogram<u64> {
 }
 
 fn record(histogram: &mut Histogram<u64>, ns: u64) {
-    // It grows to hold any number; where a `usize` has 32 bits, to hold most.
+    // It grows to hold any number; if a `usize` has 32 bits, to hold most.
     if histogram.record(ns).is_err() {
         histogram.saturating_record(ns);
     }
@@ -48,7 +48,7 @@ impl<P: Platform> Times<P> {
         Self { sampling, by_cpu: (0..cpus.max(1)).map(|_| Padded::new(Lock::new(None))).collect() }
     }
 
-    /// Of an item that was queued, begun, and ended at these moments.
+    /// Records an item that was queued, begun, and finished at these times.
     pub(crate) fn record(&self, queued: Time, begun: Time, ended: Time) {
         let slot = &self.by_cpu[P::current_cpu().index() % self.by_cpu.len()];
         let mut recorded = slot.lock();
@@ -57,7 +57,7 @@ impl<P: Platform> Times<P> {
         record(&mut recorded.run, ended.ns_since(begun));
     }
 
-    /// All that was recorded so far.
+    /// Returns everything recorded so far.
     pub(crate) fn read(&self) -> QueueTimes {
         let (mut delay, mut run) = (empty(), empty());
         for slot in &self.by_cpu {
@@ -81,11 +81,10 @@ impl<P: Platform> Times<P> {
 pub struct QueueTimes {
     /// Which items were measured.
     pub sampling: Sampling,
-    /// From the call that queued an item (of delayed work: from when its time had come) until a
-    /// worker began with it, with the wait for its turn where the queue has a limit.
+    /// From the call that queued an item (for delayed work: from its due time) until a worker began it, including the wait for
+    /// its turn if the queue has a limit.
     pub delay: TimeHistogram,
-    /// From there until its function returned or panicked, as the clock on the wall has it. Each
-    /// poll of a future counts for itself.
+    /// From there until its function returned or panicked, in wall-clock time. Each poll of a future counts separately.
     pub run: TimeHistogram,
 }
 
@@ -101,8 +100,7 @@ impl TimeHistogram {
         self.recorded.len()
     }
 
-    /// The time that a share of `quantile` (0 to 1) of the items did not exceed; zero where
-    /// nothing was measured.
+    /// The time that a share of `quantile` (0 to 1) of the items did not exceed; zero if nothing was measured.
     pub fn quantile(&self, quantile: f64) -> Duration {
         Duration::from_nanos(self.recorded.value_at_quantile(quantile))
     }
@@ -117,7 +115,7 @@ impl TimeHistogram {
         Duration::from_nanos(self.recorded.max())
     }
 
-    /// What was recorded, in nanoseconds: to be merged with others, or kept.
+    /// The recorded values in nanoseconds, to be merged with others, or kept.
     pub fn recorded_ns(&self) -> &Histogram<u64> {
         &self.recorded
     }

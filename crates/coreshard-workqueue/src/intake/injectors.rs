@@ -1,5 +1,5 @@
-//! A pool's injectors: one queue of segments for each CPU of the pod, and a wake word that says at which
-//! injectors to look, and whom to wake. `README.md` beside this file tells the protocol.
+//! A pool's injectors: one queue of segments for each CPU of the pod, and a wake word that records which
+//! injectors to check, and which worker to wake. `README.md` beside this file describes the protocol.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release, SeqCst};
 
@@ -13,10 +13,10 @@ use super::segments::{Claim, Segment, SegmentQueue, Taker, Tells, Watch};
 
 const MARKS: u64 = (1 << MAX_INJECTORS) - 1;
 
-/// How many injectors a worker watches before it sleeps.
+/// How many injectors a worker spins on before it sleeps.
 const MAX_WATCHED: usize = 4;
 
-/// Injectors that are watched, and where.
+/// Injectors that are watched, and the watched slot of each.
 pub(crate) type Watches<P, T, const LEN: usize> = [Option<(usize, Watch<P, T, LEN>)>; MAX_WATCHED];
 
 /// The wake word:
@@ -31,22 +31,22 @@ pub(crate) struct Injectors<P: Platform, T, const LEN: usize> {
 }
 fields!(Injectors<P: Platform, T; const LEN: usize> { sleepers, queues });
 
-/// Whom producers wake.
+/// The sleepers that producers wake.
 struct Sleepers<P: Platform> {
     /// See [`Injectors`].
     wake_word: P::AtomicU64,
-    /// The *runner-up*, whom the producer of a burst wakes as well: one more than its index; 0 for none. Who
-    /// takes it off wakes it.
+    /// The *runners-up*, which the producers of a burst wake as well: a bit for each worker's index. The thread that clears a
+    /// bit wakes that worker.
     runner_ups: P::AtomicU64,
     /// 1 if workers may sleep that no producer would wake: see `State::stand_down`.
     unposted: P::AtomicU32,
 }
 fields!(Sleepers<P: Platform> { wake_word, runner_ups, unposted });
 
-/// The right to take, at all injectors. There is one, kept under the pool's lock.
+/// The right to take items, at all injectors. There is one, kept under the pool's lock.
 pub(crate) struct Takers<P: Platform, T, const LEN: usize> {
     takers: Vec<Taker<P, T, LEN>>,
-    /// The injector to try first, so that each has its turn.
+    /// The injector to try first, so that each gets its turn.
     turn: u32,
     /// How often in a row a worker was served at its own injector.
     home_claims: u32,
@@ -60,22 +60,22 @@ pub(crate) struct Takers<P: Platform, T, const LEN: usize> {
 
 struct Looks {
     count: u64,
-    /// By injector: what they have seen.
+    /// By injector: the tickets observed at the last looks.
     seen: Vec<SeenAt>,
 }
 
-/// The tickets below `end` that are not yet taken were there at this look, and not at the one before.
+/// The unclaimed tickets below `end` were there at this look, and not at the one before.
 #[derive(Clone, Copy, Default)]
 struct SeenAt {
     end: u64,
     look: u64,
 }
 
-/// Claims in a row that a worker may make at its own CPU's injector, where the items are in its
-/// cache, while others have marked injectors too.
+/// Claims in a row that a worker may make at its own CPU's injector, whose items are in its cache, while other injectors are
+/// marked as well.
 const MAX_HOME_CLAIMS: u32 = 16;
 
-/// A bit for each of so many injectors.
+/// A bit for each of `injectors`.
 fn all_of(injectors: usize) -> u64 {
     MARKS >> (MAX_INJECTORS - injectors)
 }
@@ -89,7 +89,7 @@ fn marked(wake_word: u64) -> impl Iterator<Item = usize> {
 }
 
 impl<P: Platform, T, const LEN: usize> Injectors<P, T, LEN> {
-    /// `injectors` empty queues with their memory on `node`, and the right to take from them.
+    /// Makes `injectors` empty queues with their memory on `node`, and the right to take from them.
     pub(crate) fn new(node: Option<NodeId>, injectors: usize) -> (Self, Takers<P, T, LEN>) {
         let injectors = injectors.clamp(1, MAX_INJECTORS);
         let served = all_of(injectors) as u32;
@@ -111,7 +111,7 @@ impl<P: Platform, T, const LEN: usize> Injectors<P, T, LEN> {
         )
     }
 
-    /// Names the fields of what is here, where it has come to its final place.
+    /// Describes the fields to the platform, once they are at their final address.
     pub(crate) fn describe(&self) {
         P::describe(&raw const *self);
         P::describe(&raw const *self.sleepers);
@@ -135,7 +135,7 @@ impl<P: Platform, T, const LEN: usize> Injectors<P, T, LEN> {
         if tells == Tells::Nobody { None } else { self.tell(tells, injector) }
     }
 
-    /// The item's slot was armed.
+    /// Wakes for an item whose slot was armed.
     #[cold]
     #[inline(never)]
     fn tell(&self, tells: Tells, injector: usize) -> Option<usize> {
@@ -163,7 +163,7 @@ impl<P: Platform, T, const LEN: usize> Injectors<P, T, LEN> {
 
     /// Takes this runner-up off, for the caller to wake. `None` if another thread was quicker, and wakes it.
     pub(crate) fn take_runner_up(&self, worker: usize) -> Option<usize> {
-        // AcqRel as `recall`.
+        // AcqRel as in `recall`.
         let before = self.sleepers.runner_ups.fetch_and(!(1 << worker), AcqRel);
         (before & 1 << worker != 0).then_some(worker)
     }
@@ -173,8 +173,8 @@ impl<P: Platform, T, const LEN: usize> Injectors<P, T, LEN> {
         self.sleepers.runner_ups.load(Acquire)
     }
 
-    /// Names more sleepers that a burst wakes beside the designated waiter, a bit each. Arms this many slots at each injector
-    /// where items have come since the last time.
+    /// Posts more sleepers that a burst wakes in addition to the designated waiter, a bit each. Arms this many slots at each
+    /// injector that items were claimed from since the last time.
     pub(crate) fn post_runner_ups(&self, takers: &mut Takers<P, T, LEN>, workers: u64, slots: u64) {
         // Release pairs with the Acquire of the thread that takes them off.
         self.sleepers.runner_ups.fetch_or(workers, Release);
@@ -183,9 +183,9 @@ impl<P: Platform, T, const LEN: usize> Injectors<P, T, LEN> {
         }
     }
 
-    /// Whether workers may sleep that no producer would wake.
+    /// Records whether workers may sleep that no producer would wake.
     pub(crate) fn set_unposted(&self, unposted: bool) {
-        // SeqCst: a thread that finds no designated waiter, since it was taken off after this, sees it.
+        // SeqCst: a thread that finds no designated waiter, because it was withdrawn after this store, sees the store.
         self.sleepers.unposted.store(u32::from(unposted), SeqCst);
     }
 
@@ -193,15 +193,15 @@ impl<P: Platform, T, const LEN: usize> Injectors<P, T, LEN> {
         self.sleepers.unposted.load(SeqCst) != 0
     }
 
-    /// The slot was armed: marks the injector, and takes the designated waiter off the wake word if there is one.
-    /// A producer that marks another injector at the same time finds none, and wakes none: the worker that is
-    /// on its way will look at all marked injectors.
+    /// Called when an item's slot was armed: marks the injector, and takes the designated waiter off the wake word if there is
+    /// one. A producer that marks another injector at the same time finds none, and wakes none: the worker that is on its way
+    /// will check all marked injectors.
     #[cold]
     fn signal(&self, injector: usize) -> Option<usize> {
         let mut seen = self.sleepers.wake_word.load(Acquire);
         loop {
             let marked = (seen | 1 << injector) & MARKS;
-            // Release: who finds the injector marked finds the item. Acquire pairs with `post`.
+            // Release: a thread that finds the injector marked finds the item. Acquire pairs with the Release of `post`.
             match self.sleepers.wake_word.compare_exchange(seen, marked, AcqRel, Acquire) {
                 Ok(_) => return designated_in(seen),
                 Err(now) => seen = now,
@@ -209,8 +209,8 @@ impl<P: Platform, T, const LEN: usize> Injectors<P, T, LEN> {
         }
     }
 
-    /// Claims up to `most` items at one marked injector: at `home`, the injector of the caller's CPU, if
-    /// there are any and it is not served out of turn for too long; else in turn.
+    /// Claims up to `most` items at one marked injector: at `home`, the injector of the caller's CPU, if it has any and was
+    /// not preferred too often in a row; else in turn.
     #[inline]
     pub(crate) fn claim(
         &self,
@@ -239,9 +239,9 @@ impl<P: Platform, T, const LEN: usize> Injectors<P, T, LEN> {
         None
     }
 
-    /// As [`Self::claim`], for items that are so long that it matters more who is first than where it lies: at the
-    /// injector whose next item was there at the earliest look. Of those that came since the last look, what
-    /// came from the caller's own CPU comes last: until just now the caller has had that.
+    /// As [`Self::claim`], for items so long that their order matters more than their place: at the
+    /// injector whose next item was there at the earliest look. Among items that arrived since the last look, those
+    /// from the caller's own CPU come last: the caller has used that CPU until now.
     pub(crate) fn claim_oldest(
         &self,
         takers: &mut Takers<P, T, LEN>,
@@ -271,8 +271,8 @@ impl<P: Platform, T, const LEN: usize> Injectors<P, T, LEN> {
         None
     }
 
-    /// Claims up to `most` more items, at marked injectors in turn, for a worker that had to wait for the right to take: so it
-    /// comes for that less often. Looks at no more than two injectors for each claim that it is asked for.
+    /// Claims up to `most` more items, at marked injectors in turn, for a worker that had to wait for the right to take, so
+    /// that it takes the lock less often. Checks no more than two injectors per requested claim.
     #[cold]
     pub(crate) fn claim_more(
         &self,
@@ -298,8 +298,8 @@ impl<P: Platform, T, const LEN: usize> Injectors<P, T, LEN> {
         }
     }
 
-    /// The first marked injector that has an item whose tag is sought, and how many items stand in front of it there. Looks at
-    /// `most` items of each.
+    /// The first marked injector that has an item with a requested tag, and how many items precede it there. Checks
+    /// `most` items of each injector.
     #[cold]
     pub(crate) fn look_for(
         &self,
@@ -314,7 +314,7 @@ impl<P: Platform, T, const LEN: usize> Injectors<P, T, LEN> {
         })
     }
 
-    /// Claims at this injector, and has the next one's turn come.
+    /// Claims at this injector, and moves the turn to the next one.
     #[inline]
     pub(crate) fn claim_at(
         &self,
@@ -328,17 +328,17 @@ impl<P: Platform, T, const LEN: usize> Injectors<P, T, LEN> {
         Some(claim)
     }
 
-    /// True if an item stands ready at an marked injector.
+    /// True if an item is ready at a marked injector.
     pub(crate) fn ready(&self, takers: &mut Takers<P, T, LEN>) -> bool {
         marked(self.sleepers.wake_word.load(Acquire))
             .any(|injector| self.queues[injector].ready(&mut takers.takers[injector]))
     }
 
-    /// Takes all marks off, arms the injectors' slots, and posts `worker` as the designated waiter: the producer of
+    /// Clears all marks, arms the injectors' slots, and posts `worker` as the designated waiter: the producer of
     /// the next item will wake it. Returns the designated waiter that it replaces, if any.
     ///
     /// # Errors
-    /// Where an item is there, or comes meanwhile; then nothing is posted.
+    /// If an item is ready, or arrives meanwhile; then nothing is posted.
     pub(crate) fn post(
         &self,
         takers: &mut Takers<P, T, LEN>,
@@ -347,7 +347,7 @@ impl<P: Platform, T, const LEN: usize> Injectors<P, T, LEN> {
         let mut seen = self.sleepers.wake_word.load(Acquire);
         loop {
             self.arm_each(takers, seen)?;
-            // Only from a word without marks: a producer that signalled since has set one.
+            // Only from a word without marks: a producer that has signalled since has set one.
             // Release pairs with the Acquire of `signal`; SeqCst: see `designated`.
             let closed = seen & !MARKS;
             let posted = (worker as u64 + 1) << MAX_INJECTORS;
@@ -361,11 +361,11 @@ impl<P: Platform, T, const LEN: usize> Injectors<P, T, LEN> {
         }
     }
 
-    /// Takes all marks off and arms the injectors' slots, though no worker is posted: the producer of the next item marks
-    /// its injector, for workers that look at that.
+    /// Clears all marks and arms the injectors' slots without posting a worker: the producer of the next item marks
+    /// its injector, for workers that read the marks.
     ///
     /// # Errors
-    /// Where an item is there, or comes meanwhile.
+    /// If an item is ready, or arrives meanwhile.
     pub(crate) fn arm_marked(&self, takers: &mut Takers<P, T, LEN>) -> Result<(), ItemWaits> {
         takers.armed_for_nobody = true;
         self.arm_each(takers, self.sleepers.wake_word.load(Acquire))
@@ -373,7 +373,7 @@ impl<P: Platform, T, const LEN: usize> Injectors<P, T, LEN> {
 
     fn arm_each(&self, takers: &mut Takers<P, T, LEN>, wake_word: u64) -> Result<(), ItemWaits> {
         for injector in marked(wake_word) {
-            // Cleared first: once the slot is armed, the bit is for its producer to set.
+            // Cleared first: once the slot is armed, the bit belongs to its producer.
             self.sleepers.wake_word.fetch_and(!(1 << injector), AcqRel);
             if !self.queues[injector].arm(&mut takers.takers[injector]) {
                 self.sleepers.wake_word.fetch_or(1 << injector, AcqRel);
@@ -383,16 +383,15 @@ impl<P: Platform, T, const LEN: usize> Injectors<P, T, LEN> {
         Ok(())
     }
 
-    /// True if an item may wait: one does, or came since the slots were armed.
+    /// True if an item may wait: one does, or has arrived since the slots were armed.
     pub(crate) fn is_marked(&self) -> bool {
         self.sleepers.wake_word.load(Acquire) & MARKS != 0
     }
 
-    /// The designated waiter, if it is not being woken. SeqCst pairs with that of `post`: a worker that
-    /// posts itself, and then looks for forked jobs and sees none, is seen here by a worker that shares
-    /// one later.
+    /// The designated waiter, if it is not being woken. SeqCst pairs with the SeqCst of `post`: if a worker posts itself, and
+    /// then looks for forked jobs and sees none, a worker that shares one later sees it here.
     pub(crate) fn designated(&self) -> Option<usize> {
-        // The model checker knows no order of SeqCst loads: what changes nothing reads the latest there.
+        // The model checker has no order of SeqCst loads: there an exchange without a change reads the latest value.
         designated_in(if cfg!(loom) {
             self.sleepers.wake_word.fetch_or(0, SeqCst)
         } else {
@@ -406,12 +405,12 @@ impl<P: Platform, T, const LEN: usize> Injectors<P, T, LEN> {
         designated_in(self.sleepers.wake_word.fetch_and(MARKS, AcqRel))
     }
 
-    /// The places where the next items will be seen, at the marked injectors but `home`: a producer that would
-    /// fill that one cannot run while a worker watches on its CPU.
+    /// The slots in which the next items will appear, at the marked injectors except `home`: a producer that
+    /// fills that one cannot run while a worker spins on its CPU.
     pub(crate) fn watch(&self, takers: &mut Takers<P, T, LEN>, home: usize) -> Watches<P, T, LEN> {
         let mut marks = self.sleepers.wake_word.load(Acquire) & MARKS;
         if std::mem::take(&mut takers.armed_for_nobody) {
-            // Producers there would wake none: those slots are watched as well.
+            // Producers there would wake no worker: those slots are watched as well.
             marks = all_of(self.queues.len());
             self.sleepers.wake_word.fetch_or(marks, AcqRel);
         }
@@ -422,30 +421,30 @@ impl<P: Platform, T, const LEN: usize> Injectors<P, T, LEN> {
         })
     }
 
-    /// True once an item that is watched for came, even if it was taken since.
+    /// True once a watched-for item has arrived, even if it was taken since.
     pub(crate) fn seen(&self, places: &Watches<P, T, LEN>) -> bool {
         places.iter().flatten().any(|(injector, place)| self.queues[*injector].seen(place))
     }
 
-    /// A counter at an injector, on the line that its producers fetch anyway; `None` beyond the last.
+    /// A counter at an injector, on the cache line that its producers fetch anyway; `None` beyond the last.
     #[inline]
     pub(crate) fn counter(&self, injector: usize, at: usize) -> Option<&P::AtomicU64> {
         self.queues[injector].counter(at)
     }
 
-    /// Tells that items of a segment were copied out, see [`SegmentQueue::release`].
+    /// Records that items of a segment were copied out, see [`SegmentQueue::release`].
     ///
     /// # Safety
-    /// As there.
+    /// As for that.
     #[allow(unsafe_code)]
     pub(crate) unsafe fn release(&self, segment: *mut Segment<P, T, LEN>, items: u32) {
-        // SAFETY: by this function's contract the segment is one of these queues', and mapped.
+        // SAFETY: by this function's contract the segment belongs to one of these queues, and is mapped.
         let injector = unsafe { (*segment).injector() };
         // SAFETY: by this function's contract.
         unsafe { self.queues[injector].release(segment, items) };
     }
 
-    /// Items that wait at marked injectors and are not claimed. Takes the lines of their tails from their producers.
+    /// Items that wait at marked injectors and are not claimed. Takes the cache lines of their tails from their producers.
     pub(crate) fn waiting(&self, takers: &Takers<P, T, LEN>) -> u64 {
         let at = |injector: usize| {
             self.queues[injector].pushed().saturating_sub(takers.takers[injector].head())
@@ -464,12 +463,12 @@ impl<P: Platform, T, const LEN: usize> Injectors<P, T, LEN> {
         self.queues.iter().map(SegmentQueue::held_bytes).sum()
     }
 
-    /// Gives memory back that was not needed since a burst.
+    /// Returns memory to the system that has not been needed since a burst.
     pub(crate) fn trim(&self) {
         self.queues.iter().for_each(SegmentQueue::trim);
     }
 }
 
-/// Why no designated waiter was posted: an item waits.
+/// The reason why no designated waiter was posted: an item waits.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct ItemWaits;

@@ -21,7 +21,7 @@ fn take_all(claim: &Claim<Loom, Box<u32>, 2>) -> Vec<u32> {
         .collect()
 }
 
-/// A pool without its lock: injectors, and one worker who sleeps.
+/// A pool without its lock: injectors, and one worker that sleeps.
 struct Model {
     injectors: Injectors<Loom, Box<u32>, 2>,
     worker: Parker<Loom>,
@@ -47,7 +47,7 @@ impl Model {
         Some(items)
     }
 
-    /// Takes items and sleeps whenever nothing is ready, until `wanted` were seen.
+    /// Takes items, and sleeps whenever none is ready, until `wanted` were seen.
     fn work(&self, takers: &mut Takers<Loom, Box<u32>, 2>, wanted: usize) -> Vec<u32> {
         let mut seen = Vec::new();
         while seen.len() < wanted {
@@ -64,8 +64,8 @@ impl Model {
 /// Two producers at one injector, three items, a worker that sleeps in between: every item arrives
 /// once, and no wake-up is lost (a lost one is a deadlock, which loom reports).
 ///
-/// Fails with `push`'s swap of the state weakened to `Acquire` (the item is read unpublished), and
-/// with the swap made a load and a store (what was armed is overwritten unseen).
+/// Fails with `push`'s swap of the state weakened to `Acquire` (the item is read unpublished), and with the swap made a load
+/// and a store (the armed state is overwritten unseen).
 #[test]
 fn loom_items_arrive_once_and_wake_the_worker() {
     Loom::check_long(2, 1, || {
@@ -88,9 +88,8 @@ fn loom_items_arrive_once_and_wake_the_worker() {
 
 /// Two producers at injectors of their own: one of them signals while the worker goes round the injectors.
 ///
-/// Fails with `post` made to put the designated waiter on the wake word without looking whether an injector was
-/// marked, with the bit cleared after the slot is armed instead of before, and with a signal that
-/// wakes nobody if an injector was marked.
+/// Fails if `post` puts the designated waiter on the wake word without checking whether an injector was marked, if the bit is
+/// cleared after the slot is armed instead of before, and if a signal wakes no worker when an injector was marked.
 #[test]
 fn loom_an_armed_slot_of_either_injector_wakes_the_worker() {
     Loom::check(2, || {
@@ -110,9 +109,9 @@ fn loom_an_armed_slot_of_either_injector_wakes_the_worker() {
 
 /// Segments are recycled under a producer with an old hint: five items through segments of two.
 ///
-/// Fails with a segment recycled at its own last item alone, without the hold of the next one.
-/// Does not reach a number that is given before the link, or kept in the store (that takes a third
-/// thread with a hint from the segment's last use): for that there is the argument in `README.md`.
+/// Fails with a segment recycled when only its own last item is out, without the hold of the next one. Does not cover a number
+/// that is set before the link, or kept in the store (that takes a third thread with a hint from the segment's last use): for
+/// that there is the argument in `README.md`.
 #[test]
 fn loom_segments_are_recycled_safely() {
     Loom::check(2, || {
@@ -132,11 +131,11 @@ fn loom_segments_are_recycled_safely() {
     });
 }
 
-/// An owner and a thief share a claim of two: each item is taken once, and the thief sees what
+/// An owner and a thief share a claim of two: each item is taken once, and the thief sees the items that
 /// the owner claimed.
 ///
-/// Fails with `publish`'s store weakened to `Relaxed`, with the owner's fetch-and-add made a load
-/// and a store, and with a thief that takes from a claim that is used up.
+/// Fails with `publish`'s store weakened to `Relaxed`, with the owner's fetch-and-add made a load and a store, and with a
+/// thief that takes from a used-up claim.
 #[test]
 fn loom_a_claim_is_shared_with_a_thief() {
     Loom::check(3, || {
@@ -160,11 +159,11 @@ fn loom_a_claim_is_shared_with_a_thief() {
     });
 }
 
-/// A producer that has drawn the head's ticket stands still; another fills the slot behind. The worker, which arms slots and
-/// sleeps, gets that item all the same, and the first producer's once it goes on.
+/// A producer that has drawn the head's ticket is preempted; another fills the slot behind. The worker, which arms slots and
+/// sleeps, still gets that item, and the first producer's item once that producer continues.
 ///
-/// Fails (the worker sleeps for good) if `fill` does not look back, if `arm` does not look at the next slot after its exchange,
-/// and if either look is a relaxed load.
+/// Fails (the worker sleeps for ever) if `fill` does not look back, if `arm` does not check the next slot after its exchange,
+/// and if either check is a relaxed load.
 #[test]
 fn loom_a_producer_that_stands_still_holds_nobody_up() {
     Loom::check_long(2, 1, || {

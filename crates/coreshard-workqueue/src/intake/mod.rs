@@ -1,5 +1,5 @@
-//! How items enter a pool: the *intake* ladder. `README.md` beside this file tells the lock-free
-//! rung's protocol.
+//! How items enter a pool: the *intake* variants. `README.md` beside this file describes the lock-free
+//! variant's protocol.
 
 mod injectors;
 mod range;

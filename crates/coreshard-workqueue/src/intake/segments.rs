@@ -1,8 +1,8 @@
-//! The memory and the tickets of the lock-free intake. `README.md` beside this file tells the
+//! The memory and the tickets of the lock-free intake. `README.md` beside this file describes the
 //! protocol; the rules for this file's fields are:
 //!
 //! - `P:` written by producers (any CPU of the pod), atomically.
-//! - `T:` touched by the taker alone (the holder of the pool's lock).
+//! - `T:` accessed only by the taker (the holder of the pool's lock).
 //! - `C:` written by takers and thieves that took items out of a segment, atomically.
 //! - `I:` written by the segment's installer before it is linked; stable until it is recycled.
 #![allow(unsafe_code)]
@@ -21,13 +21,13 @@ use coreshard_topology::NodeId;
 const ARMED: u64 = 1 << 63;
 /// A slot's state while it is armed for a burst: its producer wakes a runner-up.
 const ARMED_FOR_BURST: u64 = ARMED | 1;
-/// The taker has gone past this slot: its producer takes the item back and pushes it again.
+/// The taker has skipped this slot: its producer takes the item back and pushes it again.
 const SKIPPED: u64 = ARMED | 2;
 
-/// How many unfilled slots in front of a filled one are skipped, or looked through for an armed one.
+/// How many unfilled slots in front of a filled one are skipped, or searched for an armed one.
 const MAX_SKIPPED: usize = if cfg!(loom) { 1 } else { 4 };
 
-/// Of every so many slots the last one may be armed for a burst, if it is so far behind the head. (Models have
+/// Of every this many slots the last one may be armed for a burst, if it is that far behind the head. (Models have
 /// segments of two.)
 pub(crate) const SLOTS_TO_A_BURST: u64 = if cfg!(loom) { 1 } else { 4 };
 const BEHIND_HEAD: u64 = if cfg!(loom) { 1 } else { 2 };
@@ -41,10 +41,10 @@ pub(crate) enum Tells {
 }
 
 impl Tells {
-    /// By what a slot's state was when it was filled.
+    /// The wake-up that a slot's previous state asks for.
     #[inline(always)]
     fn by(state: u64) -> Self {
-        // All other states are numbers far below. `SKIPPED` never comes here.
+        // All other states are numbers far below. `SKIPPED` never arrives here.
         if state < ARMED {
             Self::Nobody
         } else if state == ARMED {
@@ -63,23 +63,21 @@ fn is_filled(state: u64, number: u64) -> bool {
     state >> TAG_BITS == number
 }
 
-/// A slot's state, as the latest of all SeqCst accesses left it.
+/// A slot's state after the latest of all SeqCst accesses.
 #[inline(always)]
 fn latest(state: &impl AtomicInt<u64>) -> u64 {
-    // The model checker knows no order of SeqCst loads: there an exchange that changes nothing reads the latest.
+    // The model checker has no order of SeqCst loads: there an exchange without a change reads the latest value.
     if cfg!(loom) { state.fetch_or(0, SeqCst) } else { state.load(SeqCst) }
 }
 
-/// A place for one item: 32 bytes with a workqueue's item, two in a line.
+/// A place for one item: 32 bytes with a workqueue's item, two in a cache line.
 ///
-/// A slot a line (64 bytes) was measured first. Neighbours that are filled by two CPUs then share
-/// no line; but a line that is not shared must still go from producer to worker, and twice as
-/// many of them cost more than the sharing.
+/// One slot per line (64 bytes) was measured first. Neighbours that are filled by two CPUs then share no line. But an unshared
+/// line must still move from producer to worker, and twice as many of them cost more than the sharing.
 #[repr(C)]
 struct Slot<P: Platform, T> {
-    /// P: the number of the segment and a tag once the item is there; or `ARMED` or `ARMED_FOR_BURST` while
-    /// the slot is; anything else means that it is empty. A recycled segment has
-    /// a new number, so nothing has to be reset.
+    /// P: the number of the segment and a tag once the item is there; `ARMED` or `ARMED_FOR_BURST` while the slot is armed;
+    /// any other value means that it is empty. A recycled segment has a new number, so nothing has to be reset.
     state: P::AtomicU64,
     value: P::Cell<MaybeUninit<T>>,
 }
@@ -89,7 +87,7 @@ fields!(Slot<P: Platform, T> { state, value });
 struct SegmentLinks<P: Platform, T, const LEN: usize> {
     /// I: one more than (ticket / LEN); 0 while it is in the store.
     number: P::AtomicU64,
-    /// P: the segment after this one, once one was needed.
+    /// P: the segment after this one, if it was needed yet.
     next: P::AtomicPtr<Segment<P, T, LEN>>,
     /// I: the segment before this one, null for the first.
     previous: P::AtomicPtr<Segment<P, T, LEN>>,
@@ -98,11 +96,11 @@ struct SegmentLinks<P: Platform, T, const LEN: usize> {
 }
 fields!(SegmentLinks<P: Platform, T; const LEN: usize> { number, next, previous, injector });
 
-/// What decides when a segment is recycled, on lines that takers write.
+/// The counts that decide when a segment is recycled, on cache lines that takers write.
 struct Holds<P: Platform> {
     /// C: items copied out.
     taken: P::AtomicU32,
-    /// C: two: until its own items are out, and until the next segment's are.
+    /// C: starts at two: one until its own items are out, and one until the next segment's are.
     holds: P::AtomicU32,
 }
 fields!(Holds<P: Platform> { taken, holds });
@@ -134,7 +132,7 @@ impl<P: Platform, T, const LEN: usize> Segment<P, T, LEN> {
 }
 
 impl<P: Platform, T, const LEN: usize> Segment<P, T, LEN> {
-    /// Names the fields of a segment that has come to its final place.
+    /// Describes the fields of a segment at its final address to the platform.
     fn describe(&self) {
         P::describe(&raw const *self);
         P::describe(&raw const *self.links);
@@ -163,23 +161,22 @@ impl<P: Platform, T, const LEN: usize> Claim<P, T, LEN> {
 struct Tail<P: Platform, T, const LEN: usize> {
     /// P: the next ticket.
     ticket: P::AtomicU64,
-    /// P: a recent segment, to start looking from; may be stale.
+    /// P: a recent segment, to start the search from; may be stale.
     last: P::AtomicPtr<Segment<P, T, LEN>>,
     /// P: one more than the ticket whose slot was filled last: the next ticket, unless a producer is between the two steps.
     filled: P::AtomicU64,
-    /// P: counters of the queues that push here. They fill the line that every producer
-    /// fetches anyway.
+    /// P: counters of the queues that push here. They fill the cache line that every producer fetches anyway.
     counters: [P::AtomicU64; TAIL_COUNTERS],
 }
 fields!(Tail<P: Platform, T; const LEN: usize> { ticket, last, filled, counters });
 
-/// Segments that wait to be used, and the memory of all of them. Segments are never unmapped
-/// before the queue is dropped, so a stale pointer to one is safe to read through.
+/// Unused segments, and the memory of all segments. Segments are never unmapped before the queue is dropped, so a stale
+/// pointer to one is safe to read through.
 struct Store<P: Platform, T, const LEN: usize> {
     injector: u32,
     free: Vec<*mut Segment<P, T, LEN>>,
     chunks: Vec<Chunk<P, T, LEN>>,
-    /// For each slot that was skipped and whose producer has not come back: the segment's number, and the segment.
+    /// For each skipped slot whose producer has not returned: the segment's number, and the segment.
     skipped: Vec<(u64, *mut Segment<P, T, LEN>)>,
 }
 fields!(Store<P: Platform, T; const LEN: usize> { injector, free, chunks, skipped });
@@ -187,7 +184,7 @@ fields!(Store<P: Platform, T; const LEN: usize> { injector, free, chunks, skippe
 struct Chunk<P: Platform, T, const LEN: usize> {
     memory: NodeMemory,
     segments: usize,
-    /// Its pages were given back to the system: all its segments wait, and none is in `free`.
+    /// Its pages were returned to the system: all its segments are unused, and none is in `free`.
     cold: bool,
     _of: std::marker::PhantomData<fn() -> Segment<P, T, LEN>>,
 }
@@ -197,11 +194,10 @@ impl<P: Platform, T, const LEN: usize> Chunk<P, T, LEN> {
         let bytes = |segments| segments * size_of::<Segment<P, T, LEN>>();
         let (memory, segments) = match P::allocate(bytes(segments), node) {
             Ok(memory) => (memory, segments),
-            // Nothing can be mapped; the program's allocator may have something left.
+            // Nothing can be mapped; the program's allocator may still have memory.
             Err(_) => match NodeMemory::on_heap(bytes(FIRST_CHUNK_SEGMENTS)) {
                 Ok(memory) => (memory, FIRST_CHUNK_SEGMENTS),
-                // As the standard collections do when memory is at its end: an item that was accepted
-                // cannot be handed back from here.
+                // Like the standard collections when memory is exhausted: an accepted item cannot be returned from here.
                 Err(_) => std::alloc::handle_alloc_error(Layout::new::<Segment<P, T, LEN>>()),
             },
         };
@@ -231,8 +227,8 @@ impl<P: Platform, T, const LEN: usize> Chunk<P, T, LEN> {
 impl<P: Platform, T, const LEN: usize> Drop for Chunk<P, T, LEN> {
     fn drop(&mut self) {
         for segment in self.segments() {
-            // SAFETY: `grow` wrote segments at these places (and pages that were given back read
-            // as zeros, which are an unused segment), and this is their end.
+            // SAFETY: `grow` wrote segments at these places (and pages that were returned to the system read as zeros, which
+            // are an unused segment), and each is dropped once.
             unsafe { ptr::drop_in_place(segment) };
         }
     }
@@ -256,31 +252,30 @@ impl<P: Platform, T, const LEN: usize> Clone for DrawnSlot<P, T, LEN> {
 
 impl<P: Platform, T, const LEN: usize> Copy for DrawnSlot<P, T, LEN> {}
 
-/// How many slots ahead a producer asks for lines.
+/// How many slots ahead a producer prefetches.
 const PREFETCH_SLOTS: usize = 16;
 
-/// Counters that fit into the tail's pair of lines beside its other words.
+/// Counters that fit into the tail's pair of cache lines beside its other words.
 pub(crate) const TAIL_COUNTERS: usize = 13;
 
-/// How many segments the first chunk holds; later ones hold as many as there were in all.
+/// How many segments the first chunk holds; later ones hold as many as all earlier ones together.
 const FIRST_CHUNK_SEGMENTS: usize = 2;
-/// And at most this many.
+/// Upper bound of that.
 const LARGEST_CHUNK_SEGMENTS: usize = 256;
 
-/// A queue of any length: producers never wait for one another, and takers agree by a lock that
-/// is not here (the holder of the [`Taker`] is the one).
+/// An unbounded queue. Producers never wait for one another, and takers are serialized by a lock that
+/// is not here (the holder of the [`Taker`] has it).
 pub(crate) struct SegmentQueue<P: Platform, T, const LEN: usize> {
     tail: Padded<Tail<P, T, LEN>>,
-    /// T writes, P reads: a segment that is not behind any ticket still to be written.
+    /// T writes, P reads: a segment that is not behind any ticket whose slot is still to be written.
     first: Padded<P::AtomicPtr<Segment<P, T, LEN>>>,
     store: Padded<Lock<P, Store<P, T, LEN>>>,
     node: Option<NodeId>,
 }
 fields!(SegmentQueue<P: Platform, T; const LEN: usize> { tail, first, store, node });
 
-// SAFETY: raw pointers lead to segments that the queue owns and never unmaps while it lives; all
-// their shared words are atomics, and the cells are handed over by the slots' states. Items move
-// between threads, hence `T: Send`.
+// SAFETY: raw pointers lead to segments that the queue owns and never unmaps while it lives. All their shared words are
+// atomics, and the slots' states hand the cells over. Items move between threads, hence `T: Send`.
 unsafe impl<P: Platform, T: Send, const LEN: usize> Send for SegmentQueue<P, T, LEN> {}
 // SAFETY: as above.
 unsafe impl<P: Platform, T: Send, const LEN: usize> Sync for SegmentQueue<P, T, LEN> {}
@@ -310,7 +305,7 @@ impl<P: Platform, T, const LEN: usize> Taker<P, T, LEN> {
 // SAFETY: the pointer leads to a segment of the queue, see there.
 unsafe impl<P: Platform, T: Send, const LEN: usize> Send for Taker<P, T, LEN> {}
 
-/// A place that a worker may watch before it sleeps: the slot of the next item.
+/// A slot that a worker may spin on before it sleeps: the slot of the next item.
 pub(crate) struct Watch<P: Platform, T, const LEN: usize> {
     segment: *mut Segment<P, T, LEN>,
     at: usize,
@@ -326,17 +321,16 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
         (ticket % LEN as u64) as usize
     }
 
-    /// The segment behind a pointer that was once in this queue. Its words may be stale,
-    /// if the segment was recycled meanwhile; its number tells.
+    /// The segment behind a pointer that was once in this queue. Its words may be stale if the segment was recycled meanwhile;
+    /// its number shows that.
     #[inline(always)]
     fn segment(&self, segment: *mut Segment<P, T, LEN>) -> &Segment<P, T, LEN> {
-        // SAFETY: the queue handles no pointers but those of its own store, whose segments stay
-        // mapped and initialised while the queue lives; their words are atomics, and their cells
-        // are reached only as the slots' states allow.
+        // SAFETY: the queue uses only pointers of its own store, whose segments stay mapped and initialised while the queue
+        // lives. Their words are atomics, and their cells are accessed only as the slots' states permit.
         unsafe { &*segment }
     }
 
-    /// An empty queue with its memory on `node`, and the right to take from it.
+    /// Makes an empty queue with its memory on `node`, and the right to take from it.
     pub(crate) fn new(node: Option<NodeId>, injector: u32) -> (Self, Taker<P, T, LEN>) {
         let mut store: Store<P, T, LEN> =
             Store { injector, free: Vec::new(), chunks: Vec::new(), skipped: Vec::new() };
@@ -357,7 +351,7 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
         (queue, Taker { head: 0, segment, skipped: 0 })
     }
 
-    /// Names the fields of what is here, where it has come to its final place.
+    /// Describes the fields to the platform, once they are at their final address.
     pub(crate) fn describe(&self) {
         P::describe(&raw const *self);
         P::describe(&raw const *self.tail);
@@ -381,11 +375,11 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
     #[inline(always)]
     pub(super) fn draw(&self) -> DrawnSlot<P, T, LEN> {
         let hint = self.tail.last.load(Acquire);
-        // The ticket has to be unique, and what it leads to is published by the segment's number and the slot's state. SeqCst:
+        // The ticket must be unique, and its slot's memory is published by the segment's number and the slot's state. SeqCst:
         // see `look_back`.
         let ticket = self.tail.ticket.fetch_add(1, SeqCst);
-        // Acquire pairs with the Release of `put`. On the line of the ticket: to look at the slot before cost a quarter of a flood's
-        // speed.
+        // Acquire pairs with the Release of `put`. On the cache line of the ticket: checking the slot before instead cost a
+        // quarter of a flood's throughput.
         let is_in_order = self.tail.filled.load(Acquire) == ticket;
         let number = Self::number_of(ticket);
         let segment = if self.segment(hint).links.number.load(Acquire) == number {
@@ -393,35 +387,35 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
         } else {
             self.find(hint, number)
         };
-        // This segment is not recycled before this slot is taken.
+        // This segment is not recycled before this slot's item is taken.
         DrawnSlot { segment, at: Self::slot_of(ticket), number, ticket, is_in_order }
     }
 
-    /// Puts an item at a drawn place. Returns the slot's state before.
+    /// Writes an item into a drawn slot. Returns the slot's previous state.
     #[inline(always)]
     fn put(&self, place: DrawnSlot<P, T, LEN>, value: T, tag: u16) -> u64 {
         let DrawnSlot { segment, at, number, ticket, .. } = place;
         let slots = &self.segment(segment).slots;
         let slot = &slots[at];
-        // The exchange below waits until this slot's line is here; those that follow are asked
-        // for now, so that a burst finds them.
+        // The exchange below waits until this slot's cache line arrives. The following lines are prefetched
+        // now, so that a burst finds them.
         P::prefetch_write(slots.as_ptr().wrapping_add(at + PREFETCH_SLOTS));
         slot.value.with_mut(|place| {
-            // SAFETY: the ticket is this call's alone, so no other thread writes here; the last lap's
-            // reader is done, since the segment was recycled after it (the Acquire of `number`
-            // pairs with the Release of the installer, which had it from the store's lock).
+            // SAFETY: the ticket belongs to this call alone, so no other thread writes here. The reader of the previous use
+            // has finished, since the segment was recycled after it (the Acquire of `number` pairs with the Release of the
+            // installer, which had it from the store's lock).
             unsafe { (*place).write(value) };
         });
-        // Release publishes the item to the taker's Acquire in `claim`. A swap, not a store: it
-        // is the moment at which either the taker sees the item before it arms the slot, or this
-        // call finds it armed. Acquire pairs with the Release of `arm`; SeqCst: see `look_back`.
+        // Release publishes the item to the taker's Acquire in `claim`. A swap, not a store: at this moment either the taker
+        // sees the item before it arms the slot, or this call finds it armed. Acquire pairs with the Release of `arm`; SeqCst:
+        // see `look_back`.
         let before = slot.state.swap(number << TAG_BITS | u64::from(tag), SeqCst);
         self.tail.filled.store(ticket + 1, Release);
         before
     }
 
-    /// After an item was put where the state was `before`, unless that was not armed and the slot before was filled. Returns
-    /// which sleeper the caller must wake.
+    /// Called after an item was written over the state `before`, unless that was not armed and the slot in front was filled.
+    /// Returns which sleeper the caller must wake.
     #[cold]
     #[inline(never)]
     fn see_to(&self, mut place: DrawnSlot<P, T, LEN>, tag: u16, mut before: u64) -> Tells {
@@ -433,10 +427,10 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
         if before < ARMED { self.look_back(place) } else { Tells::by(before) }
     }
 
-    /// As [`push`](Self::push), at a place that was drawn before.
+    /// As [`push`](Self::push), into a slot that was drawn before.
     ///
     /// # Errors
-    /// Returns the item if the taker has skipped the place.
+    /// Returns the item if the taker has skipped the slot.
     #[cfg(test)]
     pub(super) fn fill(&self, place: DrawnSlot<P, T, LEN>, value: T, tag: u16) -> Result<Tells, T> {
         match self.put(place, value, tag) {
@@ -445,17 +439,17 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
         }
     }
 
-    /// After a slot was filled behind one that is not: if that one, or one of a few before it, is armed, its producer was
-    /// preempted. This caller tells the designated waiter in its place.
+    /// Called after a slot was filled behind an unfilled one. If that one, or one of a few in front of it, is armed, its
+    /// producer was preempted. This caller wakes the designated waiter in its place.
     ///
-    /// SeqCst: of a producer that fills the slot behind and then looks here, and a taker that arms this slot and then looks at
-    /// the next one, at least one sees what the other did.
+    /// SeqCst: a producer fills the slot behind and then looks here, and a taker arms this slot and then looks at
+    /// the next one; at least one of them sees the other's write.
     #[cold]
     fn look_back(&self, place: DrawnSlot<P, T, LEN>) -> Tells {
         let DrawnSlot { mut segment, mut at, mut number, .. } = place;
         for _ in 0..MAX_SKIPPED {
             if at == 0 {
-                // It may be recycled meanwhile. Then this reads another use of it, and wakes a worker for nothing at worst.
+                // It may be recycled meanwhile. Then this reads another use of it, and at worst wakes a worker for nothing.
                 segment = self.segment(segment).links.previous.load(Acquire);
                 if segment.is_null() {
                     break;
@@ -474,7 +468,7 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
         Tells::Nobody
     }
 
-    /// Takes the item back that was put into a skipped slot just now.
+    /// Takes back the item that was just written into a skipped slot.
     #[cold]
     fn take_back(&self, DrawnSlot { segment, at, .. }: DrawnSlot<P, T, LEN>) -> T {
         {
@@ -482,17 +476,18 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
             let entry = skipped.iter().position(|(_, of)| ptr::eq(*of, segment));
             skipped.swap_remove(entry.expect("the taker noted what it skipped"));
         }
-        // SAFETY: the taker is past this slot and takes nothing from it, so it is this producer's alone; it was written just now.
+        // SAFETY: the taker is past this slot and takes nothing from it, so only this producer accesses it; it was written
+        // just now.
         let value = self.segment(segment).slots[at]
             .value
             .with(|place| unsafe { (*place).assume_init_read() });
-        // SAFETY: no other thread takes this item out, which was done just now.
+        // SAFETY: no other thread takes this item out, and it was taken out just now.
         unsafe { self.release(segment, 1) };
         value
     }
 
-    /// Walks to the segment with `number`, which holds a ticket of the caller's that is not
-    /// written yet: so neither it nor the one before it can be recycled meanwhile.
+    /// Walks to the segment with `number`, in which the caller has a ticket whose slot is not written yet: so neither it nor
+    /// the one before it can be recycled meanwhile.
     #[cold]
     pub(super) fn find(
         &self,
@@ -510,7 +505,7 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
             let next =
                 if seen == 0 || seen > number { ptr::null_mut() } else { links.next.load(Acquire) };
             if seen + 1 == number && seen != 0 {
-                // The last step. The segment cannot be recycled, so its link is the true one.
+                // The last step. The segment cannot be recycled, so its link is current.
                 return if next.is_null() {
                     self.install(segment, number)
                 } else {
@@ -521,7 +516,7 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
                 segment = next;
                 continue;
             }
-            // A stale hint, or a segment on the way that its installers have not linked yet.
+            // The hint is stale, or a segment on the way has not been linked by its installers yet.
             rounds += 1;
             if rounds.is_multiple_of(64) {
                 P::yield_now();
@@ -538,26 +533,26 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
         }
     }
 
-    /// The segment with `number`, if a slot of it was skipped whose producer has not come back: so it is not recycled.
+    /// The segment with `number`, if the producer of a skipped slot in it has not returned: so it is not recycled.
     fn skipped_segment(&self, number: u64) -> Option<*mut Segment<P, T, LEN>> {
         let store = self.store.lock();
         store.skipped.iter().find(|(of, _)| *of == number).map(|(_, segment)| *segment)
     }
 
-    /// Gives `segment`, which is linked after number − 1, its number. Its installer does the same;
-    /// a thread that needs it does not wait for that.
+    /// Sets the number of `segment`, which is linked after number − 1. Its installer does the same; a thread that needs the
+    /// number does not wait for that.
     fn name(&self, segment: *mut Segment<P, T, LEN>, number: u64) -> *mut Segment<P, T, LEN> {
-        // It is not recycled meanwhile: the caller has a ticket in it that is not written yet, or
-        // is the taker whose head is in it.
+        // It is not recycled meanwhile: the caller has a ticket in it whose slot is not written yet, or is the taker whose
+        // head is in it.
         let links = &self.segment(segment).links;
         if links.number.load(Acquire) != number {
-            // Release passes on what the Acquire load of the link brought: the reset words.
+            // Release passes on the reset words that the Acquire load of the link made visible.
             links.number.store(number, Release);
         }
         segment
     }
 
-    /// A segment out of the store. Memory is mapped without the lock: a producer that is preempted meanwhile keeps no other
+    /// Takes a segment from the store. Memory is mapped without the lock, so that a preempted producer does not keep others
     /// from a segment.
     fn fresh(&self) -> *mut Segment<P, T, LEN> {
         loop {
@@ -573,22 +568,20 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
         }
     }
 
-    /// Links a segment after `previous`, or finds that another thread did. The caller holds a ticket in
-    /// the segment to come, or is the taker whose head is there: so `previous` is not recycled,
-    /// and its empty link means what it says (there is no ABA).
+    /// Links a segment after `previous`, or finds that another thread did. The caller holds a ticket in the new segment, or is
+    /// the taker whose head is there. So `previous` is not recycled, and its empty link is current (there is no ABA).
     #[cold]
     fn install(&self, previous: *mut Segment<P, T, LEN>, number: u64) -> *mut Segment<P, T, LEN> {
         let fresh = self.fresh();
-        // Out of the store, so no other thread changes it; stale readers see number 0.
+        // From the store, so no other thread changes it; stale readers see number 0.
         let segment = self.segment(fresh);
         segment.links.next.store(ptr::null_mut(), Relaxed);
         segment.links.previous.store(previous, Relaxed);
         segment.holds.taken.store(0, Relaxed);
         segment.holds.holds.store(2, Relaxed);
         let link = &self.segment(previous).links.next;
-        // Release publishes the words above to each thread that loads the link. The number comes after the
-        // link: a segment that lost this race must never have had a number that a stale hint
-        // could take for its own.
+        // Release publishes the words above to each thread that loads the link with Acquire. The number is set after the link:
+        // a segment that lost this race must never have had a number that a stale hint could mistake for its own.
         match link.compare_exchange(ptr::null_mut(), fresh, AcqRel, Acquire) {
             Ok(_) => {
                 self.name(fresh, number);
@@ -602,11 +595,10 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
         }
     }
 
-    /// Moves the taker into its head's segment. False while that one is not installed.
+    /// Moves the taker into its head's segment. Returns false while that is not installed.
     fn enter_segment(&self, taker: &mut Taker<P, T, LEN>) -> bool {
         let number = Self::number_of(taker.head);
-        // The taker's segment is its head's or the one before, and neither is recycled before the
-        // head's slot is taken.
+        // The taker's segment is its head's or the one before, and neither is recycled before the head's item is taken.
         let links = &self.segment(taker.segment).links;
         if links.number.load(Acquire) == number {
             return true;
@@ -620,13 +612,13 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
         true
     }
 
-    /// The state of the next item's slot; the taker has entered its segment.
+    /// The state of the next item's slot; the taker must have entered its segment.
     fn head_state(&self, taker: &Taker<P, T, LEN>) -> &P::AtomicU64 {
         &self.segment(taker.segment).slots[Self::slot_of(taker.head)].state
     }
 
-    /// Claims up to `most` items that stand ready at the head. Empty where the next item's
-    /// producer is not done, even if others behind it are: the queue is first in, first out.
+    /// Claims up to `most` items that are ready at the head. Empty if the next item's producer has not finished, even if
+    /// others behind it have: the queue is first in, first out.
     #[inline]
     pub(crate) fn claim(
         &self,
@@ -648,7 +640,7 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
         let number = Self::number_of(taker.head);
         let start = Self::slot_of(taker.head);
         let slots = &self.segment(taker.segment).slots;
-        // Acquire pairs with the swap in `fill`: the items are seen.
+        // Acquire pairs with the swap in `fill`: the items are visible.
         let ready = slots[start..]
             .iter()
             .take(most)
@@ -657,8 +649,8 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
         (ready > 0).then_some((start, ready))
     }
 
-    /// If the head was armed and is unfilled, a taker that looks there was told of an item behind it: skips to that. Only then,
-    /// since the slots behind the head are lines that their producer has asked for.
+    /// If the head was armed and is unfilled, a taker that looks there was woken for an item behind it: skips to that. Only
+    /// then, since the slots behind the head are on cache lines that their producer has prefetched.
     #[cold]
     #[inline(never)]
     fn ready_behind_head(
@@ -671,8 +663,8 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
         has_skipped.then(|| self.ready_at_head(taker, most)).flatten()
     }
 
-    /// If the head is unfilled and a slot soon behind it is filled, moves the head to that one: its producer goes on though
-    /// the one before it was preempted. False if nothing changed.
+    /// If the head is unfilled and a slot shortly behind it is filled, moves the head to that one, since the
+    /// producer of the head was preempted. Returns false if nothing changed.
     fn skip_unfilled(&self, taker: &mut Taker<P, T, LEN>) -> bool {
         if !self.enter_segment(taker) {
             return false;
@@ -681,7 +673,7 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
         let is_behind = |behind: &usize| {
             let ticket = taker.head + *behind as u64;
             if Self::slot_of(ticket) == 0 && !segment.is_null() {
-                // It is not recycled before its items are taken, which needs the taker.
+                // It is not recycled before its items are taken, which only the taker can do.
                 segment = self.segment(segment).links.next.load(Acquire);
             }
             // SeqCst: see `look_back`.
@@ -701,14 +693,14 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
         true
     }
 
-    /// Moves the head past its slot. False if that is filled.
+    /// Moves the head past its slot. Returns false if that is filled.
     fn skip_head(&self, taker: &mut Taker<P, T, LEN>) -> bool {
         let number = Self::number_of(taker.head);
         if !self.enter_segment(taker) {
             return false;
         }
         let state = self.head_state(taker);
-        // Held for the exchange: the producer finds the note when it sees that it was skipped, or that `first` is past it.
+        // Held for the exchange: when the producer sees that it was skipped, or that `first` is past it, it finds the note.
         let mut store = self.store.lock();
         let mut seen = state.load(Acquire);
         while !is_filled(seen, number) {
@@ -725,7 +717,7 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
         false
     }
 
-    /// How many items stand in front of the first whose tag is sought, among the first `most`. Only those are looked at that
+    /// How many items precede the first with a requested tag, among the first `most`. Considers only items that
     /// could be claimed.
     pub(super) fn look_for(
         &self,
@@ -740,7 +732,7 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
         for before in 0..most {
             let ticket = taker.head + before as u64;
             if before > 0 && Self::slot_of(ticket) == 0 {
-                // It is not recycled before its items are taken, which needs the taker.
+                // It is not recycled before its items are taken, which only the taker can do.
                 segment = self.segment(segment).links.next.load(Acquire);
                 if segment.is_null() {
                     return None;
@@ -758,13 +750,13 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
         None
     }
 
-    /// True if an item stands ready at the head.
+    /// True if an item is ready at the head.
     pub(crate) fn ready(&self, taker: &mut Taker<P, T, LEN>) -> bool {
         let number = Self::number_of(taker.head);
         self.enter_segment(taker) && is_filled(self.head_state(taker).load(Acquire), number)
     }
 
-    /// Arms the next item's slot. False if that item, or one soon behind it, is there already.
+    /// Arms the next item's slot. Returns false if that item, or one shortly behind it, is already there.
     pub(crate) fn arm(&self, taker: &mut Taker<P, T, LEN>) -> bool {
         let number = Self::number_of(taker.head);
         if !self.enter_segment(taker) {
@@ -774,7 +766,7 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
         let state = self.head_state(taker);
         let mut seen = state.load(Acquire);
         while !is_filled(seen, number) {
-            // Release pairs with the swap in `fill`: the producer that finds the slot armed sees what was done
+            // Release pairs with the swap in `fill`: the producer that finds the slot armed sees everything that happened
             // before.
             // SeqCst: see `look_back`.
             match state.compare_exchange(seen, ARMED, SeqCst, Acquire) {
@@ -785,7 +777,7 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
         false
     }
 
-    /// Arms so many slots some items behind the next one, which was armed: that many at once are a burst. Only those
+    /// Arms `slots` slots some items behind the next one, which was armed: that many items at once are a burst. Only slots
     /// in the same segment.
     pub(crate) fn arm_for_burst(&self, taker: &mut Taker<P, T, LEN>, slots: u64) {
         let first = (taker.head + BEHIND_HEAD) | (SLOTS_TO_A_BURST - 1);
@@ -803,7 +795,7 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
         }
     }
 
-    /// The place to watch for the next item, without the taker.
+    /// The slot of the next item, to be watched without the taker.
     pub(crate) fn watch(&self, taker: &mut Taker<P, T, LEN>) -> Option<Watch<P, T, LEN>> {
         self.enter_segment(taker).then(|| Watch {
             segment: taker.segment,
@@ -812,9 +804,9 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
         })
     }
 
-    /// True once the item that is watched for came, even if it was taken since.
+    /// True once the watched-for item has arrived, even if it was taken since.
     pub(crate) fn seen(&self, watch: &Watch<P, T, LEN>) -> bool {
-        // If the segment was recycled meanwhile, its number is another: the item was taken.
+        // If the segment was recycled meanwhile, its number has changed: the item was taken.
         let segment = self.segment(watch.segment);
         is_filled(segment.slots[watch.at].state.load(Relaxed), watch.number)
             || segment.links.number.load(Relaxed) != watch.number
@@ -826,28 +818,28 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
     /// `at` was claimed from `segment`, each place is taken once, and [`Self::release`] was not
     /// yet called for it.
     pub(crate) unsafe fn take(segment: *mut Segment<P, T, LEN>, at: usize) -> (T, u16) {
-        // SAFETY: the segment is not recycled before this item is released; the claim read the
-        // slot's state with Acquire, so the item is seen, and the caller takes it once.
+        // SAFETY: the segment is not recycled before this item is released; the claim read the slot's state with Acquire, so
+        // the item is visible, and the caller takes it once.
         let slot = unsafe { &(*segment).slots[at] };
         let value = slot.value.with(|place| {
             // SAFETY: as above.
             unsafe { (*place).assume_init_read() }
         });
-        // Relaxed: the claim has seen it with Acquire, and it stays until the segment is recycled.
+        // Relaxed: the claim has read it with Acquire, and it does not change until the segment is recycled.
         (value, slot.state.load(Relaxed) as u16)
     }
 
-    /// Tells that `items` items of `segment` were copied out.
+    /// Records that `items` items of `segment` were copied out.
     ///
     /// # Safety
     /// They were claimed and taken, and are counted once.
     pub(crate) unsafe fn release(&self, segment: *mut Segment<P, T, LEN>, items: u32) {
         let holds = &self.segment(segment).holds;
-        // AcqRel: the last releaser sees what all others did with their items, and passes it on.
+        // AcqRel: the last releaser sees all accesses of the others to their items, and passes that on.
         if holds.taken.fetch_add(items, AcqRel) + items < LEN as u32 {
             return;
         }
-        // Its own hold is still there, so this is the link of this use of it.
+        // Its own hold still exists, so this is the link of the current use.
         let previous = self.segment(segment).links.previous.load(Relaxed);
         self.drop_hold(segment);
         if !previous.is_null() {
@@ -858,20 +850,20 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
     fn drop_hold(&self, segment: *mut Segment<P, T, LEN>) {
         let words = self.segment(segment);
         if words.holds.holds.fetch_sub(1, AcqRel) == 1 {
-            // Nobody has a ticket in it or in the one after it. From here on a stale hint sees
-            // that it is not what it seeks.
+            // No thread has a ticket in it or in the one after it. From here on a stale hint sees that it is not the segment
+            // it seeks.
             words.links.number.store(0, Relaxed);
             self.store.lock().free.push(segment);
         }
     }
 
-    /// A counter on the line that producers fetch anyway; below [`TAIL_COUNTERS`].
+    /// A counter on the cache line that producers fetch anyway; below [`TAIL_COUNTERS`].
     #[inline]
     pub(crate) fn counter(&self, at: usize) -> Option<&P::AtomicU64> {
         self.tail.counters.get(at)
     }
 
-    /// Where a producer with a stale hint starts.
+    /// The segment at which a producer with a stale hint starts.
     #[cfg(all(test, not(loom)))]
     pub(super) fn first(&self) -> *mut Segment<P, T, LEN> {
         self.first.load(Acquire)
@@ -888,14 +880,14 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
         store.chunks.iter().filter(|chunk| !chunk.cold).map(|chunk| chunk.memory.len()).sum()
     }
 
-    /// Gives memory back to the system that was not needed since a burst.
+    /// Returns memory to the system that has not been needed since a burst.
     pub(crate) fn trim(&self) {
         self.store.lock().trim();
     }
 }
 
 impl<P: Platform, T, const LEN: usize> Store<P, T, LEN> {
-    /// A segment to be used. `None` if the store has to be given more.
+    /// Takes an unused segment. `None` if the store must grow first.
     fn take(&mut self) -> Option<*mut Segment<P, T, LEN>> {
         if self.free.is_empty()
             && let Some(cold) = self.chunks.iter_mut().find(|chunk| chunk.cold)
@@ -908,7 +900,7 @@ impl<P: Platform, T, const LEN: usize> Store<P, T, LEN> {
         // their atomics.
         let words = unsafe { &*segment };
         words.links.injector.store(self.injector, Relaxed);
-        // The first segment of a queue is not installed after another, so it is set here.
+        // The first segment of a queue is not installed after another, so the count is set here.
         words.holds.holds.store(2, Relaxed);
         Some(segment)
     }
@@ -924,7 +916,7 @@ impl<P: Platform, T, const LEN: usize> Store<P, T, LEN> {
         self.chunks.push(chunk);
     }
 
-    /// Gives back the pages of chunks that wait as a whole, but for the first chunk's.
+    /// Returns the pages of chunks whose segments are all unused, except the first chunk's.
     fn trim(&mut self) {
         if cfg!(loom) {
             // A model's atomics are more than their bytes.

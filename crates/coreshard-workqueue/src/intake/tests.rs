@@ -25,7 +25,7 @@ fn take(queue: &Queue, claim: &Claim<Host, Box<u64>, LEN>) -> Vec<u64> {
     items
 }
 
-/// The next items, as a worker comes to them that arms the head if it finds nothing.
+/// The next items, as a worker receives them that arms the head if it finds nothing.
 fn next(queue: &Queue, taker: &mut Taker<Host, Box<u64>, LEN>) -> Vec<u64> {
     let claim = queue.claim(taker, 8).or_else(|| {
         assert!(!queue.arm(taker), "an item is there");
@@ -77,7 +77,7 @@ fn memory_that_a_burst_needed_is_given_back_and_taken_again() {
 #[test]
 fn the_producer_of_the_next_item_finds_its_slot_armed() {
     let (queue, mut taker) = Queue::new(None, 0);
-    // Also across the end of a segment, where the next one must be installed for it.
+    // Also across the end of a segment, where the next one must be installed.
     for item in 0..2 * LEN as u64 {
         assert!(queue.arm(&mut taker));
         assert!(queue.arm(&mut taker), "it may be armed again");
@@ -226,7 +226,7 @@ fn producers_and_thieves_lose_and_double_nothing() {
     assert!(seen.into_iter().eq(0..PRODUCERS * ITEMS));
 }
 
-/// What a thread does that is preempted in the middle of a push: it has drawn a ticket, and not filled its slot.
+/// A preempted producer in the middle of a push: it has drawn a ticket, and not filled its slot.
 #[test]
 fn a_preempted_producer_holds_nobody_up() {
     for before in 0..2 * LEN as u64 {
@@ -249,7 +249,7 @@ fn a_preempted_producer_holds_nobody_up() {
     }
 }
 
-/// As above, with several of them in a row, and while a worker has not armed the slot but is about to.
+/// As above, with several of them in a row, and while a worker is about to arm the slot.
 #[test]
 fn several_preempted_producers_are_skipped_at_once_when_the_slot_is_armed() {
     let (queue, mut taker) = Queue::new(None, 0);
@@ -264,7 +264,7 @@ fn several_preempted_producers_are_skipped_at_once_when_the_slot_is_armed() {
     assert_eq!(take(&queue, &queue.claim(&mut taker, 8).unwrap()), [2, 2, 2]);
 }
 
-/// Segments behind the one in which a producer stands still are used again and again, and it finds its own all the same.
+/// Segments behind that of a preempted producer are recycled again and again, and it still finds its own.
 #[test]
 fn a_producer_that_is_behind_all_segments_finds_its_own() {
     let (queue, mut taker) = Queue::new(None, 0);
@@ -299,7 +299,7 @@ fn items_of_producers_that_stop_in_the_middle_arrive_once() {
                     }
                     loop {
                         let place = queue.draw();
-                        // A yield may take a time slice of each thread on the machine.
+                        // A yield may last a time slice of each thread on the machine.
                         if item % 100 == 0 {
                             std::thread::yield_now();
                         }

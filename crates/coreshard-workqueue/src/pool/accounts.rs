@@ -1,15 +1,14 @@
-//! Whose the CPU time of a pool's workers is.
+//! Attributes the CPU time of a pool's workers to queues.
 //!
-//! The kernel counts each thread's CPU time anyway. The monitor asks for it now and then, and
-//! charges what was added since; a request for statistics brings the books up to date
-//! first. So the pool's total is exact.
+//! The kernel counts each thread's CPU time anyway. The monitor reads it now and then, and charges the difference; a request
+//! for statistics updates the accounts first. So the pool's total is exact.
 //!
-//! To whom: a worker that is inside the same item as the last time has used it for that item's
-//! queue. Else the queues share it by weight. A worker weighs about one in 16 of its visits to a
-//! queue (as many of that queue's items as it runs in a row) by the clock: see [`WeighedVisits`]. So
-//! a queue's figure is an estimate where it shares its pools, and exact where it does not.
+//! A worker that is inside the same item as at the last reading has used the time for that item's
+//! queue. Otherwise the queues share it by weight. A worker times about one in 16 of its visits to a
+//! queue (a visit is a run of consecutive items of that queue) by the clock: see [`WeighedVisits`]. So
+//! a queue's figure is an estimate if it shares its pools, and exact if it does not.
 //!
-//! The book has a lock of its own, below the pool's: its holder takes no other.
+//! The accounts have their own lock, below the pool's: its holder takes no other.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,13 +19,13 @@ use super::link::LinkTag;
 use super::slots::{Slots, WorkerSlot};
 use crate::insight::Tally;
 
-/// The book of a pool's CPU time.
+/// The accounts of a pool's CPU time.
 pub(super) struct Accounts<P: Platform> {
     book: Lock<P, Book<P>>,
 }
 
-/// Which of a worker's visits are timed: the first, and then one after 1 to 32 others, drawn evenly.
-/// Not each 16th: queues that take turns would have it that always the same one is timed.
+/// Selects which of a worker's visits are timed: the first, and then one after 1 to 32 others, drawn uniformly.
+/// Not every 16th: with queues that take turns, the same one might always be timed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WeighedVisits {
     left: u32,
@@ -52,12 +51,12 @@ impl WeighedVisits {
     }
 }
 
-/// When a pool's queues weigh more than this together, all lose half: so weights are those of late.
+/// When a pool's queues weigh more than this together, all weights are halved, so that recent ones count more.
 const MAX_WEIGHT_NS: u64 = 1_000_000_000;
 
 struct Book<P: Platform> {
     workers: Vec<Account>,
-    /// Of all workers there ever were.
+    /// CPU time of all workers that ever existed.
     total: Duration,
     /// By pool link tag.
     links: Vec<Option<Charged<P>>>,
@@ -73,7 +72,7 @@ struct Account {
     thread: ThreadId,
     worker: usize,
     counted: Duration,
-    /// Items that the worker had begun when it was last looked at.
+    /// Items that the worker had begun at the last reading.
     items_begun: u64,
 }
 
@@ -83,7 +82,7 @@ impl<P: Platform> Accounts<P> {
         Self { book: Lock::new(book) }
     }
 
-    /// The items of the pool link with this tag are counted here.
+    /// Counts the items of the pool link with this tag in `tally`.
     pub(super) fn open_tally(&self, LinkTag(tag): LinkTag, tally: &Arc<Tally<P>>) {
         let tag = usize::from(tag);
         let links = &mut self.book.lock().links;
@@ -93,28 +92,28 @@ impl<P: Platform> Accounts<P> {
         links[tag] = Some(Charged { tally: Arc::clone(tally), weight_ns: 0 });
     }
 
-    /// The pool link goes.
+    /// Ends the account of a pool link.
     pub(super) fn close_tally(&self, LinkTag(tag): LinkTag, slots: &Slots<P>) {
-        // Its last items' CPU time is still its own.
+        // The CPU time of its last items still belongs to it.
         self.charge(slots);
         self.book.lock().links[usize::from(tag)] = None;
     }
 
-    /// A worker begins, on its own thread. False on a platform that cannot tell CPU time.
-    /// With `from_start`, what its thread has run so far is the pool's.
+    /// Opens the account of a worker, on its own thread. Returns false on a platform that cannot measure CPU time.
+    /// With `from_start`, the thread's CPU time so far is charged to the pool.
     pub(super) fn open(&self, slot: &WorkerSlot<P>, worker: usize, from_start: bool) -> bool {
         let thread = slot.thread_id();
         let Some(counted) = P::cpu_time_of(thread) else { return false };
         let mut book = self.book.lock();
         if from_start {
-            // The time to get here is the pool's, not a queue's.
+            // The time until here is charged to the pool, not to a queue.
             book.total += counted;
         }
         book.workers.push(Account { thread, worker, counted, items_begun: slot.begun() });
         true
     }
 
-    /// A worker ends, on its own thread.
+    /// Closes the account of a worker, on its own thread.
     pub(super) fn close(&self, slot: &WorkerSlot<P>) {
         let thread = slot.thread_id();
         let mut book = self.book.lock();
@@ -124,14 +123,13 @@ impl<P: Platform> Accounts<P> {
         }
     }
 
-    /// A visit to a pool link took so long.
+    /// Records how long a visit to a pool link took.
     #[cold]
     pub(super) fn weigh(&self, tag: LinkTag, ns: u64) {
         self.book.lock().weigh(tag, ns);
     }
 
-    /// Brings the book up to date. The CPU time of all workers that there were; zero on a platform
-    /// that cannot tell.
+    /// Updates the accounts. Returns the CPU time of all workers that ever existed; zero on a platform that cannot measure it.
     pub(super) fn charge(&self, slots: &Slots<P>) -> Duration {
         let mut book = self.book.lock();
         for at in 0..book.workers.len() {

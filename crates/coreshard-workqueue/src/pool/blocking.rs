@@ -1,4 +1,4 @@
-//! A worker that waits for something else than work hands its place over.
+//! How a worker that waits for something other than work hands over its place.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -31,7 +31,7 @@ pub fn blocking<P: Platform, R>(work: impl FnOnce() -> R) -> R {
 }
 
 /// What [`blocking`] does, for a caller that has no closure: from [`begin`](Self::begin) until it is dropped, on the
-/// same thread. Where it outlives the item that it was begun in, it ends when its worker looks for the next one.
+/// same thread. If it outlives the item in which it was begun, it ends when its worker looks for the next one.
 ///
 /// # Examples
 /// ```
@@ -46,12 +46,12 @@ pub fn blocking<P: Platform, R>(work: impl FnOnce() -> R) -> R {
 #[must_use = "another worker goes on until this is dropped"]
 pub struct Blocking<P: Platform = Host> {
     _stand_in: Option<StandIn<P>>,
-    /// It is this thread that is blocked.
+    /// Not `Send`: it is this thread that is blocked.
     _here: PhantomData<*const ()>,
 }
 
 impl<P: Platform> Blocking<P> {
-    /// Lets another worker run from here on, where this thread is a worker that is not blocked already.
+    /// Lets another worker run from here on, if this thread is a worker that is not blocked already.
     ///
     /// # Examples
     /// As [`Blocking`].
@@ -68,8 +68,8 @@ impl<P: Platform> fmt::Debug for Blocking<P> {
     }
 }
 
-/// As [`blocking`], where another worker of the pool is there, or comes, to go on meanwhile. Else
-/// nothing is called.
+/// As [`blocking`], if another worker of the pool exists or is being started, and can go on meanwhile. Otherwise
+/// `work` is not called.
 pub(crate) fn blocking_if_relieved<P: Platform, R>(work: impl FnOnce() -> R) -> Option<R> {
     let worker = with_context::<P, _>(|context| (Arc::clone(&context.pool), context.index));
     let stand_in = worker.and_then(|(pool, worker)| StandIn::begin(pool, worker));
@@ -83,15 +83,14 @@ pub(crate) fn blocking_if_relieved<P: Platform, R>(work: impl FnOnce() -> R) -> 
 struct StandIn<P: Platform> {
     pool: Arc<Pool<P>>,
     worker: usize,
-    /// Which hand-over it is: no two of a pool are the same.
+    /// The number of the hand-over, unique in its pool.
     hand_over: u64,
-    /// In which process it counts.
+    /// The process in which it counts.
     process_generation: u32,
 }
 
 impl<P: Platform> StandIn<P> {
-    /// `None` where the worker is not counted among those that run: the outermost call answers for it,
-    /// or it is inside a hook, first or last.
+    /// Returns `None` if the worker does not count as running: an outer call covers it, or it is inside a hook, first or last.
     fn begin(pool: Arc<Pool<P>>, worker: usize) -> Option<Self> {
         let mut state = pool.lock_state();
         if matches!(state.roster.blocked_as(worker), Blocked::Declared | Blocked::Leaving)
@@ -106,7 +105,7 @@ impl<P: Platform> StandIn<P> {
         state.roster.declare_blocked(worker, hand_over);
         let (kick, spare) = state.find_stand_in(&pool);
         pool.unlock_and_kick(state, kick);
-        // Perhaps no worker is left to do what comes.
+        // Possibly no worker is left for new work.
         pool.monitor.notice_work();
         pool.accounts.count_hand_over(pool.slots.get(worker));
         if let Some(spare) = spare {
@@ -119,30 +118,29 @@ impl<P: Platform> StandIn<P> {
 impl<P: Platform> Drop for StandIn<P> {
     fn drop(&mut self) {
         if P::process_generation() != self.process_generation {
-            // The wait forked: the holder of the pool's lock may not be here.
+            // `work` forked the process: the thread that holds the pool's lock may not exist here.
             return;
         }
-        // The pool may now run one more than its limit; the next that looks for work lies down.
+        // The pool may now run one worker more than its limit; the next that looks for work parks.
         self.pool.lock_state().roster.end_declared(self.worker, self.hand_over);
     }
 }
 
-/// Called now and then inside an item that computes for long: lets others go first that wait for its worker. True if
-/// some did.
+/// Lets other items go first that wait for this worker. Call it now and then inside an item that computes for long. Returns
+/// true if other work was waiting.
 ///
-/// An item cannot be put back into its queue, and no other one is run on top of it, which might need what this one
-/// holds. So the worker's *place* is given away: if an item or a forked job waits in its pool, the worker counts as
-/// blocked, another one of the pool is woken or started in its place, and this thread yields its CPU to it
-/// (sched_yield(2)). From then on both run, and the kernel shares the CPUs out between them, until this item has finished:
-/// then its worker lies down, if the pool has more than it may run. However often an item yields, it has one
-/// stand-in. This is what the pool's monitor does for an item that computes for 10 ms, sooner and without its being
-/// told as a CPU hog.
+/// An item cannot be put back into its queue, and no other item is run on top of it, since that might need a lock that this
+/// one holds. So the worker's *place* is given away. If an item or a forked job waits in its pool, the worker counts as
+/// blocked, another worker of the pool is woken or started in its place, and this thread yields its CPU to it
+/// (sched_yield(2)). From then on both run, and the kernel shares the CPUs between them, until this item has finished. Then
+/// its worker parks, if the pool has more than it may run. However often an item yields, it has one stand-in. The pool's
+/// monitor does the same for an item that computes for 10 ms; this is sooner, and the item is not reported as a CPU hog.
 ///
-/// Not while it holds a lock that other items take: they come at once then, and wait for it, and each that is found to
-/// wait gets a stand-in as well.
+/// Do not call it while you hold a lock that other items take. They would start at once and wait for it, and each that is
+/// found waiting gets a stand-in as well.
 ///
-/// Where nothing waits it costs the pool's lock once. On a thread that is no worker it yields the CPU, and is false.
-/// Inside a future, [`yield_now`](crate::yield_now) is better: a future can be put back.
+/// If nothing waits, the call takes the pool's lock once. On a thread that is not a worker it yields the CPU, and returns
+/// false. Inside a future, [`yield_now`](crate::yield_now) is better: a future can be put back.
 ///
 /// # Examples
 /// ```
@@ -171,13 +169,13 @@ pub fn yield_item<P: Platform>() -> bool {
     others_wait
 }
 
-/// This thread, where it is a team's member.
+/// This thread's worker, if it is a team member.
 fn member_here<P: Platform>() -> Option<CurrentWorker<'static, P>> {
     CurrentWorker::<P>::here().filter(|worker| worker.pool().is_team())
 }
 
-/// Waits until `done` is open, which no other thread waits for. False in a process that was forked since it was made: there it
-/// may never open.
+/// Waits until `done` is open; no other thread waits for it. Returns false in a process that was forked since the latch was
+/// made: there it may never open.
 pub(crate) fn wait_for_workers<P: Platform>(done: &Latch<P>) -> bool {
     match member_here::<P>() {
         Some(member) => done.is_open() || member.wait_in_team(done, WaitKind::OF_PART),
@@ -185,8 +183,8 @@ pub(crate) fn wait_for_workers<P: Platform>(done: &Latch<P>) -> bool {
     }
 }
 
-/// As [`wait_for_workers`], until `deadline` and for something that others wait for as well: `wait` waits until a time, or for ever, and
-/// says whether it is there. False if it is not.
+/// As [`wait_for_workers`], until `deadline` and for something that other threads wait for as well. `wait` waits until a time,
+/// or without limit, and returns whether it has happened. Returns false if it has not.
 pub(crate) fn wait_in_turns<P: Platform>(
     deadline: Option<Time>,
     mut wait: impl FnMut(Option<Time>) -> bool,

@@ -1,4 +1,4 @@
-//! What code on a worker's thread may ask about its worker, and what it is inside of.
+//! Queries from code on a worker's thread: about its worker, and about the items and jobs that the thread is inside of.
 #![allow(unsafe_code)]
 
 use std::cell::{Cell, OnceCell};
@@ -21,26 +21,26 @@ use crate::base::item::Name;
 use crate::base::latch::Latch;
 use crate::insight::stats::PoolId;
 
-/// What code on a worker's thread may ask about it; reached through the platform's local pointer.
+/// The state that code on a worker's thread may query; reached through the platform's local pointer.
 pub(super) struct Context<P: Platform> {
     pub(super) pool: Arc<Pool<P>>,
-    /// The same, to be cloned by this thread: no other one counts there.
+    /// The same pool, to be cloned by this thread: no other thread uses this count.
     pub(super) own_pool: Arc<OwnPool<P>>,
     pub(super) index: usize,
     pub(super) slot: NonNull<WorkerSlot<P>>,
     pub(super) forks: Forks<P>,
-    /// Detached jobs that this thread has spawned, and that are to begin in its order.
+    /// Detached jobs that this thread has spawned, and that must begin in that order.
     pub(super) in_order: Fifo<P>,
-    /// The injector that its items came from last.
+    /// The injector that its last items came from.
     pub(super) producer: Cell<Option<usize>>,
-    /// What this thread is inside of, see `running`: never null.
+    /// The innermost frame of this thread, see `running`: never null.
     pub(super) frame: Cell<*const Frame<P>>,
-    /// Where the thread's stack begins, about.
+    /// Approximate start of the thread's stack.
     pub(super) base: usize,
 }
 
 impl<P: Platform> Context<P> {
-    /// That of the worker with this index, on its thread, whose outermost frame is `frame`.
+    /// Makes the context of the worker with this index, on its thread, whose outermost frame is `frame`.
     pub(super) fn new(pool: &Arc<Pool<P>>, index: usize, frame: &Frame<P>) -> Self {
         Self {
             pool: Arc::clone(pool),
@@ -65,7 +65,7 @@ impl<P: Platform> Context<P> {
     }
 }
 
-/// A worker's pool in a cell of the worker's own: it is cloned on a line that no other worker counts on.
+/// A worker's pool in an allocation of the worker's own: its reference count is on a cache line that no other worker uses.
 pub(crate) struct OwnPool<P: Platform>(Arc<Pool<P>>);
 
 impl<P: Platform> OwnPool<P> {
@@ -86,7 +86,7 @@ impl<P: Platform> Deref for OwnPool<P> {
 #[inline]
 pub(super) fn context_here<'item, P: Platform>() -> Option<&'item Context<P>> {
     let context = P::local(LocalKey::Worker).cast::<Context<P>>();
-    // SAFETY: the pointer is set by `Worker::start` to a context on its own stack, for as long as it
+    // SAFETY: the pointer is set by `Worker::start` to a context on its own stack, for as long as that
     // lives, on this very thread; it is null elsewhere.
     unsafe { context.as_ref() }
 }
@@ -97,7 +97,7 @@ pub(super) fn with_context<P: Platform, R>(ask: impl FnOnce(&Context<P>) -> R) -
     context_here().map(ask)
 }
 
-/// The index of the worker on this thread, if it is one of `pool`'s.
+/// The index of the worker on this thread, if it belongs to `pool`.
 pub(super) fn index_in<P: Platform>(pool: &Pool<P>) -> Option<usize> {
     with_context::<P, _>(|context| {
         ptr::eq(Arc::as_ptr(&context.pool), pool).then_some(context.index)
@@ -105,7 +105,7 @@ pub(super) fn index_in<P: Platform>(pool: &Pool<P>) -> Option<usize> {
     .flatten()
 }
 
-/// A worker's side of forking; its own thread's alone.
+/// A worker's side of forking; used only by its own thread.
 pub(super) struct Forks<P: Platform> {
     pub(super) owner: Owner,
     /// It is counted in its pool's `forking`.
@@ -113,11 +113,11 @@ pub(super) struct Forks<P: Platform> {
     /// The job of which the worker runs a subtask; null for none.
     pub(super) root: Cell<*const Latch<P>>,
     pub(super) spawner: Cell<Spawner<P>>,
-    /// How many times this thread is inside something of which others run parts that are not on its stack.
+    /// How many frames of this thread have subtasks that other workers run and that are not on its stack.
     pub(super) stolen: Cell<u32>,
-    /// How often not to look for a sleeper, and how often that is after the next failure.
+    /// How many looks for a sleeper to skip, and how many after the next failure.
     pub(super) uncalled: Cell<(u32, u32)>,
-    /// It has stolen nothing since it was started, or woken from its sleep.
+    /// It has stolen nothing since it was started or woken.
     pub(super) has_just_come: Cell<bool>,
     pub(super) tickets: Tickets<P>,
     pub(super) neighbours: OnceCell<Neighbours<P>>,
@@ -139,18 +139,18 @@ impl<P: Platform> Forks<P> {
     }
 }
 
-/// Of what parts can be spawned on the worker's stack.
+/// The job whose subtasks can be spawned on the worker's stack.
 pub(super) struct Spawner<P: Platform> {
     pub(super) root: *const Latch<P>,
-    /// How deep the stack is if nothing else is on top.
+    /// Depth of the stack if nothing else is on top.
     pub(super) depth: u32,
     pub(super) place: SpawnPlace,
 }
 
-/// Where parts are spawned.
+/// The item that subtasks are spawned in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SpawnPlace {
-    /// Inside an item of this queue, which looks at none of its items; 0 for none.
+    /// The queue of that item, if its link is direct (see `PoolLink::is_direct`); 0 for none.
     pub(crate) queue: u64,
     /// This thread has begun that item.
     pub(crate) is_here: bool,
@@ -168,7 +168,7 @@ impl<P: Platform> Clone for Spawner<P> {
 
 impl<P: Platform> Copy for Spawner<P> {}
 
-/// A worker, by its pool and number.
+/// A worker, by its pool and index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WorkerPlace {
     pub(crate) pool: PoolId,
@@ -177,7 +177,7 @@ pub(crate) struct WorkerPlace {
     pub(crate) is_rescuer: bool,
 }
 
-/// That of the worker on this thread, if there is one.
+/// The place of the worker on this thread, if there is one.
 #[inline]
 pub(crate) fn worker_here<P: Platform>() -> Option<WorkerPlace> {
     with_context::<P, _>(|context| WorkerPlace {
@@ -194,8 +194,8 @@ pub(crate) fn is_worker<P: Platform>() -> bool {
     with_context::<P, _>(|_| ()).is_some()
 }
 
-/// Calls `run` as the function of the item at `work`, which says in `behind` of which queue it has been
-/// queued meanwhile.
+/// Calls `run` as the function of the item at `work`. `behind` names the queue that the item has been
+/// queued on meanwhile.
 #[inline]
 pub(crate) fn inside_work<P: Platform, R>(
     work: *const (),
@@ -209,7 +209,7 @@ pub(crate) fn inside_work<P: Platform, R>(
     context.inside(Frame { work, behind, ..Frame::of_worker() }, run)
 }
 
-/// Calls `run` as an item of `link`, inside what this thread is inside of. `whole` opens when that has finished; it may be
+/// Calls `run` as an item of `link`, inside the current frame. `whole` opens when the item has finished; it may be
 /// null.
 pub(crate) fn inside_item<P: Platform, R>(
     link: NonNull<LinkHead<P>>,
@@ -218,25 +218,25 @@ pub(crate) fn inside_item<P: Platform, R>(
 ) -> R {
     let Some(context) = context_here::<P>() else { return run() };
     let owner = &context.forks.owner;
-    // SAFETY: the item goes on, so its link is there.
+    // SAFETY: the item has not finished, so its link is alive.
     let is_serial = unsafe { LinkHead::is_serial(link) };
     let was_serial = owner.set_serial(is_serial);
-    // Jobs that the outer item keeps to itself would be shared with those of this one.
+    // Otherwise the private jobs of the outer item would be shared together with those of this one.
     owner.set_serial(is_serial || was_serial);
     let _restore = RestoreSerial { context, was_serial };
     let (link, whole) = (Cell::new(link.as_ptr().cast_const()), Cell::new(whole));
     context.inside(Frame { link, whole, ..Frame::of_worker() }, run)
 }
 
-/// True if this thread is inside the item that has finished when `whole` opens.
+/// True if this thread is inside the item whose end opens `whole`.
 pub(crate) fn is_inside<P: Platform>(whole: *const ()) -> bool {
-    // SAFETY: it is the innermost one.
+    // SAFETY: it is the innermost frame.
     unsafe {
         Frame::find(innermost::<P>(), |frame| ptr::eq(frame.whole.get(), whole)) != Inside::No
     }
 }
 
-/// Calls `run`, which is a job of a thread that was inside `forker` then.
+/// Calls `run`, which is a job of a thread that was inside `forker` when it forked the job.
 pub(crate) fn inside_forker<P: Platform, R>(forker: *const Frame<P>, run: impl FnOnce() -> R) -> R {
     match context_here::<P>() {
         Some(context) if !forker.is_null() => {
@@ -246,34 +246,34 @@ pub(crate) fn inside_forker<P: Platform, R>(forker: *const Frame<P>, run: impl F
     }
 }
 
-/// What this thread is inside of, for a job that it gives to another; null if it is no worker.
+/// This thread's innermost frame, for a job that it gives to another; null if it is not a worker.
 pub(crate) fn innermost<P: Platform>() -> *const Frame<P> {
     with_context::<P, _>(|context| context.frame.get()).unwrap_or(ptr::null())
 }
 
 /// True if this thread is inside the function of the item at `work`.
 pub(crate) fn runs_work<P: Platform>(work: *const ()) -> bool {
-    // SAFETY: it is the innermost one.
+    // SAFETY: it is the innermost frame.
     unsafe { Frame::find(innermost::<P>(), |frame| ptr::eq(frame.work, work)) != Inside::No }
 }
 
-/// True if the queue of this name has an item that cannot begin before this thread is back: a reusable one
+/// True if the queue with this id has an item that cannot begin before this thread returns: a reusable item
 /// that this thread is inside of.
 pub(crate) fn is_waited_for_by<P: Platform>(queue: u64) -> bool {
     let is = |frame: &Frame<P>| {
         // SAFETY: a frame's pointers are valid while this thread is inside of it.
         unsafe { frame.behind.as_ref() }.is_some_and(|behind| behind.load(Relaxed) == queue)
     };
-    // SAFETY: it is the innermost one.
+    // SAFETY: it is the innermost frame.
     unsafe { Frame::find(innermost::<P>(), is) != Inside::No }
 }
 
-/// Whether this thread is inside an item whose link satisfies `of`. The link is there while `of` looks at it.
+/// Whether this thread is inside an item whose link satisfies `of`. The link is alive during the call of `of`.
 #[inline]
 pub(crate) fn inside<P: Platform>(mut of: impl FnMut(NonNull<LinkHead<P>>) -> bool) -> Inside {
-    // A link outlives its items, and where a frame tells one, that item goes on.
+    // A link outlives its items, and a frame that has a link belongs to an unfinished item.
     let is = |frame: &Frame<P>| NonNull::new(frame.link.get().cast_mut()).is_some_and(&mut of);
-    // SAFETY: it is the innermost one.
+    // SAFETY: it is the innermost frame.
     unsafe { Frame::find(innermost::<P>(), is) }
 }
 
@@ -286,12 +286,12 @@ pub(crate) fn report_here<P: Platform>(thrown: Thrown) {
         true
     });
     if let Some(link) = innermost {
-        // SAFETY: this thread is inside an item of that link, which goes on.
+        // SAFETY: this thread is inside an unfinished item of that link.
         unsafe { LinkHead::on_panic(link, thrown) };
     }
 }
 
-/// Takes a frame off, also where what ran in it panicked.
+/// Removes a frame, even if the code inside panicked.
 struct Leave<'thread, P: Platform> {
     context: &'thread Context<P>,
     outer: *const Frame<P>,
@@ -303,7 +303,7 @@ impl<P: Platform> Drop for Leave<'_, P> {
     }
 }
 
-/// Says whether what is forked is shared as it was before, also where what ran meanwhile panicked.
+/// Restores whether forks are shared, even if the code inside panicked.
 struct RestoreSerial<'thread, P: Platform> {
     context: &'thread Context<P>,
     was_serial: bool,
@@ -315,14 +315,14 @@ impl<P: Platform> Drop for RestoreSerial<'_, P> {
     }
 }
 
-/// Says to the monitor whose function this is.
+/// Tells the monitor which function this thread is inside of.
 #[inline]
 fn set_function<P: Platform>(name: *const Name) -> *const Name {
     with_context::<P, _>(|context| context.pool.slots.get(context.index).set_function(name))
         .unwrap_or(ptr::null())
 }
 
-/// Says whose function it was before, also where this one panicked.
+/// Restores the previous function, even if the inner one panicked.
 struct Restore<P: Platform> {
     outer_name: *const Name,
     platform: PhantomData<P>,

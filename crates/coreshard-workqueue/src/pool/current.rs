@@ -1,9 +1,8 @@
-//! The worker on this thread, as forking code sees it: its stack of jobs, whom it wakes for them, and how it runs jobs of
-//! others.
+//! The worker on this thread, as forking code sees it: its stack of jobs, the workers it wakes for them, and how it runs other
+//! workers' jobs.
 //!
-//! A worker that has shared a job wakes a sleeper of its own pool, else one of the nearest pool
-//! that has one. A worker that finds no item looks at the stacks of its own pool, and then at
-//! those of the others, the nearest first.
+//! A worker that has shared a job wakes a sleeper of its own pool, or else of the nearest pool that has one. A worker that
+//! finds no item looks at the stacks of its own pool, and then at those of the other pools, the nearest first.
 #![allow(unsafe_code)]
 
 use std::collections::VecDeque;
@@ -26,21 +25,19 @@ use super::pool::Pool;
 use super::slots::WorkerSlot;
 use crate::base::latch::Latch;
 
-/// Times that a job is shared without looking for a sleeper in other pools, at most, after none
-/// slept there.
+/// How often a job is shared without looking for a sleeper in other pools, at most, after none slept there.
 const MAX_UNCALLED: u32 = 7;
 
-/// How much of its stack a worker uses, at most, when it begins a further item on top of those that it
-/// is inside of; a quarter of a stack that is not four times as large. What items themselves need is
-/// not known: they have the rest.
+/// How much of its stack a worker uses, at most, before it begins a further item on top of the current ones; a quarter of a
+/// stack that is less than four times as large. The stack use of items is not known: they get the rest.
 const ROOM_FOR_ITEMS: usize = 256 << 10;
 
-/// What a member of a team may run while it waits, besides subtasks of what it waits for.
+/// Jobs that a team member may run while it waits, besides subtasks of the job it waits for.
 #[derive(Clone, Copy)]
 pub(crate) struct WaitKind {
-    /// Of its own list, what came since.
+    /// Jobs of its own list with this number or a later one.
     pub(crate) since: JobNumber,
-    /// It waits for another team, whose members may wait for this one: it does what comes from outside.
+    /// It waits for another team, whose members may wait for this one: it also runs injected jobs.
     pub(crate) is_elsewhere: bool,
 }
 
@@ -63,7 +60,7 @@ impl<P: Platform> Clone for CurrentWorker<'_, P> {
 impl<P: Platform> Copy for CurrentWorker<'_, P> {}
 
 impl<'thread, P: Platform> CurrentWorker<'thread, P> {
-    /// `None` on a thread that is no worker.
+    /// Returns `None` on a thread that is not a worker.
     #[inline]
     pub(crate) fn here() -> Option<Self> {
         context_here().map(|context| Self { context })
@@ -80,7 +77,7 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
         unsafe { self.context.slot.as_ref() }
     }
 
-    /// What this worker is inside of.
+    /// The innermost frame of this worker.
     #[inline]
     pub(crate) fn frame(self) -> *const Frame<P> {
         self.context.frame.get()
@@ -91,17 +88,17 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
         &self.context.pool
     }
 
-    /// The same, which costs no line that other workers write.
+    /// The same, without touching a cache line that other workers write.
     pub(crate) fn own_pool(self) -> Arc<OwnPool<P>> {
         Arc::clone(&self.context.own_pool)
     }
 
-    /// Calls `ask` with [that](Self::own_pool), uncounted: it is not dropped.
+    /// Calls `ask` with [that](Self::own_pool), without counting a reference.
     pub(crate) fn with_own_pool<R>(
         self,
         ask: impl FnOnce(ManuallyDrop<Arc<OwnPool<P>>>) -> R,
     ) -> R {
-        // SAFETY: the worker's own is there as long as this thread is inside its work; this one is not dropped.
+        // SAFETY: the worker's own reference lives while this thread is inside its work; this copy is not dropped.
         ask(ManuallyDrop::new(unsafe { Arc::from_raw(Arc::as_ptr(&self.context.own_pool)) }))
     }
 
@@ -120,12 +117,12 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
         self.context.pool.place.members.start + self.context.index
     }
 
-    /// Workers that may run at once, in this worker's pool and those beside it.
+    /// Workers that may run at once, in this worker's pool and its neighbours together.
     pub(crate) fn worker_limit(self) -> usize {
         self.pools().map(|pool| pool.place.limit).sum()
     }
 
-    /// The other pools; none before the set is complete, then looked up once.
+    /// The other pools. Empty before the set is complete; then looked up once.
     pub(super) fn neighbours(self) -> &'thread [Arc<Pool<P>>] {
         let Context { pool, forks, .. } = self.context;
         if let Some(neighbours) = forks.neighbours.get() {
@@ -137,7 +134,7 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
         }
     }
 
-    /// This worker's pool, and the other ones, the nearest first.
+    /// This worker's pool, followed by the others, the nearest first.
     pub(super) fn pools(self) -> impl Iterator<Item = &'thread Arc<Pool<P>>> {
         let mut own = Some(self.pool());
         let mut others = None;
@@ -147,56 +144,56 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
         })
     }
 
-    /// True if other threads may run a part of what this one does: it is inside a join, or a scope.
+    /// True if other threads may run subtasks of this worker's job: it is inside a join or a scope.
     pub(crate) fn has_forked(self) -> bool {
         self.context.forks.owner.has_jobs() || self.context.forks.stolen.get() > 0
     }
 
-    /// Says that this worker begins something else inside its item.
+    /// Records that this worker begins something else inside its item.
     pub(crate) fn begin_inside(self) {
         self.slot().begin_inside();
     }
 
-    /// True if so much of the stack is free that another item may be run on top of what is there.
+    /// True if enough of the stack is free to run another item on top of the current one.
     pub(crate) fn has_room(self) -> bool {
         let used = self.context.base.abs_diff(stack_pointer());
         let stack = self.context.pool.attributes.stack_bytes;
         used < stack.map_or(ROOM_FOR_ITEMS, |bytes| ROOM_FOR_ITEMS.min(bytes / 4))
     }
 
-    /// Offers a job to thieves, sooner or later.
+    /// Pushes a job, which thieves may see now or later.
     #[inline]
     pub(crate) fn push(self, job: NonNull<Header<P>>) -> Pushed {
         self.context.forks.owner.push(&self.slot().deque, job)
     }
 
-    /// Offers a job to thieves, at once, with all that was kept from them.
+    /// Pushes a job and shares it at once, with all jobs that were private.
     #[inline]
     pub(crate) fn push_shared(self, job: NonNull<Header<P>>) -> Pushed {
         self.context.forks.owner.push_shared(&self.slot().deque, job)
     }
 
-    /// Takes back the job that was pushed last.
+    /// Pops the job that was pushed last.
     #[inline]
     pub(crate) fn pop(self) -> Popped {
         self.context.forks.owner.pop(&self.slot().deque)
     }
 
-    /// Opens all jobs to others that this worker keeps to itself.
+    /// Opens all private jobs of this worker to thieves.
     pub(super) fn share_all(self) {
         if self.context.forks.owner.share_all(self.deque()) {
             self.call_thieves();
         }
     }
 
-    /// Adds a job to this worker's list, open to all of the pool, and wakes a worker for it: the one that waits for its root
-    /// job, if that one has nothing else to do.
+    /// Adds a job to this worker's list, open to the whole pool, and wakes a worker for it: the one that waits for its root
+    /// job, if that one is idle.
     pub(crate) fn list(self, job: ListedJob<P>) {
         let root = job.root;
         self.slot().listed.push(job);
         self.context.pool.thieves.set_uses_lists();
         self.count_as_forking();
-        // SAFETY: the caller spawns a subtask of it, so it is not finished.
+        // SAFETY: the caller spawns a subtask of it, so it has not finished.
         if !unsafe { root.as_ref() }.is_some_and(Latch::nudge) {
             self.call_one();
         }
@@ -207,44 +204,44 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
         self.slot().listed.next()
     }
 
-    /// A job that says that this worker's next closure in order is to run.
+    /// Makes a job that runs this worker's next closure in order.
     pub(crate) fn in_turn(self, closure: Closure) -> JobBody<P> {
         let Context { in_order, .. } = self.context;
         in_order.lock().push_back(closure);
         JobBody::Next(Fifo::clone(in_order))
     }
 
-    /// What this worker has counted of the subtasks that it spawns.
+    /// This worker's counters of the subtasks that it spawns.
     pub(crate) fn tickets(self) -> &'thread Tickets<P> {
         &self.context.forks.tickets
     }
 
-    /// The job of which this worker runs a subtask; null for none.
+    /// The root job of this worker's current subtask; null for none.
     pub(crate) fn root(self) -> *const Latch<P> {
         self.context.forks.root.get()
     }
 
-    /// True if jobs wait that this worker has spawned or forked.
+    /// True if jobs that this worker has spawned or forked still wait.
     pub(crate) fn has_pending(self) -> bool {
         self.slot().listed.has_jobs() || self.context.forks.owner.has_jobs()
     }
 
-    /// Thieves look at this worker from here on, until it rests.
+    /// From here on thieves look at this worker, until it parks.
     fn count_as_forking(self) {
         if !self.context.forks.counted.replace(true) {
             self.context.pool.thieves.begin_forking();
         }
     }
 
-    /// This worker rests: thieves need not look at its stack.
+    /// This worker parks: thieves need not look at its stack.
     pub(super) fn stop_forking(self) {
         if self.context.forks.counted.replace(false) {
             self.context.pool.thieves.end_forking();
         }
     }
 
-    /// After a job was shared: wakes a sleeper to take it. A worker that waits for what this one does a part of
-    /// comes first: it can do little else.
+    /// Wakes a sleeper for a job that was shared. A worker that waits for this worker's current subtask comes first, since it
+    /// can run little else.
     #[cold]
     pub(crate) fn call_thieves(self) {
         self.count_as_forking();
@@ -253,8 +250,8 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
         }
     }
 
-    /// As [`call_thieves`](Self::call_thieves), where what was shared is worth up to so many wake-ups: wakes as many sleepers,
-    /// though others may be on their way. Only one in a pool that [calls no more](Pool::calls_several).
+    /// Like [`call_thieves`](Self::call_thieves), when the shared jobs are worth up to `most` wake-ups: wakes that many
+    /// sleepers, even if others are on their way. Wakes only one in a pool that [calls no more](Pool::calls_several).
     #[cold]
     pub(crate) fn call_more_thieves(self, most: u32) {
         self.count_as_forking();
@@ -272,7 +269,7 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
         let _all = (0..most).all(|_| self.call_nearest(Pool::call_another));
     }
 
-    /// Wakes up to so many sleepers of the neighbours, the nearest first.
+    /// Wakes up to `most` sleepers of neighbouring pools, the nearest first.
     #[cold]
     pub(super) fn call_guests(self, most: u32) {
         let mut neighbours = self.neighbours().iter();
@@ -286,13 +283,13 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
         }
     }
 
-    /// Wakes one sleeper, the nearest, if none is on its way.
+    /// Wakes the nearest sleeper, if no woken worker is on its way.
     pub(super) fn call_one(self) {
         self.call_nearest(Pool::call_thief);
     }
 
-    /// Whether one was called, of this pool or of the nearest that has one. The other pools are not looked at each time after
-    /// none slept there: a worker that falls asleep looks at this worker's stack before.
+    /// Returns whether a sleeper was woken, in this pool or in the nearest one that has any. Once no worker slept in the other
+    /// pools, they are not checked each time: a worker that falls asleep there looks at this worker's stack first.
     fn call_nearest(self, call: impl Fn(&Pool<P>, Option<BusyCpus>) -> bool) -> bool {
         let Context { pool, forks, producer, .. } = self.context;
         let busy = BusyCpus { own: pool.place.injector_here::<P>(), producer: producer.get() };
@@ -310,9 +307,9 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
         called
     }
 
-    /// Takes a job, from the nearest worker that has one. If that one has more, it calls the next
-    /// sleeper. Of a list it takes some into its own if it `takes_more`: outside of any work, since a worker that waits
-    /// inside runs what its list has come to have since.
+    /// Steals a job from the nearest worker that has one. If the victim has more, wakes the next sleeper. If `takes_more`,
+    /// moves several jobs of a list into its own. That is only for a worker outside any work: a worker that waits inside runs
+    /// the jobs that its list has received since.
     pub(super) fn steal(self, takes_more: bool) -> Option<Found<P>> {
         let Context { pool, index, forks, .. } = self.context;
         let own = takes_more.then(|| &*self.slot().listed);
@@ -328,8 +325,9 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
         Some(job)
     }
 
-    /// By a worker that has just come, and taken a job: what was shared while it was on its way has called none, whoever has
-    /// it. So it looks at all there are, and calls several, each of which does the same: those that steal double.
+    /// Called by a worker that was just woken and has stolen a job. Jobs shared while it was on its way have woken no worker,
+    /// whichever worker has them. So it checks all of them and wakes several sleepers, each of which does the same: the number
+    /// of thieves doubles.
     #[cold]
     fn call_for_the_rest(self, has_more: bool) {
         if has_more
@@ -339,9 +337,8 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
         }
     }
 
-    /// Runs any job of the team: one of its own, a stolen one, one from outside. A worker that is inside of nothing begins
-    /// what came from outside before it takes subtasks of what others do: so each does something of its own if there is
-    /// enough.
+    /// Runs any job of the team: its own, a stolen one, or an injected one. A worker outside any work begins injected jobs
+    /// before it steals subtasks. So each worker runs a root job of its own, if there are enough.
     pub(crate) fn run_any(self, is_outermost: bool) -> bool {
         if self.run_own() || is_outermost && self.run_injected() {
             return true;
@@ -353,7 +350,7 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
         !is_outermost && self.run_injected()
     }
 
-    /// Runs a job that this worker has spawned, or that came by mail.
+    /// Runs a job that this worker has spawned, or one from its mail.
     pub(crate) fn run_own(self) -> bool {
         let slot = self.slot();
         let is_fifo = self.is_breadth_first();
@@ -379,7 +376,7 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
         true
     }
 
-    /// Runs a job that no caller waits for, or that came from outside.
+    /// Runs a job that no caller waits for, or an injected one.
     #[inline(never)]
     pub(super) fn run_unawaited(self) -> bool {
         let job = self
@@ -394,7 +391,7 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
         }
     }
 
-    /// Runs anything, also what this worker has forked itself, below what it waits for.
+    /// Runs any job, even this worker's own forks below the job it waits for.
     #[cold]
     fn run_last_resort(self) -> bool {
         let pool = self.pool();
@@ -407,7 +404,7 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
         }
     }
 
-    /// Runs the oldest job of this member's mail. False if there is none.
+    /// Runs the oldest job of this member's mail. Returns false if there is none.
     pub(super) fn run_mail(self) -> bool {
         let Some(job) = self.take_mail() else { return false };
         self.run_listed(job);
@@ -433,8 +430,8 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
         self.run_in_a_row(job, false);
     }
 
-    /// Runs a job, and if that is one of counted subtasks, the latest of this worker's list that are of the same, where
-    /// `takes_more` says so.
+    /// Runs a job. If it is one of counted subtasks and `takes_more`, also runs the latest jobs of this worker's list that
+    /// belong to the same counter.
     #[inline(never)]
     fn run_in_a_row(self, job: ListedJob<P>, takes_more: bool) {
         let ListedJob { body, root, parts, .. } = job;
@@ -457,7 +454,8 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
             self.context.pool.count_ran(finished - 1);
         }
         let left = self.tickets().put_back(outer);
-        // SAFETY: these were run here, and those tickets were counted; the waiter keeps it until the last is finished.
+        // SAFETY: these subtasks were run here, and those tickets were counted; the waiter keeps the counter alive until the
+        // last one has finished.
         unsafe { Parts::end(parts, finished + left) };
     }
 
@@ -466,7 +464,7 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
             JobBody::Awaited(job) => return self.run_stolen(job),
             JobBody::Call(run) => run,
             JobBody::Next(fifo) => first_of(&fifo),
-            // SAFETY: this is one of those subtasks, and it is not finished.
+            // SAFETY: this is one of those subtasks, and it has not finished.
             JobBody::NextPart(fifo) => first_of(unsafe { &*fifo }),
         };
         self.begin_inside();
@@ -479,8 +477,8 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
         }
     }
 
-    /// Runs a listed job for a worker that waits for the job with this id; or, of its own list, one that came since. False if
-    /// there is none that it may run.
+    /// Runs a listed job for a worker that waits for the job with this id: a subtask of that job, or a job that its own list
+    /// has received since. Returns false if it may run none.
     pub(super) fn run_awaited(self, id: JobId, kind: WaitKind) -> bool {
         if !self.has_lists() {
             return false;
@@ -491,8 +489,8 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
             return self.run_last_resort();
         }
         if let Some((job, is_in_a_row)) = self.take_own(id, kind) {
-            // In a row as well, but only subtasks of what it waits for: of others it runs one, and then looks whether that is
-            // finished.
+            // Subtasks of the awaited job are run in a row as well. After any other job, the worker checks first whether the
+            // awaited job has finished.
             self.run_in_a_row(job, is_in_a_row);
             return true;
         }
@@ -511,9 +509,9 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
         pool.is_team() || pool.thieves.uses_lists()
     }
 
-    /// Of its own list or its mail, what [`run_awaited`](Self::run_awaited) may run; and whether it is one of many that may be
-    /// run in a row. (Not inlined, as is what lies between two user's functions: its frame would be on the stack once for each
-    /// scope inside another.)
+    /// Takes a job that [`run_awaited`](Self::run_awaited) may run from this worker's list or mail, and returns whether it is
+    /// one of many that may be run in a row. (Not inlined, like everything between two user functions: its frame would be on
+    /// the stack once for each nested scope.)
     #[inline(never)]
     fn take_own(self, id: JobId, kind: WaitKind) -> Option<(ListedJob<P>, bool)> {
         let slot = self.slot();
@@ -556,7 +554,7 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
     }
 }
 
-/// Takes the oldest off.
+/// Takes the oldest closure.
 fn first_of<P: Platform>(fifo: &Lock<P, VecDeque<Closure>>) -> Closure {
     fifo.lock().pop_front().unwrap_or_else(|| unreachable!("there is one for each turn"))
 }

@@ -1,4 +1,4 @@
-//! What the workers of a pool that fork tell those that steal, and the jobs that came from outside.
+//! The words that a pool's forking workers publish for thieves, and the injected jobs.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 
@@ -7,29 +7,29 @@ use coreshard_platform::{AtomicInt, Padded, Platform, fields};
 use super::jobs::{Deque, Found, Header, JobList, ListedJob};
 use super::slots::{Slots, WorkerSlot};
 
-/// Thieves that are kept off their callers' CPUs, which takes two system calls, after one was drawn there.
+/// After a thief was moved to its caller's CPU: how many thieves are kept off theirs, which takes two system calls each.
 const STEERED_AFTER_DRAWN: u32 = 64;
 
 /// States of `uses_lists`.
 const LISTS_UNUSED: u32 = 0;
 const LISTS_USED: u32 = 1;
-/// Also by threads outside: it stays so, and the pool counts as forking.
+/// Also used by threads outside: it stays so, and the pool counts as forking.
 const LISTS_USED_OUTSIDE: u32 = 2;
 
-/// A pool's words about forked jobs. All are atomic, or behind a lock of their own.
+/// A pool's words about forked jobs. All are atomic, or behind their own lock.
 pub(super) struct Thieves<P: Platform> {
-    /// Of a team: jobs that came from outside; one or more lists.
+    /// Of a team: injected jobs; one or more lists.
     injected: Box<[Padded<JobList<P>>]>,
     uses_lists: P::AtomicU32,
-    /// Workers that have shared forked jobs since they last rested. Thieves look at this first.
+    /// Workers that have shared forked jobs since they last parked. Thieves read this first.
     forking: Padded<P::AtomicU32>,
-    /// 1 while a worker that steals is on its way to the lock, since an item may wait.
+    /// 1 while a thief is on its way to the lock, since an item may wait.
     lookouts: Padded<P::AtomicU32>,
-    /// Thieves to be steered away from their wakers, since the kernel drew one there.
+    /// Thieves to be steered away from their wakers, since the kernel moved one there.
     drawn: Padded<P::AtomicU32>,
-    /// 1 while the hogs and their stand-ins leave no CPU to another thief.
+    /// 1 while the hogs and their stand-ins leave no CPU for another thief.
     refused: P::AtomicU32,
-    /// 1 if workers may sleep beside the designated waiter: a hint for a worker that calls several.
+    /// 1 if workers may sleep besides the designated waiter: a hint for a worker that wakes several.
     has_more_sleepers: Padded<P::AtomicU32>,
 }
 fields!(Thieves<P: Platform> {
@@ -37,7 +37,7 @@ fields!(Thieves<P: Platform> {
 });
 
 impl<P: Platform> Thieves<P> {
-    /// With so many lists for jobs from outside.
+    /// Makes the words, with `lists` lists for injected jobs.
     pub(super) fn new(lists: usize) -> Self {
         let word = || Padded::new(P::AtomicU32::new(0));
         Self {
@@ -51,7 +51,7 @@ impl<P: Platform> Thieves<P> {
         }
     }
 
-    /// Thieves look at one more worker from here on. SeqCst: before the wake words are read, see `has_forks`.
+    /// Makes thieves look at one more worker from here on. SeqCst: before the wake words are read, see `has_forks`.
     pub(super) fn begin_forking(&self) {
         self.forking.fetch_add(1, SeqCst);
     }
@@ -65,16 +65,16 @@ impl<P: Platform> Thieves<P> {
         self.forking.load(Relaxed) > 0
     }
 
-    /// True if a worker has jobs that a thief could take, or a job came from outside.
+    /// True if a worker has jobs that a thief could take, or a job was injected.
     ///
-    /// SeqCst on both words: a worker that posts itself as the designated waiter and then finds nothing
-    /// here is found on the wake word by the worker that shares a job later.
+    /// SeqCst on both words: if a worker posts itself as the designated waiter and then finds nothing here, the worker that
+    /// shares a job later finds it on the wake word.
     #[inline]
     pub(super) fn has_forks(&self, slots: &Slots<P>) -> bool {
         self.forking.load(SeqCst) > 0 && any_shares(slots) || self.has_injected()
     }
 
-    /// The first that `find` finds in the stacks of jobs. SeqCst: as in [`has_forks`](Self::has_forks), for a worker that
+    /// The first result of `find` among the stacks of jobs. SeqCst: as in [`has_forks`](Self::has_forks), for a worker that
     /// sleeps if nothing is found.
     pub(super) fn find_fork<R>(
         &self,
@@ -87,7 +87,7 @@ impl<P: Platform> Thieves<P> {
         slots.each().map(|(_, slot)| &slot.deque).find_map(find)
     }
 
-    /// Takes a job from a worker other than `but`, beginning behind that one; and whether that worker has more.
+    /// Steals a job from a worker other than `but`, starting after that one; also returns whether the victim has more.
     pub(super) fn steal(
         &self,
         slots: &Slots<P>,
@@ -113,20 +113,20 @@ impl<P: Platform> Thieves<P> {
             })
     }
 
-    /// True if jobs were in a list of one of the workers.
+    /// True if a worker has ever had jobs in its list.
     #[inline]
     pub(super) fn uses_lists(&self) -> bool {
         self.uses_lists.load(Relaxed) != LISTS_UNUSED
     }
 
-    /// A worker uses its list.
+    /// Records that a worker uses its list.
     pub(super) fn set_uses_lists(&self) {
         if !self.uses_lists() {
             let _ = self.uses_lists.compare_exchange(LISTS_UNUSED, LISTS_USED, Relaxed, Relaxed);
         }
     }
 
-    /// Brings a job from a thread that is no worker of the pool, at the CPU of this injector.
+    /// Injects a job from a thread that is not a worker of the pool, at the CPU of this injector.
     pub(super) fn inject<'pool>(
         &self,
         job: ListedJob<P>,
@@ -136,7 +136,7 @@ impl<P: Platform> Thieves<P> {
         if !self.injected.is_empty() {
             return self.injected[injector % self.injected.len()].push(job);
         }
-        // A queue's workers are given items from outside, and not jobs: it goes into the list of the first.
+        // Threads outside give a queue's workers items, not jobs: this job goes into the first worker's list.
         first().listed.push(job);
         if self.uses_lists.swap(LISTS_USED_OUTSIDE, Relaxed) != LISTS_USED_OUTSIDE {
             self.begin_forking();
@@ -151,7 +151,7 @@ impl<P: Platform> Thieves<P> {
         self.injected().any(JobList::has_jobs)
     }
 
-    /// Takes the oldest job that came from outside, beginning with the list of this injector, and whether that has more.
+    /// Takes the oldest injected job, starting with the list of this injector; also returns whether that list has more.
     pub(super) fn take_injected(
         &self,
         injector: impl FnOnce() -> usize,
@@ -164,7 +164,7 @@ impl<P: Platform> Thieves<P> {
         })
     }
 
-    /// Jobs that no worker has begun, without those that are forked.
+    /// Jobs that no worker has begun, not counting forked ones.
     pub(super) fn jobs_waiting(&self, slots: &Slots<P>) -> u64 {
         let injected = self.injected().map(JobList::len).sum::<u64>();
         injected + slots.each().map(|(_, slot)| slot.listed.len() + slot.mail.len()).sum::<u64>()
@@ -175,14 +175,15 @@ impl<P: Platform> Thieves<P> {
         self.has_injected() || slots.each().any(|(_, slot)| slot.listed.has_unawaited())
     }
 
-    /// True if the caller is to look after an item that may wait; one of those that steal at a time.
+    /// True if the caller becomes the lookout for waiting items; one thief at a time is.
     ///
-    /// Acquire pairs with the Release of [`end_lookout`](Self::end_lookout): the marks that the last one took off are off.
+    /// Acquire pairs with the Release of [`end_lookout`](Self::end_lookout): the marks that the last lookout removed stay
+    /// removed.
     pub(super) fn begin_lookout(&self) -> bool {
         self.lookouts.swap(1, Acquire) == 0
     }
 
-    /// It has the lock: one that sees from here on that an item waits takes the lock after it.
+    /// The lookout has the lock: a thief that sees a waiting item from here on takes the lock after it.
     pub(super) fn end_lookout(&self) {
         self.lookouts.store(0, Release);
     }
@@ -193,8 +194,8 @@ impl<P: Platform> Thieves<P> {
         }
     }
 
-    /// True if no CPU is left to a thief. Relaxed: a worker that shares writes the job first, and one that stops running
-    /// looks for jobs after it has changed this.
+    /// True if no CPU is left for another thief. Relaxed: a worker that shares writes the job first, and one that stops
+    /// running looks for jobs after it has changed this.
     pub(super) fn are_refused(&self) -> bool {
         self.refused.load(Relaxed) != 0
     }
@@ -209,7 +210,8 @@ impl<P: Platform> Thieves<P> {
         self.has_more_sleepers.load(Relaxed) != 0
     }
 
-    /// True if a thief is to be kept off its caller's CPU wherever it slept, since another was drawn there of late. Counts down.
+    /// True if a thief must be kept off its caller's CPU wherever it slept, since another was recently moved there. Counts
+    /// down.
     pub(super) fn were_drawn(&self) -> bool {
         let drawn = self.drawn.load(Relaxed);
         if drawn > 0 {
@@ -218,7 +220,7 @@ impl<P: Platform> Thieves<P> {
         drawn > 0
     }
 
-    /// A thief woke up on its caller's CPU.
+    /// Records that a thief woke up on its caller's CPU.
     pub(super) fn set_drawn(&self) {
         self.drawn.store(STEERED_AFTER_DRAWN, Relaxed);
     }

@@ -1,9 +1,9 @@
 //! Items and jobs that the worker on this thread is inside of: a wait for one of these would never end.
 //!
 //! A thread is inside the item that its worker runs, inside the reusable items whose functions were
-//! called in it, and, while it runs a job that another thread has forked or sent, inside all
+//! called in it, and, while it runs a job that another thread has forked or sent, inside everything
 //! that the other thread was inside of then. Each is a [`Frame`] on the stack of the thread that
-//! entered it; together they are a graph without a cycle, which is searched from the innermost one.
+//! entered it. Together they form an acyclic graph, which is searched from the innermost frame.
 #![allow(unsafe_code)]
 
 use std::cell::Cell;
@@ -16,26 +16,26 @@ use super::link::LinkHead;
 
 /// Something that a thread is inside of.
 ///
-/// A job carries the address of its forker's innermost frame to the thief, who reads it and all
-/// behind it from another thread. That is sound since the forker does not leave any of them, nor
-/// changes `link` or `whole`, before the job is done: it waits for that where it has forked.
+/// A job carries the address of its forker's innermost frame to the thief, which reads that frame and all
+/// behind it from another thread. That is sound because the forker does not leave any of them, or
+/// change `link` or `whole`, before the job has finished: it waits for that in the frame in which it has forked.
 pub(crate) struct Frame<P: Platform> {
-    /// The link of the worker's item. Changed by the worker between items, where no job is left.
+    /// The link of the worker's item. Changed by the worker between items, when no job is left.
     pub(super) link: Cell<*const LinkHead<P>>,
-    /// The latch of the item, if it may be waited for. Changed as `link`.
+    /// The latch of the item, if it may be waited for. Changed like `link`.
     pub(super) whole: Cell<*const ()>,
     /// The reusable item whose function was called.
     pub(super) work: *const (),
-    /// Where that says of which queue it has been queued meanwhile: there its next run waits for this one.
+    /// The id of the queue that the reusable item has been queued on meanwhile: its next run there waits for this one.
     pub(super) behind: *const P::AtomicU64,
-    /// What this thread was inside of before.
+    /// The previous innermost frame of this thread.
     pub(super) outer: *const Frame<P>,
-    /// The innermost frame of the thread whose job is run.
+    /// The innermost frame of the thread that forked the current job.
     pub(super) forker: *const Frame<P>,
 }
 
 impl<P: Platform> Frame<P> {
-    /// That of a worker, which is the outermost of its thread: it is inside no item yet.
+    /// The frame of a worker, the outermost of its thread: it is inside no item yet.
     pub(super) const fn of_worker() -> Self {
         Self {
             link: Cell::new(ptr::null()),
@@ -47,16 +47,15 @@ impl<P: Platform> Frame<P> {
         }
     }
 
-    /// The worker runs an item of `link`, or none.
+    /// Sets the link of the item that the worker runs, or null for none.
     #[inline]
     pub(super) fn set_link(&self, link: *const LinkHead<P>) {
         self.link.set(link);
     }
 
-    /// Where there is a frame that satisfies `is`, of those that are reached from this one.
+    /// Whether a frame that is reachable from this one satisfies `is`.
     ///
-    /// Jobs run in one another's waits, so there may be many ways to a frame: where a job came from
-    /// is looked at once.
+    /// Jobs run in one another's waits, so several paths may lead to a frame: each job's origin is visited once.
     ///
     /// # Safety
     /// `innermost` is null, or the innermost frame of this thread.
@@ -64,8 +63,8 @@ impl<P: Platform> Frame<P> {
         let (mut seen, mut forkers) = (BTreeSet::new(), Vec::new());
         let (mut frame, mut found) = (innermost, Inside::Here);
         loop {
-            // SAFETY: frames are left in the opposite order, those of a forker after the job is
-            // done; and the jobs that lead there are being run in the frames that carry them.
+            // SAFETY: frames are left in reverse order, those of a forker after the job has finished; and the jobs that lead
+            // there are being run in the frames that carry them.
             while let Some(inside) = unsafe { frame.as_ref() } {
                 if is(inside) {
                     return found;
@@ -84,12 +83,12 @@ impl<P: Platform> Frame<P> {
     }
 }
 
-/// Whether what this thread does is a part of something.
+/// Whether this thread is inside something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Inside {
-    /// This thread has begun it, and does nothing else of it meanwhile.
+    /// This thread has begun it, and runs nothing else of it meanwhile.
     Here,
-    /// Another thread has begun it, and this one has a job of that.
+    /// Another thread has begun it, and this one runs a job of it.
     Elsewhere,
     No,
 }

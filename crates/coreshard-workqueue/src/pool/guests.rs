@@ -1,15 +1,16 @@
 //! Guests: workers of neighbouring pods that help a pool with more waiting items than its own workers can run soon.
 //!
-//! A pool whose places are all taken, and whose backlog is worth further wake-ups, says how many guests it wants, and wakes sleepers
-//! of its neighbours. A worker that finds nothing in its own pool looks which neighbour wants guests. It hands its place over as in
-//! [`blocking`](super::blocking), and becomes a worker of the other pool, on its own thread and CPU, until it finds no item there or
-//! its own pool has work. The host counts it beyond its limit. Pools of strict queues and teams have no guests.
+//! A pool whose places are all taken, and whose backlog is worth further wake-ups, publishes how many guests it wants, and
+//! wakes sleepers of its neighbours. A worker that finds nothing in its own pool checks which neighbour wants guests. It hands
+//! its place over as in [`blocking`](super::blocking), and becomes a worker of the other pool, on its own thread and CPU,
+//! until it finds no item there or its own pool has work. The host counts it beyond its limit. Pools of strict queues and
+//! teams have no guests.
 
 use std::sync::atomic::Ordering::Relaxed;
 
 use coreshard_platform::{AtomicInt, Padded, Platform, fields};
 
-/// How many guests a pool wants. Relaxed: the guest looks under the host's lock for what there is.
+/// How many guests a pool wants. Relaxed: a guest looks for items under the host's lock.
 pub(super) struct Guests<P: Platform> {
     wanted: Padded<P::AtomicU32>,
 }
@@ -20,7 +21,7 @@ impl<P: Platform> Guests<P> {
         Self { wanted: Padded::new(P::AtomicU32::new(0)) }
     }
 
-    /// The pool wants so many. Returns how many more than before.
+    /// Sets the number of guests that the pool wants. Returns how many more than before.
     pub(super) fn want(&self, guests: u32) -> u32 {
         let before = self.wanted.load(Relaxed);
         if guests != before {
@@ -33,7 +34,7 @@ impl<P: Platform> Guests<P> {
         self.wanted.load(Relaxed) > 0
     }
 
-    /// The caller is one of them. False if others were quicker.
+    /// Makes the caller one of the guests. Returns false if others were quicker.
     pub(super) fn claim(&self) -> bool {
         let mut wanted = self.wanted.load(Relaxed);
         while wanted > 0 {

@@ -1,4 +1,4 @@
-//! A waiter runs subtasks of what it waits for, and nothing else; `jobs/README.md` says why.
+//! A waiting worker runs only subtasks of the job it waits for; `jobs/README.md` says why.
 #![allow(unsafe_code)]
 
 use std::cell::Cell;
@@ -17,17 +17,17 @@ use super::pool::Pool;
 use super::team::{OpenWait, SleepsAt, patience};
 use crate::base::latch::Latch;
 
-/// Looks for parts while the root is not over, before the CPU is given to others, and before this worker
-/// sleeps.
+/// Looks for subtasks before a waiting worker yields its CPU, and again before it sleeps.
 const LOOKS: u32 = 256;
 const YIELDS: u32 = 16;
 
 impl<'thread, P: Platform> CurrentWorker<'thread, P> {
-    /// Waits until `root` is open. Meanwhile it runs what `run_one` runs, which says whether it did, as long as
-    /// there is some of that, and whenever `has_more` says that there is again; and else parts that others have
-    /// forked of what has this name: of the root, or of what that is a part of. False in a process that was forked since the latch was made: there it may never open.
+    /// Waits until `root` is open. Meanwhile it calls `run_one`, which returns whether it ran something, until that finds
+    /// nothing, and again whenever `has_more` reports more. Otherwise it runs subtasks with this id that other workers have
+    /// forked: of the root, or of the job that the root is a subtask of. Returns false in a process that was forked since the
+    /// latch was made: there the latch may never open.
     ///
-    /// This is the one thread that waits for the latch.
+    /// Only this thread waits for the latch.
     #[cold]
     pub(crate) fn help_until(
         self,
@@ -74,7 +74,7 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
         root.is_open()
     }
 
-    /// True if it slept for as long as its patience.
+    /// Returns true if it slept for its whole timeout.
     fn sleep_at(
         self,
         root: &Latch<P>,
@@ -82,27 +82,27 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
         patience: Option<Duration>,
     ) -> bool {
         if patience.is_some() {
-            // All that it keeps to itself is open to others meanwhile.
+            // Its private jobs are open to thieves while it sleeps.
             self.share_all();
         }
         let _sleeps_at = SleepsAt::begin(self.pool(), self.slot(), root);
         blocking::<P, _>(|| root.wait_for_more(has_more, patience))
     }
 
-    /// After the job that was pushed last was found to be stolen: runs parts of it until it is done. False in
-    /// a process that was forked since it was pushed: there it is never done.
+    /// Waits for the job that was pushed last and then stolen, and runs subtasks of it until it has finished. Returns false in
+    /// a process that was forked since the push: there it never finishes.
     #[cold]
     pub(crate) fn wait_for(self, done: &Latch<P>) -> bool {
         self.wait_in(done, JobId::at(done))
     }
 
-    /// As [`wait_for`](Self::wait_for), for a job of a loop: runs parts of the loop.
+    /// Like [`wait_for`](Self::wait_for), for a job of a loop: runs other pieces of the loop.
     #[cold]
     pub(crate) fn wait_in(self, done: &Latch<P>, id: JobId) -> bool {
         self.wait_with(done, id, WaitKind::OF_PART)
     }
 
-    /// Waits for something of a team's. Meanwhile this worker runs, besides, what `kind` says.
+    /// Waits for work of a team. Meanwhile this worker also runs the jobs that `kind` permits.
     #[cold]
     pub(crate) fn wait_in_team(self, done: &Latch<P>, kind: WaitKind) -> bool {
         self.wait_with(done, JobId::at(done), kind)
@@ -116,10 +116,10 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
         self.help_until(done, id, || self.run_awaited(id, kind), has_more)
     }
 
-    /// Steals a part of what has this id and runs it, while `root` is waited for. False if there was none.
+    /// Steals a subtask with this id and runs it while the worker waits for `root`. Returns false if there was none.
     fn run_part_of(self, root: &Latch<P>, id: JobId) -> bool {
         if id != JobId::at(root) && !self.has_room() {
-            // One part of a loop on top of another: others do them.
+            // At most one piece of a loop on top of another: other workers run the rest.
             return false;
         }
         let steal = |pool: &Arc<Pool<P>>| {
@@ -141,27 +141,27 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
         true
     }
 
-    /// After a job was shared: leaves it to who waits for what this worker does a part of, if that one has
-    /// nothing else to do, and wakes it. Else it is open to all: false.
+    /// After a job was shared: offers it to the worker that waits for this worker's current subtask. Returns true, and wakes
+    /// that worker, if it has nothing else to do. Otherwise the job stays open to all, and this returns false.
     ///
-    /// So what is forked in a stolen job goes back and forth between two, where any other thief would leave one more
-    /// behind that waits.
+    /// So the jobs forked in a stolen job go back and forth between two workers. Any other thief would leave one more waiting
+    /// worker behind.
     ///
-    /// SeqCst, in the stack's words and in the latch's: it is reserved first, and then the latch is looked at; who
-    /// waits says that it has something to do, and then gives free what it has left. So nothing stays reserved for
-    /// one who is busy.
+    /// SeqCst on the deque's words and on the latch's word: this worker first reserves the job and then reads the latch; the
+    /// waiter first stores that it is busy and then releases the remaining reserved jobs. So no job stays reserved for a busy
+    /// waiter.
     pub(super) fn offer_to_waiter(self) -> bool {
         let forks = &self.context.forks;
-        // SAFETY: what this worker does a part of is not over.
+        // SAFETY: this worker's current subtask has not finished, so its root is alive.
         let Some(root) = (unsafe { forks.root.get().as_ref() }) else { return false };
         let Spawner { root: scope, place, .. } = forks.spawner.get();
         if ptr::eq(scope, root) && place != SpawnPlace::NONE {
-            // Others run subtasks of a scope as well, and its caller can take a job of one of them.
+            // Other workers also run subtasks of a scope, and its caller can take a job of any of them.
             root.nudge();
             return false;
         }
         if !self.deque().is_named() {
-            // An item: jobs that are shared already were forked in it as well.
+            // An item: jobs that are already shared were forked in it as well.
             forks.owner.name_whole(self.deque(), JobId::at(root).address());
         }
         self.deque().reserve(true);
@@ -180,9 +180,9 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
         self.pools().find_map(has).is_some()
     }
 
-    /// Runs a job that was stolen just now.
+    /// Runs a job that was just stolen.
     pub(super) fn run_stolen(self, job: NonNull<Header<P>>) {
-        // SAFETY: it is there until it was executed.
+        // SAFETY: the job is alive until it was executed.
         let (root, queue) = unsafe {
             let kind = job.as_ref().kind;
             ((kind.root)(job.as_ptr()), (kind.queue)(job.as_ptr()))
@@ -193,10 +193,10 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
         unsafe { self.run_part(root, place, || execute(job)) };
     }
 
-    /// Calls `run` as a subtask of `root`, and then the subtasks that it has spawned and that were not taken.
+    /// Calls `run` as a subtask of `root`, and then the subtasks that it has spawned and that were not stolen.
     ///
     /// # Safety
-    /// `root` is there until `run` has done its part, and while there are parts that it has spawned.
+    /// `root` must stay alive until `run` has finished its subtask, and while subtasks that it has spawned remain.
     pub(crate) unsafe fn run_part<R>(
         self,
         root: *const Latch<P>,
@@ -208,7 +208,7 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
         let _doing = Doing { worker: self, before, outer: forks.root.replace(root) };
         let scope = self.begin_scope(root, place);
         let result = run();
-        // Not as it is dropped: where a simulation is ended, threads unwind wherever they are.
+        // Not in a destructor: when a simulation ends, threads unwind at any point.
         while let Some(part) = scope.pop() {
             // SAFETY: popped just now, so no other thread has it. The scope was opened by another thread.
             unsafe { execute(part) };
@@ -216,10 +216,10 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
         result
     }
 
-    /// As [`run_part`](Self::run_part), where nothing can be spawned on this worker's stack.
+    /// Like [`run_part`](Self::run_part), for code that can spawn nothing on this worker's stack.
     ///
     /// # Safety
-    /// As there.
+    /// As for `run_part`.
     #[inline]
     pub(super) unsafe fn run_named(self, root: *const Latch<P>, run: impl FnOnce()) {
         let forks = &self.context.forks;
@@ -228,12 +228,12 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
         run();
     }
 
-    /// On a worker that has forked nothing: until what this returns is dropped, it is inside an item that is
-    /// over when `root` opens. `None` where it is inside of something else, as when an item that was handed back is
-    /// called inside another: its forks are subtasks of that one.
+    /// On a worker that has forked nothing: until the returned guard is dropped, the worker is inside an item that ends when
+    /// `root` opens. Returns `None` if the worker is inside another job, as when a returned item is called inside another
+    /// item: its forks are subtasks of that job.
     ///
     /// # Safety
-    /// `root` is there until then.
+    /// `root` must stay alive until the guard is dropped.
     #[inline]
     pub(crate) unsafe fn begin_item(self, root: *const Latch<P>) -> Option<DoingItem<'thread, P>> {
         let forks = &self.context.forks;
@@ -245,20 +245,20 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
         Some(DoingItem { worker: self })
     }
 
-    /// Names the job of which what is forked here is a subtask, for thieves.
+    /// Sets the job that this worker's forks are subtasks of, for thieves.
     #[inline]
     fn set_item(self, root: *const ()) {
-        // SAFETY: the innermost frame is there until this thread leaves it.
+        // SAFETY: the innermost frame is alive until this thread leaves it.
         unsafe { &*self.context.frame.get() }.whole.set(root);
     }
 
-    /// Calls `run`, what is forked in which is a part of the loop of this id.
+    /// Calls `run`. Jobs forked in it are pieces of the loop with this id.
     ///
-    /// A worker that waits for a piece, inside of the loop, has no user's code on its thread above the loop's own call: so it
-    /// may run any other piece of the loop, while a worker that waits for a job may run subtasks of that alone.
+    /// A worker that waits for a piece inside the loop has no user code on its thread above the loop's own call. So it may run
+    /// any other piece of the loop, while a worker that waits for a job may run only subtasks of that job.
     ///
-    /// Where the loop is inside of something that has a id already, what its caller forks keeps that, for those who wait
-    /// for it; a thief's has the loop's.
+    /// If the loop is inside a job that already has an id, forks of the loop's caller keep that id, for workers that wait for
+    /// the job; a thief's forks have the loop's.
     pub(crate) fn in_loop<R>(self, id: JobId, is_stolen: bool, run: impl FnOnce() -> R) -> R {
         let Forks { owner, root, .. } = &self.context.forks;
         if !is_stolen && (self.deque().is_named() || !root.get().is_null()) {
@@ -269,7 +269,7 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
         run()
     }
 
-    /// From here on, until what this returns is dropped, parts of `root` can be spawned on this worker's stack.
+    /// Lets subtasks of `root` be spawned on this worker's stack until the returned guard is dropped.
     pub(crate) fn begin_scope(
         self,
         root: *const Latch<P>,
@@ -281,13 +281,12 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
         OpenScope { worker: self, floor, outer, stolen: Cell::new(None) }
     }
 
-    /// What this worker is at, if parts of that may be spawned.
+    /// The job that this worker is inside of, if subtasks of it may be spawned.
     pub(crate) fn spawn_place(self) -> SpawnPlace {
         self.context.forks.spawner.get().place
     }
 
-    /// True if a part of `root` can be spawned here: that is what this worker is at, innermost, and there is
-    /// room for it.
+    /// True if a subtask of `root` can be spawned here: `root` is this worker's innermost job, and its stack has room.
     #[inline]
     pub(crate) fn may_spawn(self, root: *const Latch<P>) -> bool {
         let forks = &self.context.forks;
@@ -295,7 +294,7 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
         ptr::eq(at, root) && depth == forks.owner.depth() && (depth as usize) < CAPACITY
     }
 
-    /// Puts a part of what this worker is at on its stack, open to thieves, and wakes one of them.
+    /// Pushes a subtask of this worker's current job onto its stack, open to thieves, and wakes one of them.
     #[inline]
     pub(crate) fn spawn(self, part: NonNull<Header<P>>) {
         let forks = &self.context.forks;
@@ -308,17 +307,17 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
     }
 }
 
-/// Parts of something can be spawned on the worker's stack. It is dropped when [`run_one`](Self::run_one) finds no
+/// While it lives, subtasks of a job can be spawned on the worker's stack. Drop it when [`run_one`](Self::run_one) finds no
 /// more of them.
 pub(crate) struct OpenScope<'thread, P: Platform> {
     worker: CurrentWorker<'thread, P>,
     floor: u32,
     outer: Spawner<P>,
-    /// Others run parts that were on the stack.
+    /// Set once other workers run subtasks that were on the stack.
     stolen: Cell<Option<StolenParts<'thread, P>>>,
 }
 
-/// While it lives, others run a part of what this worker does, which is not on its stack any more.
+/// While it lives, other workers run a subtask of this worker's job that is no longer on its stack.
 struct StolenParts<'thread, P: Platform> {
     worker: CurrentWorker<'thread, P>,
 }
@@ -339,22 +338,22 @@ impl<P: Platform> Drop for StolenParts<'_, P> {
 }
 
 impl<P: Platform> OpenScope<'_, P> {
-    /// For the opener of the scope: runs the subtask that was spawned last, of those that were not taken. False
-    /// if there is none.
+    /// For the opener of the scope: runs the most recently spawned subtask that was not stolen. Returns false if there is
+    /// none.
     pub(crate) fn run_one(&self) -> bool {
         let part = self.pop();
         if let Some(part) = part {
-            // SAFETY: popped just now, so no other thread has it. This worker is inside of what the scope was opened in.
+            // SAFETY: popped just now, so no other thread has it. This worker is inside the job that the scope was opened in.
             unsafe { execute_here(part) };
         }
         part.is_some()
     }
 
-    /// Takes off the subtask that was spawned last, of those that were not taken; the caller runs it next.
+    /// Pops the most recently spawned subtask that was not stolen; the caller runs it next.
     fn pop(&self) -> Option<NonNull<Header<P>>> {
         let forks = &self.worker.context.forks;
         if forks.spawner.get().depth != forks.owner.depth() {
-            // A join has not come to its end: this thread unwinds, and what is on top has lost its frame.
+            // A join was left early: this thread unwinds, and the frame of the topmost job no longer exists.
             return None;
         }
         let part = forks.owner.pop_above(self.worker.deque(), self.floor)?;
@@ -371,7 +370,7 @@ impl<P: Platform> OpenScope<'_, P> {
 impl<P: Platform> Drop for OpenScope<'_, P> {
     fn drop(&mut self) {
         let forks = &self.worker.context.forks;
-        // A job that is left while this thread unwinds has lost its frame: it is taken off, and not run.
+        // If jobs remain while this thread unwinds, their frames no longer exist: they are popped, and not run.
         while forks.owner.depth() > self.floor {
             let _ = forks.owner.pop_above(self.worker.deque(), self.floor);
         }
@@ -379,7 +378,7 @@ impl<P: Platform> Drop for OpenScope<'_, P> {
     }
 }
 
-/// While it lives, this worker does a part of something.
+/// While it lives, this worker runs a subtask.
 struct Doing<'thread, P: Platform> {
     worker: CurrentWorker<'thread, P>,
     before: PartOf,
@@ -395,7 +394,7 @@ impl<P: Platform> Drop for Doing<'_, P> {
     }
 }
 
-/// While it lives, this worker does a part of a loop.
+/// While it lives, this worker runs a piece of a loop.
 struct InLoop<'thread, P: Platform> {
     worker: CurrentWorker<'thread, P>,
     before: PartOf,
@@ -408,8 +407,7 @@ impl<P: Platform> Drop for InLoop<'_, P> {
     }
 }
 
-/// While it lives, this worker runs an item that may be waited for. Its forks are named as subtasks of that when it first forks
-/// something.
+/// While it lives, this worker runs an item that a caller may wait for. From the item's first fork on, forks carry its id.
 pub(crate) struct DoingItem<'thread, P: Platform> {
     worker: CurrentWorker<'thread, P>,
 }

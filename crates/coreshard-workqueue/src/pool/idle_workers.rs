@@ -13,7 +13,7 @@ const MAX_NAMED: usize = u64::BITS as usize;
 #[must_use]
 pub(super) struct Kick {
     pub(super) worker: usize,
-    /// Where it should wake up, if not where it slept; see `placement`.
+    /// The CPUs where it should wake up, if not where it slept; see `placement`.
     pub(super) steer_to: Option<FreeCpus>,
 }
 
@@ -23,19 +23,19 @@ impl Kick {
     }
 }
 
-/// Sleeping workers. Each is listed here, or named on one of the intake's two words, for a producer to wake; which of them a
-/// producer has taken off its word is noticed by the next holder of the lock.
+/// Sleeping workers. Each is listed here, or named on one of the intake's two words, for a producer to wake. When a
+/// producer has taken one off its word, the next holder of the lock notices.
 #[repr(C)]
 pub(super) struct IdleWorkers {
-    /// Workers that sleep and are named nowhere, the latest last.
+    /// Sleeping workers that are not named on a word, the latest last.
     listed: Vec<usize>,
-    /// Sleepers that the producer of a burst wakes beside the designated waiter, a bit each.
+    /// Sleepers that the producer of a burst wakes in addition to the designated waiter, a bit each.
     runner_ups: u64,
     /// The worker that the next producer wakes (lock-free intake only).
     designated: Option<u32>,
     /// The listed worker that was kicked and has not run yet (coalesced wake-ups only).
     kicked: Option<u32>,
-    /// Wake-ups that were decided on, and those that were spared; see `PoolStats`.
+    /// Wake-ups that were decided on, and those that were suppressed; see `PoolStats`.
     kicks: u64,
     coalesced_kicks: u64,
 }
@@ -59,7 +59,7 @@ impl IdleWorkers {
             + self.runner_ups.count_ones() as usize
     }
 
-    /// Wake-ups that were decided on, and those that were spared.
+    /// Wake-ups that were decided on, and those that were suppressed.
     pub(super) fn kicks(&self) -> (u64, u64) {
         (self.kicks, self.coalesced_kicks)
     }
@@ -77,7 +77,7 @@ impl IdleWorkers {
         !self.listed.is_empty()
     }
 
-    /// True if workers sleep beside the designated waiter.
+    /// True if workers sleep besides the designated waiter.
     pub(super) fn has_more(&self) -> bool {
         self.has_listed() || self.runner_ups != 0
     }
@@ -97,7 +97,7 @@ impl IdleWorkers {
         self.sleepers().any(|sleeper| sleeper == worker)
     }
 
-    /// True if another worker than this one sleeps, and was not kicked.
+    /// True if another worker sleeps, and was not kicked.
     pub(super) fn has_other(&self, worker: usize) -> bool {
         self.sleepers().any(|sleeper| sleeper != worker && self.kicked() != Some(sleeper))
     }
@@ -106,7 +106,7 @@ impl IdleWorkers {
         self.kicked().is_none_or(|kicked| self.listed.contains(&kicked))
     }
 
-    /// The worker comes by. If it was kicked, it was left in the list until now.
+    /// The worker takes the lock again. If it was kicked, it was left in the list until now.
     #[inline]
     pub(super) fn rejoin(&mut self, worker: usize) {
         if self.kicked() == Some(worker) {
@@ -115,25 +115,25 @@ impl IdleWorkers {
         }
     }
 
-    /// The worker sleeps, as the first to be woken of those that are listed.
+    /// Lists the worker as the first to be woken.
     pub(super) fn push<P: Platform>(&mut self, worker: usize) {
         self.listed.push(worker);
         P::touch_write(&raw const self.listed[self.listed.len() - 1]);
     }
 
-    /// The worker sleeps, as the last to be woken and the first to exit.
+    /// Lists the worker as the last to be woken and the first to exit.
     pub(super) fn push_coldest(&mut self, worker: usize) {
         self.listed.insert(0, worker);
     }
 
-    /// The worker was posted as the designated waiter, in place of `before`, which sleeps on.
+    /// Records that the worker was posted as the designated waiter, in place of `before`, which sleeps on.
     pub(super) fn designate(&mut self, worker: usize, before: Option<usize>) {
         self.listed.retain(|listed| *listed != worker);
         self.designated = Some(worker as u32);
         self.listed.extend(before);
     }
 
-    /// Takes a listed worker off, if it was not kicked or `even_kicked` says so. False if it is not one.
+    /// Removes a listed worker from the list, if it was not kicked or `even_kicked` is set. Returns false if it is not listed.
     pub(super) fn remove(&mut self, worker: usize, even_kicked: bool) -> bool {
         if self.kicked() == Some(worker) && !even_kicked {
             return false;
@@ -147,10 +147,10 @@ impl IdleWorkers {
         worker < MAX_NAMED && self.runner_ups & 1 << worker != 0
     }
 
-    /// Chooses the worker that went to sleep last. It is no sleeper from here on.
+    /// Chooses the worker that went to sleep last. It no longer counts as a sleeper.
     ///
-    /// With `is_coalesced` a listed worker stays in the list, marked, and further calls choose none: the one wake-up on its
-    /// way will find the work, and pass on what is left of it.
+    /// With `is_coalesced` a listed worker stays in the list, marked, and further calls choose none: the single wake-up on its
+    /// way will find the work, and pass on the rest.
     #[inline]
     pub(super) fn choose<P: Platform>(
         &mut self,
@@ -235,7 +235,7 @@ impl IdleWorkers {
         Some(Kick::new(worker))
     }
 
-    /// Takes the designated waiter off the wake word. It sleeps on, on no list; or a producer was quicker.
+    /// Takes the designated waiter off the wake word. It sleeps on, on no list, unless a producer was quicker.
     fn withdraw_designated<P: Platform>(&mut self, intake: Option<&Injectors<P>>) -> Option<usize> {
         let worker = self.designated.take()? as usize;
         let taken = intake.and_then(Injectors::recall);
@@ -255,7 +255,7 @@ impl IdleWorkers {
         taken
     }
 
-    /// The same, for one of them that no producer was quicker to take.
+    /// The same, for a runner-up that no producer has taken.
     fn withdraw_a_runner_up<P: Platform>(
         &mut self,
         intake: Option<&Injectors<P>>,
@@ -290,7 +290,8 @@ impl IdleWorkers {
         bits(woken).for_each(mark_running);
     }
 
-    /// Makes listed workers runners-up, so that there are up to `most`. Returns the new ones, a bit each, which the caller posts.
+    /// Makes listed workers runners-up, so that there are up to `most`. Returns the new ones, a bit each, which the caller
+    /// posts.
     pub(super) fn name_runner_ups(&mut self, most: usize) -> u64 {
         let mut more = 0_u64;
         while ((self.runner_ups | more).count_ones() as usize) < most
@@ -304,7 +305,7 @@ impl IdleWorkers {
         more
     }
 
-    /// Takes all that are named for producers off their words, and lets them sleep.
+    /// Takes all named workers off their words, and lets them sleep on.
     pub(super) fn withdraw_all<P: Platform>(&mut self, intake: Option<&Injectors<P>>) {
         while let Some(runner_up) = self.withdraw_a_runner_up(intake) {
             self.listed.push(runner_up);
@@ -313,14 +314,14 @@ impl IdleWorkers {
         self.listed.extend(designated);
     }
 
-    /// The sleeper to post as the designated waiter: a listed one, else a runner-up, which is listed then.
+    /// The sleeper to post as the designated waiter: a listed one, else a runner-up, which is then listed.
     pub(super) fn candidate<P: Platform>(
         &mut self,
         intake: Option<&Injectors<P>>,
     ) -> Option<usize> {
         let listed = self.listed.iter().rev().find(|worker| self.kicked() != Some(**worker));
         listed.copied().or_else(|| {
-            // Unless a burst wakes it just now.
+            // Unless a burst wakes it at this moment.
             let worker = self.withdraw_a_runner_up(intake)?;
             self.listed.push(worker);
             Some(worker)
@@ -330,7 +331,7 @@ impl IdleWorkers {
     /// All sleepers, taken off all lists, for the caller to wake.
     pub(super) fn take_all<P: Platform>(&mut self, intake: Option<&Injectors<P>>) -> Vec<usize> {
         let mut sleepers = std::mem::take(&mut self.listed);
-        // One that was kicked has its wake-up on the way.
+        // The wake-up of a kicked worker is on its way.
         if let Some(kicked) = self.kicked.take() {
             sleepers.retain(|worker| *worker != kicked as usize);
         }
@@ -339,13 +340,13 @@ impl IdleWorkers {
         sleepers
     }
 
-    /// Lists the designated waiter, which is on no word any more: what a bug might do.
+    /// Lists the designated waiter, which is no longer on a word, as after a bug.
     #[cfg(all(test, not(loom)))]
     pub(super) fn forget_designated(&mut self) {
         self.listed.extend(self.designated.take().map(|worker| worker as usize));
     }
 
-    /// The lists, for a report on a broken rule.
+    /// The lists in text, for a report on a broken invariant.
     pub(super) fn books(&self) -> String {
         let Self { listed, runner_ups, .. } = self;
         let (designated, kicked) = (self.designated(), self.kicked());

@@ -1,4 +1,4 @@
-//! A forked job: in the frame of the thread that forked it, which does not leave before it is finished, or on the heap.
+//! A forked job: in the frame of the thread that forked it, which does not leave before the job has finished, or on the heap.
 #![allow(unsafe_code)]
 
 use std::cell::UnsafeCell;
@@ -13,11 +13,11 @@ use super::frame::Frame;
 use super::jobs::{Header, JobKind};
 use crate::base::latch::Latch;
 
-/// A closure and the place for its result. It is told whether another worker runs it.
+/// A closure and the place for its result. The closure's argument is true if another worker runs it.
 #[repr(C)]
 pub(crate) struct Job<P: Platform, F, R> {
     header: Header<P>,
-    /// Opens when a thief is done.
+    /// Opens when a thief has finished it.
     done: Latch<P>,
     work: UnsafeCell<ManuallyDrop<F>>,
     result: UnsafeCell<MaybeUninit<Result<R, Thrown>>>,
@@ -37,10 +37,10 @@ impl<P: Platform, F: FnOnce(bool) -> R, R> Job<P, F, R> {
         }
     }
 
-    /// The part that is given to thieves. The job must stay where it is until it is popped, or done.
+    /// The part that thieves receive. The job must not move until it is popped, or has finished.
     #[inline]
     pub(crate) fn header(&self) -> NonNull<Header<P>> {
-        // From the root job's address, not the field's: `run` reaches what lies behind it.
+        // From the whole job's address, not the field's: `run` reaches the fields behind it.
         NonNull::from(self).cast()
     }
 
@@ -51,7 +51,7 @@ impl<P: Platform, F: FnOnce(bool) -> R, R> Job<P, F, R> {
     /// The closure, to be run by its owner.
     ///
     /// # Safety
-    /// Nobody else has the job (it was popped, or never pushed), and this is called once.
+    /// No other thread has the job (it was popped, or never pushed), and this is called once.
     #[inline]
     pub(crate) unsafe fn take_work(&self) -> F {
         // SAFETY: by this function's contract.
@@ -61,7 +61,7 @@ impl<P: Platform, F: FnOnce(bool) -> R, R> Job<P, F, R> {
     /// The thief's result; the latch was seen to be open.
     pub(crate) fn into_result(self) -> Result<R, Thrown> {
         assert!(self.done.is_open(), "it was waited for");
-        // SAFETY: executed, the latch is open, and this is the one reader.
+        // SAFETY: it was executed, the latch is open, and this is the only reader.
         unsafe { self.take_result() }
     }
 
@@ -78,7 +78,7 @@ impl<P: Platform, F: FnOnce(bool) -> R, R> Job<P, F, R> {
 /// Runs a job that was stolen, or sent.
 ///
 /// # Safety
-/// The caller has taken the job; it is executed once. It may be gone when this returns.
+/// The caller has taken the job; it is executed once. It may be freed when this returns.
 pub(crate) unsafe fn execute<P: Platform>(header: NonNull<Header<P>>) {
     // SAFETY: the owner keeps the job until its latch opens, which `run` does last.
     let &Header { kind, forker } = unsafe { header.as_ref() };
@@ -86,7 +86,7 @@ pub(crate) unsafe fn execute<P: Platform>(header: NonNull<Header<P>>) {
     inside_forker(forker, || unsafe { (kind.run)(header.as_ptr()) });
 }
 
-/// Runs a part of what this thread does, where it is inside all that the forker was inside of.
+/// Runs a subtask of this thread's job, when the thread is already inside all frames of the forker.
 ///
 /// # Safety
 /// As for [`execute`].
@@ -102,20 +102,20 @@ unsafe fn run<P: Platform, F: FnOnce(bool) -> R, R>(header: *const Header<P>) {
     // SAFETY: the job lives until its latch opens, and the closure is taken once.
     let work = unsafe { (*job).take_work() };
     let result = user::call(|| work(true));
-    // SAFETY: the owner looks at the result only after the latch opened.
+    // SAFETY: the owner reads the result only after the latch has opened.
     unsafe { ptr::write((*job).result.get(), MaybeUninit::new(result)) };
-    // SAFETY: alive until it is open; not touched after.
+    // SAFETY: alive until it is open; not touched after that.
     unsafe { Latch::open(&raw const (*job).done) };
 }
 
 /// # Safety
-/// `header` is that of a `Job<P, F, R>`, which is there.
+/// `header` is that of a `Job<P, F, R>`, which is alive.
 unsafe fn root<P: Platform, F: FnOnce(bool) -> R, R>(header: *const Header<P>) -> *const Latch<P> {
     // SAFETY: by this function's contract.
     unsafe { &raw const (*header.cast::<Job<P, F, R>>()).done }
 }
 
-/// A closure, and what it is a part of.
+/// A closure, and the job that it is a subtask of.
 #[repr(C)]
 pub(crate) struct Spawned<P: Platform, F> {
     header: Header<P>,
@@ -131,10 +131,10 @@ impl<P: Platform, F: FnOnce() + Send> Spawned<P, F> {
         queue: queue_of_spawned::<P, F>,
     };
 
-    /// A job that its taker runs with [`execute`](super::execute), else it is lost.
+    /// Makes a job that its taker must run with [`execute`](super::execute), or it is lost.
     ///
-    /// It is a part of an item of `queue`. Until `work` has returned, `root` stays closed and where it is, the frame of `forker` is not left, and
-    /// what `work` borrows is there.
+    /// It is a subtask of an item of `queue`. Until `work` has returned, `root` must stay closed and must not move, the frame
+    /// of `forker` must not be left, and the borrows of `work` must stay valid.
     pub(crate) fn job(
         work: F,
         forker: *const Frame<P>,
@@ -157,14 +157,14 @@ unsafe fn run_spawned<P: Platform, F: FnOnce() + Send>(header: *const Header<P>)
 }
 
 /// # Safety
-/// `header` is that of a `Spawned<P, F>`, which is there.
+/// `header` is that of a `Spawned<P, F>`, which is alive.
 unsafe fn root_of_spawned<P: Platform, F>(header: *const Header<P>) -> *const Latch<P> {
     // SAFETY: by this function's contract.
     unsafe { (*header.cast::<Spawned<P, F>>()).root }
 }
 
 /// # Safety
-/// `header` is that of a `Spawned<P, F>`, which is there.
+/// `header` is that of a `Spawned<P, F>`, which is alive.
 unsafe fn queue_of_spawned<P: Platform, F>(header: *const Header<P>) -> u64 {
     // SAFETY: by this function's contract.
     unsafe { (*header.cast::<Spawned<P, F>>()).queue }

@@ -1,5 +1,5 @@
-//! A pool's side of its link with a queue, as `struct pool_workqueue` is the kernel's: the pool counts items
-//! that have finished there, and calls the queue when it needs to know. It does not know what a queue is.
+//! A pool's side of its link with a queue, like the kernel's `struct pool_workqueue`. The pool counts finished
+//! items there, and calls the queue when needed. It does not know the queue's type.
 #![allow(unsafe_code)]
 
 use std::ptr::{self, NonNull};
@@ -13,20 +13,20 @@ use crate::base::returned::Returned;
 /// A thread waits for the count of finished items to change.
 const WATCHED: u64 = 1 << 63;
 
-/// Flags, which a worker reads after each item. The queue is called after each item.
+/// Flags, which a worker reads after each item. Here: the queue is called after each item.
 const TAKES_TURNS: u32 = 1;
 /// Items that have not begun are set aside; see [`LinkHead::stop`].
 const STOPPED: u32 = 2;
-/// What an item forks stays on its worker.
+/// Forks of an item stay on its worker.
 const SERIAL: u32 = 4;
 
-/// It lies at the start of what the queue keeps for the pool, so that its address leads there.
+/// It is the first field of the queue's data for the pool, so that its address leads there.
 #[repr(C)]
 pub(crate) struct LinkHead<P: Platform> {
-    /// Items that have finished, and refusals; and [`WATCHED`]. Written by workers of the pool.
+    /// Finished items, including rejected ones; and [`WATCHED`]. Written by workers of the pool.
     done: Padded<P::AtomicU64>,
     queue: &'static QueueSide<P>,
-    /// [`TAKES_TURNS`] and [`SERIAL`] from the start or never, [`STOPPED`] once and for good.
+    /// [`TAKES_TURNS`] and [`SERIAL`] are set from the start or never, [`STOPPED`] once and for good.
     flags: P::AtomicU32,
 }
 fields!(LinkHead<P: Platform> { done, queue, flags });
@@ -36,11 +36,11 @@ fields!(LinkHead<P: Platform> { done, queue, flags });
 pub(crate) struct QueueSide<P: Platform> {
     /// An item panicked, and no handle will report it.
     pub(crate) on_panic: unsafe fn(NonNull<LinkHead<P>>, Thrown),
-    /// An item has finished, and is not counted yet: one that waits for its turn goes on.
+    /// An item has finished, and is not counted yet: one that waits for its turn may begin.
     pub(crate) item_is_over: unsafe fn(NonNull<LinkHead<P>>),
-    /// An item was set aside, and is to be handed back.
+    /// An item was set aside, and must be returned.
     pub(crate) hand_back: unsafe fn(NonNull<LinkHead<P>>, Returned),
-    /// The pool's rescuer has run so many items.
+    /// The pool's rescuer has run this many items.
     pub(crate) rescued: unsafe fn(NonNull<LinkHead<P>>, u64),
 }
 
@@ -52,39 +52,39 @@ impl<P: Platform> LinkHead<P> {
         Self { done: Padded::new(P::AtomicU64::new(0)), queue, flags }
     }
 
-    /// From here on, workers set aside what they come to. One that has looked before it began its next item,
+    /// From here on, workers set aside the items they reach. A worker that has checked the flag before its next item,
     /// as it does after each, may still run that one.
     pub(crate) fn stop(&self) {
-        // Relaxed: nothing is handed over by it. A thread that waits for the end waits for the items.
+        // Relaxed: it publishes nothing. A thread that waits for the end waits for the items.
         self.flags.fetch_or(STOPPED, Relaxed);
     }
 
     /// # Safety
-    /// As of [`Self::on_panic`].
+    /// As for [`Self::on_panic`].
     #[inline]
     pub(super) unsafe fn is_stopped(link: NonNull<Self>) -> bool {
         // SAFETY: by this function's contract.
         unsafe { link.as_ref() }.stopped()
     }
 
-    /// True if what an item forks stays on its worker.
+    /// True if the forks of an item stay on its worker.
     ///
     /// # Safety
-    /// As of [`Self::on_panic`].
+    /// As for [`Self::on_panic`].
     #[inline]
     pub(super) unsafe fn is_serial(link: NonNull<Self>) -> bool {
         // SAFETY: by this function's contract.
         unsafe { link.as_ref() }.flags.load(Relaxed) & SERIAL != 0
     }
 
-    /// True once what has not begun is set aside.
+    /// True once items that have not begun are set aside.
     #[inline]
     pub(crate) fn stopped(&self) -> bool {
         self.flags.load(Relaxed) & STOPPED != 0
     }
 
     /// # Safety
-    /// As of [`Self::on_panic`].
+    /// As for [`Self::on_panic`].
     #[cold]
     pub(super) unsafe fn hand_back(link: NonNull<Self>, returned: Returned) {
         // SAFETY: by this function's contract.
@@ -92,18 +92,18 @@ impl<P: Platform> LinkHead<P> {
     }
 
     /// # Safety
-    /// An item of the link is not counted as over.
+    /// An item of the link is not counted as finished.
     #[cold]
     pub(super) unsafe fn on_panic(link: NonNull<Self>, thrown: Thrown) {
         // SAFETY: by this function's contract.
         unsafe { (link.as_ref().queue.on_panic)(link, thrown) };
     }
 
-    /// After each item, before it is counted. True if the next one may have to be set aside: the worker looks
-    /// at the link anew.
+    /// Called after each item, before it is counted. Returns true if the next one may have to be set aside: the worker checks
+    /// the link again.
     ///
     /// # Safety
-    /// As of [`Self::on_panic`].
+    /// As for [`Self::on_panic`].
     #[inline]
     pub(super) unsafe fn item_is_over(link: NonNull<Self>) -> bool {
         // SAFETY: by this function's contract.
@@ -120,16 +120,15 @@ impl<P: Platform> LinkHead<P> {
     }
 
     /// # Safety
-    /// As of [`Self::on_panic`].
+    /// As for [`Self::on_panic`].
     #[cold]
     pub(super) unsafe fn rescued(link: NonNull<Self>, items: u64) {
         // SAFETY: by this function's contract.
         unsafe { (link.as_ref().queue.rescued)(link, items) };
     }
 
-    /// Counts items that have finished. True if a thread waits for that. The link may be freed
-    /// when this returns, and even before: so it is given by its address, and nothing but the one
-    /// word is borrowed.
+    /// Counts items that have finished. Returns true if a thread waits for that. The link may be freed when this returns, and
+    /// even before. So it is passed by address, and only this word is borrowed.
     ///
     /// # Safety
     /// The link lives until these items are counted.
@@ -137,7 +136,7 @@ impl<P: Platform> LinkHead<P> {
     pub(crate) unsafe fn finish(link: NonNull<Self>, items: u64) -> bool {
         // SAFETY: alive until the addition, by this function's contract.
         let done: &P::AtomicU64 = unsafe { &(*link.as_ptr()).done };
-        // AcqRel: a thread that sees all items finished sees all that they did.
+        // AcqRel: a thread that sees all items finished sees all their effects.
         done.fetch_add(items, AcqRel) & WATCHED != 0
     }
 
@@ -163,11 +162,11 @@ const CHUNKS: usize = if cfg!(loom) { 1 } else { 128 };
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LinkTag(pub(crate) u16);
 
-/// The links of the queues that a pool serves, by a tag that fits into an item's slot. It grows by chunks that stay where they are, so that a worker finds a link with two loads and no
-/// lock.
+/// The links of the queues that a pool serves, by a tag that fits into an item's slot. The table grows by chunks that do not
+/// move, so that a worker finds a link with two loads and no lock.
 pub(crate) struct LinkTable<P: Platform> {
     chunks: [P::AtomicPtr<TableChunk<P>>; CHUNKS],
-    /// Tags that no link has, and how many tags were ever given.
+    /// Free tags, and how many tags were ever given out.
     free: Lock<P, (Vec<LinkTag>, usize)>,
 }
 
@@ -181,7 +180,7 @@ impl<P: Platform> LinkTable<P> {
         }
     }
 
-    /// Reserves a tag; `None` where the pool serves as many queues as it can.
+    /// Reserves a tag; `None` if the pool serves as many queues as it can.
     pub(crate) fn reserve(&self) -> Option<LinkTag> {
         let mut free = self.free.lock();
         if let Some(tag) = free.0.pop() {
@@ -200,18 +199,18 @@ impl<P: Platform> LinkTable<P> {
         Some(LinkTag(u16::try_from(at).expect("the table is smaller than 2¹⁶")))
     }
 
-    /// Says where the link with a reserved tag is. It must not move until the tag is released.
+    /// Sets the link of a reserved tag. It must not move until the tag is released.
     pub(crate) fn set(&self, tag: LinkTag, link: NonNull<LinkHead<P>>) {
         self.place(tag).store(link.as_ptr(), Release);
     }
 
-    /// Gives a tag back, when no item of its link is left.
+    /// Releases a tag, when no item of its link is left.
     pub(crate) fn release(&self, tag: LinkTag) {
         self.place(tag).store(ptr::null_mut(), Relaxed);
         self.free.lock().0.push(tag);
     }
 
-    /// The link of an item that is not counted as over.
+    /// The link of an item that is not counted as finished.
     pub(super) fn link(&self, tag: LinkTag) -> NonNull<LinkHead<P>> {
         NonNull::new(self.place(tag).load(Acquire))
             .expect("an item's link lives until it is counted")
@@ -230,7 +229,7 @@ impl<P: Platform> Drop for LinkTable<P> {
         for chunk in &self.chunks {
             let chunk = chunk.load(Relaxed);
             if !chunk.is_null() {
-                // SAFETY: made by `Box::into_raw` in `reserve`; the table is going.
+                // SAFETY: made by `Box::into_raw` in `reserve`; the table is being dropped.
                 drop(unsafe { Box::from_raw(chunk) });
             }
         }

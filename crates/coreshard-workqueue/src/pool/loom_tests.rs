@@ -1,5 +1,5 @@
-//! Models of a pool's park, wake and cull. A lost wake-up is a deadlock, which loom reports; a
-//! worker's idle time is modelled as over at once, so every sleep may be a cull.
+//! Models of a pool's park, wake and cull. A lost wake-up is a deadlock, which loom reports. A worker's idle time is modelled
+//! as expired at once, so every sleep may end in a cull.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ fn pool_of(
     pool_or_team(intake, wake, limit, settings, rescuer, hooks, None)
 }
 
-/// Workers that vouch for whatever waits.
+/// A pool whose workers suppress wake-ups from the start.
 fn trusting_pool(limit: usize) -> Arc<Pool<Loom>> {
     Loom::start_at_most(usize::MAX);
     let settings = PoolSettings { trusts_at_once: true, ..PoolSettings::for_models() };
@@ -88,8 +88,8 @@ fn pool_or_team(
     .expect("so many threads start")
 }
 
-/// Two items, one after the other was seen to run: the worker sleeps in between, or is about to,
-/// or its idle time is over.
+/// Two items, the second after the first was seen to run: the worker sleeps in between, or is about to,
+/// or its idle time has expired.
 fn one_by_one(intake: Intake, wake: Wake, limit: usize) {
     two_items(&pool(intake, wake, limit));
 }
@@ -110,37 +110,36 @@ fn two_items(pool: &Arc<Pool<Loom>>) {
     assert_eq!(link.counts(), (2, 2), "each item is told once");
 }
 
-/// Fails with the designated waiter not posted in `lie_down` (nobody is told of the item).
+/// Fails if `prepare_sleep` does not post the designated waiter (no worker is woken for the item).
 #[test]
 fn loom_a_sleeping_worker_is_woken_lock_free() {
     Loom::check(2, || one_by_one(Intake::LockFree, Wake::AfterUnlock, 1));
 }
 
-/// Fails with the look at the list taken out of `lie_down` (an item that comes between the last
-/// claim and the sleep is stranded).
+/// Fails if `prepare_sleep` does not check the list (an item that arrives between the last claim and the sleep is stranded).
 #[test]
 fn loom_a_sleeping_worker_is_woken_locked() {
     Loom::check(2, || one_by_one(Intake::Locked, Wake::AfterUnlock, 1));
 }
 
-/// The coalesced rung leaves the chosen worker in the idle list. Fails with the test of `kicked`
-/// taken out of `may_leave`: the chosen worker is culled, and the item stranded.
+/// The coalesced variant leaves the chosen worker in the idle list. Fails if `may_exit` does not check
+/// `kicked`: the chosen worker is culled, and the item stranded.
 #[test]
 fn loom_a_chosen_worker_is_not_culled() {
     Loom::check(1, || one_by_one(Intake::Locked, Wake::Coalesced, 2));
 }
 
-/// With two workers, one of which may be culled while the other is chosen or named.
-/// Fails with `appoint_designated` taken out of `may_leave`.
+/// Two workers, one of which may be culled while the other is chosen or named. Fails with `appoint_designated` removed from
+/// `may_exit`.
 #[test]
 fn loom_the_last_sleeper_stays_lock_free() {
     Loom::check(1, || one_by_one(Intake::LockFree, Wake::Coalesced, 2));
 }
 
 /// Two items at once, for two workers that may be asleep by then: the second item wakes the runner-up, which
-/// may be about to leave, be named as the designated waiter, or be chosen by the first.
+/// may be about to exit, be named as the designated waiter, or be chosen by the first.
 ///
-/// Fails where who takes the runner-up off its word does not wake it.
+/// Fails if the thread that takes the runner-up off its word does not wake it.
 #[test]
 #[ignore = "takes minutes: at night"]
 fn loom_a_burst_wakes_the_runner_up() {
@@ -154,7 +153,7 @@ fn loom_a_burst_wakes_the_runner_up() {
                 told.unpark();
             }
         };
-        // A segment's worth first, so that the burst is all in one: a slot is armed in the head's segment alone.
+        // First one segment's worth of items, so that the burst is in one segment: slots are armed only in the head's segment.
         link.queue(0, || {}).ok().expect("the link is open");
         link.queue(0, tell(&ran)).ok().expect("the link is open");
         ran.park();
@@ -167,9 +166,9 @@ fn loom_a_burst_wakes_the_runner_up() {
     });
 }
 
-/// A worker that vouches for its item, which blocks until the next one is run: somebody is told of that.
+/// A worker suppresses a wake-up for its item, which blocks until the next one is run: a worker is woken for that.
 ///
-/// Fails with `stand_down` made to forget whom it takes off the wake word.
+/// Fails if `stand_down` forgets the workers that it takes off the wake word.
 #[test]
 fn loom_who_vouches_and_blocks_leaves_somebody_who_is_told() {
     Loom::check(1, || {
@@ -187,7 +186,7 @@ fn loom_who_vouches_and_blocks_leaves_somebody_who_is_told() {
         };
         link.queue(0, unpark).ok().expect("the link is open");
         ran.park();
-        // Two workers now, of which one may sleep: who claims this takes its name off the wake word.
+        // Now there are two workers, of which one may sleep: the worker that claims this takes its name off the wake word.
         link.queue(0, || {}).ok().expect("the link is open");
         pool.tell_to_go();
         pool.wait_until_gone();
@@ -195,9 +194,8 @@ fn loom_who_vouches_and_blocks_leaves_somebody_who_is_told() {
     });
 }
 
-/// The monitor starts a stand-in for a worker that blocks, and cannot; meanwhile the worker comes back, finds
-/// the pool full, and lies down. Fails with `pass_on` taken out of `start_worker`: the item behind is
-/// stranded.
+/// The monitor fails to start a stand-in for a blocked worker; meanwhile the worker returns, finds the pool full, and parks.
+/// Fails with `pass_on` removed from `start_worker`: the item behind is stranded.
 fn a_stand_in_does_not_start(intake: Intake, wake: Wake) {
     Loom::start_at_most(1);
     let pool = pool_of(intake, wake, 1, MAX_WORKERS, None, Hooks::default());
@@ -244,7 +242,7 @@ fn loom_a_worker_that_lay_down_for_a_failed_start_is_woken_coalesced() {
 }
 
 /// One worker in all, which blocks, and a rescuer, which is called, runs the next item, and stands by when the
-/// worker has come back: the third item finds somebody.
+/// worker has returned: a worker is woken for the third item.
 #[test]
 fn loom_a_reserve_leaves_somebody_who_is_told() {
     Loom::check_long(1, 0, || {
@@ -286,8 +284,8 @@ impl Reactor for Quiet {
     }
 }
 
-/// A worker that waits in a reactor is woken there, whether it is on its way in or out. Fails with `sleep_in`'s
-/// `begin_elsewhere` behind the call of the reactor.
+/// A worker that waits in a reactor is woken there, whether it is about to enter or to leave. Fails if `sleep_in` calls
+/// `begin_elsewhere` after the reactor.
 #[test]
 fn loom_a_worker_in_a_reactor_is_woken() {
     for intake in [Intake::LockFree, Intake::Locked] {
@@ -299,7 +297,7 @@ fn loom_a_worker_in_a_reactor_is_woken() {
     }
 }
 
-/// A team of so many members, of which one may run at once.
+/// A team of this many members, of which one may run at once.
 fn team(members: usize) -> Arc<Pool<Loom>> {
     Loom::start_at_most(usize::MAX);
     let team = OfTeam(Arc::new(TeamSpec { members, ..TeamSpec::default() }));
@@ -311,7 +309,7 @@ fn team(members: usize) -> Arc<Pool<Loom>> {
     pool
 }
 
-/// A job that tells when it runs.
+/// A job that signals when it runs.
 fn telling(told: &Arc<Parker<Loom>>) -> ListedJob<Loom> {
     let told = Arc::clone(told);
     let body = JobBody::Call(Box::new(move || {
@@ -320,8 +318,8 @@ fn telling(told: &Arc<Parker<Loom>>) -> ListedJob<Loom> {
     ListedJob { body, root: std::ptr::null(), parts: std::ptr::null(), within: std::ptr::null() }
 }
 
-/// Two jobs from outside, one after the other was seen to run: the member sleeps in between, or is about to. Then the team
-/// ends. Fails with the look at the injected lists taken out of `has_forks`.
+/// Two injected jobs, the second after the first was seen to run: the member sleeps in between, or is about to. Then the team
+/// ends. Fails if `has_forks` does not check the injected lists.
 #[test]
 fn loom_a_job_from_outside_wakes_a_member() {
     Loom::check(2, || {
@@ -336,8 +334,8 @@ fn loom_a_job_from_outside_wakes_a_member() {
     });
 }
 
-/// A job for one of two members, of which one may run at once, in whatever order they lie down. Fails with
-/// `choose_for_mail` taken out of `sleep`: the one that has no mail lies down, and the other one is not told.
+/// A job for one of two members, of which one may run at once, in whichever order they park. Fails with
+/// `choose_for_mail` removed from `sleep`: the one without mail parks, and the other is not woken.
 #[test]
 fn loom_mail_comes_to_its_member() {
     Loom::check(1, || {

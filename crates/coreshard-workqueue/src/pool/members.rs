@@ -1,8 +1,8 @@
-//! A team's workers: they are its members, for as long as it lives, and no other worker takes the place of one.
+//! A team's workers are its members for as long as it lives, and no other worker replaces one.
 //!
-//! A member's index is its own, and what it runs keeps that index: so another thread cannot run in its place while it
-//! waits. A member that waits runs subtasks of what it waits for, and its mail, and more as time goes by; `README.md` says what,
-//! and why.
+//! A member's index is fixed, and the work it runs sees that index. So another thread cannot run in its place while it
+//! waits. A member that waits runs subtasks of the job it waits for, and its mail, and more as time goes by; `README.md` lists
+//! what, and why.
 #![allow(unsafe_code)]
 
 use std::ptr;
@@ -21,10 +21,11 @@ use super::set::PoolSet;
 use super::start::refused;
 use super::team::end_if_over;
 
-/// What a member's thread is called.
+/// The name of a member's thread.
 pub(crate) type NameMember<'name> = &'name mut dyn FnMut(usize) -> Option<String>;
 
-/// Gets a thread for a member: its index, whether it has a name of its own, what the thread is to be, and what it runs.
+/// Gets a thread for a member. Arguments: its index, whether it has a name of its own, the thread's settings, and the body to
+/// run.
 pub(crate) type StartMember<'start> = &'start mut dyn FnMut(
     usize,
     bool,
@@ -32,15 +33,15 @@ pub(crate) type StartMember<'start> = &'start mut dyn FnMut(
     Box<dyn FnOnce() + Send>,
 ) -> Result<(), SpawnError>;
 
-/// What became of a start that the program was given.
+/// State of a start that was given to the program.
 const BEING_STARTED: u32 = 0;
-/// It was accepted, and the member is to come.
+/// It was accepted, and the member is expected.
 const DUE: u32 = 1;
 const CAME: u32 = 2;
-/// No thread runs it.
+/// The start was dropped: no thread runs it.
 const DROPPED: u32 = 3;
 
-/// In a member's body, until that is called.
+/// Held in a member's body until that is called.
 struct Coming<P: Platform> {
     pool: Arc<Pool<P>>,
     index: usize,
@@ -48,7 +49,7 @@ struct Coming<P: Platform> {
 }
 
 impl<P: Platform> Coming<P> {
-    /// On its thread: it counts among those that run.
+    /// On its thread: counts the member among the running ones.
     fn comes(self) {
         self.is_due.store(CAME, Relaxed);
         self.pool.lock_state().set_blocked(self.index, Blocked::No);
@@ -65,27 +66,27 @@ impl<P: Platform> Drop for Coming<P> {
     }
 }
 
-/// Each member has its slot, so that it can be sent to, before any runs.
+/// Gives each member its slot, so that jobs can be sent to it before any member runs.
 pub(super) fn make_room<P: Platform>(pool: &Pool<P>) {
     let _state = pool.lock_state();
     (0..pool.place.members.len()).for_each(|index| pool.slots.ensure(index));
 }
 
 impl<P: Platform> PoolSet<P> {
-    /// Starts a team's members, by their index, each on a thread that `start` gets, or on one of the platform's.
+    /// Starts a team's members by index, each on a thread that `start` gets, or on one of the platform's.
     ///
     /// # Errors
-    /// If one cannot be had; the others exit with the lease, and this thread is none.
+    /// If a thread cannot be started; the others exit with the lease, and this thread does not become a member.
     pub(crate) fn man_team(
         &self,
         name_of: NameMember<'_>,
         mut start: Option<StartMember<'_>>,
     ) -> Result<(), SpawnError> {
-        // A hook of the first may send to all.
+        // A hook of the first member may send jobs to all.
         self.pools().for_each(|pool| make_room(pool));
         let start_all =
             || self.pools().try_for_each(|pool| start_members(pool, name_of, &mut start));
-        // A user's names and starts may throw.
+        // User code for names and starts may panic.
         let outcome = user::call(start_all);
         if !matches!(outcome, Ok(Ok(()))) {
             self.pools().for_each(lose_this_thread);
@@ -100,7 +101,7 @@ pub(super) fn start_members<P: Platform>(
     start: &mut Option<StartMember<'_>>,
 ) -> Result<(), SpawnError> {
     for member in pool.place.members.clone() {
-        // A user's: before anything is reserved.
+        // User code: called before anything is reserved.
         let name = name_of(member).map(|name| name.replace('\0', ""));
         start_member(pool, member, name, start)?;
     }
@@ -118,7 +119,7 @@ fn start_member<P: Platform>(
         let index = state.reserve_worker(pool);
         state.roster.starting += u16::from(index.is_some());
         if let Some(index) = index.filter(|_| start.is_some()) {
-            // The program decides when it comes: it does not run until then.
+            // The program decides when the member starts: it does not run until then.
             state.set_blocked(index, Blocked::Declared);
         }
         index
@@ -136,7 +137,7 @@ fn start_member<P: Platform>(
     let by = |spec, body| match start {
         None => P::spawn(spec, body).map(ThreadSlot::Here),
         Some(start) => {
-            // A user's: what was reserved is given back, whatever it throws.
+            // User code: the reservation is released even if it panics.
             let coming = Coming { pool: Arc::clone(pool), index, is_due: Arc::clone(&is_due) };
             let body = Box::new(move || {
                 coming.comes();
@@ -163,19 +164,19 @@ fn start_member<P: Platform>(
     outcome
 }
 
-/// This thread is the member with index 0 from here on, until it ends.
+/// Makes this thread the member with index 0, until it ends.
 ///
-/// It counts as blocked for good: what it does outside of the team's work is its own.
+/// It counts as permanently blocked: outside of the team's work it runs the program's code.
 fn adopt_this_thread<P: Platform>(pool: &Arc<Pool<P>>) {
-    // It stays for good: a thread that ends the process inside of its work leaves others there that look at it.
+    // Leaked: if the thread ends the process inside its work, other threads that read the frame remain.
     let frame = Box::leak(Box::new(Frame::of_worker()));
     let context = Box::into_raw(Box::new(Context::new(pool, 0, frame)));
     P::set_local(LocalKey::Worker, context.cast());
     P::at_thread_end(Box::new(move || {
-        // Else it is no member any more, or, in a forked process, never was.
+        // Otherwise it is no longer a member or, in a forked process, never was.
         if ptr::eq(P::local(LocalKey::Worker), context.cast()) {
-            // SAFETY: it is what this thread was given. If that was taken away, and it was given another at the same place, it
-            // was that one's turn first, and there is none any more.
+            // SAFETY: it is the context that this thread was given. If that was removed, and another was given at the same
+            // address, that one's destructor ran first, and none is set any more.
             unsafe { lose_maker(context) };
         }
     }));
@@ -185,32 +186,32 @@ fn adopt_this_thread<P: Platform>(pool: &Arc<Pool<P>>) {
     state.roster.starting -= 1;
 }
 
-/// The team cannot be had: this thread is none of its members, if it was.
+/// The team cannot be started: removes this thread from it, if it was a member.
 fn lose_this_thread<P: Platform>(pool: &Arc<Pool<P>>) {
     if !context_here::<P>().is_some_and(|here| Arc::ptr_eq(&here.pool, pool)) {
         return;
     }
     {
         let mut state = pool.lock_state();
-        // As if the first worker of a pool cannot be had: the pool does not exist.
+        // As when the first worker of a pool cannot be started: the pool does not exist.
         let is_only_one = state.roster.alive() == 1;
         state.roster.stopping |= is_only_one;
     }
-    // SAFETY: it is a worker of a team that no caller has yet, so it was adopted, just now.
+    // SAFETY: it is a worker of a team that no caller has yet, so it was adopted just now.
     unsafe { lose_maker::<P>(P::local(LocalKey::Worker).cast()) };
 }
 
-/// The thread that was adopted ends, or its team cannot be had: the team is without it from here on, and what it was sent and has
-/// not begun is dropped. It runs none of that: it may be that it ends the process, holding a lock.
+/// Removes the adopted thread from its team, because it ends or its team cannot be started. Jobs that were sent to it and have
+/// not begun are dropped, not run: the thread may be ending the process while it holds a lock.
 ///
 /// # Safety
-/// It is what [`adopt_this_thread`] has given this thread.
+/// `context` is what [`adopt_this_thread`] has given this thread.
 unsafe fn lose_maker<P: Platform>(context: *mut Context<P>) {
     // SAFETY: by this function's contract.
     let here = unsafe { &*context };
     let pool = Arc::clone(&here.pool);
     if pool.is_forked() {
-        // The holder of the pool's lock may not be here.
+        // The thread that holds the pool's lock may not exist here.
         return;
     }
     let worker = CurrentWorker { context: here };
@@ -218,7 +219,7 @@ unsafe fn lose_maker<P: Platform>(context: *mut Context<P>) {
         while let Some(ListedJob { body, parts, .. }) = worker.take_mail() {
             drop(user::discard(body));
             if !parts.is_null() {
-                // SAFETY: it is one of them, and finished with that.
+                // SAFETY: it is one of them, and counts as finished now.
                 unsafe { Parts::end(parts, 1) };
             }
         }
@@ -230,12 +231,12 @@ unsafe fn lose_maker<P: Platform>(context: *mut Context<P>) {
     }
     P::set_local(LocalKey::Worker, ptr::null_mut());
     never_comes(&pool, 0);
-    // SAFETY: by this function's contract. This thread alone looks at it, and finds it no more; if it ends the process inside of
-    // its work, it does not come back to that.
+    // SAFETY: by this function's contract. Only this thread reads it, and no longer finds it; if it ends the process inside
+    // its work, it does not return to that work.
     drop(unsafe { Box::from_raw(context) });
 }
 
-/// A member whose start was accepted, and dropped, or whose own thread has ended: the team is without it.
+/// Removes a member whose start was accepted and then dropped, or whose own thread has ended.
 #[cold]
 fn never_comes<P: Platform>(pool: &Pool<P>, index: usize) {
     let is_ending = {

@@ -1,20 +1,22 @@
 //! A pool: the workers of one pod, their intake, and which of them sleep. `README.md` beside this file describes the
 //! protocol. From the bottom up:
 //!
-//! | file | what it owns |
+//! | file | contents |
 //! |---|---|
-//! | `link`, `frame`, `jobs` | a queue's side of a pool; what a thread is inside of; where forked jobs lie |
-//! | `slots`, `fork_thieves`, `accounts`, `monitor_handle` | words that other threads touch: of each worker, about forked jobs, CPU time, the monitor's |
-//! | `shared` | all that is not under the pool's lock |
-//! | `idle_workers`, `roster`, `placement`, `waiting_items` | under the lock: sleepers, workers and the rescuer, where they run, items |
-//! | `state` | all that is under the lock, and what concerns several parts of it |
-//! | `spin`, `batching` | how long to stay awake; what a worker learns of its items |
-//! | `pool` | the pool: its lock, how items come in and how workers are woken |
-//! | `context`, `job`, `current` | what code on a worker's thread may ask, and the worker as forking code sees it |
+//! | `link`, `frame`, `jobs` | a queue's side of a pool; the items that a thread is inside of; storage of forked jobs |
+//! | `slots`, `fork_thieves`, `accounts`, `monitor_handle` | words that other threads access: per worker, about forked jobs,
+//! CPU time, the monitor's |
+//! | `shared` | everything that is not under the pool's lock |
+//! | `idle_workers`, `roster`, `placement`, `waiting_items` | under the lock: sleepers, workers and the rescuer, their CPUs,
+//! items |
+//! | `state` | everything under the lock, and what concerns several parts of it |
+//! | `spin`, `batching` | how long to stay awake; a worker's estimates about its items |
+//! | `pool` | the pool: its lock, how items arrive and how workers are woken |
+//! | `context`, `job`, `current` | queries from a worker's thread, and the worker as forking code sees it |
 //! | `team`, `blocking`, `help` | a team's members; how a worker blocks; how a waiter runs subtasks |
-//! | `worker` | a worker's thread: its loop, how it comes to work and sleeps |
-//! | `monitor` | workers that block without saying so, hogs, stalls, broken rules |
-//! | `start`, `set`, `members` | how workers come and go: of one pool, of a set of them, of a team |
+//! | `worker` | a worker's thread: its loop, how it finds work and sleeps |
+//! | `monitor` | undeclared blocking, hogs, stalls, broken invariants |
+//! | `start`, `set`, `members` | how workers start and exit: of one pool, of a set of pools, of a team |
 
 mod accounts;
 mod batching;

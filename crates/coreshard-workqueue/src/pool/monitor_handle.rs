@@ -1,4 +1,4 @@
-//! A pool's view of the monitor: how to wake it, where to report trouble, and how many workers the runtime has.
+//! A pool's view of the monitor: how to wake it, where to report diagnostics, and how many workers the runtime has.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
@@ -12,15 +12,15 @@ use crate::insight::diagnostic::{Diagnostic, Watchdog};
 const ASLEEP: u32 = 0;
 const AWAKE: u32 = 1;
 
-/// The thread that reports trouble: reports after a handler that never returns wait for it.
+/// The thread that reports diagnostics. If a handler never returns, later reports wait for it.
 const TELLERS: Threads = Threads { name: "cs-trouble", most: 1 };
-/// Reports that wait, at most: a handler that never returns must not fill the memory.
+/// Pending reports, at most: a handler that never returns must not fill the memory.
 const MAX_TOLD: usize = 64;
 
 /// A pool's view of the monitor.
 pub(crate) struct MonitorHandle<P: Platform> {
-    /// Whether the monitor looks, or sleeps and is to be woken. Read at every claim, written when
-    /// the process falls asleep or wakes up.
+    /// Whether the monitor scans, or sleeps and must be woken. Read at every claim, written when the process falls asleep or
+    /// wakes up.
     state: Padded<P::AtomicU32>,
     parker: Parker<P>,
     pub(super) watch: Arc<Watchdog>,
@@ -53,7 +53,7 @@ impl<P: Platform> MonitorHandle<P> {
         }
     }
 
-    /// Called when pools go: the monitor looks whether any is left.
+    /// Called when pools end: the monitor checks whether any is left.
     #[cold]
     pub(crate) fn wake(&self) {
         if self.state.swap(AWAKE, AcqRel) == ASLEEP {
@@ -61,9 +61,9 @@ impl<P: Platform> MonitorHandle<P> {
         }
     }
 
-    /// Calls `call` soon, on another thread, unless too much is to be told already.
+    /// Calls `call` soon, on another thread, unless too many reports are pending.
     pub(super) fn later(&self, call: impl FnOnce() + Send + 'static) {
-        // A model has no such thread, nor what it would be for.
+        // A model has no such thread.
         if cfg!(loom) {
             return;
         }
@@ -71,18 +71,18 @@ impl<P: Platform> MonitorHandle<P> {
         drop(user::discard(refused));
     }
 
-    /// Tells of trouble, soon.
+    /// Reports a diagnostic soon.
     pub(super) fn tell(&self, trouble: Diagnostic) {
         let watch = Arc::clone(&self.watch);
         self.later(move || watch.tell(&trouble));
     }
 
-    /// The monitor is about to sleep: from here on a worker that has work wakes it.
+    /// Announces that the monitor is about to sleep: from here on a worker that has work wakes it.
     pub(super) fn announce_sleep(&self) {
         self.state.swap(ASLEEP, AcqRel);
     }
 
-    /// It does not sleep after all.
+    /// Cancels the announced sleep.
     pub(super) fn stay_awake(&self) {
         self.state.store(AWAKE, Relaxed);
     }

@@ -1,16 +1,14 @@
-//! On which CPUs a pool's workers run, as far as their last claims tell.
+//! On which CPUs a pool's workers run, according to their last claims.
 //!
-//! A worker that is woken should run beside the one that woke it, not instead of it. The kernel
-//! sees to that where it finds an idle CPU. In a virtual machine it may not: an idle virtual CPU
-//! that its host has put to sleep counts as taken, so a woken thread stays on the CPU where it
-//! slept, though another thread runs there, and the two take turns while the other CPU idles. Since
-//! both fall asleep on that CPU again, it happens the next time as well.
+//! A woken worker should run beside the worker that woke it, not in its place. The kernel takes care of that if it finds an
+//! idle CPU. In a virtual machine it may not: an idle virtual CPU that its host has put to sleep counts as busy. So a woken
+//! thread stays on the CPU where it slept, though another thread runs there, and the two take turns while the other CPU idles.
+//! Since both fall asleep on that CPU again, it happens the next time as well.
 //!
-//! So a worker that wakes another one for further work, and goes on itself, places it on a CPU where no
-//! worker of the pool runs, if one runs on the sleeper's own. Producers do not know;
-//! so a worker that wakes up in place of another, which then waits for its CPU, has that one placed
-//! elsewhere. Affinities are narrow for that moment only: where what is recorded here is old, a
-//! worker is placed badly, and the kernel can move it.
+//! So a worker that wakes another one for further work, and keeps running, checks whether a worker runs on the sleeper's CPU.
+//! If so, it places the sleeper on a CPU where no worker of the pool runs. Producers lack this information. So a worker that
+//! wakes up on the CPU of another, which then waits for it, has that one placed elsewhere. Affinities are narrowed only for
+//! that moment: if the records here are stale, a worker is placed badly, and the kernel can move it.
 
 use coreshard_topology::CpuId;
 
@@ -19,19 +17,19 @@ use crate::intake::MAX_INJECTORS;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Placed {
-    /// Where it runs, if it does.
+    /// The injector where it runs, if it does.
     now: Option<u8>,
     last: Option<u8>,
     /// It was woken there, and has not claimed yet.
     comes: bool,
 }
 
-/// CPUs are named by their injectors; in a pod of more CPUs than injectors, several share a name.
+/// CPUs are identified by their injectors; in a pod with more CPUs than injectors, several share one.
 #[derive(Debug)]
 pub(super) struct Placement {
-    /// By index.
+    /// By worker index.
     workers: Vec<Placed>,
-    /// Workers that run at an injector.
+    /// Number of workers that run at each injector.
     running: Box<[u16; MAX_INJECTORS]>,
 }
 
@@ -40,7 +38,7 @@ impl Placement {
         Self { workers: Vec::new(), running: Box::new([0; MAX_INJECTORS]) }
     }
 
-    /// The worker claims at this injector.
+    /// Records that the worker claims at this injector.
     #[inline]
     pub(super) fn runs_at(&mut self, worker: usize, injector: usize) {
         let injector = injector as u8;
@@ -58,7 +56,7 @@ impl Placement {
         self.running[usize::from(injector)] += 1;
     }
 
-    /// A producer has woken the worker, which has not claimed yet: it comes where it slept, or waits for that CPU.
+    /// Records that a producer has woken the worker, which has not claimed yet: it runs where it slept, or waits for that CPU.
     pub(super) fn mark_running(&mut self, worker: usize) {
         if let Some(last) = self.workers.get(worker).and_then(|worker| worker.last) {
             self.runs_at(worker, usize::from(last));
@@ -66,15 +64,15 @@ impl Placement {
         }
     }
 
-    /// The worker runs nowhere for now.
+    /// Records that the worker runs nowhere for now.
     pub(super) fn rests(&mut self, worker: usize) {
         if let Some(injector) = self.workers.get_mut(worker).and_then(|worker| worker.now.take()) {
             self.running[usize::from(injector)] -= 1;
         }
     }
 
-    /// The CPUs where a worker should run (or wake up), if others run where it does (or did). It
-    /// counts as being at one of them from here on, so that two who meet do not both leave.
+    /// The CPUs where a worker should run (or wake up), if others run on its CPU. From here on it counts as running on one of
+    /// them, so that two workers on one CPU do not both leave.
     pub(super) fn send_elsewhere(&mut self, worker: usize, place: &Place) -> Option<FreeCpus> {
         let free = self.elsewhere(worker)?;
         let first = free.cpus(place).next()?;
@@ -102,22 +100,21 @@ impl Placement {
     }
 }
 
-/// CPUs that are known to be taken, by their injectors.
+/// CPUs that are known to be busy, by their injectors.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BusyCpus {
-    /// Of the worker that asks, and goes on.
+    /// The CPU of the calling worker, which keeps running.
     pub(super) own: usize,
-    /// Where what it does was brought from.
+    /// The CPU that its current work came from.
     pub(super) producer: Option<usize>,
 }
 
-/// Injectors at whose CPUs no worker of the pool runs.
+/// Injectors whose CPUs run no worker of the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FreeCpus(u64);
 
 impl FreeCpus {
-    /// Where a thief should wake up: not where it is called from, nor where what it is called for was brought
-    /// from, if there is another CPU.
+    /// CPUs where a thief should wake up: neither the caller's CPU nor the one that the work came from, if there is another.
     pub(super) fn beside(busy: BusyCpus, injectors: usize) -> Option<Self> {
         let BusyCpus { own, producer } = busy;
         let all = u64::MAX >> (u64::BITS as usize - injectors.min(MAX_INJECTORS));
@@ -126,7 +123,7 @@ impl FreeCpus {
         [free, others].into_iter().find(|free| *free != 0).map(Self)
     }
 
-    /// The CPUs there.
+    /// The CPUs of these injectors.
     pub(super) fn cpus(self, place: &Place) -> impl Iterator<Item = CpuId> {
         place.home.iter().filter(move |cpu| self.0 & (1 << place.injector_of(*cpu)) != 0)
     }

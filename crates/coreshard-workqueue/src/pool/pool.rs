@@ -1,4 +1,4 @@
-//! A pool: its lock, how items come in, and how its workers are woken.
+//! A pool: its lock, how items arrive, and how its workers are woken.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -32,9 +32,9 @@ pub(crate) type Neighbours<P> = Arc<[Arc<Pool<P>>]>;
 /// The workers of one pod.
 pub(crate) struct Pool<P: Platform> {
     shared: PoolShared<P>,
-    /// The other pools of the set, until the set goes. They also have this one among theirs.
+    /// The other pools of the set, until the set ends. They also list this one among theirs.
     neighbours: Lock<P, Option<Neighbours<P>>>,
-    /// How long threads outside watch for the end of what they have brought.
+    /// How long threads outside spin for the end of their jobs.
     outside: OutsideWaits<P>,
     /// Wake-ups that took a system call, and what they cost.
     meter: Padded<WakeMeter<P>>,
@@ -50,7 +50,7 @@ impl<P: Platform> std::ops::Deref for Pool<P> {
 }
 
 impl<P: Platform> Pool<P> {
-    /// A pool without a worker.
+    /// Makes a pool without a worker.
     pub(crate) fn unmanned(
         place: Place,
         attributes: Arc<Attributes>,
@@ -61,7 +61,7 @@ impl<P: Platform> Pool<P> {
         let (intake, worklist) = match attributes.intake {
             Intake::Locked => (None, Worklist::Locked(Default::default())),
             Intake::LockFree => {
-                // A team is given jobs, and no items: of all this it needs the wake word.
+                // A team runs jobs, and no items: of the intake it needs only the wake word.
                 let is_team = attributes.team.is_some();
                 let (node, injectors) =
                     if is_team { (None, 1) } else { (place.node, place.cpus.len()) };
@@ -88,23 +88,23 @@ impl<P: Platform> Pool<P> {
         pool
     }
 
-    /// Names those workers that may run one another's items: of the pool if its set is strict, else of
-    /// all the set.
+    /// Identifies the workers that may run one another's items: those of the pool if its set is strict, else of
+    /// the whole set.
     pub(crate) fn crew(&self) -> usize {
         if self.attributes.strict { std::ptr::from_ref(self).addr() } else { self.set() }
     }
 
-    /// Names the pools of the same set.
+    /// Identifies the pools of the same set.
     pub(crate) fn set(&self) -> usize {
         Arc::as_ptr(&self.attributes).addr()
     }
 
-    /// The other pools of the set; `None` before the set is complete, and after its end.
+    /// The other pools of the set; `None` before the set is complete, and after it has ended.
     pub(super) fn neighbours(&self) -> Option<Neighbours<P>> {
         self.neighbours.lock().clone()
     }
 
-    /// Tells the pool of the others of its set, or that there are none any more. Returns those it knew.
+    /// Sets the other pools of the set, or removes them. Returns the previous ones.
     pub(super) fn set_neighbours(
         &self,
         neighbours: Option<Neighbours<P>>,
@@ -117,7 +117,7 @@ impl<P: Platform> Pool<P> {
         self.locked(self.state.lock())
     }
 
-    /// As [`lock_state`](Self::lock_state), if it is free.
+    /// As [`lock_state`](Self::lock_state), if the lock is free.
     #[inline]
     pub(super) fn try_lock_state(&self) -> Option<PoolGuard<'_, P>> {
         self.state.try_lock().map(|state| self.locked(state))
@@ -130,7 +130,8 @@ impl<P: Platform> Pool<P> {
         PoolGuard { state, since, pool: self }
     }
 
-    /// Brings an accepted item of the pool link with this tag in, by the injector of the caller's CPU, and wakes a worker if one should be.
+    /// Enqueues an accepted item of the pool link with this tag at the injector of the caller's CPU, and wakes a worker if
+    /// needed.
     #[inline(always)]
     pub(crate) fn push(&self, injector: usize, item: Item, link: LinkTag) {
         match &self.intake {
@@ -143,14 +144,13 @@ impl<P: Platform> Pool<P> {
         }
     }
 
-    /// As [`Self::push`], for callers to whom a call more or less is nothing: so that those to whom
-    /// it is something have it inline.
+    /// As [`Self::push`], not inlined: for callers that can afford the call, so that the hot ones have `push` inline.
     #[inline(never)]
     pub(crate) fn push_indirectly(&self, injector: usize, item: Item, link: LinkTag) {
         self.push(injector, item, link);
     }
 
-    /// In parts, which travel in registers: else the item would lie on the stack with the other intake, too.
+    /// In parts, which travel in registers: otherwise the item would be on the stack with the other intake as well.
     #[inline(never)]
     fn push_locked(&self, parts: ItemParts, link: LinkTag) {
         let item = Item::from_parts(parts);
@@ -172,8 +172,8 @@ impl<P: Platform> Pool<P> {
         self.intake.as_ref().map_or(1, Injectors::len)
     }
 
-    /// A counter an injector for a pool link, at zero, on the lines that producers fetch anyway; `None`
-    /// if all are taken, or the intake has no such line.
+    /// Takes one counter per injector for a pool link, at zero, on cache lines that producers fetch anyway. `None`
+    /// if all are in use, or the intake has no such line.
     pub(crate) fn take_counters(&self) -> Option<usize> {
         let intake = self.intake.as_ref()?;
         let mut state = self.lock_state();
@@ -188,39 +188,39 @@ impl<P: Platform> Pool<P> {
         Some(at)
     }
 
-    /// Takes back what [`Self::take_counters`] gave.
+    /// Returns counters of [`Self::take_counters`].
     pub(crate) fn return_counters(&self, at: usize) {
         self.lock_state().cold_mut().free_counters |= 1 << at;
     }
 
-    /// The counter at an injector that [`Self::take_counters`] gave; `None` for any other.
+    /// The counter at an injector that [`Self::take_counters`] returned; `None` for any other.
     #[inline]
     pub(crate) fn counter(&self, injector: usize, at: usize) -> Option<&P::AtomicU64> {
         self.intake.as_ref()?.counter(injector, at)
     }
 
-    /// CPU time of items of the pool link with this tag is counted here.
+    /// Charges CPU time of items of the pool link with this tag to `tally` from here on.
     pub(crate) fn open_tally(&self, link: LinkTag, tally: &Arc<Tally<P>>) {
         self.accounts.open_tally(link, tally);
     }
 
-    /// The pool link goes.
+    /// Stops that: the pool link ends.
     pub(crate) fn close_tally(&self, link: LinkTag) {
         self.accounts.close_tally(link, &self.slots);
     }
 
-    /// Waits, on a thread that is none of its workers, until `done` is open. False in a process that was forked since: there it
-    /// stays closed.
+    /// Waits until `done` is open, on a thread that is not one of the pool's workers. Returns false in a process that was
+    /// forked since: there it stays closed.
     pub(crate) fn wait_outside(&self, done: &Latch<P>) -> bool {
         if self.settings.may_spin { self.outside.wait(done) } else { done.wait() }
     }
 
-    /// Frees the lock and wakes the chosen worker, in the order of the pool's wake variant.
+    /// Releases the lock and wakes the chosen worker, in the order of the pool's wake variant.
     #[inline]
     pub(super) fn unlock_and_kick(&self, state: PoolGuard<'_, P>, kick: Option<Kick>) {
         let Some(kick) = kick else { return };
         match self.attributes.wake {
-            // A reactor is a user's: it is called under no lock.
+            // A reactor is user code: it is called under no lock.
             Wake::UnderLock if self.attributes.hooks.reactor.is_none() => {
                 self.wake_kicked(kick);
                 drop(state);
@@ -233,21 +233,21 @@ impl<P: Platform> Pool<P> {
     }
 
     pub(super) fn wake_kicked(&self, Kick { worker, steer_to }: Kick) {
-        // It cannot exit before it was woken, so the thread is its own.
+        // It cannot exit before it was woken, so the thread id is still valid.
         match steer_to {
             Some(cpus) => self.steer(worker, cpus, || self.wake(worker)),
             None => self.wake(worker),
         }
     }
 
-    /// Calls `act` while the worker, which is not running, may be placed on these CPUs only.
+    /// Calls `act` while the worker, which is not running, is confined to these CPUs.
     pub(super) fn steer(&self, worker: usize, to: FreeCpus, act: impl FnOnce()) {
         let thread = self.slots.get(worker).thread_id();
         let narrowed = P::set_affinity_of(thread, to.cpus(&self.place));
         act();
-        // At once: it is where it should be, and from there the kernel may do as it likes.
+        // At once: it is on the right CPU, and from there the kernel may move it.
         if narrowed && !P::set_affinity_of(thread, self.place.roam.iter()) {
-            // Not here: the lock may be held, and the subscriber is a user's.
+            // Not here: the lock may be held, and the subscriber is user code.
             let pod = self.place.pod;
             self.monitor.later(move || {
                 tracing::warn!(%pod, worker, "a worker may not run in all of its pod");
@@ -264,7 +264,7 @@ impl<P: Platform> Pool<P> {
         }
     }
 
-    /// This worker was woken from its sleep.
+    /// Records the cost of the wake-up of this worker.
     pub(super) fn learn_wake_cost(&self, worker: usize) {
         let called_at_ns = self.slots.get(worker).take_called_at();
         if called_at_ns != 0 {
@@ -277,7 +277,7 @@ impl<P: Platform> Pool<P> {
         self.meter.cost()
     }
 
-    /// A worker that waits in the reactor was given a permit.
+    /// Calls the reactor after a worker that waits in it was given a permit.
     #[cold]
     fn wake_in_reactor(&self) {
         let woken = self.attributes.hooks.reactor.as_ref().map(|reactor| reactor.wake());
@@ -287,14 +287,14 @@ impl<P: Platform> Pool<P> {
         }
     }
 
-    /// As [`call_anybody`](Self::call_anybody), for what a thread outside has just brought: that one goes on, or watches
-    /// for the end of it.
+    /// As [`call_anybody`](Self::call_anybody), for work that a thread outside has just injected: that thread continues, or
+    /// spins until the work has finished.
     pub(super) fn call_beside_here(&self) {
         let own = self.place.injector_here::<P>();
         self.call_beside(Some(BusyCpus { own, producer: None }));
     }
 
-    /// Wakes as many sleepers as a loop is likely worth that a thread outside has just brought.
+    /// Wakes as many sleepers as a loop that a thread outside has just injected is likely worth.
     pub(crate) fn call_for_loop(&self) {
         let most = self.meter.loop_workers();
         if most == 0 || !self.calls_several() {
@@ -305,20 +305,20 @@ impl<P: Platform> Pool<P> {
         let neighbours = self.neighbours();
         let others = || neighbours.iter().flat_map(|pools| pools.iter());
         let limit = self.place.limit + others().map(|pool| pool.place.limit).sum::<usize>();
-        // The first worker has the item and calls one itself, and the caller's CPU is not free yet: a worker that is woken now,
-        // when all CPUs are taken, may wait behind another for long.
+        // The first worker has the item and wakes one itself, and the caller's CPU is not free yet: a worker that is woken
+        // while all CPUs are busy may wait long behind another.
         let most = (most as usize - 1).min(limit.saturating_sub(3));
         let mut others = others();
         let _all = (0..most)
             .all(|_| self.call_another(busy) || others.any(|pool| pool.call_another(None)));
     }
 
-    /// A loop turned out to be worth so many workers.
+    /// Records how many workers a loop turned out to be worth.
     pub(crate) fn learn_loop(&self, workers: u32) {
         self.meter.learn_loop(workers);
     }
 
-    /// Wakes a worker that sleeps, of this pool or of another.
+    /// Wakes a sleeper of this pool or of another.
     pub(super) fn call_anybody(&self) {
         self.call_beside(None);
     }
@@ -331,7 +331,7 @@ impl<P: Platform> Pool<P> {
         }
     }
 
-    /// Wakes a worker of this pool that sleeps, if one more may run, beside those `busy` CPUs.
+    /// Wakes a sleeper of this pool, if one more may run, off the `busy` CPUs.
     pub(super) fn call_thief(&self, busy: Option<BusyCpus>) -> bool {
         if self.thieves.are_refused() {
             return false;
@@ -345,8 +345,8 @@ impl<P: Platform> Pool<P> {
         intake.has_unposted() && self.choose_thief(busy)
     }
 
-    /// As [`Self::call_thief`], though another one may be on its way: so those that come double with each wake-up, instead of
-    /// becoming one more.
+    /// As [`Self::call_thief`], even if another one is on its way: so the number of woken workers doubles with each wake-up
+    /// instead of growing by one.
     pub(super) fn call_another(&self, busy: Option<BusyCpus>) -> bool {
         self.call_thief(busy) || self.thieves.has_more_sleepers() && self.choose_another_thief(busy)
     }
@@ -364,20 +364,20 @@ impl<P: Platform> Pool<P> {
         })
     }
 
-    /// As [`Self::call_thief`], under the lock: a worker may sleep whose name is on no word.
+    /// As [`Self::call_thief`], under the lock: a sleeper may be named on no word.
     #[cold]
     fn choose_thief(&self, busy: Option<BusyCpus>) -> bool {
         self.choose_under_lock(busy, |state| {
             let kick = if state.may_steal(self, 1) { state.choose_kick(self) } else { None };
             if kick.is_none() || !state.idle.has_listed() {
-                // None sleeps so, or no more may run: the next that parks posts itself.
+                // No sleeper is listed, or no more may run: the next that parks posts itself.
                 self.intake.iter().for_each(|intake| intake.set_unposted(false));
             }
             kick
         })
     }
 
-    /// Wakes the worker that `choose` chooses, off the busy CPUs. False if there is none.
+    /// Wakes the worker that `choose` chooses, off the busy CPUs. Returns false if there is none.
     fn choose_under_lock(
         &self,
         busy: Option<BusyCpus>,
@@ -393,15 +393,15 @@ impl<P: Platform> Pool<P> {
         called
     }
 
-    /// Where a thief, which is to be woken next, should wake up, if that is not left to the kernel.
+    /// Where a thief that is about to be woken should run, unless that is left to the kernel.
     ///
-    /// The kernel leaves it where it slept, if no thread runs there. Else it may draw it to its caller's CPU, where it waits for
-    /// the end of a time slice: in a virtual machine even if it has slept on an idle CPU, see `placement`. So it is kept off
-    /// that CPU where this is to be expected: its own is taken, or others were drawn of late.
+    /// The kernel leaves it where it slept, if no thread runs there. Otherwise it may move it to its caller's CPU, where it
+    /// waits for the end of a time slice: in a virtual machine even if it has slept on an idle CPU, see `placement`. So it is
+    /// kept off that CPU if this is likely: its own CPU is busy, or others were moved recently.
     fn keep_off(&self, busy: Option<BusyCpus>, worker: usize) -> Option<FreeCpus> {
         let busy = busy?;
         let slot = self.slots.get(worker);
-        // Relaxed, all of it: it is about where the thief runs, not what.
+        // Relaxed, here and below: the values affect where the thief runs, not what it runs.
         let slept_at = slot.slept_at.load(Relaxed) as usize;
         if !self.thieves.were_drawn() && slept_at != busy.own && Some(slept_at) != busy.producer {
             slot.called_from.store(busy.own as u32 + 1, Relaxed);
@@ -410,7 +410,7 @@ impl<P: Platform> Pool<P> {
         FreeCpus::beside(busy, self.place.cpus.len())
     }
 
-    /// A worker woke up: it may have been drawn to where it was called from.
+    /// Called when a worker wakes up: it may have been moved to its caller's CPU.
     pub(super) fn notice_drawn(&self, worker: usize) {
         let called_from = &self.slots.get(worker).called_from;
         let from = called_from.load(Relaxed) as usize;
@@ -422,7 +422,7 @@ impl<P: Platform> Pool<P> {
         }
     }
 
-    /// What the pool tells of itself.
+    /// The pool's statistics.
     pub(crate) fn stats(&self) -> PoolStats {
         let cpu_time = self.accounts.charge(&self.slots);
         let state = self.lock_state();
@@ -467,12 +467,12 @@ impl<P: Platform> Pool<P> {
 
 impl<P: Platform> Drop for Pool<P> {
     fn drop(&mut self) {
-        // It exits with the last pool.
+        // The monitor exits with the last pool.
         self.monitor.wake();
     }
 }
 
-/// The pool's lock, held; measures for how long if that is asked for.
+/// The pool's lock, held; measures for how long if measuring is enabled.
 pub(super) struct PoolGuard<'pool, P: Platform> {
     state: LockGuard<'pool, P, State<P>>,
     since: Option<Time>,
@@ -493,7 +493,7 @@ impl<P: Platform> std::ops::DerefMut for PoolGuard<'_, P> {
 }
 
 impl<P: Platform> PoolGuard<'_, P> {
-    /// Panics if the pool is left with a rule broken: a bug of ours.
+    /// Panics if the pool is left with a broken invariant: a bug in Coreshard.
     #[cold]
     fn check(&self) {
         if let Some(rule) = self.state.broken_rule()

@@ -1,4 +1,4 @@
-//! Which workers a pool has: their indices and threads, which of them are blocked, and the rescuer.
+//! A pool's workers: their indices and threads, which of them are blocked, and the rescuer.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -7,7 +7,7 @@ use coreshard_platform::{AtomicInt, Platform, fields};
 
 use super::slots::{MAX_WORKERS, Slots};
 
-/// How many workers a runtime has, and may have; rescuers are not counted.
+/// How many workers a runtime has, and may have. Rescuers are not counted.
 #[derive(Debug)]
 pub(crate) struct WorkerCount<P: Platform> {
     workers: P::AtomicU32,
@@ -19,7 +19,7 @@ impl<P: Platform> WorkerCount<P> {
         Self { workers: P::AtomicU32::new(0), most: u32::try_from(most).unwrap_or(u32::MAX) }
     }
 
-    /// Counts one more; false if there are as many as may be.
+    /// Counts one more worker; returns false at the maximum.
     fn enter(&self) -> bool {
         if self.workers.fetch_add(1, Relaxed) < self.most {
             return true;
@@ -43,63 +43,62 @@ pub(super) enum Blocked {
     Presumed,
     /// The monitor found it inside an item, using a CPU for long.
     Hog,
-    /// It exits: only its last hook is left. It still has its slot.
+    /// It exits: only its last hook remains to run. It still has its slot.
     Leaving,
 }
 
 /// The rescuer's index, in the pools that have one.
 pub(super) const RESCUER: usize = 0;
 
-/// Whether a pool has a rescuer, and where it is.
+/// Whether a pool has a rescuer, and in which state.
 ///
-/// The rescuer is a worker that is there from the start, beyond all limits, and stands by until the
-/// pool needs one more and cannot have it. Then it is a worker like all others, until one of these
-/// sleeps. After the kernel's rescuer.
+/// The rescuer is a worker that exists from the start, beyond all limits, and stands by until the pool needs one more worker
+/// and cannot start it. Then it works like all others, until one of these sleeps. Modelled on the kernel's rescuer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rescuer {
-    /// The pool is to have none, or was never started.
+    /// The pool has no rescuer, or was never started.
     None,
     /// Its thread has ended.
     Gone,
-    /// It waits to be called, and counts as no worker.
+    /// It waits to be called, and does not count as a worker.
     StandsBy,
     /// It works.
     Called,
-    /// It ends, and counts as no worker; its slot is still its own.
+    /// It exits, and does not count as a worker; it still has its slot.
     Leaving,
 }
 
-/// The thread of a worker, as its starter leaves it for whoever stops the pool.
+/// The thread of a worker, stored by its starter for the caller that stops the pool.
 #[derive(Debug)]
 pub(super) enum ThreadSlot<T> {
     /// No worker has the index.
     None,
-    /// The worker's starter brings it.
+    /// The worker's starter will store it.
     Coming,
     Here(T),
-    /// It is a thread that the program waits for, or none does.
+    /// The thread belongs to the program, which joins it, or no caller does.
     Elsewhere,
-    /// The caller that stops the pool waits for it.
+    /// The caller that stops the pool joins it.
     Taken,
-    /// The worker exited before its handle came; the index is free when that has come.
+    /// The worker exited before its starter stored the handle; the index becomes free once it has.
     Late,
 }
 
-/// What is seldom needed: in memory of its own, so that no line of it comes over with the lock.
+/// Rarely needed fields, in their own allocation, so that none of their cache lines moves with the lock.
 struct ThreadTable<P: Platform> {
     /// Counts the runtime's workers.
     worker_count: Arc<WorkerCount<P>>,
-    /// How many of them are this pool's.
+    /// How many of them belong to this pool.
     counted: usize,
     /// By worker index.
     threads: Vec<ThreadSlot<P::Thread>>,
     /// Indices below `threads.len()` that no worker has.
     free: Vec<usize>,
-    /// By worker index: the number of its last hand-over, of those that it has declared itself.
+    /// By worker index: the number of its last hand-over that it declared itself.
     declared: Vec<u64>,
     /// Indices of guests.
     guests: Vec<usize>,
-    /// Workers that may steal beyond the limit, since the hogs may wait for forked jobs. 0 without hogs.
+    /// Workers that may steal beyond the limit, since hogs may wait for forked jobs. 0 without hogs.
     extra_thieves: usize,
 }
 fields!(ThreadTable<P: Platform> { worker_count, counted, threads, free, declared, guests, extra_thieves });
@@ -109,7 +108,7 @@ fields!(ThreadTable<P: Platform> { worker_count, counted, threads, free, declare
 pub(super) struct Roster<P: Platform> {
     /// Workers that exist, or are being started.
     alive: usize,
-    /// Workers that are not counted among those that run: as many as `blocked_as` has.
+    /// Workers that do not count as running: as many as `blocked_as` lists.
     blocked: usize,
     /// Workers that are blocked as hogs.
     hogs: u16,
@@ -119,11 +118,11 @@ pub(super) struct Roster<P: Platform> {
     guests: u16,
     /// Workers exit when there is nothing to do.
     pub(super) stopping: bool,
-    /// Of a team: workers exit when all have nothing to do.
+    /// Of a team: workers exit when none has anything to do.
     pub(super) ending: bool,
     /// One more worker was wanted while one was being started.
     spare_missed: bool,
-    /// One more worker was wanted, and could not be had.
+    /// One more worker was wanted, and none was available.
     spare_refused: bool,
     rescuer: Rescuer,
     /// By worker index.
@@ -134,11 +133,11 @@ fields!(Roster<P: Platform> {
     alive, blocked, hogs, guests, starting, stopping, ending, spare_missed, spare_refused, rescuer, blocked_as, threads,
 });
 
-/// What became of a wish for one more worker.
+/// Result of a request for one more worker.
 pub(super) enum Reserved {
-    /// It has this index, and counts as alive.
+    /// The worker has this index, and counts as alive.
     Index(usize),
-    /// The pool or the runtime has as many workers as it may have.
+    /// The pool or the runtime has its maximum of workers.
     Refused,
 }
 
@@ -169,12 +168,12 @@ impl<P: Platform> Roster<P> {
         }
     }
 
-    /// Names the fields to the platform.
+    /// Describes the fields to the platform.
     pub(super) fn describe(&self) {
         P::describe(&raw const *self.threads);
     }
 
-    /// How far the pool's lock brings what each claim needs.
+    /// Bytes of the pool's state that each claim needs, from the lock on.
     #[cfg(all(test, not(loom)))]
     pub(super) const HOT_BYTES: usize = std::mem::offset_of!(Self, blocked) + size_of::<usize>();
 
@@ -217,7 +216,7 @@ impl<P: Platform> Roster<P> {
         self.blocked_as[worker]
     }
 
-    /// How many workers are blocked so.
+    /// Number of workers that are blocked for this reason.
     pub(super) fn count_blocked_as(&self, blocked: Blocked) -> usize {
         self.blocked_as.iter().filter(|it| **it == blocked).count()
     }
@@ -229,7 +228,7 @@ impl<P: Platform> Roster<P> {
             || self.stands_by(worker)
     }
 
-    /// Counts a worker as blocked, or not, or as blocked for another reason.
+    /// Marks a worker as blocked, not blocked, or blocked for another reason.
     pub(super) fn set_blocked(&mut self, worker: usize, blocked: Blocked) {
         let before = self.blocked_as[worker];
         self.blocked -= usize::from(before != Blocked::No);
@@ -242,14 +241,14 @@ impl<P: Platform> Roster<P> {
         self.blocked_as[worker] = blocked;
     }
 
-    /// The worker counts as blocked by its own call from here on, the one with this number.
+    /// Marks the worker as blocked by its own call, which has this number.
     pub(super) fn declare_blocked(&mut self, worker: usize, hand_over: u64) {
         self.set_blocked(worker, Blocked::Declared);
         self.threads_mut().declared[worker] = hand_over;
     }
 
-    /// That call ends. If it has ended already, by a look for another item, the index may be blocked for another reason, or
-    /// be another thread's.
+    /// Ends that call. If it has ended already, when the worker looked for another item, the index may be blocked for another
+    /// reason, or may belong to another thread.
     pub(super) fn end_declared(&mut self, worker: usize, hand_over: u64) {
         let is_declared = self.blocked_as[worker] == Blocked::Declared;
         if is_declared && self.threads().declared[worker] == hand_over {
@@ -257,19 +256,19 @@ impl<P: Platform> Roster<P> {
         }
     }
 
-    /// Hogs may wait for jobs that no worker may steal: one more may.
+    /// Lets one more worker steal: hogs may wait for jobs that no worker may steal.
     pub(super) fn allow_one_more_thief(&mut self) {
         if self.hogs > 0 {
             self.threads_mut().extra_thieves += 1;
         }
     }
 
-    /// Workers that may steal beyond the limit. Not asked for without hogs.
+    /// Workers that may steal beyond the limit. Not called without hogs.
     pub(super) fn extra_thieves(&self) -> usize {
         self.threads().extra_thieves
     }
 
-    /// An index for a worker of a neighbouring pod, which the runtime counts there. `None` if all are taken.
+    /// Returns an index for a worker of a neighbouring pod, which the runtime counts there. `None` if all are in use.
     pub(super) fn add_guest(&mut self, slots: &Slots<P>) -> Option<usize> {
         let index = self.claim_index(slots)?;
         self.alive += 1;
@@ -280,7 +279,7 @@ impl<P: Platform> Roster<P> {
         Some(index)
     }
 
-    /// True if the worker with this index was a guest, and is none any more.
+    /// Removes the guest with this index. Returns true if the worker was one.
     fn remove_guest(&mut self, index: usize) -> bool {
         if self.guests == 0 {
             return false;
@@ -304,7 +303,7 @@ impl<P: Platform> Roster<P> {
         self.threads().guests.iter().filter(runs).count()
     }
 
-    /// An index for one more worker, of `most`, which counts as alive from here on.
+    /// Reserves an index for one more worker, up to `most`. The worker counts as alive from here on.
     pub(super) fn reserve(&mut self, most: usize, slots: &Slots<P>) -> Reserved {
         let index = if self.alive < most && self.threads_mut().worker_count.enter() {
             let index = self.claim_index(slots);
@@ -324,32 +323,33 @@ impl<P: Platform> Roster<P> {
         Reserved::Index(index)
     }
 
-    /// One more worker is wanted. If one is being started already, its starter looks again when it is done: true.
+    /// Requests one more worker. Returns true if enough are being started already: a starter checks again when it has
+    /// finished.
     pub(super) fn leave_to_starter(&mut self) -> bool {
         let is_left = usize::from(self.starting) > self.unblocked() / 2;
         self.spare_missed |= is_left;
         is_left
     }
 
-    /// A start is over. True if one more worker was wanted meanwhile.
+    /// A start has finished. Returns true if one more worker was wanted meanwhile.
     pub(super) fn end_start(&mut self) -> bool {
         self.starting -= 1;
         std::mem::take(&mut self.spare_missed)
     }
 
-    /// A worker was wanted and could not be started.
+    /// Records that a worker was wanted and could not be started.
     pub(super) fn refuse_spare(&mut self) {
         // If it was the first, the pool does not exist.
         self.stopping |= self.alive == 0;
         self.spare_refused = true;
     }
 
-    /// A worker was wanted and could not be had, since this was last taken.
+    /// True if a worker was wanted and could not be started, since this was last cleared.
     pub(super) fn is_spare_refused(&self) -> bool {
         self.spare_refused
     }
 
-    /// An index that no worker has, with its slot.
+    /// Takes an index that no worker has, and makes its slot.
     fn claim_index(&mut self, slots: &Slots<P>) -> Option<usize> {
         let threads = self.threads_mut();
         let index = match threads.free.pop() {
@@ -367,7 +367,7 @@ impl<P: Platform> Roster<P> {
         Some(index)
     }
 
-    /// The worker's thread knows nothing of its slot from here on. Or undoes a reservation.
+    /// The worker's thread no longer uses its slot from here on. Also undoes a reservation.
     pub(super) fn retire(&mut self, index: usize) {
         let is_rescuer = self.is_rescuer(index);
         let is_guest = self.remove_guest(index);
@@ -385,10 +385,10 @@ impl<P: Platform> Roster<P> {
         }
         let threads = self.threads_mut();
         if matches!(threads.threads[index], ThreadSlot::Coming) {
-            // Not given out again before: its handle would be taken for the next one's.
+            // The index is not reused before its handle arrives: otherwise the handle would be stored for the next worker.
             threads.threads[index] = ThreadSlot::Late;
         } else {
-            // The thread ends by itself; no caller waits for it any more, or one does.
+            // The thread exits by itself; no caller waits for it any more, or one already does.
             self.free_index(index, is_rescuer);
         }
     }
@@ -401,7 +401,7 @@ impl<P: Platform> Roster<P> {
         }
     }
 
-    /// Retires a worker whose index no other is to have.
+    /// Retires a worker whose index must not be reused.
     pub(super) fn retire_for_good(&mut self, index: usize) {
         self.retire(index);
         let threads = self.threads_mut();
@@ -409,7 +409,7 @@ impl<P: Platform> Roster<P> {
         threads.threads[index] = ThreadSlot::Late;
     }
 
-    /// The starter of a worker has its handle; or `None`, and none was started.
+    /// The starter of a worker stores its handle, or `None` if no thread was started.
     pub(super) fn put_handle(&mut self, index: usize, thread: Option<ThreadSlot<P::Thread>>) {
         if thread.is_none() {
             self.retire(index);
@@ -422,7 +422,7 @@ impl<P: Platform> Roster<P> {
         }
     }
 
-    /// All threads but that of worker `but`, to be joined.
+    /// Takes all threads except that of worker `but`, to be joined.
     pub(super) fn take_threads(&mut self, but: Option<usize>) -> Vec<P::Thread> {
         let threads = self.threads_mut().threads.iter_mut().enumerate();
         let others = threads.filter(|(index, _)| Some(*index) != but);
@@ -447,7 +447,7 @@ impl<P: Platform> Roster<P> {
         index == RESCUER && self.rescuer != Rescuer::None
     }
 
-    /// An index for the rescuer of a pool that starts, which is the first. `None` if it is there already.
+    /// Reserves the first index, for the rescuer of a pool that starts. `None` if the rescuer already exists.
     pub(super) fn reserve_rescuer(&mut self, slots: &Slots<P>) -> Option<usize> {
         match self.rescuer {
             Rescuer::None => {
@@ -455,14 +455,14 @@ impl<P: Platform> Roster<P> {
                 assert_eq!(index, Some(RESCUER), "the first index is the rescuer's");
             }
             Rescuer::Gone => self.threads_mut().threads[RESCUER] = ThreadSlot::Coming,
-            // Of a former life of the pool: it is still running.
+            // Left over from before the pool was stopped: it is still running.
             Rescuer::StandsBy | Rescuer::Called | Rescuer::Leaving => return None,
         }
         self.rescuer = Rescuer::StandsBy;
         Some(RESCUER)
     }
 
-    /// Calls the rescuer, if a worker was refused since this was last asked. True if the caller is to wake it.
+    /// Calls the rescuer, if a worker was refused since the last call. Returns true if the caller must wake it.
     pub(super) fn call_rescuer(&mut self) -> bool {
         let is_wanted = std::mem::take(&mut self.spare_refused);
         if !is_wanted || self.rescuer != Rescuer::StandsBy || self.stopping {
@@ -482,23 +482,23 @@ impl<P: Platform> Roster<P> {
         Some(RESCUER)
     }
 
-    /// True if this index is the rescuer's, and it counts as no worker.
+    /// True if this is the rescuer's index, and it does not count as a worker.
     pub(super) fn stands_by(&self, worker: usize) -> bool {
         worker == RESCUER && !matches!(self.rescuer, Rescuer::None | Rescuer::Called)
     }
 
-    /// True if this index is the rescuer's, and it counts as a worker.
+    /// True if this is the rescuer's index, and it counts as a worker.
     pub(super) fn is_called(&self, worker: usize) -> bool {
         worker == RESCUER && self.rescuer == Rescuer::Called
     }
 
-    /// The rescuer counts as no worker any more, and waits to be called.
+    /// The rescuer no longer counts as a worker, and waits to be called.
     pub(super) fn stand_rescuer_by(&mut self) {
         self.rescuer = Rescuer::StandsBy;
         self.alive -= 1;
     }
 
-    /// The rescuer is about to wait. False if the pool stops: it exits.
+    /// The rescuer is about to wait. Returns false if the pool stops: it exits.
     pub(super) fn may_stand_by(&mut self) -> bool {
         let is_over = self.rescuer == Rescuer::StandsBy && self.stopping;
         if is_over {
@@ -507,8 +507,8 @@ impl<P: Platform> Roster<P> {
         !is_over
     }
 
-    /// The rule of the books that does not hold, in words. `sleeps` tells of each sleeper, as often as it is listed. Allocates
-    /// nothing, and tells the platform of no access: a run that is checked is the same run.
+    /// Describes the invariant that does not hold. `sleepers` yields each sleeper, as often as it is listed. Does not
+    /// allocate, and reports no access to the platform, so that a checked run is the same run.
     pub(super) fn broken_rule(
         &self,
         mut sleepers: impl Iterator<Item = usize>,
@@ -516,7 +516,7 @@ impl<P: Platform> Roster<P> {
     ) -> Option<&'static str> {
         let threads = &*self.threads;
         let workers = threads.threads.len();
-        // Those that are not there, and the one that counts as no worker.
+        // Workers that do not exist, and the one that does not count as a worker.
         let mut absent = Marks::none();
         let mut absentees = 0;
         for worker in 0..workers {
@@ -569,7 +569,7 @@ impl<P: Platform> Roster<P> {
         None
     }
 
-    /// The books, for a report on a broken rule.
+    /// The state in text, for a report on a broken invariant.
     pub(super) fn books(&self) -> String {
         let Self { alive, blocked, blocked_as, stopping, starting, spare_missed, rescuer, .. } =
             self;
@@ -589,7 +589,7 @@ impl Marks {
         Self([0; MAX_WORKERS.div_ceil(64)])
     }
 
-    /// Adds a worker. False if it was there.
+    /// Adds a worker. Returns false if it was present.
     fn add(&mut self, worker: usize) -> bool {
         let (word, bit) = (&mut self.0[worker / 64], 1 << (worker % 64));
         let was_there = *word & bit != 0;

@@ -1,8 +1,8 @@
-//! The pools of one set of attributes, one a pod, and who uses them.
+//! The pools of one set of attributes, one for each pod, and its users.
 //!
-//! A set's memory lives as long as a thread may still look at it: a producer may hold on to the
-//! links of a queue's past for a moment, and finds them closed. Its *workers* live while there is
-//! a [`Lease`]: they exit with the last one, and start again with the next.
+//! A set's memory lives as long as a thread may still access it: a producer may briefly hold on to the links of a queue's
+//! earlier generations, and finds them closed. Its *workers* live while a [`Lease`] exists: they exit with the last one, and
+//! start again with the next.
 
 use std::sync::Arc;
 
@@ -17,9 +17,9 @@ pub(crate) struct PoolSet<P: Platform> {
     pub(crate) attributes: Arc<Attributes>,
     pub(crate) pods: Pods,
     pools: Box<[Arc<Pool<P>>]>,
-    /// Where an item goes that is queued on one of the platform's CPUs, by its id.
+    /// By the platform's CPU id: the pod and injector for an item queued on that CPU.
     routes: Arc<[Route]>,
-    /// The injector of each of the topology's CPUs, by its id.
+    /// By CPU id: the injector of each of the topology's CPUs.
     injectors: Box<[u8]>,
     users: Lock<P, Users>,
 }
@@ -35,22 +35,22 @@ pub(crate) struct Route {
 enum Users {
     None,
     Some(usize),
-    /// The last lease has ended: workers are going.
+    /// The last lease has ended: workers are exiting.
     Leaving {
-        /// A caller waits for them, and says when they have exited.
+        /// A caller waits for them, and records when they have exited.
         awaited: bool,
     },
 }
 
-/// While one is held, a set's workers run.
+/// A set's workers run while one is held.
 pub(crate) struct Lease<P: Platform> {
     set: Arc<PoolSet<P>>,
-    /// It was given back: its end is nothing.
+    /// It was returned: dropping it does nothing.
     ended: bool,
 }
 
 impl<P: Platform> PoolSet<P> {
-    /// A set whose pools run; the lease is the first.
+    /// Makes a set whose pools run; the lease is the first.
     pub(crate) fn lease_new(
         attributes: Arc<Attributes>,
         pods: Pods,
@@ -62,10 +62,10 @@ impl<P: Platform> PoolSet<P> {
         Lease::of(Arc::new(Self { attributes, pods, pools, routes, injectors, users }))
     }
 
-    /// A lease, for which workers come back where there are none. `None` while some are still going.
+    /// Returns a lease, and starts workers again if there are none. `None` while some are still exiting.
     ///
     /// # Errors
-    /// Where a worker cannot be started; those that were are told to go.
+    /// If a worker cannot be started; the workers started before it are told to exit.
     pub(crate) fn lease(self: &Arc<Self>) -> Result<Option<Lease<P>>, SpawnError> {
         let mut users = self.users.lock();
         self.see_who_is_gone(&mut users);
@@ -86,7 +86,7 @@ impl<P: Platform> PoolSet<P> {
         Ok(Some(Lease::of(Arc::clone(self))))
     }
 
-    /// One lease less. True if it was the last: the workers were told to go. Nobody waits for them here.
+    /// Ends a lease. Returns true if it was the last: the workers were told to exit. Does not wait for them.
     fn leave(&self) -> bool {
         let mut users = self.users.lock();
         match &mut *users {
@@ -102,8 +102,8 @@ impl<P: Platform> PoolSet<P> {
         true
     }
 
-    /// After [`Lease::end`]: waits until the workers have exited, unless they are needed again. Not to be
-    /// called under a lock: an item may be waiting for it, and is waited for here. A worker that calls this
+    /// After [`Lease::end`]: waits until the workers have exited, unless they are needed again. Must not be
+    /// called under a lock that an item may be waiting for, since this waits for that item. A worker that calls this
     /// does not wait for itself.
     pub(crate) fn wait_until_gone(&self) {
         let waits_here = match &mut *self.users.lock() {
@@ -120,7 +120,7 @@ impl<P: Platform> PoolSet<P> {
         }
     }
 
-    /// True while workers are going.
+    /// True while workers are exiting.
     pub(crate) fn is_leaving(&self) -> bool {
         let mut users = self.users.lock();
         self.see_who_is_gone(&mut users);
@@ -139,7 +139,7 @@ impl<P: Platform> PoolSet<P> {
         self.pools.iter()
     }
 
-    /// True if the worker is of one of these pools.
+    /// True if the worker belongs to one of these pools.
     pub(crate) fn has(&self, worker: CurrentWorker<'_, P>) -> bool {
         Arc::ptr_eq(&worker.pool().attributes, &self.attributes)
     }
@@ -149,9 +149,8 @@ impl<P: Platform> PoolSet<P> {
         self.pools.iter().map(|pool| pool.place.limit).sum()
     }
 
-    /// Tells each pool of the others, the nearest first, so that its workers can help those of
-    /// the others with forked work. At equal distance they begin with the next after themselves.
-    /// The pools of a strict set stay apart.
+    /// Tells each pool about the others, the nearest first, so that its workers can help the others with forked work. At equal
+    /// distance they start with the next after themselves. The pools of a strict set stay apart.
     pub(crate) fn introduce(&self, topology: &Topology) {
         let place = |pool: &Arc<Pool<P>>| {
             let first = pool.place.cpus.iter().next();
@@ -173,12 +172,12 @@ impl<P: Platform> PoolSet<P> {
         }
     }
 
-    /// By the platform's CPU ids.
+    /// Routes by the platform's CPU ids.
     pub(crate) fn routes(&self) -> &Arc<[Route]> {
         &self.routes
     }
 
-    /// The pod that `cpu` belongs to, and its injector there.
+    /// The pod of `cpu`, and its injector there.
     pub(crate) fn route_to(&self, cpu: CpuId) -> Option<(usize, usize)> {
         let pod = self.pods.pod_of(cpu)?;
         Some((pod.index(), usize::from(self.injectors[cpu.index()])))
@@ -206,7 +205,7 @@ impl<P: Platform> Lease<P> {
         Self { set, ended: false }
     }
 
-    /// Ends it. If it was the last, workers are told to go, and the set comes back: see
+    /// Ends it. If it was the last, workers are told to exit, and the set is returned: see
     /// [`PoolSet::wait_until_gone`].
     pub(crate) fn end(mut self) -> Option<Arc<PoolSet<P>>> {
         self.ended = true;
@@ -237,7 +236,7 @@ impl<P: Platform> Drop for Lease<P> {
 
 impl<P: Platform> Drop for PoolSet<P> {
     fn drop(&mut self) {
-        // They hold one another. A team's do until it ends, which is not waited for.
+        // They hold references to one another. A team's pools keep them until it ends, which is not waited for.
         let pools = self.pools.iter().filter(|pool| !pool.is_team());
         pools.for_each(|pool| drop(pool.set_neighbours(None)));
     }

@@ -19,7 +19,7 @@ use crate::config::attributes::{Attributes, Place};
 use crate::config::team::TeamSpec;
 use crate::insight::stats::PoolId;
 
-/// CPUs of a team whose jobs from outside come into one list.
+/// CPUs of a team that share one list of injected jobs.
 const CPUS_TO_A_LIST: usize = 16;
 
 /// How pools of a runtime behave; see `RuntimeBuilder`.
@@ -27,18 +27,18 @@ const CPUS_TO_A_LIST: usize = 16;
 pub(crate) struct PoolSettings {
     /// Whether lock-hold times are measured.
     pub(crate) measure_lock: bool,
-    /// Time without work after which a worker exits, but for the last.
+    /// Time without work after which a worker exits, except the last.
     pub(crate) idle_timeout: Duration,
-    /// Whether waiting for work on a CPU can end before the CPU is given up.
+    /// Whether a thread that waits for work may spin before it gives up its CPU.
     pub(crate) may_spin: bool,
     /// Workers that a pool may have, at most [`MAX_WORKERS`](super::MAX_WORKERS).
     pub(crate) most_workers: usize,
-    /// Workers take items for short from the start: for models, which have no time to learn it.
+    /// Workers treat items as short from the start: for models, which have no time to learn it.
     pub(crate) trusts_at_once: bool,
 }
 
 impl PoolSettings {
-    /// Workers that sleep at once, and time-outs that may run out at any moment.
+    /// Workers that sleep at once, and time-outs that may expire at any moment.
     #[cfg(all(test, loom))]
     pub(crate) fn for_models() -> Self {
         Self {
@@ -51,11 +51,11 @@ impl PoolSettings {
     }
 }
 
-/// The words of a team's pool that other pools have not. All are atomic.
+/// The words that only a team's pool has. All are atomic.
 pub(super) struct TeamBoard<P: Platform> {
-    /// 1 once the team is to end, and none watches for what comes: a hint.
+    /// 1 once the team is to end, and no member spins any more: a hint.
     is_ending: P::AtomicU32,
-    /// Members that wait for another team, and do what comes from outside meanwhile.
+    /// Members that wait for another team, and run injected jobs meanwhile.
     pub(super) open_waits: P::AtomicU32,
     /// Jobs in the mail of all members.
     pub(super) mailed: Padded<P::AtomicU32>,
@@ -71,7 +71,7 @@ impl<P: Platform> TeamBoard<P> {
         }
     }
 
-    /// None is to watch for what comes any more.
+    /// Stops all spinning for new work.
     pub(super) fn begin_end(&self) {
         self.is_ending.store(1, Relaxed);
     }
@@ -83,13 +83,13 @@ impl<P: Platform> TeamBoard<P> {
 
 /// The part of a pool that is not under its lock.
 pub(crate) struct PoolShared<P: Platform> {
-    /// Names the pool in the process.
+    /// Identifies the pool in the process.
     pub(crate) id: PoolId,
     pub(crate) place: Place,
     pub(crate) attributes: Arc<Attributes>,
-    /// Tells drainers that a pool link they watch has moved.
+    /// Notifies drainers that a pool link they watch has changed.
     pub(crate) event: Arc<Event<P>>,
-    /// Is told when there is work, and sees which workers wait inside an item.
+    /// Is notified of work, and detects workers that wait inside an item.
     pub(super) monitor: Arc<MonitorHandle<P>>,
     pub(super) settings: PoolSettings,
     /// The lock-free intake; `None` with the locked one.
@@ -98,15 +98,15 @@ pub(crate) struct PoolShared<P: Platform> {
     /// Forked jobs.
     pub(super) thieves: Thieves<P>,
     pub(super) guests: Guests<P>,
-    /// Of a team.
+    /// Present in a team's pool.
     pub(super) board: Option<TeamBoard<P>>,
-    /// 1 while a worker watches for work before it sleeps.
+    /// 1 while a worker spins before it sleeps.
     pub(super) watchers: Padded<P::AtomicU32>,
     /// The links of the queues that this pool serves, by tag.
     pub(crate) links: LinkTable<P>,
     /// Items that workers have run.
     ran: Padded<P::AtomicU64>,
-    /// 1 if a busy worker is to look into the reactor soon.
+    /// 1 if a busy worker must poll the reactor soon.
     pub(super) look_is_due: P::AtomicU32,
     pub(super) accounts: Accounts<P>,
 }
@@ -156,50 +156,50 @@ impl<P: Platform> PoolShared<P> {
         self.board.is_some()
     }
 
-    /// True in the child of a fork: the workers are not here. Of a team.
+    /// True in the child of a fork, where the workers do not exist. For a team.
     pub(crate) fn is_forked(&self) -> bool {
         self.team().is_some_and(|team| team.process_generation != P::process_generation())
     }
 
-    /// True if this index is its rescuer's.
+    /// True if this is the rescuer's index.
     pub(super) fn is_rescuer(&self, worker: usize) -> bool {
         worker == RESCUER && self.attributes.rescuer.is_some()
     }
 
-    /// True if one wake-up at a time is on its way.
+    /// True if at most one wake-up is on its way at a time.
     pub(super) fn coalesces_wakes(&self) -> bool {
         self.attributes.wake == Wake::Coalesced
     }
 
-    /// Whether workers are called though others are on their way, if that is worth it: by the newest variants. The others are
-    /// what they were.
+    /// Whether workers are woken though others are on their way, if that pays. Only the newest variants do so; the others keep
+    /// their original behaviour.
     pub(crate) fn calls_several(&self) -> bool {
         self.coalesces_wakes() && self.intake.is_some()
     }
 
-    /// True if workers of neighbouring pods may help with its items, and its own with theirs.
+    /// True if its workers and those of neighbouring pods may run each other's items.
     pub(super) fn shares_workers(&self) -> bool {
         self.calls_several() && !self.attributes.strict && !self.is_team()
     }
 
-    /// True if workers may leave sleepers alone while their items are short: not where a rescuer promises progress,
-    /// nor in a team.
+    /// True if workers may leave sleepers alone while their items are short. False if a rescuer guarantees progress,
+    /// and in a team.
     pub(super) fn may_suppress_wakes(&self) -> bool {
         !self.is_team() && self.attributes.rescuer.is_none()
     }
 
-    /// True if there is a job that one member of the team alone may run.
+    /// True if there is a job that only one member of the team may run.
     #[inline]
     pub(super) fn has_mail(&self) -> bool {
         self.board.as_ref().is_some_and(|board| board.mailed.load(SeqCst) > 0)
     }
 
-    /// Jobs that no worker has begun, without those that are forked.
+    /// Jobs that no worker has begun, not counting forked ones.
     pub(crate) fn jobs_waiting(&self) -> u64 {
         self.thieves.jobs_waiting(&self.slots)
     }
 
-    /// Counts items, or jobs of a team, that a worker has run.
+    /// Counts items, or a team's jobs, that a worker has run.
     #[inline]
     pub(super) fn count_ran(&self, items: u64) {
         self.ran.fetch_add(items, Relaxed);

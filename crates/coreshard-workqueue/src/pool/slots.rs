@@ -1,4 +1,4 @@
-//! What other threads see of a pool's workers, by their index; and how large a pool may be.
+//! The parts of a pool's workers that other threads see, by worker index; and the limits of a pool's size.
 #![allow(unsafe_code)]
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -19,13 +19,13 @@ pub(super) const SEGMENT_ITEMS: usize = 128;
 #[cfg(loom)]
 pub(super) const SEGMENT_ITEMS: usize = 2;
 
-/// Workers that a pool may have when all but its limit are blocked.
+/// Workers that a pool may have if all but its limit are blocked.
 #[cfg(not(loom))]
 pub(crate) const MAX_WORKERS: usize = 512;
 #[cfg(loom)]
 pub(crate) const MAX_WORKERS: usize = 3;
 
-/// Claims that a worker may have open at once, each at another injector: as many as are described in 64 bytes.
+/// Open claims of a worker, each at another injector: as many as 64 bytes describe.
 pub(super) const MAX_CLAIMS: usize = 4;
 
 pub(super) type Injectors<P> = intake::Injectors<P, Item, SEGMENT_ITEMS>;
@@ -36,52 +36,51 @@ pub(super) type Segment<P> = intake::Segment<P, Item, SEGMENT_ITEMS>;
 pub(super) type Watches<P> = intake::Watches<P, Item, SEGMENT_ITEMS>;
 pub(super) type Claim<P> = intake::Claim<P, Item, SEGMENT_ITEMS>;
 
-/// Where an item's kind and the count of items are in a slot's `begun`: addresses of user space
-/// have 48 bits.
+/// Bit position of an item's kind in a slot's `begun`, above the count of items: user-space addresses have 48 bits.
 const KIND_SHIFT: u32 = 16;
 const ITEM_COUNT: u64 = (1 << KIND_SHIFT) - 1;
 
-/// Set in a worker's `link` while it runs a stolen job, which is no item of that link.
+/// Set in a worker's `link` while it runs a stolen job, which is not an item of that link.
 const STEALS: u32 = 1 << 31;
 
-/// A worker's words that other threads touch. Made with the first worker that takes the index, freed
-/// with the pool, so an index is always good to wake. All fields are atomic.
+/// A worker's words that other threads access. Made for the first worker with this index and freed with the pool, so any index
+/// can be woken at any time. All fields are atomic.
 pub(super) struct WorkerSlot<P: Platform> {
-    /// Where the worker sleeps.
+    /// The word that the worker parks on.
     pub(super) parker: Padded<Parker<P>>,
-    /// When it was last woken; 0 once it has learned from that.
+    /// When it was last woken; 0 once the estimator has used that time.
     called_at_ns: P::AtomicU64,
-    /// What it has claimed, see `intake::Range`.
+    /// Its claimed items, see `intake::Range`.
     pub(super) ranges: Padded<[Range<P>; MAX_CLAIMS]>,
-    /// Jobs that it has forked.
+    /// Its forked jobs.
     pub(super) deque: Deque<P, Header<P>>,
-    /// Jobs that it has spawned, and that any worker of the pool may run.
+    /// Its spawned jobs, which any worker of the pool may run.
     pub(super) listed: Padded<JobList<P>>,
-    /// Of a team: jobs that this worker alone may run.
+    /// Of a team: jobs that only this worker may run.
     pub(super) mail: JobList<P>,
-    /// Of a team: the latch at which the worker sleeps in a wait inside its work; null for none. Changed under the pool's lock.
+    /// Of a team: the latch that the worker sleeps at inside its work; null for none. Changed under the pool's lock.
     pub(super) waits_at: P::AtomicPtr<Latch<P>>,
-    /// 1 if the worker is to take the lock before its next job, since it counts as blocked.
+    /// 1 if the worker must take the lock before its next job, since it counts as blocked.
     pub(super) is_called_back: P::AtomicU32,
-    /// Of a team: 1 if the worker is to run whatever there is in its wait, since no other worker does.
+    /// Of a team: 1 if the worker must run any job it finds while it waits, since no other worker runs.
     pub(super) is_last_resort: P::AtomicU32,
-    /// Of a team: 1 while the worker waits for another team, and runs what comes from outside meanwhile.
+    /// Of a team: 1 while the worker waits for another team, and runs injected jobs meanwhile.
     pub(super) waits_elsewhere: P::AtomicU32,
-    /// One more than the tag of the link of the worker's last item, 0 before its
-    /// first, and [`STEALS`]; written by the worker alone.
+    /// The link tag of the worker's last item plus one, or 0 before its first item; and [`STEALS`]. Written only by the
+    /// worker.
     link: Padded<P::AtomicU32>,
     /// How often the worker has looked for items under the lock; wraps.
     looks: P::AtomicU32,
-    /// What the worker has begun last; written by the worker alone. The address of the item's
-    /// kind in the upper 48 bits, and the number of items it has begun in the lower 16.
+    /// The item that the worker has begun last; written only by the worker. The address of the item's kind is in the upper 48
+    /// bits, the number of begun items in the lower 16.
     begun: Padded<P::AtomicU64>,
-    /// The name of the reusable item's function that the worker is inside of; null for none.
+    /// Type name of the function of the reusable item that the worker is inside of; null for none.
     function: P::AtomicPtr<Name>,
-    /// The worker's thread, for its CPU time; 0 before it runs.
+    /// The worker's thread, for its CPU time; 0 before it starts.
     thread: P::AtomicU32,
-    /// Where it parked last, by the CPU's injector; written by the worker alone.
+    /// The injector of the CPU on which it parked last; written only by the worker.
     pub(super) slept_at: P::AtomicU32,
-    /// One more than the injector of the thread that has woken it to steal, and goes on there; 0 if it was woken otherwise.
+    /// The injector of the running thread that woke it to steal, plus one; 0 if it was woken otherwise.
     pub(super) called_from: P::AtomicU32,
 }
 fields!(WorkerSlot<P: Platform> {
@@ -111,26 +110,26 @@ impl<P: Platform> WorkerSlot<P> {
         }
     }
 
-    /// The worker is about to be woken. Relaxed: an estimate follows from it, and nothing else.
+    /// Records that the worker is about to be woken. Relaxed: the time feeds an estimate, and nothing else depends on it.
     #[inline]
     pub(super) fn set_called_at(&self, now_ns: u64) {
         self.called_at_ns.store(now_ns, Relaxed);
     }
 
-    /// When the worker was woken; 0 if it was not since the last call.
+    /// When the worker was woken; 0 if it was not woken since the last call.
     pub(super) fn take_called_at(&self) -> u64 {
         let called_at_ns = self.called_at_ns.load(Relaxed);
         self.called_at_ns.store(0, Relaxed);
         called_at_ns
     }
 
-    /// True if any worker could take a job of this one's.
+    /// True if any worker could take one of this worker's jobs.
     #[inline]
     pub(super) fn has_jobs_for_all(&self) -> bool {
         self.deque.has_shared() || self.listed.has_jobs()
     }
 
-    /// The worker begins an item. Only it writes the word: no locked instruction.
+    /// Records that the worker begins an item. Only the worker writes the word, so no locked instruction is needed.
     #[inline]
     pub(super) fn begin(&self, kind: &'static ItemKind) {
         let address = std::ptr::from_ref(kind).expose_provenance() as u64;
@@ -138,7 +137,7 @@ impl<P: Platform> WorkerSlot<P> {
         self.begun.store(address << KIND_SHIFT | count, Relaxed);
     }
 
-    /// The worker begins something else inside the same item.
+    /// Records that the worker begins something else inside the same item.
     #[inline]
     pub(super) fn begin_inside(&self) {
         let begun = self.begun.load(Relaxed);
@@ -150,7 +149,7 @@ impl<P: Platform> WorkerSlot<P> {
         self.begun.load(Relaxed)
     }
 
-    /// The type name of the function that the worker has begun last.
+    /// Type name of the function that the worker has begun last.
     pub(super) fn function(&self) -> &'static str {
         let name = self.function.load(Acquire);
         // SAFETY: null, or from a `&'static Name` in `set_function`.
@@ -163,13 +162,13 @@ impl<P: Platform> WorkerSlot<P> {
         unsafe { kind.as_ref() }.map_or("(nothing yet)", |kind| kind.name.get())
     }
 
-    /// Sets which reusable item's function the worker is inside of; returns which it was.
+    /// Sets the function of the reusable item that the worker is inside of; returns the previous one.
     #[inline]
     pub(super) fn set_function(&self, name: *const Name) -> *const Name {
         self.function.swap(name.cast_mut(), Release).cast_const()
     }
 
-    /// The worker runs on this thread from here on.
+    /// Records the thread that the worker runs on.
     pub(super) fn set_thread(&self, ThreadId(thread): ThreadId) {
         self.thread.store(thread, Release);
     }
@@ -183,13 +182,13 @@ impl<P: Platform> WorkerSlot<P> {
         if thread == ThreadId(0) { None } else { P::cpu_time_of(thread) }
     }
 
-    /// The worker runs items of this link from here on.
+    /// Records that the worker runs items of this link from here on.
     #[inline]
     pub(super) fn set_link(&self, LinkTag(tag): LinkTag) {
         self.link.store(u32::from(tag) + 1, Relaxed);
     }
 
-    /// The worker runs a stolen job.
+    /// Records that the worker runs a stolen job.
     pub(super) fn set_steals(&self) {
         self.link.store(self.link.load(Relaxed) | STEALS, Relaxed);
     }
@@ -205,7 +204,7 @@ impl<P: Platform> WorkerSlot<P> {
         (self.link.load(Relaxed) & STEALS == 0).then(|| self.latest_link())?
     }
 
-    /// Counts a look for items under the lock. Only the worker writes it.
+    /// Counts a look for items under the lock. Written only by the worker.
     #[inline]
     pub(super) fn count_look(&self) {
         self.looks.store(self.looks.load(Relaxed).wrapping_add(1), Relaxed);
@@ -216,7 +215,7 @@ impl<P: Platform> WorkerSlot<P> {
     }
 }
 
-/// Where a worker's slot is found by its index; null before it has one.
+/// Pointer to the slot of a worker index; null before it has one.
 struct SlotPlace<P: Platform> {
     slot: P::AtomicPtr<WorkerSlot<P>>,
 }
@@ -226,10 +225,10 @@ fields!(SlotPlace<P: Platform> { slot });
 pub(super) struct Slots<P: Platform> {
     /// Set once each, under the pool's lock, before the index is used.
     places: Box<[SlotPlace<P>]>,
-    /// Indices below have a slot. Written under the pool's lock.
+    /// All lower indices have a slot. Written under the pool's lock.
     count: P::AtomicU32,
-    /// Claims that were opened to thieves and not yet seen to be used up. Thieves look at this
-    /// first: there is one word, and as many ranges as workers.
+    /// Claims that were opened to thieves and whose owner has not yet seen that they are empty. Thieves read this first: it is
+    /// one word, and there are as many ranges as workers.
     open_claims: Padded<P::AtomicU32>,
 }
 fields!(Slots<P: Platform> { places, count, open_claims });
@@ -252,14 +251,14 @@ impl<P: Platform> Slots<P> {
         unsafe { &*slot }
     }
 
-    /// Makes the slot of this index, if it has none. Called under the pool's lock, before the index is handed out.
+    /// Makes the slot of this index, if it has none. Called under the pool's lock, before the index is given to a worker.
     pub(super) fn ensure(&self, index: usize) {
         let place = &self.places[index];
         if place.slot.load(Relaxed).is_null() {
             P::describe(&raw const *place);
             let slot = Box::into_raw(Box::new(WorkerSlot::new()));
             P::describe(slot.cast_const());
-            // Release pairs with the Acquire of `get`.
+            // Release pairs with the Acquire of `get`: a reader sees the slot initialized.
             place.slot.store(slot, Release);
             let count = u32::try_from(index + 1).expect("fewer workers than 2³²");
             if self.count.load(Relaxed) < count {
@@ -268,27 +267,27 @@ impl<P: Platform> Slots<P> {
         }
     }
 
-    /// The slots of all workers there ever were.
+    /// The slots of all workers that ever existed.
     pub(super) fn each(&self) -> impl Iterator<Item = (usize, &WorkerSlot<P>)> {
         (0..self.count.load(Acquire) as usize).map(|at| (at, self.get(at)))
     }
 
-    /// The ranges of all workers, and whose they are.
+    /// The ranges of all workers, with the worker's index.
     pub(super) fn ranges(&self) -> impl Iterator<Item = (usize, &Range<P>)> {
         self.each().flat_map(|(at, slot)| slot.ranges.iter().map(move |range| (at, range)))
     }
 
-    /// A worker opens claims to thieves, having had none open. Counted before they are published, and both before the worker
-    /// next frees the lock (a thief takes it next): a later holder of the lock sees the count.
+    /// Counts a worker's claims as open to thieves; it had none open before. Counted before the claims are published, and both
+    /// before the worker next releases the lock, which a thief takes next: a later holder of the lock sees the count.
     #[inline]
     pub(super) fn open_claims(&self) {
         self.open_claims.fetch_add(1, Release);
     }
 
-    /// A worker has seen the end of its open claims.
+    /// Called once a worker has seen that its open claims are empty.
     #[inline]
     pub(super) fn close_claims(&self) {
-        // Relaxed: a count that is too high costs a look at the ranges, no more.
+        // Relaxed: a count that is too high only costs a look at the ranges.
         self.open_claims.fetch_sub(1, Relaxed);
     }
 
@@ -309,8 +308,8 @@ impl<P: Platform> Drop for Slots<P> {
         for SlotPlace { slot } in &self.places {
             let slot = slot.load(Relaxed);
             if !slot.is_null() {
-                // SAFETY: made by `Box::into_raw` in `ensure`; the last reference to the
-                // pool is gone, so no thread looks at it.
+                // SAFETY: made by `Box::into_raw` in `ensure`; the last reference to the pool was dropped, so no thread reads
+                // it.
                 drop(unsafe { Box::from_raw(slot) });
             }
         }

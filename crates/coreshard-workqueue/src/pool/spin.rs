@@ -1,4 +1,4 @@
-//! How long a thread that waits stays awake before it sleeps: a worker that found nothing, a member, and a thread outside.
+//! How long a waiting thread spins before it sleeps: a worker that found nothing, a member, or a thread outside.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::Duration;
@@ -9,44 +9,44 @@ use super::shared::PoolShared;
 use super::slots::{Injectors, Watches, WorkerSlot};
 use crate::base::latch::Latch;
 
-/// Looks of a team's member before it lets others run.
+/// Looks of a team member before it yields.
 const SPINS_TO_A_ROUND: u32 = 32;
 
-/// A yield that takes longer has let a thread compute that needs the CPU more. (One that none waits for takes 0.3 µs, and a
-/// thread that brings jobs from outside sleeps or watches sooner.)
+/// A yield that takes longer has given the CPU to a thread that computes. (A yield without a runnable thread takes 0.3 µs, and
+/// a thread that injects jobs sleeps or spins sooner.)
 const LONG_YIELD_NS: u64 = 20_000;
 
-/// A yield that is over sooner has let no thread run.
+/// A yield that returns sooner has let no other thread run.
 const IDLE_YIELD_NS: u64 = 1_000;
 
-/// Yields of a thread outside before it sleeps: some members may have to run on its CPU, one after the other.
+/// Yields of a thread outside before it sleeps: several members may have to run on its CPU, one after the other.
 const MAX_YIELDS: u32 = 4;
 
-/// A watch or a yield that takes longer lost the CPU to threads that compute: the longest watch takes a tenth.
+/// A spin or a yield that takes longer lost the CPU to computing threads: the longest spin takes a tenth of this.
 const CONTENDED_NS: u64 = 500_000;
 
-/// So many times a thread sleeps at once, after that.
+/// How many later waits sleep at once, after such a loss.
 const CONTENDED_TIMES: u32 = 1024;
 
-/// Whether other threads compute on the waiting thread's CPU, as far as it was taken away while the thread watched or yielded.
+/// Whether other threads compute on the waiting thread's CPU, judged by whether it lost the CPU while it spun or yielded.
 ///
-/// Then the thread does better asleep: Linux lets a woken thread go before those that compute, but one that has used its time
-/// slice, by watching, comes after them, and one that yields loses a whole slice. (Two threads that wait for each other's items
-/// among 20 that compute on 2 CPUs: one round trip in a hundred took 8 ms or more in each run, 2026-11.)
+/// If they do, the thread does better asleep. Linux runs a woken thread before threads that compute. But a thread that has
+/// used its time slice by spinning comes after them, and one that yields loses a whole slice. (Two threads that wait for each
+/// other's items among 20 that compute on 2 CPUs: one round trip in a hundred took 8 ms or more in each run, 2026-11.)
 #[derive(Debug, Default)]
 struct CpuContention {
     left: u32,
 }
 
 impl CpuContention {
-    /// Asked before each watch.
+    /// Called before each spin.
     fn is_here(&mut self) -> bool {
         let is_here = self.left > 0;
         self.left = self.left.saturating_sub(1);
         is_here
     }
 
-    /// It waited awake for so long.
+    /// Records how long the thread waited awake.
     fn learn(&mut self, took_ns: u64) {
         if took_ns > CONTENDED_NS {
             self.left = CONTENDED_TIMES;
@@ -54,22 +54,22 @@ impl CpuContention {
     }
 }
 
-/// Yields the CPU once; how long that took.
+/// Yields the CPU once; returns how long that took.
 fn yield_once<P: Platform>() -> u64 {
     let since_ns = P::rough_ns();
     P::yield_now();
     P::rough_ns().wrapping_sub(since_ns)
 }
 
-/// How a worker waits for work before it sleeps, learned from what that brought.
+/// How a worker waits for work before it sleeps, learned from the outcome of earlier waits.
 pub(super) struct SpinWait<P: Platform> {
     length: WatchLength,
     contention: CpuContention,
-    /// Where the next items will be seen first.
+    /// The slots in which the next items will appear first.
     next_slots: Option<Watches<P>>,
-    /// It has let others run on its CPU since it last had work.
+    /// It has yielded its CPU since it last had work.
     has_yielded: bool,
-    /// It has seen that a job was shared, and has not looked for it since.
+    /// It has seen a shared job, and has not looked for it since.
     saw_forks: bool,
 }
 
@@ -84,7 +84,7 @@ impl<P: Platform> SpinWait<P> {
         }
     }
 
-    /// A claim found nothing: items will be seen here.
+    /// Called after a claim found nothing; new items will appear in these slots.
     pub(super) fn set_next_slots(&mut self, slots: Watches<P>) {
         self.next_slots = Some(slots);
     }
@@ -93,7 +93,8 @@ impl<P: Platform> SpinWait<P> {
         self.next_slots.take()
     }
 
-    /// A look for jobs is over. That one was seen says little if all idle workers saw it; whether this worker got it says more.
+    /// Called after a look for jobs. That a job was seen says little if all idle workers saw it; whether this worker got it
+    /// says more.
     #[inline]
     pub(super) fn learn_of_forks(&mut self, has_got_one: bool) {
         if std::mem::take(&mut self.saw_forks) {
@@ -101,13 +102,14 @@ impl<P: Platform> SpinWait<P> {
         }
     }
 
-    /// The worker has claimed something.
+    /// Called once the worker has claimed something.
     #[inline]
     pub(super) fn has_work(&mut self) {
         self.has_yielded = false;
     }
 
-    /// Watches the slots of the next items for a short while; one worker of a pool at a time. True if it is worth looking again.
+    /// Spins on the slots of the next items for a short while; only one worker of a pool does so at a time. Returns true if it
+    /// is worth looking again.
     pub(super) fn watch_slots(
         &mut self,
         pool: &PoolShared<P>,
@@ -118,8 +120,8 @@ impl<P: Platform> SpinWait<P> {
             return false;
         }
         if places[0].is_none() {
-            // Work came from this worker's own CPU alone. Its producer may be waiting for that
-            // very CPU: let it run, once.
+            // Work came only from this worker's own CPU. Its producer may be waiting for this CPU: yield once, so that it can
+            // run.
             if std::mem::replace(&mut self.has_yielded, true) {
                 return false;
             }
@@ -137,9 +139,9 @@ impl<P: Platform> SpinWait<P> {
         seen
     }
 
-    /// Watches for jobs that any worker of the pool shares, and for items that this one `is_to_look` after. All that have nothing
-    /// to do watch so, for the next job may be shared at any moment. (If all learned from seeing one, seventy idle workers never
-    /// slept again, and those that had work waited for them at the pool's lock.)
+    /// Spins until any worker of the pool shares a job, or an item appears that this worker `is_to_look` after. All idle
+    /// workers spin so, since the next job may be shared at any moment. (If every worker that saw a job learned from that,
+    /// seventy idle workers would never sleep again, and the busy ones would wait for them at the pool's lock.)
     pub(super) fn watch_for_forks(
         &mut self,
         any_shares: impl Fn() -> bool,
@@ -147,7 +149,7 @@ impl<P: Platform> SpinWait<P> {
     ) -> bool {
         let (mut forks, mut items) = (false, false);
         let _ = P::watch(self.length.looks(), || {
-            // Not `has_forks`: a worker that begins to fork or stops would take that line from all that watch.
+            // Not `has_forks`: a worker that starts or stops forking would take that cache line from all spinning workers.
             forks = any_shares();
             items = is_to_look();
             forks || items
@@ -159,8 +161,8 @@ impl<P: Platform> SpinWait<P> {
         forks || items
     }
 
-    /// Watches for all that may come to a member. Between the looks others have the CPU: a team has as many members as there are
-    /// CPUs, and what comes from outside comes by one thread more.
+    /// Spins on everything that may wake a member. Between the looks it yields: a team has as many members as there are CPUs,
+    /// and injected jobs come from one more thread.
     pub(super) fn watch_as_member(
         &mut self,
         pool: &PoolShared<P>,
@@ -187,15 +189,15 @@ impl<P: Platform> SpinWait<P> {
         false
     }
 
-    /// Sleeps until its permit is there, or for `timeout`, and learns whether that should have been a watch. True if the
-    /// permit was taken.
+    /// Parks until it gets a permit, or for `timeout`, and learns whether spinning would have been better. Returns true if it
+    /// took the permit.
     pub(super) fn park_timeout(
         &mut self,
         pool: &PoolShared<P>,
         parker: &Parker<P>,
         timeout: Duration,
     ) -> bool {
-        // Items that come from the worker's own CPU cannot be seen: the producer of the next one needs the CPU.
+        // Items from the worker's own CPU cannot be seen by spinning: their producer needs that CPU.
         let can_watch = pool.settings.may_spin && pool.place.home.len() > 1;
         if !can_watch || pool.intake.is_none() && self.watch_permit(parker) {
             return parker.park_timeout(timeout);
@@ -208,7 +210,7 @@ impl<P: Platform> SpinWait<P> {
         woken
     }
 
-    /// With the locked intake nothing can be watched but what a parked worker is woken by. True if that is there.
+    /// With the locked intake, the worker can only spin on its own parker. Returns true if a permit is available.
     fn watch_permit(&mut self, parker: &Parker<P>) -> bool {
         let seen = P::watch(self.length.looks(), || parker.has_permit());
         self.length.watched(seen);
@@ -216,7 +218,7 @@ impl<P: Platform> SpinWait<P> {
     }
 }
 
-/// What the threads outside of a pool that wait for what they have brought have learned, as one.
+/// Shared estimates of all threads outside the pool that wait for their jobs.
 pub(super) struct OutsideWaits<P: Platform> {
     /// [`WatchLength`]; Relaxed.
     length: P::AtomicU32,
@@ -233,9 +235,8 @@ impl<P: Platform> OutsideWaits<P> {
         }
     }
 
-    /// Waits until `done` is open: watches first, for as long as has been worth it
-    /// of late, then lets those run that need its CPU, and sleeps then. False in a process that was forked since: there it
-    /// stays closed.
+    /// Waits until `done` is open. Spins first, as long as recent spins paid off, then yields to threads that need its CPU,
+    /// and then sleeps. Returns false in a process that was forked since: there the latch stays closed.
     pub(super) fn wait(&self, done: &Latch<P>) -> bool {
         let before = self.length.load(Relaxed);
         let mut length = WatchLength::of_bits(before);
@@ -247,15 +248,15 @@ impl<P: Platform> OutsideWaits<P> {
             length.slept(P::now() - since);
             is_open
         };
-        // Others may have learned meanwhile: what one of them has is as good.
+        // Other threads may have stored a newer value meanwhile, which is as good.
         if length.to_bits() != before {
             self.length.store(length.to_bits(), Relaxed);
         }
         is_open
     }
 
-    /// Yields its CPU, as long as that lets a thread run for a short while, and returns whether `done` is open then: if the member
-    /// that is to open it needs this very CPU, that takes the place of going to sleep and being woken.
+    /// Yields its CPU as long as each yield lets a thread run for a short while, and returns whether `done` is open then. If
+    /// the member that opens it needs this CPU, this replaces a sleep and a wake-up.
     fn yield_until_open(&self, done: &Latch<P>) -> bool {
         let before = self.contention.load(Relaxed);
         let mut contention = CpuContention { left: before };

@@ -29,7 +29,7 @@ fn thread_name(prefix: &str, scope: Scope, pod: PodId, index: usize) -> String {
     format!("{prefix}{scope}{pod}:{index}")
 }
 
-/// A start that the runtime's limit refuses, of this; `remedy` is what the caller may drop instead.
+/// The error for a start that the runtime's limit rejects; `remedy` is what the caller may drop instead.
 pub(super) fn refused(what: String, remedy: &str) -> SpawnError {
     let reason = format!(
         "the runtime has as many workers as it may have; allow it more with max_workers, or drop {remedy}"
@@ -38,7 +38,7 @@ pub(super) fn refused(what: String, remedy: &str) -> SpawnError {
 }
 
 impl<P: Platform> Pool<P> {
-    /// A pool with its first worker, which is running when this returns, and with a monitor.
+    /// Makes a pool with its first worker, which is running when this returns, and with a monitor.
     pub(crate) fn start(
         place: Place,
         attributes: Arc<Attributes>,
@@ -54,7 +54,7 @@ impl<P: Platform> Pool<P> {
         Ok(pool)
     }
 
-    /// Starts a worker, and the rescuer if the pool is to have one: at first, and after the workers exited.
+    /// Starts a worker, and the rescuer if the pool has one: at first, and after the workers have exited.
     pub(super) fn start_first(self: &Arc<Self>) -> Result<(), SpawnError> {
         let (worker, rescuer) = {
             let mut state = self.lock_state();
@@ -75,7 +75,7 @@ impl<P: Platform> Pool<P> {
         let (mut started, mut wanted) = self.start_worker(worker);
         match rescuer {
             Some(rescuer) if started.is_ok() => {
-                // Nothing is wanted meanwhile: this one is still to come.
+                // Nothing is wanted meanwhile: the first worker is still being started.
                 (started, wanted) = self.start_worker(rescuer);
             }
             Some(rescuer) => {
@@ -94,17 +94,16 @@ impl<P: Platform> Pool<P> {
         started
     }
 
-    /// Starts the worker whose index was reserved. Returns an index to go on with: that of a worker that was
+    /// Starts the worker whose index was reserved. Returns another index to start: that of a worker that was
     /// wanted meanwhile, and left to the caller.
     ///
-    /// While a start is on its way it counts as a worker that runs, so others may have parked for
-    /// it. One that fails leaves the pool as if it had never been on its way: a sleeper takes
-    /// its place, or the rescuer, or else the monitor tries again.
+    /// While it is being started it counts as running, so other workers may have parked for it. A failed start restores the
+    /// earlier state of the pool: a sleeper takes its place, or the rescuer, or else the monitor tries again.
     fn start_worker(self: &Arc<Self>, index: usize) -> (Result<(), SpawnError>, Option<usize>) {
         self.start_worker_by(index, None, |spec, body| P::spawn(spec, body).map(ThreadSlot::Here))
     }
 
-    /// As [`start_worker`](Self::start_worker), on a thread that `start` gets, with this name if one is given.
+    /// As [`start_worker`](Self::start_worker), on a thread from `start`, with this name if one is given.
     pub(super) fn start_worker_by(
         self: &Arc<Self>,
         index: usize,
@@ -145,15 +144,15 @@ impl<P: Platform> Pool<P> {
         if is_awaited {
             self.event.notify();
         }
-        // Perhaps no worker is left to do what comes.
+        // Possibly no worker is left for new work.
         self.monitor.notice_work();
         (outcome, next)
     }
 
-    /// Starts the worker whose index was reserved, and those that were wanted meanwhile: a worker
-    /// that blocks while another is being started cannot see to its own replacement.
+    /// Starts the worker whose index was reserved, and those that were wanted meanwhile: a worker that blocks while another is
+    /// being started cannot start its own replacement.
     ///
-    /// Not inlined: a program that reaches it in another crate's code has no copy of all that a worker does.
+    /// Not inlined, so that a caller in another crate gets no copy of the whole worker code.
     #[cold]
     #[inline(never)]
     pub(super) fn start_spare(self: &Arc<Self>, index: usize) {
@@ -189,13 +188,13 @@ impl<P: Platform> Pool<P> {
         state.roster.stopping && state.roster.is_empty()
     }
 
-    /// True while there are workers that were told to exit.
+    /// True while workers that were told to exit are left.
     pub(super) fn is_leaving(&self) -> bool {
         let state = self.lock_state();
         state.roster.stopping && !state.roster.is_empty()
     }
 
-    /// Tells the workers to exit when there is nothing left to do.
+    /// Tells the workers to exit when there is no work left.
     pub(crate) fn tell_to_go(&self) {
         if self.is_team() {
             return team::end(self);
@@ -213,7 +212,7 @@ impl<P: Platform> Pool<P> {
     /// After [`Self::tell_to_go`]: waits until all have exited; a worker that calls this does not wait for itself.
     pub(super) fn wait_until_gone(&self) {
         if self.lock_state().roster.starting > 0 {
-            // The starter of a worker leaves its thread to be waited for.
+            // The starter of a worker stores its thread for this wait.
             self.event.wait_until(None, || self.lock_state().roster.starting == 0);
         }
         let threads = self.lock_state().roster.take_threads(index_in(self));

@@ -1,5 +1,5 @@
-//! What a pool's lock protects, and what concerns several of its parts: how many workers are active, whether there is work for
-//! one more, and who sees to what is left.
+//! The state under a pool's lock, and what concerns several of its parts: how many workers are active, whether there is work
+//! for one more, and which worker takes the remaining work.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::shared::PoolShared;
 use super::waiting_items::{Aside, TaggedItem, Worklist};
 use crate::intake::{ItemWaits, TAIL_COUNTERS};
 
-/// Counters that seldom change; `PoolStats` says what they mean.
+/// Counters that seldom change; `PoolStats` documents them.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     pub(super) repatriated: u64,
@@ -31,33 +31,33 @@ pub(super) struct Counters {
     pub(super) lock_hold_max_ns: u64,
 }
 
-/// What neither items nor wake-ups need: in memory of its own, so that no line of it comes over with the lock.
+/// State that neither items nor wake-ups need. It has its own allocation, so that none of its cache lines moves with the lock.
 pub(super) struct Cold {
-    /// Bits of the intake's counters that no pool link has.
+    /// Bits of the intake's counters that no pool link uses.
     pub(super) free_counters: u32,
     pub(super) counters: Counters,
-    /// Of a team: the thread that made it has ended, and was a member.
+    /// Of a team: the thread that made it was a member and has ended.
     pub(super) has_lost_maker: bool,
-    /// What `has_aside` is about.
+    /// Items and loans that `has_aside` reports.
     pub(super) aside: Aside,
 }
 fields!(Cold { free_counters, counters, has_lost_maker, aside });
 
-/// All of it is under the pool's lock. What its holders need most often comes first.
+/// All of it is under the pool's lock. The fields that holders need most often come first.
 #[repr(C)]
 pub(super) struct State<P: Platform> {
     pub(super) idle: IdleWorkers,
     pub(super) worklist: Worklist<P>,
     pub(super) roster: Roster<P>,
-    /// Items were taken out of the worklist and have not begun, or hogs' places are on loan.
+    /// Items were taken out of the worklist and have not begun, or places of hogs are on loan.
     pub(super) has_aside: bool,
-    /// Claims since a worker last came by that had just had long items, as far as that matters.
+    /// Claims since a worker last took the lock after long items, as far as that matters.
     pub(super) since_long: u32,
-    /// Items that came in by the locked intake.
+    /// Items that arrived by the locked intake.
     pub(super) queued: u64,
     /// The worker that parked last in the reactor.
     pub(super) in_reactor: Option<usize>,
-    /// Where they run.
+    /// Where the workers run.
     pub(super) placement: Placement,
     cold: Box<Cold>,
 }
@@ -86,37 +86,37 @@ impl<P: Platform> State<P> {
         }
     }
 
-    /// The part that is seldom needed, to read.
+    /// The rarely needed part, to read.
     pub(super) fn cold(&self) -> &Cold {
         P::touch_read(&raw const *self.cold);
         &self.cold
     }
 
-    /// The part that is seldom needed, to change.
+    /// The rarely needed part, to change.
     pub(super) fn cold_mut(&mut self) -> &mut Cold {
         P::touch_write(&raw const *self.cold);
         &mut self.cold
     }
 
-    /// Names the fields of what is seldom needed to the platform.
+    /// Describes the fields of the rarely needed part to the platform.
     pub(super) fn describe_cold(&self) {
         P::describe(&raw const *self.cold);
         self.roster.describe();
     }
 
-    /// Workers that run items, look for some, or are on their way to.
+    /// Workers that run items, look for some, or are on their way.
     #[inline]
     pub(super) fn active(&self) -> usize {
         self.roster.unblocked() - self.idle.count()
     }
 
-    /// How many workers may run: as many as the pod has CPUs, and guests on CPUs of others.
+    /// How many workers may run: one for each CPU of the pod, and guests on CPUs of other pods.
     #[inline]
     pub(super) fn limit(&self, pool: &PoolShared<P>) -> usize {
         pool.place.limit + self.roster.running_guests()
     }
 
-    /// How many workers of neighbouring pods are worth waking for the items that wait, beside all of the pool's own.
+    /// How many workers of neighbouring pods are worth waking for the waiting items, in addition to the pool's own.
     pub(super) fn wanted_guests(
         &self,
         pool: &PoolShared<P>,
@@ -132,7 +132,7 @@ impl<P: Platform> State<P> {
         workers.saturating_sub(self.limit(pool) as u32)
     }
 
-    /// A worker of a neighbouring pod comes to help: its index here. `None` if no more may come.
+    /// Registers a worker of a neighbouring pod as a guest and returns its index here. `None` if no more may come.
     pub(super) fn receive_guest(&mut self, pool: &PoolShared<P>) -> Option<usize> {
         if self.roster.stopping || !self.items_wait(pool) {
             return None;
@@ -142,19 +142,19 @@ impl<P: Platform> State<P> {
         Some(index)
     }
 
-    /// True if the pool can do without one of its workers for a while, so that one more thread at most is started for it.
+    /// True if the pool can spare one of its workers for a while, so that at most one more thread is started for it.
     pub(super) fn can_lend(&self, pool: &PoolShared<P>) -> bool {
         !self.roster.stopping
             && (self.idle.count() > 0 || self.roster.unblocked() == self.roster.alive())
             && self.active() <= self.limit(pool)
     }
 
-    /// Workers that have a CPU, or would if there were enough.
+    /// Workers that have a CPU, or would have one if there were enough.
     pub(super) fn running(&self) -> usize {
         self.active() + self.roster.hogs()
     }
 
-    /// Counts a worker as blocked, or not, or as blocked for another reason.
+    /// Marks a worker as blocked, not blocked, or blocked for another reason.
     pub(super) fn set_blocked(&mut self, worker: usize, blocked: Blocked) {
         self.roster.set_blocked(worker, blocked);
         if blocked != Blocked::No {
@@ -162,8 +162,8 @@ impl<P: Platform> State<P> {
         }
     }
 
-    /// The worker comes by: it is neither idle nor blocked, though it may have seemed so while it waited for the lock, or an
-    /// item that has finished kept its `Blocking` guard.
+    /// The worker has taken the lock: it is neither idle nor blocked. It may have seemed so while it waited for the lock, or
+    /// while an item that has finished kept its `Blocking` guard.
     #[inline]
     pub(super) fn rejoin(&mut self, worker: usize) {
         if self.roster.blocked_as(worker) != Blocked::No {
@@ -172,9 +172,9 @@ impl<P: Platform> State<P> {
         self.idle.rejoin(worker);
     }
 
-    /// A worker that is on no list has nothing more to do. It exits, or stands by if it is the rescuer.
+    /// Lets a worker that is on no list go. It exits, or stands by if it is the rescuer.
     ///
-    /// Its slot is its own until [`Roster::retire`]: a user's code runs on it before that.
+    /// It keeps its slot until [`Roster::retire`]: user code runs on it before that.
     pub(super) fn let_go(&mut self, worker: usize) {
         if self.roster.is_called(worker) {
             self.roster.stand_rescuer_by();
@@ -188,7 +188,7 @@ impl<P: Platform> State<P> {
         self.idle.is_asleep(worker) || self.roster.is_absent(worker)
     }
 
-    /// Producers that have woken a worker took its name off the intake's words: that one is active.
+    /// Counts the workers that producers have woken and taken off the intake's words as active.
     #[inline]
     pub(super) fn notice_woken(&mut self, pool: &PoolShared<P>) {
         if self.idle.has_named() {
@@ -221,12 +221,12 @@ impl<P: Platform> State<P> {
         self.items_wait(pool) || pool.thieves.has_forks(&pool.slots)
     }
 
-    /// True if something waits that one of so many more workers would do.
+    /// True if there is work for this many more workers.
     pub(super) fn has_work_for(&mut self, pool: &PoolShared<P>, more: usize) -> bool {
         self.items_wait(pool) || self.may_steal(pool, more) && pool.thieves.has_forks(&pool.slots)
     }
 
-    /// True if more waits than the caller will take.
+    /// True if more work waits than the caller will take.
     pub(super) fn has_work_for_several(&mut self, pool: &PoolShared<P>) -> bool {
         let waiting = match (&pool.intake, &self.worklist) {
             (Some(intake), Worklist::LockFree(takers)) => intake.waiting(takers),
@@ -236,26 +236,26 @@ impl<P: Platform> State<P> {
         waiting > 1 || pool.slots.has_open_items() || pool.thieves.has_forks(&pool.slots)
     }
 
-    /// Whether this many more workers may steal forked jobs. A hog still has its CPU, and its stand-in is there for
-    /// items. (A stand-in that stole would be inside a loop for as long as that lasts, and the next item would wait for the
-    /// next stand-in.)
+    /// Whether this many more workers may steal forked jobs. A hog still has its CPU, and its stand-in exists for items. (A
+    /// stand-in that stole a job would be inside a loop for as long as that lasts, and the next item would wait for the next
+    /// stand-in.)
     pub(super) fn may_steal(&self, pool: &PoolShared<P>, more: usize) -> bool {
         self.roster.hogs() == 0
             || self.running() + more <= self.limit(pool) + self.roster.extra_thieves()
     }
 
-    /// Tells those that share forked jobs whether another thief may come. Called when a worker stops running.
+    /// Records, for workers that share forked jobs, whether another thief may run. Called when a worker stops running.
     pub(super) fn update_thieves(&self, pool: &PoolShared<P>) {
         pool.thieves.set_refused(!self.may_steal(pool, 1));
     }
 
-    /// True if a worker sleeps that may run.
+    /// True if a worker that may run sleeps.
     #[inline]
     pub(super) fn can_kick(&self, pool: &PoolShared<P>) -> bool {
         self.idle.count() > 0 && self.active() < self.limit(pool)
     }
 
-    /// Chooses the worker that went to sleep last, if one more may run. It counts as active from here on, so that it is
+    /// Chooses the worker that went to sleep last, if one more may run. It counts as active from here on. So it is
     /// not chosen again, and does not exit, before it has run.
     #[inline]
     pub(super) fn choose_kick(&mut self, pool: &PoolShared<P>) -> Option<Kick> {
@@ -265,12 +265,12 @@ impl<P: Platform> State<P> {
         self.idle.choose(pool.intake.as_ref(), pool.coalesces_wakes())
     }
 
-    /// How many run, with the one that was kicked and sleeps yet.
+    /// How many workers run, including one that was kicked and still sleeps.
     pub(super) fn active_soon(&self) -> usize {
         self.active() + usize::from(self.idle.kicked().is_some())
     }
 
-    /// The waker goes on with its own work on this CPU, so the woken worker should wake up on another.
+    /// The waker continues its own work on this CPU, so the woken worker should wake up on another.
     fn steer(&mut self, kick: Kick, pool: &PoolShared<P>) -> Kick {
         let steer_to = self.placement.send_elsewhere(kick.worker, &pool.place);
         Kick { steer_to, ..kick }
@@ -286,7 +286,7 @@ impl<P: Platform> State<P> {
             .choose_addressee(pool.intake.as_ref(), |worker| pool.slots.get(worker).mail.has_jobs())
     }
 
-    /// Sees to it that a worker does what is left, or is told of what comes.
+    /// Makes sure that a worker does the remaining work, or is designated for new work.
     #[inline]
     pub(super) fn pass_on(&mut self, pool: &PoolShared<P>, left: bool) -> Option<Kick> {
         let mut kick = self.choose_for_mail(pool);
@@ -299,14 +299,14 @@ impl<P: Platform> State<P> {
         }
     }
 
-    /// As [`Self::pass_on`], where work is left only if a sleeper may take it.
+    /// As [`Self::pass_on`], counting remaining work only if a sleeper may take it.
     pub(super) fn pass_on_rest(&mut self, pool: &PoolShared<P>) -> Option<Kick> {
         let left = self.can_kick(pool) && self.has_work_for(pool, 1);
         self.pass_on(pool, left)
     }
 
-    /// Posts an idle worker as the designated waiter, if one more may run. If an item came meanwhile, chooses a worker to be
-    /// woken.
+    /// Posts an idle worker as the designated waiter, if one more may run. If an item arrived meanwhile, chooses a worker to
+    /// be woken.
     #[inline]
     pub(super) fn appoint_designated(&mut self, pool: &PoolShared<P>) -> Option<Kick> {
         let intake = pool.intake.as_ref()?;
@@ -325,12 +325,12 @@ impl<P: Platform> State<P> {
         }
     }
 
-    /// Names sleepers that a burst is to wake as well, after the designated waiter was posted: up to so many.
+    /// Posts up to `most` sleepers that a burst wakes as well, after the designated waiter was posted.
     pub(super) fn appoint_runner_ups(&mut self, pool: &PoolShared<P>, most: u32) {
         if pool.is_team() {
             return;
         }
-        // Those that are named run as soon as they are woken.
+        // Named workers run as soon as they are woken.
         let may_run = self.limit(pool).saturating_sub(self.active() + 1);
         let more = self.idle.name_runner_ups(may_run.min(most as usize));
         if more != 0
@@ -340,17 +340,16 @@ impl<P: Platform> State<P> {
         }
     }
 
-    /// Takes those that are named for producers off their words, and lets them sleep: the caller will see what comes next
-    /// without them.
+    /// Takes named workers off their words, and lets them sleep on: the caller will see new work without them.
     pub(super) fn stand_down(&mut self, pool: &PoolShared<P>) {
         if self.idle.has_named() {
-            // First: a worker that forks, and finds none to call, sees it.
+            // First: a worker that forks, and finds no sleeper to wake, sees it.
             pool.intake.iter().for_each(|intake| intake.set_unposted(true));
             self.idle.withdraw_all(pool.intake.as_ref());
         }
     }
 
-    /// Sees to it that the next item is seen on the wake word. False if one waits.
+    /// Makes sure that the next item is seen on the wake word. Returns false if one waits.
     #[cold]
     #[inline(never)]
     pub(super) fn arm_for_thieves(&mut self, pool: &PoolShared<P>) -> bool {
@@ -360,7 +359,7 @@ impl<P: Platform> State<P> {
         }
     }
 
-    /// An index for one more worker, which counts as alive from here on.
+    /// Reserves an index for one more worker, which counts as alive from here on.
     pub(super) fn reserve_worker(&mut self, pool: &PoolShared<P>) -> Option<usize> {
         match self.roster.reserve(pool.settings.most_workers, &pool.slots) {
             Reserved::Index(index) => Some(index),
@@ -371,12 +370,12 @@ impl<P: Platform> State<P> {
         }
     }
 
-    /// An index for a spare worker, if all others are busy and one more may run.
+    /// Reserves an index for a spare worker, if all others are busy and one more may run.
     pub(super) fn reserve_spare(&mut self, pool: &PoolShared<P>) -> Option<usize> {
         let is_wanted = self.idle.count() == 0
             && self.roster.unblocked() < self.limit(pool)
             && !self.roster.stopping
-            // A team has its members, and no other worker.
+            // A team has only its members.
             && !pool.is_team();
         if !is_wanted || self.roster.leave_to_starter() {
             return None;
@@ -386,7 +385,7 @@ impl<P: Platform> State<P> {
         Some(index)
     }
 
-    /// Calls the rescuer, if a worker was refused since this was last asked.
+    /// Calls the rescuer, if a worker was refused since the last call.
     pub(super) fn call_rescuer(&mut self) -> Option<Kick> {
         if !self.roster.call_rescuer() {
             return None;
@@ -395,7 +394,7 @@ impl<P: Platform> State<P> {
         Some(Kick::new(RESCUER))
     }
 
-    /// After a worker was blocked: who takes its place, and does what is left or what comes.
+    /// After a worker was blocked: chooses a worker that takes its place, for remaining or new work.
     pub(super) fn find_stand_in(&mut self, pool: &PoolShared<P>) -> (Option<Kick>, Option<usize>) {
         self.update_thieves(pool);
         let left = self.has_work_for(pool, 1);
@@ -404,12 +403,12 @@ impl<P: Platform> State<P> {
         (kick.or_else(|| self.call_rescuer()), spare)
     }
 
-    /// True if a worker is there that does not wait inside an item, or is on its way.
+    /// True if a worker exists that does not wait inside an item, or is on its way.
     pub(super) fn goes_on(&self) -> bool {
         self.active() > 0 || self.idle.count() > 0 || self.roster.starting > 0
     }
 
-    /// True if no worker runs, sleeps, or is on the way: all are blocked.
+    /// True if no worker runs, sleeps, or is on its way: all are blocked.
     pub(super) fn is_unattended(&self) -> bool {
         !self.roster.stopping
             && self.roster.alive() > 0
@@ -417,18 +416,19 @@ impl<P: Platform> State<P> {
             && self.idle.count() == 0
     }
 
-    /// True unless another worker may be in the reactor: that one stays posted, since what it sees there is its own to run.
+    /// True unless another worker may be in the reactor. That one stays posted, since it runs the work that it sees there
+    /// itself.
     #[inline]
     pub(super) fn leaves_reactor_to(&self, worker: usize) -> bool {
         self.in_reactor.is_none_or(|inside| inside == worker)
     }
 
-    /// All sleepers, taken off all lists, for the caller to wake.
+    /// Takes all sleepers off all lists, for the caller to wake.
     pub(super) fn take_sleepers(&mut self, pool: &PoolShared<P>) -> Vec<usize> {
         self.idle.take_all(pool.intake.as_ref())
     }
 
-    /// Takes out items of queues that no worker runs an item of, other than those that are given no CPU. Returns how many of
+    /// Takes out items of queues that have no running item, other than the queues of starved workers. Returns how many of
     /// the items have not begun.
     pub(super) fn expedite(&mut self, pool: &PoolShared<P>, starved: &[usize]) -> usize {
         let is_running = |worker: &usize| {
@@ -441,7 +441,7 @@ impl<P: Platform> State<P> {
             running.filter_map(|worker| pool.slots.get(worker).running_link()).collect();
         #[allow(unsafe_code)]
         let has_its_share = |tag: LinkTag| {
-            // SAFETY: an item of it waits, so the link is there.
+            // SAFETY: an item of it waits, so the link is alive.
             links.contains(&tag) && !unsafe { LinkHead::is_stopped(pool.links.link(tag)) }
         };
         let mut aside = std::mem::take(&mut self.cold_mut().aside);
@@ -452,15 +452,15 @@ impl<P: Platform> State<P> {
         expedited
     }
 
-    /// Lets one more worker run, in a hog's place, until the expedited items have begun.
+    /// Lets one more worker run in a hog's place, until the expedited items have begun.
     pub(super) fn lend_place(&mut self, hog: usize) {
         self.set_blocked(hog, Blocked::Hog);
         self.cold_mut().aside.on_loan.push(hog);
         self.has_aside = true;
     }
 
-    /// Before a claim: the next item that was taken out; only one that does not wait behind the hogs, if more run than should.
-    /// Once those have begun, the places of the hogs are their own again.
+    /// Before a claim: takes the next item that was set aside; if more workers run than should, only an expedited one.
+    /// Once those have begun, the loans of the hogs' places end.
     #[cold]
     #[inline(never)]
     pub(super) fn take_aside(&mut self, pool: &PoolShared<P>) -> Option<TaggedItem> {
@@ -478,11 +478,10 @@ impl<P: Platform> State<P> {
         if expedited.is_some() || is_excess { expedited } else { aside.deferred.pop_front() }
     }
 
-    /// The rule of the books that does not hold, in words; `README.md` beside this file says why each holds.
+    /// Describes the invariant that does not hold; `README.md` beside this file explains why each holds.
     ///
-    /// They hold whenever the lock is free: so they are looked at each time that it is about to be, on platforms that
-    /// ask for it ([`Platform::checks_rules`]: debug builds, models, simulations), and by the
-    /// monitor at each look, on all.
+    /// They hold whenever the lock is free. So they are checked before each unlock on platforms that ask for it
+    /// ([`Platform::checks_rules`]: debug builds, models, simulations), and by the monitor at each scan on all platforms.
     pub(super) fn broken_rule(&self) -> Option<&'static str> {
         let broken = self.roster.broken_rule(self.idle.sleepers(), self.idle.count());
         if broken.is_some() {
@@ -494,10 +493,10 @@ impl<P: Platform> State<P> {
         self.is_stranded().then_some("if workers sleep and none runs, one is told of what comes")
     }
 
-    /// True if work may wait for ever: no worker runs or is on its way, and no sleeper is told of an item.
+    /// True if work may wait for ever: no worker runs or is on its way, and no sleeper is designated for the next item.
     ///
-    /// If none sleeps either, all workers are blocked. That is not looked at here: the monitor stays
-    /// awake then, and starts one more as soon as there is work.
+    /// If no worker sleeps either, all are blocked. That is not checked here: the monitor stays awake then, and starts one
+    /// more as soon as there is work.
     pub(super) fn is_stranded(&self) -> bool {
         !self.roster.stopping
             && self.active() == 0
@@ -511,7 +510,7 @@ impl<P: Platform> State<P> {
             }
     }
 
-    /// The books, for a report on a broken rule.
+    /// The state in text, for a report on a broken invariant.
     pub(super) fn books(&self) -> String {
         format!("{}, {}", self.idle.books(), self.roster.books())
     }
@@ -531,8 +530,8 @@ mod tests {
     use super::*;
     use crate::{Diagnostic, Runtime};
 
-    /// What each item needs comes with the lock, in two lines and a word or two; the rest
-    /// takes no more than as much again.
+    /// The fields that each item needs move with the lock, in two cache lines and a word or two; the rest
+    /// takes at most as much again.
     #[test]
     fn what_is_needed_most_often_comes_with_the_lock() {
         let last = offset_of!(State<Host>, roster) + Roster::<Host>::HOT_BYTES;
@@ -541,12 +540,12 @@ mod tests {
         assert!(size_of::<State<Host>>() <= 2 * LINE_PAIR_BYTES, "{}", size_of::<State<Host>>());
     }
 
-    /// Longer than the test needs; only a failure takes so long.
+    /// Longer than the test needs; only a failure takes this long.
     const NEVER: Duration = Duration::from_secs(30);
 
-    /// Takes the sleeper off the wake word, and tells no worker: what a bug of ours might do. False if none sleeps.
+    /// Takes the sleeper off the wake word and designates no worker, as a bug might. Returns false if no worker sleeps.
     fn strand(pool: &Pool<Host>) -> bool {
-        // Not by the guard that checks.
+        // Without the guard, which checks the invariants.
         let mut state = pool.state.lock();
         let Some(worker) = state.idle.designated() else { return false };
         let taken = pool.intake.as_ref().and_then(Injectors::recall);
@@ -573,7 +572,7 @@ mod tests {
             assert!(since.elapsed() < NEVER, "the worker sleeps");
             std::thread::sleep(Duration::from_micros(100));
         }
-        // As a worker that leaves a pool so has, since it had work.
+        // As a worker does that leaves such a pool, since it had work.
         pool.monitor.notice_work();
         assert_eq!(queue.submit(|| 7).unwrap().join().unwrap(), 7);
         let Ok(Diagnostic::Bug(bug)) = told.recv_timeout(NEVER) else { panic!("it is reported") };

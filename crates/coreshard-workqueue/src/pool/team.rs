@@ -1,4 +1,4 @@
-//! What a team's members have besides those of a queue's pool: mail, what they do while they wait, and how the team ends.
+//! The additional parts of a team's pool: mail, the jobs that members run while they wait, and how the team ends.
 #![allow(unsafe_code)]
 
 use std::ptr;
@@ -14,27 +14,27 @@ use super::slots::WorkerSlot;
 use super::state::State;
 use crate::base::latch::Latch;
 
-/// How long no member runs before one of those that wait does whatever there is.
+/// How long no member must run before a waiting one runs any job it finds.
 const NOBODY_RUNS: Duration = Duration::from_millis(40);
 
-/// How long a member waits at first, and at most, before it does what no caller waits for.
+/// How long a member waits at first, and at most, before it runs jobs that no caller waits for.
 const PATIENCE: Duration = Duration::from_millis(8);
 const MAX_DOUBLINGS: u32 = 3;
 
-/// That time, after so many waits in vain.
+/// That time, after this many waits in vain.
 pub(super) fn patience(waits: u32) -> Duration {
     PATIENCE * (1 << waits.min(MAX_DOUBLINGS))
 }
 
-/// The team is to end: as soon as nothing is left to do in any of its pools.
+/// Ends the team as soon as nothing is left to do in any of its pools.
 pub(super) fn end<P: Platform>(pool: &Pool<P>) {
     pool.lock_state().roster.ending = true;
     pool.board.iter().for_each(|board| board.begin_end());
     end_if_over(pool);
 }
 
-/// Ends a team that is to end, if none has anything to do in any of its pools. A member that parks asks for that
-/// afterwards, so the last one finds it so.
+/// Ends a team that is to end, if there is nothing to do in any of its pools. A member that parks calls this
+/// afterwards, so the last one to park ends the team.
 pub(super) fn end_if_over<P: Platform>(pool: &Pool<P>) {
     let others = pool.neighbours();
     let others = others.iter().flat_map(|others| others.iter()).map(|pool| &**pool);
@@ -52,14 +52,14 @@ pub(super) fn end_if_over<P: Platform>(pool: &Pool<P>) {
     let sleepers: Vec<_> = pools.iter().zip(&mut states).map(stop).collect();
     drop(states);
     for (pool, sleepers) in pools.iter().zip(sleepers) {
-        // They held one another.
+        // They hold references to one another.
         let others = pool.set_neighbours(None);
         sleepers.into_iter().for_each(|worker| pool.wake(worker));
         drop(others);
     }
 }
 
-/// True if nothing is left to do in the pool of a team that is to end, and no member looks for something.
+/// True if nothing is left to do in a pool of a team that is to end, and no member looks for work.
 fn is_over<P: Platform>(pool: &Pool<P>, state: &mut State<P>) -> bool {
     let is_makers = pool.place.members.start == 0 && !state.cold().has_lost_maker;
     let has_maker = pool.team().is_some_and(|team| team.has_current_thread && is_makers);
@@ -73,14 +73,14 @@ fn is_over<P: Platform>(pool: &Pool<P>, state: &mut State<P>) -> bool {
             && !pool.has_mail()
 }
 
-/// Wakes a member that sleeps in its work, of those that `is_meant` says. Under the pool's lock.
+/// Wakes a member that sleeps inside its work and satisfies `is_meant`. Under the pool's lock.
 fn call_waiter<P: Platform>(
     pool: &Pool<P>,
     _state: &mut State<P>,
     is_meant: impl Fn(&WorkerSlot<P>) -> bool,
 ) {
     for (_, slot) in pool.slots.each() {
-        // SAFETY: a sleeper takes it away under the lock, before it leaves the latch.
+        // SAFETY: a sleeper removes its latch under the lock, before it leaves the latch.
         if let Some(latch) = unsafe { slot.waits_at.load(Relaxed).as_ref() }
             && is_meant(slot)
         {
@@ -90,8 +90,9 @@ fn call_waiter<P: Platform>(
     }
 }
 
-/// No member of this pool runs, for so long, though there is something to do: unless others of the team run, one of
-/// those that wait runs it, whatever it is. What they wait for may need it (a message of another half, say).
+/// No member of this pool has run for this long, though there is work. Unless other members of the team run, one that
+/// waits runs any job it finds. The jobs that members wait for may depend on it (on a message of the other half of a join,
+/// say).
 pub(super) fn call_last_resort<P: Platform>(pool: &Pool<P>, stood_still: Duration) {
     let runs_elsewhere = || {
         let others = pool.neighbours();
@@ -106,19 +107,21 @@ pub(super) fn call_last_resort<P: Platform>(pool: &Pool<P>, stood_still: Duratio
     });
 }
 
-/// Brings a job from a thread that is none of the pool's.
+/// Injects a job from a thread that is not a worker of the pool.
 pub(crate) fn inject<P: Platform>(pool: &Pool<P>, job: ListedJob<P>) {
     pool.thieves.inject(job, pool.place.injector_here::<P>(), || pool.slots.get(0));
     let Some(board) = &pool.board else { return pool.call_beside_here() };
     pool.monitor.notice_work();
     pool.call_beside_here();
-    // SeqCst: a member that says that it waits so, and then finds no job here, is seen by one that brings one later.
+    // SeqCst pairs with the SeqCst in `OpenWait::begin`: if a member announces its open wait and then finds no job here, a
+    // thread that injects one later sees the announcement.
     if board.open_waits.load(SeqCst) > 0 {
         call_waiter(pool, &mut pool.lock_state(), |slot| slot.waits_elsewhere.load(Relaxed) != 0);
     }
 }
 
-/// Brings a job that one of the pool's members alone may run. False, and none is made, if that has ended with its thread.
+/// Sends a job to one of the pool's members, which alone may run it. Returns false, without making the job, if that member's
+/// thread has ended.
 #[must_use]
 pub(crate) fn mail<P: Platform>(
     pool: &Pool<P>,
@@ -134,7 +137,7 @@ pub(crate) fn mail<P: Platform>(
         board.mailed.fetch_add(1, SeqCst);
     }
     slot.mail.push(job());
-    // SAFETY: a sleeper takes it away under the lock, before it leaves the latch.
+    // SAFETY: a sleeper removes its latch under the lock, before it leaves the latch.
     if let Some(latch) = unsafe { slot.waits_at.load(Relaxed).as_ref() } {
         latch.nudge();
     }
@@ -159,7 +162,7 @@ pub(crate) fn with_pool_of<P: Platform, R>(
     with(pool.unwrap_or_else(|| unreachable!("the team has this member")))
 }
 
-/// While it lives, a member does what comes from outside, in its wait.
+/// While it lives, a member runs injected jobs in its wait.
 pub(super) struct OpenWait<'thread, P: Platform> {
     slot: &'thread WorkerSlot<P>,
     board: &'thread TeamBoard<P>,
@@ -181,14 +184,14 @@ impl<P: Platform> Drop for OpenWait<'_, P> {
     }
 }
 
-/// While it lives, a member that sleeps in its work is told of its mail.
+/// While it lives, a member that sleeps inside its work is woken for its mail.
 pub(super) struct SleepsAt<'thread, P: Platform> {
     pool: &'thread Pool<P>,
     slot: &'thread WorkerSlot<P>,
 }
 
 impl<'thread, P: Platform> SleepsAt<'thread, P> {
-    /// `None` if the worker is of no team.
+    /// Returns `None` if the worker is not in a team.
     pub(super) fn begin(
         pool: &'thread Pool<P>,
         slot: &'thread WorkerSlot<P>,

@@ -1,9 +1,9 @@
-//! Items that wait in a pool: the taker's side of the intake, and items that need not wait for long ones of another queue.
+//! Items that wait in a pool: the consumers' side of the intake, and items that must not wait for another queue's long ones.
 //!
-//! A pool runs its items in the order in which they came. If all its workers compute for long, and as many stand in for
-//! them as the machine's CPUs allow, the next item would wait for the end of one of those. That is right for an item of the
-//! same queue: its queue has its share. It is wrong for others. So the monitor looks for the first items of queues
-//! that no worker runs an item of, takes them out, and lets more workers run until they have begun.
+//! A pool runs its items in the order in which they arrived. If all its workers run long items, and as many stand-ins run as
+//! the machine's CPUs allow, the next item would wait until one of those finishes. That is right for an item of the same
+//! queue: its queue has its share. It is wrong for other queues. So the monitor looks for the first items of queues that have
+//! no running item, takes them out, and lets more workers run until those items have begun.
 #![allow(unsafe_code)]
 
 use std::collections::VecDeque;
@@ -18,15 +18,15 @@ use crate::base::item::Item;
 /// An item, and its link's tag.
 pub(super) type TaggedItem = (Item, LinkTag);
 
-/// The taker's side of the intake.
+/// The consumers' side of the intake.
 pub(super) enum Worklist<P: Platform> {
     Locked(VecDeque<TaggedItem>),
     LockFree(Takers<P>),
 }
 
-/// How many items the monitor looks at, at most, at each injector.
+/// Items that the monitor looks at in each injector, at most.
 const MOST_LOOKED_AT: usize = 4096;
-/// How many it takes out at a look, at most.
+/// Items that it takes out in one scan, at most.
 const MOST_EXPEDITED: usize = 16;
 
 /// Items that were taken out of a pool's intake and have not begun.
@@ -34,7 +34,7 @@ const MOST_EXPEDITED: usize = 16;
 pub(super) struct Aside {
     /// Items that do not wait behind the hogs.
     pub(super) expedited: VecDeque<TaggedItem>,
-    /// Items of the hogs' queues that stood in front of those. They go before all that is in the intake.
+    /// Items of the hogs' queues that stood in front of those. They run before everything that is in the intake.
     pub(super) deferred: VecDeque<TaggedItem>,
     /// Hogs that count as blocked until the expedited items have begun.
     pub(super) on_loan: Vec<usize>,
@@ -45,7 +45,7 @@ impl Aside {
         !self.expedited.is_empty() || !self.deferred.is_empty()
     }
 
-    /// Takes items of some queues out of a pool's worklist and its open claims: of those queues that do not have their share.
+    /// Takes items of queues that do not have their share out of a pool's worklist and its open claims.
     pub(super) fn fill<P: Platform>(
         &mut self,
         worklist: &mut Worklist<P>,
@@ -58,9 +58,9 @@ impl Aside {
                 self.expedited.extend(at.and_then(|at| list.remove(at)));
             }
             (Worklist::LockFree(takers), Some(intake)) => {
-                // What a worker has claimed and not begun came before all that is in the intake.
+                // Items that were claimed and have not begun are older than all items in the intake.
                 for (_, range) in pool.slots.ranges() {
-                    // The later half each time.
+                    // Each steal takes the later half.
                     let claims: Vec<_> = std::iter::from_fn(|| range.steal()).collect();
                     for item in claims.iter().rev().flat_map(|claim| take_all(intake, claim)) {
                         let share = has_its_share(item.1);
@@ -92,7 +92,7 @@ impl Aside {
 /// Copies the items of a claim out, and releases them.
 fn take_all<P: Platform>(intake: &Injectors<P>, claim: &Claim<P>) -> Vec<TaggedItem> {
     let take = |at| {
-        // SAFETY: the claim is this function's caller's, and each place is taken once.
+        // SAFETY: this function's caller owns the claim, and each place is taken once.
         let (item, tag) = unsafe { SegmentQueue::<P>::take(claim.segment, at) };
         (item, LinkTag(tag))
     };

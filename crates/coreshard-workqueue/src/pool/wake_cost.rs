@@ -1,5 +1,5 @@
-//! The cost of a wake-up on this machine: measured at each one, since it depends on the kernel, on the virtual machine, and on how
-//! deeply idle CPUs sleep.
+//! The cost of a wake-up on this machine. It is measured at each wake-up, since it depends on the kernel, on the virtual
+//! machine, and on how deeply idle CPUs sleep.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -8,14 +8,14 @@ use coreshard_platform::{AtomicInt, Platform, fields};
 /// The cost of a wake-up, in nanoseconds as [`Platform::rough_ns`] counts them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WakeCost {
-    /// How long the call holds the waker up.
+    /// How long the call takes the waker.
     waker_ns: u32,
-    /// How long it takes from the call until the woken worker runs.
+    /// Time from the call until the woken worker runs.
     latency_ns: u32,
 }
 
 impl WakeCost {
-    /// Before the first wake-up: a server with idle states, on bare metal.
+    /// Assumed before the first wake-up: a server with idle states, on bare metal.
     pub(crate) const ASSUMED: Self = Self { waker_ns: 2_000, latency_ns: 20_000 };
 
     #[inline]
@@ -23,16 +23,16 @@ impl WakeCost {
         self.latency_ns as u64
     }
 
-    /// How many workers a waker can wake before the first of them runs, and can wake others itself.
+    /// How many workers a waker can wake before the first of them runs and can wake others itself.
     pub(crate) fn fan_out(self) -> u32 {
         (self.latency_ns / self.waker_ns).max(1)
     }
 
-    /// How many workers one waker is to wake for `work_ns` of work that can be divided among them.
+    /// How many workers one waker should wake for `work_ns` of work that can be divided among them.
     ///
-    /// With k more workers, `work / k` remains to be done by each, and waking one more costs the waker's time: the sum is
-    /// least at the square root of their ratio. Work that ends before a woken worker runs is worth none. More than
-    /// [`fan_out`](Self::fan_out) are for several wakers.
+    /// With k more workers, each does `work / k`, and waking one more costs the waker's time: the sum is
+    /// least at the square root of their ratio. Work that ends before a woken worker runs is worth no wake-up. More than
+    /// [`fan_out`](Self::fan_out) are left to several wakers.
     pub(crate) fn workers_for(self, work_ns: u64) -> u32 {
         if work_ns < 2 * self.latency_ns() {
             return 0;
@@ -40,9 +40,9 @@ impl WakeCost {
         (work_ns / u64::from(self.waker_ns)).isqrt().min(u32::MAX.into()) as u32
     }
 
-    /// How many sleepers a producer is to wake, besides the first, that wakes one for each part of this much work.
+    /// How many sleepers a producer should wake besides the first, if it wakes one for each part of this much work.
     ///
-    /// With k parts, `k * part` has come when the k-th is woken: by [`workers_for`](Self::workers_for), k = `part / waker`.
+    /// With k parts, `k * part` has arrived when the k-th is woken: by [`workers_for`](Self::workers_for), k = `part / waker`.
     pub(crate) fn runner_ups(self, part_ns: u64) -> u32 {
         (part_ns / u64::from(self.waker_ns)).clamp(1, self.fan_out().into()) as u32
     }
@@ -56,12 +56,13 @@ impl WakeCost {
     }
 }
 
-/// Wake-ups of a pool's workers: how many took a system call, and what they cost. On a line that wakers write anyway.
+/// Wake-ups of a pool's workers: how many took a system call, and what they cost. Kept on a cache line that wakers write
+/// anyway.
 pub(super) struct WakeMeter<P: Platform> {
     count: P::AtomicU64,
-    /// A [`WakeCost`]. Relaxed, and a lost update is no loss: it is an estimate.
+    /// A [`WakeCost`]. Relaxed: it is an estimate, and a lost update does no harm.
     cost: P::AtomicU64,
-    /// How many workers the last two loops were worth, 16 bits each. Relaxed.
+    /// How many workers each of the last two loops was worth, 16 bits each. Relaxed: an estimate.
     loops: P::AtomicU32,
 }
 fields!(WakeMeter<P: Platform> { count, cost, loops });
@@ -83,13 +84,13 @@ impl<P: Platform> WakeMeter<P> {
         WakeCost::of_bits(self.cost.load(Relaxed))
     }
 
-    /// How many workers the next loop is likely worth: what both of the last two were.
+    /// How many workers the next loop is likely worth: the number that both of the last two were worth.
     pub(super) fn loop_workers(&self) -> u32 {
         let loops = self.loops.load(Relaxed);
         (loops >> 16).min(loops & 0xffff)
     }
 
-    /// A loop turned out to be worth so many workers.
+    /// Records how many workers a loop turned out to be worth.
     pub(super) fn learn_loop(&self, workers: u32) {
         let before = self.loops.load(Relaxed);
         let after = before << 16 | workers.min(0xffff);
@@ -98,13 +99,13 @@ impl<P: Platform> WakeMeter<P> {
         }
     }
 
-    /// A wake-up took a system call, which held its caller up for so long.
+    /// Records a wake-up that took a system call, and how long that took its caller.
     pub(super) fn woke(&self, took_ns: u64) {
         self.count.fetch_add(1, Relaxed);
         self.learn(|cost| WakeCost { waker_ns: nearer(cost.waker_ns, took_ns), ..cost });
     }
 
-    /// A woken worker runs, so long after the call.
+    /// Records that a woken worker runs, and how long after the call.
     pub(super) fn came(&self, after_ns: u64) {
         self.learn(|cost| WakeCost { latency_ns: nearer(cost.latency_ns, after_ns), ..cost });
     }
@@ -117,7 +118,7 @@ impl<P: Platform> WakeMeter<P> {
     }
 }
 
-/// The running median: a sixteenth up or down for each sample, so that one that is far out counts no more than any other.
+/// The running median: a sixteenth up or down for each sample, so that an outlier counts no more than any other sample.
 fn nearer(median_ns: u32, sample_ns: u64) -> u32 {
     let step = (median_ns / 16).max(1);
     if sample_ns > median_ns.into() { median_ns.saturating_add(step) } else { median_ns - step }

@@ -1,4 +1,4 @@
-//! What waits for its time: a value of whoever waits, kept in place, of whose kind the timers know nothing.
+//! A value that waits for its deadline, stored inline, whose type the timers do not know.
 #![allow(unsafe_code)]
 
 use std::any::TypeId;
@@ -10,20 +10,20 @@ use coreshard_platform::Platform;
 
 use crate::callbacks::{Callback, Callbacks};
 
-/// Words that a value may have: a delayed item's.
+/// Words that a value may have: enough for a delayed item.
 const WORDS: usize = 5;
 
-/// A value whose time may come.
+/// A value with a deadline.
 pub(crate) trait Timed<P: Platform>: Send + Sized + 'static {
-    /// Its time has come. On the timekeeper: users' code is left to `owed`.
+    /// Called at the deadline, on the timekeeper: user code is left to `owed`.
     fn fire(self, owed: &Owed<P>);
 
-    /// Whether it waits for a queue of this name, which takes nothing any more.
+    /// True if it waits for a queue with this id, which accepts nothing any more.
     fn is_for(&self, _queue: u64) -> bool {
         false
     }
 
-    /// It is not to come. Neither calls nor drops anything of a user's.
+    /// Cancels it before its deadline. Must neither call nor drop user code.
     fn revoke(self) {}
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct Due<P: Platform> {
 // SAFETY: the value is `Send`, by `Timed`.
 unsafe impl<P: Platform> Send for Due<P> {}
 
-/// What is known of a value's type.
+/// The functions of a value's type.
 struct DueKind<P: Platform> {
     type_id: fn() -> TypeId,
     fire: unsafe fn(*mut (), &Owed<P>),
@@ -71,7 +71,7 @@ impl<P: Platform> Due<P> {
             }
         };
         let mut due = Self { kind, value: [MaybeUninit::uninit(); WORDS] };
-        // SAFETY: it fits, which is checked above.
+        // SAFETY: it fits, as checked above.
         unsafe { due.place().cast::<T>().write(value) };
         due
     }
@@ -92,7 +92,7 @@ impl<P: Platform> Due<P> {
 
     /// See [`Timed::is_for`].
     pub(super) fn is_for(&self, queue: u64) -> bool {
-        // SAFETY: the value is there.
+        // SAFETY: the value is initialized.
         unsafe { (self.kind.is_for)(self.value.as_ptr().cast(), queue) }
     }
 
@@ -116,19 +116,19 @@ impl<P: Platform> Due<P> {
 
 impl<P: Platform> Drop for Due<P> {
     fn drop(&mut self) {
-        // SAFETY: the value is there, and not used after that.
+        // SAFETY: the value is initialized, and not used after that.
         unsafe { (self.kind.drop)(self.place()) };
     }
 }
 
-/// Where what the timekeeper fires leaves users' code to be called.
+/// Queue of user code that fired values leave to be called.
 pub(crate) struct Owed<P: Platform> {
     pub(super) callbacks: Arc<Callbacks<P>>,
     pub(super) wake_own: WakeOwn,
 }
 
-/// Wakes a task of this crate's without running anything of a user's: what is left to be called comes
-/// back, or the waker, if it is another executor's.
+/// Wakes a task of this crate without running user code. Returns the callback that is left to be called,
+/// or the waker, if it belongs to another executor.
 pub(crate) type WakeOwn = fn(Waker) -> Result<Option<Callback>, Waker>;
 
 impl<P: Platform> Owed<P> {

@@ -14,7 +14,7 @@ const CHILDREN: usize = 4;
 /// tests use places up quickly.
 const LAST_EPOCH: u32 = if cfg!(test) { 7 } else { u32::MAX };
 
-/// Names an entry until it is taken out; a key to an entry that is gone finds nothing.
+/// Identifies an entry until it is removed; a key to a removed entry finds nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Key {
     place: u32,
@@ -22,14 +22,14 @@ pub(crate) struct Key {
 }
 
 impl Key {
-    /// To an entry that never was.
+    /// The key of no entry.
     pub(crate) const NONE: Self = Self { place: u32::MAX, epoch: 0 };
 }
 
 #[derive(Clone, Copy)]
 struct Node {
     deadline: Time,
-    /// The order of arrival, so that equal deadlines come in it.
+    /// The order of arrival, so that equal deadlines fire in that order.
     turn: u64,
     place: u32,
 }
@@ -42,7 +42,7 @@ impl Node {
 
 struct HeapSlot<T> {
     epoch: u32,
-    /// Where its node is, while it has an entry.
+    /// The index of its node, while it has an entry.
     at: u32,
     entry: Option<T>,
 }
@@ -63,7 +63,7 @@ impl<T> Heap<T> {
         self.nodes.len()
     }
 
-    /// Adds an entry; it comes back if there is no place for it, of which there are 2³² − 1.
+    /// Adds an entry. Returns it if there is no place for it, of which there are 2³² − 1.
     pub(crate) fn insert(&mut self, deadline: Time, entry: T) -> Result<Key, T> {
         let at = self.nodes.len() as u32;
         let place = match self.free.pop() {
@@ -84,7 +84,7 @@ impl<T> Heap<T> {
         Ok(key)
     }
 
-    /// Takes an entry out; `None` where it is gone.
+    /// Removes an entry; `None` if it was removed before.
     pub(crate) fn remove(&mut self, key: Key) -> Option<T> {
         let home = self.places.get(key.place as usize)?;
         if home.epoch != key.epoch || home.entry.is_none() {
@@ -93,7 +93,7 @@ impl<T> Heap<T> {
         self.take_out(home.at as usize)
     }
 
-    /// Takes out those of the places in `part` that are to go; `None` beyond the last place.
+    /// Removes the matching entries among the places in `part`; `None` beyond the last place.
     pub(crate) fn take_where(
         &mut self,
         part: std::ops::Range<usize>,
@@ -117,7 +117,7 @@ impl<T> Heap<T> {
         self.nodes.first().map(|node| node.deadline)
     }
 
-    /// Takes the first entry out, if it is due.
+    /// Removes the first entry, if it is due.
     pub(crate) fn pop_due(&mut self, now: Time) -> Option<T> {
         self.first().filter(|deadline| *deadline <= now)?;
         self.take_out(0)
@@ -190,7 +190,7 @@ mod tests {
         Insert(u64),
         Remove(usize),
         PopDue(u64),
-        /// Those whose name has this remainder by three.
+        /// Entries whose name has this remainder by three.
         TakeWhere(usize),
     }
 

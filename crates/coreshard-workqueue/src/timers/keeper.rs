@@ -1,4 +1,4 @@
-//! The timekeeper: the thread that fires what is due, and the list that it fires from.
+//! The timekeeper: the thread that fires due entries, and the list that it fires from.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,19 +11,19 @@ use super::heap::{Heap, Key};
 use crate::callbacks::{Callback, Callbacks, PATIENCE, Threads};
 use crate::pool::Retiring;
 
-/// What is due is fired in batches of so many, so that others can have the lock in between.
+/// Due entries are fired in batches of this size, so that other threads can take the lock in between.
 const MAX_FIRED: usize = 64;
 
-/// What waits is gone through in parts of so many places.
+/// Waiting entries are scanned in parts of this many places.
 const PART: usize = 1024;
 
-/// The threads that call what the timekeeper owes.
+/// The threads that call the user code that the timekeeper leaves.
 const THREADS: Threads = Threads { name: "cs-callbacks", most: 256 };
 
-/// The right to use a runtime's timers; the timekeeper ends with the last one.
+/// A handle to a runtime's timers; the timekeeper exits with the last one.
 pub(crate) struct Timers<P: Platform> {
     clock: Arc<Clock<P>>,
-    /// In which process the timekeeper is.
+    /// The process that the timekeeper belongs to.
     process_generation: u32,
 }
 
@@ -39,14 +39,14 @@ struct Waiting<P: Platform> {
     stopping: bool,
 }
 
-/// Why nothing can wait for its time.
+/// Why an entry cannot be added.
 #[derive(Debug)]
 pub(crate) enum TimerError {
     BeyondClock {
         delay: Duration,
         longest: Duration,
     },
-    /// The timekeeper's thread cannot be had.
+    /// The timekeeper's thread cannot be started.
     Keeper(SpawnError),
     /// 2³² − 1 entries wait already.
     Full,
@@ -91,7 +91,7 @@ impl<P: Platform> Timers<P> {
         Self { clock: Arc::new(clock), process_generation: P::process_generation() }
     }
 
-    /// The moment `delay` from now, if the clock does not end before.
+    /// The time `delay` from now, if the clock does not end before.
     pub(crate) fn deadline(delay: Duration) -> Result<Time, TimerError> {
         let now_ns = P::now().as_ns();
         let deadline_ns =
@@ -100,7 +100,7 @@ impl<P: Platform> Timers<P> {
         deadline_ns.map(Time::from_ns).ok_or(TimerError::BeyondClock { delay, longest })
     }
 
-    /// The same, with a timekeeper that waits for it.
+    /// The same, with a timekeeper running to wait for it.
     pub(crate) fn kept_deadline(&self, delay: Duration) -> Result<Time, TimerError> {
         let deadline = Self::deadline(delay)?;
         if self.is_forked() {
@@ -127,7 +127,7 @@ impl<P: Platform> Timers<P> {
         Ok(waiting)
     }
 
-    /// Adds what is to be fired at `deadline`; what is refused comes back.
+    /// Adds a value to be fired at `deadline`. On failure it is returned.
     pub(crate) fn add(&self, deadline: Time, due: Due<P>) -> Result<Key, (TimerError, Due<P>)> {
         let mut waiting = match self.with_keeper() {
             Ok(waiting) => waiting,
@@ -143,22 +143,22 @@ impl<P: Platform> Timers<P> {
         Ok(key)
     }
 
-    /// Has users' code called that is not to be called here.
+    /// Queues user code that must not be called here.
     pub(crate) fn call(&self, callback: Callback) {
         self.clock.owed.callbacks.add(callback);
-        // It looks after what waits.
+        // It supervises the threads for waiting callbacks.
         self.clock.keeper.unpark();
     }
 
-    /// Takes an entry out, if it was not fired.
+    /// Removes an entry, if it was not fired.
     pub(crate) fn remove(&self, key: Key) -> Option<Due<P>> {
         self.clock.waiting.lock().heap.remove(key)
     }
 
-    /// Revokes what waits for a queue of this name.
+    /// Revokes entries that wait for the queue with this id.
     pub(crate) fn revoke(&self, queue: u64) {
         for part in 0.. {
-            // So that others can have the lock in between.
+            // In parts, so that other threads can take the lock in between.
             let part = PART * part..PART * (part + 1);
             let taken = self.clock.waiting.lock().heap.take_where(part, |due| due.is_for(queue));
             let Some(taken) = taken else { return };
@@ -166,7 +166,7 @@ impl<P: Platform> Timers<P> {
         }
     }
 
-    /// True in a process that was forked from that of the timekeeper, who may hold the lock.
+    /// True in a process that was forked from that of the timekeeper, which may hold the lock.
     pub(super) fn is_forked(&self) -> bool {
         P::process_generation() != self.process_generation
     }
@@ -177,7 +177,7 @@ impl<P: Platform> Timers<P> {
     }
 }
 
-/// Something waits for the timekeeper, who could not be started.
+/// Registered when an entry waits for a timekeeper that could not be started: retries the start.
 impl<P: Platform> Retiring for Timers<P> {
     fn reap(&self) -> bool {
         self.start_keeper().is_err()
@@ -196,7 +196,7 @@ impl<P: Platform> Drop for Timers<P> {
 }
 
 impl<P: Platform> Clock<P> {
-    /// The timekeeper.
+    /// The timekeeper's loop.
     fn keep(&self) {
         let mut now = P::now();
         let mut due = Vec::with_capacity(MAX_FIRED);
@@ -223,14 +223,14 @@ impl<P: Platform> Clock<P> {
         }
     }
 
-    /// Sleeps until `deadline`, or until something changed, and tells the time.
+    /// Sleeps until `deadline`, or until something changed. Returns the current time.
     fn wait_for(&self, deadline: Option<Time>) -> Time {
         let Some(deadline) = deadline else {
             self.keeper.park();
             return P::now();
         };
         let woken = self.keeper.park_timeout(deadline - P::now());
-        // A sleep that was not cut short has reached its deadline, whatever the clock's grain.
+        // A sleep that was not cut short has reached its deadline, whatever the clock's resolution.
         if woken { P::now() } else { deadline.max(P::now()) }
     }
 }

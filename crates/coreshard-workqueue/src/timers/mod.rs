@@ -1,17 +1,17 @@
-//! Everything of a runtime that waits for its time, in one structure.
+//! All timers of a runtime, in one structure.
 //!
-//! One thread, the timekeeper, sleeps until the earliest deadline; it is started with the first
-//! delay, and sleeps without a time while nothing waits. Who adds an entry that is now the
-//! earliest wakes it; a cancel does not, so the timekeeper may wake up for nothing, once.
+//! One thread, the timekeeper, sleeps until the earliest deadline. It is started with the first delay, and sleeps without a
+//! limit while nothing waits. A thread that adds an entry with the earliest deadline wakes it; a cancel does not, so the
+//! timekeeper may wake up once for nothing.
 //!
 //! Rules:
 //!
-//! 1. Entries, and whether the timekeeper runs, are under the lock. No code of a user, and no
-//!    other lock, is taken under it; an entry that is refused comes back and is dropped after it.
-//! 2. What is due is taken out under the lock and fired after it, by the timekeeper. Firing puts
+//! 1. Entries, and whether the timekeeper runs, are under the lock. No user code runs and no other lock is taken under it; a
+//!    rejected entry is returned and dropped after the unlock.
+//! 2. Due entries are removed under the lock and fired after the unlock, by the timekeeper. Firing puts
 //!    an item into a pool, and never waits for one.
-//! 3. The timekeeper calls and drops nothing of a user's. It wakes the tasks of this crate, which comes
-//!    to a push; other executors' wakers, and what would be dropped, go to `callbacks`.
+//! 3. The timekeeper neither calls nor drops user code. It wakes the tasks of this crate, which amounts
+//!    to a push. Other executors' wakers, and values to be dropped, go to `callbacks`.
 
 mod due;
 mod heap;

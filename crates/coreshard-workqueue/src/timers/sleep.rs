@@ -1,4 +1,4 @@
-//! A future that ends when its time has come.
+//! A future that completes at a deadline.
 
 use std::fmt;
 use std::pin::Pin;
@@ -15,8 +15,8 @@ use super::keeper::{FORKED, TimerError, Timers};
 use crate::base::budget;
 use crate::insight::diagnostic::say_panic;
 
-/// Ends when its time has come; see [`Runtime::sleep`](crate::Runtime::sleep). It wakes under any
-/// executor. Dropping it takes it out of the timers.
+/// A future that completes at its deadline; see [`Runtime::sleep`](crate::Runtime::sleep). It works under any
+/// executor. Dropping it removes it from the timers.
 #[must_use = "a future does nothing until it is awaited"]
 pub struct Sleep<P: Platform = Host> {
     timers: Arc<Timers<P>>,
@@ -24,7 +24,7 @@ pub struct Sleep<P: Platform = Host> {
     waiting: Option<(Key, Waker)>,
 }
 
-/// A future that is to be polled.
+/// The waker of a future to be polled.
 struct Sleeper(Waker);
 
 impl<P: Platform> Timed<P> for Sleeper {
@@ -33,13 +33,13 @@ impl<P: Platform> Timed<P> for Sleeper {
     }
 }
 
-/// Why a future cannot sleep.
+/// An error of starting a sleep.
 pub struct SleepError {
     kind: TimerError,
 }
 
 impl SleepError {
-    /// True if the reason is that it would end after the platform's clock does.
+    /// True if the sleep would end after the platform's clock does.
     pub fn is_beyond_clock(&self) -> bool {
         matches!(self.kind, TimerError::BeyondClock { .. })
     }
@@ -67,8 +67,8 @@ pub(crate) fn sleep<P: Platform>(
     Ok(Sleep { timers: Arc::clone(timers), deadline, waiting: None })
 }
 
-/// As [`sleep`], for those who cannot be told of an error: where the clock ends before, it never ends; without a
-/// timekeeper its polls ask for one again and again; and in a forked process they panic.
+/// As [`sleep`], for callers that cannot handle an error. If the clock ends before, it never completes; without a
+/// timekeeper its polls keep trying to start one; and in a forked process they panic.
 #[cfg(feature = "hyper")]
 pub(crate) fn sleep_clamped<P: Platform>(timers: &Arc<Timers<P>>, duration: Duration) -> Sleep<P> {
     let deadline = clamped_deadline::<P>(duration);
@@ -81,11 +81,11 @@ fn clamped_deadline<P: Platform>(duration: Duration) -> Time {
 }
 
 impl<P: Platform> Sleep<P> {
-    /// Takes it out of the timers. A waker that panics as it is dropped may do so while its owner unwinds.
+    /// Removes it from the timers. A waker's destructor may panic while the owner unwinds.
     fn leave(&mut self) {
         if let Some((key, waker)) = self.waiting.take() {
             if self.timers.is_forked() {
-                // The entry's place is in the other process; so may be what the waker wakes.
+                // The entry's place is in the other process, and so may be the waker's task.
                 std::mem::forget(waker);
                 return;
             }
@@ -97,10 +97,11 @@ impl<P: Platform> Sleep<P> {
 }
 
 impl<P: Platform> Sleep<P> {
-    /// Lets it end after `duration` from now, whether it has ended before or not; whoever awaits it awaits that.
+    /// Sets the deadline to `duration` from now, whether it has completed before or not. A task that awaits it then waits for
+    /// the new deadline.
     ///
     /// # Errors
-    /// Where the clock ends before; it ends when it would have, then.
+    /// If the clock ends before the new deadline; the old deadline is kept.
     ///
     /// # Examples
     /// ```
@@ -119,13 +120,13 @@ impl<P: Platform> Sleep<P> {
         Ok(())
     }
 
-    /// As [`reset`](Self::reset), with no end where the clock ends before.
+    /// As [`reset`](Self::reset), without an end if the clock ends before.
     #[cfg(feature = "hyper")]
     pub(crate) fn reset_clamped(&mut self, duration: Duration) {
         self.end_at(clamped_deadline::<P>(duration));
     }
 
-    /// True if it is one of `timers`.
+    /// True if it belongs to `timers`.
     #[cfg(feature = "hyper")]
     pub(crate) fn is_of(&self, timers: &Arc<Timers<P>>) -> bool {
         Arc::ptr_eq(&self.timers, timers)
@@ -133,7 +134,7 @@ impl<P: Platform> Sleep<P> {
 
     fn end_at(&mut self, deadline: Time) {
         self.deadline = deadline;
-        // Whoever was to be woken at the old time is at the new one.
+        // The waker registered for the old deadline is woken at the new one.
         let Some((_, waker)) = &self.waiting else { return };
         let waker = waker.clone();
         self.leave();
@@ -145,8 +146,7 @@ impl<P: Platform> Sleep<P> {
     fn wait(&mut self, waker: Waker) {
         match self.timers.add(self.deadline, Due::new(Sleeper(waker.clone()))) {
             Ok(key) => self.waiting = Some((key, waker)),
-            // All 2³² − 1 places are taken, or there is no thread for the timekeeper: it asks again until
-            // there is.
+            // All 2³² − 1 places are in use, or the timekeeper has no thread: the sleep retries until it succeeds.
             Err((_, due)) => {
                 drop(due);
                 drop(user::wake(waker));
@@ -154,8 +154,8 @@ impl<P: Platform> Sleep<P> {
         }
     }
 
-    /// As a poll that costs nothing of a task's budget: a limit that is asked after what it limits, which may have
-    /// used that up each time.
+    /// As a poll, without charging the task's budget: for a time limit that is polled after the limited future, which may have
+    /// used up the budget each time.
     pub(super) fn poll_unbudgeted(&mut self, context: &Context<'_>) -> Poll<()> {
         if P::now() >= self.deadline {
             self.leave();
@@ -175,7 +175,7 @@ impl<P: Platform> Future for Sleep<P> {
     type Output = ();
 
     /// # Panics
-    /// In a process that was forked since it was made, unless its time has come: nobody would end it.
+    /// In a process that was forked since it was made, unless its deadline has passed: no timekeeper would complete it.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         budget::spending::<P, _>(context, |context| self.poll_unbudgeted(context))
     }

@@ -1,4 +1,4 @@
-//! A future that is given so long and no longer.
+//! A future with a time limit.
 #![allow(unsafe_code)]
 
 use std::fmt;
@@ -16,19 +16,19 @@ use super::sleep::{Sleep, SleepError, sleep};
 #[must_use = "a future does nothing until it is awaited"]
 pub struct Timeout<F, P: Platform = Host> {
     future: F,
-    /// `None` where the clock ends before the time is over.
+    /// `None` if the clock ends before the limit.
     limit: Option<Sleep<P>>,
     after: Duration,
 }
 
-/// The time was over before the future.
+/// The time limit expired before the future completed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Elapsed {
     after: Duration,
 }
 
 impl Elapsed {
-    /// How much time there was.
+    /// The time limit.
     pub fn after(&self) -> Duration {
         self.after
     }
@@ -60,9 +60,9 @@ pub(crate) fn timeout<P: Platform, F>(
 impl<P: Platform, F: Future> Future for Timeout<F, P> {
     type Output = Result<F::Output, Elapsed>;
 
-    /// Polls the future first: one that ends as its time is over has ended.
+    /// Polls the future first: one that completes at the time limit counts as completed.
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        // SAFETY: the future is not moved from here on: it is given out pinned alone. The sleep may be moved at
+        // SAFETY: the future is not moved from here on: only a pinned reference to it is handed out. The sleep may be moved at
         // any time, and this type has no destructor of its own.
         let this = unsafe { self.get_unchecked_mut() };
         // SAFETY: as above.

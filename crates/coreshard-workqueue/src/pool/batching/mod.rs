@@ -1,44 +1,45 @@
-//! What a worker knows of its items, and what follows from that: how many it claims at once, whether what waits behind
-//! them is worth a wake-up, and how long it lets producers get ahead.
+//! A worker's estimates about its items, and the decisions that follow from them: how many items it claims at once, whether
+//! the items behind them are worth a wake-up, and how long it lets producers get ahead.
 //!
-//! **Wake-ups that are suppressed.** To wake a worker takes tens of microseconds until it claims, and costs the waker a system
-//! call. So a worker whose items were short wakes none for the few that wait: it will have run them before another
-//! could. It also takes the names of sleepers off the wake word. What waits behind it adds up, and when that comes to the time
-//! of a wake-up, one is woken: so what is lost by not waking is never more than about what waking costs.
+//! **Suppressed wake-ups.** From the call until the woken worker claims, tens of microseconds pass, and the call costs the
+//! waker a system call. So a worker whose items were short wakes no other for a small backlog: it will have run the backlog
+//! before another worker could. It also takes the names of sleepers off the wake word. The waiting time behind it adds up, and
+//! when that reaches the time of a wake-up, one worker is woken. So suppression never loses more than about the cost of a
+//! wake-up.
 //!
-//! A claim may have taken long though its items are short: the worker was not given a CPU. A long one after short ones is
-//! therefore not believed at once; but for some claims from then on, the worker looks at how much of the time it ran, which takes
-//! two system calls. (When it was believed, a worker that shared its CPU with a producer of short items woke others after
-//! each time slice of that, which wanted the same CPUs: half as many items a second.) On a platform that
-//! cannot tell, the time of every claim is believed.
+//! A claim may have taken long although its items are short: the worker was preempted. A long claim after short ones is
+//! therefore doubted at first. For some claims from then on, the worker checks how much of the time it ran, which takes two
+//! system calls. (When long claims were not doubted, a worker that shared its CPU with a producer of short items woke others
+//! after each of the producer's time slices, and they wanted the same CPUs: half as many items a second.) On a platform that
+//! cannot measure it, the time of every claim is taken as the items' time.
 //!
-//! A worker whose own items were short wakes others all the same if another worker of its pool had long ones of late: the next may
-//! be one of those. If it is wrong about the next item, which is long or blocks, what comes behind that item waits for the
-//! monitor, which looks once in 4 ms. Two long items among some thirty end the trust, and some twenty short ones in a row
+//! A worker whose own items were short does wake others if another worker of its pool recently had long ones: the next item
+//! may be one of those. If the estimate is wrong, and the next item is long or blocks, the items behind it wait for the
+//! monitor, which scans every 4 ms. Two long items among some thirty end the suppression, and some twenty short ones in a row
 //! restore it.
 //!
-//! **A delay before claims.** A worker that claims as soon as it can, while items come nearly as fast as it runs them, finds three
-//! or four each time, and looks at the slot that the producer writes next: both want that line, and each claim costs the producer
-//! a transfer of it, some 100 ns. So a worker whose claims are small waits a moment before it claims, twice as long each time that
-//! brings it more items.
+//! **A delay before claims.** Suppose a worker claims as soon as it can, and items arrive nearly as fast as it runs them. It
+//! finds three or four each time, and reads the slot that the producer writes next. Both want that cache line, and each claim
+//! costs the producer a transfer of it, some 100 ns. So a worker whose claims are small waits a moment before it claims, twice
+//! as long each time that this yields more items.
 //!
-//! If the producers wait for their items, more do not come, or they come later. So a longer wait that brings hardly more is given
-//! up at once; and one that was kept for a while must have brought more items in a second than none, or it is given up as well. After
-//! each that is given up it takes longer until the next trial. The wait delays an item by [`MAX_DELAY_NS`] at most, and that where
-//! millions come in a second.
+//! If the producers wait for their items, the delay yields no more items, or makes them arrive later. So a longer delay that
+//! yields hardly more is dropped at once. One that was kept for a while must have yielded more items per second than no delay,
+//! or it is dropped as well. After each failure the next trial comes later. The delay is at most [`MAX_DELAY_NS`] per item,
+//! and only if millions of items arrive per second.
 
 use coreshard_platform::{Platform, ThreadUsage};
 
 use super::wake_cost::WakeCost;
 use crate::intake::SLOTS_TO_A_BURST;
 
-/// A worker's view of its items.
+/// A worker's estimates about its items.
 pub(super) struct Batching {
     pub(super) estimator: ServiceTimeEstimator,
     delay: BatchDelay,
     /// It may wait before it claims: other threads can use the time.
     may_delay: bool,
-    /// It may leave sleepers alone while its items are short.
+    /// It may suppress wake-ups while its items are short.
     pub(super) may_suppress: bool,
 }
 
@@ -52,7 +53,7 @@ impl Batching {
         }
     }
 
-    /// The items of the last claim have run.
+    /// Called when the items of the last claim have run.
     #[inline]
     pub(super) fn before_claim<P: Platform>(&mut self) {
         self.estimator.look(P::rough_ns(), P::own_usage);
@@ -61,7 +62,7 @@ impl Batching {
         }
     }
 
-    /// Waits, so that the producers are some items ahead.
+    /// Waits, so that the producers get some items ahead.
     #[cold]
     #[inline(never)]
     fn let_ahead<P: Platform>(&mut self) {
@@ -69,11 +70,11 @@ impl Batching {
         while P::rough_ns().saturating_sub(since_ns) < self.delay.ns() {
             P::spin_hint();
         }
-        // That was not the time of its items.
+        // The delay does not count as the items' time.
         self.estimator.begin(P::rough_ns());
     }
 
-    /// So many items were claimed, from another CPU than the worker's or not.
+    /// Records a claim of this many items, and whether they came from another CPU than the worker's.
     #[inline]
     pub(super) fn after_claim(&mut self, items: usize, from_elsewhere: bool) {
         if self.may_delay && from_elsewhere && self.estimator.are_shortest() {
@@ -87,10 +88,10 @@ impl Batching {
 /// The assumed time of items before any has run.
 const UNKNOWN_NS: u64 = 16 * WakeCost::ASSUMED.latency_ns();
 
-/// So many claims after one of long items a worker of the pool suppresses wake-ups again.
+/// Number of claims after long items until the pool's workers suppress wake-ups again.
 pub(super) const SHORT_CLAIMS: u32 = 32;
 
-/// Claims that are looked at more closely after one that took long.
+/// Claims that are checked for preemption after one that took long.
 const DOUBTED_CLAIMS: u32 = 32;
 
 /// The most items a worker claims at once: enough to make the lock's cost small per item, and few
@@ -100,23 +101,23 @@ const MAX_CLAIMED: usize = 32;
 #[derive(Debug)]
 pub(super) struct ServiceTimeEstimator {
     cost: WakeCost,
-    /// When the last claim was made.
+    /// Time of the last claim.
     claimed_at_ns: u64,
-    /// Items of it, and of what was stolen since.
+    /// Items of the last claim, and items stolen since.
     claimed: usize,
-    /// How long an item takes: the longest mean of a claim, of late.
+    /// How long an item takes: the longest recent mean of a claim.
     item_ns: u64,
     /// How long an item of the last claim took; 0 before the first.
     last_ns: u64,
-    /// A claim of long ones was learned of, which the pool does not know yet.
+    /// A claim of long items was recorded, and the pool does not know yet.
     had_long: bool,
     /// How many items to claim next: doubled while claims come back full.
     most: usize,
-    /// For how long items have waited behind others of their claim, all together, since the last wake-up.
+    /// Total time that items have waited behind others of their claim since the last wake-up.
     waited_ns: u64,
-    /// Claims until a long one is not believed again.
+    /// Claims until a long one is doubted again.
     doubted: u32,
-    /// How the worker had used its time when this claim was made, where it is looked at.
+    /// How the worker had used its time when this claim was made, if it is checked.
     usage: Option<ThreadUsage>,
 }
 
@@ -147,15 +148,16 @@ impl ServiceTimeEstimator {
         self.cost.latency_ns()
     }
 
-    /// Items that take less are short beyond doubt, and one that seems to take a wake-up's time may be short itself, since others run
-    /// on a worker's CPU for longer than that. (Where items that took as long as this were doubted too, those of web servers were,
-    /// every second time: half a system call for each request.)
+    /// Items that take less are certainly short. One that seems to take a wake-up's time may be short as well, since other
+    /// threads run on a worker's CPU for longer than that. (When items of this length were doubted as well, every second item
+    /// of web servers was: half a system call for each request.)
     #[inline]
     fn doubtful_ns(&self) -> u64 {
         self.wake_up_ns() / 4
     }
 
-    /// The items of the last claim have run; called before each look for more. `usage` tells how the worker has used its time.
+    /// Called when the items of the last claim have run, before each look for more. `usage` returns how the worker has used
+    /// its time.
     #[inline]
     pub(super) fn look(&mut self, now_ns: u64, usage: impl Fn() -> Option<ThreadUsage>) {
         if self.claimed > 0 {
@@ -174,7 +176,7 @@ impl ServiceTimeEstimator {
         }
     }
 
-    /// The claim is made only now: others had the lock, for as long as is returned.
+    /// The claim begins now. Returns how long other threads had the lock.
     #[inline]
     pub(super) fn begin(&mut self, now_ns: u64) -> u64 {
         now_ns.saturating_sub(std::mem::replace(&mut self.claimed_at_ns, now_ns))
@@ -184,11 +186,11 @@ impl ServiceTimeEstimator {
     fn learn(&mut self, mean_ns: u64) {
         self.had_long |= mean_ns >= self.wake_up_ns();
         self.last_ns = mean_ns;
-        // A single long one is remembered for a while.
+        // A single long item is remembered for a while.
         self.item_ns = mean_ns.max(self.item_ns - self.item_ns.div_ceil(8));
     }
 
-    /// Of a claim that took long after short ones: its items, or a worker that did not run?
+    /// Decides for a claim that took long after short ones whether its items were long or the worker was preempted.
     #[cold]
     #[inline(never)]
     fn learn_of_long(&mut self, mean_ns: u64, usage: Option<ThreadUsage>) {
@@ -201,35 +203,35 @@ impl ServiceTimeEstimator {
         self.doubted = DOUBTED_CLAIMS;
     }
 
-    /// How many items to claim, at most: no more than a wake-up's time worth of them.
+    /// How many items to claim, at most: no more than run in a wake-up's time.
     #[inline]
     pub(super) fn most(&self) -> usize {
         self.most.min(self.most_in_time())
     }
 
-    /// True if items take so long that it does not matter where they come from.
+    /// True if items take so long that their origin does not matter.
     pub(super) fn are_long(&self) -> bool {
         self.item_ns >= self.wake_up_ns()
     }
 
-    /// True if items take so long that it is worth a look how many wait.
+    /// True if items take so long that it pays to count how many wait.
     #[inline]
     pub(super) fn are_worth_counting(&self) -> bool {
         self.item_ns >= self.wake_up_ns() / 8
     }
 
-    /// How many sleepers the producer of a burst is to wake beside the first, one for each [`SLOTS_TO_A_BURST`] items: as many as
-    /// are worth it for what has come by then.
+    /// How many sleepers the producer of a burst should wake besides the first, one for each [`SLOTS_TO_A_BURST`] items: as
+    /// many as the items that have arrived by then justify.
     pub(super) fn runner_ups(&self) -> u32 {
         self.cost.runner_ups(SLOTS_TO_A_BURST * self.item_ns)
     }
 
-    /// How many workers are worth waking for so many items, if they are as long as the last ones.
+    /// How many workers are worth waking for this many items, if they are as long as the last ones.
     pub(super) fn workers_for(&self, items: u64) -> u32 {
         self.cost.workers_for(items.saturating_mul(self.last_ns))
     }
 
-    /// When the last claim was made.
+    /// Time of the last claim.
     #[inline]
     fn claimed_at_ns(&self) -> u64 {
         self.claimed_at_ns
@@ -241,19 +243,20 @@ impl ServiceTimeEstimator {
         self.item_ns * MAX_CLAIMED as u64 <= self.wake_up_ns()
     }
 
-    /// So many items were claimed, or stolen.
+    /// Records that this many items were claimed or stolen.
     #[inline]
     pub(super) fn claimed(&mut self, items: usize) {
         self.claimed += items;
     }
 
-    /// Of the items that were just claimed, all that [`Self::most`] allowed: the next claim may be larger.
+    /// If the items just claimed were as many as [`Self::most`] permits, the next claim may be larger.
     #[inline]
     pub(super) fn learn_most(&mut self, items: usize) {
         self.most = if items >= self.most { (items * 2).min(MAX_CLAIMED) } else { items };
     }
 
-    /// True if no worker of the pool has had long items of late: else the next may be long as well. The pool counts claims `since_long`.
+    /// True if no worker of the pool recently had long items; otherwise the next may be long as well. The pool counts claims
+    /// `since_long`.
     #[inline]
     pub(super) fn has_no_long_ones_beside(&mut self, since_long: &mut u32) -> bool {
         if std::mem::take(&mut self.had_long) {
@@ -264,7 +267,7 @@ impl ServiceTimeEstimator {
         *since_long == SHORT_CLAIMS
     }
 
-    /// True if this worker will be done with the items that it has just claimed before another could help it: it wakes none.
+    /// True if this worker will have finished its last claim before another worker could help. Then it wakes none.
     #[inline]
     pub(super) fn suppresses_wake(&mut self, items: usize) -> bool {
         if items >= self.most_in_time() {
@@ -283,7 +286,7 @@ impl ServiceTimeEstimator {
         true
     }
 
-    /// Items that take a wake-up's time, the last of which may go beyond it.
+    /// Items that run in a wake-up's time; the last may exceed it.
     #[inline]
     fn most_in_time(&self) -> usize {
         let items = self.wake_up_ns().div_ceil(self.item_ns.max(1));
@@ -291,32 +294,32 @@ impl ServiceTimeEstimator {
     }
 }
 
-/// Claims by which one length is judged.
+/// Claims by which one delay is judged.
 const CLAIMS_TO_A_ROUND: u64 = 16;
 
-/// Of a claim, on average: with fewer there is no flood.
+/// Items per claim, on average: with fewer there is no flood.
 const FEW_ITEMS: u64 = 3;
 
-/// Items of a claim, on average, that pay for the line.
+/// Items per claim, on average, that pay for the transfer of the cache line.
 const ENOUGH_ITEMS: u64 = 16;
 
-/// Of a claim, on average: more than these come without so long a wait.
+/// Items per claim, on average: more than these arrive without a longer delay.
 const MANY_ITEMS: u64 = 20;
 
 const FIRST_DELAY_NS: u64 = 128;
 const MAX_DELAY_NS: u64 = 2_048;
 
-/// Rounds without a wait, against which it is held.
+/// Rounds without a delay, as the reference.
 const ROUNDS_WITHOUT: u32 = 32;
 
-/// Rounds with it, until it is held against those.
+/// Rounds with the delay, until it is compared with the reference.
 const ROUNDS_WITH: u32 = 128;
 
 /// Rounds between two trials, after one that failed.
 const FIRST_REST: u32 = 64;
 const MAX_REST: u32 = 4_096;
 
-/// Items, and how long they took.
+/// Items, and the time they took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Flow {
     items: u64,
@@ -329,7 +332,7 @@ impl Flow {
         self.ns += more.ns;
     }
 
-    /// By a tenth at least.
+    /// Higher by at least a tenth.
     fn is_above(self, other: Self) -> bool {
         10 * u128::from(self.items) * u128::from(other.ns)
             > 11 * u128::from(other.items) * u128::from(self.ns)
@@ -338,13 +341,13 @@ impl Flow {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// No wait, for so many rounds.
+    /// No delay, for this many rounds.
     Rest(u32),
-    /// No wait, for so many rounds more, in which it is counted what comes.
+    /// No delay, for this many rounds more, in which the items are counted.
     Without(u32),
-    /// The wait was made longer; before, a round was of so many items.
+    /// The delay was increased; before, a round had this many items.
     Trial(u64),
-    /// A wait, for so many rounds more.
+    /// A delay, for this many rounds more.
     With(u32),
 }
 
@@ -358,7 +361,7 @@ struct BatchDelay {
     began_at_ns: u64,
     without: Flow,
     with: Flow,
-    /// Rounds until the next trial, where one fails.
+    /// Rounds until the next trial, if one fails.
     rest: u32,
 }
 
@@ -377,17 +380,17 @@ impl BatchDelay {
     /// How long to wait before the next claim.
     #[inline]
     fn ns(&self) -> u64 {
-        // Before the first claim of a round nothing is known but what was before something else came in between.
+        // Before the first claim of a round, the only estimate is from before an interruption.
         if self.claims > 0 { self.ns } else { 0 }
     }
 
-    /// The items that are claimed now do not count: they are long, or from this worker's own CPU.
+    /// The items claimed now do not count: they are long, or from this worker's own CPU.
     #[inline]
     fn interrupt(&mut self) {
         self.claims = 0;
     }
 
-    /// So many items were claimed now.
+    /// Records a claim of this many items.
     #[inline]
     fn claimed(&mut self, items: usize, now_ns: u64) {
         if self.claims == CLAIMS_TO_A_ROUND {
@@ -457,7 +460,7 @@ impl BatchDelay {
         }
     }
 
-    /// Unless what came by itself is enough already, or too little.
+    /// Starts a trial, unless enough items arrive without one, or too few.
     fn begin_trial(&mut self) {
         let items = self.without.items / u64::from(ROUNDS_WITHOUT);
         if (FEW_ITEMS * CLAIMS_TO_A_ROUND..ENOUGH_ITEMS * CLAIMS_TO_A_ROUND).contains(&items) {

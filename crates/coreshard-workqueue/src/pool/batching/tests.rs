@@ -1,4 +1,4 @@
-//! What a worker learns of its items, and how far it lets producers get ahead.
+//! Tests of a worker's estimates about its items, and of the delay before claims.
 mod estimator {
     use std::time::Duration;
 
@@ -72,7 +72,7 @@ mod estimator {
             estimator.look(now_ns, || Some(ThreadUsage { cpu_time, waits }));
         }
 
-        /// One item each time, that takes so long, of which the worker runs `cpu_ns`, and waits so often.
+        /// Single items that take this long each, of which the worker runs `cpu_ns` and waits this often.
         fn items(&mut self, estimator: &mut ServiceTimeEstimator, times: u32, took: Self) {
             for _ in 0..times {
                 estimator.claimed(1);
@@ -167,10 +167,10 @@ mod estimator {
 mod delay {
     use super::super::*;
 
-    /// What a claim takes beside its items, which take 15 ns each.
+    /// The cost of a claim besides its items, which take 15 ns each.
     const CLAIM_NS: u64 = 220;
 
-    /// Producers that bring an item each `item_ns`, have at most so many under way, and pay for each claim.
+    /// Producers that add an item every `item_ns`, have at most a given number in flight, and pay for each claim.
     struct Producers {
         item_ns: u64,
         in_flight: u64,

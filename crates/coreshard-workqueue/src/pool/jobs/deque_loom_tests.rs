@@ -11,7 +11,7 @@ use super::deque::{Deque, Owner, Popped};
 use crate::base::latch::Latch;
 use coreshard_platform::Loom;
 
-/// A job that whoever has it marks, once, with no lock: loom reports two who do.
+/// A job that its runner marks once, without a lock: loom reports two concurrent runners.
 struct Job {
     runs: <Loom as Platform>::Cell<u32>,
     done: Latch<Loom>,
@@ -23,7 +23,7 @@ impl Job {
     }
 
     fn run(&self) {
-        // SAFETY: whoever has a job has it alone; that is what is modelled.
+        // SAFETY: the taker of a job has it alone; that is what the model checks.
         self.runs.with_mut(|runs| unsafe { *runs += 1 });
     }
 
@@ -39,8 +39,8 @@ fn push(owner: &Owner, stack: &Stack, job: &Job) {
     assert_ne!(owner.push(stack, NonNull::from(job)), super::Pushed::Full);
 }
 
-/// The owner takes its youngest job back, or waits for whoever stole it. From then on, nobody may
-/// touch the job, which stands for its frame.
+/// The owner pops its youngest job, or waits for the thief. After that, no thread may touch the job, which stands for its
+/// frame.
 fn join(owner: &Owner, stack: &Stack, job: &Job) {
     match owner.pop(stack) {
         Popped::Own => job.run(),
@@ -55,18 +55,18 @@ fn join(owner: &Owner, stack: &Stack, job: &Job) {
 
 fn steal(stack: &Stack) -> bool {
     let Some(job) = stack.steal() else { return false };
-    // SAFETY: the owner keeps a stolen job until it is done.
+    // SAFETY: the owner keeps a stolen job until it has finished.
     let job = unsafe { job.as_ref() };
     job.run();
-    // SAFETY: as above; not used after.
+    // SAFETY: as above; not used after this.
     unsafe { Latch::open(&raw const job.done) };
     true
 }
 
-/// Two nested jobs, one thief: each is run once, by somebody who sees it whole.
+/// Two nested jobs, one thief: each job runs once, on a thread that sees it fully written.
 ///
-/// Fails with `share`'s addition weakened to `Relaxed`, with `take_back` made a load and a store,
-/// and with `pop` that does not take back what is shared.
+/// Fails with `share`'s addition weakened to `Relaxed`, with `take_back` made a load and a store, and with `pop` that does not
+/// take back shared jobs.
 #[test]
 fn loom_a_job_is_run_by_its_owner_or_by_one_thief() {
     Loom::check(3, || {
@@ -89,8 +89,8 @@ fn loom_a_job_is_run_by_its_owner_or_by_one_thief() {
     });
 }
 
-/// One job after the other in the same place, which stands for both with the same word, and two
-/// thieves: none runs the one that is gone.
+/// One job after the other in the same place, represented by the same word, and two thieves: neither runs the job that was
+/// popped.
 ///
 /// Fails with a word that does not count how often places were taken back.
 #[test]
@@ -117,10 +117,10 @@ fn loom_a_place_that_is_used_again_gives_its_thief_the_job_that_is_there_now() {
     });
 }
 
-/// The owner does a part of one thing, and then a part of another, each with a job in the same place. Who asks
-/// for parts of the first gets no part of the second.
+/// The owner runs a subtask of one job, and then a subtask of another, each with a forked job in the same place. A thief that
+/// asks for subtasks of the first job gets no subtask of the second.
 ///
-/// Fails with `share`'s addition weakened to `Relaxed`, and with `begins_with_part_of` that is asked once, before
+/// Fails with `share`'s addition weakened to `Relaxed`, and if `begins_with_part_of` is called only once, before
 /// the word is read.
 #[test]
 fn loom_who_asks_for_a_part_gets_a_part_of_that() {
@@ -149,9 +149,9 @@ fn loom_who_asks_for_a_part_gets_a_part_of_that() {
     });
 }
 
-/// What is on the stack before the owner begins a part of something is no part of that.
+/// Jobs that were on the stack before the owner began a subtask of a root job are not subtasks of that root.
 ///
-/// Fails with `begins_with_part_of` that does not look from which place on parts are there.
+/// Fails with `begins_with_part_of` that ignores the place from which on subtasks lie.
 #[test]
 fn loom_what_was_there_before_is_no_part() {
     Loom::check(3, || {
@@ -178,9 +178,9 @@ fn loom_what_was_there_before_is_no_part() {
     });
 }
 
-/// Parts that were spawned are taken back by the youngest, or are all stolen from the oldest on.
+/// Spawned subtasks are popped from the youngest on, or all stolen from the oldest on.
 ///
-/// Fails with `pop_above` that takes off one stolen job alone.
+/// Fails with `pop_above` that pops only one stolen job.
 #[test]
 fn loom_spawned_parts_are_run_once_each() {
     Loom::check(3, || {
@@ -200,7 +200,7 @@ fn loom_spawned_parts_are_run_once_each() {
             assert_ne!(owner.push_shared(&stack, NonNull::from(&**job)), super::Pushed::Full);
         }
         while let Some(Some(job)) = owner.pop_above(&stack, 1) {
-            // SAFETY: the jobs stay until the end of the model.
+            // SAFETY: the jobs live until the end of the model.
             unsafe { job.as_ref() }.run();
         }
         assert_eq!(owner.depth(), 1);

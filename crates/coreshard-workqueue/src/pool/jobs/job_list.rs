@@ -1,8 +1,8 @@
-//! Lists of jobs on the heap, for the first worker of the pool that comes: jobs that were spawned by one of its workers,
-//! or from outside; and what only one worker may run.
+//! Lists of jobs on the heap. Some are open to the whole pool: jobs that one of its workers has spawned, and injected jobs.
+//! Others hold the jobs that only one worker may run.
 //!
-//! A list is behind a lock that is held for a few instructions, and most of the time by its owner alone. So who waits for
-//! something can take its parts out of the middle, where a lock-free deque has two ends.
+//! A list is behind a lock that is held for a few instructions, and mostly by its owner. So a waiter can take its subtasks out
+//! of the middle, while a lock-free deque has only two ends.
 #![allow(unsafe_code)]
 
 use std::collections::VecDeque;
@@ -16,16 +16,16 @@ use super::header::{Header, JobId};
 use super::parts::Parts;
 use crate::base::latch::Latch;
 
-/// A closure that catches what its own code throws.
+/// A closure that catches its own panics.
 pub(crate) type Closure = Box<dyn FnOnce() + Send>;
 
-/// Closures that run in their order, each when a job says that it is the next one's turn.
+/// Closures that run in order: each run of a `Next` job takes the oldest.
 pub(crate) type Fifo<P> = Arc<Lock<P, VecDeque<Closure>>>;
 
-/// The same of parts of something, on lines of its own: one thread adds to it, and all take from it.
+/// The same for subtasks of a job, on its own cache lines: one thread pushes, and all take from it.
 pub(crate) type PartFifo<P> = Padded<Lock<P, VecDeque<Closure>>>;
 
-/// A list of closures, without any.
+/// Makes an empty list of closures.
 pub(crate) fn fifo<P: Platform>() -> Fifo<P> {
     Arc::new(Lock::new(VecDeque::new()))
 }
@@ -35,29 +35,30 @@ pub(crate) enum JobBody<P: Platform> {
     Call(Closure),
     /// A job in the frame of the thread that waits for it.
     Awaited(NonNull<Header<P>>),
-    /// The oldest of these.
+    /// The oldest closure of this list.
     Next(Fifo<P>),
-    /// As `Next`, of a list that is there as long as what the job is a part of.
+    /// As `Next`, of a list that lives as long as the root job.
     NextPart(*const PartFifo<P>),
 }
 
 /// A job in a list.
 pub(crate) struct ListedJob<P: Platform> {
     pub(crate) body: JobBody<P>,
-    /// The job of which it is a subtask, if that is waited for; else null. It lives until `body` has
+    /// The job of which it is a subtask, if a caller waits for that; else null. It lives until `body` has
     /// finished.
     pub(crate) root: *const Latch<P>,
-    /// The count of such subtasks, if they are counted: its runner counts it there as finished.
+    /// The counter of such subtasks, if they are counted: the runner counts the job there as finished.
     pub(crate) parts: *const Parts<P>,
-    /// The job of which its maker ran a subtask then; by its address alone.
+    /// The job of which its maker ran a subtask at that time; only its address is used.
     pub(crate) within: *const Latch<P>,
 }
 
-// SAFETY: closures are `Send`; latches are shared between threads as they are; and so is what is in a frame whose owner waits: it was made for another thread.
+// SAFETY: closures are `Send`; latches are shared between threads by design. So is the frame of an owner that waits: it was
+// made for another thread.
 unsafe impl<P: Platform> Send for ListedJob<P> {}
 
 impl<P: Platform> ListedJob<P> {
-    /// True if who waits for what has this name may run it.
+    /// True if a worker that waits for the job with this id may run it.
     pub(in crate::pool) fn is_part_of(&self, id: JobId) -> bool {
         JobId::at(self.root) == id || JobId::at(self.within) == id
     }
@@ -69,28 +70,28 @@ pub(in crate::pool) enum Found<P: Platform> {
     Listed(ListedJob<P>),
 }
 
-/// Jobs that a thief takes with it besides the one that it runs, at most.
+/// Jobs that a thief moves to its own list besides the one that it runs, at most.
 const MAX_MOVED: usize = 32;
 
-/// How many jobs were in a list before some moment: what came later has this number, or a higher one.
+/// How many jobs a list had received at some moment: later jobs have this number, or a higher one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct JobNumber(u64);
 
 impl JobNumber {
-    /// No job comes later.
+    /// Higher than any job's number.
     pub(crate) const NONE: Self = Self(u64::MAX);
 }
 
 /// A list of jobs.
 pub(in crate::pool) struct JobList<P: Platform> {
-    /// How many there are, for a look without the lock.
+    /// Number of jobs, to be read without the lock.
     len: P::AtomicU32,
     jobs: Lock<P, Numbered<P>>,
 }
 
 type Entry<P> = (JobNumber, ListedJob<P>);
 
-/// Which jobs may be run by who waits for what has this name: its parts, and what came since.
+/// Selects the jobs that a worker waiting for the job with this id may run: its subtasks, and jobs that were added since.
 fn may_run<P: Platform>(id: JobId, since: JobNumber) -> impl Fn(&Entry<P>) -> bool {
     move |(number, job)| *number >= since || job.is_part_of(id)
 }
@@ -114,8 +115,8 @@ impl<P: Platform> JobList<P> {
         Self { len: P::AtomicU32::new(0), jobs }
     }
 
-    /// Adds a job, as the latest. SeqCst: before the wake word is read, as of a job that is shared
-    /// (`Deque::has_shared`). Where there are jobs already that is so of the first of them, and who looks for any sees it.
+    /// Adds a job as the latest. SeqCst: before the wake word is read, as for a shared job (`Deque::has_shared`). If the list
+    /// was not empty, that holds for its first job, and a worker that looks for any job sees that one.
     pub(in crate::pool) fn push(&self, job: ListedJob<P>) {
         let mut list = self.jobs.lock();
         list.push(job);
@@ -123,7 +124,7 @@ impl<P: Platform> JobList<P> {
         self.len.store(len, if len == 1 { SeqCst } else { Relaxed });
     }
 
-    /// That of the next job that is added.
+    /// The number of the next job that is added.
     pub(in crate::pool) fn next(&self) -> JobNumber {
         self.jobs.lock().next
     }
@@ -132,10 +133,10 @@ impl<P: Platform> JobList<P> {
         self.len.load(Relaxed).into()
     }
 
-    /// True if there is a job. SeqCst: see [`push`](Self::push).
+    /// True if the list holds a job. SeqCst pairs with [`push`](Self::push).
     #[inline]
     pub(in crate::pool) fn has_jobs(&self) -> bool {
-        // The model checker knows no order of SeqCst loads and stores: there the lock has it.
+        // The model checker has no order of SeqCst loads and stores: there the lock provides it.
         if cfg!(loom) { !self.jobs.lock().jobs.is_empty() } else { self.len.load(SeqCst) > 0 }
     }
 
@@ -143,7 +144,7 @@ impl<P: Platform> JobList<P> {
         self.take(|list| list.len().checked_sub(1))
     }
 
-    /// The latest, if it is one of these parts.
+    /// Takes the latest job, if it is one of these subtasks.
     pub(in crate::pool) fn take_latest_of(&self, parts: *const Parts<P>) -> Option<ListedJob<P>> {
         let is_next = |(_, job): &Entry<P>| ptr::eq(job.parts, parts);
         self.take(|list| list.back().is_some_and(is_next).then(|| list.len() - 1))
@@ -153,7 +154,7 @@ impl<P: Platform> JobList<P> {
         self.take(|list| (!list.is_empty()).then_some(0))
     }
 
-    /// Takes the oldest job that is no part of something that is waited for.
+    /// Takes the oldest job that no caller waits for.
     pub(in crate::pool) fn take_unawaited(&self) -> Option<ListedJob<P>> {
         self.take(|list| list.iter().position(|(_, job)| job.root.is_null()))
     }
@@ -176,7 +177,7 @@ impl<P: Platform> JobList<P> {
             (job, moved)
         };
         if !moved.is_empty() {
-            // The latest is run first, as it would be where it was.
+            // The latest is run first, as it would be in the victim's list.
             let mut list = own.jobs.lock();
             moved.into_iter().for_each(|job| list.push(job));
             own.len.store(list.jobs.len() as u32, SeqCst);
@@ -184,7 +185,8 @@ impl<P: Platform> JobList<P> {
         Some(job)
     }
 
-    /// Takes the latest job that came since, or that is a subtask of the job with this id; the oldest of those if that is asked for.
+    /// Takes the latest job that was added since, or that is a subtask of the job with this id; the oldest of those on
+    /// request.
     pub(in crate::pool) fn take_part_of(
         &self,
         id: JobId,
@@ -199,7 +201,7 @@ impl<P: Platform> JobList<P> {
         })
     }
 
-    /// True if there is a part of what has this name, or a job that came since.
+    /// True if the list holds a subtask of the job with this id, or a job that was added since.
     pub(in crate::pool) fn has_part_of(&self, id: JobId, since: JobNumber) -> bool {
         self.has_jobs() && self.jobs.lock().jobs.iter().any(may_run(id, since))
     }
@@ -208,7 +210,7 @@ impl<P: Platform> JobList<P> {
         &self,
         which: impl FnOnce(&VecDeque<Entry<P>>) -> Option<usize>,
     ) -> Option<ListedJob<P>> {
-        // Relaxed: who must not miss one looks by `has_jobs` before it sleeps.
+        // Relaxed: a worker that must not miss a job calls `has_jobs` before it sleeps.
         if self.len.load(Relaxed) == 0 {
             return None;
         }
@@ -216,7 +218,7 @@ impl<P: Platform> JobList<P> {
         let at = which(&list.jobs)?;
         let is_latest = at + 1 == list.jobs.len();
         let job = if is_latest { list.jobs.pop_back() } else { list.jobs.remove(at) };
-        // Relaxed: fewer than another thread may think.
+        // Relaxed: another thread may at worst assume too many jobs.
         self.len.store(list.jobs.len() as u32, Relaxed);
         job.map(|(_, job)| job)
     }

@@ -1,4 +1,4 @@
-//! Where forked jobs lie. `README.md` beside this file describes the protocol.
+//! Storage of forked jobs. `README.md` beside this file describes the protocol.
 //!
 //! `deque` is a worker's own stack, `job_list` a list of jobs on the heap; `parts` counts subtasks.
 

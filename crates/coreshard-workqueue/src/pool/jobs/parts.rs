@@ -1,9 +1,9 @@
-//! Subtasks of one job that is waited for, counted.
+//! Counts the subtasks of a job that a caller waits for.
 //!
-//! All threads that spawn or finish subtasks would write to one word for each. So the opener of the job, while its body
-//! runs, and a worker that runs its subtasks one after the other hold *tickets*: subtasks that are counted, and not spawned. Spawning
-//! takes one of them, finishing gives one back, and the word is written when there are none left and when that worker goes on to
-//! something else. Tickets only make the count higher, and never for longer than a subtask or the body runs.
+//! All threads that spawn or finish subtasks would write to the same word once per subtask. So the opener of the job, while
+//! its body runs, and a worker that runs its subtasks in a row hold *tickets*: subtasks that are counted, but not yet spawned.
+//! Spawning takes a ticket and finishing returns one. The word is written when no ticket is left, and when the worker goes on
+//! to another job. Tickets only make the count higher, and never for longer than a subtask or the body runs.
 #![allow(unsafe_code)]
 
 use std::cell::Cell;
@@ -14,22 +14,22 @@ use coreshard_platform::{AtomicInt, Platform};
 
 use crate::base::latch::Latch;
 
-/// Tickets that are got at once.
+/// Tickets that are taken at once.
 const TICKETS: u64 = 16;
 
-/// Subtasks that a worker runs in a row before it writes that they have finished, at most.
+/// Subtasks that a worker runs in a row before it counts them as finished, at most.
 pub(in crate::pool) const MAX_IN_A_ROW: u64 = 64;
 
-/// A value on one cache line of 64 bytes, not a pair of them as [`Padded`](coreshard_platform::Padded): parts are counted in a frame, and scopes
-/// inside one another have as many on their thread's stack.
+/// A value on one cache line of 64 bytes, not on a pair of them as [`Padded`](coreshard_platform::Padded): subtasks are
+/// counted in a frame, and nested scopes have one counter each on their thread's stack.
 #[repr(align(64))]
 struct Line<T>(T);
 
-/// How many parts are not over, and one for who waits for them.
+/// The number of unfinished subtasks, plus one for the waiter.
 pub(crate) struct Parts<P: Platform> {
-    /// On a line of its own: who spawns writes here, and then reads what lies beside.
+    /// On its own cache line: a spawner writes it, and then reads the neighbouring fields.
     pending: Line<P::AtomicU64>,
-    /// Opens when that falls to nothing, unless who waits is the last.
+    /// Opens when `pending` falls to 0, unless the waiter is the last.
     done: Latch<P>,
 }
 
@@ -42,12 +42,12 @@ impl<P: Platform> Parts<P> {
         &self.done
     }
 
-    /// Those that are not over, and tickets.
+    /// Unfinished subtasks and tickets.
     pub(crate) fn pending(&self) -> u64 {
         self.pending.0.load(Relaxed)
     }
 
-    /// Counts a part that is about to be spawned, by a thread with these tickets if it is a worker.
+    /// Counts a subtask that is about to be spawned. `here` has the tickets of this thread if it is a worker.
     pub(crate) fn begin(&self, here: Option<&Tickets<P>>) {
         // Relaxed: the spawner is counted itself, or is the waiter.
         match here.filter(|tickets| tickets.are_of(self)) {
@@ -62,24 +62,26 @@ impl<P: Platform> Parts<P> {
         }
     }
 
-    /// Calls `body` of who waits. True if there is something to wait for then; else what the parts did is seen.
+    /// Calls `body` on the waiter's thread. Returns true if subtasks are still pending; otherwise their effects are visible.
     pub(crate) fn open<R>(&self, here: Option<&Tickets<P>>, body: impl FnOnce() -> R) -> (R, bool) {
         let outer = here.map(|tickets| tickets.replace(self));
         let result = body();
         let left = here.zip(outer).map_or(0, |(tickets, outer)| tickets.put_back(outer));
-        // Acquire: the waiter sees what the subtasks did. No thread opens the latch if this is the last.
+        // Acquire pairs with the Release in `end`: the waiter sees the effects of the subtasks. No thread opens the latch if
+        // the waiter is the last.
         (result, self.pending.0.fetch_sub(1 + left, AcqRel) != 1 + left)
     }
 
-    /// This many have finished.
+    /// Counts this many subtasks as finished.
     ///
     /// # Safety
     /// They were counted, and not yet ended; `parts` lives until the last has finished.
     pub(in crate::pool) unsafe fn end(parts: *const Self, count: u64) {
-        // SAFETY: it is there; the latch's address is computed before.
+        // SAFETY: `parts` is alive; the latch's address is computed before the count falls.
         let (pending, done) = unsafe { (&raw const (*parts).pending.0, &raw const (*parts).done) };
-        // Release: who waits sees what was done.
-        // SAFETY: the last one opens the latch, and who made this waits for that, unless it was the last itself. Not touched after.
+        // Release pairs with the Acquire in `open` and of the latch: the waiter sees the effects of the subtasks.
+        // SAFETY: the last one opens the latch, and the maker of the counter waits for that, unless the maker was the last
+        // itself. Not touched after this.
         unsafe {
             if (*pending).fetch_sub(count, AcqRel) == count {
                 Latch::open(done);
@@ -88,7 +90,7 @@ impl<P: Platform> Parts<P> {
     }
 }
 
-/// Subtasks that a thread has counted and not spawned: of one job at a time, the one that it works on.
+/// Subtasks that a thread has counted and not yet spawned. They belong to one job at a time, the one that the thread works on.
 pub(crate) struct Tickets<P: Platform> {
     of: Cell<*const Parts<P>>,
     left: Cell<u64>,
@@ -104,12 +106,12 @@ impl<P: Platform> Tickets<P> {
         ptr::eq(self.of.get(), parts)
     }
 
-    /// This thread begins to work on `parts`; returns what it worked on before.
+    /// Makes `parts` the job that this thread works on; returns the previous one.
     pub(in crate::pool) fn replace(&self, parts: *const Parts<P>) -> (*const Parts<P>, u64) {
         (self.of.replace(parts), self.left.replace(0))
     }
 
-    /// It has ended that, and is at what it was before; how many were left.
+    /// Restores the previous job; returns the tickets left of the current one.
     pub(in crate::pool) fn put_back(&self, (of, left): (*const Parts<P>, u64)) -> u64 {
         self.of.set(of);
         self.left.replace(left)

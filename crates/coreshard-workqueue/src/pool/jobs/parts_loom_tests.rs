@@ -1,5 +1,5 @@
-//! A model of counted parts. It was seen to fail with the addition in `Parts::end` weakened to `Relaxed`, and with tickets that are not
-//! given back.
+//! A model of counted subtasks. It was seen to fail with the addition in `Parts::end` weakened to `Relaxed`, and with tickets
+//! that are not returned.
 #![allow(unsafe_code)]
 
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::parts::{Parts, Tickets};
 
 type Cell = <Loom as Platform>::Cell<u32>;
 
-/// A thing of two parts, the second of which is spawned by the first, and a place for what each does.
+/// A job of two subtasks, the second of which is spawned by the first, and a cell for each one's effect.
 struct Thing {
     parts: Parts<Loom>,
     done: [Cell; 2],
@@ -18,13 +18,13 @@ struct Thing {
 
 impl Thing {
     fn run(&self, part: usize) {
-        // SAFETY: each part is run once, and who waits looks only when both are over: loom reports who does not.
+        // SAFETY: each subtask runs once, and the waiter reads only after both have finished; loom reports a violation.
         self.done[part].with_mut(|done| unsafe { *done += 1 });
     }
 }
 
-/// Both parts are run by another thread, one after the other, the first of which spawns the second by a ticket of its thread's;
-/// the first is spawned in the body, by a ticket of the opener's, who then waits for what is left.
+/// Another thread runs both subtasks, one after the other. The first spawns the second with its thread's ticket; the first is
+/// spawned in the body with a ticket of the opener, which then waits for the rest.
 #[test]
 fn loom_who_waits_for_parts_sees_all_of_them_done() {
     Loom::check(3, || {
@@ -41,14 +41,14 @@ fn loom_who_waits_for_parts_sees_all_of_them_done() {
                 thing.parts.begin(Some(&tickets));
                 thing.run(1);
                 let left = tickets.put_back(outer);
-                // SAFETY: both were counted, and those tickets; the thing is kept.
+                // SAFETY: both were counted, and so were those tickets; the job outlives the call.
                 unsafe { Parts::end(&raw const thing.parts, 2 + left) };
             })
         });
         if is_pending {
             assert!(thing.parts.done().wait());
         }
-        // SAFETY: both are over.
+        // SAFETY: both have finished.
         let done: u32 = thing.done.iter().map(|done| done.with(|done| unsafe { *done })).sum();
         assert_eq!(done, 2);
         assert_eq!(thing.parts.pending(), 0);

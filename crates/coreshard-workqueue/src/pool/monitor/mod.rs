@@ -1,13 +1,12 @@
-//! The monitor: sees workers that wait inside an item without having said so.
+//! The monitor: finds workers that wait inside an item without having declared it.
 //!
-//! One thread a runtime. While a worker of any pool is active, it looks at the pools every few
-//! milliseconds; when none is for sixteen scans, it sleeps until one is, so an idle process spends
-//! nothing on it. A scan of a pool that has an idle worker, or no waiting item, is one short hold
-//! of its lock.
+//! One thread per runtime. While a worker of any pool is active, it scans the pools every few milliseconds. After sixteen
+//! scans without an active worker it sleeps until there is one, so an idle process spends nothing on it. A scan of a pool that
+//! has an idle worker, or no waiting item, is one short hold of its lock.
 //!
-//! Pools rely on it: there is none without a monitor. So it calls nothing of a user's, and waits for
-//! no worker: handlers of trouble, the probe of the CPUs, queues that let go of what they were, and the end of
-//! a pool's memory, with which a user's hooks end, are called by other threads ([`Callbacks`]).
+//! Pools depend on it: none exists without a monitor. So it calls no user code, and waits for no worker. Other threads
+//! ([`Callbacks`]) call the diagnostic handlers, probe the CPUs, let queues release old generations, and free pools, which
+//! drops user hooks.
 
 mod scan;
 
@@ -34,27 +33,27 @@ use crate::insight::diagnostic::{Bug, CpuHog, Diagnostic, NoWorker, Stall, Watch
 /// Scans that find all pools asleep before the monitor also sleeps.
 const QUIET_SCANS: u32 = 16;
 
-/// Threads that make the calls that the monitor must not make: for each, one thread may be stuck.
+/// Threads that make the calls that the monitor must not make. Each kind of call may block one thread.
 const HELPERS: Threads = Threads { name: "cs-background", most: 4 };
 
-/// How long a caller that needs a worker waits for workers that exit.
+/// How long a caller that needs a worker waits for exiting workers.
 const LEAVE_PATIENCE: Duration = Duration::from_secs(1);
 
-/// How often the follower looks at the machine, at most.
+/// Minimum time between two checks of the machine by the follower.
 const FOLLOW_EVERY: Duration = Duration::from_secs(1);
 
-/// What keeps up with a machine whose CPUs come and go.
+/// Follows changes of a machine whose CPUs come and go.
 pub(crate) trait Follower: Send + Sync {
     /// Called now and then, while there is work, on a thread that is not waited for.
     fn follow(&self);
 }
 
 pub(crate) struct Monitor<P: Platform> {
-    /// What pools know of it.
+    /// The part that pools see.
     pub(crate) handle: Arc<MonitorHandle<P>>,
     watched: Lock<P, Watched<P>>,
     helps: Arc<Callbacks<P>>,
-    /// 1 while a call of the follower is on its way, and one that reaps.
+    /// 1 while a call of the follower is in progress; the same for reaping.
     follows: P::AtomicU32,
     reaps: P::AtomicU32,
     /// Workers that had a CPU, or wanted one, at the last scan.
@@ -65,17 +64,17 @@ pub(crate) struct Monitor<P: Platform> {
 }
 /// An object that releases something when its last item has finished.
 pub(crate) trait Retiring: Send + Sync {
-    /// Lets go of what it can; true if something is left.
+    /// Releases what it can; returns true if something is left.
     fn reap(&self) -> bool;
 }
 
-/// The memory of a pool from one scan to the next.
+/// The observations of a pool that are kept from one scan to the next.
 type Seen<P> = Arc<Lock<P, Observations>>;
 
 struct Watched<P: Platform> {
     pools: Vec<(Weak<Pool<P>>, Seen<P>)>,
     retiring: Vec<Weak<dyn Retiring>>,
-    /// The thread runs; it ends when no pool is left.
+    /// The thread runs; it exits when no pool is left.
     running: bool,
 }
 
@@ -102,18 +101,18 @@ impl<P: Platform> Monitor<P> {
         }
     }
 
-    /// Watches over a pool.
+    /// Starts to monitor a pool.
     ///
     /// # Errors
-    /// Where there is no monitor, and its thread cannot be started.
+    /// If the monitor thread does not run and cannot be started.
     pub(crate) fn watch(self: &Arc<Self>, pool: &Arc<Pool<P>>) -> Result<(), SpawnError> {
-        // A model has none: it looks itself, where it wants to.
+        // A model has no monitor thread: it scans itself when it wants to.
         if cfg!(loom) {
             return Ok(());
         }
         let mut watched = self.watched.lock();
         if !watched.running {
-            // The one before may have ended as it was about to sleep.
+            // The previous thread may have exited when it was about to sleep.
             self.handle.stay_awake();
             let monitor = Arc::clone(self);
             let spec = ThreadSpec { name: "cs-monitor".to_owned(), ..ThreadSpec::default() };
@@ -132,7 +131,7 @@ impl<P: Platform> Monitor<P> {
         let _ = self.follower.set(follower);
     }
 
-    /// Looks now and then whether `queue` can let go of something.
+    /// Calls `queue` now and then until it has released everything.
     pub(crate) fn retire(&self, queue: Weak<dyn Retiring>) {
         let mut watched = self.watched.lock();
         if !watched.retiring.iter().any(|known| known.ptr_eq(&queue)) {
@@ -142,8 +141,8 @@ impl<P: Platform> Monitor<P> {
         self.handle.wake();
     }
 
-    /// Waits for workers that were told to exit, but not for long: a user's code on them may never return.
-    /// False if there are none.
+    /// Waits for workers that were told to exit, but not for long: user code on them may never return.
+    /// Returns false if there are none.
     pub(crate) fn wait_for_leavers(&self, event: &Event<P>) -> bool {
         let pools: Vec<_> = {
             let watched = self.watched.lock();
@@ -197,7 +196,7 @@ impl<P: Platform> Monitor<P> {
         self.helps.finish();
     }
 
-    /// Has the follower look at the machine, unless it is still at it: it may ask a user.
+    /// Lets the follower check the machine, unless its last check is still in progress: that may call user code.
     fn follow(self: &Arc<Self>) {
         if self.follows.swap(1, AcqRel) != 0 {
             return;
@@ -205,13 +204,13 @@ impl<P: Platform> Monitor<P> {
         let monitor = Arc::clone(self);
         self.help(move || {
             let over = Over { monitor, flag: |monitor| &monitor.follows };
-            // Perhaps the last that holds it: it ends here as well.
+            // This may be the last reference: the follower is dropped here as well.
             let follower = over.monitor.follower.get().and_then(Weak::upgrade);
             follower.iter().for_each(|follower| follower.follow());
         });
     }
 
-    /// Has queues let go of what they can. True if something may be left that is let go of later.
+    /// Lets queues release what they can. Returns true if something may be left to release later.
     fn reap(self: &Arc<Self>) -> bool {
         let reaps = self.reaps.load(Acquire) != 0;
         if reaps || self.watched.lock().retiring.is_empty() {
@@ -219,7 +218,7 @@ impl<P: Platform> Monitor<P> {
         }
         self.reaps.store(1, Relaxed);
         let monitor = Arc::clone(self);
-        // What ends may be a user's.
+        // Dropping may run user code.
         self.help(move || {
             let over = Over { monitor, flag: |monitor| &monitor.reaps };
             let retiring = std::mem::take(&mut over.monitor.watched.lock().retiring);
@@ -232,7 +231,7 @@ impl<P: Platform> Monitor<P> {
         true
     }
 
-    /// Looks at all pools. True if any is busy; `None` when no pool is left: the thread ends.
+    /// Scans all pools. Returns true if any is busy, and `None` when no pool is left: the thread exits.
     fn scan(self: &Arc<Self>, number: u64) -> Option<bool> {
         let pools: Vec<_> = {
             let mut watched = self.watched.lock();
@@ -256,12 +255,12 @@ impl<P: Platform> Monitor<P> {
             running += found.running;
             self.report(pool, found, &pools);
         }
-        // Each that was replaced goes on beside who takes its place.
+        // Each replaced hog keeps running beside its stand-in.
         running += hogs.taken;
-        // Relaxed: the monitor's own.
+        // Relaxed: only the monitor uses it.
         self.running.store(u32::try_from(running).unwrap_or(u32::MAX), Relaxed);
         for (pool, _) in pools {
-            // The last that holds it: its hooks are a user's, and end with it.
+            // This is the last reference: the pool's hooks are user code, and are dropped with it.
             if let Some(pool) = Arc::into_inner(pool) {
                 self.help(move || drop(pool));
             }
@@ -270,7 +269,7 @@ impl<P: Platform> Monitor<P> {
         Some(busy | is_left)
     }
 
-    /// Tells of what a scan found.
+    /// Reports what a scan found.
     fn report(&self, pool: &Pool<P>, found: Findings, pools: &[(Arc<Pool<P>>, Seen<P>)]) {
         let pod = pool.place.pod;
         for (function, cpu_time) in found.hogs {
@@ -302,7 +301,7 @@ impl<P: Platform> Monitor<P> {
     }
 }
 
-/// Takes a flag back, also where what it stood for has panicked.
+/// Clears a flag, even if the call that it stood for has panicked.
 struct Over<P: Platform> {
     monitor: Arc<Monitor<P>>,
     flag: fn(&Monitor<P>) -> &P::AtomicU32,

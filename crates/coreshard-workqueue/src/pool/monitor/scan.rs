@@ -1,16 +1,15 @@
-//! A scan of a pool: which workers wait inside an item without having said so, which hog a CPU, and whether the
-//! pool gets on.
+//! A scan of a pool: which workers wait inside an item without having declared it, which hog a CPU, and whether the
+//! pool makes progress.
 //!
-//! A worker that was inside the same item at two scans, used next to no CPU time in between, and
-//! is not waiting for a CPU, while items wait and no other may run, is *presumed* blocked: from then on it does not count,
-//! and another worker is woken or started. When it comes back and looks for work, it counts again.
+//! A worker is *presumed* blocked if it was inside the same item at two scans, used next to no CPU time in between, and
+//! does not wait for a CPU, while items wait and no other worker may run. From then on it does not count,
+//! and another worker is woken or started. When it next looks for work, it counts again.
 //!
-//! If a worker could not be started, for want of memory or since a CPU of the pod went offline, and
-//! items wait that one more worker might run, each scan tries again. While none runs or sleeps, the next
-//! look comes whether items wait or not.
+//! A worker start may fail for want of memory, or because a CPU of the pod went offline. If items wait that one more worker
+//! could run, each scan tries again. While no worker runs or sleeps, the next scan follows whether items wait or not.
 //!
-//! A scan also sees whether a rule of the pool's books is broken, which is a bug of ours; if work may wait for ever,
-//! it wakes a worker.
+//! A scan also checks the pool's invariants. A broken one is a bug in Coreshard; if work may wait for ever,
+//! the scan wakes a worker.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -27,23 +26,23 @@ use crate::pool::team;
 
 /// Time between two scans. Two of them pass before a worker is presumed blocked.
 pub(super) const SCAN_EVERY: Duration = Duration::from_millis(4);
-/// Looks between two at which CPU time is charged to queues: a system call a worker.
+/// Every how many scans CPU time is charged to queues: that costs one system call per worker.
 const CHARGE_EVERY: u64 = 4;
 /// A worker that used less than this share of the time between two scans waits for something.
 const IDLE_SHARE: u32 = 8;
-/// A worker that used less than this share of the threshold in an item that has lasted for longer was given no CPU.
+/// A worker that used less than this share of the threshold, in an item that has lasted longer than it, was given no CPU.
 const STARVED_SHARE: u32 = 10;
-/// Times the threshold that a pool has begun nothing, before one more hog is replaced than CPUs ask for. Then twice as many for
+/// How many thresholds without a begun item until one hog more than the CPUs justify is replaced. Twice as many for
 /// the next one, three times as many for the one after that.
 const PATIENT_THRESHOLDS: u32 = 10;
-/// The same if forked jobs alone wait: nothing that the hogs' own halves do not come to, unless they spin for one another.
-/// Doubled for each further one.
+/// The same if only forked jobs wait. The hogs will run those themselves, unless they spin for one another.
+/// Doubled for each further hog.
 const PATIENT_THRESHOLDS_OF_FORKS: u32 = 500;
-/// How often that time is doubled, and the one before the next worker is presumed blocked, if forked jobs alone
-/// wait: that one to 8 s.
+/// How often that time is doubled, and the time before the next worker is presumed blocked, if only forked jobs
+/// wait. The latter reaches 8 s.
 const MAX_DOUBLINGS: u32 = 10;
 
-/// What a scan saw of a worker.
+/// Observations of a worker in a scan.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
     begun: u64,
@@ -56,23 +55,23 @@ struct Seen {
     looks: Option<(u32, Time)>,
 }
 
-/// Whether a pool gets on.
+/// Whether a pool makes progress.
 #[derive(Clone, Copy, Debug, Default)]
 struct Progress {
-    /// Changes with every item that a worker begins; if forked jobs alone wait, with their stacks, too.
+    /// Changes with every item that a worker begins; if only forked jobs wait, with their stacks as well.
     fingerprint: u64,
-    /// Since when it has not, while items wait.
+    /// Since when it has not changed while items wait.
     since: Option<Time>,
     reported: bool,
 }
 
-/// What the monitor remembers of a pool from one scan to the next.
+/// Observations of a pool that the monitor keeps from one scan to the next.
 #[derive(Default)]
 pub(in crate::pool) struct Observations {
     /// By worker index.
     workers: Vec<Seen>,
     progress: Progress,
-    /// How often a rule was found broken.
+    /// How often an invariant was found broken.
     broken_rules: u64,
 }
 
@@ -84,12 +83,12 @@ impl Observations {
         &mut self.workers[worker]
     }
 
-    /// For how long items wait and none has begun.
+    /// How long items have waited without one beginning.
     fn stands_still_for(&self, now: Time) -> Duration {
         self.progress.since.map_or(Duration::ZERO, |since| now - since)
     }
 
-    /// A scan of a pool that has work, or not. For how long that stands still, if it is as long as `stall_after` and was not
+    /// Records whether the pool has work. Returns how long it has stood still, if that is at least `stall_after` and was not
     /// reported yet.
     fn note_progress(
         &mut self,
@@ -115,10 +114,10 @@ impl Observations {
 
 /// How many hogs may be replaced in a scan of all pools.
 ///
-/// As many as keep the workers that run, hogs among them, at one more than CPUs. Beyond that, one if a pool has
-/// begun nothing for so many times the threshold: its items may wait for one another, and spin. That time grows with each that
-/// there is already, so that items which are simply long seldom have one. If forked jobs alone wait, it is the latter
-/// alone: they are parts of what the hogs do, and of nothing else.
+/// As many as keep the running workers, hogs included, at one more than there are CPUs. Beyond that, one if a pool has
+/// begun nothing for a multiple of the threshold: its items may spin for one another. That multiple grows with each such
+/// replacement, so that items which are merely long seldom get one. If only forked jobs wait, the first rule does not apply:
+/// they are subtasks of the hogs, and of nothing else.
 pub(in crate::pool) struct MayHog {
     left: usize,
     beyond: u32,
@@ -126,14 +125,15 @@ pub(in crate::pool) struct MayHog {
 }
 
 impl MayHog {
-    /// For workers that run on so many CPUs.
+    /// For `running` workers on `cpus` CPUs.
     pub(in crate::pool) fn new(running: usize, cpus: usize) -> Self {
         let most = cpus + 1;
         let beyond = running.saturating_sub(most) as u32;
         Self { left: most.saturating_sub(running), beyond, taken: 0 }
     }
 
-    /// True if one of a pool may be, in which items wait or forked jobs alone, and that has begun nothing for so long.
+    /// Takes a replacement, if one is permitted in a pool that has begun nothing for this long, and in which items or only
+    /// forked jobs wait.
     fn take(&mut self, items_wait: bool, stands_still_for: Duration, watch: &Watchdog) -> bool {
         let Some(threshold) = watch.cpu_intensive else { return false };
         let may = if items_wait && self.left > 0 {
@@ -152,42 +152,42 @@ impl MayHog {
     }
 }
 
-/// What a scan makes of a worker.
+/// The conclusion of a scan about a worker.
 enum Verdict {
     Fine,
-    /// It was inside the same item at the last scan too, and used next to no CPU time since.
+    /// It was inside the same item at the last scan as well, and used next to no CPU time since.
     Blocked,
-    /// It has not looked for an item for as long as makes a hog: it has computed for less, or it goes from one part of a
+    /// It has not looked for an item for the hog threshold: it has computed for less, or it goes from one piece of a
     /// loop to the next inside its item. *Starved* if it has hardly had a CPU in that time.
     Long {
         is_starved: bool,
     },
-    /// It has used more CPU time than may be since it was first seen there.
+    /// It has used more CPU time than the threshold since it was first seen there.
     Hog {
         cpu_time: Duration,
         is_news: bool,
     },
 }
 
-/// What a scan of a pool found.
+/// The findings of a scan of a pool.
 #[derive(Default)]
 pub(in crate::pool) struct Findings {
-    /// Workers that have a CPU, or would if there were enough; before the scan.
+    /// Workers that had a CPU before the scan, or would have if there were enough.
     pub(super) running: usize,
     pub(super) is_busy: bool,
     pub(super) stalled_for: Option<Duration>,
     pub(super) hogs: Vec<(&'static str, Duration)>,
     pub(super) refused: Option<u64>,
-    /// A rule that was broken, and how the pool looked then.
+    /// A broken invariant, and the pool's state at that time.
     pub(super) broken: Option<(&'static str, String)>,
 }
 
-/// What is done about what was found, without the lock.
+/// Actions on the findings, taken without the lock.
 #[derive(Default)]
 struct Remedy {
     kick: Option<Kick>,
     spare: Option<usize>,
-    /// A member of a team that stands still for so long is to do whatever there is.
+    /// A member of a team that has stood still for this long must run any job it finds.
     last_resort: Option<Duration>,
 }
 
@@ -242,7 +242,7 @@ impl<'scan, P: Platform> Scan<'scan, P> {
         }
     }
 
-    /// What is seen without a look at each worker. `None` if that is all in order.
+    /// Checks that need no look at each worker. Returns `None` if they find nothing.
     fn first_remedy(&mut self, state: &mut State<P>) -> Option<Remedy> {
         let pool = self.pool;
         if let Some(rule) = state.broken_rule() {
@@ -264,7 +264,7 @@ impl<'scan, P: Platform> Scan<'scan, P> {
             return Some(Remedy::default());
         }
         let has_work = state.has_work(pool) || pool.has_mail();
-        // A pool without a worker that is told of the next item has the monitor.
+        // A pool without a worker designated for the next item relies on the monitor.
         let is_unattended = state.is_unattended();
         self.found.is_busy =
             has_work || state.active() > 0 || state.roster.hogs() > 0 || is_unattended;
@@ -278,7 +278,7 @@ impl<'scan, P: Platform> Scan<'scan, P> {
         }
         let may_run_one_more = state.active() < state.limit(pool) && state.idle.count() == 0;
         if may_run_one_more && !pool.is_team() && state.has_work_for(pool, 1) {
-            // A start failed, and no worker may come by for long.
+            // A start failed, and no worker may take the lock for long.
             let spare = state.reserve_spare(pool);
             let is_refused = state.roster.is_spare_refused();
             self.found.refused = is_refused.then(|| state.cold().counters.refused_workers);
@@ -288,13 +288,13 @@ impl<'scan, P: Platform> Scan<'scan, P> {
             && state.idle.kicked().is_none()
             && (state.has_work_for(pool, 1) || pool.has_mail())
         {
-            // The worker that left it behind saw none to send, or a kick on its way that took something else.
+            // The worker that left the work behind found no worker to wake, or a kick on its way that found other work.
             return Some(Remedy::kick(state.pass_on(pool, true)));
         }
         None
     }
 
-    /// If no worker is in the reactor: the one to be woken, to go there; or else a busy worker looks into it soon.
+    /// If no worker is in the reactor: returns the one to be woken, to go there; or else has a busy worker poll it soon.
     fn tend_reactor(&self, state: &mut State<P>) -> Option<Kick> {
         let reactor = self.pool.attributes.hooks.reactor.as_ref()?;
         if reactor.is_taken() || state.roster.stopping {
@@ -307,8 +307,8 @@ impl<'scan, P: Platform> Scan<'scan, P> {
         kick
     }
 
-    /// Changes with every item that a worker begins. A worker that shares its jobs and takes them back goes on, and what waits
-    /// then is a part of what it does.
+    /// A value that changes with every item that a worker begins. A worker that shares its jobs and takes them back makes
+    /// progress, and the waiting jobs are subtasks of its own.
     fn fingerprint(&self, state: &mut State<P>, has_work: bool) -> u64 {
         let pool = self.pool;
         let forks_alone = has_work && !state.items_wait(pool) && !pool.has_mail();
@@ -319,7 +319,7 @@ impl<'scan, P: Platform> Scan<'scan, P> {
         })
     }
 
-    /// Looks at each worker, if as many run as may and there is work.
+    /// Checks each worker, if no more may run and there is work.
     fn replace_workers(&mut self, mut state: PoolGuard<'scan, P>) {
         let pool = self.pool;
         if pool.thieves.has_forks(&pool.slots) {
@@ -335,13 +335,13 @@ impl<'scan, P: Platform> Scan<'scan, P> {
             state.roster.allow_one_more_thief();
             return self.call_stand_in(state);
         }
-        // A member has no stand-in: those that wait for it are told that it is blocked.
+        // A member has no stand-in: workers that wait for it learn that it is blocked.
         let is_full =
             state.active() >= state.limit(pool) || pool.is_team() && state.idle.count() == 0;
         if !is_full || !has_work {
             return;
         }
-        // Those that have not looked for an item for long, and count among those that run.
+        // Workers that have not looked for an item for long, and count as running.
         let (mut counted, mut starved) = (Vec::new(), Vec::new());
         for worker in state.roster.indices() {
             let blocked = match self.judge(&mut state, worker) {
@@ -389,7 +389,7 @@ impl<'scan, P: Platform> Scan<'scan, P> {
         self.found.hogs.push((slot.function(), cpu_time));
     }
 
-    /// Another worker takes this one's place.
+    /// Lets another worker take this one's place.
     fn replace(
         &self,
         mut state: PoolGuard<'scan, P>,
@@ -410,17 +410,17 @@ impl<'scan, P: Platform> Scan<'scan, P> {
         self.pool.lock_state()
     }
 
-    /// Wakes or starts a worker that takes the place of another one.
+    /// Wakes or starts a worker that takes the place of another.
     fn call_stand_in(&self, mut state: PoolGuard<'scan, P>) {
         let (kick, spare) = state.find_stand_in(self.pool);
         self.apply(state, Remedy { kick, spare, last_resort: None });
     }
 
-    /// Takes out items of queues that no worker runs an item of, and lends them the places of workers that are `counted`.
+    /// Takes out items of queues that have no running item, and lends them the places of workers that are `counted`.
     fn expedite(&self, mut state: PoolGuard<'scan, P>, counted: Vec<usize>, starved: &[usize]) {
         let expedited = state.expedite(self.pool, starved);
         if expedited > 0 {
-            // More may run than the limit, since loans have ended.
+            // More workers may run than the limit, since loans have ended.
             let beyond = state.active().saturating_sub(state.limit(self.pool));
             let places = beyond + expedited;
             counted.into_iter().take(places).for_each(|hog| state.lend_place(hog));
@@ -431,9 +431,9 @@ impl<'scan, P: Platform> Scan<'scan, P> {
         }
     }
 
-    /// Whether a worker that waits for something gets a stand-in. If items wait, at once. If there are forked
-    /// jobs alone, later and later: those are parts of what others do, which run them if no other does, and
-    /// one that takes a job often waits for the very lock that the first one waits for.
+    /// Whether a waiting worker gets a stand-in. If items wait, at once. If only forked jobs wait, later and later: those are
+    /// subtasks of other workers, which run them if no other worker does, and a thief often waits for the very lock that the
+    /// first worker waits for.
     fn may_presume(&mut self, state: &mut State<P>, worker: usize) -> bool {
         if state.items_wait(self.pool) || self.pool.has_mail() {
             return true;
@@ -467,7 +467,7 @@ impl<'scan, P: Platform> Scan<'scan, P> {
             _ => None,
         };
         let threshold = self.watch.cpu_intensive;
-        // It has not looked for an item for as long as makes a hog, as far as the monitor has seen.
+        // It has not looked for an item for the hog threshold, as far as the monitor has seen.
         let is_long =
             |threshold: &Duration| looks.is_some_and(|(_, since)| now - since >= *threshold);
         let fine = match threshold.filter(is_long) {
@@ -484,7 +484,7 @@ impl<'scan, P: Platform> Scan<'scan, P> {
         }
         if before.scan + 1 == number
             && cpu_now.saturating_sub(cpu_before) < SCAN_EVERY / IDLE_SHARE
-            // On a machine that is full, a worker that would run may not have been let.
+            // On a fully loaded machine, a runnable worker may not have had a CPU.
             && P::is_waiting(slot.thread_id())
         {
             return Verdict::Blocked;
@@ -499,7 +499,7 @@ impl<'scan, P: Platform> Scan<'scan, P> {
     }
 }
 
-/// What the pool is doing.
+/// Describes the pool's current work.
 pub(super) fn report<P: Platform>(pool: &Pool<P>, observed: &mut Observations) -> PoolReport {
     let stats = pool.stats();
     let mut state = pool.lock_state();

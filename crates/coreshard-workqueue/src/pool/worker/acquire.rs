@@ -1,4 +1,4 @@
-//! How a worker comes to items (its own claims, the intake, other workers' claims) and to forked jobs.
+//! How a worker finds items (its own claims, the intake, other workers' claims) and forked jobs.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -14,24 +14,23 @@ use crate::pool::slots::{Claim, Injectors, MAX_CLAIMS, Takers};
 use crate::pool::state::State;
 use crate::pool::waiting_items::{TaggedItem, Worklist};
 
-/// A worker that has waited so long for the lock, since many want it, takes what stands at one more injector, and so comes for
-/// it less often.
+/// A worker that waits this long for a contended lock claims items at one more injector. So it takes the lock less often.
 const WAIT_PER_CLAIM_NS: u64 = 2_000;
 
-/// For how long a worker goes from job to job without the pool's lock.
+/// How long a worker runs job after job without taking the pool's lock.
 const LOOK_EVERY_NS: u64 = 400_000;
 
-/// What a worker took under the lock.
+/// Items that a worker took under the lock.
 struct Taken<P: Platform> {
-    /// An item by itself.
+    /// A single item.
     item: Option<TaggedItem>,
     /// Items at one injector.
     claim: Option<Claim<P>>,
-    /// Items at other injectors, which are open to thieves already.
+    /// Items at other injectors, which are already open to thieves.
     more: usize,
 }
 
-/// True if an item may wait, and none of the other workers that steal is on its way to it: this one is its lookout then.
+/// True if an item may wait, and no other thief is on its way to it: this worker becomes its lookout.
 fn is_to_look<P: Platform>(pool: &PoolShared<P>, is_lookout: &mut bool) -> bool {
     let is_marked = || pool.intake.as_ref().is_none_or(Injectors::is_marked);
     *is_lookout |= is_marked() && pool.thieves.begin_lookout();
@@ -61,7 +60,7 @@ impl<P: Platform> Worker<'_, P> {
         }
     }
 
-    /// Takes items out of the intake, under the lock; lets others know of what is left.
+    /// Takes items out of the intake, under the lock, and wakes or designates workers for the rest.
     #[inline]
     fn claim(&mut self) -> Option<TaggedItem> {
         let pool = self.pool;
@@ -143,7 +142,7 @@ impl<P: Platform> Worker<'_, P> {
         }
     }
 
-    /// Claims up to so many more items at so many more injectors, and opens them; returns how many items.
+    /// Claims up to `most` more items at several more injectors, and opens them to thieves. Returns how many items.
     #[cold]
     #[inline(never)]
     fn take_more(
@@ -165,7 +164,7 @@ impl<P: Platform> Worker<'_, P> {
         items
     }
 
-    /// Under the lock, where no item waits: goes on stealing, or notes where items will be seen.
+    /// Under the lock, when no item waits: goes on stealing, or notes where the next items will appear.
     fn find_nothing(&mut self, mut state: PoolGuard<'_, P>, home: usize) {
         let pool = self.pool;
         let (Worklist::LockFree(takers), Some(intake)) = (&mut state.worklist, &pool.intake) else {
@@ -180,8 +179,8 @@ impl<P: Platform> Worker<'_, P> {
         }
     }
 
-    /// Begins what was taken: opens it to thieves, and wakes others for what is left, or sees to it that they are told of what
-    /// comes. Returns the first item, if it is not open to thieves.
+    /// Begins the taken items: opens them to thieves. Then wakes other workers for the rest, or designates one for new items.
+    /// Returns the first item, if it is not open to thieves.
     #[inline]
     fn begin(
         &mut self,
@@ -199,7 +198,7 @@ impl<P: Platform> Worker<'_, P> {
             None => (item, false),
             Some(claim) => {
                 self.batching.estimator.claimed(claim.items());
-                // While this worker starts another, its items are open to all.
+                // While this worker starts another, all its items are open.
                 (self.claims.open(pool, claim, spare.is_none()), items > 1)
             }
         };
@@ -209,9 +208,9 @@ impl<P: Platform> Worker<'_, P> {
         if std::mem::take(&mut self.just_woke) && !suppresses {
             sees_to_others |= self.send_other_away(&mut state, home, left);
         }
-        // Looking at the injectors takes lines from their producers: only if a worker can be sent. At the claims
-        // of others, too: one kick may have stood for two that were blocked, and what they have claimed is
-        // left to the one that came.
+        // Counting the items at the injectors takes cache lines from their producers: only if a worker can be sent. The claims
+        // of other workers count as well: one kick may have stood for two blocked workers, and the claims of both are
+        // left to the one that was woken.
         let (mut kick, mut guests) = (None, None);
         if suppresses {
             state.stand_down(pool);
@@ -224,7 +223,7 @@ impl<P: Platform> Worker<'_, P> {
                 guests = Some(state.wanted_guests(pool, &self.batching.estimator));
             }
             if was_lookout {
-                // For the others that steal, and look at the marks.
+                // For the other thieves, which read the marks.
                 state.arm_for_thieves(pool);
             }
         }
@@ -233,19 +232,19 @@ impl<P: Platform> Worker<'_, P> {
         if let Some(guests) = guests {
             self.invite(guests);
         }
-        // After the lock was held: see the monitor's `run`.
+        // After the lock was released: see the monitor's `run`.
         pool.monitor.notice_work();
         if let Some(spare) = spare {
             pool.start_spare(spare);
         }
         if sees_to_others {
-            // That took some microseconds, and they are not the items'.
+            // That took some microseconds, which do not count as the items' time.
             self.batching.estimator.begin(P::rough_ns());
         }
         item
     }
 
-    /// The pool wants so many guests from here on: wakes sleepers of the neighbours for those that it did not want before.
+    /// Sets how many guests the pool wants from here on, and wakes sleepers of the neighbours for the additional ones.
     fn invite(&self, guests: u32) {
         let more = self.pool.guests.want(guests);
         if more > 0 {
@@ -253,7 +252,7 @@ impl<P: Platform> Worker<'_, P> {
         }
     }
 
-    /// Helps the nearest neighbour that wants guests, if there is one and the own pool can do without this worker.
+    /// Helps the nearest neighbour that wants guests, if there is one and the own pool can spare this worker.
     pub(super) fn visit(&mut self) -> bool {
         let pool = self.pool;
         if self.home_pool.is_some() || self.is_rescuer() || !pool.shares_workers() {
@@ -268,14 +267,14 @@ impl<P: Platform> Worker<'_, P> {
         }
         self.settle_items();
         let Some(index) = host.lock_state().receive_guest(host) else { return false };
-        // The CPU time from here on is the host's.
+        // The CPU time from here on belongs to the host.
         pool.accounts.close(self.slot);
         blocking::<P, _>(|| super::be_guest(host, index, pool));
         pool.accounts.open(self.slot, self.index, false);
         true
     }
 
-    /// The next item of the host's, for a guest whose own pool has nothing to do.
+    /// The host's next item, for a guest whose own pool has nothing to do.
     pub(super) fn next_item_of_host(&mut self) -> Option<TaggedItem> {
         if let Some(item) = self.claims.next(self.pool) {
             return Some(item);
@@ -289,7 +288,7 @@ impl<P: Platform> Worker<'_, P> {
         self.claim().or_else(|| self.steal())
     }
 
-    /// True if this worker will be done with what it has just claimed before another could help it, so that it wakes none.
+    /// True if this worker will finish its new claim before another worker could help. Then it wakes none.
     #[inline]
     fn suppresses_wake(&mut self, state: &mut State<P>, items: usize) -> bool {
         let Self { batching, .. } = self;
@@ -300,8 +299,8 @@ impl<P: Platform> Worker<'_, P> {
             && batching.estimator.suppresses_wake(items)
     }
 
-    /// A worker that waits for this CPU finds what is left on another one; if it is only woken by then, if that is worth the
-    /// way. Under the lock, so that it cannot exit meanwhile.
+    /// Sends a worker that waits for this CPU to another one, where it takes the rest; a worker that was only just woken, if
+    /// the rest is worth the move. Under the lock, so that it cannot exit meanwhile.
     #[inline]
     fn send_other_away(&mut self, state: &mut State<P>, home: usize, left: bool) -> bool {
         let pool = self.pool;
@@ -320,7 +319,7 @@ impl<P: Platform> Worker<'_, P> {
         }
     }
 
-    /// Takes what another worker of the pool has claimed and not yet run.
+    /// Steals items that another worker of the pool has claimed and not yet run.
     fn steal(&mut self) -> Option<TaggedItem> {
         let pool = self.pool;
         if self.excess || !pool.slots.has_open_claims() {
@@ -338,15 +337,15 @@ impl<P: Platform> Worker<'_, P> {
         item
     }
 
-    /// Runs a job that another worker has forked, if there is one. As after a claim, another worker is
-    /// told of what is left and of what comes, before.
+    /// Runs a job that another worker has forked, if there is one. As after a claim, another worker is first woken for the
+    /// rest or designated for new work.
     fn run_fork(&mut self) -> bool {
         let (pool, worker) = (self.pool, self.current());
         if self.excess || !self.may_steal {
             return false;
         }
         if self.is_member {
-            // One is told already: see `run_team_jobs`.
+            // A worker was designated already: see `run_team_jobs`.
             let ran = worker.run_any(true);
             pool.count_ran(ran.into());
             return ran;
@@ -372,8 +371,9 @@ impl<P: Platform> Worker<'_, P> {
         true
     }
 
-    /// True if it may go on from one job to the next without the pool's lock, which all that steal would take twice for each:
-    /// no item waits, or another of them looks after it; and a worker is told of the next one, or was seen to just now.
+    /// True if it may go on from one job to the next without the pool's lock, which each thief would take twice per job:
+    /// no item waits, or another thief is the lookout; and a worker is designated for the next item, or that was ensured just
+    /// now.
     #[inline]
     fn only_steals(&mut self) -> bool {
         self.looked_ns != 0 && self.goes_on_stealing()
@@ -387,7 +387,8 @@ impl<P: Platform> Worker<'_, P> {
             && !is_to_look(self.pool, &mut self.is_lookout)
     }
 
-    /// Under the lock, where no item waits: a worker is told of the next one; if none can be, it is seen on the wake word.
+    /// Under the lock, when no item waits: designates a worker for the next item; if it cannot, the item is seen on the wake
+    /// word.
     #[cold]
     #[inline(never)]
     fn begin_to_steal(&mut self, mut state: PoolGuard<'_, P>) {
@@ -401,9 +402,9 @@ impl<P: Platform> Worker<'_, P> {
         pool.unlock_and_kick(state, kick);
     }
 
-    /// Runs what the team has, one job after the other, as long as the pool's books need not be looked at.
+    /// Runs the team's jobs, one after the other, as long as the pool's state need not be checked.
     ///
-    /// They do after a sleep: the next sleeper is told of what comes, before this worker begins anything. And if
+    /// It must be checked after a sleep, so that the next sleeper is designated before this worker begins anything, and if
     /// it counts as blocked.
     fn run_team_jobs(&mut self) {
         let worker = self.current();
@@ -421,7 +422,7 @@ impl<P: Platform> Worker<'_, P> {
         self.spin.learn_of_forks(ran > 0);
     }
 
-    /// Under the lock, about to look for jobs: a worker is told of what comes.
+    /// Under the lock, before a look for jobs: designates a worker for new work.
     fn look_for_jobs(&self, mut state: PoolGuard<'_, P>) {
         let pool = self.pool;
         self.slot.is_called_back.store(0, Relaxed);
@@ -430,14 +431,14 @@ impl<P: Platform> Worker<'_, P> {
         pool.monitor.notice_work();
     }
 
-    /// Watches for work for a short while. True if it is worth looking again.
+    /// Spins for a short while. Returns true if it is worth looking again.
     fn watch(&mut self) -> bool {
         let pool = self.pool;
         let Some(intake) = &pool.intake else { return false };
         if self.excess || !pool.settings.may_spin {
             return false;
         }
-        // What it waits for comes to the reactor, too: it goes there.
+        // The work that it waits for also arrives at the reactor: it goes there.
         if pool.attributes.hooks.reactor.as_ref().is_some_and(|reactor| !reactor.is_taken()) {
             return false;
         }
@@ -447,7 +448,7 @@ impl<P: Platform> Worker<'_, P> {
                 .watch_for_forks(|| any_shares(&pool.slots), || is_to_look(pool, is_lookout));
         }
         let Some(places) = self.spin.take_next_slots() else {
-            // It has only stolen of late: it looks at the intake before it sleeps.
+            // It has only stolen recently: it checks the intake before it sleeps.
             return std::mem::take(&mut self.looked_ns) != 0;
         };
         if self.is_member {

@@ -1,4 +1,4 @@
-//! What a worker has claimed and opened to thieves, and has not seen the end of.
+//! The claims that a worker has opened to thieves and not yet seen empty.
 #![allow(unsafe_code)]
 
 use std::cell::Cell;
@@ -12,17 +12,17 @@ use crate::pool::shared::PoolShared;
 use crate::pool::slots::{Claim, MAX_CLAIMS, Range, Segment, SegmentQueue, WorkerSlot};
 use crate::pool::waiting_items::TaggedItem;
 
-/// A worker's open claims: the ranges of its slot say what is left of each.
+/// A worker's open claims: the ranges of its slot say how much is left of each.
 pub(super) struct OpenClaims<'pool, P: Platform> {
     ranges: &'pool [Range<P>; MAX_CLAIMS],
-    /// Where it says from which injector its items come.
+    /// Where the worker stores the injector that its items come from.
     producer: &'pool Cell<Option<usize>>,
     /// The segment of each.
     segments: [*mut Segment<P>; MAX_CLAIMS],
-    /// The one that it takes from.
+    /// Index of the claim that it takes from.
     at: usize,
     count: usize,
-    /// The segment that it takes from, and how many items of it were copied out and are not released.
+    /// The segment that it takes from; `taken` items of it were copied out and not yet released.
     segment: *mut Segment<P>,
     taken: u32,
 }
@@ -60,7 +60,7 @@ impl<'pool, P: Platform> OpenClaims<'pool, P> {
         None
     }
 
-    /// Opens a claim to thieves, but for its first item if `keep_first` says so, which is returned.
+    /// Opens a claim to thieves. With `keep_first`, the first item is returned instead.
     #[inline]
     pub(super) fn open(
         &mut self,
@@ -87,13 +87,13 @@ impl<'pool, P: Platform> OpenClaims<'pool, P> {
         self.count += 1;
     }
 
-    /// What is taken from here on is from this segment.
+    /// Makes `segment` the one that items are taken from.
     #[inline]
     fn enter(&mut self, pool: &PoolShared<P>, segment: *mut Segment<P>) {
         if !ptr::eq(self.segment, segment) {
             self.release_taken(pool);
             self.segment = segment;
-            // SAFETY: a segment is mapped until all its items are released, and one that this worker has claimed is not.
+            // SAFETY: a segment stays mapped until all its items are released, and this worker still holds a claim in it.
             self.producer.set(Some(unsafe { (*segment).injector() }));
         }
     }
@@ -101,13 +101,13 @@ impl<'pool, P: Platform> OpenClaims<'pool, P> {
     #[inline]
     fn take(&mut self, at: usize) -> TaggedItem {
         self.taken += 1;
-        // SAFETY: the place was claimed or stolen by this worker, from this segment, and each
-        // place is given out once; `release_taken` tells the segment, later.
+        // SAFETY: this worker claimed or stole the place, from this segment, and each place is given out once. `release_taken`
+        // releases it later.
         let (item, tag) = unsafe { SegmentQueue::<P>::take(self.segment, at) };
         (item, LinkTag(tag))
     }
 
-    /// Tells the intake how many items were copied out.
+    /// Releases the items that were copied out.
     #[inline]
     pub(super) fn release_taken(&mut self, pool: &PoolShared<P>) {
         if let Some(intake) = &pool.intake

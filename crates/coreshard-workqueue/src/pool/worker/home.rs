@@ -1,4 +1,4 @@
-//! How a worker comes back to its pod.
+//! How a worker returns to its pod.
 
 use std::time::Duration;
 
@@ -7,15 +7,15 @@ use coreshard_platform::{Platform, Time};
 use crate::config::attributes::Place;
 use crate::insight::diagnostic::say;
 
-/// How long a worker that was brought home may not be moved out again. It may be as soon as it sleeps after that: the kernel
+/// How long a worker that was brought back may not leave its pod. When it sleeps after that, it may leave again: the kernel
 /// moves it away from other threads that compute in its pod.
 const STAY_AT_HOME: Duration = Duration::from_millis(5);
 
-/// Where a worker was of late.
+/// A worker's recent moves out of its pod.
 pub(super) struct Homing {
-    /// How often it was brought back, and has not said so.
+    /// How often it was brought back since the last report.
     came_back: u64,
-    /// Since when it may not leave its pod, having been brought back to it.
+    /// Start of the time during which it may not leave its pod, after it was brought back.
     stays_since: Option<Time>,
 }
 
@@ -30,9 +30,9 @@ impl Homing {
         std::mem::take(&mut self.came_back)
     }
 
-    /// Comes home, if the kernel has moved this worker out of its pod, and stays for a while: if the waker keeps
-    /// the pod's CPUs busy, as a producer does that waits for each item on a pool of its own CPU, each wake-up would lead
-    /// it out again, at the price of two migrations and two calls.
+    /// Brings the worker back, if the kernel has moved it out of its pod, and confines it there for a while. The waker may
+    /// keep the pod's CPUs busy, like a producer that waits for each item on a pool of its own CPU. Then each wake-up would
+    /// move the worker out again, at the cost of two migrations and two system calls.
     pub(super) fn return_to<P: Platform>(&mut self, place: &Place) {
         if place.home == place.roam {
             return;

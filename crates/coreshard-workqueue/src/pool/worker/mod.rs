@@ -1,4 +1,4 @@
-//! A worker's thread: its hooks, its loop, an item's run, how it sleeps and exits. `acquire` has how it comes to items.
+//! A worker's thread: its hooks, its loop, how it runs an item, sleeps and exits. `acquire` finds the items.
 
 mod acquire;
 mod claims;
@@ -35,15 +35,15 @@ use crate::config::attributes::{Hook, Place};
 use crate::config::reactor::InReactor;
 use crate::insight::diagnostic::say;
 
-/// After how many items a busy worker looks into the reactor.
+/// After how many items a busy worker polls the reactor.
 const ITEMS_BEFORE_LOOK: usize = 64;
 
-/// Items of one link that were run and not yet counted.
+/// Items of one link that were run and not yet counted as finished.
 struct Batch<P: Platform> {
     tag: Option<LinkTag>,
     link: *mut LinkHead<P>,
     items: u64,
-    /// When the first was begun, if this visit to the link is weighed.
+    /// When the first of them began, if this visit to the link is timed.
     weighed_since: Option<Time>,
 }
 
@@ -55,7 +55,7 @@ impl<P: Platform> Batch<P> {
 
 /// The next step of a worker that found no item.
 enum Rest {
-    /// There is something after all.
+    /// There is work after all.
     None,
     /// Sleep until woken.
     Sleep,
@@ -63,7 +63,7 @@ enum Rest {
     Exit,
 }
 
-/// A worker, as its own thread has it.
+/// A worker, as seen by its own thread.
 struct Worker<'pool, P: Platform> {
     pool: &'pool Arc<Pool<P>>,
     index: usize,
@@ -71,36 +71,36 @@ struct Worker<'pool, P: Platform> {
     context: &'pool Context<P>,
     /// The outermost frame of this thread.
     inside: &'pool Frame<P>,
-    /// Its estimate of how long its items run, and the batch size that follows from it.
+    /// Its estimate of how long its items run, and the resulting batch size.
     batching: Batching,
     claims: OpenClaims<'pool, P>,
     batch: Batch<P>,
-    /// Visits to links until one is weighed; `None` if CPU time cannot be told.
+    /// Counts visits to links until the next timed one; `None` if the platform cannot measure CPU time.
     visits: Option<WeighedVisits>,
     spin: SpinWait<P>,
     home: Homing,
-    /// More run than should: this one is to sleep, and leave the work to the others.
+    /// More workers run than should: this one is to sleep, and leave the work to the others.
     excess: bool,
     /// Time of its last look at the intake under the lock, after which some worker is designated to be woken for new
-    /// items; 0 makes it look at the next chance.
+    /// items; 0 makes it look at the next opportunity.
     looked_ns: u64,
     /// Whether it may steal forked jobs, as of its last look under the lock.
     may_steal: bool,
-    /// Of those that steal, it is the one that looks after an item.
+    /// It is the thief that looks after a waiting item.
     is_lookout: bool,
-    /// Items until it looks into the reactor; `None` if there is none.
+    /// Items until it next polls the reactor; `None` if there is none.
     items_before_look: Option<usize>,
     /// It has not claimed since it slept.
     just_woke: bool,
     /// It is a member of a team.
     is_member: bool,
-    /// Of a guest: its own pool.
+    /// For a guest: its own pool.
     home_pool: Option<&'pool Pool<P>>,
-    /// In which process it runs items.
+    /// The process in which it runs items.
     process_generation: u32,
 }
 
-/// A hook that panics costs its own work, not the worker.
+/// Runs a hook. A panic ends the hook, not the worker.
 fn run_hook(hook: Option<&Hook>, pod: PodId) {
     if let Some(hook) = hook
         && let Err(thrown) = hook.call(|hook| hook(pod))
@@ -110,8 +110,8 @@ fn run_hook(hook: Option<&Hook>, pod: PodId) {
     }
 }
 
-/// The thread of the worker with this index, which was reserved. A program may give a team the thread of another worker,
-/// whose pool goes on without that worker meanwhile.
+/// Runs the worker with this index, which was reserved, on this thread. A program may give a team the thread of another
+/// worker, whose pool then runs without that worker.
 pub(super) fn start<P: Platform>(pool: &Arc<Pool<P>>, index: usize) {
     match context_here::<P>() {
         None => start_here(pool, index),
@@ -124,7 +124,7 @@ fn start_here<P: Platform>(pool: &Arc<Pool<P>>, index: usize) {
     be_worker(pool, index, None);
 }
 
-/// The worker of `home` on this thread is a guest of `host`, with the index that was received there.
+/// Makes the worker of `home` on this thread a guest of `host`, with the index that it was given there.
 #[inline(never)]
 fn be_guest<P: Platform>(host: &Arc<Pool<P>>, index: usize, home: &Pool<P>) {
     be_worker(host, index, Some(home));
@@ -140,13 +140,13 @@ fn be_worker<P: Platform>(pool: &Arc<Pool<P>>, index: usize, home: Option<&Pool<
         None => worker.run(),
         Some(home) => Worker { home_pool: Some(home), ..worker }.run_as_guest(),
     }
-    // What a user still runs on this thread, such as the destructors of thread-local values, does not find this
-    // worker. Only then may another one have the index.
+    // User code that still runs on this thread, such as destructors of thread-local values, must not find this
+    // worker. Only then may another worker get the index.
     P::set_local(LocalKey::Worker, outer);
     let mut state = pool.lock_state();
     state.roster.retire(index);
     if state.roster.stopping {
-        // Under the lock, for once: no caller joins this thread from here on, so it does nothing after.
+        // Under the lock, exceptionally: no caller joins this thread from here on, so it must do nothing after the unlock.
         pool.event.notify();
     }
 }
@@ -196,7 +196,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
         if home != roam
             && let Err(error) = P::set_affinity(roam)
         {
-            // It stays at home, which is stricter than asked.
+            // It stays in its pod, which is stricter than requested.
             say(|| tracing::warn!(%pod, %error, "a worker may not leave its pod"));
         }
         run_hook(pool.attributes.hooks.on_start.as_ref(), *pod);
@@ -213,7 +213,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
             self.current().stop_forking();
             works = self.sleep() || self.stand_by();
         }
-        // The hook is a user's, and may fork: the slot is still this worker's.
+        // The hook is user code, and may fork: the slot still belongs to this worker.
         if let Some(team) = pool.team() {
             team.run_hook(team.on_exit.as_ref(), self.current().index());
         }
@@ -222,7 +222,8 @@ impl<'pool, P: Platform> Worker<'pool, P> {
         pool.accounts.close(self.slot);
     }
 
-    /// Runs the host's items until there are none, or its own pool has work. It neither sleeps there nor looks for anything else.
+    /// Runs the host's items until there are none, or its own pool has work. It does not sleep there or look for anything
+    /// else.
     fn run_as_guest(mut self) {
         let pool = self.pool;
         self.slot.set_thread(P::this_thread());
@@ -241,8 +242,8 @@ impl<'pool, P: Platform> Worker<'pool, P> {
         pool.unlock_and_kick(state, kick);
     }
 
-    /// A new worker was missed. So are others, if there is more to do than it can take: each new one starts two, so that they
-    /// double and more with each start.
+    /// Starts more workers, since one was missing. If there is more work than this one can take, more are missing: each new
+    /// worker starts two, so that the number doubles and more with each start.
     fn start_others(&self) {
         // Models have few threads.
         const STARTED_BY_EACH: usize = if cfg!(loom) { 0 } else { 2 };
@@ -261,13 +262,13 @@ impl<'pool, P: Platform> Worker<'pool, P> {
         self.pool.is_rescuer(self.index)
     }
 
-    /// Waits until the rescuer is called. False if this is none, or the pool stops.
+    /// Waits until the rescuer is called. Returns false if this worker is not the rescuer, or if the pool stops.
     fn stand_by(&self) -> bool {
         if !self.is_rescuer() || !self.pool.lock_state().roster.may_stand_by() {
             return false;
         }
-        // One permit for each call or dismissal, and each is taken here: one that was left would
-        // end a later sleep that no other thread knows of.
+        // One permit for each call or dismissal, and each is taken here: a leftover permit would end a later sleep without any
+        // thread having woken this worker.
         self.slot.parker.park();
         self.pool.lock_state().roster.is_called(self.index)
     }
@@ -321,7 +322,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
         self.count_run();
     }
 
-    /// Drops an item whose queue no longer runs anything. The drop is user code and may panic.
+    /// Sets aside an item whose queue no longer runs anything. That runs user code, which may panic.
     #[cold]
     #[inline(never)]
     #[allow(unsafe_code)]
@@ -350,14 +351,14 @@ impl<'pool, P: Platform> Worker<'pool, P> {
         );
     }
 
-    /// Tells the queue and the intake what was done.
+    /// Counts the finished items at the queue, and releases them at the intake.
     #[inline]
     fn settle_items(&mut self) {
         self.count_run();
         self.claims.release_taken(self.pool);
     }
 
-    /// Tells the queue how many of its items were run. The link may be gone right after.
+    /// Counts the items that were run at the queue. The link may be freed right after.
     #[inline]
     #[allow(unsafe_code)]
     fn count_run(&mut self) {
@@ -377,18 +378,18 @@ impl<'pool, P: Platform> Worker<'pool, P> {
             }
         }
         self.batch = Batch::none();
-        // What this worker steals is of another item.
+        // Jobs that this worker steals next belong to another item.
         self.context.forks.owner.set_serial(false);
     }
 
-    /// When a visit to a link begins that is to be weighed: the first one, and then one of so many.
+    /// Returns the start of a visit to a link if that visit is timed: the first one, and then a random one of every few.
     #[inline]
     fn weigh_visit(&mut self) -> Option<Time> {
         let visits = self.visits.as_mut()?;
         visits.is_weighed().then(P::now)
     }
 
-    /// Sleeps until there may be work. False if the worker is let go: it is off all lists then.
+    /// Sleeps until there may be work. Returns false if the worker was let go: it is off all lists then.
     fn sleep(&mut self) -> bool {
         let pool = self.pool;
         self.looked_ns = 0;
@@ -398,7 +399,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
             Rest::None => return true,
             Rest::Exit => {
                 state.let_go(self.index);
-                // A rescuer leaves its pool to the sleeping workers, one of which must be woken for new items.
+                // A rescuer leaves its pool to the sleeping workers, one of which must be designated for new items.
                 let kick = state.appoint_designated(pool);
                 pool.unlock_and_kick(state, kick);
                 return false;
@@ -411,7 +412,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
                 let (kick, ending) = (state.choose_for_mail(pool), state.roster.ending);
                 pool.unlock_and_kick(state, kick);
                 if ending {
-                    // Perhaps this was the last that did something.
+                    // This may have been the last active worker.
                     end_if_over(pool);
                 }
             }
@@ -427,14 +428,14 @@ impl<'pool, P: Platform> Worker<'pool, P> {
         }
         self.just_woke = true;
         self.context.forks.has_just_come.set(true);
-        // Whether others sleep is to be seen anew.
+        // Whether other workers sleep must be checked again.
         self.context.forks.uncalled.set((0, 0));
         self.home.return_to::<P>(&pool.place);
         true
     }
 
-    /// Puts itself on a list of sleepers, unless there is work. Under the lock, so that a thread that
-    /// brings work later finds it there, and work that came before is found here.
+    /// Adds itself to a list of sleepers, unless there is work. Under the lock, so that a thread that adds work later finds it
+    /// listed, and work added before is found here.
     fn prepare_sleep(&mut self, state: &mut State<P>, in_reactor: bool) -> Rest {
         let pool = self.pool;
         state.rejoin(self.index);
@@ -447,8 +448,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
         // Relaxed: a hint for its waker.
         self.slot.slept_at.store(pool.place.injector_here::<P>() as u32, Relaxed);
         if state.active() > state.limit(pool) && !state.roster.stopping {
-            // More run than should, since one came back from being blocked: the others do the
-            // work.
+            // More workers run than should, since a blocked one has returned: the others do the work.
             state.idle.push_coldest(self.index);
             return Rest::Sleep;
         }
@@ -462,7 +462,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
         }
         let designated = state.idle.designated();
         if designated.is_some() && designated == state.in_reactor {
-            // It stays designated, and runs whatever the reactor finds itself.
+            // It stays designated, and runs the work that the reactor reports itself.
             state.idle.push::<P>(self.index);
             return Rest::Sleep;
         }
@@ -471,12 +471,11 @@ impl<'pool, P: Platform> Worker<'pool, P> {
             return Rest::Sleep;
         };
         let Ok(before) = intake.post(takers, self.index) else { return Rest::None };
-        // The latest sleeper is the first to be woken; the one that was sleeps on unposted. (If
-        // that one is gone from the wake word, its producer has woken it.)
+        // The latest sleeper is woken first; the previously designated one sleeps on unposted. (If its name is off the wake
+        // word, its producer has woken it.)
         state.idle.designate(self.index, before);
-        // A job that was shared since the look at `has_work_for`, by a worker that saw no
-        // designated waiter yet: it calls none. If another call was quicker, that one brings
-        // the permit, and the look.
+        // A job may have been shared since the look at `has_work_for`, by a worker that saw no designated waiter yet and woke
+        // none. If another waker was quicker, that one delivers the permit, and the look.
         if state.may_steal(pool, 1)
             && pool.thieves.has_forks(&pool.slots)
             && state.idle.recall_designated(Some(intake)).is_some()
@@ -487,19 +486,19 @@ impl<'pool, P: Platform> Worker<'pool, P> {
         Rest::Sleep
     }
 
-    /// Sleeps until a thread that chose this worker wakes it. False if the worker was idle for too
-    /// long and is to exit.
+    /// Sleeps until a thread that chose this worker wakes it. Returns false if the worker was idle for too
+    /// long and must exit.
     ///
-    /// The cull race: a worker that was chosen but has not run yet must not exit. It exits only
-    /// after it has taken itself off its list under the lock, and a thread that chooses a worker takes
-    /// it off (or marks it) under the lock: so one of the two comes too late, and knows it.
+    /// The cull race: a worker that was chosen but has not run yet must not exit. It exits only after it has taken itself off
+    /// its list under the lock, and a thread that chooses a worker takes it off (or marks it) under the lock. So one of the
+    /// two comes second, and sees that.
     fn park(&mut self) -> bool {
         let pool = self.pool;
         let parker = &self.slot.parker;
         if self.spin.park_timeout(pool, parker, pool.settings.idle_timeout) {
             return true;
         }
-        // This worker was not needed for a while: nor, perhaps, the memory of the last burst.
+        // This worker was idle for a while, so the memory of the last burst may no longer be needed either.
         pool.intake.iter().for_each(Injectors::trim);
         if self.may_exit() {
             return false;
@@ -508,8 +507,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
         true
     }
 
-    /// After the idle time: takes this worker off its list, unless it was chosen meanwhile, or is
-    /// the last that sleeps.
+    /// After the idle time: takes this worker off its list, unless it was chosen meanwhile, or is the last sleeper.
     fn may_exit(&self) -> bool {
         let pool = self.pool;
         if self.is_member {
@@ -522,11 +520,11 @@ impl<'pool, P: Platform> Worker<'pool, P> {
         let intake = pool.intake.as_ref();
         let was_designated = state.idle.designated() == Some(self.index);
         let is_off = if was_designated {
-            // Another takes the place, if no producer has read the name yet.
+            // Another worker replaces it, if no producer has read the name yet.
             state.idle.recall_designated(intake).is_some()
         } else if state.idle.is_runner_up(self.index) {
-            // If none is designated, the one that was is being woken, or a worker runs: the next that has
-            // the lock appoints another.
+            // If none is designated, the previous one is being woken, or a worker runs: the next holder of the lock designates
+            // another.
             state.idle.designated().is_some()
                 && state.idle.recall_runner_up(intake, self.index).is_some()
         } else {
@@ -540,23 +538,23 @@ impl<'pool, P: Platform> Worker<'pool, P> {
         is_off
     }
 
-    /// The right to wait in the reactor, if there is one and no worker has it.
+    /// Enters the reactor, if there is one and no worker is in it.
     ///
-    /// One worker at a time is there. It sleeps as every worker does, and is the designated waiter as long as
-    /// it is there: one that sleeps later does so unposted. So what it wakes itself, as it sees readiness, is its own to
-    /// run. Its parker's word says that it sleeps elsewhere; a thread that gives it a permit then calls the reactor.
+    /// One worker at a time is in it. It sleeps as every worker does, and is the designated waiter as long as
+    /// it is there: one that sleeps later does so unposted. So it runs the work that it sees become ready itself.
+    /// Its parker's word records that it sleeps elsewhere; a thread that gives it a permit then calls the reactor.
     ///
-    /// None is there while the worker that was has work. So busy workers look in now and then; and if the
-    /// monitor finds none there, it has one look, or wakes a sleeper, which goes there when it sleeps again.
+    /// No worker is in the reactor while the one that was has work. So busy workers poll it now and then. If the
+    /// monitor finds it empty, it has a worker poll it, or wakes a sleeper, which enters it when it sleeps again.
     fn enter_reactor(&self) -> Option<InReactor<'pool>> {
         if self.is_rescuer() {
-            // It leaves its pool to others.
+            // It leaves its pool to the other workers.
             return None;
         }
         self.pool.attributes.hooks.reactor.as_ref()?.try_enter()
     }
 
-    /// Waits until a thread that chose this worker wakes it.
+    /// Waits in the reactor until a thread that chose this worker wakes it.
     fn sleep_in(&self, mut reactor: InReactor<'_>) {
         let parker = &self.slot.parker;
         while parker.begin_elsewhere() {
@@ -571,10 +569,10 @@ impl<'pool, P: Platform> Worker<'pool, P> {
         }
     }
 
-    /// Before a claim: every few items, looks whether something has become ready.
+    /// Before a claim: polls the reactor every few items.
     #[cold]
     fn look_now_and_then(&mut self) {
-        // As many as it may claim: more often than not, about so many.
+        // The most that it may claim, which is usually about the number it does claim.
         let most = self.batching.estimator.most();
         let left = self.items_before_look.and_then(|items| items.checked_sub(most));
         if left.is_some() && self.pool.look_is_due.load(Relaxed) == 0 {
@@ -582,7 +580,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
             return;
         }
         self.items_before_look = Some(ITEMS_BEFORE_LOOK);
-        // No caller waits meanwhile for what it has done.
+        // So that no caller waits meanwhile for items that have finished.
         self.settle_items();
         self.pool.look_is_due.store(0, Relaxed);
         if let Some(reactor) = self.enter_reactor() {
@@ -591,7 +589,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
         }
     }
 
-    /// Calls the reactor, as a thread that is no worker. `None` if it has panicked.
+    /// Calls the reactor, marked as a thread that is not a worker. Returns `None` if it has panicked.
     fn look_into<'reactor>(
         &self,
         reactor: InReactor<'reactor>,
