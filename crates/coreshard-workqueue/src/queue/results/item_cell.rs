@@ -5,10 +5,10 @@ use std::cell::UnsafeCell;
 
 use coreshard_platform::user::{self, Thrown};
 
-/// Holds the closure until the item is begun, and then the value that was left for somebody else.
+/// Holds the closure until the item begins, and then the value that was left for the waiter.
 ///
-/// Each function needs that nothing else touches the cell meanwhile: whoever has claimed the item has the closure, and
-/// leaves the value; whoever was told of that (by a latch, say) has the value.
+/// Each function requires that nothing else accesses the cell at the same time. The thread that has claimed the item owns the
+/// closure and leaves the value. The thread that was notified of that (by a latch, for example) owns the value.
 pub(super) struct ItemCell<F, V>(UnsafeCell<Content<F, V>>);
 
 enum Content<F, V> {
@@ -74,7 +74,7 @@ impl<F, V> ItemCell<F, V> {
         }
     }
 
-    /// Drops what is there, in front of the net.
+    /// Drops the content, and catches a panic of its destructor.
     ///
     /// # Safety
     /// As [`ItemCell`] says.
@@ -83,7 +83,7 @@ impl<F, V> ItemCell<F, V> {
         user::discard(unsafe { self.empty() })
     }
 
-    /// Takes the value, if there is one: the borrow proves that nothing else is here.
+    /// Takes the value, if there is one. The exclusive borrow proves that there is no other access.
     pub(super) fn take_mut(&mut self) -> Option<V> {
         match std::mem::replace(self.0.get_mut(), Content::Empty) {
             Content::Value(value) => Some(value),
