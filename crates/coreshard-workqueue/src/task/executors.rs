@@ -1,4 +1,4 @@
-//! Other crates' words for "something that runs futures".
+//! Implementations of other crates' executor traits.
 
 #[cfg(feature = "futures")]
 mod futures_task_traits {
@@ -7,8 +7,9 @@ mod futures_task_traits {
 
     use crate::queue::Workqueue;
 
-    /// With the feature `futures`: tasks are detached. A shutdown is the one error that there is: it is told wherever
-    /// [`spawn`](Workqueue::spawn) refuses, also where the queue drains, or is full and waits for the caller. Elsewhere
+    /// With the feature `futures`: tasks are detached. Every failure of [`spawn`](Workqueue::spawn) is reported as a shutdown,
+    /// the only error of this trait, including if the queue is drained, or is full while an item of it would have to wait.
+    /// Otherwise the call waits while the queue is full. So use a queue without a capacity.
     /// a full queue is waited for. So a queue for this has no capacity.
     impl<P: Platform> Spawn for Workqueue<P> {
         fn spawn_obj(&self, future: FutureObj<'static, ()>) -> Result<(), SpawnError> {
@@ -29,9 +30,10 @@ mod hyper_traits {
 
     use crate::queue::Workqueue;
 
-    /// With the feature `hyper`: tasks are detached. hyper has no way to hear of a refusal: where
-    /// [`spawn`](Workqueue::spawn) refuses, as a queue does that is shut down, drains, or is full and waits for the caller, the future is
-    /// dropped, and a warning is logged. Elsewhere a full queue is waited for. So a queue for this has no capacity; a tower service in
+    /// With the feature `hyper`: tasks are detached. hyper cannot receive an error: if [`spawn`](Workqueue::spawn) fails
+    /// because the queue is shut down, drained, or full while an item of it would have to wait, the future is dropped with a
+    /// logged warning. Otherwise the call waits while the queue is full. So use a queue without a capacity; a tower service in
+    /// front of another queue bounds requests.
     /// front of another queue bounds requests.
     impl<P: Platform, F> hyper::rt::Executor<F> for Workqueue<P>
     where

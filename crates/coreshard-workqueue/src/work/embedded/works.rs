@@ -566,7 +566,6 @@ fn take_due<P: Platform>(item: &mut Fields) -> Option<Delayed<P, EmbeddedToken<P
 
 /// Returns the same reference, and hides its origin from the compiler, which would otherwise keep an address for each field in
 /// use, one of them on the stack.
-/// on the stack.
 #[inline(always)]
 fn in_one_register<T>(at: &'static T) -> &'static T {
     #[cfg(not(miri))]
