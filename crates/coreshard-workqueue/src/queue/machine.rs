@@ -397,11 +397,11 @@ fn shared_out(workers: usize, pod_cpus: &[usize], usable: usize, most: usize) ->
         .collect()
 }
 
-/// Which members of a team are in which pod: at least one in each, and else as many as its CPUs' share.
+/// Assigns the members of a team to pods: at least one to each, otherwise in proportion to the pods' CPUs.
 fn members_of_pods(members: usize, pod_cpus: Vec<usize>) -> Vec<Range<usize>> {
     let mut counts = vec![1; pod_cpus.len()];
     for _ in pod_cpus.len()..members {
-        // Where one more leaves each with the largest part of a CPU.
+        // To the pod in which one more member leaves each with the largest part of a CPU.
         let next = (0..counts.len()).min_by(|&one, &other| {
             let load =
                 |pod: usize| (counts[pod] + 1) * pod_cpus[if pod == one { other } else { one }];

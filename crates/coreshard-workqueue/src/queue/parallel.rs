@@ -27,8 +27,9 @@ impl<P: Platform> Workqueue<P> {
     /// queue with the same attributes: there it waits as [`JoinHandle::join`](crate::JoinHandle::join) does.
     ///
     /// # Errors
-    /// Fails if the queue is shut down. Also fails outside a worker but on behalf of an item of this queue, if the queue runs
-    /// one item at a time: `work` could not begin before that item has finished. On an error `work` is dropped, uncalled.
+    /// Fails if the queue is shut down. Also fails in a queue that runs one item at a time, if it is called on behalf of an item
+    /// of this queue but not on one of its workers: `work` could not begin before that item has finished. On an error `work` is
+    /// dropped, uncalled.
     ///
     /// # Panics
     /// Panics with the panic of `work`.

@@ -14,7 +14,6 @@ use crate::queue::{Workqueue, core_here};
 /// The worker that the calling code runs on; see [`current`].
 ///
 /// It stays on its thread. The queue that it returns is that of the item that the thread is running at the time of the call.
-/// when it is asked.
 #[derive(Clone, Copy)]
 pub struct Current<P: Platform = Host> {
     place: WorkerPlace,

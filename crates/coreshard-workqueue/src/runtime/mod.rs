@@ -32,7 +32,6 @@ pub use runtime_builder::RuntimeBuilder;
 /// threads live as long as the queues they serve. After the last handles of the runtime and its queues were dropped, a detached
 /// task that still waits, or a [`Sleep`] of the runtime, keeps two sleeping threads: the monitor and the timekeeper. They exit
 /// afterwards.
-/// anybody holds a [`Sleep`] of the runtime's, its monitor and its timekeeper end after that.
 pub struct Runtime<P: Platform = Host> {
     machine: Arc<Machine<P>>,
 }

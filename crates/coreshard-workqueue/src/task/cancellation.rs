@@ -34,7 +34,6 @@ const MIN_CHILDREN: usize = 32;
 ///
 /// Clones are the same token. A [`child_token`](Self::child_token) is cancelled with its parent, and may be cancelled alone.
 /// For example, a service gives each request a child of its own token, and each request gives its parts children of that one.
-/// that.
 ///
 /// ```
 /// use coreshard::CancellationToken;

@@ -10,7 +10,6 @@ mod futures_task_traits {
     /// With the feature `futures`: tasks are detached. Every failure of [`spawn`](Workqueue::spawn) is reported as a shutdown,
     /// the only error of this trait, including if the queue is drained, or is full while an item of it would have to wait.
     /// Otherwise the call waits while the queue is full. So use a queue without a capacity.
-    /// a full queue is waited for. So a queue for this has no capacity.
     impl<P: Platform> Spawn for Workqueue<P> {
         fn spawn_obj(&self, future: FutureObj<'static, ()>) -> Result<(), SpawnError> {
             match self.spawn(future) {
@@ -33,7 +32,6 @@ mod hyper_traits {
     /// With the feature `hyper`: tasks are detached. hyper cannot receive an error: if [`spawn`](Workqueue::spawn) fails
     /// because the queue is shut down, drained, or full while an item of it would have to wait, the future is dropped with a
     /// logged warning. Otherwise the call waits while the queue is full. So use a queue without a capacity; a tower service in
-    /// front of another queue bounds requests.
     /// front of another queue bounds requests.
     impl<P: Platform, F> hyper::rt::Executor<F> for Workqueue<P>
     where

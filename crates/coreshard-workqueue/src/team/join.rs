@@ -1,4 +1,4 @@
-//! A join that passes its closures where they run.
+//! A join that passes to its closures whether they run on another thread.
 
 use coreshard_platform::Platform;
 

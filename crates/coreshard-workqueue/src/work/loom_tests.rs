@@ -139,7 +139,6 @@ impl Model {
 
 /// Two threads that each replace a queueing while the item may run. Fails if `bring` replaces a kept queueing that is pending,
 /// as a faster later one is.
-/// a later one is that was quicker.
 #[test]
 fn loom_an_item_that_is_queued_anew_by_two_threads_runs_once_for_each_queueing_that_is_not_replaced()
  {

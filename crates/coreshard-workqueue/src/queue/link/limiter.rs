@@ -23,7 +23,7 @@ fn share_of(limit: usize, node_cpus: usize, all_cpus: usize) -> usize {
     share.clamp(limit.min(MIN_SPLIT), limit)
 }
 
-/// The pool link that counted a waiting item in, and so lives until that item is over.
+/// The pool link that counted a waiting item in, and so lives until that item has finished.
 pub(crate) struct CountedIn<P: Platform>(pub(crate) NonNull<LinkHead<P>>);
 
 // SAFETY: a pool link is shared between threads as it is.
@@ -189,7 +189,7 @@ impl<P: Platform> Limiter<P> {
         }
     }
 
-    /// Names its fields, where it has come to its final place.
+    /// Labels its fields, once it is at its final address.
     pub(crate) fn describe(&self) {
         P::describe(&raw const *self);
         self.turns.describe();

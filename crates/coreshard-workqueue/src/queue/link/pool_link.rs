@@ -37,7 +37,7 @@ pub(crate) const GATED: u64 = 1 << 62;
 /// The bits that count items.
 pub(crate) const COUNT: u64 = GATED - 1;
 
-/// Larger than the number of counters: one comparison tells both that there is no counter and that the index is in range.
+/// Larger than the number of counters, so that one bounds comparison also detects that there is no counter.
 const NO_INJECTOR_COUNTER: usize = usize::MAX;
 
 #[repr(C)]
@@ -221,7 +221,6 @@ impl<P: Platform> SubmitPermit<'_, P> {
     /// Resumes a place that was kept.
     ///
     /// # Safety
-    /// It comes from [`Self::keep`], and each is resumed once.
     /// It comes from [`Self::keep`], and each is resumed once.
     #[allow(unsafe_code)]
     pub(crate) unsafe fn resume(link: NonNull<PoolLink<P>>, injector: usize) -> Self {

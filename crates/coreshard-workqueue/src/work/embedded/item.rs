@@ -250,7 +250,6 @@ const ADDRESS: u64 = (1 << ADDRESS_BITS) - 1;
 const NUMBER_BITS: u32 = if cfg!(any(test, loom)) { 3 } else { u64::BITS - ADDRESS_BITS };
 /// How many tickets of a stripe may be tombstones that are still in a queue: half of the numbers, so that a free number is
 /// found in two attempts on average.
-/// found in two attempts on average.
 pub(super) const MAX_TOMBSTONES: usize = 1 << (NUMBER_BITS - 1);
 
 impl QueueingTicket {
