@@ -419,7 +419,7 @@ fn members_of_pods(members: usize, pod_cpus: Vec<usize>) -> Vec<Range<usize>> {
         .collect()
 }
 
-/// The injector of each CPU in its pod's pool: as many injectors as CPUs, up to a limit, then in turn.
+/// Returns the injector of each CPU in its pod's pool: as many injectors as CPUs, up to a limit, then in turn.
 fn injectors(pods: &Pods, highest_cpu: usize) -> Box<[u8]> {
     let mut injectors = vec![0; highest_cpu + 1];
     for pod in pods.iter() {

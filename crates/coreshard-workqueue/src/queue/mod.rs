@@ -692,7 +692,7 @@ impl<P: Platform> Workqueue<P> {
         Backlog::of(shared.collect(P::now() + timeout))
     }
 
-    /// Returns what the queue and its pools have done so far.
+    /// Returns statistics of the queue and its pools so far.
     ///
     /// # Examples
     /// ```

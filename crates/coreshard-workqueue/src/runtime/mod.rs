@@ -112,7 +112,7 @@ impl<P: Platform> Runtime<P> {
         self.machine.usable.lock().clone()
     }
 
-    /// Returns what all queues and pools of the runtime have done so far.
+    /// Returns statistics of all queues and pools of the runtime so far.
     ///
     /// # Examples
     /// ```

@@ -8,8 +8,8 @@ mod futures_task_traits {
     use crate::queue::Workqueue;
 
     /// With the feature `futures`: tasks are detached. Every failure of [`spawn`](Workqueue::spawn) is reported as a shutdown,
-    /// the only error of this trait, including if the queue is drained, or is full while an item of it would have to wait.
-    /// Otherwise the call waits while the queue is full. So use a queue without a capacity.
+    /// the only error of this trait. It also fails if the queue is being drained, or is full and waiting for room would never
+    /// end. Otherwise the call waits while the queue is full. So use a queue without a capacity.
     impl<P: Platform> Spawn for Workqueue<P> {
         fn spawn_obj(&self, future: FutureObj<'static, ()>) -> Result<(), SpawnError> {
             match self.spawn(future) {
@@ -30,9 +30,9 @@ mod hyper_traits {
     use crate::queue::Workqueue;
 
     /// With the feature `hyper`: tasks are detached. hyper cannot receive an error: if [`spawn`](Workqueue::spawn) fails
-    /// because the queue is shut down, drained, or full while an item of it would have to wait, the future is dropped with a
-    /// logged warning. Otherwise the call waits while the queue is full. So use a queue without a capacity; a tower service in
-    /// front of another queue bounds requests.
+    /// because the queue is shut down or being drained, or is full and waiting for room would never end, the future is dropped
+    /// with a logged warning. Otherwise the call waits while the queue is full. So use a queue without a capacity; a tower
+    /// service in front of another queue bounds requests.
     impl<P: Platform, F> hyper::rt::Executor<F> for Workqueue<P>
     where
         F: Future + Send + 'static,

@@ -60,7 +60,7 @@ fn far_deadline<P: Platform>(queue: &Workqueue<P>, delay: Duration) -> Result<Ti
     queue.timers().kept_deadline(delay).map_err(WorkErrorKind::Timer)
 }
 
-/// True if this thread runs the item that everything behind this limiter waits for, because it admits one at a time.
+/// Returns true if this thread runs the item that everything behind this limiter waits for, because it admits one at a time.
 pub(super) fn is_behind_caller<P: Platform>(limiter: u64) -> bool {
     limiter != 0 && runs_item_of::<P>(|link| link.has_only_turn_of(limiter))
 }

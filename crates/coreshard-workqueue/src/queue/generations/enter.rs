@@ -25,7 +25,7 @@ pub(crate) enum Origin {
     WokenTask,
 }
 
-/// Where an item is to go, and on what terms.
+/// The destination of an item, and the terms on which it enters.
 #[derive(Clone, Copy, Debug)]
 struct SubmitRequest {
     target: Target,

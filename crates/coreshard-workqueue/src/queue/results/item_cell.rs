@@ -23,7 +23,7 @@ impl<F, V> ItemCell<F, V> {
     }
 
     /// # Safety
-    /// As [`ItemCell`] says.
+    /// As [`ItemCell`] requires.
     unsafe fn empty(&self) -> Content<F, V> {
         // SAFETY: by this function's contract.
         unsafe { self.0.get().replace(Content::Empty) }
@@ -32,7 +32,7 @@ impl<F, V> ItemCell<F, V> {
     /// Takes the closure.
     ///
     /// # Safety
-    /// As [`ItemCell`] says; the caller has claimed the item just now.
+    /// As [`ItemCell`] requires; the caller has claimed the item just now.
     pub(super) unsafe fn take_work(&self) -> F {
         // SAFETY: by this function's contract.
         match unsafe { self.empty() } {
@@ -56,7 +56,7 @@ impl<F, V> ItemCell<F, V> {
     /// Leaves the value.
     ///
     /// # Safety
-    /// As [`ItemCell`] says.
+    /// As [`ItemCell`] requires.
     pub(super) unsafe fn leave(&self, value: V) {
         // SAFETY: by this function's contract.
         unsafe { *self.0.get() = Content::Value(value) };
@@ -65,7 +65,7 @@ impl<F, V> ItemCell<F, V> {
     /// Takes the value, if there is one.
     ///
     /// # Safety
-    /// As [`ItemCell`] says.
+    /// As [`ItemCell`] requires.
     pub(super) unsafe fn take(&self) -> Option<V> {
         // SAFETY: by this function's contract.
         match unsafe { self.empty() } {
@@ -77,7 +77,7 @@ impl<F, V> ItemCell<F, V> {
     /// Drops the content, and catches a panic of its destructor.
     ///
     /// # Safety
-    /// As [`ItemCell`] says.
+    /// As [`ItemCell`] requires.
     pub(super) unsafe fn discard(&self) -> Result<(), Thrown> {
         // SAFETY: by this function's contract.
         user::discard(unsafe { self.empty() })

@@ -107,9 +107,9 @@ impl<P: Platform, T> JoinHandle<T, P> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// Inside an item of a queue with the same attributes, this call runs an item that has not begun at once. An item of a
-    /// queue with a limit is run only inside another item of that queue, which lends its turn. Otherwise another worker takes
-    /// this worker's place during the wait.
+    /// Inside an item of a queue with the same attributes, this call itself runs the awaited item, if that has not begun. An
+    /// item of a queue with a limit is run only inside another item of that queue, which lends its turn. Otherwise another
+    /// worker takes this worker's place during the wait.
     ///
     /// # Errors
     /// Returns the item's panic, if it panicked. Otherwise:
@@ -199,7 +199,7 @@ impl<P: Platform, T> JoinHandle<T, P> {
         Ok(CancelledItem { item: Some(Arc::clone(&self.item)) })
     }
 
-    /// Ends the handle's use as a future, for good or for now.
+    /// Takes the handle's waker back, if it was polled.
     #[inline(always)]
     fn forget_waker(&mut self) {
         if self.is_polled {
@@ -243,7 +243,7 @@ where
 }
 
 impl<P: Platform, T> Drop for JoinHandle<T, P> {
-    /// A waker that stays behind may keep much memory alive, and the item may run for long.
+    /// Takes the waker back: it may keep much memory alive, and the item may run for long.
     #[inline(always)]
     fn drop(&mut self) {
         self.forget_waker();

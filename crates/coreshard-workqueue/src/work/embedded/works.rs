@@ -102,7 +102,7 @@ impl<P: Platform> EmbeddedWorks<P> {
     /// Fails as [`Work::queue`](crate::Work::queue) does.
     ///
     /// # Safety
-    /// As [`EmbeddedWorks`] says.
+    /// As [`EmbeddedWorks`] requires.
     #[inline(always)]
     pub unsafe fn queue(
         &'static self,
@@ -118,7 +118,7 @@ impl<P: Platform> EmbeddedWorks<P> {
     /// The caller has checked that the item and the queue belong to this process.
     ///
     /// # Safety
-    /// As [`EmbeddedWorks`] says.
+    /// As [`EmbeddedWorks`] requires.
     #[inline(always)]
     pub unsafe fn try_queue(
         &'static self,
@@ -140,7 +140,7 @@ impl<P: Platform> EmbeddedWorks<P> {
     /// Until then it cannot be queued without a delay ([`NotSetUp`](crate::WorkErrorReason::NotSetUp)).
     ///
     /// # Safety
-    /// As [`EmbeddedWorks`] says.
+    /// As [`EmbeddedWorks`] requires.
     pub unsafe fn set_up(&'static self, work: NonNull<EmbeddedWork>, name: FunctionName) {
         // SAFETY: by this function's contract.
         let (_, _state, item) = unsafe { self.lock(work) };
@@ -154,7 +154,7 @@ impl<P: Platform> EmbeddedWorks<P> {
     /// Queues it now.
     ///
     /// # Safety
-    /// As [`EmbeddedWorks`] says.
+    /// As [`EmbeddedWorks`] requires.
     #[inline(always)]
     unsafe fn send(
         &'static self,
@@ -189,7 +189,7 @@ impl<P: Platform> EmbeddedWorks<P> {
     /// Fails as [`Work::queue_to`](crate::Work::queue_to) does.
     ///
     /// # Safety
-    /// As [`EmbeddedWorks`] says.
+    /// As [`EmbeddedWorks`] requires.
     pub unsafe fn queue_to(
         &'static self,
         work: NonNull<EmbeddedWork>,
@@ -214,7 +214,7 @@ impl<P: Platform> EmbeddedWorks<P> {
     /// Fails as [`Work::modify_to`](crate::Work::modify_to) does.
     ///
     /// # Safety
-    /// As [`EmbeddedWorks`] says.
+    /// As [`EmbeddedWorks`] requires.
     pub unsafe fn modify_to(
         &'static self,
         work: NonNull<EmbeddedWork>,
@@ -231,7 +231,7 @@ impl<P: Platform> EmbeddedWorks<P> {
     /// replaces it.
     ///
     /// # Safety
-    /// As [`EmbeddedWorks`] says.
+    /// As [`EmbeddedWorks`] requires.
     unsafe fn queue_slowly(
         &'static self,
         work: Place,
@@ -326,7 +326,7 @@ impl<P: Platform> EmbeddedWorks<P> {
     /// tombstone in the pool no longer refers to the item's memory, which may be freed if the item is not running.
     ///
     /// # Safety
-    /// As [`EmbeddedWorks`] says.
+    /// As [`EmbeddedWorks`] requires.
     pub unsafe fn cancel(&'static self, work: NonNull<EmbeddedWork>) -> bool {
         if !self.is_of_this_process() {
             return false;
@@ -348,7 +348,7 @@ impl<P: Platform> EmbeddedWorks<P> {
     /// Fails as [`Work::cancel_and_wait`](crate::Work::cancel_and_wait) does.
     ///
     /// # Safety
-    /// As [`EmbeddedWorks`] says.
+    /// As [`EmbeddedWorks`] requires.
     pub unsafe fn cancel_and_wait(
         &'static self,
         work: NonNull<EmbeddedWork>,
@@ -367,7 +367,7 @@ impl<P: Platform> EmbeddedWorks<P> {
     /// Fails as [`Work::disable`](crate::Work::disable) does.
     ///
     /// # Safety
-    /// As [`EmbeddedWorks`] says.
+    /// As [`EmbeddedWorks`] requires.
     pub unsafe fn disable(&'static self, work: NonNull<EmbeddedWork>) -> Result<bool, WorkError> {
         // SAFETY: by this function's contract.
         unsafe { self.disable_with(work, None) }
@@ -379,7 +379,7 @@ impl<P: Platform> EmbeddedWorks<P> {
     /// Fails as [`Work::disable_and_wait`](crate::Work::disable_and_wait) does.
     ///
     /// # Safety
-    /// As [`EmbeddedWorks`] says.
+    /// As [`EmbeddedWorks`] requires.
     pub unsafe fn disable_and_wait(
         &'static self,
         work: NonNull<EmbeddedWork>,
@@ -431,7 +431,7 @@ impl<P: Platform> EmbeddedWorks<P> {
     /// Fails as [`Work::enable`](crate::Work::enable) does.
     ///
     /// # Safety
-    /// As [`EmbeddedWorks`] says.
+    /// As [`EmbeddedWorks`] requires.
     pub unsafe fn enable(&'static self, work: NonNull<EmbeddedWork>) -> Result<bool, WorkError> {
         self.refuse_forked(work)?;
         // SAFETY: by this function's contract.
@@ -447,7 +447,7 @@ impl<P: Platform> EmbeddedWorks<P> {
     /// mistaken for a pending item only if it contains that item's address.
     ///
     /// # Safety
-    /// As [`EmbeddedWorks`] says.
+    /// As [`EmbeddedWorks`] requires.
     pub unsafe fn is_pending(&'static self, work: NonNull<EmbeddedWork>) -> bool {
         if !self.is_of_this_process() {
             return false;
