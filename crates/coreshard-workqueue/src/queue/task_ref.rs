@@ -43,7 +43,7 @@ impl<P: Platform> TaskRef<P> {
     /// Counts one more task with those of `pod`. The caller holds the queue.
     pub(crate) fn new(shared: &Arc<Shared<P>>, pod: usize) -> Self {
         let count = pod % shared.task_counts.counts.len();
-        // Relaxed: a task leaves only after the caller has released its hold on the queue.
+        // Relaxed: the queue's last holder leaves only after the caller's hold on the queue has ended.
         shared.task_counts.counts[count].fetch_add(1, Relaxed);
         let shared = NonNull::new(Arc::as_ptr(shared).cast_mut()).expect("an Arc is not null");
         Self { shared, count: count as u32, listed_at: ListedAt::none() }
@@ -78,7 +78,7 @@ impl<P: Platform> TaskRef<P> {
 
 impl<P: Platform> Drop for TaskRef<P> {
     fn drop(&mut self) {
-        // AcqRel: every task's accesses to the queue happen before it is freed.
+        // AcqRel: every task's accesses to the queue happen before the queue is freed.
         let before = self.queue().task_counts.counts[self.count as usize].fetch_sub(1, AcqRel);
         if before == LEFT | 1 {
             // SAFETY: `leave` kept a reference for this count, and this was its last task.

@@ -175,7 +175,7 @@ impl<P: Platform> Capacity<P> {
         self.wake_after(|producers| self.grant(producers));
     }
 
-    /// Changes the state under the lock, and wakes the producers whose wait it ends after releasing the lock.
+    /// Changes the state under the lock, then wakes, without the lock, the producers whose wait has ended.
     fn wake_after(&self, change: impl FnOnce(&mut Producers<P>) -> Woken<P>) {
         let woken = change(&mut self.producers.lock());
         woken.wake();
