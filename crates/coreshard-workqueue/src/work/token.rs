@@ -54,7 +54,7 @@ impl<P: Platform> ItemBody for Token<P> {
         !self.core.state.is_to_run(self.number)
     }
 
-    /// Treats the queueing as cancelled. If it was the item's last holder, the function is returned as well.
+    /// Treats the queueing as cancelled. If it was the item's last holder, the function is dropped as well.
     fn set_aside(self) -> Option<Returned> {
         self.give_up();
         None
